@@ -1,0 +1,17 @@
+//! Generates the code of `kelson/v1/*.proto` without an installed protoc.
+
+use std::path::PathBuf;
+
+use prost::Message as _;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let files = ["services", "machine", "logs", "logd"].map(|name| format!("kelson/v1/{name}.proto"));
+    let descriptors = protox::compile(&files, ["."])?;
+    let out = PathBuf::from(std::env::var("OUT_DIR")?);
+    std::fs::write(out.join("kelson.v1.bin"), descriptors.encode_to_vec())?;
+    tonic_prost_build::configure().build_client(true).build_server(true).compile_fds(descriptors)?;
+    for file in files {
+        println!("cargo:rerun-if-changed={file}");
+    }
+    Ok(())
+}

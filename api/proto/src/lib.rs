@@ -1,0 +1,10 @@
+//! The protocol of Kelson: what is generated from `kelson/v1/*.proto`, and nothing else.
+
+/// Version 1 of the API.
+#[allow(clippy::all, clippy::pedantic, clippy::restriction, missing_docs)]
+pub mod v1 {
+    tonic::include_proto!("kelson.v1");
+
+    /// The compiled descriptors, for server reflection.
+    pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/kelson.v1.bin"));
+}

@@ -1,0 +1,71 @@
+//! What the API asks of the host itself, and what the boot tells about itself. `init` answers and fills it.
+
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::{mpsc, oneshot, watch};
+
+/// How the run of the host is to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ShutdownAction {
+    Reboot,
+    PowerOff,
+    Halt,
+}
+
+/// A request to `init`.
+#[derive(Debug)]
+pub enum HostRequest {
+    /// Answered with what is really under way.
+    Shutdown { action: ShutdownAction, reason: String, reply: oneshot::Sender<String> },
+    /// Read the files again; answered with what changed.
+    Reload { reply: oneshot::Sender<ReloadReport> },
+}
+
+/// What reading the service files again did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReloadReport {
+    pub started: Vec<String>,
+    pub stopped: Vec<String>,
+    pub changed: Vec<String>,
+    pub errors: Vec<String>,
+}
+
+/// The boot as far as it has come.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct BootReport {
+    pub phases: Vec<PhaseRecord>,
+    /// From the kernel's start to PID 1's.
+    pub kernel: Option<Duration>,
+    /// From PID 1's start until every service that the boot starts was up or had ended.
+    pub total: Option<Duration>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PhaseRecord {
+    pub name: String,
+    /// Since PID 1's start.
+    pub start: Duration,
+    pub duration: Option<Duration>,
+    pub tasks: Vec<TaskRecord>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct TaskRecord {
+    pub name: String,
+    pub start: Duration,
+    pub duration: Option<Duration>,
+    /// Why it failed.
+    pub error: Option<String>,
+    /// What it did.
+    pub message: String,
+}
+
+/// The host as the API sees it. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Host {
+    pub requests: mpsc::Sender<HostRequest>,
+    pub boot: watch::Receiver<BootReport>,
+    /// `machine` or `container`.
+    pub mode: &'static str,
+    pub started: SystemTime,
+}

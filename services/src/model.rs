@@ -1,0 +1,86 @@
+//! The words in which the state of a service is told: its state, its snapshot, its events.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// The state of a service. `docs/flow.md` tells what leads from one to the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize)]
+pub enum State {
+    #[default]
+    Initialized,
+    Waiting,
+    Preparing,
+    Starting,
+    Running,
+    Stopping,
+    Finished,
+    Failed,
+    Skipped,
+    Backoff,
+}
+
+impl State {
+    /// The word of the command line and of JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Initialized => "initialized",
+            State::Waiting => "waiting",
+            State::Preparing => "preparing",
+            State::Starting => "starting",
+            State::Running => "running",
+            State::Stopping => "stopping",
+            State::Finished => "finished",
+            State::Failed => "failed",
+            State::Skipped => "skipped",
+            State::Backoff => "backoff",
+        }
+    }
+}
+
+/// A service as it is now, published at every change.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Snapshot {
+    pub name: Arc<str>,
+    pub state: State,
+    pub up: bool,
+    /// Ended, stopped, failed, skipped, or nothing will start it.
+    pub down: bool,
+    /// A one-shot that ended successfully by itself and was not started again since.
+    pub finished: bool,
+    pub healthy: Option<bool>,
+    /// Counted restarts since an operator or the boot started it.
+    pub restarts: u32,
+    pub pid: Option<i32>,
+    pub since: SystemTime,
+    pub waiting_for: Vec<String>,
+    /// Why it is in this state.
+    pub message: Arc<str>,
+    pub builtin: bool,
+    /// An operator stopped it.
+    pub stopped: bool,
+    /// sd_notify `STATUS=`.
+    pub status_text: Option<Arc<str>>,
+    /// Number of the current or last run; 0 before the first.
+    pub run: u64,
+    pub oneshot: bool,
+    /// Its file changed since it was started.
+    pub changed: bool,
+    /// Number of the last operator's request that was taken up; a larger one than one's own supersedes it.
+    pub ticket: u64,
+    /// Since PID 1's start: when the current run was spawned, and when it was up.
+    pub spawned_after: Option<Duration>,
+    pub up_after: Option<Duration>,
+}
+
+/// A numbered, timed record of one thing that happened.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    /// Counted from 1 without gaps.
+    pub seq: u64,
+    pub time: SystemTime,
+    /// Empty: the host itself.
+    pub service: Arc<str>,
+    pub state: State,
+    pub message: Arc<str>,
+    pub run: u64,
+}

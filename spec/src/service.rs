@@ -1,0 +1,248 @@
+//! What one service is: the finished form of a service file, with users, environment files and units resolved.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// One service as PID 1 runs it. Made by `kelson-load` from a file; nothing in it needs the disk again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ServiceSpec {
+    /// `[a-z0-9][a-z0-9-]{0,62}`, unique on the host.
+    pub name: String,
+    pub description: String,
+    /// The file it came from, for messages.
+    pub file: PathBuf,
+    pub workload: Workload,
+    /// Environment files first, then `environment`; later entries win and names are unique.
+    pub environment: Vec<(String, String)>,
+    pub kind: ServiceKind,
+    pub start: StartMode,
+    /// Asked once at the start; if one does not hold, the service is skipped.
+    pub when: Vec<Requirement>,
+    /// All must hold at the same time before each spawn.
+    pub depends: Vec<Requirement>,
+    pub restart: RestartSpec,
+    pub readiness: Readiness,
+    /// From the spawn to ready.
+    pub start_timeout: Duration,
+    pub health: Vec<Check>,
+    pub stop: StopSpec,
+    /// `None`: the user of PID 1 (root).
+    pub user: Option<Credentials>,
+    pub resources: Resources,
+    pub limits: Vec<ResourceLimit>,
+    pub security: Security,
+    pub logs: LogSpec,
+}
+
+/// What is run: exactly one of the two.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Workload {
+    Process(ProcessSpec),
+    Container(ContainerSpec),
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProcessSpec {
+    /// Program (an absolute path, or a name looked up in the service's `PATH`) and its arguments; never empty.
+    pub command: Vec<String>,
+    pub working_directory: PathBuf,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ContainerSpec {
+    pub image: String,
+    /// Empty: the image's entrypoint and command.
+    pub command: Vec<String>,
+    pub network: ContainerNetwork,
+    pub mounts: Vec<ContainerMount>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ContainerNetwork {
+    Host,
+    None,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ContainerMount {
+    pub source: PathBuf,
+    pub target: PathBuf,
+    pub options: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum ServiceKind {
+    #[default]
+    Service,
+    /// Up once it ended successfully by itself.
+    Oneshot,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum StartMode {
+    #[default]
+    Auto,
+    Manual,
+}
+
+/// One entry of `depends:` or `when:`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Requirement {
+    Service { name: String, event: ServiceEvent },
+    Path(PathBuf),
+    Network(Vec<NetworkAspect>),
+    TimeSynced,
+    Any(Vec<Requirement>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum ServiceEvent {
+    #[default]
+    Up,
+    Running,
+    Finished,
+    Down,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NetworkAspect {
+    /// An interface other than loopback has an address.
+    Addresses,
+    /// There is a default route.
+    Connectivity,
+    /// The hostname is set.
+    Hostname,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RestartSpec {
+    pub policy: RestartPolicy,
+    pub delay: Duration,
+    pub max_delay: Duration,
+    /// Failures allowed within `interval`; 0: no limit.
+    pub attempts: u32,
+    pub interval: Duration,
+    pub exhausted: Exhausted,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RestartPolicy {
+    Once,
+    UntilSuccess,
+    Forever,
+}
+
+/// What happens when the budget of attempts is used up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Exhausted {
+    /// The service ends as `failed`.
+    Fail,
+    /// It waits for the end of the window, then has a fresh budget.
+    Delay,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Readiness {
+    #[default]
+    None,
+    /// sd_notify `READY=1`.
+    Notify,
+    /// A newline on this descriptor.
+    Descriptor(i32),
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Check {
+    pub name: String,
+    pub probe: Probe,
+    pub initial_delay: Duration,
+    pub interval: Duration,
+    pub timeout: Duration,
+    pub success_threshold: u32,
+    pub failure_threshold: u32,
+    /// Failures in a row that restart the service; 0: never.
+    pub restart_after: u32,
+    /// After a start, failures do not count for `restart_after`.
+    pub grace: Duration,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Probe {
+    Http { port: u16, path: String },
+    Tcp { port: u16 },
+    Grpc { port: u16, service: String },
+    Exec { command: Vec<String> },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StopSpec {
+    /// Signal number.
+    pub signal: i32,
+    pub timeout: Duration,
+    /// Between "no longer up" and the signal.
+    pub delay: Duration,
+}
+
+/// A resolved user: PID 1 never reads `/etc/passwd`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Credentials {
+    pub uid: u32,
+    pub gid: u32,
+    /// Supplementary groups.
+    pub groups: Vec<u32>,
+    /// As written in the file, for messages and `USER`/`LOGNAME`.
+    pub name: String,
+    /// `HOME`, where passwd knows it.
+    pub home: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Resources {
+    /// Bytes.
+    pub memory_max: Option<u64>,
+    /// Bytes.
+    pub memory_high: Option<u64>,
+    /// Thousandths of one CPU.
+    pub cpu_max_millis: Option<u64>,
+    /// 1 to 10000.
+    pub cpu_weight: Option<u64>,
+    pub pids_max: Option<u64>,
+}
+
+/// One rlimit, by its number in `<sys/resource.h>`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResourceLimit {
+    pub resource: u32,
+    /// `u64::MAX` is unlimited.
+    pub soft: u64,
+    pub hard: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Security {
+    pub no_new_privileges: bool,
+    pub read_only_root: bool,
+    /// Bit n set: capability n stays in the bounding set. `None`: all that PID 1 has.
+    pub capabilities: Option<u64>,
+    pub seccomp: Seccomp,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Seccomp {
+    /// Kelson's default profile: the usual container profile.
+    #[default]
+    Default,
+    Unconfined,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogSpec {
+    /// Bytes of one file before it is rotated.
+    pub max_size: u64,
+    /// Rotated files kept, the current one included.
+    pub max_files: u32,
+    /// Also to the console.
+    pub console: bool,
+}
