@@ -1,0 +1,161 @@
+//! PID 1's side of the logs: makes the pipes, hands them to logd, watches that somebody reads them.
+//!
+//! [`Collector`] is a cheap handle; the work is done by one driver future that holds everything ([`driver`]). Nothing
+//! here waits for logd: what it has not taken waits in PID 1 as a number, the pipes themselves are held anyway.
+
+mod beat;
+mod driver;
+mod held;
+
+use std::future::Future;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
+
+/// A boxed future that may be sent between threads.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// How the log of a service is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogOptions {
+    /// Bytes of one file before it is rotated.
+    pub max_size: u64,
+    /// Files in all, the current one included.
+    pub max_files: u32,
+    /// Its lines also go to the console.
+    pub console: bool,
+}
+
+/// Starts `kelson-logd`.
+pub trait Launcher: Send + Sync {
+    /// Starts one with `control` as its descriptor 3. If the future is dropped, whatever it started may live on: it
+    /// ends by itself once it finds the other end of `control` closed.
+    fn launch(&self, control: OwnedFd) -> BoxFuture<'static, io::Result<Launched>>;
+}
+
+/// A logd that was started.
+pub struct Launched {
+    pub pid: i32,
+    /// Ends when it has, and says how (`killed by SIGKILL`); dropping it loses nothing.
+    pub exit: BoxFuture<'static, String>,
+    /// Sends SIGKILL to this very process; may be called after its end.
+    pub kill: Box<dyn Fn() + Send + Sync>,
+}
+
+/// logd as the built-in service `logd` shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogdStatus {
+    /// Absent while none runs.
+    pub pid: Option<i32>,
+    /// It has answered since it was started.
+    pub up: bool,
+    /// Since when it has been as it is now.
+    pub since: SystemTime,
+    /// How often it was replaced without an operator's wish.
+    pub restarts: u32,
+    /// Why it is as it is.
+    pub message: Arc<str>,
+    /// Of all services since PID 1's start.
+    pub dropped_lines: u64,
+    pub dropped_bytes: u64,
+}
+
+/// Something about the logs that is worth an event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Report {
+    /// Lines of a service were lost; at most once a second for each service. `lines` counts newlines.
+    Dropped { service: Arc<str>, lines: u64, bytes: u64, reason: String },
+    /// Told by logd once per change.
+    Trouble { text: String },
+    /// logd was replaced, or could not be started; services go on.
+    Restarted { reason: String },
+}
+
+/// What the driver is asked to do.
+enum Command {
+    Pipes(Box<held::NewRun>),
+    Forget(Arc<str>),
+    Directory(PathBuf),
+    Restart,
+    Shutdown { deadline: Instant, done: oneshot::Sender<()> },
+}
+
+/// Hands pipes to logd. Cheap to clone.
+#[derive(Clone)]
+pub struct Collector {
+    commands: mpsc::UnboundedSender<Command>,
+    status: watch::Receiver<LogdStatus>,
+}
+
+/// Reports that nobody has taken wait here; further ones are only counted in [`LogdStatus`].
+const REPORTS: usize = 256;
+
+impl Collector {
+    /// The handle, the driver to be spawned as one task on a runtime with I/O and time, and the reports to be made
+    /// events of. The first logd is launched when the driver is first polled; log files live in `directory`.
+    /// The driver ends after the last handle is dropped.
+    pub fn new(
+        launcher: Arc<dyn Launcher>,
+        directory: PathBuf,
+    ) -> io::Result<(Collector, BoxFuture<'static, ()>, mpsc::Receiver<Report>)> {
+        let (commands, queue) = mpsc::unbounded_channel();
+        let (reports, reported) = mpsc::channel(REPORTS);
+        let (publish, status) = watch::channel(LogdStatus {
+            pid: None,
+            up: false,
+            since: SystemTime::now(),
+            restarts: 0,
+            message: "not started yet".into(),
+            dropped_lines: 0,
+            dropped_bytes: 0,
+        });
+        let driver = driver::Driver::new(launcher, directory, queue, reports, publish)?;
+        Ok((Collector { commands, status }, Box::pin(driver.run()), reported))
+    }
+
+    /// Two pipes for a run: the write ends for stdout and stderr. Never waits for logd; fails only when there are no
+    /// descriptors left.
+    pub fn pipes(&self, service: &str, run: u64, options: LogOptions) -> io::Result<(OwnedFd, OwnedFd)> {
+        let (stdout, stdout_writer) = held::pipe()?;
+        let (stderr, stderr_writer) = held::pipe()?;
+        let new = held::NewRun { service: service.into(), run, options, stdout, stderr };
+        // A driver that is gone means that PID 1 is ending: then nobody collects any more.
+        let _ = self.commands.send(Command::Pipes(Box::new(new)));
+        Ok((stdout_writer, stderr_writer))
+    }
+
+    /// The service is gone for good: its file is closed once its pipes have ended.
+    pub fn forget(&self, service: &str) {
+        let _ = self.commands.send(Command::Forget(service.into()));
+    }
+
+    /// Log files live here from now on (`/var` became writable); what was written elsewhere moves along.
+    pub fn set_directory(&self, path: PathBuf) {
+        let _ = self.commands.send(Command::Directory(path));
+    }
+
+    /// logd as it is now, published at every change.
+    pub fn status(&self) -> watch::Receiver<LogdStatus> {
+        self.status.clone()
+    }
+
+    /// An operator's restart: logd writes what it holds and ends, the next gets the pipes. Not counted.
+    pub fn restart(&self) {
+        let _ = self.commands.send(Command::Restart);
+    }
+
+    /// logd reads what is in the pipes, writes what it holds and ends; at `deadline` it is killed. No other is started
+    /// after it.
+    pub async fn shutdown(&self, deadline: Instant) {
+        let (done, ended) = oneshot::channel();
+        if self.commands.send(Command::Shutdown { deadline, done }).is_ok() {
+            let _ = ended.await;
+        }
+    }
+}

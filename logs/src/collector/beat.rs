@@ -1,0 +1,171 @@
+//! When PID 1 looks after logd: never while all is quiet, and soon enough that no service is held up for 2 s.
+//!
+//! Pure. Quiet: the copies of the pipes are armed, the first unread byte wakes PID 1 once. Busy: a timer looks whether
+//! something is still unread; a service that writes all the time is then seen by a look a [`LOOK`], not by its lines.
+//! Asked: something was unread, so logd has to answer a ping. First byte to replaced: [`LOOK`] + [`ANSWER`] + 100 ms.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// From the first unread byte, or the last answer, to the next look.
+pub const LOOK: Duration = Duration::from_millis(800);
+/// Within so long a ping is answered.
+pub const ANSWER: Duration = Duration::from_millis(500);
+/// The same for the first ping of a logd: many services may be starting beside it.
+pub const START: Duration = Duration::from_secs(3);
+/// If PID 1 itself comes so late, the whole host stood still, and logd gets its time once more.
+const LATE: Duration = Duration::from_millis(250);
+
+/// Where the watch over one logd stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Beat {
+    phase: Phase,
+    number: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Quiet,
+    Busy { look: Instant },
+    Asked { by: Instant, again: bool },
+}
+
+/// What is to be done now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    Nothing,
+    Ping(u64),
+    /// It does not answer.
+    Dead,
+}
+
+/// `now + span`, or `now` where that is beyond all clocks.
+pub fn after(now: Instant, span: Duration) -> Instant {
+    now.checked_add(span).unwrap_or(now)
+}
+
+impl Beat {
+    /// A logd that has just been started, and is sent ping 1.
+    pub fn new(now: Instant) -> Beat {
+        Beat { phase: Phase::Asked { by: after(now, START), again: false }, number: 1 }
+    }
+
+    /// The pipes are to be armed: nothing was unread at the last look.
+    pub fn quiet(&self) -> bool {
+        self.phase == Phase::Quiet
+    }
+
+    /// When [`Beat::tick`] wants to be called; never while quiet.
+    pub fn next(&self) -> Option<Instant> {
+        match self.phase {
+            Phase::Quiet => None,
+            Phase::Busy { look } => Some(look),
+            Phase::Asked { by, .. } => Some(by),
+        }
+    }
+
+    /// Something can be read.
+    pub fn data(&mut self, now: Instant) {
+        if self.quiet() {
+            self.phase = Phase::Busy { look: after(now, LOOK) };
+        }
+    }
+
+    /// logd answered this ping; true if it was the one that is waited for.
+    pub fn pong(&mut self, number: u64, now: Instant) -> bool {
+        let awaited = number == self.number && matches!(self.phase, Phase::Asked { .. });
+        if awaited {
+            self.phase = Phase::Busy { look: after(now, LOOK) };
+        }
+        awaited
+    }
+
+    /// Time has passed; `unread` tells whether anything can be read, and is asked only at a look.
+    pub fn tick(&mut self, now: Instant, unread: impl FnOnce() -> bool) -> Step {
+        match self.phase {
+            Phase::Busy { look } if now >= look => {
+                if unread() {
+                    self.number = self.number.wrapping_add(1);
+                    self.phase = Phase::Asked { by: after(now, ANSWER), again: false };
+                    Step::Ping(self.number)
+                } else {
+                    self.phase = Phase::Quiet;
+                    Step::Nothing
+                }
+            }
+            Phase::Asked { by, again } if now >= by => {
+                if !again && now.duration_since(by) > LATE {
+                    self.phase = Phase::Asked { by: after(now, ANSWER), again: true };
+                    Step::Nothing
+                } else {
+                    Step::Dead
+                }
+            }
+            _ => Step::Nothing,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answered(now: Instant) -> Beat {
+        let mut beat = Beat::new(now);
+        assert!(beat.pong(1, now));
+        beat
+    }
+
+    #[test]
+    fn quiet_needs_no_timer_and_a_byte_starts_one() {
+        let now = Instant::now();
+        let mut beat = answered(now);
+        assert_eq!(beat.tick(now + LOOK, || false), Step::Nothing);
+        assert!(beat.quiet());
+        assert_eq!(beat.next(), None);
+        beat.data(now + LOOK * 2);
+        assert_eq!(beat.next(), Some(now + LOOK * 3));
+    }
+
+    #[test]
+    fn a_logd_that_leaves_bytes_unread_is_dead_in_less_than_two_seconds() {
+        let start = Instant::now();
+        let mut beat = answered(start);
+        beat.tick(start + LOOK, || false);
+        let byte = start + LOOK * 4;
+        beat.data(byte);
+        let mut now = byte;
+        let mut steps = Vec::new();
+        while let Some(next) = beat.next() {
+            now = next;
+            steps.push(beat.tick(now, || true));
+            if steps.last() == Some(&Step::Dead) {
+                break;
+            }
+        }
+        assert_eq!(steps, [Step::Ping(2), Step::Dead]);
+        assert!(now - byte + Duration::from_millis(100) < Duration::from_millis(1800));
+    }
+
+    #[test]
+    fn a_chatty_service_costs_a_ping_a_look_and_stale_answers_do_not_count() {
+        let now = Instant::now();
+        let mut beat = answered(now);
+        let look = now + LOOK;
+        assert_eq!(beat.tick(look, || true), Step::Ping(2));
+        assert!(!beat.pong(1, look));
+        assert!(beat.pong(2, look));
+        assert_eq!(beat.next(), Some(look + LOOK));
+    }
+
+    #[test]
+    fn when_the_whole_host_stood_still_logd_gets_its_time_again_but_once() {
+        let now = Instant::now();
+        let mut beat = answered(now);
+        beat.tick(now + LOOK, || true);
+        let late = now + LOOK + ANSWER + Duration::from_secs(60);
+        assert_eq!(beat.tick(late, || true), Step::Nothing);
+        assert_eq!(beat.tick(late + Duration::from_secs(60), || true), Step::Dead);
+    }
+}

@@ -1,0 +1,336 @@
+//! The pipes that PID 1 holds copies of, and the epoll that tells whether any has something unread.
+//!
+//! The copies are what saves a service from SIGPIPE when logd dies. A pipe stays here until logd said that it was read
+//! to its end. While there is no logd for too long, PID 1 empties pipes that fill up, so that nobody blocks on them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::Arc;
+
+use kelson_proto::v1;
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use super::LogOptions;
+
+/// Pipes looked at in one turn of [`Held::empty_full`].
+const BATCH: usize = 64;
+/// A pipe that is this part full is emptied, while there is no logd. Small writes can waste half of a pipe's pages, so
+/// a full one may hold little more than half of its size.
+const FULL: usize = 4;
+
+/// A pipe: the read end nonblocking (which the writer does not see), both closed on exec.
+pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (read, write) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
+    fcntl(&read, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+    Ok((read, write))
+}
+
+/// The read ends of a run, as they come from the handle.
+pub struct NewRun {
+    pub service: Arc<str>,
+    pub run: u64,
+    pub options: LogOptions,
+    pub stdout: OwnedFd,
+    pub stderr: OwnedFd,
+}
+
+/// What was thrown away in PID 1.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Lost {
+    pub lines: u64,
+    pub bytes: u64,
+}
+
+impl Lost {
+    pub fn add(&mut self, other: Lost) {
+        self.lines = self.lines.saturating_add(other.lines);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+    }
+}
+
+struct Run {
+    service: Arc<str>,
+    run: u64,
+    options: LogOptions,
+    /// stdout, stderr; absent once it has ended.
+    ends: [Option<OwnedFd>; 2],
+    /// A logd that did not end in order had them.
+    interrupted: bool,
+    /// A logd has them.
+    handed: bool,
+    lost: Lost,
+}
+
+/// The epoll as tokio may watch it: nested in tokio's own, and only while all is quiet.
+struct Nested(Arc<Epoll>);
+
+impl AsRawFd for Nested {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.0.as_raw_fd()
+    }
+}
+
+/// All runs whose pipes have not ended.
+pub struct Held {
+    runs: BTreeMap<u64, Run>,
+    last: u64,
+    unread: Arc<Epoll>,
+    armed: Option<AsyncFd<Nested>>,
+}
+
+/// A pipe's number in the epoll.
+fn token(id: u64, stderr: bool) -> u64 {
+    id.wrapping_shl(1) | u64::from(stderr)
+}
+
+impl Held {
+    pub fn new() -> io::Result<Held> {
+        let unread = Arc::new(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?);
+        Ok(Held { runs: BTreeMap::new(), last: 0, unread, armed: None })
+    }
+
+    /// Takes a run's pipes over and gives their id.
+    pub fn add(&mut self, new: NewRun) -> u64 {
+        self.last = self.last.wrapping_add(1);
+        let id = self.last;
+        for (end, stderr) in [(&new.stdout, false), (&new.stderr, true)] {
+            // Without it (no memory) only the watch over this pipe is missing; logd reads it all the same.
+            let _ = self.unread.add(end, EpollEvent::new(EpollFlags::EPOLLIN, token(id, stderr)));
+        }
+        let run = Run {
+            service: new.service,
+            run: new.run,
+            options: new.options,
+            ends: [Some(new.stdout), Some(new.stderr)],
+            interrupted: false,
+            handed: false,
+            lost: Lost::default(),
+        };
+        self.runs.insert(id, run);
+        id
+    }
+
+    /// Ids of all runs, oldest first.
+    pub fn ids(&self) -> Vec<u64> {
+        self.runs.keys().copied().collect()
+    }
+
+    /// The message that hands a run over, and its descriptors; absent if the run has ended.
+    pub fn message(&self, id: u64) -> Option<(v1::LogdRun, Vec<BorrowedFd<'_>>)> {
+        let run = self.runs.get(&id)?;
+        let [stdout, stderr] = &run.ends;
+        let message = v1::LogdRun {
+            id,
+            service: run.service.to_string(),
+            run: run.run,
+            stdout: stdout.is_some(),
+            stderr: stderr.is_some(),
+            max_size: run.options.max_size,
+            max_files: run.options.max_files,
+            console: run.options.console,
+            interrupted: run.interrupted,
+            lost_lines: run.lost.lines,
+            lost_bytes: run.lost.bytes,
+        };
+        Some((message, run.ends.iter().flatten().map(|end| end.as_fd()).collect()))
+    }
+
+    /// The run was handed over: logd knows now what was lost before.
+    pub fn handed(&mut self, id: u64) {
+        if let Some(run) = self.runs.get_mut(&id) {
+            run.handed = true;
+            run.interrupted = false;
+            run.lost = Lost::default();
+        }
+    }
+
+    /// logd has ended; unless `in_order`, what it held of these runs is lost.
+    pub fn taken_back(&mut self, in_order: bool) {
+        for run in self.runs.values_mut() {
+            run.interrupted |= run.handed && !in_order;
+            run.handed = false;
+        }
+    }
+
+    /// The pipe was read to its end.
+    pub fn ended(&mut self, id: u64, stderr: bool) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        let [out, err] = &mut run.ends;
+        if let Some(end) = if stderr { err.take() } else { out.take() } {
+            // By hand: logd may still hold the same pipe, and then closing does not remove it.
+            let _ = self.unread.delete(&end);
+        }
+        if run.ends.iter().all(Option::is_none) {
+            self.runs.remove(&id);
+        }
+    }
+
+    /// Whether anything can be read now, an end included.
+    pub fn any_unread(&self) -> bool {
+        let mut events = [EpollEvent::empty(); 1];
+        self.unread.wait(&mut events, EpollTimeout::ZERO).is_ok_and(|found| found > 0)
+    }
+
+    /// Watches for the first byte; must be called on the runtime.
+    pub fn arm(&mut self) {
+        if self.armed.is_none() {
+            let nested = Nested(self.unread.clone());
+            // SAFETY: the AsyncFd holds a share of the epoll, so its descriptor stays open and the same until it is dropped.
+            self.armed = unsafe { AsyncFd::register_with_interest(nested, Interest::READABLE) }.ok();
+        }
+    }
+
+    /// No further wake-ups, whatever is written.
+    pub fn disarm(&mut self) {
+        self.armed = None;
+    }
+
+    /// Ends once something can be read while armed.
+    pub async fn readable(&self) {
+        match &self.armed {
+            Some(armed) if armed.readable().await.is_ok() => {}
+            _ => std::future::pending().await,
+        }
+    }
+
+    /// Throws away what is in pipes that fill up, and closes those of older runs that have ended. What is in the others
+    /// stays there for the next logd. Gives what was lost, by service.
+    pub fn empty_full(&mut self) -> HashMap<Arc<str>, Lost> {
+        let mut losses: HashMap<Arc<str>, Lost> = HashMap::new();
+        let mut newest: HashMap<Arc<str>, u64> = HashMap::new();
+        for (id, run) in &self.runs {
+            newest.insert(run.service.clone(), *id);
+        }
+        let mut buffer = vec![0; 64 * 1024];
+        let mut events = [EpollEvent::empty(); BATCH];
+        // Level-triggered: the kernel turns the list, so that so many turns have seen each pipe.
+        let turns = self.runs.len().saturating_mul(2).div_ceil(BATCH);
+        for _ in 0..turns {
+            let found = self.unread.wait(&mut events, EpollTimeout::ZERO).unwrap_or(0);
+            for event in events.get(..found).unwrap_or_default() {
+                let (id, stderr) = (event.data().wrapping_shr(1), event.data() & 1 == 1);
+                let Some(run) = self.runs.get_mut(&id) else { continue };
+                let [out, err] = &run.ends;
+                let Some(end) = (if stderr { err } else { out }).as_ref() else { continue };
+                let over = event.events().contains(EpollFlags::EPOLLHUP)
+                    && newest.get(&run.service).is_some_and(|newest| *newest != id);
+                if !over && !filling(end) {
+                    continue;
+                }
+                let (lost, end_seen) = drain(end, &mut buffer);
+                run.lost.add(lost);
+                losses.entry(run.service.clone()).or_default().add(lost);
+                if end_seen {
+                    self.ended(id, stderr);
+                }
+            }
+            if found < BATCH {
+                break;
+            }
+        }
+        losses
+    }
+}
+
+/// Whether a writer may soon have to wait.
+fn filling(pipe: &OwnedFd) -> bool {
+    let size =
+        fcntl(pipe, FcntlArg::F_GETPIPE_SZ).ok().and_then(|size| usize::try_from(size).ok()).unwrap_or(65536);
+    let mut unread: libc::c_int = 0;
+    // SAFETY: FIONREAD writes one int to the place it is given, which lives until the call returns.
+    let result = unsafe { libc::ioctl(pipe.as_raw_fd(), libc::FIONREAD, &raw mut unread) };
+    result == 0 && usize::try_from(unread).unwrap_or(0) >= size / FULL
+}
+
+/// Reads what is there, no more than a few buffers; tells whether the end came.
+fn drain(pipe: &OwnedFd, buffer: &mut [u8]) -> (Lost, bool) {
+    let mut lost = Lost::default();
+    for _ in 0..16 {
+        match nix::unistd::read(pipe, buffer) {
+            Ok(0) => return (lost, true),
+            Ok(read) => {
+                let bytes = buffer.get(..read).unwrap_or_default();
+                let lines = bytes.iter().filter(|byte| **byte == b'\n').count();
+                lost.add(Lost { lines: lines as u64, bytes: read as u64 });
+            }
+            Err(Errno::EINTR) => {}
+            Err(_) => break,
+        }
+    }
+    (lost, false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OPTIONS: LogOptions = LogOptions { max_size: 1024, max_files: 2, console: false };
+
+    fn run(held: &mut Held, service: &str) -> (u64, OwnedFd, OwnedFd) {
+        let ((stdout, out), (stderr, err)) = (pipe().unwrap(), pipe().unwrap());
+        let id = held.add(NewRun { service: service.into(), run: 1, options: OPTIONS, stdout, stderr });
+        (id, out, err)
+    }
+
+    #[test]
+    fn what_has_ended_is_not_handed_over_again() {
+        let mut held = Held::new().unwrap();
+        let (id, _out, err) = run(&mut held, "web");
+        assert_eq!(held.message(id).unwrap().1.len(), 2);
+        drop(err);
+        assert!(held.any_unread());
+        held.ended(id, true);
+        assert!(!held.any_unread());
+        let (message, descriptors) = held.message(id).unwrap();
+        assert!(message.stdout && !message.stderr && descriptors.len() == 1);
+        held.ended(id, false);
+        assert!(held.message(id).is_none() && held.ids().is_empty());
+    }
+
+    #[test]
+    fn only_pipes_that_fill_up_are_emptied() {
+        let mut held = Held::new().unwrap();
+        let (_, low, _low_err) = run(&mut held, "low");
+        let (id, full, _full_err) = run(&mut held, "full");
+        nix::unistd::write(&low, b"kept\n").unwrap();
+        nix::unistd::write(&full, &b"0123456789abcde\n".repeat(4096)).unwrap();
+        let losses = held.empty_full();
+        assert_eq!(losses.len(), 1);
+        assert_eq!(losses.get("full"), Some(&Lost { lines: 4096, bytes: 65536 }));
+        assert!(held.any_unread());
+        assert_eq!(held.message(id).unwrap().0.lost_lines, 4096);
+        held.handed(id);
+        assert_eq!(held.message(id).unwrap().0.lost_lines, 0);
+    }
+
+    #[test]
+    fn ended_pipes_of_older_runs_do_not_pile_up() {
+        let mut held = Held::new().unwrap();
+        for _ in 0..100 {
+            let (_, out, err) = run(&mut held, "crashing");
+            nix::unistd::write(&out, b"last words\n").unwrap();
+            drop((out, err));
+            let _ = held.empty_full();
+        }
+        assert_eq!(held.ids().len(), 1);
+    }
+
+    #[test]
+    fn pipes_of_a_logd_that_was_killed_say_so() {
+        let mut held = Held::new().unwrap();
+        let (old, _out, _err) = run(&mut held, "web");
+        held.handed(old);
+        let (new, _out2, _err2) = run(&mut held, "db");
+        held.taken_back(false);
+        assert!(held.message(old).unwrap().0.interrupted);
+        assert!(!held.message(new).unwrap().0.interrupted);
+        held.handed(old);
+        held.taken_back(true);
+        assert!(!held.message(old).unwrap().0.interrupted);
+    }
+}
