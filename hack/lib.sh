@@ -1,0 +1,62 @@
+# shellcheck shell=bash
+# What the scripts of this folder share. Sourced, never run.
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+top=$(dirname "$here")
+out=$top/out
+# shellcheck disable=SC2034 # used by those who source this
+cache=$out/cache
+suite=bookworm
+mirror=${MIRROR:-http://deb.debian.org/debian}
+security=${SECURITY_MIRROR:-http://deb.debian.org/debian-security}
+# shellcheck disable=SC2034 # used by those who source this
+binaries=${KELSON_BIN_DIR:-$top/target/x86_64-unknown-linux-gnu/release}
+
+say() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; }
+die() {
+    say "$*"
+    exit 1
+}
+
+# One hash over the names, modes and contents of the files below the given paths.
+hash_of() {
+    find "$@" -type f -printf '%m %p\n' | LC_ALL=C sort | sha256sum
+    find "$@" -type l -printf '%p %l\n' | LC_ALL=C sort | sha256sum
+    find "$@" -type f -print0 | LC_ALL=C sort -z | xargs -0r sha256sum | sha256sum
+}
+
+# Debian packages as a tar on stdout: debian_tar VARIANT PACKAGES [OPTION…]
+debian_tar() {
+    local variant=$1 packages=$2
+    shift 2
+    mmdebstrap --quiet --format=tar --variant="$variant" --include="$packages" \
+        --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
+        --dpkgopt='path-exclude=/usr/share/locale/*' "$@" "$suite" - \
+        "deb $mirror $suite main" "deb $mirror $suite-updates main" "deb $security $suite-security main"
+}
+
+# Puts a copy of the configuration folder $1 at $2, fit for a machine that hack/vm boots: its one interface, and
+# the API with the keys of out/pki, unless the machine file says something else about them.
+configuration() {
+    local from=$1 to=$2
+    [[ -d $from ]] || die "$from: no such folder; a configuration is a folder with machine.yaml and services/"
+    mkdir -p "$to"
+    cp -rL "$from/." "$to/"
+    mkdir -p "$to/services" "$to/pki"
+    cp "$out/pki/ca.pem" "$out/pki/server.pem" "$out/pki/server.key" "$to/pki/"
+    local machine=$to/machine.yaml
+    # A last line without its newline would run into what is added.
+    if [[ -s $machine && -n $(tail -c1 "$machine") ]]; then echo >>"$machine"; fi
+    if ! grep -qs '^network:' "$machine"; then
+        echo 'network: [{interface: eth0, address: 10.0.2.15/24, gateway: 10.0.2.2, dns: [10.0.2.3]}]' >>"$machine"
+    fi
+    if ! grep -qs '^api:' "$machine"; then
+        cat >>"$machine" <<END
+api:
+  listen: ["0.0.0.0:50000"]
+  ca: /etc/kelson/pki/ca.pem
+  certificate: /etc/kelson/pki/server.pem
+  key: /etc/kelson/pki/server.key
+END
+    fi
+}
