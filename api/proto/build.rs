@@ -7,8 +7,13 @@ use prost::Message as _;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let files = ["services", "machine", "logs", "logd"].map(|name| format!("kelson/v1/{name}.proto"));
     let descriptors = protox::compile(&files, ["."])?;
+    let mut reflected = descriptors.clone();
+    for file in &mut reflected.file {
+        // The comments are for whoever reads the files; in memory they would be two thirds of it.
+        file.source_code_info = None;
+    }
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
-    std::fs::write(out.join("kelson.v1.bin"), descriptors.encode_to_vec())?;
+    std::fs::write(out.join("kelson.v1.bin"), reflected.encode_to_vec())?;
     tonic_prost_build::configure().build_client(true).build_server(true).compile_fds(descriptors)?;
     for file in files {
         println!("cargo:rerun-if-changed={file}");

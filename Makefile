@@ -1,0 +1,25 @@
+# The front door. Each target does its own set-up; all of them keep what they make in target/ and out/.
+#   make run                            builds, boots the demo in QEMU, leaves you at a prompt of kelsonctl
+#   make test                           every test: unit, PID namespace, real boots
+#   make image [CONFIG=DIR] [IMAGES=DIR] out/vmlinuz and out/initramfs.zst, the demo's or your own services
+#   make lint                           rustfmt, clippy, shellcheck, protobuf, directions of imports
+
+.PHONY: run test image lint deps
+.DEFAULT_GOAL := run
+
+export CONFIG IMAGES
+
+deps:
+	@hack/deps
+
+image: deps
+	@hack/image
+
+run: image
+	@hack/run
+
+test: image
+	@hack/test
+
+lint: deps
+	@hack/lint
