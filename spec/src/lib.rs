@@ -1,13 +1,31 @@
 //! The service and machine files: types, parser, pointed errors, the dependency graph.
 //!
 //! PID 1 itself never parses a file from the disk: the personality `kelson-load` does, and hands over [`Loaded`]
-//! in the form of [`wire`].
+//! in the form of [`wire`]. The way of a file: [`read`] bounds what is taken from the disk, [`tree`] makes values with
+//! positions of it, [`decode`] makes specs and pointed mistakes of those, [`graph`] checks what the specs say of each other.
+#![cfg_attr(test, allow(clippy::arithmetic_side_effects))]
 
+mod accounts;
+mod decode;
+mod environment;
+pub mod graph;
+mod kernel;
 pub mod load;
 pub mod machine;
+pub mod names;
+mod near;
+pub mod personality;
+mod read;
+pub mod render;
 pub mod service;
+mod tree;
+mod units;
 pub mod wire;
 
-pub use load::{Diagnostic, Loaded, load};
+pub use graph::Graph;
+pub use kernel::signal_name;
+pub use load::{Diagnostic, Loaded, Sources, load, load_with};
 pub use machine::MachineSpec;
+pub use near::near;
 pub use service::ServiceSpec;
+pub use units::{duration as parse_duration, duration_text, size as parse_size, size_text};

@@ -1,11 +1,19 @@
 //! Reading a configuration folder: the machine file and all service files, every mistake in them at once.
 
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::decode::{self, Decoded, Decoder, Surroundings};
+use crate::graph;
 use crate::machine::MachineSpec;
+use crate::names::BUILTINS;
+use crate::read;
 use crate::service::ServiceSpec;
+use crate::tree::{self, Node, Position, Value};
 
 /// One mistake: where it is, what was found and what would be right.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,7 +57,198 @@ impl Loaded {
     }
 }
 
+/// Where the files lie that specs refer to: `/etc/passwd`, `/etc/group`, environment files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sources {
+    /// Stands before each absolute path; `/` on the host itself.
+    pub root: PathBuf,
+}
+
+impl Default for Sources {
+    fn default() -> Self {
+        Sources { root: PathBuf::from("/") }
+    }
+}
+
 /// Reads the folder `config` (as `/etc/kelson`). Never fails: what cannot be read is a diagnostic.
-pub fn load(_config: &Path) -> Loaded {
-    Loaded::default()
+pub fn load(config: &Path) -> Loaded {
+    load_with(config, &Sources::default())
+}
+
+/// As [`load`], with the files that specs refer to elsewhere.
+pub fn load_with(config: &Path, sources: &Sources) -> Loaded {
+    let mut reading = Reading {
+        surroundings: Surroundings::new(&sources.root),
+        services: Vec::new(),
+        known: BUILTINS.iter().map(|name| (*name).to_owned()).collect(),
+        diagnostics: Vec::new(),
+    };
+    let machine = reading.machine_file(config);
+    reading.service_files(&config.join("services"));
+    let services = reading.check_graph();
+    let mut diagnostics = reading.diagnostics;
+    diagnostics.sort_by(|a, b| {
+        let key = |d: &Diagnostic| (d.line, d.column);
+        a.file.cmp(&b.file).then(key(a).cmp(&key(b))).then_with(|| a.service.cmp(&b.service))
+    });
+    Loaded { machine, services, diagnostics }
+}
+
+/// A folder that is being read.
+struct Reading {
+    surroundings: Surroundings,
+    services: Vec<Decoded>,
+    /// Names that others may depend on though they have no sound file: built-ins and faulty services.
+    known: BTreeSet<String>,
+    diagnostics: Vec<Diagnostic>,
+}
+
+impl Reading {
+    fn note(&mut self, file: &Path, service: Option<&str>, message: String) {
+        self.diagnostics.push(Diagnostic {
+            file: file.to_owned(),
+            line: 0,
+            column: 0,
+            service: service.map(str::to_owned),
+            message,
+        });
+    }
+
+    fn machine_file(&mut self, config: &Path) -> MachineSpec {
+        if let Err(error) = std::fs::metadata(config) {
+            self.note(config, None, format!("the folder cannot be read: {}", read::text(&error)));
+            return MachineSpec::default();
+        }
+        let misnamed = config.join("machine.yml");
+        if misnamed.symlink_metadata().is_ok() {
+            self.note(&misnamed, None, "this file is not read; rename it to machine.yaml".to_owned());
+        }
+        let path = config.join("machine.yaml");
+        if path.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+            return MachineSpec::default();
+        }
+        self.file(&path, None, decode::machine).unwrap_or_default()
+    }
+
+    fn service_files(&mut self, folder: &Path) {
+        let listing = match std::fs::read_dir(folder) {
+            Ok(listing) => listing,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return,
+            Err(error) => {
+                return self.note(folder, None, format!("the folder cannot be read: {}", read::text(&error)));
+            }
+        };
+        let mut names: Vec<OsString> = Vec::new();
+        for entry in listing {
+            match entry {
+                Ok(entry) => names.push(entry.file_name()),
+                Err(error) => {
+                    self.note(folder, None, format!("the folder cannot be read: {}", read::text(&error)))
+                }
+            }
+        }
+        names.sort_unstable();
+        for name in &names {
+            self.service_file(folder, &names, name);
+        }
+    }
+
+    fn service_file(&mut self, folder: &Path, all: &[OsString], name: &OsStr) {
+        let path = folder.join(name);
+        let name = name.to_string_lossy();
+        // Editors leave such files while they work.
+        if name.starts_with('.') {
+            return;
+        }
+        if let Some(stem) = name.strip_suffix(".yml") {
+            let right = format!("{stem}.yaml");
+            let twin = all.binary_search_by(|known| known.as_os_str().cmp(OsStr::new(&right))).is_ok();
+            let service = decode::service_name(stem).filter(|_| !twin);
+            self.known.extend(service.map(str::to_owned));
+            self.note(&path, service, format!("this file is not read; rename it to {right}"));
+            return;
+        }
+        let Some(stem) = name.strip_suffix(".yaml") else { return };
+        let service = decode::service_name(stem);
+        let sound = self.file(&path, service, |decoder, root| decode::service(decoder, stem, root)).flatten();
+        match sound {
+            Some(decoded) => self.services.push(decoded),
+            None => self.known.extend(service.map(str::to_owned)),
+        }
+    }
+
+    /// Reads a file as a tree and decodes it; `None` where there is no tree.
+    fn file<T>(
+        &mut self,
+        path: &Path,
+        service: Option<&str>,
+        decode: impl FnOnce(&mut Decoder<'_>, &Node) -> T,
+    ) -> Option<T> {
+        let surroundings = &self.surroundings;
+        let mut decoder = Decoder { surroundings, file: path, service, diagnostics: Vec::new() };
+        let decoded = match read::utf8(path, read::MAX_FILE) {
+            Ok(text) => {
+                let root = tree_of(&mut decoder, &text);
+                let unsound = !decoder.diagnostics.is_empty();
+                let decoded = root.map(|root| decode(&mut decoder, &root));
+                decoded.filter(|_| !unsound || service.is_none())
+            }
+            Err(error) => {
+                let at = match error {
+                    read::ReadError::NotUtf8 { line, column, .. } => Position { line, column },
+                    _ => Position { line: 0, column: 0 },
+                };
+                decoder.note(at, error.to_string());
+                None
+            }
+        };
+        self.diagnostics.append(&mut decoder.diagnostics);
+        decoded
+    }
+
+    /// Takes out the services that name unknown ones or wait for each other.
+    fn check_graph(&mut self) -> Vec<ServiceSpec> {
+        let (specs, references): (Vec<ServiceSpec>, Vec<Vec<Position>>) =
+            std::mem::take(&mut self.services).into_iter().map(|d| (d.spec, d.references)).unzip();
+        let problems = graph::check(&specs, &self.known);
+        let mut faulty = vec![false; specs.len()];
+        for problem in problems {
+            let Some(spec) = specs.get(problem.service) else { continue };
+            let at = references.get(problem.service).and_then(|list| list.get(problem.reference));
+            let at = at.copied().unwrap_or(Position::START);
+            if let Some(mark) = faulty.get_mut(problem.service) {
+                *mark = true;
+            }
+            self.diagnostics.push(Diagnostic {
+                file: spec.file.clone(),
+                line: at.line,
+                column: at.column,
+                service: Some(spec.name.clone()),
+                message: problem.message,
+            });
+        }
+        let sound = specs.into_iter().zip(faulty).filter(|(_, faulty)| !faulty);
+        let mut services: Vec<ServiceSpec> = sound.map(|(spec, _)| spec).collect();
+        services.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        services
+    }
+}
+
+/// The tree of a text; what keeps it from being one is noted.
+fn tree_of(decoder: &mut Decoder<'_>, text: &str) -> Option<Rc<Node>> {
+    // The parser is not ours: should it fail on this file, the others must still be read.
+    let parsed = std::panic::catch_unwind(|| tree::parse(text));
+    let Ok((root, mistakes)) = parsed else {
+        decoder.note(Position::START, "the YAML parser failed on this file; simplify it");
+        return None;
+    };
+    let silent = mistakes.is_empty();
+    for mistake in mistakes {
+        decoder.note(mistake.at, mistake.message);
+    }
+    let root = root.filter(|root| !matches!(root.value, Value::Null));
+    if root.is_none() && silent {
+        decoder.note(Position { line: 0, column: 0 }, "the file is empty");
+    }
+    root
 }

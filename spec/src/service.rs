@@ -36,6 +36,39 @@ pub struct ServiceSpec {
     pub logs: LogSpec,
 }
 
+impl ServiceSpec {
+    /// A service that runs `command` as a process, with the default of every other key.
+    pub fn process<T: Into<String>>(name: &str, command: impl IntoIterator<Item = T>) -> Self {
+        ServiceSpec {
+            name: name.to_owned(),
+            description: String::new(),
+            file: PathBuf::from(format!("{name}.yaml")),
+            workload: Workload::Process(ProcessSpec {
+                command: command.into_iter().map(Into::into).collect(),
+                working_directory: PathBuf::from("/"),
+            }),
+            environment: Vec::new(),
+            kind: ServiceKind::default(),
+            start: StartMode::default(),
+            when: Vec::new(),
+            depends: Vec::new(),
+            restart: RestartSpec::for_kind(ServiceKind::default()),
+            readiness: Readiness::default(),
+            start_timeout: Self::START_TIMEOUT,
+            health: Vec::new(),
+            stop: StopSpec::default(),
+            user: None,
+            resources: Resources::default(),
+            limits: Vec::new(),
+            security: Security::default(),
+            logs: LogSpec::default(),
+        }
+    }
+
+    /// `startTimeout` where the file has none.
+    pub const START_TIMEOUT: Duration = Duration::from_secs(90);
+}
+
 /// What is run: exactly one of the two.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Workload {
@@ -127,6 +160,23 @@ pub struct RestartSpec {
     pub exhausted: Exhausted,
 }
 
+impl RestartSpec {
+    /// The defaults: a service is restarted for ever, a one-shot runs once.
+    pub fn for_kind(kind: ServiceKind) -> Self {
+        RestartSpec {
+            policy: match kind {
+                ServiceKind::Service => RestartPolicy::Forever,
+                ServiceKind::Oneshot => RestartPolicy::Once,
+            },
+            delay: Duration::from_secs(1),
+            max_delay: Duration::from_secs(30),
+            attempts: 0,
+            interval: Duration::from_secs(300),
+            exhausted: Exhausted::Fail,
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RestartPolicy {
     Once,
@@ -168,6 +218,23 @@ pub struct Check {
     pub grace: Duration,
 }
 
+impl Check {
+    /// A check with the default of every key but its name and probe.
+    pub fn new(name: &str, probe: Probe) -> Self {
+        Check {
+            name: name.to_owned(),
+            probe,
+            initial_delay: Duration::from_secs(1),
+            interval: Duration::from_secs(5),
+            timeout: Duration::from_secs(1),
+            success_threshold: 1,
+            failure_threshold: 3,
+            restart_after: 0,
+            grace: Duration::from_secs(10),
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Probe {
     Http { port: u16, path: String },
@@ -185,6 +252,12 @@ pub struct StopSpec {
     pub delay: Duration,
 }
 
+impl Default for StopSpec {
+    fn default() -> Self {
+        StopSpec { signal: libc::SIGTERM, timeout: Duration::from_secs(10), delay: Duration::ZERO }
+    }
+}
+
 /// A resolved user: PID 1 never reads `/etc/passwd`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Credentials {
@@ -192,7 +265,7 @@ pub struct Credentials {
     pub gid: u32,
     /// Supplementary groups.
     pub groups: Vec<u32>,
-    /// As written in the file, for messages and `USER`/`LOGNAME`.
+    /// For messages and `USER`/`LOGNAME`: the name in passwd, or the number as written where passwd does not know it.
     pub name: String,
     /// `HOME`, where passwd knows it.
     pub home: Option<String>,
@@ -224,9 +297,24 @@ pub struct ResourceLimit {
 pub struct Security {
     pub no_new_privileges: bool,
     pub read_only_root: bool,
-    /// Bit n set: capability n stays in the bounding set. `None`: all that PID 1 has.
+    /// Bit n set: capability n stays in the bounding set. `None`: all that PID 1 has. Only `drop` takes away: `add` alone
+    /// gives all.
     pub capabilities: Option<u64>,
+    /// The capabilities that `add` names: what a user other than root holds after the start.
+    pub ambient: u64,
     pub seccomp: Seccomp,
+}
+
+impl Default for Security {
+    fn default() -> Self {
+        Security {
+            no_new_privileges: true,
+            read_only_root: false,
+            capabilities: None,
+            ambient: 0,
+            seccomp: Seccomp::default(),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -245,4 +333,10 @@ pub struct LogSpec {
     pub max_files: u32,
     /// Also to the console.
     pub console: bool,
+}
+
+impl Default for LogSpec {
+    fn default() -> Self {
+        LogSpec { max_size: 1 << 20, max_files: 3, console: false }
+    }
 }

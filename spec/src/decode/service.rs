@@ -1,0 +1,314 @@
+//! A whole service file.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::{Decoder, Fields, Place, found, quoted, scalar};
+use crate::environment;
+use crate::load::Diagnostic;
+use crate::names::RESERVED;
+use crate::read::{self, MAX_FILE, ReadError};
+use crate::service::{
+    Credentials, Exhausted, LogSpec, Readiness, RestartPolicy, RestartSpec, ServiceKind, ServiceSpec,
+    StartMode, StopSpec, Workload,
+};
+use crate::tree::{Node, Position, Value};
+
+const KEYS: [&str; 20] = [
+    "name",
+    "description",
+    "process",
+    "container",
+    "environment",
+    "environmentFiles",
+    "type",
+    "start",
+    "when",
+    "depends",
+    "restart",
+    "readiness",
+    "startTimeout",
+    "health",
+    "stop",
+    "user",
+    "resources",
+    "limits",
+    "security",
+    "logs",
+];
+
+/// The shortest time that may be waited for something to happen.
+const SHORTEST: Duration = Duration::from_millis(1);
+/// The most attempts a restart budget may have.
+const MOST_ATTEMPTS: u32 = 1_000_000;
+/// The highest descriptor for readiness: below the usual soft limit of 1024.
+const HIGHEST_DESCRIPTOR: i32 = 1023;
+
+/// A spec and where it names other services: `depends` first, then `when`, in the order of a walk.
+#[derive(Debug)]
+pub struct Decoded {
+    pub spec: ServiceSpec,
+    pub references: Vec<Position>,
+}
+
+/// Decodes the tree of the service file of the name `stem`; `None` where it has a mistake.
+pub fn service(d: &mut Decoder<'_>, stem: &str, root: &Node) -> Option<Decoded> {
+    let before = d.diagnostics.len();
+    let decoded = whole(d, stem, root);
+    decoded.filter(|_| d.diagnostics.len() == before)
+}
+
+fn whole(d: &mut Decoder<'_>, stem: &str, root: &Node) -> Option<Decoded> {
+    let place = Place::Root;
+    let fields = d.fields(&place, root, &KEYS)?;
+    d.require(&fields, "name", &format!("name: {stem}"), |d, p, n| d.own_name(stem, p, n));
+
+    let workload = match d.one_of(&fields, &["process", "container"]) {
+        Some("process") => d.read(&fields, "process", |d, p, n| d.process(p, n)).map(Workload::Process),
+        Some(_) => d.read(&fields, "container", |d, p, n| d.container(p, n)).map(Workload::Container),
+        None => None,
+    };
+    // Where there is no workload that can be used, the rest is still read: all mistakes at once.
+    let mut spec = ServiceSpec::process(stem, ["/"]);
+    spec.file = d.file.to_owned();
+    let usable = workload.map(|workload| spec.workload = workload).is_some();
+
+    d.set(&fields, "description", &mut spec.description, |d, p, n| d.text(p, n));
+    d.set(&fields, "type", &mut spec.kind, |d, p, n| {
+        d.choice(p, n, &[("service", ServiceKind::Service), ("oneshot", ServiceKind::Oneshot)])
+    });
+    d.set(&fields, "start", &mut spec.start, |d, p, n| {
+        d.choice(p, n, &[("auto", StartMode::Auto), ("manual", StartMode::Manual)])
+    });
+    d.environments(&fields, &mut spec.environment);
+
+    let mut references = Vec::new();
+    d.set(&fields, "depends", &mut spec.depends, |d, p, n| d.requirements(p, n, &mut references));
+    d.set(&fields, "when", &mut spec.when, |d, p, n| d.requirements(p, n, &mut references));
+
+    let kind = spec.kind;
+    spec.restart = RestartSpec::for_kind(kind);
+    d.set(&fields, "restart", &mut spec.restart, |d, p, n| d.restart(kind, p, n));
+    d.set(&fields, "readiness", &mut spec.readiness, |d, p, n| d.readiness(p, n));
+    d.set(&fields, "startTimeout", &mut spec.start_timeout, |d, p, n| d.duration(p, n, SHORTEST));
+    d.set(&fields, "health", &mut spec.health, |d, p, n| d.health(p, n));
+    d.set(&fields, "stop", &mut spec.stop, |d, p, n| d.stop(p, n));
+    d.set(&fields, "user", &mut spec.user, |d, p, n| d.user(p, n).map(Some));
+    d.set(&fields, "resources", &mut spec.resources, |d, p, n| d.resources(p, n));
+    d.set(&fields, "limits", &mut spec.limits, |d, p, n| d.limits(p, n));
+    d.set(&fields, "security", &mut spec.security, |d, p, n| d.security(p, n));
+    d.set(&fields, "logs", &mut spec.logs, |d, p, n| d.logs(p, n));
+    usable.then_some(Decoded { spec, references })
+}
+
+impl Decoder<'_> {
+    fn own_name(&mut self, stem: &str, place: &Place<'_>, node: &Node) -> Option<()> {
+        let name = self.name(place, node)?;
+        if name != stem {
+            let text = format!(
+                "{} is not the file's name; write {stem}, or rename the file to {name}.yaml",
+                quoted(&name)
+            );
+            self.wrong(place, node.at, text);
+        } else if RESERVED.contains(&stem) {
+            self.wrong(
+                place,
+                node.at,
+                format_args!("{stem} is the name of a part of Kelson; choose another"),
+            );
+        }
+        Some(())
+    }
+
+    /// Environment files first, then `environment`; later entries win.
+    pub(super) fn environments(&mut self, fields: &Fields<'_, '_>, environment: &mut Vec<(String, String)>) {
+        self.read(fields, "environmentFiles", |d, p, n| {
+            d.list(p, n, "a list of paths", |d, p, n| d.environment_file(p, n, environment))
+        });
+        let own = self.read(fields, "environment", |d, p, n| d.environment(p, n));
+        for (name, value) in own.into_iter().flatten() {
+            environment::set(environment, &name, value);
+        }
+    }
+
+    pub(super) fn environment(&mut self, place: &Place<'_>, node: &Node) -> Option<Vec<(String, String)>> {
+        let mut list = Vec::new();
+        for (name, entry) in self.entries(place, node)? {
+            let inner = Place::Key(place, name);
+            if let Some(message) = environment::name_mistake(name) {
+                self.wrong(place, entry.key.at, message);
+            } else if matches!(entry.value.value, Value::Null) {
+                self.wrong(&inner, entry.value.at, "this key has no value; write \"\" for an empty one");
+            } else if let Some(value) = self.text(&inner, &entry.value) {
+                list.push((name.to_owned(), value));
+            }
+        }
+        Some(list)
+    }
+
+    /// Reads a file of `KEY=VALUE` lines into `environment`; with `-` before the path it may be missing.
+    fn environment_file(
+        &mut self,
+        place: &Place<'_>,
+        node: &Node,
+        environment: &mut Vec<(String, String)>,
+    ) -> Option<()> {
+        let text = self.text(place, node)?;
+        let (optional, path) = match text.strip_prefix('-') {
+            Some(rest) => (true, rest),
+            None => (false, text.as_str()),
+        };
+        if !path.starts_with('/') {
+            let text = format!("{} is not a path from the root; write it with / first", quoted(path));
+            self.wrong(place, node.at, text);
+            return None;
+        }
+        let path = Path::new(path);
+        let content = match read::utf8(&self.surroundings.locate(path), MAX_FILE) {
+            Ok(content) => content,
+            Err(ReadError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {
+                if !optional {
+                    let path = path.display();
+                    let text =
+                        format!("{path} does not exist; create it, or write -{path} if it may be missing");
+                    self.wrong(place, node.at, text);
+                }
+                return None;
+            }
+            Err(ReadError::NotUtf8 { line, column, byte }) => {
+                self.elsewhere(path, line, column, ReadError::NotUtf8 { line, column, byte }.to_string());
+                return None;
+            }
+            Err(error) => {
+                self.wrong(place, node.at, format_args!("{}: {error}", path.display()));
+                return None;
+            }
+        };
+        let (entries, mistakes) = environment::parse(&content);
+        for mistake in mistakes {
+            self.elsewhere(path, mistake.line, mistake.column, mistake.message);
+        }
+        for (name, value) in entries {
+            environment::set(environment, &name, value);
+        }
+        Some(())
+    }
+
+    /// Notes a mistake in another file that makes this service faulty.
+    fn elsewhere(&mut self, file: &Path, line: u32, column: u32, message: String) {
+        let (file, service) = (file.to_owned(), self.service.map(str::to_owned));
+        self.diagnostics.push(Diagnostic { file, line, column, service, message });
+    }
+
+    pub(super) fn restart(
+        &mut self,
+        kind: ServiceKind,
+        place: &Place<'_>,
+        node: &Node,
+    ) -> Option<RestartSpec> {
+        let keys = ["policy", "delay", "maxDelay", "attempts", "interval", "exhausted"];
+        let fields = self.fields(place, node, &keys)?;
+        let mut restart = RestartSpec::for_kind(kind);
+        let policies = [
+            ("once", RestartPolicy::Once),
+            ("untilSuccess", RestartPolicy::UntilSuccess),
+            ("forever", RestartPolicy::Forever),
+        ];
+        self.set(&fields, "policy", &mut restart.policy, |d, p, n| {
+            let policy = d.choice(p, n, &policies)?;
+            if kind == ServiceKind::Oneshot && policy == RestartPolicy::Forever {
+                d.wrong(p, n.at, "a oneshot cannot run forever; write once or untilSuccess");
+                return None;
+            }
+            Some(policy)
+        });
+        self.set(&fields, "delay", &mut restart.delay, |d, p, n| d.duration(p, n, Duration::ZERO));
+        let longest = self.read(&fields, "maxDelay", |d, p, n| d.duration(p, n, Duration::ZERO));
+        match (longest, fields.get("maxDelay")) {
+            (Some(longest), Some(value)) if longest < restart.delay && fields.has("delay") => {
+                self.wrong(&Place::Key(place, "maxDelay"), value.at, "maxDelay is less than delay");
+            }
+            // The default of the one gives way to what is written for the other.
+            (Some(longest), _) => {
+                restart.max_delay = longest;
+                restart.delay = restart.delay.min(longest);
+            }
+            (None, _) => restart.max_delay = restart.max_delay.max(restart.delay),
+        }
+        self.set(&fields, "attempts", &mut restart.attempts, |d, p, n| d.number(p, n, 0..=MOST_ATTEMPTS));
+        self.set(&fields, "interval", &mut restart.interval, |d, p, n| d.duration(p, n, SHORTEST));
+        let ends = [("fail", Exhausted::Fail), ("delay", Exhausted::Delay)];
+        self.set(&fields, "exhausted", &mut restart.exhausted, |d, p, n| d.choice(p, n, &ends));
+        Some(restart)
+    }
+
+    fn readiness(&mut self, place: &Place<'_>, node: &Node) -> Option<Readiness> {
+        match &node.value {
+            Value::Mapping(_) => {
+                let fields = self.fields(place, node, &["fd"])?;
+                let number = self.require(&fields, "fd", "fd: 3", |d, p, n| {
+                    let low =
+                        matches!(&n.value, Value::Scalar(text) if matches!(text.as_str(), "0" | "1" | "2"));
+                    if low {
+                        d.wrong(p, n.at, "descriptors 0 to 2 are input and output; write a number from 3 on");
+                        return None;
+                    }
+                    d.number(p, n, 3..=u64::from(HIGHEST_DESCRIPTOR.unsigned_abs()))
+                })?;
+                i32::try_from(number).ok().map(Readiness::Descriptor)
+            }
+            Value::Scalar(_) => {
+                self.choice(place, node, &[("none", Readiness::None), ("notify", Readiness::Notify)])
+            }
+            _ => {
+                let text = format!("found {} where none, notify or {{fd: NUMBER}} belongs", found(node));
+                self.wrong(place, node.at, text);
+                None
+            }
+        }
+    }
+
+    fn stop(&mut self, place: &Place<'_>, node: &Node) -> Option<StopSpec> {
+        let fields = self.fields(place, node, &["signal", "timeout", "delay"])?;
+        let mut stop = StopSpec::default();
+        self.set(&fields, "signal", &mut stop.signal, |d, p, n| d.signal(p, n));
+        self.set(&fields, "timeout", &mut stop.timeout, |d, p, n| d.duration(p, n, Duration::ZERO));
+        self.set(&fields, "delay", &mut stop.delay, |d, p, n| d.duration(p, n, Duration::ZERO));
+        Some(stop)
+    }
+
+    fn signal(&mut self, place: &Place<'_>, node: &Node) -> Option<i32> {
+        let text = self.word(place, node)?;
+        let number = crate::kernel::signal(&text);
+        if number.is_none() {
+            let upper = text.to_ascii_uppercase();
+            let near = crate::near::near(upper.trim_start_matches("SIG"), crate::kernel::signal_names());
+            let hint = near.map(|name| format!("; did you mean SIG{name}?")).unwrap_or_default();
+            self.wrong(place, node.at, format_args!("{} is not a signal{hint}", quoted(&text)));
+        }
+        number
+    }
+
+    fn user(&mut self, place: &Place<'_>, node: &Node) -> Option<Credentials> {
+        let text = self.word(place, node)?;
+        let resolved = match self.surroundings.accounts() {
+            Ok(accounts) => accounts.resolve(&text),
+            Err((file, error)) => Err(format!("{text:?} cannot be looked up: {file}: {error}")),
+        };
+        resolved.map_err(|message| self.wrong(place, node.at, message)).ok()
+    }
+
+    fn logs(&mut self, place: &Place<'_>, node: &Node) -> Option<LogSpec> {
+        let fields = self.fields(place, node, &["maxSize", "maxFiles", "console"])?;
+        let mut logs = LogSpec::default();
+        self.set(&fields, "maxSize", &mut logs.max_size, |d, p, n| d.size(p, n, 4096));
+        self.set(&fields, "maxFiles", &mut logs.max_files, |d, p, n| d.number(p, n, 1..=1000));
+        self.set(&fields, "console", &mut logs.console, |d, p, n| d.boolean(p, n));
+        Some(logs)
+    }
+}
+
+/// The name that a file of this stem gives a service, if it may be one.
+pub fn service_name(stem: &str) -> Option<&str> {
+    (scalar::is_name(stem) && !RESERVED.contains(&stem)).then_some(stem)
+}

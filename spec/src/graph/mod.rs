@@ -1,0 +1,209 @@
+//! Which service waits for which, and what follows from it: the order to stop in, and mistakes that only show between files.
+//!
+//! What counts as an edge from a service to one that it names in `depends`:
+//!
+//! - events `up`, `running` and `finished`: the service **needs** the other, before its start and as long as it lives.
+//! - event `down`: the service waits for the other to have ended. It orders starts, but needs nobody at the stop.
+//! - inside `any` the same, as **alternatives**: one of them is enough.
+//! - `when` is asked once and orders nothing; its names are checked like all others.
+
+mod check;
+
+use std::collections::BTreeMap;
+
+use crate::service::{Requirement, ServiceEvent, ServiceSpec};
+
+pub use check::{Problem, check};
+
+/// One mention of another service in `depends`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Edge<'g> {
+    pub service: &'g str,
+    pub event: ServiceEvent,
+    /// It stands inside `any`: another alternative may do.
+    pub alternative: bool,
+}
+
+/// Who depends on whom, by name; also of names that have no spec of their own (built-in and faulty services).
+#[derive(Debug, Clone, Default)]
+pub struct Graph {
+    names: Vec<String>,
+    nodes: Vec<Links>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Links {
+    out: Vec<Link>,
+    /// Who needs this one and must be down before it stops.
+    needed_by: Vec<usize>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Link {
+    to: usize,
+    event: ServiceEvent,
+    alternative: bool,
+    /// The order to stop in honours it.
+    orders_stop: bool,
+}
+
+impl Graph {
+    /// Specs that passed [`check`] have no cycle among what they need. Alternatives may form one, and then none of that
+    /// cycle's alternatives orders the stop: every order that remains can be kept.
+    pub fn new(specs: &[ServiceSpec]) -> Self {
+        let mut index: BTreeMap<&str, usize> = specs.iter().map(|spec| (spec.name.as_str(), 0)).collect();
+        for spec in specs {
+            walk(&spec.depends, false, &mut |name, _, _| {
+                index.insert(name, 0);
+            });
+        }
+        for (number, place) in index.values_mut().enumerate() {
+            *place = number;
+        }
+        let mut nodes = vec![Links::default(); index.len()];
+        for spec in specs {
+            let Some(links) = index.get(spec.name.as_str()).and_then(|from| nodes.get_mut(*from)) else {
+                continue;
+            };
+            walk(&spec.depends, false, &mut |name, event, alternative| {
+                let Some(&to) = index.get(name) else { return };
+                let orders_stop = event != ServiceEvent::Down;
+                links.out.push(Link { to, event, alternative, orders_stop });
+            });
+        }
+        let names = index.into_keys().map(str::to_owned).collect();
+        let mut graph = Graph { names, nodes };
+        graph.settle_stop_order();
+        graph
+    }
+
+    /// Drops alternatives that would make the stop order a circle, then turns the rest round.
+    fn settle_stop_order(&mut self) {
+        let ordering = |node: usize| {
+            let links = self.nodes.get(node).map(|links| links.out.as_slice()).unwrap_or_default();
+            links.iter().filter(|link| link.orders_stop).map(|link| link.to).collect()
+        };
+        let component = check::components(self.nodes.len(), ordering);
+        let mut needed_by: Vec<Vec<usize>> = vec![Vec::new(); self.nodes.len()];
+        for (from, links) in self.nodes.iter_mut().enumerate() {
+            for link in &mut links.out {
+                let within = component.get(from) == component.get(link.to);
+                if within && (link.alternative || from == link.to) {
+                    link.orders_stop = false;
+                }
+                if link.orders_stop
+                    && let Some(list) = needed_by.get_mut(link.to)
+                {
+                    list.push(from);
+                }
+            }
+        }
+        for (links, mut list) in self.nodes.iter_mut().zip(needed_by) {
+            list.sort_unstable();
+            list.dedup();
+            links.needed_by = list;
+        }
+    }
+
+    fn links(&self, name: &str) -> Option<&Links> {
+        let place = self.names.binary_search_by(|known| known.as_str().cmp(name)).ok()?;
+        self.nodes.get(place)
+    }
+
+    fn name(&self, place: usize) -> &str {
+        self.names.get(place).map(String::as_str).unwrap_or_default()
+    }
+
+    /// Every mention of another service in `depends` of `name`, in the file's order.
+    pub fn edges(&self, name: &str) -> impl Iterator<Item = Edge<'_>> {
+        let out = self.links(name).map(|links| links.out.as_slice()).unwrap_or_default();
+        out.iter().map(|link| Edge {
+            service: self.name(link.to),
+            event: link.event,
+            alternative: link.alternative,
+        })
+    }
+
+    /// The services that `name` depends on directly, whatever the event; sorted, each once.
+    pub fn dependencies(&self, name: &str) -> Vec<&str> {
+        let mut list: Vec<&str> = self.edges(name).map(|edge| edge.service).collect();
+        list.sort_unstable();
+        list.dedup();
+        list
+    }
+
+    /// The services that need `name` directly, so that they must be down before it stops; sorted, each once. Those that
+    /// wait for it to be down are not among them.
+    pub fn dependants(&self, name: &str) -> Vec<&str> {
+        let list = self.links(name).map(|links| links.needed_by.as_slice()).unwrap_or_default();
+        list.iter().map(|place| self.name(*place)).collect()
+    }
+
+    /// All that need `name`, directly or through others; sorted, each once, without `name`.
+    pub fn all_dependants(&self, name: &str) -> Vec<&str> {
+        let Ok(start) = self.names.binary_search_by(|known| known.as_str().cmp(name)) else {
+            return Vec::new();
+        };
+        let mut seen = std::collections::BTreeSet::new();
+        let mut open = vec![start];
+        while let Some(place) = open.pop() {
+            for &next in self.nodes.get(place).map(|links| links.needed_by.as_slice()).unwrap_or_default() {
+                if next != start && seen.insert(next) {
+                    open.push(next);
+                }
+            }
+        }
+        // Places are in the order of the names.
+        seen.into_iter().map(|place| self.name(place)).collect()
+    }
+
+    /// Layers to stop one after the other: nobody needs a service of the first; who is needed by services of earlier layers
+    /// alone is in the next. A service stops as soon as its [`Self::dependants`] are down; the layers are for showing.
+    pub fn stop_order(&self) -> Vec<Vec<&str>> {
+        let mut waits_for: Vec<usize> = self.nodes.iter().map(|links| links.needed_by.len()).collect();
+        let free = waits_for.iter().enumerate().filter(|(_, count)| **count == 0);
+        let mut layer: Vec<usize> = free.map(|(place, _)| place).collect();
+        let mut layers = Vec::new();
+        while !layer.is_empty() {
+            let mut next = Vec::new();
+            for place in &layer {
+                let mut needed: Vec<usize> = match self.nodes.get(*place) {
+                    Some(links) => {
+                        links.out.iter().filter(|link| link.orders_stop).map(|link| link.to).collect()
+                    }
+                    None => Vec::new(),
+                };
+                needed.sort_unstable();
+                needed.dedup();
+                for to in needed {
+                    if let Some(count) = waits_for.get_mut(to) {
+                        *count = count.saturating_sub(1);
+                        if *count == 0 {
+                            next.push(to);
+                        }
+                    }
+                }
+            }
+            next.sort_unstable();
+            layers.push(layer.iter().map(|place| self.name(*place)).collect());
+            layer = next;
+        }
+        layers
+    }
+}
+
+/// Calls `visit(name, event, inside any)` for each service named, in the order of the file.
+fn walk<'s>(
+    requirements: &'s [Requirement],
+    alternative: bool,
+    visit: &mut impl FnMut(&'s str, ServiceEvent, bool),
+) {
+    for requirement in requirements {
+        match requirement {
+            Requirement::Service { name, event } => visit(name, *event, alternative),
+            // An `any` of one has no other alternative.
+            Requirement::Any(list) => walk(list, alternative || list.len() > 1, visit),
+            Requirement::Path(_) | Requirement::Network(_) | Requirement::TimeSynced => {}
+        }
+    }
+}

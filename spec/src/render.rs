@@ -1,0 +1,1 @@
+//! A service spec as text.
