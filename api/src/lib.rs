@@ -1,1 +1,32 @@
+//! The way into Kelson from outside: gRPC.
+//!
+//! Three parts, each behind a feature of its name:
+//! - `server`: what PID 1 serves on its Unix socket, over the Manager of `kelson-services`;
+//! - `client`: how the command line reaches a host, over the Unix socket or (feature `tls`) over mutual TLS;
+//! - `door`: the personality `kelson-apid`, which ends TLS and forwards each call, byte for byte, to the Unix sockets.
+#![cfg_attr(test, allow(clippy::arithmetic_side_effects))] // tests may panic
 
+#[cfg(feature = "client")]
+pub mod client;
+#[cfg(feature = "door")]
+pub mod door;
+mod error;
+#[cfg(feature = "server")]
+pub mod server;
+
+pub use error::ApiError;
+
+/// Metadata by which kelson-apid tells PID 1 on whose behalf it calls. What a client sends under it is dropped.
+pub const IDENTITY: &str = "kelson-identity";
+
+/// Longest identity that is taken, in bytes.
+pub const IDENTITY_MAX: usize = 256;
+
+/// Longest request that is taken, in bytes.
+pub const MESSAGE_MAX: usize = 1 << 20;
+
+/// The socket of PID 1 within the runtime directory.
+pub const INIT_SOCKET: &str = "init.sock";
+
+/// The socket of kelson-logd, beside [`INIT_SOCKET`].
+pub const LOG_SOCKET: &str = "log.sock";

@@ -1,0 +1,130 @@
+//! Where a host is reached: its Unix socket, or the door of a machine elsewhere.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use crate::LOG_SOCKET;
+
+/// Where a host is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Endpoint {
+    /// The socket of PID 1; that of kelson-logd is beside it.
+    Unix(PathBuf),
+    /// kelson-apid. `host` is an address, or a name of `/etc/hosts`; without the brackets of IPv6.
+    Remote { host: String, port: u16 },
+}
+
+/// What is wrong with the text of an endpoint.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is no endpoint: {problem}; right are unix:///run/kelson/init.sock and HOST:PORT")]
+pub struct EndpointError {
+    pub text: String,
+    pub problem: &'static str,
+}
+
+impl Endpoint {
+    /// The socket of the Logs service, beside that of PID 1.
+    pub(crate) fn log_socket(socket: &Path) -> PathBuf {
+        socket.with_file_name(LOG_SOCKET)
+    }
+}
+
+impl FromStr for Endpoint {
+    type Err = EndpointError;
+
+    fn from_str(text: &str) -> Result<Endpoint, EndpointError> {
+        let wrong = |problem| EndpointError { text: text.to_owned(), problem };
+        if let Some(path) = text.strip_prefix("unix:") {
+            let path = path.strip_prefix("//").unwrap_or(path);
+            if !path.starts_with('/') {
+                return Err(wrong("the path of the socket must begin with /"));
+            }
+            if path.ends_with('/') {
+                return Err(wrong("a folder is no socket"));
+            }
+            return Ok(Endpoint::Unix(PathBuf::from(path)));
+        }
+        if text.contains("//") {
+            return Err(wrong("the door speaks gRPC, it has no http:// or https:// before its name"));
+        }
+        let (host, port) = text.rsplit_once(':').ok_or_else(|| wrong("the port is missing"))?;
+        let port = match port.parse() {
+            Ok(0) | Err(_) => return Err(wrong("the port must be a number from 1 to 65535")),
+            Ok(port) => port,
+        };
+        let bracketed = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        let host = match bracketed {
+            Some(inner) if inner.parse::<Ipv6Addr>().is_ok() => inner,
+            Some(_) => return Err(wrong("between [ and ] stands an IPv6 address")),
+            None if host.parse::<IpAddr>().is_ok_and(|address| address.is_ipv6()) => {
+                return Err(wrong("an IPv6 address stands between [ and ]"));
+            }
+            None => host,
+        };
+        let letters = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:".contains(&byte);
+        if host.is_empty() || !host.bytes().all(letters) {
+            return Err(wrong("the host must be an address or a name"));
+        }
+        Ok(Endpoint::Remote { host: host.to_owned(), port })
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Endpoint::Unix(path) => write!(f, "unix://{}", path.display()),
+            Endpoint::Remote { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Endpoint::Remote { host, port } => write!(f, "{host}:{port}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn remote(host: &str, port: u16) -> Result<Endpoint, EndpointError> {
+        Ok(Endpoint::Remote { host: host.into(), port })
+    }
+
+    #[test]
+    fn what_is_right() {
+        let parse = |text: &str| text.parse::<Endpoint>();
+        let unix = |path: &str| Ok(Endpoint::Unix(PathBuf::from(path)));
+        assert_eq!(parse("unix:///run/kelson/init.sock"), unix("/run/kelson/init.sock"));
+        assert_eq!(parse("unix:/run/kelson/init.sock"), unix("/run/kelson/init.sock"));
+        assert_eq!(parse("127.0.0.1:50000"), remote("127.0.0.1", 50000));
+        assert_eq!(parse("[::1]:50000"), remote("::1", 50000));
+        assert_eq!(parse("edge-1.example:1"), remote("edge-1.example", 1));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (text, problem) in [
+            ("", "port is missing"),
+            ("edge", "port is missing"),
+            ("edge:", "number from 1"),
+            ("edge:0", "number from 1"),
+            ("edge:65536", "number from 1"),
+            (":50000", "address or a name"),
+            ("a b:1", "address or a name"),
+            ("::1:50000", "between [ and ]"),
+            ("[edge]:1", "IPv6 address"),
+            ("https://edge:50000", "http"),
+            ("unix:run.sock", "begin with /"),
+            ("unix:///run/", "no socket"),
+        ] {
+            let error = text.parse::<Endpoint>().expect_err(text).to_string();
+            assert!(error.contains(problem), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn it_is_shown_as_it_is_written() {
+        for text in ["unix:///run/kelson/init.sock", "10.0.0.1:1", "[fe80::1]:50000", "edge:7"] {
+            assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), text);
+        }
+    }
+}

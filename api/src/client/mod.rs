@@ -1,0 +1,87 @@
+//! The client of the command line: where a host is reached, the connection, and why it failed.
+//!
+//! Connections are made when the first call needs them. On the host the Logs service is reached on its own socket
+//! (`log.sock` beside `init.sock`), from elsewhere all are reached through kelson-apid.
+
+mod connect;
+mod endpoint;
+mod failure;
+#[cfg(feature = "tls")]
+mod tls;
+
+use std::time::Duration;
+
+use kelson_proto::v1::logs_client::LogsClient;
+use kelson_proto::v1::machine_client::MachineClient;
+use kelson_proto::v1::services_client::ServicesClient;
+use tonic::transport::Channel;
+
+pub use endpoint::{Endpoint, EndpointError};
+pub use failure::Failure;
+
+/// For the connection to stand: it is either a few milliseconds or never.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Longest answer that is taken, in bytes.
+const ANSWER_MAX: usize = 64 << 20;
+
+/// Who we are and whom we trust, as PEM.
+#[derive(Clone)]
+pub struct TlsMaterial {
+    /// What the machine's certificate must be signed by.
+    pub ca: Vec<u8>,
+    /// Ours, with what stands between it and the CA.
+    pub certificate: Vec<u8>,
+    pub key: Vec<u8>,
+}
+
+impl std::fmt::Debug for TlsMaterial {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TlsMaterial { .. }") // a key is nothing to print
+    }
+}
+
+/// A host. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Client {
+    init: Channel,
+    logs: Channel,
+}
+
+impl Client {
+    /// Prepares the connections; the first call makes them, and after a break the next call makes them anew.
+    /// A remote endpoint needs `tls`. Call it within a Tokio runtime.
+    ///
+    /// # Errors
+    /// [`Failure::Failed`] when `tls` is missing or cannot be read.
+    pub fn connect(endpoint: &Endpoint, tls: Option<&TlsMaterial>) -> Result<Client, Failure> {
+        match endpoint {
+            Endpoint::Unix(path) => Ok(Client {
+                init: connect::unix(path.clone()),
+                logs: connect::unix(Endpoint::log_socket(path)),
+            }),
+            Endpoint::Remote { host, port } => {
+                let tls = tls.ok_or_else(|| {
+                    Failure::Failed(format!(
+                        "{endpoint} is reached with a CA, a client certificate and its key: name a file of contexts \
+                         in KELSONCONFIG"
+                    ))
+                })?;
+                let channel = connect::remote(host, *port, tls)?;
+                Ok(Client { init: channel.clone(), logs: channel })
+            }
+        }
+    }
+
+    pub fn services(&self) -> ServicesClient<Channel> {
+        ServicesClient::new(self.init.clone()).max_decoding_message_size(ANSWER_MAX)
+    }
+
+    pub fn machine(&self) -> MachineClient<Channel> {
+        MachineClient::new(self.init.clone()).max_decoding_message_size(ANSWER_MAX)
+    }
+
+    pub fn logs(&self) -> LogsClient<Channel> {
+        LogsClient::new(self.logs.clone()).max_decoding_message_size(ANSWER_MAX)
+    }
+}

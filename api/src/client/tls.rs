@@ -1,0 +1,91 @@
+//! Mutual TLS of the client: TLS 1.3, ring, nothing but the CA of the context trusted.
+
+use std::sync::Arc;
+
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::{AlertDescription, CertificateError, ClientConfig, Error, RootCertStore, version};
+
+use super::{Failure, TlsMaterial};
+
+/// # Errors
+/// [`Failure::Failed`] when the material is not PEM or the key is that of another certificate.
+pub fn connector(material: &TlsMaterial) -> Result<TlsConnector, Failure> {
+    let wrong =
+        |what: &str, why: &dyn std::fmt::Display| Failure::Failed(format!("{what} of the context: {why}"));
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates("the CA", &material.ca)? {
+        roots.add(certificate).map_err(|error| wrong("the CA", &error))?;
+    }
+    let chain = certificates("the certificate", &material.certificate)?;
+    let key = PrivateKeyDer::from_pem_slice(&material.key).map_err(|error| wrong("the key", &error))?;
+    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_protocol_versions(&[&version::TLS13])
+        .map_err(|error| wrong("TLS", &error))?
+        .with_root_certificates(roots)
+        .with_client_auth_cert(chain, key)
+        .map_err(|error| wrong("the certificate and the key", &error))?;
+    config.alpn_protocols.push(b"h2".to_vec());
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+fn certificates(what: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Failure> {
+    let found = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
+    match found {
+        Ok(found) if !found.is_empty() => Ok(found),
+        Ok(_) => Err(Failure::Failed(format!(
+            "{what} of the context holds no certificate: it must be PEM, with -----BEGIN CERTIFICATE-----"
+        ))),
+        Err(error) => Err(Failure::Failed(format!("{what} of the context is not PEM: {error}"))),
+    }
+}
+
+/// # Errors
+/// [`Failure::Failed`] when no certificate could bear this name.
+pub fn server_name(host: &str) -> Result<ServerName<'static>, Failure> {
+    ServerName::try_from(host.to_owned()).map_err(|_| Failure::Failed(format!("{host} is no name of a host")))
+}
+
+/// Why the handshake failed.
+pub fn handshake(host: &str, port: u16, error: &std::io::Error) -> Failure {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
+    match inner.and_then(failure) {
+        Some(Failure::NotReachable(why)) => Failure::NotReachable(format!("{host} port {port}: {why}")),
+        Some(failure) => failure,
+        None => {
+            Failure::NotReachable(format!("{host} port {port} does not speak TLS as Kelson does: {error}"))
+        }
+    }
+}
+
+/// What TLS says; `None` where it says nothing that an operator could act on.
+pub fn failure(error: &Error) -> Option<Failure> {
+    match error {
+        // In TLS 1.3 the machine looks at our certificate after the handshake: its no comes with the first call.
+        Error::AlertReceived(alert) => Some(Failure::Denied(match alert {
+            AlertDescription::CertificateExpired => {
+                "the machine refuses our certificate: it has expired, or a clock is wrong".to_owned()
+            }
+            AlertDescription::UnknownCA | AlertDescription::DecryptError => {
+                "the machine refuses our certificate: it is not signed by the machine's CA".to_owned()
+            }
+            AlertDescription::CertificateRequired => "the machine wants a client certificate".to_owned(),
+            other => format!("the machine refuses our certificate ({other:?})"),
+        })),
+        Error::InvalidCertificate(why) => Some(Failure::NotReachable(match why {
+            CertificateError::UnknownIssuer => {
+                "its certificate is not signed by the CA of the context: it may be another machine".to_owned()
+            }
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                "its certificate is for another name or address: use the one that it bears".to_owned()
+            }
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                "its certificate has expired, or a clock is wrong".to_owned()
+            }
+            other => format!("its certificate is not valid: {other}"),
+        })),
+        _ => None,
+    }
+}

@@ -1,0 +1,112 @@
+//! The arguments of kelson-apid.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use crate::error::ApiError;
+
+const USAGE: &str = "usage: kelson-apid --listen ADDRESS:PORT... --ca FILE --certificate FILE --key FILE \
+                     [--runtime-dir DIR]";
+
+/// What the door is told.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Arguments {
+    pub listen: Vec<SocketAddr>,
+    /// PEM: what a client's certificate must be signed by.
+    pub ca: PathBuf,
+    /// PEM: ours, with what stands between it and a CA that clients trust.
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+    /// Where the Unix sockets are.
+    pub runtime_dir: PathBuf,
+}
+
+impl Arguments {
+    /// # Errors
+    /// [`ApiError::Usage`], which says what is right.
+    pub fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Arguments, ApiError> {
+        let mut listen = Vec::new();
+        let (mut ca, mut certificate, mut key) = (None, None, None);
+        let mut runtime_dir = PathBuf::from("/run/kelson");
+        while let Some(argument) = arguments.next() {
+            let option = argument.to_string_lossy().into_owned();
+            let mut value = || {
+                arguments.next().ok_or_else(|| ApiError::Usage(format!("{option} needs a value; {USAGE}")))
+            };
+            match option.as_str() {
+                "--listen" => listen.push(address(&value()?)?),
+                "--ca" => ca = Some(PathBuf::from(value()?)),
+                "--certificate" => certificate = Some(PathBuf::from(value()?)),
+                "--key" => key = Some(PathBuf::from(value()?)),
+                "--runtime-dir" => runtime_dir = PathBuf::from(value()?),
+                other => return Err(ApiError::Usage(format!("{other:?} is not known; {USAGE}"))),
+            }
+        }
+        if listen.is_empty() {
+            return Err(ApiError::Usage(format!("--listen is missing; {USAGE}")));
+        }
+        let need = |value: Option<PathBuf>, option: &str| {
+            value.ok_or_else(|| ApiError::Usage(format!("{option} is missing; {USAGE}")))
+        };
+        Ok(Arguments {
+            listen,
+            ca: need(ca, "--ca")?,
+            certificate: need(certificate, "--certificate")?,
+            key: need(key, "--key")?,
+            runtime_dir,
+        })
+    }
+}
+
+fn address(text: &OsString) -> Result<SocketAddr, ApiError> {
+    text.to_string_lossy().parse().map_err(|_| {
+        ApiError::Usage(format!(
+            "--listen {text:?} is not an address and a port, such as 0.0.0.0:50000 or [::]:50000"
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(words: &str) -> Result<Arguments, String> {
+        Arguments::parse(words.split_whitespace().map(OsString::from)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_is_right() {
+        let parsed = parse(
+            "--listen 0.0.0.0:50000 --listen [::1]:50001 --ca ca.pem --certificate c.pem --key k.pem --runtime-dir /r",
+        );
+        assert_eq!(
+            parsed.unwrap(),
+            Arguments {
+                listen: vec!["0.0.0.0:50000".parse().unwrap(), "[::1]:50001".parse().unwrap()],
+                ca: "ca.pem".into(),
+                certificate: "c.pem".into(),
+                key: "k.pem".into(),
+                runtime_dir: "/r".into(),
+            }
+        );
+        let short = parse("--listen 127.0.0.1:1 --ca a --certificate b --key c").unwrap();
+        assert_eq!(short.runtime_dir, PathBuf::from("/run/kelson"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (words, problem) in [
+            ("", "--listen is missing"),
+            ("--listen", "needs a value"),
+            ("--listen edge:1", "not an address"),
+            ("--listen 127.0.0.1:1 --certificate b --key c", "--ca is missing"),
+            ("--listen 127.0.0.1:1 --ca a --key c", "--certificate is missing"),
+            ("--listen 127.0.0.1:1 --ca a --certificate b", "--key is missing"),
+            ("--port 1", "\"--port\" is not known"),
+        ] {
+            let error = parse(words).expect_err(words);
+            assert!(error.contains(problem), "{words}: {error}");
+        }
+    }
+}

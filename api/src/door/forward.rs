@@ -1,0 +1,160 @@
+//! Forwarding one call to the socket of its service.
+//!
+//! Each call has a connection of its own to the Unix socket, which costs some hundred microseconds. So remote clients that
+//! are idle cost PID 1 nothing, a stream that is read slowly holds up no other one, and the first call after PID 1 has
+//! executed itself anew finds it at once.
+
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use hyper::body::Incoming;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::UnixStream;
+use tokio::sync::{Semaphore, watch};
+use tonic::Status;
+use tonic::body::Body;
+use tonic::codegen::http::header::{HOST, HeaderMap, HeaderName, HeaderValue};
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::codegen::http::{Request, Response, Uri};
+
+use super::relay::Relay;
+use crate::{IDENTITY, INIT_SOCKET, LOG_SOCKET};
+
+/// Calls at the same time to each of the sockets: fewer than PID 1 serves, so that there is always room on the host.
+const CALLS: usize = 48;
+/// What may be under way unread, in bytes.
+pub const WINDOW: u32 = 64 * 1024;
+
+/// One of the sockets.
+struct Target {
+    path: PathBuf,
+    /// Who serves it.
+    name: &'static str,
+    calls: Arc<Semaphore>,
+}
+
+/// The way to the sockets.
+pub struct Forward {
+    init: Target,
+    logs: Target,
+    /// Its sender is dropped when the door closes.
+    closed: watch::Receiver<()>,
+}
+
+impl Forward {
+    pub fn new(runtime_dir: PathBuf, closed: watch::Receiver<()>) -> Forward {
+        let target = |socket: &str, name| Target {
+            path: runtime_dir.join(socket),
+            name,
+            calls: Arc::new(Semaphore::new(CALLS)),
+        };
+        Forward { init: target(INIT_SOCKET, "PID 1"), logs: target(LOG_SOCKET, "kelson-logd"), closed }
+    }
+
+    /// Answers one call; that it could not be forwarded is an answer too. Dropping it ends the call.
+    pub async fn call(&self, identity: &HeaderValue, request: Request<Incoming>) -> Response<Body> {
+        match self.forward(identity, request).await {
+            Ok(response) => response.map(|body| Body::new(Relay::new(body, self.closed.clone()))),
+            Err(status) => status.into_http(),
+        }
+    }
+
+    async fn forward(
+        &self,
+        identity: &HeaderValue,
+        request: Request<Incoming>,
+    ) -> Result<Response<Incoming>, Status> {
+        let path = request.uri().path();
+        let target = if path.starts_with("/kelson.v1.Logs/") { &self.logs } else { &self.init };
+        let request = rewrite(request, identity)?;
+        let call = Arc::clone(&target.calls).try_acquire_owned().map_err(|_| {
+            Status::resource_exhausted(format!(
+                "{CALLS} calls to {} are under way through the door, which is all: end some of them",
+                target.name
+            ))
+        })?;
+        let stream = UnixStream::connect(&target.path).await.map_err(|error| unreachable(target, &error))?;
+        let (mut sender, connection) = http2::Builder::new(TokioExecutor::new())
+            .initial_stream_window_size(WINDOW)
+            .initial_connection_window_size(WINDOW)
+            .max_send_buf_size(WINDOW as usize)
+            .max_header_list_size(16 * 1024)
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| broken(target, &error))?;
+        // It ends by itself with the call: there is no second one on it.
+        tokio::spawn(async move {
+            let _ = connection.await;
+            drop(call);
+        });
+        sender.send_request(request).await.map_err(|error| broken(target, &error))
+    }
+}
+
+/// The same request, on behalf of the client, and with nothing that the client says of itself.
+fn rewrite(request: Request<Incoming>, identity: &HeaderValue) -> Result<Request<Incoming>, Status> {
+    let (mut parts, body) = request.into_parts();
+    let path = parts.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
+    parts.uri = Uri::builder()
+        .scheme("http")
+        .authority("kelson")
+        .path_and_query(path)
+        .build()
+        .map_err(|error| Status::invalid_argument(format!("the path of the call is not one: {error}")))?;
+    introduce(&mut parts.headers, identity);
+    // Nothing that this process knows of the connection goes on.
+    parts.extensions.clear();
+    Ok(Request::from_parts(parts, body))
+}
+
+/// All names that begin with `kelson-` are the door's own.
+fn introduce(headers: &mut HeaderMap, identity: &HeaderValue) {
+    let own: Vec<HeaderName> =
+        headers.keys().filter(|name| name.as_str().starts_with("kelson-")).cloned().collect();
+    for name in own {
+        headers.remove(name);
+    }
+    headers.remove(HOST);
+    headers.insert(HeaderName::from_static(IDENTITY), identity.clone());
+}
+
+fn unreachable(target: &Target, error: &std::io::Error) -> Status {
+    let (name, path) = (target.name, target.path.display());
+    Status::unavailable(match error.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
+            format!(
+                "{name} does not serve {path} now: it is being started or has ended; try again in a moment"
+            )
+        }
+        ErrorKind::WouldBlock => {
+            format!("{name} has no room for another call on {path} now; try again in a moment")
+        }
+        _ => format!("{name} is not reachable on {path}: {error}"),
+    })
+}
+
+fn broken(target: &Target, error: &hyper::Error) -> Status {
+    Status::unavailable(format!("{} ended the connection before it answered: {error}", target.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_client_says_of_itself_is_dropped() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in
+            [(IDENTITY, "CN=root"), (IDENTITY, "CN=other"), ("kelson-role", "admin"), ("te", "trailers")]
+        {
+            headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        introduce(&mut headers, &HeaderValue::from_static("CN=ann"));
+        let found: Vec<&HeaderValue> = headers.get_all(IDENTITY).iter().collect();
+        assert_eq!(found, ["CN=ann"]);
+        assert_eq!(headers.get("kelson-role"), None);
+        assert_eq!(headers.get("te").unwrap(), "trailers");
+    }
+}

@@ -1,0 +1,198 @@
+//! Taking connections from strangers, in numbers that are bounded at each step.
+
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+use tonic::codegen::http::HeaderValue;
+
+use super::arguments::Arguments;
+use super::certificate;
+use super::forward::{Forward, WINDOW};
+use super::say;
+use crate::error::ApiError;
+
+/// Clients at the same time.
+const CONNECTIONS: usize = 256;
+/// Strangers at the same time: those whose certificate has yet to come.
+const HANDSHAKES: usize = 64;
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Calls of one connection at the same time.
+const STREAMS: u32 = 32;
+/// A client that does not answer a ping has gone.
+const PING: Duration = Duration::from_secs(30);
+const PONG: Duration = Duration::from_secs(20);
+/// How long the last words of streams may take when the door closes.
+const GRACE: Duration = Duration::from_secs(1);
+/// Before the next try when there is no descriptor or no memory for a connection.
+const SHORTAGE: Duration = Duration::from_millis(200);
+
+/// What all connections share.
+struct Door {
+    acceptor: TlsAcceptor,
+    forward: Forward,
+    connections: Arc<Semaphore>,
+    handshakes: Arc<Semaphore>,
+    /// Its sender is dropped when the door closes.
+    closed: watch::Receiver<()>,
+}
+
+/// SIGTERM and SIGINT, by a descriptor.
+///
+/// # Errors
+/// When there is no descriptor left.
+pub fn signals() -> Result<SignalFd, ApiError> {
+    let set: SigSet = [Signal::SIGTERM, Signal::SIGINT].into_iter().collect();
+    set.thread_block()
+        .and_then(|()| SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC))
+        .map_err(|errno| ApiError::Runtime(errno.into()))
+}
+
+/// Serves until one of the signals.
+///
+/// # Errors
+/// When an address cannot be listened on.
+pub async fn run(arguments: Arguments, acceptor: TlsAcceptor, signals: SignalFd) -> Result<(), ApiError> {
+    let (closing, closed) = watch::channel(());
+    let door = Arc::new(Door {
+        acceptor,
+        forward: Forward::new(arguments.runtime_dir, closed.clone()),
+        connections: Arc::new(Semaphore::new(CONNECTIONS)),
+        handshakes: Arc::new(Semaphore::new(HANDSHAKES)),
+        closed,
+    });
+    let listeners = arguments.listen.into_iter().map(listen).collect::<Result<Vec<_>, _>>()?;
+    let mut accepting = JoinSet::new();
+    for listener in listeners {
+        accepting.spawn(accept(listener, Arc::clone(&door)));
+    }
+    let descriptor = signals.as_fd().try_clone_to_owned().map_err(ApiError::Runtime)?;
+    // SAFETY: the descriptor is owned by what is registered, and so stays open as long as it is.
+    let registered = unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) };
+    let registered =
+        registered.map_err(|error| ApiError::Runtime(std::io::Error::other(error.to_string())))?;
+    registered.readable().await.map_err(ApiError::Runtime)?.retain_ready();
+    say("closing: asked by a signal");
+    drop(closing);
+    while accepting.join_next().await.is_some() {}
+    Ok(())
+}
+
+fn listen(address: SocketAddr) -> Result<TcpListener, ApiError> {
+    let bound = StdListener::bind(address).and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        TcpListener::from_std(listener)
+    });
+    let listener = bound.map_err(|source| ApiError::Listen { address: address.to_string(), source })?;
+    // With port 0 the kernel chooses one: say which.
+    let address = listener.local_addr().unwrap_or(address);
+    say(&format!("listening on {address}"));
+    Ok(listener)
+}
+
+/// Takes connections until the door closes.
+async fn accept(listener: TcpListener, door: Arc<Door>) {
+    let mut closed = door.closed.clone();
+    let mut connections = JoinSet::new();
+    loop {
+        // Who finds no room here waits in the kernel's queue, at most as long as a handshake may take.
+        let next = async {
+            let handshake = Arc::clone(&door.handshakes).acquire_owned().await;
+            (handshake, listener.accept().await)
+        };
+        tokio::select! {
+            _ = closed.changed() => break,
+            Some(_) = connections.join_next() => {}
+            (handshake, accepted) = next => match (handshake, accepted) {
+                (Ok(handshake), Ok((stream, peer))) => {
+                    let door = Arc::clone(&door);
+                    connections.spawn(async move {
+                        if let Err(why) = connection(&door, stream, peer, handshake).await {
+                            say(&format!("{peer}: {why}"));
+                        }
+                    });
+                }
+                (_, Err(error)) => {
+                    say(&format!("cannot take a connection: {error}; trying again"));
+                    tokio::select! {
+                        _ = closed.changed() => break,
+                        () = tokio::time::sleep(SHORTAGE) => {}
+                    }
+                }
+                (Err(_), _) => break,
+            },
+        }
+    }
+    drop(listener);
+    let emptied =
+        tokio::time::timeout(GRACE, async { while connections.join_next().await.is_some() {} }).await;
+    if emptied.is_err() {
+        connections.shutdown().await;
+    }
+}
+
+/// One connection until its end; `Err` says why it was refused.
+async fn connection(
+    door: &Arc<Door>,
+    stream: TcpStream,
+    peer: SocketAddr,
+    handshake: tokio::sync::OwnedSemaphorePermit,
+) -> Result<(), String> {
+    let mut closed = door.closed.clone();
+    let _ = stream.set_nodelay(true);
+    let accepting = tokio::time::timeout(HANDSHAKE, door.acceptor.accept(stream));
+    let accepted = tokio::select! {
+        accepted = accepting => accepted,
+        _ = closed.changed() => return Ok(()),
+    };
+    let stream = match accepted {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return Err(format!("refused: {error}")),
+        Err(_) => return Err(format!("refused: no handshake within {} s", HANDSHAKE.as_secs())),
+    };
+    let Some(leaf) = stream.get_ref().1.peer_certificates().and_then(<[_]>::first) else {
+        return Err("refused: it sent no certificate".to_owned());
+    };
+    let identity = certificate::identity(leaf);
+    let _place = Arc::clone(&door.connections).try_acquire_owned().map_err(|_| {
+        format!("refused: {CONNECTIONS} clients are connected, which is all that are served at the same time")
+    })?;
+    drop(handshake);
+    say(&format!("{peer}: {identity} has connected"));
+    let identity = HeaderValue::from_str(&identity).map_err(|error| format!("refused: {error}"))?;
+    let service = hyper::service::service_fn(|request| {
+        let (door, identity) = (Arc::clone(door), identity.clone());
+        async move { Ok::<_, std::convert::Infallible>(door.forward.call(&identity, request).await) }
+    });
+    let connection = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(WINDOW)
+        .max_send_buf_size(WINDOW as usize)
+        .max_concurrent_streams(STREAMS)
+        .max_header_list_size(16 * 1024)
+        .keep_alive_interval(PING)
+        .keep_alive_timeout(PONG)
+        .auto_date_header(false)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    let _ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        _ = closed.changed() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    Ok(())
+}

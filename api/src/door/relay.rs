@@ -1,0 +1,64 @@
+//! The body of an answer on its way through: frame by frame as the client takes them, nothing is collected.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use hyper::body::{Body, Bytes, Frame, Incoming};
+use tokio::sync::watch;
+use tonic::Status;
+use tonic::codegen::http::HeaderMap;
+
+/// Passes the frames on. Where the stream breaks off, by the other side or because the door closes, the client is told
+/// so by gRPC's own words, and need not guess from a reset.
+pub struct Relay {
+    body: Incoming,
+    closed: Pin<Box<dyn Future<Output = ()> + Send>>,
+    ended: bool,
+}
+
+impl Relay {
+    /// `closed` ends the stream when its sender is dropped.
+    pub fn new(body: Incoming, mut closed: watch::Receiver<()>) -> Relay {
+        let closed = Box::pin(async move { while closed.changed().await.is_ok() {} });
+        Relay { body, closed, ended: false }
+    }
+
+    fn end(&mut self, status: &Status) -> Option<Result<Frame<Bytes>, Status>> {
+        self.ended = true;
+        let mut trailers = HeaderMap::new();
+        Some(status.add_header(&mut trailers).map(|()| Frame::trailers(trailers)))
+    }
+}
+
+impl Body for Relay {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        match Pin::new(&mut self.body).poll_frame(cx) {
+            Poll::Ready(Some(Ok(frame))) => return Poll::Ready(Some(Ok(frame))),
+            Poll::Ready(Some(Err(error))) => {
+                let status = Status::unavailable(format!("the machine ended the stream: {error}"));
+                return Poll::Ready(self.end(&status));
+            }
+            Poll::Ready(None) => {
+                self.ended = true;
+                return Poll::Ready(None);
+            }
+            Poll::Pending => {}
+        }
+        ready!(self.closed.as_mut().poll(cx));
+        Poll::Ready(self.end(&Status::unavailable("kelson-apid is being stopped")))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.ended || self.body.is_end_stream()
+    }
+}

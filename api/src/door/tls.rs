@@ -1,0 +1,150 @@
+//! Mutual TLS of the door: TLS 1.3, ring, and a client certificate that the CA has signed.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::{Error as PemError, PemObject as _};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use tokio_rustls::rustls::{Error, RootCertStore, ServerConfig, version};
+
+use super::arguments::Arguments;
+use crate::error::ApiError;
+
+/// Reads the files; they are read again when the door is started again.
+///
+/// # Errors
+/// Names the file and says what it should hold.
+pub fn acceptor(arguments: &Arguments) -> Result<TlsAcceptor, ApiError> {
+    let provider = Arc::new(ring::default_provider());
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates("CA", &arguments.ca)? {
+        roots.add(certificate).map_err(|error| {
+            ApiError::Tls(format!(
+                "the CA in {} is not a certificate that can sign: {error}",
+                arguments.ca.display()
+            ))
+        })?;
+    }
+    let verifier =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build().map_err(
+            |error| ApiError::Tls(format!("the CA in {} cannot be used: {error}", arguments.ca.display())),
+        )?;
+    let chain = certificates("certificate", &arguments.certificate)?;
+    let key = key(&arguments.key)?;
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&version::TLS13])
+        .map_err(|error| ApiError::Tls(format!("TLS 1.3 cannot be set up: {error}")))?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(chain, key)
+        .map_err(|error| unusable(&error, arguments))?;
+    config.alpn_protocols.push(b"h2".to_vec());
+    // Each connection shows its certificate anew: one that has expired is not carried on by a ticket.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+fn unusable(error: &Error, arguments: &Arguments) -> ApiError {
+    let (certificate, key) = (arguments.certificate.display(), arguments.key.display());
+    match error {
+        Error::InconsistentKeys(_) => ApiError::Tls(format!(
+            "the key in {key} is not that of the certificate in {certificate}: the first certificate in that file must \
+             be the one that was made for this key"
+        )),
+        error => ApiError::Tls(format!(
+            "the certificate in {certificate} with the key in {key} cannot be used: {error}"
+        )),
+    }
+}
+
+fn read(what: &'static str, path: &Path) -> Result<Vec<u8>, ApiError> {
+    std::fs::read(path).map_err(|source| ApiError::File { what, path: path.to_owned(), source })
+}
+
+fn certificates(what: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, ApiError> {
+    let pem = read(what, path)?;
+    match CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, PemError>>() {
+        Ok(found) if !found.is_empty() => Ok(found),
+        _ => Err(ApiError::Material {
+            what,
+            path: path.to_owned(),
+            right: "it must be PEM, with whole sections from -----BEGIN CERTIFICATE----- to -----END CERTIFICATE-----",
+        }),
+    }
+}
+
+fn key(path: &Path) -> Result<PrivateKeyDer<'static>, ApiError> {
+    let pem = read("key", path)?;
+    PrivateKeyDer::from_pem_slice(&pem).map_err(|_| ApiError::Material {
+        what: "key",
+        path: path.to_owned(),
+        right: "it must be PEM without a password, with a whole section from -----BEGIN PRIVATE KEY-----",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    /// A folder with a CA, a certificate that it signed with its key, and another key.
+    struct Files(tempfile::TempDir);
+
+    impl Files {
+        fn new() -> Files {
+            let folder = tempfile::tempdir().unwrap();
+            let mut ca = rcgen::CertificateParams::new(Vec::<String>::new()).unwrap();
+            ca.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+            let ca_key = rcgen::KeyPair::generate().unwrap();
+            let ca_certificate = ca.self_signed(&ca_key).unwrap();
+            let key = rcgen::KeyPair::generate().unwrap();
+            let leaf = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+            let leaf = leaf.signed_by(&key, &rcgen::Issuer::new(ca, &ca_key)).unwrap();
+            let other = rcgen::KeyPair::generate().unwrap();
+            let write = |name: &str, text: String| std::fs::write(folder.path().join(name), text).unwrap();
+            write("ca.pem", ca_certificate.pem());
+            write("certificate.pem", leaf.pem());
+            write("key.pem", key.serialize_pem());
+            write("other-key.pem", other.serialize_pem());
+            write("empty.pem", String::new());
+            Files(folder)
+        }
+
+        fn path(&self, name: &str) -> PathBuf {
+            self.0.path().join(name)
+        }
+
+        fn attempt(&self, ca: &str, certificate: &str, key: &str) -> Result<(), String> {
+            let arguments = Arguments {
+                listen: Vec::new(),
+                ca: self.path(ca),
+                certificate: self.path(certificate),
+                key: self.path(key),
+                runtime_dir: PathBuf::new(),
+            };
+            acceptor(&arguments).map(|_| ()).map_err(|error| error.to_string())
+        }
+    }
+
+    #[test]
+    fn each_mistake_names_its_file() {
+        let files = Files::new();
+        files.attempt("ca.pem", "certificate.pem", "key.pem").unwrap();
+        for (ca, certificate, key, file, problem) in [
+            ("no.pem", "certificate.pem", "key.pem", "no.pem", "cannot read the CA"),
+            ("empty.pem", "certificate.pem", "key.pem", "empty.pem", "BEGIN CERTIFICATE"),
+            ("ca.pem", "no.pem", "key.pem", "no.pem", "cannot read the certificate"),
+            ("ca.pem", "key.pem", "key.pem", "key.pem", "BEGIN CERTIFICATE"),
+            ("ca.pem", "certificate.pem", "no.pem", "no.pem", "cannot read the key"),
+            ("ca.pem", "certificate.pem", "ca.pem", "ca.pem", "BEGIN PRIVATE KEY"),
+            ("ca.pem", "certificate.pem", "other-key.pem", "other-key.pem", "is not that of the certificate"),
+        ] {
+            let error = files.attempt(ca, certificate, key).expect_err(problem);
+            assert!(error.contains(file) && error.contains(problem), "{error}");
+        }
+    }
+}

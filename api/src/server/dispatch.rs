@@ -1,0 +1,155 @@
+//! From a request to the service that it names, within the time that its caller gives it.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use kelson_proto::v1::machine_server::MachineServer;
+use kelson_proto::v1::services_server::ServicesServer;
+use kelson_services::Manager;
+use kelson_services::host::Host;
+use tokio::sync::watch;
+use tonic::Status;
+use tonic::body::Body;
+use tonic::codegen::Service;
+use tonic::codegen::http::{HeaderMap, Request, Response};
+use tonic_health::pb::health_server::HealthServer;
+
+use super::caller::Standing;
+use super::health::HealthApi;
+use super::machine::MachineApi;
+use super::reflection;
+use super::services::ServicesApi;
+use crate::MESSAGE_MAX;
+
+/// The services of PID 1. Cheap to clone.
+#[derive(Clone)]
+pub struct Dispatch {
+    services: ServicesServer<ServicesApi>,
+    machine: MachineServer<MachineApi>,
+    health: HealthServer<HealthApi>,
+    /// Its sender is dropped when PID 1 ends.
+    closed: watch::Receiver<()>,
+}
+
+impl Dispatch {
+    pub fn new(manager: Manager, host: Host, closed: watch::Receiver<()>) -> Dispatch {
+        let health = HealthApi::new(host.boot.clone(), closed.clone());
+        let services = ServicesApi { manager: manager.clone(), host: host.clone(), closed: closed.clone() };
+        let machine = MachineApi { manager, host, closed: closed.clone() };
+        Dispatch {
+            services: ServicesServer::from_arc(Arc::new(services)).max_decoding_message_size(MESSAGE_MAX),
+            machine: MachineServer::from_arc(Arc::new(machine)).max_decoding_message_size(MESSAGE_MAX),
+            health: HealthServer::from_arc(Arc::new(health)).max_decoding_message_size(MESSAGE_MAX),
+            closed,
+        }
+    }
+
+    /// Answers one call; a refusal is an answer too.
+    pub async fn call(&self, standing: &Standing, mut request: Request<Incoming>) -> Response<Body> {
+        match standing.caller(request.headers()) {
+            Ok(caller) => request.extensions_mut().insert(caller),
+            Err(refusal) => return refusal.into_http(),
+        };
+        let limit = match time_limit(request.headers()) {
+            Ok(limit) => limit,
+            Err(refusal) => return refusal.into_http(),
+        };
+        let mut closed = self.closed.clone();
+        let expired = async {
+            match limit {
+                Some(limit) => tokio::time::sleep(limit).await,
+                None => std::future::pending().await,
+            }
+        };
+        // An answer that is there wins over the end: whoever asked for the power off hears that it has begun.
+        tokio::select! {
+            biased;
+            response = self.route(request) => response,
+            _ = closed.changed() => Status::unavailable("PID 1 is ending").into_http(),
+            () = expired => Status::deadline_exceeded("the time that the caller gave has passed").into_http(),
+        }
+    }
+
+    async fn route(&self, request: Request<Incoming>) -> Response<Body> {
+        let path = request.uri().path();
+        let name = path.strip_prefix('/').and_then(|path| path.split_once('/')).map(|(name, _)| name);
+        match name {
+            Some("kelson.v1.Services") => answer(self.services.clone().call(request)).await,
+            Some("kelson.v1.Machine") => answer(self.machine.clone().call(request)).await,
+            Some("grpc.health.v1.Health") => answer(self.health.clone().call(request)).await,
+            Some("grpc.reflection.v1.ServerReflection") => reflection::v1(request).await,
+            Some("grpc.reflection.v1alpha.ServerReflection") => reflection::v1alpha(request).await,
+            Some("kelson.v1.Logs") => Status::unimplemented(
+                "kelson.v1.Logs is served by kelson-logd on log.sock beside this socket, and by kelson-apid",
+            )
+            .into_http(),
+            _ => Status::unimplemented(format!("there is no {path} here; reflection lists what there is"))
+                .into_http(),
+        }
+    }
+}
+
+/// Boxed, so that a waiting call is as large as itself and not as the largest of them all.
+async fn answer(response: impl Future<Output = Result<Response<Body>, Infallible>> + Send) -> Response<Body> {
+    match Box::pin(response).await {
+        Ok(response) => response,
+        Err(never) => match never {},
+    }
+}
+
+/// The header `grpc-timeout`: at most eight digits and a unit.
+fn time_limit(headers: &HeaderMap) -> Result<Option<Duration>, Status> {
+    let Some(value) = headers.get("grpc-timeout") else { return Ok(None) };
+    let parsed = value.to_str().ok().and_then(|text| {
+        let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+        if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        let count: u64 = digits.parse().ok()?;
+        Some(match unit {
+            "H" => Duration::from_secs(count.saturating_mul(3600)),
+            "M" => Duration::from_secs(count.saturating_mul(60)),
+            "S" => Duration::from_secs(count),
+            "m" => Duration::from_millis(count),
+            "u" => Duration::from_micros(count),
+            "n" => Duration::from_nanos(count),
+            _ => return None,
+        })
+    });
+    match parsed {
+        Some(limit) => Ok(Some(limit)),
+        None => Err(Status::invalid_argument(format!(
+            "grpc-timeout {value:?} is not a number and one of H M S m u n"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tonic::codegen::http::HeaderValue;
+
+    use super::*;
+
+    fn limit(text: &str) -> Result<Option<Duration>, tonic::Code> {
+        let mut headers = HeaderMap::new();
+        headers.insert("grpc-timeout", HeaderValue::from_str(text).unwrap());
+        time_limit(&headers).map_err(|status| status.code())
+    }
+
+    #[test]
+    fn time_limits_in_every_unit() {
+        assert_eq!(time_limit(&HeaderMap::new()).unwrap(), None);
+        assert_eq!(limit("2H"), Ok(Some(Duration::from_secs(7200))));
+        assert_eq!(limit("3M"), Ok(Some(Duration::from_secs(180))));
+        assert_eq!(limit("4S"), Ok(Some(Duration::from_secs(4))));
+        assert_eq!(limit("5m"), Ok(Some(Duration::from_millis(5))));
+        assert_eq!(limit("6u"), Ok(Some(Duration::from_micros(6))));
+        assert_eq!(limit("99999999n"), Ok(Some(Duration::from_nanos(99_999_999))));
+        for bad in ["", "S", "5", "5x", "-1S", "123456789S", "1 S"] {
+            assert_eq!(limit(bad), Err(tonic::Code::InvalidArgument), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! The stream of events: pulled from the ring batch by batch when the client has room for one, never pushed.
+//!
+//! A client that reads slowly falls behind in the ring and is told how many it missed; nothing is kept for it but
+//! the one batch that is on its way.
+
+use std::time::SystemTime;
+
+use kelson_proto::v1;
+use kelson_services::manager::EventBatch;
+use kelson_services::model::Event;
+use tokio::sync::watch;
+
+use super::model;
+
+/// Most events of one message.
+pub const BATCH: usize = 256;
+
+/// Which events a client wants.
+#[derive(Debug, Default)]
+pub struct Wanted {
+    /// First number; 0: from the oldest.
+    pub since: u64,
+    pub follow: bool,
+    /// Sorted; empty: all.
+    pub names: Vec<String>,
+    /// Only events from then on.
+    pub not_before: Option<SystemTime>,
+}
+
+/// A position in the ring.
+pub struct Reader<R> {
+    /// Events numbered `since` and up, at most so many.
+    ring: R,
+    newest: watch::Receiver<u64>,
+    closed: watch::Receiver<()>,
+    wanted: Wanted,
+    /// Without `follow`: the newest event when the client asked.
+    last: Option<u64>,
+    ended: bool,
+}
+
+impl<R: Fn(u64, usize) -> EventBatch> Reader<R> {
+    /// `newest` and `closed` end the stream, after the last event, when their senders are dropped.
+    pub fn new(
+        ring: R,
+        mut newest: watch::Receiver<u64>,
+        closed: watch::Receiver<()>,
+        wanted: Wanted,
+    ) -> Reader<R> {
+        let last = (!wanted.follow).then_some(*newest.borrow_and_update());
+        Reader { ring, newest, closed, wanted, last, ended: false }
+    }
+
+    /// The next message. `None`: there is nothing more to come. Cancelled by dropping, without a loss.
+    pub async fn next(&mut self) -> Option<v1::EventsResponse> {
+        loop {
+            if self.last.is_some_and(|last| self.wanted.since > last) {
+                return None;
+            }
+            let batch = (self.ring)(self.wanted.since, BATCH);
+            let arrived = !batch.events.is_empty();
+            self.wanted.since = batch.next.max(self.wanted.since);
+            let message = self.message(&batch);
+            if message.is_some() {
+                return message;
+            }
+            if arrived {
+                // A ring full of events that are not wanted is walked with a pause for others between batches.
+                tokio::task::yield_now().await;
+                continue;
+            }
+            if self.last.is_some() || self.ended {
+                return None;
+            }
+            self.ended = tokio::select! {
+                changed = self.newest.changed() => changed.is_err(),
+                _ = self.closed.changed() => true,
+            };
+        }
+    }
+
+    fn message(&self, batch: &EventBatch) -> Option<v1::EventsResponse> {
+        let events: Vec<v1::Event> =
+            batch.events.iter().filter(|event| self.wants(event)).map(model::event).collect();
+        // What is older than the client wants it did not miss.
+        let reached = |from| batch.events.first().is_none_or(|first| first.time >= from);
+        let missed = if self.wanted.not_before.is_none_or(reached) { batch.missed } else { 0 };
+        (missed > 0 || !events.is_empty()).then_some(v1::EventsResponse { events, missed })
+    }
+
+    fn wants(&self, event: &Event) -> bool {
+        let named = self.wanted.names.is_empty()
+            || self.wanted.names.binary_search_by(|name| name.as_str().cmp(&event.service)).is_ok();
+        named
+            && self.wanted.not_before.is_none_or(|from| event.time >= from)
+            && self.last.is_none_or(|last| event.seq <= last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    use kelson_services::model::State;
+
+    use super::*;
+
+    /// A ring that keeps the last eight.
+    #[derive(Clone, Default)]
+    struct Ring(Arc<Mutex<(u64, Vec<Event>)>>);
+
+    impl Ring {
+        fn push(&self, service: &str) -> u64 {
+            let mut ring = self.0.lock().unwrap();
+            ring.0 += 1;
+            let seq = ring.0;
+            let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seq);
+            let event = Event {
+                seq,
+                time,
+                service: service.into(),
+                state: State::Running,
+                message: "".into(),
+                run: 1,
+            };
+            ring.1.push(event);
+            if ring.1.len() > 8 {
+                ring.1.remove(0);
+            }
+            seq
+        }
+
+        fn read(&self, since: u64, limit: usize) -> EventBatch {
+            let ring = self.0.lock().unwrap();
+            let oldest = ring.1.first().map_or(1, |event| event.seq);
+            let events: Vec<Event> =
+                ring.1.iter().filter(|event| event.seq >= since).take(limit).cloned().collect();
+            let next = events.last().map_or(since, |event| event.seq + 1);
+            EventBatch { missed: oldest.saturating_sub(since.max(1)), events, next }
+        }
+    }
+
+    struct World {
+        ring: Ring,
+        newest: watch::Sender<u64>,
+        closing: watch::Sender<()>,
+    }
+
+    impl World {
+        fn new() -> World {
+            World { ring: Ring::default(), newest: watch::channel(0).0, closing: watch::channel(()).0 }
+        }
+
+        fn push(&self, service: &str) {
+            self.newest.send_replace(self.ring.push(service));
+        }
+
+        fn reader(&self, wanted: Wanted) -> Reader<impl Fn(u64, usize) -> EventBatch + use<>> {
+            let ring = self.ring.clone();
+            Reader::new(
+                move |since, limit| ring.read(since, limit),
+                self.newest.subscribe(),
+                self.closing.subscribe(),
+                wanted,
+            )
+        }
+    }
+
+    fn numbers(message: Option<v1::EventsResponse>) -> (u64, Vec<u64>) {
+        let message = message.expect("the stream ended too early");
+        (message.missed, message.events.iter().map(|event| event.seq).collect())
+    }
+
+    #[tokio::test]
+    async fn without_follow_it_ends_at_what_was_there() {
+        let world = World::new();
+        for _ in 0..3 {
+            world.push("web");
+        }
+        let mut reader = world.reader(Wanted::default());
+        world.push("web");
+        assert_eq!(numbers(reader.next().await), (0, vec![1, 2, 3]));
+        assert_eq!(reader.next().await, None);
+        assert_eq!(World::new().reader(Wanted::default()).next().await, None);
+    }
+
+    #[tokio::test]
+    async fn a_number_that_is_gone_is_told_as_missed() {
+        let world = World::new();
+        for _ in 0..12 {
+            world.push("web");
+        }
+        let mut reader = world.reader(Wanted { since: 2, ..Wanted::default() });
+        assert_eq!(numbers(reader.next().await), (3, (5..=12).collect()));
+        assert_eq!(reader.next().await, None);
+    }
+
+    #[tokio::test]
+    async fn names_and_time_filter() {
+        let world = World::new();
+        for name in ["web", "db", "", "web"] {
+            world.push(name);
+        }
+        let mut reader = world.reader(Wanted { names: vec!["db".into(), "web".into()], ..Wanted::default() });
+        assert_eq!(numbers(reader.next().await), (0, vec![1, 2, 4]));
+        let from = SystemTime::UNIX_EPOCH + Duration::from_secs(3);
+        let mut reader = world.reader(Wanted { not_before: Some(from), ..Wanted::default() });
+        assert_eq!(numbers(reader.next().await), (0, vec![3, 4]));
+    }
+
+    #[tokio::test]
+    async fn older_than_wanted_is_not_missed() {
+        let world = World::new();
+        for _ in 0..12 {
+            world.push("web");
+        }
+        let at = |second| Some(SystemTime::UNIX_EPOCH + Duration::from_secs(second));
+        let mut reader = world.reader(Wanted { not_before: at(7), ..Wanted::default() });
+        assert_eq!(numbers(reader.next().await), (0, (7..=12).collect()));
+        let mut reader = world.reader(Wanted { not_before: at(2), ..Wanted::default() });
+        assert_eq!(numbers(reader.next().await), (4, (5..=12).collect()));
+    }
+
+    #[tokio::test]
+    async fn a_slow_reader_misses_and_is_told() {
+        let world = World::new();
+        let mut reader = world.reader(Wanted { follow: true, ..Wanted::default() });
+        world.push("web");
+        assert_eq!(numbers(reader.next().await), (0, vec![1]));
+        for _ in 0..20 {
+            world.push("web");
+        }
+        assert_eq!(numbers(reader.next().await), (12, (14..=21).collect()));
+    }
+
+    #[tokio::test]
+    async fn s6_a_follower_gets_the_last_event_and_then_the_end() {
+        let world = World::new();
+        world.push("web");
+        let mut reader = world.reader(Wanted { follow: true, ..Wanted::default() });
+        assert_eq!(numbers(reader.next().await), (0, vec![1]));
+        world.push("web");
+        drop(world.newest);
+        assert_eq!(numbers(reader.next().await), (0, vec![2]));
+        assert_eq!(reader.next().await, None);
+    }
+
+    #[tokio::test]
+    async fn s6_a_follower_that_waits_is_ended_by_the_server_too() {
+        let world = World::new();
+        let mut reader =
+            world.reader(Wanted { follow: true, names: vec!["web".into()], ..Wanted::default() });
+        let waiting = tokio::spawn(async move { (reader.next().await, reader.next().await) });
+        world.push("other");
+        world.push("web");
+        drop(world.closing);
+        let (first, second) = waiting.await.unwrap();
+        assert_eq!(numbers(first), (0, vec![2]));
+        assert_eq!(second, None);
+    }
+}

@@ -1,0 +1,135 @@
+//! The service Machine: how the host booted, its kernel log, and how its run ends.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+
+use futures_util::Stream;
+use kelson_proto::v1;
+use kelson_proto::v1::machine_server::Machine;
+use kelson_services::Manager;
+use kelson_services::host::{BootReport, Host, HostRequest, PhaseRecord, ShutdownAction};
+use tokio::sync::{oneshot, watch};
+use tonic::{Request, Response, Status};
+
+use super::kmsg::KernelLog;
+use super::model;
+use super::services::{caller, ending};
+
+/// Longest reason of a shutdown that goes to the log, in characters.
+const REASON_MAX: usize = 200;
+
+pub struct MachineApi {
+    pub manager: Manager,
+    pub host: Host,
+    /// Its sender is dropped when PID 1 ends.
+    pub closed: watch::Receiver<()>,
+}
+
+fn phase(record: &PhaseRecord) -> v1::BootPhase {
+    let tasks = record.tasks.iter().map(|task| v1::BootTask {
+        name: task.name.clone(),
+        start: Some(model::duration(task.start)),
+        duration: task.duration.map(model::duration),
+        error: task.error.clone().unwrap_or_default(),
+        message: task.message.clone(),
+    });
+    v1::BootPhase {
+        name: record.name.clone(),
+        start: Some(model::duration(record.start)),
+        duration: record.duration.map(model::duration),
+        tasks: tasks.collect(),
+    }
+}
+
+impl MachineApi {
+    /// The services' part in the boot, in order of their start. What was started later is none of the boot's.
+    fn boot_services(&self, boot: &BootReport) -> Vec<v1::BootService> {
+        let graph = self.manager.graph();
+        let mut after: HashMap<String, Vec<String>> = HashMap::new();
+        let services: Vec<&str> =
+            graph.nodes.iter().filter(|node| node.is_service).map(|node| node.id.as_str()).collect();
+        for edge in graph.edges.iter().filter(|edge| services.contains(&edge.to.as_str())) {
+            let names = after.entry(edge.from.clone()).or_default();
+            if !names.contains(&edge.to) {
+                names.push(edge.to.clone());
+            }
+        }
+        let mut snapshots = self.manager.list();
+        snapshots.retain(|snapshot| match (boot.total, snapshot.spawned_after) {
+            (Some(total), Some(spawned)) => spawned <= total,
+            (Some(_), None) => false,
+            (None, _) => true,
+        });
+        // Those that wait still come last.
+        snapshots.sort_by_key(|snapshot| (snapshot.spawned_after.is_none(), snapshot.spawned_after));
+        let told = snapshots.iter().map(|snapshot| v1::BootService {
+            name: snapshot.name.to_string(),
+            spawned: snapshot.spawned_after.map(model::duration),
+            up: snapshot.up_after.map(model::duration),
+            after: after.remove(&*snapshot.name).unwrap_or_default(),
+        });
+        told.collect()
+    }
+}
+
+#[tonic::async_trait]
+impl Machine for MachineApi {
+    async fn version(&self, _: Request<v1::VersionRequest>) -> Result<Response<v1::VersionResponse>, Status> {
+        let names = nix::sys::utsname::uname()
+            .map_err(|error| Status::internal(format!("the kernel does not tell its name: {error}")))?;
+        Ok(Response::new(v1::VersionResponse {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            mode: self.host.mode.to_owned(),
+            hostname: names.nodename().to_string_lossy().into_owned(),
+            kernel: names.release().to_string_lossy().into_owned(),
+            started: Some(self.host.started.into()),
+        }))
+    }
+
+    async fn boot(&self, _: Request<v1::BootRequest>) -> Result<Response<v1::BootResponse>, Status> {
+        let boot = self.host.boot.borrow().clone();
+        Ok(Response::new(v1::BootResponse {
+            phases: boot.phases.iter().map(phase).collect(),
+            kernel: boot.kernel.map(model::duration),
+            total: boot.total.map(model::duration),
+            services: self.boot_services(&boot),
+        }))
+    }
+
+    async fn shutdown(
+        &self,
+        request: Request<v1::ShutdownRequest>,
+    ) -> Result<Response<v1::ShutdownResponse>, Status> {
+        let caller = caller(&request);
+        let request = request.into_inner();
+        let action = match request.action() {
+            v1::shutdown_request::Action::Reboot => ShutdownAction::Reboot,
+            v1::shutdown_request::Action::Poweroff => ShutdownAction::PowerOff,
+            v1::shutdown_request::Action::Halt => ShutdownAction::Halt,
+            v1::shutdown_request::Action::Unspecified => {
+                return Err(Status::invalid_argument("say how to end: reboot, power off or halt"));
+            }
+        };
+        let given: String =
+            request.reason.chars().filter(|char| !char.is_control()).take(REASON_MAX).collect();
+        let reason = if given.is_empty() {
+            format!("asked by {caller}")
+        } else {
+            format!("asked by {caller}: {given}")
+        };
+        let (reply, answer) = oneshot::channel();
+        self.host.requests.send(HostRequest::Shutdown { action, reason, reply }).await.map_err(ending)?;
+        let message = answer.await.map_err(ending)?;
+        Ok(Response::new(v1::ShutdownResponse { message }))
+    }
+
+    type DmesgStream = Pin<Box<dyn Stream<Item = Result<v1::DmesgResponse, Status>> + Send>>;
+
+    async fn dmesg(&self, request: Request<v1::DmesgRequest>) -> Result<Response<Self::DmesgStream>, Status> {
+        let log = KernelLog::open(request.into_inner().follow, self.closed.clone())?;
+        Ok(Response::new(Box::pin(futures_util::stream::unfold(log, |mut log| async move {
+            let next = log.next().await?;
+            Some((next, log))
+        }))))
+    }
+}

@@ -1,0 +1,73 @@
+//! The gRPC server of PID 1 on `/run/kelson/init.sock`.
+//!
+//! A connection comes in ([`accept`]), its peer is judged once by SO_PEERCRED ([`caller`]), each of its calls is judged
+//! again and handed to the service it names ([`dispatch`]): Services, Machine, health, reflection. Everything is
+//! bounded: connections, calls of one connection, the size of a request, what is held for a reader that is slow.
+//! Streams pull from the ring of events when their client has room, so a client that stops reading costs one batch.
+
+mod accept;
+mod caller;
+mod dispatch;
+mod events;
+mod health;
+mod kmsg;
+mod machine;
+mod model;
+mod near;
+mod reflection;
+mod services;
+mod socket;
+
+use std::future::Future;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+
+use kelson_services::Manager;
+use kelson_services::host::Host;
+
+use crate::error::ApiError;
+pub use socket::bind;
+
+/// What the server serves, and to whom.
+pub struct ServerOptions {
+    /// Where the socket is, as a rule `/run/kelson/init.sock`.
+    pub socket: PathBuf,
+    pub manager: Manager,
+    pub host: Host,
+    /// The user of kelson-apid: taken when it tells on whose behalf it calls. `None`: root alone.
+    pub apid_uid: Option<u32>,
+    /// The group `kelson`, which may connect. `None`: root.
+    pub group: Option<u32>,
+}
+
+/// Makes the socket and serves on it until `shutdown` is ready.
+///
+/// Then no new call is taken, streams end after the last event, and whoever has not read that within a second is
+/// cut off: no client holds the shutdown up. The socket is removed.
+///
+/// # Errors
+/// When the socket cannot be made.
+pub async fn serve(options: ServerOptions, shutdown: impl Future<Output = ()>) -> Result<(), ApiError> {
+    let listener = socket::bind(&options.socket, options.group)?;
+    let path = options.socket.clone();
+    let served = serve_on(listener, options, shutdown).await;
+    // Clients are told "not there" at once, and not by a socket that nobody serves.
+    let _ = std::fs::remove_file(path);
+    served
+}
+
+/// As [`serve`], on a socket that is bound already ([`bind`]): PID 1 keeps it over its re-execution, so that clients
+/// that connect meanwhile wait a moment and are not refused. The socket is left where it is.
+///
+/// # Errors
+/// When the listener is not one that the event loop can wait for.
+pub async fn serve_on(
+    listener: UnixListener,
+    options: ServerOptions,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), ApiError> {
+    listener.set_nonblocking(true).map_err(ApiError::Listener)?;
+    let listener = tokio::net::UnixListener::from_std(listener).map_err(ApiError::Listener)?;
+    accept::run(listener, options, shutdown).await;
+    Ok(())
+}

@@ -1,0 +1,111 @@
+//! The words of `kelson-services` in the form of the protocol.
+
+use std::time::Duration;
+
+use kelson_proto::v1;
+use kelson_services::manager::{ActionResult, GraphView, Outcome, Reason};
+use kelson_services::model::{Event, Snapshot, State};
+
+/// A span that the protocol cannot hold (290 billion years) is shown as its longest.
+pub fn duration(duration: Duration) -> prost_types::Duration {
+    prost_types::Duration::try_from(duration)
+        .unwrap_or(prost_types::Duration { seconds: i64::MAX, nanos: 999_999_999 })
+}
+
+pub fn state(state: State) -> v1::State {
+    match state {
+        State::Initialized => v1::State::Initialized,
+        State::Waiting => v1::State::Waiting,
+        State::Preparing => v1::State::Preparing,
+        State::Starting => v1::State::Starting,
+        State::Running => v1::State::Running,
+        State::Stopping => v1::State::Stopping,
+        State::Finished => v1::State::Finished,
+        State::Failed => v1::State::Failed,
+        State::Skipped => v1::State::Skipped,
+        State::Backoff => v1::State::Backoff,
+    }
+}
+
+fn optional(known: Option<State>) -> i32 {
+    known.map_or(v1::State::Unspecified, state).into()
+}
+
+/// `description` comes from the spec and is not part of a snapshot.
+pub fn service(snapshot: &Snapshot, description: String) -> v1::Service {
+    v1::Service {
+        name: snapshot.name.to_string(),
+        state: state(snapshot.state).into(),
+        up: snapshot.up,
+        healthy: snapshot.healthy,
+        restarts: snapshot.restarts,
+        pid: snapshot.pid,
+        since: Some(snapshot.since.into()),
+        waiting_for: snapshot.waiting_for.clone(),
+        message: snapshot.message.to_string(),
+        builtin: snapshot.builtin,
+        stopped: snapshot.stopped,
+        status_text: snapshot.status_text.as_deref().unwrap_or_default().to_owned(),
+        run: snapshot.run,
+        oneshot: snapshot.oneshot,
+        changed: snapshot.changed,
+        description,
+        down: snapshot.down,
+    }
+}
+
+pub fn event(event: &Event) -> v1::Event {
+    v1::Event {
+        seq: event.seq,
+        time: Some(event.time.into()),
+        service: event.service.to_string(),
+        state: state(event.state).into(),
+        message: event.message.to_string(),
+        run: event.run,
+    }
+}
+
+/// `describe` gives the description of a service of this name.
+pub fn action(result: ActionResult, describe: impl Fn(&str) -> String) -> v1::ActionResult {
+    use v1::action_result::Outcome as Told;
+    let outcome = match result.outcome {
+        Outcome::Done => Told::Done,
+        Outcome::NothingToDo => Told::NothingToDo,
+        Outcome::Superseded => Told::Superseded,
+        Outcome::Refused => Told::Refused,
+        Outcome::Failed => Told::Failed,
+    };
+    v1::ActionResult {
+        outcome: outcome.into(),
+        message: result.message,
+        service: result.snapshot.as_ref().map(|snapshot| service(snapshot, describe(&result.name))),
+        name: result.name,
+    }
+}
+
+pub fn reason(reason: Reason) -> v1::Reason {
+    v1::Reason {
+        subject: reason.subject,
+        text: reason.text,
+        state: optional(reason.state),
+        holds: reason.holds,
+        causes: reason.causes.into_iter().map(self::reason).collect(),
+    }
+}
+
+pub fn graph(graph: GraphView) -> v1::GraphResponse {
+    let nodes = graph.nodes.into_iter().map(|node| v1::GraphNode {
+        id: node.id,
+        is_service: node.is_service,
+        state: optional(node.state),
+        up: node.up,
+    });
+    let edges = graph.edges.into_iter().map(|edge| v1::GraphEdge {
+        from: edge.from,
+        to: edge.to,
+        event: edge.event,
+        holds: edge.holds,
+        alternative: edge.alternative,
+    });
+    v1::GraphResponse { nodes: nodes.collect(), edges: edges.collect() }
+}

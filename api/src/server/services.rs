@@ -1,0 +1,236 @@
+//! The service Services: what runs on the host, why, and how to change it.
+
+use std::pin::Pin;
+use std::time::{Duration, SystemTime};
+
+use futures_util::Stream;
+use kelson_proto::v1;
+use kelson_proto::v1::services_server::Services;
+use kelson_services::Manager;
+use kelson_services::host::{Host, HostRequest};
+use kelson_services::manager::{ActionResult, Awaited};
+use kelson_services::model::Snapshot;
+use tokio::sync::{oneshot, watch};
+use tonic::{Request, Response, Status};
+
+use super::caller::Caller;
+use super::events::{Reader, Wanted};
+use super::{model, near};
+
+/// Most names of one request; far beyond what a host has.
+const NAMES_MAX: usize = 4096;
+
+pub struct ServicesApi {
+    pub manager: Manager,
+    pub host: Host,
+    /// Its sender is dropped when PID 1 ends.
+    pub closed: watch::Receiver<()>,
+}
+
+impl ServicesApi {
+    fn description(&self, name: &str) -> String {
+        self.manager.spec(name).map(|spec| spec.description.clone()).unwrap_or_default()
+    }
+
+    fn service(&self, snapshot: &Snapshot) -> v1::Service {
+        model::service(snapshot, self.description(&snapshot.name))
+    }
+
+    fn snapshot(&self, name: &str) -> Result<Snapshot, Status> {
+        self.manager.get(name).ok_or_else(|| self.unknown(name))
+    }
+
+    /// NOT_FOUND, with the name that was most likely meant.
+    fn unknown(&self, name: &str) -> Status {
+        let services = self.manager.list();
+        Status::not_found(match near::nearest(name, services.iter().map(|service| &*service.name)) {
+            Some(near) => format!("there is no service {name:?}; did you mean {near:?}?"),
+            None => format!("there is no service {name:?}"),
+        })
+    }
+
+    /// The snapshots of all that are named: nothing is begun while one of them is unknown.
+    fn named(&self, names: &[String]) -> Result<Vec<Snapshot>, Status> {
+        if names.is_empty() {
+            return Err(Status::invalid_argument("name at least one service"));
+        }
+        few(names)?;
+        names.iter().map(|name| self.snapshot(name)).collect()
+    }
+
+    fn results(&self, results: Vec<ActionResult>) -> Response<v1::ActionResponse> {
+        let results = results.into_iter().map(|result| model::action(result, |name| self.description(name)));
+        Response::new(v1::ActionResponse { results: results.collect() })
+    }
+}
+
+fn few(names: &[String]) -> Result<(), Status> {
+    if names.len() > NAMES_MAX {
+        return Err(Status::invalid_argument(format!("name at most {NAMES_MAX} services in one request")));
+    }
+    Ok(())
+}
+
+/// Who asks, for the log.
+pub fn caller<T>(request: &Request<T>) -> String {
+    request.extensions().get::<Caller>().map_or_else(|| "somebody".to_owned(), Caller::to_string)
+}
+
+/// A span that the client gave, 0 and up.
+fn span(duration: prost_types::Duration, what: &str) -> Result<Duration, Status> {
+    Duration::try_from(duration).map_err(|_| Status::invalid_argument(format!("{what} must not be negative")))
+}
+
+/// Nobody listens any more.
+pub fn ending<E>(_: E) -> Status {
+    Status::unavailable("PID 1 is ending")
+}
+
+#[tonic::async_trait]
+impl Services for ServicesApi {
+    async fn list(&self, request: Request<v1::ListRequest>) -> Result<Response<v1::ListResponse>, Status> {
+        let names = request.into_inner().names;
+        let mut snapshots = if names.is_empty() { self.manager.list() } else { self.named(&names)? };
+        snapshots.sort_by(|a, b| a.name.cmp(&b.name));
+        snapshots.dedup_by(|a, b| a.name == b.name);
+        let services = snapshots.iter().map(|snapshot| self.service(snapshot)).collect();
+        Ok(Response::new(v1::ListResponse { services }))
+    }
+
+    async fn status(
+        &self,
+        request: Request<v1::StatusRequest>,
+    ) -> Result<Response<v1::StatusResponse>, Status> {
+        let name = request.into_inner().name;
+        let snapshot = self.snapshot(&name)?;
+        let spec = self.manager.spec(&name);
+        let usage = self.manager.usage(&name);
+        Ok(Response::new(v1::StatusResponse {
+            service: Some(self.service(&snapshot)),
+            spec: String::new(),
+            events: self.manager.events_of(&name).iter().map(model::event).collect(),
+            memory_bytes: usage.memory_bytes,
+            cpu: usage.cpu.map(model::duration),
+            processes: usage.processes,
+            needed_by: self.manager.needed_by(&name),
+            file: spec.as_deref().map(|spec| spec.file.display().to_string()).unwrap_or_default(),
+        }))
+    }
+
+    async fn start(
+        &self,
+        request: Request<v1::StartRequest>,
+    ) -> Result<Response<v1::ActionResponse>, Status> {
+        let caller = caller(&request);
+        let v1::StartRequest { names, wait } = request.into_inner();
+        self.named(&names)?;
+        tracing::info!("{caller} asks to start {}", names.join(", "));
+        Ok(self.results(self.manager.start(&names, wait).await))
+    }
+
+    async fn stop(&self, request: Request<v1::StopRequest>) -> Result<Response<v1::ActionResponse>, Status> {
+        let caller = caller(&request);
+        let v1::StopRequest { names, wait, cascade } = request.into_inner();
+        self.named(&names)?;
+        let with = if cascade { " and what needs it" } else { "" };
+        tracing::info!("{caller} asks to stop {}{with}", names.join(", "));
+        Ok(self.results(self.manager.stop(&names, cascade, wait).await))
+    }
+
+    async fn restart(
+        &self,
+        request: Request<v1::RestartRequest>,
+    ) -> Result<Response<v1::ActionResponse>, Status> {
+        let caller = caller(&request);
+        let v1::RestartRequest { names, wait } = request.into_inner();
+        self.named(&names)?;
+        tracing::info!("{caller} asks to restart {}", names.join(", "));
+        Ok(self.results(self.manager.restart(&names, wait).await))
+    }
+
+    async fn wait(&self, request: Request<v1::WaitRequest>) -> Result<Response<v1::WaitResponse>, Status> {
+        let request = request.into_inner();
+        let awaited = match request.event() {
+            v1::wait_request::For::Up => Awaited::Up,
+            v1::wait_request::For::Down => Awaited::Down,
+            v1::wait_request::For::Finished => Awaited::Finished,
+            v1::wait_request::For::Unspecified => {
+                return Err(Status::invalid_argument("say what to wait for: up, down or finished"));
+            }
+        };
+        let timeout = request.timeout.map(|timeout| span(timeout, "the timeout")).transpose()?;
+        let names = request.names;
+        self.named(&names)?;
+        let timeout = async {
+            match timeout {
+                Some(timeout) => tokio::time::sleep(timeout).await,
+                None => std::future::pending().await,
+            }
+        };
+        // What holds already is reached, also with a timeout of 0.
+        let reached = tokio::select! {
+            biased;
+            reached = self.manager.wait(&names, awaited) => reached.map(|()| true).map_err(|name| self.unknown(&name))?,
+            () = timeout => false,
+        };
+        let services =
+            names.iter().filter_map(|name| self.manager.get(name)).map(|snapshot| self.service(&snapshot));
+        Ok(Response::new(v1::WaitResponse { reached, services: services.collect() }))
+    }
+
+    async fn why(&self, request: Request<v1::WhyRequest>) -> Result<Response<v1::WhyResponse>, Status> {
+        let name = request.into_inner().name;
+        let reason = self.manager.why(&name).ok_or_else(|| self.unknown(&name))?;
+        Ok(Response::new(v1::WhyResponse { reason: Some(model::reason(reason)) }))
+    }
+
+    async fn graph(&self, _: Request<v1::GraphRequest>) -> Result<Response<v1::GraphResponse>, Status> {
+        Ok(Response::new(model::graph(self.manager.graph())))
+    }
+
+    async fn reload(
+        &self,
+        request: Request<v1::ReloadRequest>,
+    ) -> Result<Response<v1::ReloadResponse>, Status> {
+        tracing::info!("{} asks to read the service files again", caller(&request));
+        let (reply, answer) = oneshot::channel();
+        self.host.requests.send(HostRequest::Reload { reply }).await.map_err(ending)?;
+        let report = answer.await.map_err(ending)?;
+        Ok(Response::new(v1::ReloadResponse {
+            started: report.started,
+            stopped: report.stopped,
+            changed: report.changed,
+            errors: report.errors,
+        }))
+    }
+
+    type EventsStream = Pin<Box<dyn Stream<Item = Result<v1::EventsResponse, Status>> + Send>>;
+
+    async fn events(
+        &self,
+        request: Request<v1::EventsRequest>,
+    ) -> Result<Response<Self::EventsStream>, Status> {
+        let v1::EventsRequest { since, follow, mut names, last } = request.into_inner();
+        few(&names)?;
+        for name in &names {
+            // A service that a reload removed is gone, its last events are not.
+            if self.manager.get(name).is_none() && self.manager.events_of(name).is_empty() {
+                return Err(self.unknown(name));
+            }
+        }
+        names.sort_unstable();
+        let last = last.map(|last| span(last, "the time back")).transpose()?;
+        // Further back than there is time: all.
+        let not_before = last.and_then(|last| SystemTime::now().checked_sub(last));
+        let since = if last.is_some() { 0 } else { since };
+        let wanted = Wanted { since, follow, names, not_before };
+        let manager = self.manager.clone();
+        let newest = manager.newest_event();
+        let ring = move |since, limit| manager.events(since, limit);
+        let reader = Reader::new(ring, newest, self.closed.clone(), wanted);
+        Ok(Response::new(Box::pin(futures_util::stream::unfold(reader, |mut reader| async move {
+            let message = reader.next().await?;
+            Some((Ok(message), reader))
+        }))))
+    }
+}
