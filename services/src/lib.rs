@@ -1,8 +1,15 @@
 //! All the services of the host: the state machine of one, the Manager of all, events, recovery state.
+#![cfg_attr(test, allow(clippy::arithmetic_side_effects))]
 
+pub mod builtins;
+pub mod events;
 pub mod host;
 pub mod manager;
 pub mod model;
+pub mod runners;
+pub mod service_runner;
+pub mod state_store;
 
+pub use kelson_spec as spec;
 pub use manager::Manager;
 pub use model::{Event, Snapshot, State};

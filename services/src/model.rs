@@ -45,7 +45,7 @@ pub struct Snapshot {
     pub up: bool,
     /// Ended, stopped, failed, skipped, or nothing will start it.
     pub down: bool,
-    /// A one-shot that ended successfully by itself and was not started again since.
+    /// Ended successfully by itself and was not started again since.
     pub finished: bool,
     pub healthy: Option<bool>,
     /// Counted restarts since an operator or the boot started it.

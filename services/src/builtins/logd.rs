@@ -1,0 +1,146 @@
+//! `logd`: collects the logs of services.
+//!
+//! It is no ordinary service: the [`Collector`] replaces it when it dies or freezes, with the same pipes, and it ends
+//! after all services have. Here it is started, and shown like a service.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use kelson_logs::{BoxFuture, Collector, Launched, Launcher, LogOptions, LogdStatus, Report};
+use kelson_runner::{Child, Command, Processes};
+use kelson_spec::service::LogSpec;
+use tokio::sync::{mpsc, watch};
+
+use crate::events::EventLog;
+use crate::manager::{Foreign, Manager};
+use crate::model::{Snapshot, State};
+use crate::service_runner::task::LogPipes;
+use crate::service_runner::words;
+
+/// The name under which it is shown.
+pub const NAME: &str = "logd";
+
+/// Starts `kelson-logd` from PID 1's copy in memory.
+pub struct LogdLauncher {
+    pub processes: Processes,
+    /// The binary itself, for `execveat`.
+    pub binary: Arc<OwnedFd>,
+    pub runtime_dir: PathBuf,
+    pub log_dir: PathBuf,
+}
+
+impl Launcher for LogdLauncher {
+    fn launch(&self, control: OwnedFd) -> BoxFuture<'static, io::Result<Launched>> {
+        let command = self.binary.try_clone().map(|binary| {
+            let mut command = Command::from_descriptor(binary, "kelson-logd")
+                .arg("--runtime-dir")
+                .arg(self.runtime_dir.as_os_str().as_encoded_bytes())
+                .arg("--log-dir")
+                .arg(self.log_dir.as_os_str().as_encoded_bytes())
+                .descriptor(control, 3);
+            if let Some(Ok(cgroup)) = self.processes.cgroups().map(|root| root.create(NAME)) {
+                command = command.cgroup(cgroup.folder(), NAME);
+            }
+            command
+        });
+        let processes = self.processes.clone();
+        Box::pin(async move {
+            let child = processes.spawn(command?).await.map_err(|error| io::Error::other(error.to_string()))?;
+            let Child { pid, pidfd, exit, .. } = child;
+            Ok(Launched {
+                pid,
+                exit: Box::pin(async move { words::exit(exit.await) }),
+                kill: Box::new(move || kelson_runner::signal_pidfd(&pidfd, libc::SIGKILL)),
+            })
+        })
+    }
+}
+
+/// The collector as the services use it.
+pub struct Pipes(pub Collector);
+
+impl LogPipes for Pipes {
+    fn pipes(&self, service: &str, run: u64, spec: &LogSpec) -> io::Result<(OwnedFd, OwnedFd)> {
+        let options =
+            LogOptions { max_size: spec.max_size, max_files: spec.max_files, console: spec.console };
+        self.0.pipes(service, run, options)
+    }
+
+    fn forget(&self, service: &str) {
+        self.0.forget(service);
+    }
+}
+
+struct Shown {
+    collector: Collector,
+    snapshot: watch::Receiver<Snapshot>,
+}
+
+impl Foreign for Shown {
+    fn snapshot(&self) -> watch::Receiver<Snapshot> {
+        self.snapshot.clone()
+    }
+
+    fn restart(&self) -> Result<(), String> {
+        self.collector.restart();
+        Ok(())
+    }
+}
+
+/// Shows logd among the services, and makes events of what it reports.
+pub fn show(manager: &Manager, events: &EventLog, collector: Collector, mut reports: mpsc::Receiver<Report>) {
+    let mut status = collector.status();
+    let first = snapshot(&status.borrow_and_update());
+    let (publisher, receiver) = watch::channel(first);
+    manager.add_foreign(NAME, Arc::new(Shown { collector, snapshot: receiver }));
+    let (events, told) = (events.clone(), manager.clone());
+    let name: Arc<str> = Arc::from(NAME);
+    tokio::spawn(async move {
+        while status.changed().await.is_ok() {
+            let now = snapshot(&status.borrow_and_update());
+            let before = publisher.send_replace(now.clone());
+            if before.message != now.message || before.pid != now.pid {
+                events.add(&name, now.state, &now.message, now.run);
+            }
+        }
+    });
+    tokio::spawn(async move {
+        while let Some(report) = reports.recv().await {
+            match report {
+                Report::Dropped { service, lines, bytes, reason } => told.service_event(
+                    &service,
+                    &format!("{lines} lines ({bytes} bytes) of its log were dropped: {reason}"),
+                ),
+                Report::Trouble { text } => told.service_event(NAME, &text),
+                Report::Restarted { reason } => told.service_event(NAME, &format!("replaced: {reason}")),
+            }
+        }
+    });
+}
+
+fn snapshot(status: &LogdStatus) -> Snapshot {
+    Snapshot {
+        name: Arc::from(NAME),
+        state: if status.up { State::Running } else { State::Starting },
+        up: status.up,
+        down: false,
+        finished: false,
+        healthy: None,
+        restarts: status.restarts,
+        pid: status.pid,
+        since: status.since,
+        waiting_for: Vec::new(),
+        message: Arc::clone(&status.message),
+        builtin: true,
+        stopped: false,
+        status_text: None,
+        run: u64::from(status.restarts).saturating_add(1),
+        oneshot: false,
+        changed: false,
+        ticket: 0,
+        spawned_after: None,
+        up_after: None,
+    }
+}

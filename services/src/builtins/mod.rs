@@ -1,0 +1,4 @@
+//! The services that Kelson brings along, one file each.
+
+pub mod apid;
+pub mod logd;

@@ -1,0 +1,287 @@
+//! What operators ask: start, stop, restart, wait.
+
+use tokio::sync::{oneshot, watch};
+
+use super::{ActionResult, Awaited, Kind, Manager, Outcome};
+use crate::model::{Snapshot, State};
+use crate::service_runner::table::{Answer, Input, StopReason};
+use crate::service_runner::task::Command;
+
+/// What a request waits for when it is to be answered once it is done.
+#[derive(Clone, Copy)]
+enum Goal {
+    Started,
+    Stopped,
+}
+
+impl Manager {
+    /// Starts services; with `wait`, answers once each is up or has failed.
+    pub async fn start(&self, names: &[String], wait: bool) -> Vec<ActionResult> {
+        self.each(names, wait, Goal::Started, |ticket| Input::Start { ticket }).await
+    }
+
+    /// Restarts services; with `wait`, answers once each is up again or has failed.
+    pub async fn restart(&self, names: &[String], wait: bool) -> Vec<ActionResult> {
+        self.each(names, wait, Goal::Started, |ticket| Input::Restart { ticket }).await
+    }
+
+    /// Stops services. Refuses while a service that is starting or running needs one of them and is not itself named;
+    /// with `cascade` those are stopped first.
+    pub async fn stop(&self, names: &[String], cascade: bool, wait: bool) -> Vec<ActionResult> {
+        let mut results = Vec::new();
+        let mut plain = Vec::new();
+        let mut ordered = Vec::new();
+        for name in names {
+            let mut needed: Vec<String> = self.needed_now_by(name);
+            needed.retain(|other| !names.contains(other));
+            if needed.is_empty() && !names.iter().any(|other| self.needed_now_by(name).contains(other)) {
+                plain.push(name.clone());
+            } else if needed.is_empty() || cascade {
+                ordered.push(name.clone());
+            } else {
+                results.push(ActionResult {
+                    name: name.clone(),
+                    outcome: Outcome::Refused,
+                    message: format!(
+                        "needed by {}; stop that first, or use --cascade",
+                        needed.iter().map(|n| format!("\"{n}\"")).collect::<Vec<_>>().join(", ")
+                    ),
+                    snapshot: self.get(name),
+                });
+            }
+        }
+        if !plain.is_empty() {
+            let stop = |ticket| Input::Stop { ticket, reason: StopReason::Operator };
+            results.extend(self.each(&plain, wait, Goal::Stopped, stop).await);
+        }
+        if !ordered.is_empty() {
+            results.extend(self.stop_ordered(&ordered, wait).await);
+        }
+        results
+    }
+
+    async fn stop_ordered(&self, names: &[String], wait: bool) -> Vec<ActionResult> {
+        let first = self.needed_closure(names);
+        let stopping = {
+            let (manager, first, names) = (self.clone(), first.clone(), names.to_vec());
+            tokio::spawn(async move { manager.stop_cascade(&first, &names).await })
+        };
+        if wait && stopping.await.is_err() {
+            tracing::error!("stopping in order was broken off");
+        }
+        let also = match first.len() {
+            0 => String::new(),
+            _ => format!(", after {}", first.join(", ")),
+        };
+        names
+            .iter()
+            .map(|name| {
+                let snapshot = self.get(name);
+                ActionResult {
+                    name: name.clone(),
+                    outcome: if snapshot.is_some() { Outcome::Done } else { Outcome::Refused },
+                    message: match &snapshot {
+                        None => self.unknown(name),
+                        Some(s) if wait => format!("{}{also}", s.message),
+                        Some(_) => format!("stopping{also}"),
+                    },
+                    snapshot,
+                }
+            })
+            .collect()
+    }
+
+    /// Sends each its request first, then waits for the answers side by side.
+    async fn each(
+        &self,
+        names: &[String],
+        wait: bool,
+        goal: Goal,
+        input: impl Fn(u64) -> Input,
+    ) -> Vec<ActionResult> {
+        let mut asked = Vec::new();
+        for name in names {
+            asked.push((name.clone(), self.ask(name, &input)));
+        }
+        let mut results = Vec::new();
+        for (name, asked) in asked {
+            results.push(match asked {
+                Err(message) => ActionResult {
+                    outcome: Outcome::Refused,
+                    message,
+                    snapshot: self.get(&name),
+                    name,
+                },
+                Ok(asked) => asked.outcome(name, wait, goal).await,
+            });
+        }
+        results
+    }
+
+    fn ask(&self, name: &str, input: &impl Fn(u64) -> Input) -> Result<Asked, String> {
+        let entries = self.entries();
+        let Some(entry) = entries.get(name) else {
+            drop(entries);
+            return Err(self.unknown(name));
+        };
+        match &entry.kind {
+            Kind::Faulty(publisher) => Err(publisher.borrow().message.to_string()),
+            Kind::Foreign(foreign) => match input(0) {
+                Input::Restart { .. } => foreign.restart().map(|()| Asked::Foreign(foreign.snapshot())),
+                Input::Start { .. } => Ok(Asked::Foreign(foreign.snapshot())),
+                _ => Err(format!("\"{name}\" stops with the host alone; restart replaces it")),
+            },
+            Kind::Live(handle) => {
+                let ticket = self.ticket();
+                let (reply, answer) = oneshot::channel();
+                let command = Command::Request { input: input(ticket), reply: Some(reply) };
+                handle.mailbox.send(command).map_err(|_| "too many requests are waiting for it".to_owned())?;
+                Ok(Asked::Live { ticket, answer, snapshot: handle.snapshot.clone() })
+            }
+        }
+    }
+
+    /// What to say of a name that no service has.
+    pub fn unknown(&self, name: &str) -> String {
+        let entries = self.entries();
+        let near = entries
+            .keys()
+            .map(|known| (distance(name, known), known))
+            .filter(|(distance, known)| distance.saturating_mul(3) <= known.len().max(3))
+            .min_by_key(|(distance, _)| *distance);
+        match near {
+            Some((_, near)) => format!("there is no service \"{name}\"; did you mean \"{near}\"?"),
+            None => format!("there is no service \"{name}\"; `kelsonctl services` lists them"),
+        }
+    }
+
+    /// Returns once all hold, at the same time. Cancelled by dropping.
+    ///
+    /// # Errors
+    /// A sentence that names an unknown service.
+    pub async fn wait(&self, names: &[String], awaited: Awaited) -> Result<(), String> {
+        let mut newest = self.newest_event();
+        loop {
+            newest.borrow_and_update();
+            let mut all = true;
+            for name in names {
+                let snapshot = self.get(name).ok_or_else(|| self.unknown(name))?;
+                all &= match awaited {
+                    Awaited::Up => snapshot.up,
+                    Awaited::Down => snapshot.down,
+                    Awaited::Finished => snapshot.finished,
+                };
+            }
+            if all {
+                return Ok(());
+            }
+            if newest.changed().await.is_err() {
+                return Err("the host has stopped".into());
+            }
+        }
+    }
+}
+
+enum Asked {
+    Live { ticket: u64, answer: oneshot::Receiver<Answer>, snapshot: watch::Receiver<Snapshot> },
+    Foreign(watch::Receiver<Snapshot>),
+}
+
+impl Asked {
+    async fn outcome(self, name: String, wait: bool, goal: Goal) -> ActionResult {
+        let (ticket, answer, mut snapshot) = match self {
+            Asked::Live { ticket, answer, snapshot } => (ticket, answer.await, snapshot),
+            Asked::Foreign(snapshot) => {
+                let now = snapshot.borrow().clone();
+                let message = now.message.to_string();
+                return ActionResult { name, outcome: Outcome::Done, message, snapshot: Some(now) };
+            }
+        };
+        let result = |outcome, message: String, now: Snapshot| ActionResult {
+            name: name.clone(),
+            outcome,
+            message,
+            snapshot: Some(now),
+        };
+        let mut last = snapshot.borrow_and_update().clone();
+        match answer {
+            Err(_) => return result(Outcome::Failed, "it was removed".into(), last),
+            Ok(Answer::Refused(text)) => return result(Outcome::Refused, text, last),
+            Ok(Answer::NothingToDo(text)) if !wait => return result(Outcome::NothingToDo, text, last),
+            Ok(Answer::NothingToDo(text)) => {
+                if let Some((outcome, _)) = reached(&last, ticket, goal) {
+                    let outcome = if outcome == Outcome::Done { Outcome::NothingToDo } else { outcome };
+                    return result(outcome, text, last);
+                }
+            }
+            Ok(Answer::Done) if !wait => {
+                let message = format!("{}: {}", last.state.name(), last.message);
+                return result(Outcome::Done, message, last);
+            }
+            Ok(Answer::Done) => {}
+        }
+        loop {
+            if let Some((outcome, message)) = reached(&last, ticket, goal) {
+                return result(outcome, message, last);
+            }
+            if snapshot.changed().await.is_err() {
+                return result(Outcome::Failed, "it was removed".into(), last);
+            }
+            last = snapshot.borrow_and_update().clone();
+        }
+    }
+}
+
+/// What became of a request, once that is certain.
+fn reached(snapshot: &Snapshot, ticket: u64, goal: Goal) -> Option<(Outcome, String)> {
+    if snapshot.ticket > ticket {
+        return Some((Outcome::Superseded, "a later request replaced this one".into()));
+    }
+    let message = || snapshot.message.to_string();
+    let at_rest = matches!(snapshot.state, State::Finished | State::Failed | State::Skipped);
+    match goal {
+        Goal::Started if snapshot.up || snapshot.finished => Some((Outcome::Done, message())),
+        Goal::Started if at_rest => Some((Outcome::Failed, message())),
+        Goal::Stopped if at_rest || snapshot.down => Some((Outcome::Done, message())),
+        _ => None,
+    }
+}
+
+/// How many letters must be changed, added or left out (Levenshtein).
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, ca) in a.chars().enumerate() {
+        let mut left = i.saturating_add(1);
+        let mut diagonal = i;
+        for (j, cb) in b.iter().enumerate() {
+            let above = row.get(j.saturating_add(1)).copied().unwrap_or_default();
+            let cost = usize::from(ca != *cb);
+            let best =
+                above.saturating_add(1).min(left.saturating_add(1)).min(diagonal.saturating_add(cost));
+            diagonal = above;
+            if let Some(cell) = row.get_mut(j) {
+                *cell = left;
+            }
+            left = best;
+        }
+        if let Some(cell) = row.last_mut() {
+            *cell = left;
+        }
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_names_are_found() {
+        assert_eq!(distance("redis", "redis"), 0);
+        assert_eq!(distance("reids", "redis"), 2);
+        assert_eq!(distance("web", "webx"), 1);
+        assert_eq!(distance("", "abc"), 3);
+        assert_eq!(distance("abc", ""), 3);
+    }
+}

@@ -1,0 +1,226 @@
+//! From what `kelson-load` found to services: at the boot, and again when the files are read anew.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use kelson_spec::service::{ServiceSpec, StartMode, Workload};
+use kelson_spec::{Diagnostic, Loaded};
+use tokio::sync::watch;
+
+use super::{Entry, Foreign, Kind, Manager, failed_snapshot};
+use crate::host::ReloadReport;
+use crate::service_runner::table::{Input, StopReason};
+use crate::service_runner::task::{Command, ServiceHandle, launch};
+
+impl Manager {
+    /// Takes the services in; none is started before [`Manager::begin`].
+    pub fn take_in(&self, loaded: Loaded) {
+        let Loaded { services, diagnostics, .. } = loaded;
+        for spec in services {
+            self.add(Arc::new(spec), false);
+        }
+        for (name, text) in faults(&diagnostics) {
+            self.add_faulty(&name, &text, false);
+        }
+    }
+
+    /// Adds a service that is run by a ServiceRunner.
+    pub fn add(&self, spec: Arc<ServiceSpec>, builtin: bool) {
+        let name: Arc<str> = Arc::from(spec.name.as_str());
+        let will_start = spec.start == StartMode::Auto;
+        let fault = refused(&spec);
+        let launched = match fault {
+            Some(text) => Err(text),
+            None => launch(Arc::clone(&spec), builtin, will_start, &self.inner.surroundings),
+        };
+        match launched {
+            Ok(handle) => {
+                let entry = Entry { spec: Some(spec), kind: Kind::Live(handle) };
+                self.entries_mut().insert(name, entry);
+            }
+            Err(text) => self.add_faulty(&name, &text, builtin),
+        }
+    }
+
+    /// Adds a built-in service that runs in its own way.
+    pub fn add_foreign(&self, name: &str, foreign: Arc<dyn Foreign>) {
+        let name: Arc<str> = Arc::from(name);
+        self.inner.surroundings.registry.add(Arc::clone(&name), foreign.snapshot());
+        self.entries_mut().insert(name, Entry { spec: None, kind: Kind::Foreign(foreign) });
+    }
+
+    fn add_faulty(&self, name: &str, text: &str, builtin: bool) {
+        let name: Arc<str> = Arc::from(name);
+        let snapshot = failed_snapshot(&name, text, builtin);
+        let state = snapshot.state;
+        let (publisher, receiver) = watch::channel(snapshot);
+        self.inner.surroundings.registry.add(Arc::clone(&name), receiver);
+        self.log().add(&name, state, text, 0);
+        self.entries_mut().insert(name, Entry { spec: None, kind: Kind::Faulty(publisher) });
+    }
+
+    /// Starts all that the boot starts.
+    pub fn begin(&self) {
+        let handles: Vec<ServiceHandle> = self
+            .entries()
+            .values()
+            .filter(|entry| entry.spec.as_ref().is_some_and(|spec| spec.start == StartMode::Auto))
+            .filter_map(|entry| match &entry.kind {
+                Kind::Live(handle) => Some(handle.clone()),
+                _ => None,
+            })
+            .collect();
+        for handle in handles {
+            send_begin(&handle);
+        }
+    }
+
+    /// Takes up what has changed in the files: new services start, removed ones stop, changed ones are named and
+    /// take their new file up at their next start by an operator.
+    pub async fn reload(&self, loaded: Loaded) -> ReloadReport {
+        let mut report = ReloadReport {
+            errors: loaded.diagnostics.iter().map(ToString::to_string).collect(),
+            ..ReloadReport::default()
+        };
+        if self.closing() {
+            report.errors.push("the host is stopping, the files were not taken up".into());
+            return report;
+        }
+        let faulty = faults(&loaded.diagnostics);
+        let mut fresh = Vec::new();
+        let wanted: BTreeSet<String> =
+            loaded.services.iter().map(|spec| spec.name.clone()).chain(faulty.keys().cloned()).collect();
+        for spec in loaded.services {
+            let spec = Arc::new(spec);
+            match self.live(&spec.name) {
+                Some(handle) => {
+                    let known = self.spec(&spec.name);
+                    if known.as_deref() == Some(&*spec) {
+                        // An earlier change that was taken back is no change any more; the task finds out.
+                        let _ = handle.mailbox.send(Command::NewSpec(spec));
+                        continue;
+                    }
+                    if let Some(text) = refused(&spec) {
+                        report.errors.push(format!("{}: {text}; it goes on as it was", spec.name));
+                        continue;
+                    }
+                    report.changed.push(spec.name.clone());
+                    let _ = handle.mailbox.send(Command::NewSpec(Arc::clone(&spec)));
+                    if let Some(entry) = self.entries_mut().get_mut(spec.name.as_str()) {
+                        entry.spec = Some(spec);
+                    }
+                }
+                None => fresh.push(spec),
+            }
+        }
+        for spec in fresh {
+            let starts = spec.start == StartMode::Auto;
+            let name = spec.name.clone();
+            self.add(spec, false);
+            if starts {
+                report.started.push(name);
+            }
+        }
+        for (name, text) in faulty {
+            // What runs goes on with the file that it was started with.
+            if self.live(&name).is_none() {
+                self.add_faulty(&name, &text, false);
+            }
+        }
+        let gone: Vec<Arc<str>> = self
+            .entries()
+            .iter()
+            .filter(|(name, entry)| {
+                !wanted.contains(&***name) && !entry.snapshot().builtin
+            })
+            .map(|(name, _)| Arc::clone(name))
+            .collect();
+        for name in gone {
+            self.remove(&name);
+            report.stopped.push(name.to_string());
+        }
+        for name in &report.started {
+            if let Some(handle) = self.live(name) {
+                send_begin(&handle);
+            }
+        }
+        for entry in self.entries().values() {
+            if let Kind::Live(handle) = &entry.kind {
+                let _ = handle.mailbox.send(Command::Regate);
+            }
+        }
+        report
+    }
+
+    /// Stops a service whose file is gone, then forgets it.
+    fn remove(&self, name: &Arc<str>) {
+        let Some(handle) = self.live(name) else {
+            self.forget(name);
+            return;
+        };
+        let (rested, mut at_rest) = tokio::sync::mpsc::unbounded_channel();
+        let stop = Command::Stop { ticket: self.ticket(), reason: StopReason::Removed, rested };
+        if handle.mailbox.send(stop).is_err() {
+            return;
+        }
+        let (manager, name) = (self.clone(), Arc::clone(name));
+        tokio::spawn(async move {
+            at_rest.recv().await;
+            // Started again meanwhile: then it stays.
+            if handle.snapshot.borrow().down {
+                let _ = handle.mailbox.send(Command::Leave);
+                manager.forget(&name);
+            }
+        });
+    }
+
+    fn forget(&self, name: &Arc<str>) {
+        self.entries_mut().remove(name);
+        let surroundings = &self.inner.surroundings;
+        surroundings.registry.remove(name);
+        surroundings.logs.forget(name);
+        if let Some(store) = &surroundings.store {
+            store.remove(name);
+        }
+        for entry in self.entries().values() {
+            if let Kind::Live(handle) = &entry.kind {
+                let _ = handle.mailbox.send(Command::Regate);
+            }
+        }
+    }
+}
+
+fn send_begin(handle: &ServiceHandle) {
+    let _ = handle.mailbox.send(Command::Request { input: Input::Begin, reply: None });
+}
+
+/// Why this version cannot run a service, whose file is otherwise right.
+fn refused(spec: &ServiceSpec) -> Option<String> {
+    if matches!(spec.workload, Workload::Container(_)) {
+        return Some(format!(
+            "{}: `container` needs a Kelson that runs containers; this version runs `process` alone",
+            spec.file.display()
+        ));
+    }
+    if !spec.health.is_empty() {
+        return Some(format!(
+            "{}: `health` needs a Kelson that runs health checks; this version has `readiness` alone",
+            spec.file.display()
+        ));
+    }
+    None
+}
+
+/// The mistakes of each faulty service, as one text.
+fn faults(diagnostics: &[Diagnostic]) -> BTreeMap<String, String> {
+    let mut faults: BTreeMap<String, String> = BTreeMap::new();
+    for diagnostic in diagnostics {
+        let Some(name) = &diagnostic.service else { continue };
+        let text = faults.entry(name.clone()).or_default();
+        if !text.is_empty() {
+            text.push_str("; ");
+        }
+        text.push_str(&diagnostic.to_string());
+    }
+    faults
+}

@@ -1,0 +1,238 @@
+//! The Manager: all the services of the host, and all that may be asked of them.
+//!
+//! It holds a handle of each service (its mailbox and its published snapshot) and no state of its own about them.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, SystemTime};
+
+use kelson_spec::ServiceSpec;
+use tokio::sync::watch;
+
+use crate::events::EventLog;
+pub use crate::events::EventBatch;
+use crate::model::{Event, Snapshot, State};
+use crate::service_runner::task::{ServiceHandle, Surroundings};
+
+mod actions;
+mod files;
+mod order;
+mod view;
+
+pub use order::StopSummary;
+pub use view::{GraphEdge, GraphNode, GraphView, Reason};
+
+/// What became of an operator's request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    Done,
+    NothingToDo,
+    Superseded,
+    Refused,
+    Failed,
+}
+
+#[derive(Debug, Clone)]
+pub struct ActionResult {
+    pub name: String,
+    pub outcome: Outcome,
+    pub message: String,
+    /// Absent where there is no such service.
+    pub snapshot: Option<Snapshot>,
+}
+
+/// What an operator waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Awaited {
+    Up,
+    Down,
+    Finished,
+}
+
+/// Use of the cgroup of a service.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Usage {
+    pub memory_bytes: Option<u64>,
+    pub cpu: Option<Duration>,
+    pub processes: Option<u32>,
+}
+
+/// Tells what a service uses.
+pub trait UsageSource: Send + Sync {
+    fn usage(&self, service: &str) -> Usage;
+}
+
+/// A built-in service that is not run by a ServiceRunner (logd): how it is seen and acted on.
+pub trait Foreign: Send + Sync {
+    fn snapshot(&self) -> watch::Receiver<Snapshot>;
+    /// An operator's restart; `Err` says why not.
+    fn restart(&self) -> Result<(), String>;
+}
+
+enum Kind {
+    Live(ServiceHandle),
+    /// Its file has mistakes, or this host cannot run it: it shows as failed with that text.
+    Faulty(watch::Sender<Snapshot>),
+    Foreign(Arc<dyn Foreign>),
+}
+
+struct Entry {
+    spec: Option<Arc<ServiceSpec>>,
+    kind: Kind,
+}
+
+impl Entry {
+    fn snapshot(&self) -> Snapshot {
+        match &self.kind {
+            Kind::Live(handle) => handle.snapshot.borrow().clone(),
+            Kind::Faulty(publisher) => publisher.borrow().clone(),
+            Kind::Foreign(foreign) => foreign.snapshot().borrow().clone(),
+        }
+    }
+}
+
+/// All the services of the host. Cheap to clone.
+#[derive(Clone)]
+pub struct Manager {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    entries: RwLock<BTreeMap<Arc<str>, Entry>>,
+    surroundings: Arc<Surroundings>,
+    usage: Arc<dyn UsageSource>,
+    tickets: AtomicU64,
+    closing: AtomicBool,
+}
+
+impl Manager {
+    pub fn new(surroundings: Arc<Surroundings>, usage: Arc<dyn UsageSource>) -> Manager {
+        Manager {
+            inner: Arc::new(Inner {
+                entries: RwLock::default(),
+                surroundings,
+                usage,
+                tickets: AtomicU64::new(0),
+                closing: AtomicBool::new(false),
+            }),
+        }
+    }
+
+    fn entries(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<Arc<str>, Entry>> {
+        self.inner.entries.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn entries_mut(&self) -> std::sync::RwLockWriteGuard<'_, BTreeMap<Arc<str>, Entry>> {
+        self.inner.entries.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn log(&self) -> &EventLog {
+        &self.inner.surroundings.events
+    }
+
+    fn ticket(&self) -> u64 {
+        self.inner.tickets.fetch_add(1, Ordering::Relaxed).saturating_add(1)
+    }
+
+    fn closing(&self) -> bool {
+        self.inner.closing.load(Ordering::Relaxed)
+    }
+
+    fn live(&self, name: &str) -> Option<ServiceHandle> {
+        match &self.entries().get(name)?.kind {
+            Kind::Live(handle) => Some(handle.clone()),
+            _ => None,
+        }
+    }
+
+    /// All services sorted by name, built-in ones too.
+    pub fn list(&self) -> Vec<Snapshot> {
+        self.entries().values().map(Entry::snapshot).collect()
+    }
+
+    pub fn get(&self, name: &str) -> Option<Snapshot> {
+        self.entries().get(name).map(Entry::snapshot)
+    }
+
+    /// `None` for a service without a good spec.
+    pub fn spec(&self, name: &str) -> Option<Arc<ServiceSpec>> {
+        self.entries().get(name)?.spec.clone()
+    }
+
+    pub fn usage(&self, name: &str) -> Usage {
+        self.inner.usage.usage(name)
+    }
+
+    /// Events numbered `since` and up that are still kept, at most `limit`; `since` 0: from the oldest.
+    pub fn events(&self, since: u64, limit: usize) -> EventBatch {
+        self.log().since(since, limit)
+    }
+
+    /// The last events of one service, oldest first, at most 64.
+    pub fn events_of(&self, name: &str) -> Vec<Event> {
+        self.log().of_service(name)
+    }
+
+    /// The number of the newest event; changes with each. The sender is dropped when PID 1 ends: streams end then,
+    /// after the last event.
+    pub fn newest_event(&self) -> watch::Receiver<u64> {
+        self.log().newest()
+    }
+
+    /// No more events will come.
+    pub fn close_events(&self) {
+        self.log().close();
+    }
+
+    /// Tells an event of the host itself.
+    pub fn host_event(&self, message: &str) {
+        self.log().host(message);
+    }
+
+    /// Tells an event of a service that changes nothing of its state.
+    pub fn service_event(&self, name: &str, message: &str) {
+        let (state, run) = self.get(name).map(|now| (now.state, now.run)).unwrap_or_default();
+        self.log().add(&Arc::from(name), state, message, run);
+    }
+
+    /// Returns once every service that the boot starts is up, has ended or waits for an operator.
+    pub async fn settled(&self) {
+        let mut newest = self.newest_event();
+        loop {
+            newest.borrow_and_update();
+            let settled = self.list().iter().all(|service| {
+                service.up || service.down || matches!(service.state, State::Running | State::Initialized)
+            });
+            if settled || newest.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// The snapshot of a service that cannot be run.
+fn failed_snapshot(name: &Arc<str>, message: &str, builtin: bool) -> Snapshot {
+    Snapshot {
+        name: Arc::clone(name),
+        state: State::Failed,
+        up: false,
+        down: true,
+        finished: false,
+        healthy: None,
+        restarts: 0,
+        pid: None,
+        since: SystemTime::now(),
+        waiting_for: Vec::new(),
+        message: Arc::from(message),
+        builtin,
+        stopped: false,
+        status_text: None,
+        run: 0,
+        oneshot: false,
+        changed: false,
+        ticket: 0,
+        spawned_after: None,
+        up_after: None,
+    }
+}

@@ -1,0 +1,310 @@
+//! Stopping in the reverse order of the dependencies: a service stops as soon as all that depend on it are down.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use kelson_spec::service::{Requirement, ServiceEvent, ServiceSpec};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::{Kind, Manager};
+use crate::model::State;
+use crate::service_runner::gate::event_holds;
+use crate::service_runner::table::StopReason;
+use crate::service_runner::task::{Command, ServiceHandle};
+
+/// After the total deadline everything is killed, and this long waited for.
+const AFTER_KILL: Duration = Duration::from_secs(3);
+
+/// How the stop of all services went.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StopSummary {
+    /// Not down when the total deadline passed; they were killed.
+    pub killed: Vec<String>,
+    /// Not down even after that.
+    pub given_up: Vec<String>,
+}
+
+/// The services that a spec names, with the event and whether another may do in its place.
+fn named(spec: &ServiceSpec) -> Vec<(&str, ServiceEvent, bool)> {
+    fn walk<'a>(
+        requirement: &'a Requirement,
+        alternative: bool,
+        out: &mut Vec<(&'a str, ServiceEvent, bool)>,
+    ) {
+        match requirement {
+            Requirement::Service { name, event } => out.push((name, *event, alternative)),
+            Requirement::Any(each) => each.iter().for_each(|one| walk(one, true, out)),
+            Requirement::Path(_) | Requirement::Network(_) | Requirement::TimeSynced => {}
+        }
+    }
+    let mut out = Vec::new();
+    spec.depends.iter().for_each(|requirement| walk(requirement, false, &mut out));
+    out
+}
+
+impl Manager {
+    /// Names of the services that name it in `depends`.
+    pub fn needed_by(&self, name: &str) -> Vec<String> {
+        let entries = self.entries();
+        let needs = |spec: &ServiceSpec| named(spec).iter().any(|(other, _, _)| *other == name);
+        entries
+            .iter()
+            .filter(|(_, entry)| entry.spec.as_deref().is_some_and(needs))
+            .map(|(name, _)| name.to_string())
+            .collect()
+    }
+
+    /// Services that are starting or running and would miss it. Those that still wait do not count, nor those for
+    /// which another alternative holds.
+    pub(super) fn needed_now_by(&self, name: &str) -> Vec<String> {
+        let entries = self.entries();
+        let stands_without = |requirement: &Requirement| -> bool {
+            fn stands(requirement: &Requirement, name: &str, manager: &Manager) -> bool {
+                match requirement {
+                    Requirement::Service { name: other, event: ServiceEvent::Up | ServiceEvent::Running } => {
+                        other != name
+                    }
+                    Requirement::Any(each) => {
+                        !each.iter().any(|one| matches!(one, Requirement::Service { name: n, .. } if n == name))
+                            || each.iter().any(|one| match one {
+                                Requirement::Service { name: other, event } => {
+                                    other != name
+                                        && manager
+                                            .inner
+                                            .surroundings
+                                            .registry
+                                            .get(other)
+                                            .is_some_and(|s| event_holds(&s.borrow(), *event))
+                                }
+                                _ => false,
+                            })
+                    }
+                    _ => true,
+                }
+            }
+            stands(requirement, name, self)
+        };
+        entries
+            .iter()
+            .filter(|(_, entry)| {
+                let Some(spec) = &entry.spec else { return false };
+                let state = entry.snapshot().state;
+                matches!(state, State::Preparing | State::Starting | State::Running | State::Stopping)
+                    && !spec.depends.iter().all(stands_without)
+            })
+            .map(|(name, _)| name.to_string())
+            .collect()
+    }
+
+    /// All that has to be stopped before these can be: their users, those users' users, and so on.
+    pub(super) fn needed_closure(&self, names: &[String]) -> Vec<String> {
+        let mut found: BTreeSet<String> = BTreeSet::new();
+        let mut open: Vec<String> = names.to_vec();
+        while let Some(name) = open.pop() {
+            for user in self.needed_now_by(&name) {
+                if !names.contains(&user) && found.insert(user.clone()) {
+                    open.push(user);
+                }
+            }
+        }
+        found.into_iter().collect()
+    }
+
+    /// Stops `first` and `names` in order.
+    pub(super) async fn stop_cascade(&self, first: &[String], names: &[String]) {
+        let target = names.join(", ");
+        let all: BTreeSet<Arc<str>> =
+            first.iter().chain(names).map(|name| Arc::from(name.as_str())).collect();
+        let reason = |name: &str| {
+            if names.iter().any(|n| n == name) {
+                StopReason::Operator
+            } else {
+                StopReason::Cascade(target.clone())
+            }
+        };
+        let mut wave = self.wave(&all);
+        wave.start(self, &reason);
+        while let Some(name) = wave.next().await {
+            wave.rested(self, &name, &reason);
+        }
+    }
+
+    /// Starts nothing any more and stops all services, each as soon as all that depend on it are down; `last` ones,
+    /// in their order, after all others. What is left at `deadline` is killed.
+    pub async fn stop_all(&self, deadline: Instant, last: &[&str]) -> StopSummary {
+        self.inner.closing.store(true, Ordering::Relaxed);
+        let all: BTreeSet<Arc<str>> = self
+            .entries()
+            .iter()
+            .filter(|(name, entry)| matches!(entry.kind, Kind::Live(_)) && !last.contains(&&***name))
+            .map(|(name, _)| Arc::clone(name))
+            .collect();
+        let mut summary = StopSummary::default();
+        self.stop_set(&all, deadline, &mut summary).await;
+        for name in last {
+            self.stop_set(&BTreeSet::from([Arc::from(*name)]), deadline, &mut summary).await;
+        }
+        summary
+    }
+
+    async fn stop_set(&self, all: &BTreeSet<Arc<str>>, deadline: Instant, summary: &mut StopSummary) {
+        let reason = |_: &str| StopReason::Shutdown;
+        let mut wave = self.wave(all);
+        wave.start(self, &reason);
+        loop {
+            match tokio::time::timeout_at(deadline, wave.next()).await {
+                Ok(Some(name)) => wave.rested(self, &name, &reason),
+                Ok(None) => return,
+                Err(_) => break,
+            }
+        }
+        let left = wave.left();
+        self.host_event(&format!("the total deadline of the stop has passed; killing {}", left.join(", ")));
+        wave.tell_all(self, &reason);
+        for name in &left {
+            if let Some(handle) = self.live(name) {
+                let _ = handle.mailbox.send(Command::Kill);
+            }
+        }
+        summary.killed.extend(left);
+        let patience = Instant::now().checked_add(AFTER_KILL).unwrap_or(deadline);
+        loop {
+            match tokio::time::timeout_at(patience, wave.next()).await {
+                Ok(Some(name)) => wave.rested(self, &name, &reason),
+                Ok(None) => return,
+                Err(_) => break,
+            }
+        }
+        let left = wave.left();
+        self.host_event(&format!("gave up on {}: its processes cannot be killed", left.join(", ")));
+        summary.given_up.extend(left);
+    }
+
+    fn wave(&self, all: &BTreeSet<Arc<str>>) -> Wave {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let mut members: BTreeMap<Arc<str>, Member> = BTreeMap::new();
+        let entries = self.entries();
+        for name in all {
+            let Some(Entry { handle, needs }) = entries.get(name).and_then(|entry| match &entry.kind {
+                Kind::Live(handle) => Some(Entry {
+                    handle: handle.clone(),
+                    needs: entry.spec.as_deref().map(|spec| ordered_after(spec, all)).unwrap_or_default(),
+                }),
+                _ => None,
+            }) else {
+                continue;
+            };
+            members.insert(Arc::clone(name), Member { handle, needs, users: 0, told: false, rested: false });
+        }
+        drop(entries);
+        let uses: Vec<Arc<str>> =
+            members.values().flat_map(|member| member.needs.iter().map(Arc::clone)).collect();
+        for name in uses {
+            if let Some(member) = members.get_mut(&name) {
+                member.users = member.users.saturating_add(1);
+            }
+        }
+        let left = members.len();
+        Wave { members, sender, receiver, left, under_way: 0 }
+    }
+}
+
+struct Entry {
+    handle: ServiceHandle,
+    needs: BTreeSet<Arc<str>>,
+}
+
+/// The services of `all` that must outlive this one.
+fn ordered_after(spec: &ServiceSpec, all: &BTreeSet<Arc<str>>) -> BTreeSet<Arc<str>> {
+    named(spec)
+        .into_iter()
+        .filter(|(name, event, _)| *event != ServiceEvent::Down && *name != spec.name)
+        .filter_map(|(name, _, _)| all.get(name).map(Arc::clone))
+        .collect()
+}
+
+struct Member {
+    handle: ServiceHandle,
+    needs: BTreeSet<Arc<str>>,
+    /// How many that need it are not at rest yet.
+    users: usize,
+    told: bool,
+    rested: bool,
+}
+
+/// One stop of many services, in order.
+struct Wave {
+    members: BTreeMap<Arc<str>, Member>,
+    sender: mpsc::UnboundedSender<Arc<str>>,
+    receiver: mpsc::UnboundedReceiver<Arc<str>>,
+    left: usize,
+    under_way: usize,
+}
+
+impl Wave {
+    fn start(&mut self, manager: &Manager, reason: &impl Fn(&str) -> StopReason) {
+        let free: Vec<Arc<str>> =
+            self.members.iter().filter(|(_, m)| m.users == 0).map(|(name, _)| Arc::clone(name)).collect();
+        for name in free {
+            self.tell(manager, &name, reason);
+        }
+        self.break_cycle(manager, reason);
+    }
+
+    /// The next service that came to rest; `None` when all have.
+    async fn next(&mut self) -> Option<Arc<str>> {
+        if self.left == 0 { None } else { self.receiver.recv().await }
+    }
+
+    fn rested(&mut self, manager: &Manager, name: &Arc<str>, reason: &impl Fn(&str) -> StopReason) {
+        let Some(member) = self.members.get_mut(name) else { return };
+        if std::mem::replace(&mut member.rested, true) {
+            return;
+        }
+        self.left = self.left.saturating_sub(1);
+        self.under_way = self.under_way.saturating_sub(1);
+        for need in std::mem::take(&mut member.needs) {
+            let Some(needed) = self.members.get_mut(&need) else { continue };
+            needed.users = needed.users.saturating_sub(1);
+            if needed.users == 0 {
+                self.tell(manager, &need, reason);
+            }
+        }
+        self.break_cycle(manager, reason);
+    }
+
+    /// Alternatives (`any`) may form a circle; then there is no order to keep.
+    fn break_cycle(&mut self, manager: &Manager, reason: &impl Fn(&str) -> StopReason) {
+        if self.under_way == 0 && self.left > 0 {
+            self.tell_all(manager, reason);
+        }
+    }
+
+    fn tell_all(&mut self, manager: &Manager, reason: &impl Fn(&str) -> StopReason) {
+        let rest: Vec<Arc<str>> =
+            self.members.iter().filter(|(_, m)| !m.told).map(|(name, _)| Arc::clone(name)).collect();
+        for name in rest {
+            self.tell(manager, &name, reason);
+        }
+    }
+
+    fn tell(&mut self, manager: &Manager, name: &Arc<str>, reason: &impl Fn(&str) -> StopReason) {
+        let Some(member) = self.members.get_mut(name) else { return };
+        if std::mem::replace(&mut member.told, true) {
+            return;
+        }
+        self.under_way = self.under_way.saturating_add(1);
+        let stop =
+            Command::Stop { ticket: manager.ticket(), reason: reason(name), rested: self.sender.clone() };
+        if member.handle.mailbox.send(stop).is_err() {
+            let _ = self.sender.send(Arc::clone(name));
+        }
+    }
+
+    fn left(&self) -> Vec<String> {
+        self.members.iter().filter(|(_, m)| !m.rested).map(|(name, _)| name.to_string()).collect()
+    }
+}

@@ -1,0 +1,42 @@
+//! Which runner a service gets on this host.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use kelson_runner::{ProcessRunner, Processes, Runner};
+use kelson_spec::ServiceSpec;
+use kelson_spec::service::Workload;
+
+use crate::manager::{Usage, UsageSource};
+use crate::service_runner::task::RunnerFactory;
+
+/// Runs processes; the built-in ones from PID 1's copy in memory.
+pub struct ProcessRunners {
+    pub processes: Processes,
+    /// The binary itself, for `execveat`.
+    pub binary: Arc<OwnedFd>,
+}
+
+impl RunnerFactory for ProcessRunners {
+    fn runner(&self, spec: &Arc<ServiceSpec>) -> Result<Box<dyn Runner>, String> {
+        match spec.workload {
+            Workload::Process(_) => {
+                let runner = ProcessRunner::new(self.processes.clone(), Arc::clone(spec));
+                // Only a built-in service has no file.
+                Ok(Box::new(if spec.file.as_os_str().is_empty() {
+                    runner.with_binary(Arc::clone(&self.binary))
+                } else {
+                    runner
+                }))
+            }
+            Workload::Container(_) => Err("this version runs no containers".into()),
+        }
+    }
+}
+
+impl UsageSource for ProcessRunners {
+    fn usage(&self, service: &str) -> Usage {
+        let used = kelson_runner::usage(&self.processes, service);
+        Usage { memory_bytes: used.memory, cpu: used.cpu, processes: used.processes }
+    }
+}

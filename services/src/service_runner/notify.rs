@@ -1,0 +1,200 @@
+//! sd_notify: what a service tells of itself over `NOTIFY_SOCKET`, one socket a run.
+//!
+//! A socket of its own for each run says for certain which run speaks: no guess by PID or cgroup, which fails for a
+//! sender that has exited by the time its message is read. Messages of an earlier run go to a socket that nobody
+//! reads any more. Only the service's user (and root) may send.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::sys::socket::{
+    AddressFamily, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr, bind, recvmsg, socket,
+};
+use tokio::io::unix::AsyncFd;
+
+/// Longest datagram that is read; what is longer is not looked at.
+const DATAGRAM: usize = 4096;
+/// Longest status text that is kept.
+const STATUS: usize = 256;
+
+/// One assignment of a datagram.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Message {
+    Ready,
+    Reloading,
+    Stopping,
+    Status(String),
+    Watchdog,
+    /// The service found itself broken.
+    WatchdogTrigger,
+    /// From now on it pings within this interval; zero switches it off.
+    WatchdogInterval(Duration),
+    ExtendTimeout(Duration),
+    /// Refused: Kelson follows the process that it started.
+    MainPid(String),
+}
+
+/// The assignments of a datagram that Kelson knows, in their order; others are not for it.
+pub fn parse(datagram: &[u8]) -> Vec<Message> {
+    let mut messages = Vec::new();
+    for line in datagram.split(|byte| *byte == b'\n').take(32) {
+        let Some(equals) = line.iter().position(|byte| *byte == b'=') else { continue };
+        let (key, rest) = line.split_at(equals);
+        let value = rest.get(1..).unwrap_or_default();
+        let micros = || {
+            std::str::from_utf8(value).ok().and_then(|v| v.trim().parse::<u64>().ok()).map(Duration::from_micros)
+        };
+        match key {
+            b"READY" if value == b"1" => messages.push(Message::Ready),
+            b"RELOADING" if value == b"1" => messages.push(Message::Reloading),
+            b"STOPPING" if value == b"1" => messages.push(Message::Stopping),
+            b"STATUS" => messages.push(Message::Status(printable(value, STATUS))),
+            b"WATCHDOG" if value == b"1" => messages.push(Message::Watchdog),
+            b"WATCHDOG" if value == b"trigger" => messages.push(Message::WatchdogTrigger),
+            b"WATCHDOG_USEC" => messages.extend(micros().map(Message::WatchdogInterval)),
+            b"EXTEND_TIMEOUT_USEC" => messages.extend(micros().map(Message::ExtendTimeout)),
+            b"MAINPID" => messages.push(Message::MainPid(printable(value, 16))),
+            _ => {}
+        }
+    }
+    messages
+}
+
+/// Text of a service made safe to show: valid UTF-8, no control characters, at most `limit` bytes.
+fn printable(bytes: &[u8], limit: usize) -> String {
+    let mut text = String::new();
+    for c in String::from_utf8_lossy(bytes).trim().chars() {
+        if text.len().saturating_add(c.len_utf8()) > limit {
+            break;
+        }
+        text.push(if c.is_control() { ' ' } else { c });
+    }
+    text
+}
+
+/// The socket of one run; its file goes with it.
+pub struct NotifySocket {
+    socket: AsyncFd<OwnedFd>,
+    path: PathBuf,
+}
+
+impl NotifySocket {
+    /// Binds the socket of a service, for its user.
+    ///
+    /// # Errors
+    /// When the path is too long for a socket or the directory cannot be written.
+    pub fn bind(directory: &Path, service: &str, uid: Option<u32>) -> io::Result<NotifySocket> {
+        let path = directory.join(service);
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let socket = socket(AddressFamily::Unix, SockType::Datagram, flags, None)?;
+        let address = UnixAddr::new(&path)
+            .map_err(|error| io::Error::new(io::Error::from(error).kind(), format!("{}: path too long for a socket", path.display())))?;
+        bind(socket.as_raw_fd(), &address)?;
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+        if uid.is_some() {
+            std::os::unix::fs::chown(&path, uid, None)?;
+        }
+        Ok(NotifySocket { socket: AsyncFd::new(socket)?, path })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The messages of the next datagram. Cancelled by dropping; loses nothing then.
+    ///
+    /// # Errors
+    /// When the socket is broken for good.
+    pub async fn next(&self) -> io::Result<Vec<Message>> {
+        loop {
+            let mut ready = self.socket.readable().await?;
+            if let Ok(result) = ready.try_io(|socket| receive(socket.get_ref())) {
+                return result;
+            }
+        }
+    }
+
+    /// The messages of a datagram that is there already.
+    pub fn next_now(&self) -> Option<Vec<Message>> {
+        receive(self.socket.get_ref()).ok()
+    }
+}
+
+impl Drop for NotifySocket {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+fn receive(socket: &OwnedFd) -> io::Result<Vec<Message>> {
+    let mut buffer = [0_u8; DATAGRAM];
+    let mut slices = [io::IoSliceMut::new(&mut buffer)];
+    let mut control = nix::cmsg_space!([i32; 253]);
+    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_CMSG_CLOEXEC;
+    let message = recvmsg::<()>(socket.as_raw_fd(), &mut slices, Some(&mut control), flags)?;
+    // Descriptors that come along (FDSTORE, BARRIER) are closed: none is kept, and a barrier is thereby answered.
+    if let Ok(items) = message.cmsgs() {
+        for item in items {
+            if let ControlMessageOwned::ScmRights(descriptors) = item {
+                for descriptor in descriptors {
+                    // SAFETY: the kernel has just made this descriptor for us; nobody else knows it.
+                    drop(unsafe { OwnedFd::from_raw_fd(descriptor) });
+                }
+            }
+        }
+    }
+    let truncated = message.flags.contains(MsgFlags::MSG_TRUNC);
+    let length = message.bytes;
+    Ok(if truncated { Vec::new() } else { parse(buffer.get(..length).unwrap_or_default()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn assignments_are_read_in_order_and_foreign_ones_left_alone() {
+        let text = b"READY=1\nSTATUS=all \x1b[31mwell\nFDNAME=x\nnonsense\nWATCHDOG_USEC=2000000\nMAINPID=12\nREADY=0\nEXTEND_TIMEOUT_USEC=-1";
+        assert_eq!(
+            parse(text),
+            [
+                Message::Ready,
+                Message::Status("all  [31mwell".into()),
+                Message::WatchdogInterval(Duration::from_secs(2)),
+                Message::MainPid("12".into()),
+            ]
+        );
+    }
+
+    #[test]
+    fn any_bytes_are_taken() {
+        for length in 0..64_u8 {
+            let bytes: Vec<u8> = (0..length).map(|n| n.wrapping_mul(37) ^ length).collect();
+            let _ = parse(&bytes);
+        }
+        assert_eq!(parse(b"STATUS=\xff\xfe"), [Message::Status("\u{fffd}\u{fffd}".into())]);
+        assert_eq!(parse(&[b"STATUS=".as_slice(), &[b'x'; 4000]].concat()), [Message::Status("x".repeat(256))]);
+    }
+
+    #[tokio::test]
+    async fn a_datagram_arrives_and_the_file_goes_with_the_socket() {
+        let dir = std::env::temp_dir().join(format!("kelson-notify-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let socket = NotifySocket::bind(&dir, "web", None).unwrap();
+        let path = socket.path().to_owned();
+        let sender = std::os::unix::net::UnixDatagram::unbound().unwrap();
+        sender.send_to(b"READY=1", &path).unwrap();
+        assert_eq!(socket.next().await.unwrap(), [Message::Ready]);
+        sender.send_to(&[b'x'; 5000], &path).unwrap();
+        assert_eq!(socket.next().await.unwrap(), []);
+        drop(socket);
+        assert!(!path.exists());
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+}

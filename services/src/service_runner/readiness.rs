@@ -1,0 +1,132 @@
+//! How a run says that it is ready: sd_notify, a newline on a descriptor, or not at all.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Duration;
+
+use tokio::io::unix::AsyncFd;
+use tokio::time::Instant;
+
+use super::notify::{Message, NotifySocket};
+
+/// So many datagrams a second are read from one service; a flood waits in its socket, not in PID 1's time.
+const DATAGRAMS_A_SECOND: u32 = 200;
+
+/// What a run tells of itself.
+pub enum Voice {
+    Silent,
+    Notify { socket: NotifySocket, window: Instant, count: u32 },
+    Descriptor(AsyncFd<OwnedFd>),
+}
+
+/// What was heard.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Heard {
+    Messages(Vec<Message>),
+    /// A newline on the readiness descriptor.
+    Newline,
+    /// The readiness descriptor was closed without a newline.
+    Closed,
+}
+
+impl Voice {
+    pub fn notify(socket: NotifySocket) -> Voice {
+        Voice::Notify { socket, window: Instant::now(), count: 0 }
+    }
+
+    /// # Errors
+    /// When the descriptor cannot be watched.
+    pub fn descriptor(read_end: OwnedFd) -> io::Result<Voice> {
+        Ok(Voice::Descriptor(AsyncFd::new(read_end)?))
+    }
+
+    /// The next thing that is heard. Cancelled by dropping; loses nothing then.
+    pub async fn next(&mut self) -> Heard {
+        match self {
+            Voice::Silent => std::future::pending().await,
+            Voice::Notify { socket, window, count } => {
+                if *count >= DATAGRAMS_A_SECOND {
+                    let until = *window + Duration::from_secs(1);
+                    tokio::time::sleep_until(until).await;
+                }
+                if window.elapsed() >= Duration::from_secs(1) {
+                    *window = Instant::now();
+                    *count = 0;
+                }
+                match socket.next().await {
+                    Ok(messages) => {
+                        *count = count.saturating_add(1);
+                        Heard::Messages(messages)
+                    }
+                    Err(error) => {
+                        tracing::error!("{}: {error}", socket.path().display());
+                        std::future::pending().await
+                    }
+                }
+            }
+            Voice::Descriptor(descriptor) => loop {
+                let mut ready = match descriptor.readable().await {
+                    Ok(ready) => ready,
+                    Err(_) => return Heard::Closed,
+                };
+                match ready.try_io(|descriptor| read(descriptor.get_ref())) {
+                    Ok(Ok(Some(heard))) => return heard,
+                    Ok(Ok(None)) | Err(_) => {}
+                    Ok(Err(_)) => return Heard::Closed,
+                }
+            },
+        }
+    }
+
+    /// What is there already, said before the process ended.
+    pub fn next_now(&mut self) -> Option<Heard> {
+        match self {
+            Voice::Silent => None,
+            Voice::Notify { socket, .. } => socket.next_now().map(Heard::Messages),
+            Voice::Descriptor(descriptor) => read(descriptor.get_ref()).ok().flatten(),
+        }
+    }
+}
+
+/// `None`: bytes without a newline, go on.
+fn read(descriptor: &OwnedFd) -> io::Result<Option<Heard>> {
+    let mut buffer = [0_u8; 64];
+    // SAFETY: the buffer is ours and as long as is said.
+    let count = unsafe { libc::read(descriptor.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len()) };
+    match usize::try_from(count) {
+        Err(_) => Err(io::Error::last_os_error()),
+        Ok(0) => Ok(Some(Heard::Closed)),
+        Ok(count) => {
+            let newline = buffer.get(..count).unwrap_or_default().contains(&b'\n');
+            Ok(newline.then_some(Heard::Newline))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+
+    fn pipe() -> (OwnedFd, std::fs::File) {
+        use std::os::fd::FromRawFd as _;
+        let mut ends = [0; 2];
+        // SAFETY: `ends` has room for two descriptors, which are ours afterwards.
+        unsafe {
+            assert_eq!(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK), 0);
+            (OwnedFd::from_raw_fd(ends[0]), std::fs::File::from_raw_fd(ends[1]))
+        }
+    }
+
+    #[tokio::test]
+    async fn only_a_newline_counts() {
+        let (read_end, mut write_end) = pipe();
+        let mut voice = Voice::descriptor(read_end).unwrap();
+        write_end.write_all(b"nearly").unwrap();
+        assert!(tokio::time::timeout(Duration::from_millis(20), voice.next()).await.is_err());
+        write_end.write_all(b" ready\n").unwrap();
+        assert_eq!(voice.next().await, Heard::Newline);
+        drop(write_end);
+        assert_eq!(voice.next().await, Heard::Closed);
+    }
+}

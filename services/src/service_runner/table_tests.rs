@@ -1,0 +1,452 @@
+//! The table alone: no process, no clock, no task.
+
+use std::time::Duration;
+
+use kelson_runner::Exit;
+use kelson_spec::service::{Exhausted, Readiness, RestartPolicy, RestartSpec, ServiceKind, StopSpec};
+
+use super::table::{Answer, Effect, Input, Life, Phase, Rules, StopReason, Timer, Work};
+use crate::model::State;
+
+fn rules() -> Rules {
+    Rules {
+        kind: ServiceKind::Service,
+        restart: RestartSpec {
+            policy: RestartPolicy::Forever,
+            delay: Duration::from_secs(1),
+            max_delay: Duration::from_secs(30),
+            attempts: 0,
+            interval: Duration::from_secs(300),
+            exhausted: Exhausted::Fail,
+        },
+        readiness: Readiness::None,
+        start_timeout: Duration::from_secs(90),
+        stop: StopSpec { signal: 15, timeout: Duration::from_secs(10), delay: Duration::ZERO },
+        has_when: false,
+        has_checks: false,
+    }
+}
+
+/// A life with its rules and a clock; carries out what the task would do at once.
+struct Case {
+    life: Life,
+    rules: Rules,
+    now: Duration,
+    gate: bool,
+    work: Work,
+    told: Vec<String>,
+    rested: usize,
+    timers: Vec<(Timer, Option<Duration>)>,
+}
+
+impl Case {
+    fn new(rules: Rules) -> Case {
+        Case {
+            life: Life::new(true),
+            rules,
+            now: Duration::ZERO,
+            gate: true,
+            work: Work::None,
+            told: Vec::new(),
+            rested: 0,
+            timers: Vec::new(),
+        }
+    }
+
+    fn feed(&mut self, input: Input) -> Option<Answer> {
+        let step = self.life.step(&self.rules, input, self.now, 0.0);
+        for effect in step.effects {
+            match effect {
+                Effect::Tell => self.told.push(format!("{}: {}", self.life.state.name(), self.life.message)),
+                Effect::Work(work) => self.work = work,
+                Effect::AskGate => {
+                    let input =
+                        if self.gate { Input::GateHolds } else { Input::GateShut(vec!["x".into()]) };
+                    self.feed(input);
+                }
+                Effect::Rested => self.rested += 1,
+                Effect::Timer(timer, after) => self.timers.push((timer, after)),
+                Effect::Note(_) | Effect::Publish | Effect::DropGate | Effect::Adopt => {}
+            }
+        }
+        step.answer
+    }
+
+    /// To a living process.
+    fn run(&mut self) {
+        self.feed(Input::Begin);
+        self.opened_and_spawned();
+    }
+
+    fn opened_and_spawned(&mut self) {
+        if self.work == Work::Open {
+            self.feed(Input::Opened(Ok(())));
+        }
+        assert_eq!(self.work, Work::Spawn);
+        self.feed(Input::Spawned(Ok(100 + i32::try_from(self.life.run).unwrap())));
+        assert_eq!(self.life.phase, Phase::Active);
+    }
+
+    fn exit(&mut self, status: i32) {
+        self.feed(Input::Exited { run: self.life.run, exit: Exit::Status(status) });
+        assert_eq!(self.work, Work::Clear);
+        self.cleared();
+    }
+
+    fn cleared(&mut self) {
+        self.feed(Input::Cleared { exit: None, killed: false, left_behind: 0 });
+    }
+
+    fn closed(&mut self) {
+        assert_eq!(self.work, Work::Close);
+        self.feed(Input::Closed(Ok(())));
+    }
+
+    fn stop(&mut self) -> Answer {
+        self.feed(Input::Stop { ticket: 1, reason: StopReason::Operator }).unwrap()
+    }
+
+    fn up(&self) -> bool {
+        self.life.up(&self.rules)
+    }
+}
+
+#[test]
+fn from_file_to_running_to_stopped() {
+    let mut case = Case::new(rules());
+    case.run();
+    assert!(case.up());
+    assert_eq!(case.stop(), Answer::Done);
+    assert!(!case.up());
+    assert_eq!(case.work, Work::Stop);
+    case.cleared();
+    case.closed();
+    assert_eq!(
+        case.told,
+        [
+            "preparing: preparing",
+            "starting: starting",
+            "running: running (PID 101)",
+            "stopping: stopped: asked by an operator",
+            "finished: stopped: asked by an operator",
+        ]
+    );
+    assert!(case.life.stopped && case.life.down(&case.rules) && !case.life.finished);
+    assert_eq!(case.rested, 1);
+}
+
+#[test]
+fn g3_stop_takes_effect_in_every_phase_and_leaves_nothing() {
+    // Waiting: nothing was opened, nothing is closed.
+    let mut case = Case::new(rules());
+    case.gate = false;
+    case.feed(Input::Begin);
+    assert_eq!(case.life.state, State::Waiting);
+    assert_eq!(case.stop(), Answer::Done);
+    assert_eq!(case.life.state, State::Finished);
+    assert!(case.life.message.contains("while waiting for x"), "{}", case.life.message);
+
+    // Preparing: what was prepared is undone.
+    let mut case = Case::new(rules());
+    case.feed(Input::Begin);
+    assert_eq!(case.work, Work::Open);
+    assert_eq!(case.stop(), Answer::Done);
+    case.closed();
+    assert_eq!((case.life.state, case.life.stopped), (State::Finished, true));
+
+    // Spawning: what was made is killed.
+    let mut case = Case::new(rules());
+    case.feed(Input::Begin);
+    case.feed(Input::Opened(Ok(())));
+    assert_eq!(case.stop(), Answer::Done);
+    assert_eq!(case.work, Work::Clear);
+    case.cleared();
+    case.closed();
+    assert_eq!((case.life.state, case.life.stopped), (State::Finished, true));
+
+    // Starting, not ready yet.
+    let mut case = Case::new(Rules { readiness: Readiness::Notify, ..rules() });
+    case.run();
+    assert_eq!(case.life.state, State::Starting);
+    assert_eq!(case.stop(), Answer::Done);
+    case.cleared();
+    case.closed();
+    assert_eq!((case.life.state, case.life.stopped), (State::Finished, true));
+
+    // Backoff.
+    let mut case = Case::new(rules());
+    case.run();
+    case.exit(3);
+    assert_eq!(case.life.state, State::Backoff);
+    assert_eq!(case.stop(), Answer::Done);
+    case.closed();
+    assert_eq!((case.life.state, case.life.stopped), (State::Finished, true));
+    case.feed(Input::Timer(Timer::Backoff));
+    assert_eq!(case.life.state, State::Finished);
+}
+
+#[test]
+fn r5_a_restart_keeps_the_preparations_and_asks_the_gate_again() {
+    let mut case = Case::new(rules());
+    case.run();
+    case.exit(3);
+    assert_eq!(case.life.state, State::Backoff);
+    case.gate = false;
+    case.feed(Input::Timer(Timer::Backoff));
+    assert_eq!(case.life.state, State::Waiting);
+    case.gate = true;
+    case.feed(Input::GateHolds);
+    assert_eq!(case.work, Work::Spawn, "what was prepared still holds");
+    case.opened_and_spawned();
+    assert_eq!((case.life.run, case.life.restarts), (2, 1));
+}
+
+#[test]
+fn h1_h2_nothing_of_an_earlier_run_counts() {
+    let mut case = Case::new(Rules { has_checks: true, readiness: Readiness::Notify, ..rules() });
+    case.run();
+    case.feed(Input::Ready { run: 1 });
+    case.feed(Input::Health { run: 1, healthy: Some(true) });
+    assert!(case.up());
+    case.exit(1);
+    assert!(!case.up());
+    case.feed(Input::Timer(Timer::Backoff));
+    case.opened_and_spawned();
+    case.feed(Input::Ready { run: 1 });
+    case.feed(Input::Health { run: 1, healthy: Some(true) });
+    assert!(!case.up() && !case.life.ready && case.life.healthy.is_none());
+    case.feed(Input::Exited { run: 1, exit: Exit::Status(0) });
+    assert_eq!(case.life.phase, Phase::Active);
+    case.feed(Input::Health { run: 2, healthy: Some(true) });
+    assert!(!case.up(), "ready is missing");
+    case.feed(Input::Ready { run: 2 });
+    assert!(case.up());
+    case.feed(Input::Unready { run: 2, text: "reloading".into() });
+    assert!(!case.up());
+}
+
+#[test]
+fn a_oneshot_is_up_once_it_succeeded_and_not_down_then() {
+    let mut one = rules();
+    one.kind = ServiceKind::Oneshot;
+    one.restart.policy = RestartPolicy::Once;
+    let mut case = Case::new(one.clone());
+    case.run();
+    assert!(!case.up());
+    case.exit(0);
+    case.closed();
+    assert!(case.up() && case.life.finished && !case.life.down(&case.rules));
+    assert_eq!(case.life.state, State::Finished);
+
+    let mut case = Case::new(one);
+    case.run();
+    case.exit(2);
+    case.closed();
+    assert!(!case.up() && !case.life.finished && case.life.down(&case.rules));
+    assert_eq!(case.life.state, State::Failed);
+}
+
+#[test]
+fn g9_a_oneshot_stopped_half_way_is_not_finished() {
+    let mut case = Case::new(Rules { kind: ServiceKind::Oneshot, ..rules() });
+    case.run();
+    case.stop();
+    // It ends with status 0 on its signal: that is no success of its own.
+    case.feed(Input::Exited { run: 1, exit: Exit::Status(0) });
+    case.cleared();
+    case.closed();
+    assert_eq!(case.life.state, State::Finished);
+    assert!(case.life.stopped && !case.life.finished && !case.up() && case.life.down(&case.rules));
+}
+
+#[test]
+fn g7_manual_is_down_and_to_be_started_is_not() {
+    let rules = rules();
+    assert!(Life::new(false).down(&rules));
+    assert!(!Life::new(true).down(&rules));
+}
+
+#[test]
+fn g8_the_last_request_wins() {
+    let mut case = Case::new(rules());
+    case.run();
+    assert_eq!(case.feed(Input::Restart { ticket: 1 }), Some(Answer::Done));
+    assert_eq!(case.feed(Input::Restart { ticket: 2 }), Some(Answer::Done));
+    assert_eq!(case.life.ticket, 2);
+    assert_eq!(case.feed(Input::Stop { ticket: 3, reason: StopReason::Operator }), Some(Answer::Done));
+    case.cleared();
+    case.closed();
+    assert_eq!((case.life.state, case.life.run), (State::Finished, 1));
+
+    let mut case = Case::new(rules());
+    case.run();
+    assert_eq!(case.feed(Input::Stop { ticket: 1, reason: StopReason::Operator }), Some(Answer::Done));
+    assert_eq!(case.feed(Input::Start { ticket: 2 }), Some(Answer::Done));
+    case.cleared();
+    case.opened_and_spawned();
+    assert_eq!((case.life.state, case.life.run, case.life.restarts), (State::Running, 2, 0));
+}
+
+#[test]
+fn s4_the_delay_takes_it_down_at_once_and_ends_early_with_the_process() {
+    let mut with_delay = rules();
+    with_delay.stop.delay = Duration::from_secs(5);
+    let mut case = Case::new(with_delay);
+    case.run();
+    case.stop();
+    assert_eq!((case.life.phase, case.life.state), (Phase::StopDelay, State::Stopping));
+    assert!(!case.up());
+    assert!(case.timers.contains(&(Timer::StopDelay, Some(Duration::from_secs(5)))));
+    case.feed(Input::Exited { run: 1, exit: Exit::Status(0) });
+    assert_eq!(case.work, Work::Clear, "no signal: it is gone");
+    case.cleared();
+    case.closed();
+    assert_eq!((case.life.state, case.life.stopped), (State::Finished, true));
+}
+
+#[test]
+fn nothing_starts_once_the_host_stops() {
+    let mut case = Case::new(rules());
+    case.run();
+    case.exit(1);
+    case.feed(Input::Stop { ticket: 0, reason: StopReason::Shutdown });
+    assert!(matches!(case.feed(Input::Start { ticket: 9 }), Some(Answer::Refused(_))));
+    assert!(matches!(case.feed(Input::Restart { ticket: 9 }), Some(Answer::Refused(_))));
+    case.closed();
+    assert_eq!(case.rested, 1);
+    case.feed(Input::Begin);
+    assert_eq!(case.life.phase, Phase::Rest);
+
+    // An exit that was under way when the stop came is not restarted against.
+    let mut case = Case::new(rules());
+    case.run();
+    case.feed(Input::Exited { run: 1, exit: Exit::Status(1) });
+    case.feed(Input::Stop { ticket: 0, reason: StopReason::Shutdown });
+    case.cleared();
+    case.closed();
+    assert_eq!((case.life.phase, case.rested), (Phase::Rest, 1));
+}
+
+#[test]
+fn preparing_that_fails_is_undone_and_counts_as_a_failure() {
+    let mut once = rules();
+    once.restart.policy = RestartPolicy::Once;
+    let mut case = Case::new(once);
+    case.feed(Input::Begin);
+    case.feed(Input::Opened(Err("no room".into())));
+    case.closed();
+    assert_eq!(case.life.state, State::Failed);
+    assert!(case.life.message.contains("no room"), "{}", case.life.message);
+}
+
+#[test]
+fn what_is_not_ready_in_time_is_stopped_and_restarted() {
+    let mut case = Case::new(Rules { readiness: Readiness::Notify, ..rules() });
+    case.run();
+    case.now = Duration::from_secs(90);
+    case.feed(Input::Timer(Timer::Start));
+    assert_eq!((case.work, case.life.state), (Work::Stop, State::Stopping));
+    case.cleared();
+    assert_eq!(case.life.state, State::Backoff);
+    assert!(case.life.message.starts_with("not ready after 1m30s"), "{}", case.life.message);
+}
+
+#[test]
+fn an_operators_restart_is_not_counted() {
+    let mut case = Case::new(rules());
+    case.run();
+    case.exit(1);
+    case.feed(Input::Timer(Timer::Backoff));
+    case.opened_and_spawned();
+    assert_eq!(case.life.restarts, 1);
+    case.feed(Input::Restart { ticket: 1 });
+    case.cleared();
+    case.opened_and_spawned();
+    assert_eq!((case.life.restarts, case.life.run), (1, 3));
+}
+
+/// Random inputs in any order: the invariants hold after each.
+#[test]
+fn no_order_of_inputs_breaks_the_invariants() {
+    let mut seed = 0x2545_f491_4f6c_dd1d_u64;
+    let mut random = move |bound: u64| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed % bound
+    };
+    for round in 0..20_000 {
+        let mut rules = rules();
+        rules.has_when = random(4) == 0;
+        rules.kind = if random(3) == 0 { ServiceKind::Oneshot } else { ServiceKind::Service };
+        rules.readiness = if random(2) == 0 { Readiness::Notify } else { Readiness::None };
+        rules.stop.delay = Duration::from_secs(random(2));
+        rules.restart.delay = Duration::from_secs(random(2));
+        if rules.kind == ServiceKind::Oneshot {
+            rules.restart.policy = RestartPolicy::UntilSuccess;
+        }
+        let mut case = Case::new(rules);
+        let mut closing = false;
+        let mut open = false;
+        let mut alive = false;
+        for _ in 0..40 {
+            case.now += Duration::from_millis(random(3000));
+            case.gate = random(4) != 0;
+            let before = case.life.run;
+            // What the work under way may bring, or something from outside.
+            let input = match (random(3), case.work) {
+                (0, Work::When) => Input::WhenHolds,
+                (0, Work::Open) => {
+                    let fails = random(4) == 0;
+                    open = true;
+                    Input::Opened(if fails { Err("e".into()) } else { Ok(()) })
+                }
+                (0, Work::Spawn) => {
+                    let fails = random(4) == 0;
+                    alive |= !fails;
+                    Input::Spawned(if fails { Err("e".into()) } else { Ok(7) })
+                }
+                (0, Work::Stop | Work::Clear) => {
+                    alive = false;
+                    Input::Cleared { exit: Some(Exit::Status(0)), killed: false, left_behind: 0 }
+                }
+                (0, Work::Close) => {
+                    open = false;
+                    Input::Closed(Ok(()))
+                }
+                (1, _) => match random(9) {
+                    0 => Input::Begin,
+                    1 => Input::Start { ticket: 1 },
+                    2 => Input::Restart { ticket: 1 },
+                    3 => Input::Stop { ticket: 1, reason: StopReason::Operator },
+                    4 if random(10) == 0 => {
+                        closing = true;
+                        Input::Stop { ticket: 0, reason: StopReason::Shutdown }
+                    }
+                    5 => Input::Timer(Timer::Backoff),
+                    6 => Input::Timer(Timer::StopDelay),
+                    7 => Input::Timer(Timer::Start),
+                    8 => Input::NewSpec,
+                    _ => Input::Ready { run: case.life.run },
+                },
+                _ if alive && random(2) == 0 => Input::Exited { run: case.life.run, exit: Exit::Status(1) },
+                _ => Input::GateHolds,
+            };
+            let text = format!("round {round}: {input:?} in {:?}", case.life);
+            let spawned = matches!(input, Input::Spawned(Ok(_)));
+            case.feed(input);
+            let life = &case.life;
+            assert!(!case.life.up(&case.rules) || case.rules.kind == ServiceKind::Oneshot || alive, "{text}");
+            assert!(!(closing && life.run > before), "a start after the host began to stop: {text}");
+            assert!(!spawned || life.run == before, "{text}");
+            if life.phase == Phase::Rest {
+                assert!(!alive, "at rest with a process: {text}");
+                assert!(!life.is_open() && !open, "at rest and not cleaned up: {text}");
+                assert!(life.pid.is_none(), "{text}");
+            }
+            if case.work == Work::Spawn && life.phase == Phase::Spawning {
+                assert!(!alive, "two runs at once: {text}");
+            }
+        }
+    }
+}

@@ -1,0 +1,766 @@
+//! The task that owns one service: carries out what the table says and feeds it what comes of it.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use kelson_conditions::{All, Condition as _};
+use kelson_runner::{BoxFuture, Exit, RunContext, Runner, RunnerError, Running, StopPlan};
+use kelson_spec::ServiceSpec;
+use kelson_spec::service::{LogSpec, Readiness};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
+
+use super::gate::{self, Registry, Sources};
+use super::mailbox::Mailbox;
+use super::notify::{Message, NotifySocket};
+use super::readiness::{Heard, Voice};
+use super::table::{Answer, Effect, Input, Life, Phase, Rules, StopReason, Timer, Work};
+use crate::events::EventLog;
+use crate::model::{Snapshot, State};
+use crate::state_store::{Record, StateStore};
+
+/// Makes the runner of a spec.
+pub trait RunnerFactory: Send + Sync {
+    /// # Errors
+    /// A sentence, when this host cannot run such a service.
+    fn runner(&self, spec: &Arc<ServiceSpec>) -> Result<Box<dyn Runner>, String>;
+}
+
+/// Makes the log pipes of a run.
+pub trait LogPipes: Send + Sync {
+    /// Write ends for stdout and stderr.
+    ///
+    /// # Errors
+    /// When there are no descriptors left.
+    fn pipes(&self, service: &str, run: u64, spec: &LogSpec) -> io::Result<(OwnedFd, OwnedFd)>;
+    /// The service is gone for good.
+    fn forget(&self, service: &str);
+}
+
+/// What all services of a host share.
+pub struct Surroundings {
+    pub events: EventLog,
+    pub store: Option<StateStore>,
+    pub registry: Registry,
+    pub sources: Sources,
+    pub runners: Arc<dyn RunnerFactory>,
+    pub logs: Arc<dyn LogPipes>,
+    /// Where the sockets of sd_notify are made.
+    pub notify_directory: PathBuf,
+    /// PID 1's start: all times of the table count from here.
+    pub origin: Instant,
+}
+
+/// What others may ask of a service.
+pub enum Command {
+    Request { input: Input, reply: Option<oneshot::Sender<Answer>> },
+    /// Its file changed; taken up by the next start that an operator asks for.
+    NewSpec(Arc<ServiceSpec>),
+    /// Services came or went: the gate is built anew.
+    Regate,
+    /// Stop, and say so when at rest (or when a later request means that it will not come to rest).
+    Stop { ticket: u64, reason: StopReason, rested: mpsc::UnboundedSender<Arc<str>> },
+    /// The total deadline has passed: kill what is left, at once.
+    Kill,
+    /// The task ends; the service is at rest.
+    Leave,
+}
+
+/// A service's task from outside.
+#[derive(Clone)]
+pub struct ServiceHandle {
+    pub mailbox: Mailbox<Command>,
+    pub snapshot: watch::Receiver<Snapshot>,
+}
+
+/// Starts the task of a service; it rests until a [`Command`] comes.
+///
+/// # Errors
+/// A sentence, when this host cannot run such a service.
+pub fn launch(
+    spec: Arc<ServiceSpec>,
+    builtin: bool,
+    will_start: bool,
+    surroundings: &Arc<Surroundings>,
+) -> Result<ServiceHandle, String> {
+    let runner = surroundings.runners.runner(&spec)?;
+    let life = Life::new(will_start);
+    let name: Arc<str> = Arc::from(spec.name.as_str());
+    let (publisher, snapshot) = watch::channel(first_snapshot(&name, &spec, &life, builtin));
+    let mailbox = Mailbox::default();
+    surroundings.registry.add(Arc::clone(&name), snapshot.clone());
+    let core = Core {
+        rules: rules(&spec),
+        name,
+        spec,
+        new_spec: None,
+        builtin,
+        life,
+        surroundings: Arc::clone(surroundings),
+        mailbox: mailbox.clone(),
+        publisher,
+        gate: None,
+        exit: None,
+        start_time: 0,
+        voice: Voice::Silent,
+        timers: [None; TIMERS],
+        watchdog: None,
+        status_text: None,
+        since: SystemTime::now(),
+        shown: State::Initialized,
+        spawned_after: None,
+        up_after: None,
+        stop_until: None,
+        killing: false,
+        rested: None,
+        random: Random::new(),
+    };
+    tokio::spawn(drive(core, runner));
+    Ok(ServiceHandle { mailbox, snapshot })
+}
+
+fn first_snapshot(name: &Arc<str>, spec: &ServiceSpec, life: &Life, builtin: bool) -> Snapshot {
+    let rules = rules(spec);
+    Snapshot {
+        name: Arc::clone(name),
+        state: life.state,
+        up: false,
+        down: life.down(&rules),
+        finished: false,
+        healthy: None,
+        restarts: 0,
+        pid: None,
+        since: SystemTime::now(),
+        waiting_for: Vec::new(),
+        message: Arc::from(if life.will_start { "not started yet" } else { "never started (its start is manual)" }),
+        builtin,
+        stopped: false,
+        status_text: None,
+        run: 0,
+        oneshot: spec.kind == kelson_spec::service::ServiceKind::Oneshot,
+        changed: false,
+        ticket: 0,
+        spawned_after: None,
+        up_after: None,
+    }
+}
+
+fn rules(spec: &ServiceSpec) -> Rules {
+    Rules {
+        kind: spec.kind,
+        restart: spec.restart.clone(),
+        readiness: spec.readiness,
+        start_timeout: spec.start_timeout,
+        stop: spec.stop.clone(),
+        has_when: !spec.when.is_empty(),
+        has_checks: !spec.health.is_empty(),
+    }
+}
+
+const TIMERS: usize = 4;
+
+fn timer_index(timer: Timer) -> usize {
+    match timer {
+        Timer::Start => 0,
+        Timer::StopDelay => 1,
+        Timer::Backoff => 2,
+        Timer::Watchdog => 3,
+    }
+}
+
+/// What a piece of work brought.
+enum Brought {
+    Input(Input),
+    Run(Box<Running>),
+}
+
+/// What the loop does next.
+enum Next {
+    /// Go on with the same work.
+    Same,
+    /// Drop the work for this one; `true`: the spec is new, and so is the runner.
+    Work(Work, bool),
+    Leave,
+}
+
+struct Core {
+    name: Arc<str>,
+    spec: Arc<ServiceSpec>,
+    new_spec: Option<Arc<ServiceSpec>>,
+    rules: Rules,
+    builtin: bool,
+    life: Life,
+    surroundings: Arc<Surroundings>,
+    mailbox: Mailbox<Command>,
+    publisher: watch::Sender<Snapshot>,
+    gate: Option<Box<All>>,
+    exit: Option<BoxFuture<'static, Exit>>,
+    start_time: u64,
+    voice: Voice,
+    timers: [Option<Instant>; TIMERS],
+    watchdog: Option<Duration>,
+    status_text: Option<Arc<str>>,
+    since: SystemTime,
+    shown: State,
+    spawned_after: Option<Duration>,
+    up_after: Option<Duration>,
+    /// When the running stop loses its patience.
+    stop_until: Option<Instant>,
+    /// The host's total deadline has passed.
+    killing: bool,
+    rested: Option<mpsc::UnboundedSender<Arc<str>>>,
+    random: Random,
+}
+
+/// The service's life: one piece of work after the other, each dropped when the next begins.
+async fn drive(mut core: Core, mut runner: Box<dyn Runner>) {
+    let mut work = Work::None;
+    loop {
+        let mut doing = core.begin(work, &mut runner);
+        let (next, adopted) = loop {
+            let next = match &mut doing {
+                None => {
+                    let happened = core.happen().await;
+                    core.apply(happened)
+                }
+                Some(future) => {
+                    tokio::select! {
+                        biased;
+                        brought = future.as_mut() => {
+                            doing = None;
+                            core.bring(brought)
+                        }
+                        happened = core.happen() => core.apply(happened),
+                    }
+                }
+            };
+            match next {
+                Next::Same => {}
+                Next::Work(next, adopted) => break (next, adopted),
+                Next::Leave => return,
+            }
+        };
+        drop(doing);
+        work = next;
+        if adopted {
+            match core.surroundings.runners.runner(&core.spec) {
+                Ok(new) => runner = new,
+                // The old runner stays: the spec was checked when it was handed in, and this cannot be.
+                Err(text) => tracing::error!("{}: {text}", core.name),
+            }
+        }
+    }
+}
+
+/// Something from outside the work.
+enum Happened {
+    Command(Command),
+    Heard(Heard),
+    Exit(Exit),
+    Gate,
+    Time,
+}
+
+impl Core {
+    fn now(&self) -> Duration {
+        Instant::now().saturating_duration_since(self.surroundings.origin)
+    }
+
+    /// Waits for the next thing that concerns this service. Cancelled by dropping; loses nothing then.
+    async fn happen(&mut self) -> Happened {
+        let deadline = self.timers.iter().flatten().min().copied();
+        // What a run says before its spawn has been reported waits until then.
+        let listening = self.life.phase != Phase::Spawning;
+        let Core { mailbox, voice, exit, gate, .. } = self;
+        tokio::select! {
+            command = mailbox.receive() => Happened::Command(command),
+            heard = voice.next(), if listening => Happened::Heard(heard),
+            ended = async { match exit { Some(exit) => exit.await, None => std::future::pending().await } } => {
+                *exit = None;
+                Happened::Exit(ended)
+            }
+            () = async { match gate { Some(gate) => gate.changed().await, None => std::future::pending().await } } => Happened::Gate,
+            () = async { match deadline {
+                Some(deadline) => tokio::time::sleep_until(deadline).await,
+                None => std::future::pending().await,
+            } } => Happened::Time,
+        }
+    }
+
+    fn apply(&mut self, happened: Happened) -> Next {
+        match happened {
+            Happened::Command(command) => self.command(command),
+            Happened::Heard(heard) => self.hear(heard),
+            Happened::Exit(exit) => {
+                // What it said before it ended comes before its end.
+                while let Some(heard) = self.voice.next_now() {
+                    let closed = heard == Heard::Closed;
+                    if !closed && let next @ Next::Work(..) = self.hear(heard) {
+                        // Put back what has not been dealt with.
+                        self.exit = Some(Box::pin(std::future::ready(exit)));
+                        return next;
+                    }
+                    if closed {
+                        break;
+                    }
+                }
+                self.step(Input::Exited { run: self.life.run, exit })
+            }
+            Happened::Gate => {
+                let input = self.look_at_gate();
+                self.step(input)
+            }
+            Happened::Time => self.times_up(),
+        }
+    }
+
+    fn command(&mut self, command: Command) -> Next {
+        match command {
+            Command::Request { input, reply } => self.request(input, reply),
+            Command::NewSpec(spec) => {
+                if *spec == *self.spec {
+                    return Next::Same;
+                }
+                self.new_spec = Some(spec);
+                self.step(Input::NewSpec)
+            }
+            Command::Regate => {
+                if self.gate.is_none() {
+                    return Next::Same;
+                }
+                self.build_gate();
+                let input = self.look_at_gate();
+                self.step(input)
+            }
+            Command::Stop { ticket, reason, rested } => {
+                self.rested = Some(rested);
+                self.step(Input::Stop { ticket, reason })
+            }
+            Command::Kill => {
+                self.killing = true;
+                self.note("the total deadline has passed: killed");
+                match self.life.phase {
+                    Phase::StopDelay => self.step(Input::Timer(Timer::StopDelay)),
+                    Phase::Ending | Phase::Clearing => Next::Work(Work::Stop, false),
+                    _ => Next::Same,
+                }
+            }
+            Command::Leave => Next::Leave,
+        }
+    }
+
+    fn request(&mut self, input: Input, reply: Option<oneshot::Sender<Answer>>) -> Next {
+        let starts = matches!(input, Input::Start { .. } | Input::Restart { .. });
+        let (next, answer) = self.step_answer(input);
+        if starts && answer == Some(Answer::Done) {
+            self.say_rested();
+        }
+        if let (Some(reply), Some(answer)) = (reply, answer) {
+            // Whoever asked may have gone away.
+            let _ = reply.send(answer);
+        }
+        next
+    }
+
+    /// The clocks that have run out.
+    fn times_up(&mut self) -> Next {
+        let now = Instant::now();
+        for timer in [Timer::Start, Timer::StopDelay, Timer::Backoff, Timer::Watchdog] {
+            if let Some(slot) = self.timers.get_mut(timer_index(timer))
+                && slot.is_some_and(|deadline| deadline <= now)
+            {
+                *slot = None;
+                return self.step(Input::Timer(timer));
+            }
+        }
+        Next::Same
+    }
+
+    fn hear(&mut self, heard: Heard) -> Next {
+        let run = self.life.run;
+        match heard {
+            Heard::Newline => {
+                self.voice = Voice::Silent;
+                self.step(Input::Ready { run })
+            }
+            Heard::Closed => {
+                self.voice = Voice::Silent;
+                self.step(Input::NeverReady {
+                    run,
+                    text: "closed its readiness descriptor without a newline".into(),
+                })
+            }
+            Heard::Messages(messages) => {
+                let mut last = Next::Same;
+                for message in messages {
+                    if let next @ (Next::Work(..) | Next::Leave) = self.message(message) {
+                        last = next;
+                    }
+                }
+                last
+            }
+        }
+    }
+
+    fn message(&mut self, message: Message) -> Next {
+        let run = self.life.run;
+        match message {
+            Message::Ready => self.step(Input::Ready { run }),
+            Message::Reloading => self.step(Input::Unready { run, text: "says that it is reloading".into() }),
+            Message::Stopping => self.step(Input::Unready { run, text: "says that it is stopping".into() }),
+            Message::Status(text) => {
+                let text: Option<Arc<str>> = (!text.is_empty()).then(|| Arc::from(text));
+                if text != self.status_text {
+                    self.status_text = text;
+                    self.publish();
+                }
+                Next::Same
+            }
+            Message::Watchdog => {
+                self.arm_watchdog();
+                Next::Same
+            }
+            Message::WatchdogInterval(interval) => {
+                self.watchdog = (!interval.is_zero()).then_some(interval);
+                self.arm_watchdog();
+                Next::Same
+            }
+            Message::WatchdogTrigger => self.step(Input::Timer(Timer::Watchdog)),
+            Message::ExtendTimeout(by) => self.extend(by),
+            Message::MainPid(pid) => {
+                self.note(&format!(
+                    "MAINPID={pid} refused: Kelson follows the process that it started; run it in the foreground"
+                ));
+                Next::Same
+            }
+        }
+    }
+
+    fn arm_watchdog(&mut self) {
+        let deadline = match self.life.phase {
+            Phase::Active => self.watchdog.and_then(|interval| Instant::now().checked_add(interval)),
+            _ => None,
+        };
+        if let Some(slot) = self.timers.get_mut(timer_index(Timer::Watchdog)) {
+            *slot = deadline;
+        }
+    }
+
+    /// `EXTEND_TIMEOUT_USEC`: the clock that runs has at least so much left.
+    fn extend(&mut self, by: Duration) -> Next {
+        let Some(until) = Instant::now().checked_add(by) else { return Next::Same };
+        match self.life.phase {
+            Phase::Active => {
+                if let Some(Some(deadline)) = self.timers.get_mut(timer_index(Timer::Start)) {
+                    *deadline = (*deadline).max(until);
+                }
+                Next::Same
+            }
+            Phase::Ending if !self.killing && self.stop_until.is_some_and(|deadline| deadline < until) => {
+                self.stop_until = Some(until);
+                Next::Work(Work::Stop, false)
+            }
+            _ => Next::Same,
+        }
+    }
+
+    /// Takes in what the work brought.
+    fn bring(&mut self, brought: Brought) -> Next {
+        match brought {
+            Brought::Input(Input::Cleared { exit, killed, left_behind }) => {
+                let exit = exit.or_else(|| self.exit_now());
+                self.exit = None;
+                self.stop_until = None;
+                self.step(Input::Cleared { exit, killed, left_behind })
+            }
+            Brought::Input(input) => self.step(input),
+            Brought::Run(running) => {
+                let Running { pid, start_time, exit } = *running;
+                self.exit = Some(exit);
+                self.start_time = start_time;
+                self.spawned_after = Some(self.now());
+                self.up_after = None;
+                self.step(Input::Spawned(Ok(pid)))
+            }
+        }
+    }
+
+    /// The exit status, when it is there already.
+    fn exit_now(&mut self) -> Option<Exit> {
+        let exit = self.exit.as_mut()?;
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        match exit.as_mut().poll(&mut context) {
+            std::task::Poll::Ready(exit) => Some(exit),
+            std::task::Poll::Pending => None,
+        }
+    }
+
+    fn step(&mut self, input: Input) -> Next {
+        self.step_answer(input).0
+    }
+
+    /// Steps the table, and again with what its effects bring at once.
+    fn step_answer(&mut self, input: Input) -> (Next, Option<Answer>) {
+        let mut inputs = VecDeque::from([input]);
+        let mut answer = None;
+        let mut work = None;
+        let mut adopted = false;
+        while let Some(input) = inputs.pop_front() {
+            let (now, chance) = (self.now(), self.random.next());
+            let step = self.life.step(&self.rules, input, now, chance);
+            if step.answer.is_some() {
+                answer = step.answer;
+            }
+            for effect in step.effects {
+                match effect {
+                    Effect::Tell => self.tell(),
+                    Effect::Publish => self.publish(),
+                    Effect::Note(text) => self.note(&text),
+                    Effect::Work(next) => work = Some(next),
+                    Effect::AskGate => {
+                        self.build_gate();
+                        inputs.push_back(self.look_at_gate());
+                    }
+                    Effect::DropGate => self.gate = None,
+                    Effect::Timer(timer, after) => {
+                        let deadline = after.and_then(|after| Instant::now().checked_add(after));
+                        if let Some(slot) = self.timers.get_mut(timer_index(timer)) {
+                            *slot = deadline;
+                        }
+                    }
+                    Effect::Adopt => {
+                        if let Some(spec) = self.new_spec.take() {
+                            self.rules = rules(&spec);
+                            self.spec = spec;
+                            adopted = true;
+                        }
+                    }
+                    Effect::Rested => self.say_rested(),
+                }
+            }
+        }
+        if self.life.phase != Phase::Active && self.life.pid.is_none() && self.life.phase != Phase::Spawning {
+            self.voice = Voice::Silent;
+            self.watchdog = None;
+        }
+        let next = match work {
+            Some(work) => Next::Work(work, adopted),
+            None if adopted => Next::Work(Work::None, true),
+            None => Next::Same,
+        };
+        (next, answer)
+    }
+
+    fn say_rested(&mut self) {
+        if let Some(rested) = self.rested.take() {
+            // Whoever waited for it may have gone away.
+            let _ = rested.send(Arc::clone(&self.name));
+        }
+    }
+
+    fn build_gate(&mut self) {
+        let Surroundings { registry, sources, .. } = &*self.surroundings;
+        self.gate = Some(Box::new(gate::gate(&self.spec.depends, registry, sources)));
+    }
+
+    fn look_at_gate(&self) -> Input {
+        match &self.gate {
+            Some(gate) if !gate.holds() => Input::GateShut(gate.missing()),
+            _ => Input::GateHolds,
+        }
+    }
+
+    /// Begins a piece of work; its future borrows the runner alone.
+    fn begin<'a>(&mut self, work: Work, runner: &'a mut Box<dyn Runner>) -> Option<BoxFuture<'a, Brought>> {
+        match work {
+            Work::None => None,
+            Work::When => {
+                let (requirements, registry, sources) = (
+                    self.spec.when.clone(),
+                    self.surroundings.registry.clone(),
+                    self.surroundings.sources.clone(),
+                );
+                Some(Box::pin(async move {
+                    Brought::Input(match gate::ask_when(requirements, registry, sources).await {
+                        Ok(()) => Input::WhenHolds,
+                        Err(text) => Input::WhenFails(text),
+                    })
+                }))
+            }
+            Work::Open => Some(Box::pin(async move {
+                Brought::Input(Input::Opened(runner.open().await.map_err(|error| error.message)))
+            })),
+            Work::Spawn => match self.context() {
+                Ok(context) => Some(Box::pin(async move {
+                    match runner.run(context).await {
+                        Ok(running) => Brought::Run(Box::new(running)),
+                        Err(RunnerError { message, .. }) => Brought::Input(Input::Spawned(Err(message))),
+                    }
+                })),
+                Err(error) => Some(Box::pin(std::future::ready(Brought::Input(Input::Spawned(Err(
+                    error.to_string()
+                )))))),
+            },
+            Work::Stop | Work::Clear => {
+                let plan = self.stop_plan(work);
+                Some(Box::pin(async move {
+                    Brought::Input(match runner.stop(plan).await {
+                        Ok(report) => Input::Cleared {
+                            exit: None,
+                            killed: report.killed,
+                            left_behind: report.left_behind,
+                        },
+                        Err(error) => {
+                            tracing::error!("{}", error.message);
+                            Input::Cleared { exit: None, killed: false, left_behind: 0 }
+                        }
+                    })
+                }))
+            }
+            Work::Close => Some(Box::pin(async move {
+                Brought::Input(Input::Closed(runner.close().await.map_err(|error| error.message)))
+            })),
+        }
+    }
+
+    fn stop_plan(&mut self, work: Work) -> StopPlan {
+        let now = Instant::now();
+        if self.killing || work == Work::Clear {
+            return StopPlan { signal: libc::SIGKILL, timeout: Duration::ZERO };
+        }
+        match self.stop_until {
+            // The signal was sent already; only the patience is new.
+            Some(until) => StopPlan { signal: 0, timeout: until.saturating_duration_since(now) },
+            None => {
+                self.stop_until = now.checked_add(self.spec.stop.timeout);
+                StopPlan { signal: self.spec.stop.signal, timeout: self.spec.stop.timeout }
+            }
+        }
+    }
+
+    /// What the next run is given.
+    fn context(&mut self) -> io::Result<RunContext> {
+        let run = self.life.run;
+        let (stdout, stderr) = self.surroundings.logs.pipes(&self.name, run, &self.spec.logs)?;
+        let mut context =
+            RunContext { run, stdout, stderr, environment: Vec::new(), descriptors: Vec::new() };
+        self.status_text = None;
+        self.watchdog = None;
+        // The old socket goes first: it has the same name.
+        self.voice = Voice::Silent;
+        match self.spec.readiness {
+            Readiness::None => {}
+            Readiness::Notify => {
+                let uid = self.spec.user.as_ref().map(|user| user.uid);
+                let socket = NotifySocket::bind(&self.surroundings.notify_directory, &self.name, uid)?;
+                context.environment.push(("NOTIFY_SOCKET".into(), socket.path().display().to_string()));
+                self.voice = Voice::notify(socket);
+            }
+            Readiness::Descriptor(number) => {
+                let (read_end, write_end) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
+                nix::fcntl::fcntl(&read_end, nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::O_NONBLOCK))?;
+                self.voice = Voice::descriptor(read_end)?;
+                context.descriptors.push((write_end, number));
+            }
+        }
+        Ok(context)
+    }
+
+    /// Remembers, publishes and tells the present state.
+    fn tell(&mut self) {
+        if self.life.state != self.shown {
+            self.shown = self.life.state;
+            self.since = SystemTime::now();
+        }
+        self.publish();
+        self.surroundings.events.add(&self.name, self.life.state, &self.life.message, self.life.run);
+    }
+
+    fn note(&self, text: &str) {
+        self.surroundings.events.add(&self.name, self.life.state, text, self.life.run);
+    }
+
+    /// Remembers and publishes the present state.
+    fn publish(&mut self) {
+        let up = self.life.up(&self.rules);
+        if up && self.up_after.is_none() {
+            self.up_after = Some(self.now());
+        }
+        self.record();
+        let life = &self.life;
+        self.publisher.send_replace(Snapshot {
+            name: Arc::clone(&self.name),
+            state: life.state,
+            up,
+            down: life.down(&self.rules),
+            finished: life.finished,
+            healthy: life.healthy,
+            restarts: life.restarts,
+            pid: life.pid,
+            since: self.since,
+            waiting_for: life.waiting_for.clone(),
+            message: Arc::from(life.message.as_str()),
+            builtin: self.builtin,
+            stopped: life.stopped,
+            status_text: self.status_text.clone(),
+            run: life.run,
+            oneshot: self.rules.kind == kelson_spec::service::ServiceKind::Oneshot,
+            changed: self.new_spec.is_some(),
+            ticket: life.ticket,
+            spawned_after: self.spawned_after,
+            up_after: self.up_after,
+        });
+    }
+
+    fn record(&self) {
+        let Some(store) = &self.surroundings.store else { return };
+        let life = &self.life;
+        store.record(
+            &self.name,
+            &Record {
+                name: self.name.to_string(),
+                state: life.state,
+                run: life.run,
+                pid: life.pid,
+                start_time: if life.pid.is_some() { self.start_time } else { 0 },
+                opened: life.is_open(),
+                stopped: life.stopped || matches!(life.phase, Phase::StopDelay | Phase::Ending),
+                finished: life.finished,
+                restarts: life.restarts,
+                exit: life.exit.map(|exit| match exit {
+                    Exit::Status(status) => status,
+                    Exit::Signal { signal, .. } => signal.saturating_neg(),
+                    Exit::Lost => i32::MIN,
+                }),
+                since: self
+                    .since
+                    .duration_since(SystemTime::UNIX_EPOCH)
+                    .map(|since| since.as_secs())
+                    .unwrap_or_default(),
+            },
+        );
+    }
+}
+
+/// A small generator for jitter; nobody's secret depends on it.
+struct Random(u64);
+
+impl Random {
+    fn new() -> Random {
+        use std::hash::{BuildHasher as _, Hasher as _};
+        Random(std::collections::hash_map::RandomState::new().build_hasher().finish() | 1)
+    }
+
+    /// From 0 to 1 (xorshift).
+    #[allow(clippy::cast_precision_loss)] // 53 bits fit a double exactly
+    fn next(&mut self) -> f64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}

@@ -1,0 +1,109 @@
+//! The sentences in which the life of a service is told.
+
+use std::time::Duration;
+
+use kelson_runner::Exit;
+use kelson_runner::restart::Ended;
+use kelson_spec::service::Readiness;
+
+use super::table::StopReason;
+use crate::model::State;
+
+/// `120 ms`, `1.2 s`, `5m`, `1h30m`.
+pub fn duration(duration: Duration) -> String {
+    let millis = duration.as_millis();
+    if millis < 1000 {
+        return format!("{millis} ms");
+    }
+    let seconds = duration.as_secs();
+    if seconds < 60 {
+        let tenths = duration.subsec_millis() / 100;
+        return if tenths == 0 { format!("{seconds} s") } else { format!("{seconds}.{tenths} s") };
+    }
+    let mut text = String::new();
+    for (unit, size) in [("d", 86_400_u64), ("h", 3600), ("m", 60), ("s", 1)] {
+        let count = (seconds / size) % if unit == "d" { u64::MAX } else if unit == "h" { 24 } else { 60 };
+        if count > 0 {
+            text.push_str(&format!("{count}{unit}"));
+        }
+    }
+    text
+}
+
+/// `a, b`; `nothing` where the list is empty.
+pub fn list(items: &[String]) -> String {
+    if items.is_empty() { "nothing".into() } else { items.join(", ") }
+}
+
+pub fn exit(exit: Exit) -> String {
+    match exit {
+        Exit::Status(status) => format!("exited with status {status}"),
+        Exit::Signal { signal, core } => {
+            let name = nix::sys::signal::Signal::try_from(signal)
+                .map_or_else(|_| format!("signal {signal}"), |known| known.as_str().to_owned());
+            format!("killed by {name}{}", if core { " (core dumped)" } else { "" })
+        }
+        Exit::Lost => "ended; its exit status was lost".into(),
+    }
+}
+
+pub fn ended(ended: &Ended) -> String {
+    match ended {
+        Ended::Exited { exit: how, ran, before_ready } => {
+            let before = if *before_ready { " before it was ready" } else { "" };
+            format!("{}{before} after {}", exit(*how), duration(*ran))
+        }
+        Ended::Failed(text) => text.clone(),
+    }
+}
+
+/// The state in which a run's end leaves the service when nothing restarts it.
+pub fn end_state(ended: &Ended) -> State {
+    if ended.success() { State::Finished } else { State::Failed }
+}
+
+pub fn stopped(reason: &StopReason) -> String {
+    match reason {
+        StopReason::Operator => "stopped: asked by an operator".into(),
+        StopReason::Cascade(other) => format!("stopped: \"{other}\", which it needs, is to be stopped"),
+        StopReason::Removed => "stopped: its file was removed".into(),
+        StopReason::Shutdown => "stopped: the host is stopping".into(),
+    }
+}
+
+pub fn readiness(readiness: Readiness) -> String {
+    match readiness {
+        Readiness::None => "nothing".into(),
+        Readiness::Notify => "READY=1".into(),
+        Readiness::Descriptor(number) => format!("a newline on descriptor {number}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_read_well() {
+        for (millis, text) in [
+            (0, "0 ms"),
+            (120, "120 ms"),
+            (1200, "1.2 s"),
+            (2000, "2 s"),
+            (59_999, "59.9 s"),
+            (60_000, "1m"),
+            (300_000, "5m"),
+            (5_400_000, "1h30m"),
+            (90_061_000, "1d1h1m1s"),
+        ] {
+            assert_eq!(duration(Duration::from_millis(millis)), text);
+        }
+    }
+
+    #[test]
+    fn signals_have_names() {
+        assert_eq!(exit(Exit::Signal { signal: 9, core: false }), "killed by SIGKILL");
+        assert_eq!(exit(Exit::Signal { signal: 11, core: true }), "killed by SIGSEGV (core dumped)");
+        assert_eq!(exit(Exit::Signal { signal: 35, core: false }), "killed by signal 35");
+    }
+}
