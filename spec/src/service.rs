@@ -297,8 +297,7 @@ pub struct ResourceLimit {
 pub struct Security {
     pub no_new_privileges: bool,
     pub read_only_root: bool,
-    /// Bit n set: capability n stays in the bounding set. `None`: all that PID 1 has. Only `drop` takes away: `add` alone
-    /// gives all.
+    /// Bit n set: capability n stays in the bounding set. `None`: nothing was dropped, all that PID 1 has stays.
     pub capabilities: Option<u64>,
     /// The capabilities that `add` names: what a user other than root holds after the start.
     pub ambient: u64,

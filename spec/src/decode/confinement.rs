@@ -1,6 +1,6 @@
 //! What bounds a service: cgroup resources, rlimits, privileges.
 
-use super::{Decoder, Fields, Place, quoted};
+use super::{Decoder, Place, quoted};
 use crate::kernel;
 use crate::near::near;
 use crate::service::{ResourceLimit, Resources, Seccomp, Security};
@@ -97,17 +97,19 @@ impl Decoder<'_> {
         let mut security = Security::default();
         self.set(&fields, "noNewPrivileges", &mut security.no_new_privileges, |d, p, n| d.boolean(p, n));
         self.set(&fields, "readOnlyRoot", &mut security.read_only_root, |d, p, n| d.boolean(p, n));
-        self.set(&fields, "capabilities", &mut security.capabilities, |d, p, n| {
-            d.capabilities(p, n).map(Some)
-        });
+        if let Some((bounding, ambient)) = self.read(&fields, "capabilities", |d, p, n| d.capabilities(p, n))
+        {
+            security.capabilities = bounding;
+            security.ambient = ambient;
+        }
         let profiles = [("default", Seccomp::Default), ("unconfined", Seccomp::Unconfined)];
         self.set(&fields, "seccomp", &mut security.seccomp, |d, p, n| d.choice(p, n, &profiles));
         Some(security)
     }
 
-    /// The mask that is left: all, less what `drop` names, with what `add` names.
-    fn capabilities(&mut self, place: &Place<'_>, node: &Node) -> Option<u64> {
-        let fields: Fields<'_, '_> = self.fields(place, node, &["drop", "add"])?;
+    /// The mask that is left (all, less what `drop` names, with what `add` names), and what `add` names.
+    fn capabilities(&mut self, place: &Place<'_>, node: &Node) -> Option<(Option<u64>, u64)> {
+        let fields = self.fields(place, node, &["drop", "add"])?;
         let mut masks = [0_u64; 2];
         for (key, mask) in ["drop", "add"].into_iter().zip(&mut masks) {
             self.set(&fields, key, mask, |d, p, n| {
@@ -116,7 +118,8 @@ impl Decoder<'_> {
             });
         }
         let [drop, add] = masks;
-        Some(kernel::ALL_CAPABILITIES & !drop | add)
+        let bounding = (drop != 0).then_some(kernel::ALL_CAPABILITIES & !drop | add);
+        Some((bounding, add))
     }
 
     fn capability(&mut self, place: &Place<'_>, node: &Node) -> Option<u64> {

@@ -1,0 +1,375 @@
+//! Whole files: every key read with its value and its default, written as text and read again, handed over and back.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test ends at its first surprise")]
+
+mod folder;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use folder::Folder;
+use kelson_spec::machine::{ApiSpec, BuiltinSpec, InterfaceSpec, MachineSpec, MountSpec};
+use kelson_spec::service::*;
+use kelson_spec::{render, wire};
+
+const WEB: &str = r#"
+name: web                       # [a-z0-9][a-z0-9-]{0,62}; must equal the file's name
+description: the web front end
+process:                        # exactly one of process | container
+  command: [/usr/sbin/nginx, -g, "daemon off;"]
+  workingDirectory: /srv
+environment: {LANG: C, PORT: 80, DEBUG: true, QUOTED: "a \"b\" \\ c: #d", EMPTY: ""}
+environmentFiles: [/etc/web.env, -/etc/not-there.env]
+type: service
+start: manual
+when: [{path: /dev/ttyS1}]
+depends:
+  - service: db
+  - service: migrate
+    event: finished
+  - {service: cache, event: running}
+  - {service: old, event: down}
+  - path: /run/db.sock
+  - network: [addresses, connectivity, hostname]
+  - any: [{path: /a}, {service: db}, {any: [{time: synced}]}]
+  - time: synced
+restart: {policy: untilSuccess, delay: 2s, maxDelay: 1m, attempts: 5, interval: 10m, exhausted: delay}
+readiness: {fd: 3}
+startTimeout: 1m30s500ms
+health:
+  - name: front
+    http: {port: 80, path: /healthz}
+    initialDelay: 2s
+    interval: 10s
+    timeout: 3s
+    successThreshold: 2
+    failureThreshold: 4
+    restartAfter: 6
+    grace: 20s
+  - tcp: {port: 443}
+  - grpc: {port: 50051, service: web.v1}
+  - exec: {command: [/bin/check, -v]}
+stop: {signal: SIGRTMIN+3, timeout: 20s, delay: 500ms}
+user: www-data:adm
+resources: {memoryMax: 64Mi, memoryHigh: 48Mi, cpuMax: 0.5, cpuWeight: 100, pidsMax: 64}
+limits: {nofile: 65536, core: unlimited, memlock: {soft: 64Ki, hard: 1Mi}}
+security: {noNewPrivileges: false, readOnlyRoot: true, capabilities: {drop: [all], add: [net_bind_service, CAP_CHOWN]}, seccomp: unconfined}
+logs: {maxSize: 10Mi, maxFiles: 5, console: true}
+"#;
+
+fn service(name: &str, event: ServiceEvent) -> Requirement {
+    Requirement::Service { name: name.to_owned(), event }
+}
+
+fn pair(name: &str, value: &str) -> (String, String) {
+    (name.to_owned(), value.to_owned())
+}
+
+fn folder() -> Folder {
+    let folder = Folder::new();
+    folder.root_file("etc/passwd", "root:x:0:0::/root:/bin/sh\nwww-data:x:33:33::/var/www:/bin/sh\n");
+    folder.root_file("etc/group", "adm:x:4:\nssl:x:110:www-data\n");
+    folder.root_file("etc/web.env", "# first\nLANG=de\nFROM_FILE='x y'\n");
+    for other in ["db", "cache", "old"] {
+        folder.service(other, &format!("name: {other}\nprocess: {{command: [/bin/{other}]}}\n"));
+    }
+    folder.service("migrate", "name: migrate\nprocess: {command: [/bin/m]}\ntype: oneshot\n");
+    folder
+}
+
+#[test]
+fn every_key_of_a_service_file_is_read() {
+    let folder = folder();
+    folder.service("web", WEB);
+    let loaded = folder.load();
+    assert_eq!(loaded.diagnostics, []);
+    let spec = loaded.services.iter().find(|spec| spec.name == "web").unwrap();
+    let expected = ServiceSpec {
+        name: "web".into(),
+        description: "the web front end".into(),
+        file: folder.config().join("services/web.yaml"),
+        workload: Workload::Process(ProcessSpec {
+            command: vec!["/usr/sbin/nginx".into(), "-g".into(), "daemon off;".into()],
+            working_directory: "/srv".into(),
+        }),
+        environment: vec![
+            pair("LANG", "C"),
+            pair("FROM_FILE", "x y"),
+            pair("PORT", "80"),
+            pair("DEBUG", "true"),
+            pair("QUOTED", "a \"b\" \\ c: #d"),
+            pair("EMPTY", ""),
+        ],
+        kind: ServiceKind::Service,
+        start: StartMode::Manual,
+        when: vec![Requirement::Path("/dev/ttyS1".into())],
+        depends: vec![
+            service("db", ServiceEvent::Up),
+            service("migrate", ServiceEvent::Finished),
+            service("cache", ServiceEvent::Running),
+            service("old", ServiceEvent::Down),
+            Requirement::Path("/run/db.sock".into()),
+            Requirement::Network(vec![
+                NetworkAspect::Addresses,
+                NetworkAspect::Connectivity,
+                NetworkAspect::Hostname,
+            ]),
+            Requirement::Any(vec![
+                Requirement::Path("/a".into()),
+                service("db", ServiceEvent::Up),
+                Requirement::Any(vec![Requirement::TimeSynced]),
+            ]),
+            Requirement::TimeSynced,
+        ],
+        restart: RestartSpec {
+            policy: RestartPolicy::UntilSuccess,
+            delay: Duration::from_secs(2),
+            max_delay: Duration::from_secs(60),
+            attempts: 5,
+            interval: Duration::from_secs(600),
+            exhausted: Exhausted::Delay,
+        },
+        readiness: Readiness::Descriptor(3),
+        start_timeout: Duration::from_millis(90_500),
+        health: vec![
+            Check {
+                name: "front".into(),
+                probe: Probe::Http { port: 80, path: "/healthz".into() },
+                initial_delay: Duration::from_secs(2),
+                interval: Duration::from_secs(10),
+                timeout: Duration::from_secs(3),
+                success_threshold: 2,
+                failure_threshold: 4,
+                restart_after: 6,
+                grace: Duration::from_secs(20),
+            },
+            Check::new("tcp", Probe::Tcp { port: 443 }),
+            Check::new("grpc", Probe::Grpc { port: 50051, service: "web.v1".into() }),
+            Check::new("exec", Probe::Exec { command: vec!["/bin/check".into(), "-v".into()] }),
+        ],
+        stop: StopSpec {
+            signal: libc::SIGRTMIN() + 3,
+            timeout: Duration::from_secs(20),
+            delay: Duration::from_millis(500),
+        },
+        user: Some(Credentials {
+            uid: 33,
+            gid: 4,
+            groups: vec![110],
+            name: "www-data".into(),
+            home: Some("/var/www".into()),
+        }),
+        resources: Resources {
+            memory_max: Some(64 << 20),
+            memory_high: Some(48 << 20),
+            cpu_max_millis: Some(500),
+            cpu_weight: Some(100),
+            pids_max: Some(64),
+        },
+        limits: vec![
+            ResourceLimit { resource: libc::RLIMIT_CORE, soft: u64::MAX, hard: u64::MAX },
+            ResourceLimit { resource: libc::RLIMIT_NOFILE, soft: 65536, hard: 65536 },
+            ResourceLimit { resource: libc::RLIMIT_MEMLOCK, soft: 64 << 10, hard: 1 << 20 },
+        ],
+        security: Security {
+            no_new_privileges: false,
+            read_only_root: true,
+            capabilities: Some(1 << 10 | 1),
+            ambient: 1 << 10 | 1,
+            seccomp: Seccomp::Unconfined,
+        },
+        logs: LogSpec { max_size: 10 << 20, max_files: 5, console: true },
+    };
+    assert_eq!(spec, &expected);
+
+    assert_eq!(wire::decode(&wire::encode(&loaded).unwrap()).unwrap(), loaded);
+}
+
+#[test]
+fn what_a_file_does_not_say_has_its_default() {
+    let folder = Folder::new();
+    folder.service("plain", "name: plain\nprocess: {command: [sleep, 1000]}\n");
+    folder.service(
+        "once",
+        "name: once\nprocess: {command: [/bin/true]}\ntype: oneshot\nrestart: {delay: 45s}\n",
+    );
+    let loaded = folder.load();
+    assert_eq!(loaded.diagnostics, []);
+    let [once, plain] = loaded.services.as_slice() else { panic!("{:?}", loaded.services) };
+    let mut expected = ServiceSpec::process("plain", ["sleep", "1000"]);
+    expected.file = folder.config().join("services/plain.yaml");
+    assert_eq!(plain, &expected);
+    assert_eq!(plain.restart.policy, RestartPolicy::Forever);
+    assert_eq!(
+        (plain.restart.delay, plain.restart.max_delay),
+        (Duration::from_secs(1), Duration::from_secs(30))
+    );
+    assert_eq!((plain.restart.attempts, plain.restart.interval), (0, Duration::from_secs(300)));
+    assert_eq!(
+        (plain.stop.signal, plain.stop.timeout, plain.stop.delay.as_millis()),
+        (15, Duration::from_secs(10), 0)
+    );
+    assert_eq!(plain.start_timeout, Duration::from_secs(90));
+    assert_eq!((plain.logs.max_size, plain.logs.max_files, plain.logs.console), (1 << 20, 3, false));
+    assert!(plain.security.no_new_privileges && plain.security.capabilities.is_none());
+
+    assert_eq!(once.restart.policy, RestartPolicy::Once);
+    // The default of maxDelay gives way to a longer delay.
+    assert_eq!(
+        (once.restart.delay, once.restart.max_delay),
+        (Duration::from_secs(45), Duration::from_secs(45))
+    );
+    assert_eq!(loaded.machine, MachineSpec::default());
+    assert_eq!(loaded.machine.shutdown_timeout, Duration::from_secs(60));
+    assert_eq!(loaded.machine.images, [PathBuf::from("/usr/share/kelson/images")]);
+}
+
+#[test]
+fn a_container_is_read() {
+    let folder = Folder::new();
+    folder.service(
+        "box",
+        "name: box\ncontainer:\n  image: demo/nginx:1\n  command: [/bin/sh]\n  network: none\n  mounts: [{source: /var/www, target: /srv, options: [ro, rbind]}]\n",
+    );
+    folder.service("least", "name: least\ncontainer: {image: demo/redis@sha256:00, command: []}\n");
+    let loaded = folder.load();
+    assert_eq!(loaded.diagnostics, []);
+    let mount = ContainerMount {
+        source: "/var/www".into(),
+        target: "/srv".into(),
+        options: vec!["ro".into(), "rbind".into()],
+    };
+    let full = ContainerSpec {
+        image: "demo/nginx:1".into(),
+        command: vec!["/bin/sh".into()],
+        network: ContainerNetwork::None,
+        mounts: vec![mount],
+    };
+    let least = ContainerSpec {
+        image: "demo/redis@sha256:00".into(),
+        command: vec![],
+        network: ContainerNetwork::Host,
+        mounts: vec![],
+    };
+    assert_eq!(loaded.services[0].workload, Workload::Container(full));
+    assert_eq!(loaded.services[1].workload, Workload::Container(least));
+}
+
+#[test]
+fn what_is_rendered_is_read_again() {
+    let folder = folder();
+    folder.service("web", WEB);
+    folder.service(
+        "box",
+        "name: box\ndescription: \"- [odd]: \\n\\t\\u2028\\e \"\ncontainer: {image: 'a:b', network: none, mounts: [{source: /a b, target: /c, options: [ro]}]}\nsecurity: {capabilities: {drop: [net_raw]}}\ntype: oneshot\nreadiness: notify\n",
+    );
+    let first = folder.load();
+    assert_eq!(first.diagnostics, []);
+    for spec in &first.services {
+        folder.service(&spec.name, &render::render(spec));
+    }
+    let second = folder.load();
+    assert_eq!(second.diagnostics, []);
+    assert_eq!(second.services, first.services);
+}
+
+#[test]
+fn only_what_differs_is_rendered() {
+    assert_eq!(
+        render::render(&ServiceSpec::process("plain", ["sleep", "1000"])),
+        "name: plain\nprocess:\n  command: [sleep, 1000]\n"
+    );
+    let mut spec = ServiceSpec::process("web", ["/bin/web", "-x", "a b", "", "null"]);
+    spec.environment = vec![pair("TOKEN", "s3cret: #1"), pair("LANG", "C")];
+    spec.depends = vec![service("db", ServiceEvent::Up), service("m", ServiceEvent::Finished)];
+    spec.stop.timeout = Duration::from_secs(90);
+    spec.resources.memory_max = Some(64 << 20);
+    let expected = r#"name: web
+process:
+  command: [/bin/web, "-x", a b, "", "null"]
+environment:
+  TOKEN: "s3cret: #1"
+  LANG: C
+depends:
+  - {service: db}
+  - {service: m, event: finished}
+stop: {timeout: 1m30s}
+resources: {memoryMax: 64Mi}
+"#;
+    assert_eq!(render::render(&spec), expected);
+}
+
+#[test]
+fn every_key_of_the_machine_file_is_read() {
+    let folder = Folder::new();
+    folder.machine(
+        r#"
+hostname: edge-1
+modules: [overlay, virtio_net]
+sysctl: {net.ipv4.ip_forward: "1", vm.swappiness: 10}
+network:
+  - {interface: eth0, address: 10.0.2.15/24, gateway: 10.0.2.2, dns: [10.0.2.3, "fd00::1"]}
+  - {interface: eth1, address: "fd00::2/64", gateway: "fe80::1", dhcp: false}
+mounts: [{source: LABEL=STATE, target: /var, type: ext4, options: [noatime]}]
+api: {listen: ["0.0.0.0:50000", "[::]:50000"], ca: /etc/kelson/pki/ca.pem, certificate: /etc/kelson/pki/c.pem, key: /etc/kelson/pki/k.pem}
+builtins:
+  containerd: {enabled: true, environment: {A: b}, restart: {delay: 3s}, resources: {memoryMax: 512Mi}}
+  apid: {enabled: false}
+shutdown: {timeout: 2m}
+images: [/images, /more]
+"#,
+    );
+    let loaded = folder.load();
+    assert_eq!(loaded.diagnostics, []);
+    let interface = |name: &str, address: &str, prefix, gateway: &str, dns: &[&str]| InterfaceSpec {
+        interface: name.into(),
+        address: address.parse().unwrap(),
+        prefix,
+        gateway: Some(gateway.parse().unwrap()),
+        dns: dns.iter().map(|ip| ip.parse().unwrap()).collect(),
+    };
+    let builtin = |name: &str| BuiltinSpec {
+        name: name.into(),
+        enabled: None,
+        environment: vec![],
+        restart: None,
+        resources: None,
+    };
+    let expected = MachineSpec {
+        hostname: Some("edge-1".into()),
+        modules: vec!["overlay".into(), "virtio_net".into()],
+        sysctl: vec![pair("net.ipv4.ip_forward", "1"), pair("vm.swappiness", "10")],
+        network: vec![
+            interface("eth0", "10.0.2.15", 24, "10.0.2.2", &["10.0.2.3", "fd00::1"]),
+            interface("eth1", "fd00::2", 64, "fe80::1", &[]),
+        ],
+        mounts: vec![MountSpec {
+            source: "LABEL=STATE".into(),
+            target: "/var".into(),
+            fs_type: "ext4".into(),
+            options: vec!["noatime".into()],
+        }],
+        api: Some(ApiSpec {
+            listen: vec!["0.0.0.0:50000".into(), "[::]:50000".into()],
+            ca: "/etc/kelson/pki/ca.pem".into(),
+            certificate: "/etc/kelson/pki/c.pem".into(),
+            key: "/etc/kelson/pki/k.pem".into(),
+        }),
+        builtins: vec![
+            BuiltinSpec {
+                enabled: Some(true),
+                environment: vec![pair("A", "b")],
+                restart: Some(RestartSpec {
+                    delay: Duration::from_secs(3),
+                    ..RestartSpec::for_kind(ServiceKind::Service)
+                }),
+                resources: Some(Resources { memory_max: Some(512 << 20), ..Resources::default() }),
+                ..builtin("containerd")
+            },
+            BuiltinSpec { enabled: Some(false), ..builtin("apid") },
+        ],
+        shutdown_timeout: Duration::from_secs(120),
+        images: vec!["/images".into(), "/more".into()],
+    };
+    assert_eq!(loaded.machine, expected);
+    assert_eq!(wire::decode(&wire::encode(&loaded).unwrap()).unwrap(), loaded);
+}
