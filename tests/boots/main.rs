@@ -1,0 +1,104 @@
+//! Real boots in QEMU, through our own initramfs and through Debian's. One at a time; seconds each.
+//! The consoles stay in `out/test-logs`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use kelson_tests::{Vm, paths};
+
+/// The order in which these lines stand on the console.
+#[track_caller]
+fn assert_order(console: &str, texts: &[&str]) {
+    let mut rest = console;
+    for text in texts {
+        let at = rest
+            .find(text)
+            .unwrap_or_else(|| panic!("\"{text}\" does not follow on the console:\n{console}"));
+        rest = &rest[at + text.len()..];
+    }
+}
+
+/// What e2fsck says of a disk that nobody uses; panics unless it is clean.
+#[track_caller]
+fn assert_clean(disk: &Path) {
+    let check = Command::new("e2fsck").arg("-fn").arg(disk).output().expect("e2fsck is installed");
+    let said = String::from_utf8_lossy(&check.stdout);
+    assert!(check.status.success(), "e2fsck -fn: {said}");
+    // Without -f this is the line of a file system that was unmounted.
+    let state = Command::new("dumpe2fs").arg("-h").arg(disk).output().expect("dumpe2fs is installed");
+    let state = String::from_utf8_lossy(&state.stdout).into_owned();
+    assert!(state.contains("Filesystem state:         clean"), "{state}");
+    assert!(!state.contains("needs_recovery"), "the journal was not written back:\n{state}");
+}
+
+/// A disk of this test alone; removed when the test has passed.
+struct Disk(PathBuf);
+
+impl Disk {
+    fn new(name: &str) -> Disk {
+        let file = paths::test_logs().join(format!("{name}.disk"));
+        let _ = std::fs::remove_file(&file);
+        Disk(file)
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            let _ = std::fs::remove_file(&self.0);
+        }
+    }
+}
+
+#[test]
+fn the_demo_boots_from_our_initramfs_until_all_is_up() {
+    let mut vm = Vm::builder("demo").demo().boot();
+    vm.wait_up(&["redis", "nginx", "crond", "seed"]);
+    let services = vm.services();
+    for service in services.iter().filter(|service| !service.builtin) {
+        assert!(service.up, "{service:?}");
+    }
+    vm.ctl(&["boot"]).ok();
+    let newest = vm.client().events().last().map_or(0, |event| event.seq);
+    let events = vm.client().follow_events(newest + 1);
+    vm.poweroff();
+    // nginx needs redis: it is stopped first.
+    let (events, _) = events.rest();
+    let ended: Vec<&str> =
+        events.iter().filter(|e| e.state == "finished").map(|e| e.service.as_str()).collect();
+    let place = |name: &str| ended.iter().position(|ended| *ended == name);
+    assert!(place("nginx").is_some() && place("nginx") < place("redis"), "{ended:?}");
+}
+
+#[test]
+fn a_disk_over_the_image_keeps_what_is_written_and_is_clean() {
+    let disk = Disk::new("over-the-image");
+    for boot in 1..=2 {
+        let mut vm = Vm::builder("over-the-image")
+            .disk(&disk.0)
+            .service(
+                "writer",
+                &format!("process: {{command: [$PROGRAM, 'append=/var/lib/boots', fail-until={boot}:/var/lib/count]}}\ntype: oneshot\nrestart: {{policy: once}}"),
+            )
+            .service("web", "process: {command: [$PROGRAM, serve]}")
+            .boot();
+        // The count of the first boot is still there in the second one, or this fails.
+        vm.wait_up(&["writer", "web"]);
+        vm.poweroff();
+        assert_clean(&disk.0);
+    }
+}
+
+#[test]
+fn an_ext4_disk_boots_through_debians_initramfs_and_is_clean() {
+    let disk = Disk::new("debian");
+    let mut vm = Vm::builder("debian")
+        .root_disk(&disk.0)
+        .service("writer", "process: {command: [$PROGRAM, 'append=/var/lib/boots']}\ntype: oneshot")
+        .service("web", "process: {command: [$PROGRAM, serve]}\ndepends: [{service: writer}]")
+        .boot();
+    vm.wait_up(&["writer", "web"]);
+    vm.poweroff();
+    assert_clean(&disk.0);
+    assert_order(&vm.console(), &["Begin: Mounting root file system", "reboot: Power down"]);
+}

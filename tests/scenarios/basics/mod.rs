@@ -1,0 +1,69 @@
+//! That a host starts, runs a service, and ends.
+
+use kelson_tests::{Host, PATIENCE, until};
+
+#[test]
+fn a_host_without_services_boots_answers_and_powers_off() {
+    let mut host = Host::builder().start();
+    assert!(host.services().iter().all(|service| service.builtin), "{:?}", host.services());
+    host.poweroff();
+}
+
+#[test]
+fn a_service_is_up_with_its_process_and_its_log() {
+    let mut host =
+        Host::builder().service("web", "process: {command: [$PROGRAM, print=hello, serve]}").start();
+    host.wait_up("web");
+    let web = host.service("web");
+    assert_eq!((web.state.as_str(), web.healthy, web.restarts), ("running", None, 0));
+    let pid = host.pid_of("web");
+    let process = host.processes().into_iter().find(|process| process.pid == pid).expect("its process");
+    assert_eq!(
+        (process.parent, &process.command[1..]),
+        (1, &["print=hello".to_owned(), "serve".to_owned()][..])
+    );
+    host.wait_log("web", "hello");
+    host.poweroff();
+}
+
+#[test]
+fn a_one_shot_is_up_once_it_ended_successfully() {
+    let mut host = Host::builder()
+        .service("migrate", "process: {command: [$PROGRAM, 'touch=$DIR/migrated']}\ntype: oneshot")
+        .start();
+    host.wait_finished("migrate");
+    host.wait_up("migrate");
+    assert!(host.path("migrated").exists());
+    assert_eq!(host.service("migrate").state, "finished");
+    host.poweroff();
+}
+
+#[test]
+fn sigterm_ends_a_container_with_status_0() {
+    let mut host = Host::builder().service("web", "process: {command: [$PROGRAM, serve]}").start();
+    host.wait_up("web");
+    host.signal(libc::SIGTERM);
+    assert_eq!(host.wait_exit(), 0);
+}
+
+#[test]
+fn reboot_ends_a_container_with_status_10() {
+    let mut host = Host::builder().service("web", "process: {command: [$PROGRAM, serve]}").start();
+    host.wait_up("web");
+    host.ctl(&["reboot"]).ok();
+    assert_eq!(host.wait_exit(), 10);
+}
+
+#[test]
+fn without_a_cgroup_a_stop_takes_the_strays_along() {
+    let mut host = Host::builder()
+        .service("daemon", "process: {command: [$PROGRAM, 'orphan=setsid,ignore=TERM,hang', serve]}")
+        .without_cgroup()
+        .start();
+    host.wait_up("daemon");
+    until("the daemon's orphan", PATIENCE, || (host.processes_with("orphan=").len() == 2).then_some(()));
+    host.ctl(&["stop", "daemon"]).ok();
+    host.wait_down("daemon");
+    assert!(host.processes_with("orphan=").is_empty(), "{:?}", host.processes());
+    host.poweroff();
+}

@@ -1,0 +1,346 @@
+//! The program that services run in tests: each argument is a step, and the steps are done in order.
+//!
+//! One static file without a shell, so that a scenario says exactly which processes, signals and descriptors there
+//! are. After the last step it exits with status 0. A step is a verb, or `verb=value`:
+//!
+//! | step | what it does |
+//! |---|---|
+//! | `print=TEXT`, `eprint=TEXT`, `write=TEXT` | a line on stdout, on stderr; text on stdout without a newline |
+//! | `lines=N` | `line 1` to `line N` on stdout, as fast as it can |
+//! | `ticker=D` | `tick 1`, `tick 2`, … on stdout, one every D, for ever |
+//! | `sleep=D` | D as in service files: `50ms`, `2s` |
+//! | `touch=PATH`, `append=PATH` | make the file; add a line with its PID to it |
+//! | `wait-path=PATH` | until the file exists |
+//! | `drain=FIFO` | read the FIFO to its end: many services end at one moment when the writer closes it |
+//! | `exit=N`, `raise=SIGNAL` | end so |
+//! | `fail-until=N:PATH` | exit with status 1 unless this is at least the Nth time (PATH keeps count) |
+//! | `ignore=SIGNAL` | from here on |
+//! | `await=SIGNAL` | until it comes, then the next step |
+//! | `serve`, `serve=N` | until SIGTERM, then exit with status 0 (N) |
+//! | `hang` | for ever, with the default actions of signals |
+//! | `stop-self` | SIGSTOP to itself |
+//! | `notify=TEXT` | sends TEXT to `NOTIFY_SOCKET`; `\n` parts the lines |
+//! | `newline-on=FD` | writes a newline on that descriptor and closes it |
+//! | `spawn=STEP,STEP…` | a child does these steps, this process goes on |
+//! | `orphan=STEP,STEP…` | the same, as a grandchild whose parent has ended |
+//! | `setsid` | a session of its own |
+//! | `storm=N` | N orphans end at the same moment |
+//! | `close-output` | closes stdout and stderr |
+//! | `report`, `report=PATH` | what it was given: IDs, environment, descriptors, signals, limits, cgroup |
+
+use std::ffi::CString;
+use std::fs::{self, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::exit;
+use std::time::Duration;
+
+fn main() {
+    let steps: Vec<String> = std::env::args().skip(1).collect();
+    // Before anything else, so that a signal that comes early is not lost.
+    for step in &steps {
+        match step.split_once('=').unwrap_or((step, "")) {
+            ("await", name) => block(signal(name)),
+            ("serve", _) => block(libc::SIGTERM),
+            _ => {}
+        }
+    }
+    run(steps.iter().map(String::as_str));
+}
+
+fn run<'a>(steps: impl Iterator<Item = &'a str>) {
+    for step in steps {
+        let (verb, value) = step.split_once('=').unwrap_or((step, ""));
+        match verb {
+            "print" => put(1, &format!("{value}\n")),
+            "eprint" => put(2, &format!("{value}\n")),
+            "write" => put(1, value),
+            "lines" => lines(number(value)),
+            "ticker" => ticker(duration(value)),
+            "sleep" => std::thread::sleep(duration(value)),
+            "touch" => or_die(value, fs::write(value, "")),
+            "append" => append(value, &format!("{}\n", std::process::id())),
+            "wait-path" => wait_path(value),
+            "drain" => drain(value),
+            "exit" => exit(number(value)),
+            "raise" => raise(signal(value)),
+            "fail-until" => fail_until(value),
+            "ignore" => ignore(signal(value)),
+            "await" => wait_signal(signal(value)),
+            "serve" => {
+                wait_signal(libc::SIGTERM);
+                exit(if value.is_empty() { 0 } else { number(value) });
+            }
+            "hang" => loop {
+                // SAFETY: pause(2) has no preconditions.
+                unsafe { libc::pause() };
+            },
+            "stop-self" => raise(libc::SIGSTOP),
+            "notify" => notify(value),
+            "newline-on" => newline_on(number(value)),
+            "spawn" => child(value),
+            "orphan" => orphan(value),
+            // SAFETY: setsid(2) has no preconditions.
+            "setsid" => drop(unsafe { libc::setsid() }),
+            "storm" => storm(number(value)),
+            "close-output" => {
+                // SAFETY: nothing of this program uses 1 and 2 by another way afterwards.
+                unsafe {
+                    libc::close(1);
+                    libc::close(2);
+                }
+            }
+            "report" => report(value),
+            _ => die(&format!("\"{step}\" is no step")),
+        }
+    }
+}
+
+fn die(text: &str) -> ! {
+    put(2, &format!("kelson-test-program: {text}\n"));
+    exit(125)
+}
+
+fn or_die<T>(what: &str, result: std::io::Result<T>) -> T {
+    result.unwrap_or_else(|error| die(&format!("{what}: {error}")))
+}
+
+fn number<T: std::str::FromStr>(text: &str) -> T {
+    text.parse().unwrap_or_else(|_| die(&format!("\"{text}\" is no number")))
+}
+
+fn duration(text: &str) -> Duration {
+    match text.strip_suffix("ms") {
+        Some(millis) => Duration::from_millis(number(millis)),
+        None => Duration::from_secs(number(text.strip_suffix('s').unwrap_or(text))),
+    }
+}
+
+fn signal(name: &str) -> i32 {
+    match name.strip_prefix("SIG").unwrap_or(name) {
+        "HUP" => libc::SIGHUP,
+        "INT" => libc::SIGINT,
+        "QUIT" => libc::SIGQUIT,
+        "ABRT" => libc::SIGABRT,
+        "KILL" => libc::SIGKILL,
+        "USR1" => libc::SIGUSR1,
+        "SEGV" => libc::SIGSEGV,
+        "USR2" => libc::SIGUSR2,
+        "TERM" => libc::SIGTERM,
+        other => number(other),
+    }
+}
+
+/// One write(2) as far as the kernel takes it, past Rust's buffers: what was printed is out.
+fn put(fd: i32, text: &str) {
+    let mut rest = text.as_bytes();
+    while !rest.is_empty() {
+        // SAFETY: the pointer and length are of a live slice.
+        let written = unsafe { libc::write(fd, rest.as_ptr().cast(), rest.len()) };
+        match usize::try_from(written) {
+            Ok(count) => rest = &rest[count..],
+            Err(_) if std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted => {}
+            Err(_) => exit(124),
+        }
+    }
+}
+
+fn lines(count: u64) {
+    let mut text = String::new();
+    for n in 1..=count {
+        text.push_str(&format!("line {n}\n"));
+        if text.len() > 32 * 1024 || n == count {
+            put(1, &text);
+            text.clear();
+        }
+    }
+}
+
+fn ticker(every: Duration) {
+    for n in 1_u64.. {
+        put(1, &format!("tick {n}\n"));
+        std::thread::sleep(every);
+    }
+}
+
+fn append(path: &str, text: &str) {
+    let mut file = or_die(path, OpenOptions::new().create(true).append(true).open(path));
+    or_die(path, file.write_all(text.as_bytes()));
+}
+
+fn wait_path(path: &str) {
+    while !Path::new(path).exists() {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn drain(path: &str) {
+    let mut file = or_die(path, fs::File::open(path));
+    or_die(path, file.read_to_end(&mut Vec::new()));
+}
+
+fn fail_until(value: &str) {
+    let Some((times, path)) = value.split_once(':') else { die("fail-until=N:PATH") };
+    append(path, "x");
+    if or_die(path, fs::metadata(path)).len() < number(times) {
+        exit(1);
+    }
+}
+
+fn raise(signal: i32) {
+    // SAFETY: kill(2) and getpid(2) have no preconditions.
+    unsafe { libc::kill(libc::getpid(), signal) };
+}
+
+fn ignore(signal: i32) {
+    // SAFETY: SIG_IGN is a valid action.
+    unsafe { libc::signal(signal, libc::SIG_IGN) };
+}
+
+fn set_of(signal: i32) -> libc::sigset_t {
+    // SAFETY: sigemptyset fills the set before it is used.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, signal);
+        set
+    }
+}
+
+fn block(signal: i32) {
+    // SAFETY: the set is initialised; no old set is asked for.
+    unsafe { libc::sigprocmask(libc::SIG_BLOCK, &set_of(signal), std::ptr::null_mut()) };
+}
+
+fn wait_signal(signal: i32) {
+    block(signal);
+    let mut got = 0;
+    // SAFETY: the set is initialised and `got` is a live integer.
+    unsafe { libc::sigwait(&set_of(signal), &mut got) };
+}
+
+fn notify(text: &str) {
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { die("NOTIFY_SOCKET is not set") };
+    let socket = or_die("socket", UnixDatagram::unbound());
+    let message = text.replace("\\n", "\n");
+    match path.to_str().and_then(|path| path.strip_prefix('@')) {
+        Some(name) => {
+            use std::os::linux::net::SocketAddrExt as _;
+            let address = std::os::unix::net::SocketAddr::from_abstract_name(name);
+            or_die("NOTIFY_SOCKET", socket.send_to_addr(message.as_bytes(), &or_die(name, address)));
+        }
+        None => drop(or_die("NOTIFY_SOCKET", socket.send_to(message.as_bytes(), &path))),
+    }
+}
+
+fn newline_on(fd: i32) {
+    put(fd, "\n");
+    // SAFETY: nothing else uses this descriptor.
+    unsafe { libc::close(fd) };
+}
+
+/// True in the child.
+fn fork() -> bool {
+    // SAFETY: this program has one thread, so the child may go on as it likes.
+    match unsafe { libc::fork() } {
+        -1 => die("cannot fork"),
+        pid => pid == 0,
+    }
+}
+
+fn child(steps: &str) {
+    if fork() {
+        run(steps.split(','));
+        exit(0);
+    }
+}
+
+fn orphan(steps: &str) {
+    if fork() {
+        child(steps);
+        exit(0);
+    }
+    reap_one();
+}
+
+fn reap_one() {
+    // SAFETY: a null status is allowed.
+    unsafe { libc::wait(std::ptr::null_mut()) };
+}
+
+fn storm(count: u32) {
+    let mut ends = [0; 2];
+    // SAFETY: `ends` takes two descriptors.
+    if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
+        die("cannot make a pipe");
+    }
+    if fork() {
+        for _ in 0..count {
+            if fork() {
+                // SAFETY: the descriptors are this process's own; one byte fits the buffer.
+                unsafe {
+                    libc::close(ends[1]);
+                    libc::read(ends[0], [0_u8; 1].as_mut_ptr().cast(), 1);
+                }
+                exit(0);
+            }
+        }
+        exit(0);
+    }
+    reap_one();
+    // SAFETY: the descriptors are this process's own.
+    unsafe {
+        libc::close(ends[0]);
+        libc::close(ends[1]);
+    }
+}
+
+fn report(path: &str) {
+    let text = gather();
+    if path.is_empty() {
+        put(1, &text);
+    } else {
+        // Whole or not at all: who waits for the file finds all of it.
+        let draft = format!("{path}.part");
+        or_die(&draft, fs::write(&draft, text));
+        or_die(path, fs::rename(&draft, path));
+    }
+}
+
+/// `key value` lines.
+fn gather() -> String {
+    use std::fmt::Write as _;
+    let mut text = String::new();
+    let mut descriptors: Vec<(i32, String)> = or_die("/proc/self/fd", fs::read_dir("/proc/self/fd"))
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter_map(|fd| Some((fd, fs::read_link(format!("/proc/self/fd/{fd}")).ok()?.display().to_string())))
+        // The one that read the folder is closed by now.
+        .filter(|(fd, _)| fs::symlink_metadata(format!("/proc/self/fd/{fd}")).is_ok())
+        .collect();
+    descriptors.sort();
+    for (fd, target) in descriptors {
+        let _ = writeln!(text, "fd.{fd} {target}");
+    }
+    // SAFETY: none of these has preconditions.
+    let ids = unsafe { [libc::getpid(), libc::getppid(), libc::getsid(0), libc::getpgrp()] };
+    for (name, id) in ["pid", "ppid", "sid", "pgid"].iter().zip(ids) {
+        let _ = writeln!(text, "{name} {id}");
+    }
+    let _ = writeln!(text, "cwd {}", std::env::current_dir().unwrap_or_default().display());
+    for (name, value) in std::env::vars_os() {
+        let _ = writeln!(text, "env.{} {}", name.to_string_lossy(), value.to_string_lossy());
+    }
+    for file in ["status", "limits", "cgroup", "oom_score_adj"] {
+        let body = fs::read_to_string(format!("/proc/self/{file}")).unwrap_or_default();
+        for line in body.lines() {
+            let _ = writeln!(text, "{file} {}", line.replace('\t', " "));
+        }
+    }
+    // SAFETY: getpriority(2) has no preconditions; 0 is this process.
+    let _ = writeln!(text, "nice {}", unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) });
+    let tty = CString::new("/dev/tty").unwrap_or_default();
+    // SAFETY: the path is a C string; the descriptor is not used.
+    let _ = writeln!(text, "tty {}", unsafe { libc::open(tty.as_ptr(), libc::O_RDWR | libc::O_NOCTTY) } >= 0);
+    text
+}

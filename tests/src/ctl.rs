@@ -1,0 +1,220 @@
+//! `kelsonctl` as the tests use it, and its JSON.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::paths;
+use crate::stream::Lines;
+
+/// One line of `kelsonctl services -o json`, as DESIGN.md fixes it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Service {
+    pub name: String,
+    pub state: String,
+    pub up: bool,
+    pub healthy: Option<bool>,
+    pub restarts: u32,
+    pub pid: Option<i32>,
+    pub since: serde_json::Value,
+    pub waiting_for: Vec<String>,
+    pub message: String,
+    pub builtin: bool,
+    pub stopped: bool,
+}
+
+/// One line of `kelsonctl events -o json`.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Event {
+    pub seq: u64,
+    pub time: serde_json::Value,
+    /// Empty: the host itself.
+    pub service: String,
+    pub state: String,
+    pub message: String,
+}
+
+/// What a command of `kelsonctl` ended with.
+#[derive(Debug, Clone)]
+pub struct Output {
+    /// 0 done, 1 failed, 2 usage, 3 not reachable, 4 denied, 5 timed out.
+    pub status: i32,
+    pub stdout: String,
+    pub stderr: String,
+    command: String,
+}
+
+impl Output {
+    /// Panics unless the status is 0.
+    #[track_caller]
+    pub fn ok(self) -> Output {
+        self.expect(0)
+    }
+
+    /// Panics unless the status is this one.
+    #[track_caller]
+    pub fn expect(self, status: i32) -> Output {
+        assert_eq!(self.status, status, "{}\n{}{}", self.command, self.stdout, self.stderr);
+        self
+    }
+
+    /// What it printed, read as one JSON value.
+    #[track_caller]
+    pub fn json<T: serde::de::DeserializeOwned>(&self) -> T {
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|error| panic!("{}: {error}\n{}{}", self.command, self.stdout, self.stderr))
+    }
+
+    /// What it printed, read as one JSON value a line.
+    #[track_caller]
+    pub fn json_lines<T: serde::de::DeserializeOwned>(&self) -> Vec<T> {
+        self.stdout.lines().map(|line| read(&self.command, line)).collect()
+    }
+}
+
+/// `kelsonctl` for one host: where it is and how it is reached.
+#[derive(Debug, Clone)]
+pub struct Ctl {
+    program: PathBuf,
+    endpoint: Option<String>,
+    config: Option<PathBuf>,
+}
+
+impl Ctl {
+    /// Over a Unix socket, or at another address without certificates.
+    pub fn at(endpoint: String) -> Ctl {
+        Ctl { program: paths::binary("kelsonctl"), endpoint: Some(endpoint), config: None }
+    }
+
+    /// By a file of contexts, over TLS.
+    pub fn with_config(file: PathBuf) -> Ctl {
+        Ctl { program: paths::binary("kelsonctl"), endpoint: None, config: Some(file) }
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        // Nothing of the operator who runs the tests leaks in.
+        command.env_remove("KELSONCONFIG").env("NO_COLOR", "1").stdin(Stdio::null());
+        if let Some(endpoint) = &self.endpoint {
+            command.args(["--endpoint", endpoint]);
+        }
+        if let Some(config) = &self.config {
+            command.env("KELSONCONFIG", config);
+        }
+        command.args(args);
+        command
+    }
+
+    /// Runs one command to its end.
+    pub fn run(&self, args: &[&str]) -> Output {
+        let output = self.command(args).output().expect("kelsonctl can be started");
+        Output {
+            // A signal is no status of kelsonctl's own.
+            status: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            command: format!("kelsonctl {}", args.join(" ")),
+        }
+    }
+
+    /// A command that goes on (`events -f`, `logs -f`): its lines as they come. Ended when dropped.
+    pub fn follow(&self, args: &[&str]) -> Lines {
+        Lines::of(self.command(args), &format!("kelsonctl {}", args.join(" ")))
+    }
+
+    #[track_caller]
+    pub fn services(&self) -> Vec<Service> {
+        self.run(&["-o", "json", "services"]).ok().json()
+    }
+
+    #[track_caller]
+    pub fn service(&self, name: &str) -> Service {
+        let all = self.services();
+        let names: Vec<String> = all.iter().map(|service| service.name.clone()).collect();
+        all.into_iter().find(|s| s.name == name).unwrap_or_else(|| panic!("no service {name} in {names:?}"))
+    }
+
+    /// All events that are still kept, oldest first.
+    #[track_caller]
+    pub fn events(&self) -> Vec<Event> {
+        self.run(&["-o", "json", "events"]).ok().json_lines()
+    }
+
+    /// Events from this number on, as they come.
+    pub fn follow_events(&self, since: u64) -> Events {
+        Events { lines: self.follow(&["-o", "json", "events", "-f", "--since", &since.to_string()]) }
+    }
+
+    /// Returns when the service is so, which is asked again after each event; panics with `what` otherwise.
+    #[track_caller]
+    pub fn wait_for(
+        &self,
+        name: &str,
+        what: &str,
+        patience: Duration,
+        mut is_so: impl FnMut(&Service) -> bool,
+    ) -> Service {
+        let newest = self.events().last().map_or(0, |event| event.seq);
+        let deadline = std::time::Instant::now() + patience;
+        let mut events = self.follow_events(newest + 1);
+        loop {
+            let service = self.service(name);
+            if is_so(&service) {
+                return service;
+            }
+            let left = deadline.saturating_duration_since(std::time::Instant::now());
+            assert!(!left.is_zero(), "not within {patience:?}: {name} {what}; it is {service:?}");
+            // Not every field changes with an event (an operator's stop that is under way): look now and then, too.
+            let _ = events.next(left.min(Duration::from_millis(200)));
+        }
+    }
+}
+
+/// A stream of events. Ended when dropped.
+#[derive(Debug)]
+pub struct Events {
+    lines: Lines,
+}
+
+impl Events {
+    /// The next event; `None` when none comes in time or the stream has ended.
+    #[track_caller]
+    pub fn next(&mut self, patience: Duration) -> Option<Event> {
+        self.lines.next(patience).map(|line| read("kelsonctl events", &line))
+    }
+
+    /// The next event that is so, others passed over; panics with `what` when none comes in time.
+    #[track_caller]
+    pub fn find(&mut self, what: &str, patience: Duration, mut is_so: impl FnMut(&Event) -> bool) -> Event {
+        let deadline = std::time::Instant::now() + patience;
+        let mut seen = Vec::new();
+        while let Some(event) = self.next(deadline.saturating_duration_since(std::time::Instant::now())) {
+            if is_so(&event) {
+                return event;
+            }
+            seen.push(format!("{} {} {} {}", event.seq, event.service, event.state, event.message));
+        }
+        panic!("not within {patience:?}: an event {what}; there came\n{}", seen.join("\n"));
+    }
+
+    /// All events up to the end of the stream, and how it ended.
+    #[track_caller]
+    pub fn rest(self) -> (Vec<Event>, Output) {
+        let (lines, output) = self.lines.rest();
+        (lines.iter().map(|line| read("kelsonctl events", line)).collect(), output)
+    }
+}
+
+#[track_caller]
+fn read<T: serde::de::DeserializeOwned>(command: &str, line: &str) -> T {
+    serde_json::from_str(line).unwrap_or_else(|error| panic!("{command}: {error} in {line}"))
+}
+
+impl Output {
+    pub(crate) fn new(status: i32, stdout: String, stderr: String, command: String) -> Output {
+        Output { status, stdout, stderr, command }
+    }
+}

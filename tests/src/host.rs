@@ -1,0 +1,465 @@
+//! A host in a PID namespace: `unshare --pid --fork --mount --mount-proc init --mode container …`.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use crate::cgroup::Cgroup;
+use crate::ctl::{Ctl, Event, Events, Output, Service};
+use crate::deadline::{PATIENCE, until};
+use crate::paths;
+use crate::process::{self, Process};
+use crate::stream::Lines;
+
+/// How a host is to be, before it starts.
+#[derive(Debug, Default)]
+pub struct HostBuilder {
+    services: BTreeMap<String, String>,
+    machine: Option<String>,
+    arguments: Vec<String>,
+    without_cgroup: bool,
+}
+
+impl HostBuilder {
+    /// Adds a service file. `name:` is put before `yaml`, unless it has that line; `$PROGRAM` and `$DIR` are replaced.
+    pub fn service(mut self, name: &str, yaml: &str) -> HostBuilder {
+        self.services.insert(name.to_owned(), yaml.to_owned());
+        self
+    }
+
+    /// Adds `services/*.yaml` and `machine.yaml` of a folder, as far as they exist; the path begins at `tests/`.
+    #[track_caller]
+    pub fn folder(mut self, folder: &str) -> HostBuilder {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+        let files = fs::read_dir(folder.join("services"))
+            .unwrap_or_else(|error| panic!("{}/services: {error}", folder.display()));
+        for path in files.map(|entry| entry.expect("a readable folder").path()) {
+            let text =
+                fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            let name = path.file_stem().and_then(|stem| stem.to_str()).expect("a name in UTF-8");
+            self.services.insert(name.to_owned(), text);
+        }
+        if let Ok(text) = fs::read_to_string(folder.join("machine.yaml")) {
+            self.machine = Some(text);
+        }
+        self
+    }
+
+    /// The machine file.
+    pub fn machine(mut self, yaml: &str) -> HostBuilder {
+        self.machine = Some(yaml.to_owned());
+        self
+    }
+
+    /// One more argument for `init`.
+    pub fn argument(mut self, argument: &str) -> HostBuilder {
+        self.arguments.push(argument.to_owned());
+        self
+    }
+
+    /// Hides every cgroup file system from the host: strays are then found by the mark in their environment.
+    pub fn without_cgroup(mut self) -> HostBuilder {
+        self.without_cgroup = true;
+        self
+    }
+
+    /// Starts it and returns once it answers.
+    #[track_caller]
+    pub fn start(self) -> Host {
+        let mut host = self.spawn();
+        let socket = host.dir.join("run/init.sock");
+        until("init to answer on its socket", PATIENCE, || {
+            if let Some(status) = host.child.try_wait().expect("it is our child") {
+                panic!("init ended before it answered, with {status}; its console:\n{}", host.console());
+            }
+            (socket.exists() && host.ctl(&["version"]).status == 0).then_some(())
+        });
+        host
+    }
+
+    /// Starts it and does not wait.
+    #[track_caller]
+    pub fn spawn(self) -> Host {
+        // SAFETY: geteuid(2) has no preconditions.
+        assert_eq!(unsafe { libc::geteuid() }, 0, "these tests make PID namespaces: run them as root");
+        let dir = new_dir();
+        for folder in ["config/services", "images", "run", "log"] {
+            fs::create_dir_all(dir.join(folder)).expect("the test's folder is writable");
+        }
+        let host_files = Files { dir: dir.clone() };
+        for (name, yaml) in &self.services {
+            host_files.write_service(name, yaml);
+        }
+        if let Some(machine) = &self.machine {
+            fs::write(dir.join("config/machine.yaml"), host_files.fill_in(machine)).expect("it is writable");
+        }
+
+        let console = File::create(dir.join("console")).expect("the test's folder is writable");
+        let mut command = Command::new("unshare");
+        // Whatever becomes of the test, nothing of the host outlives it.
+        command.args(["--pid", "--fork", "--mount", "--mount-proc", "--kill-child=KILL"]);
+        if self.without_cgroup {
+            command.args(["sh", "-c", "mount -t tmpfs none /sys/fs/cgroup && exec \"$@\"", "sh"]);
+        }
+        command
+            .arg(paths::binary("init"))
+            .args(["--mode", "container"])
+            .args([Path::new("--config"), &dir.join("config"), Path::new("--runtime-dir"), &dir.join("run")])
+            .args([Path::new("--images"), &dir.join("images"), Path::new("--log-dir"), &dir.join("log")])
+            .args(&self.arguments)
+            .env_clear()
+            .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+            .stdin(Stdio::null())
+            .stdout(console.try_clone().expect("a descriptor"))
+            .stderr(console);
+        let cgroup = if self.without_cgroup { None } else { Cgroup::new() };
+        let door = cgroup.as_ref().map(|cgroup| {
+            OpenOptions::new().write(true).open(cgroup.door()).expect("the test's cgroup can be entered")
+        });
+        // SAFETY: between fork and exec only prctl(2) and write(2) on an open descriptor, which allocate nothing.
+        unsafe {
+            command.pre_exec(move || {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                match &door {
+                    Some(door) => (&mut &*door).write_all(b"0"),
+                    None => Ok(()),
+                }
+            });
+        }
+        let child = command.spawn().expect("unshare(1) can be started");
+        let ctl = Ctl::at(format!("unix://{}", dir.join("run/init.sock").display()));
+        Host { child, ctl, files: host_files, dir, ended: None, _cgroup: cgroup }
+    }
+}
+
+/// A running host. When it is dropped, all of it is killed; if the test fails, its console and events are printed.
+#[derive(Debug)]
+pub struct Host {
+    child: Child,
+    ctl: Ctl,
+    files: Files,
+    dir: PathBuf,
+    ended: Option<ExitStatus>,
+    // After the child: it can be removed once nobody is in it.
+    _cgroup: Option<Cgroup>,
+}
+
+impl Host {
+    pub fn builder() -> HostBuilder {
+        HostBuilder::default()
+    }
+
+    /// The test's own folder: `config/`, `run/`, `log/`, `images/`, `console`, and whatever `$DIR` is used for.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// A path in the test's own folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    // ---- kelsonctl ----
+
+    /// Runs a command of kelsonctl to its end, for example `["stop", "--cascade", "db"]`.
+    pub fn ctl(&self, args: &[&str]) -> Output {
+        self.ctl.run(args)
+    }
+
+    /// A command of kelsonctl that goes on: `["logs", "-f", "web"]`.
+    pub fn follow(&self, args: &[&str]) -> Lines {
+        self.ctl.follow(args)
+    }
+
+    /// The client itself, to be cloned into threads.
+    pub fn client(&self) -> &Ctl {
+        &self.ctl
+    }
+
+    #[track_caller]
+    pub fn services(&self) -> Vec<Service> {
+        self.ctl.services()
+    }
+
+    #[track_caller]
+    pub fn service(&self, name: &str) -> Service {
+        self.ctl.service(name)
+    }
+
+    /// All events that are still kept, oldest first.
+    #[track_caller]
+    pub fn events(&self) -> Vec<Event> {
+        self.ctl.events()
+    }
+
+    /// The events of one service.
+    #[track_caller]
+    pub fn events_of(&self, name: &str) -> Vec<Event> {
+        self.events().into_iter().filter(|event| event.service == name).collect()
+    }
+
+    /// The states that one service went through, in order.
+    #[track_caller]
+    pub fn states_of(&self, name: &str) -> Vec<String> {
+        let mut states: Vec<String> = self.events_of(name).into_iter().map(|event| event.state).collect();
+        states.dedup();
+        states
+    }
+
+    /// Number of the newest event; what happens from now on has a larger one.
+    #[track_caller]
+    pub fn newest_event(&self) -> u64 {
+        self.events().last().map_or(0, |event| event.seq)
+    }
+
+    /// Events from this number on, as they come; 0 from the oldest.
+    pub fn follow_events(&self, since: u64) -> Events {
+        self.ctl.follow_events(since)
+    }
+
+    /// The first event after number `after` that is so; panics with `what` when none comes in time.
+    #[track_caller]
+    pub fn wait_event(&self, after: u64, what: &str, is_so: impl FnMut(&Event) -> bool) -> Event {
+        self.ctl.follow_events(after + 1).find(what, PATIENCE, is_so)
+    }
+
+    /// Returns when the service is in this state.
+    #[track_caller]
+    pub fn wait_state(&self, name: &str, state: &str) -> Service {
+        self.wait_for(name, &format!("to be {state}"), |service| service.state == state)
+    }
+
+    /// Returns when the service is so; panics with `what` when it is not in time.
+    #[track_caller]
+    pub fn wait_for(&self, name: &str, what: &str, is_so: impl FnMut(&Service) -> bool) -> Service {
+        self.ctl.wait_for(name, what, PATIENCE, is_so)
+    }
+
+    #[track_caller]
+    pub fn wait_up(&self, name: &str) {
+        self.wait(name, "up");
+    }
+
+    #[track_caller]
+    pub fn wait_down(&self, name: &str) {
+        self.wait(name, "down");
+    }
+
+    #[track_caller]
+    pub fn wait_finished(&self, name: &str) {
+        self.wait(name, "finished");
+    }
+
+    #[track_caller]
+    fn wait(&self, name: &str, event: &str) {
+        let timeout = format!("{}s", PATIENCE.as_secs());
+        self.ctl(&["wait", name, "--for", event, "--timeout", &timeout]).ok();
+    }
+
+    // ---- processes ----
+
+    /// The main process of a service, in the host's namespace.
+    #[track_caller]
+    pub fn pid_of(&self, name: &str) -> i32 {
+        let service = self.service(name);
+        service.pid.unwrap_or_else(|| panic!("{name} has no process: {service:?}"))
+    }
+
+    /// All processes of the host.
+    pub fn processes(&self) -> Vec<Process> {
+        process::of_namespace(self.init_pid())
+    }
+
+    /// The processes whose command line holds this text.
+    pub fn processes_with(&self, text: &str) -> Vec<Process> {
+        self.processes().into_iter().filter(|p| p.command.iter().any(|word| word.contains(text))).collect()
+    }
+
+    /// What a PID of the host's namespace is in the test's own.
+    #[track_caller]
+    pub fn outer_pid(&self, pid: i32) -> i32 {
+        let all = self.processes();
+        all.iter().find(|p| p.pid == pid).unwrap_or_else(|| panic!("no process {pid} in {all:?}")).outer_pid
+    }
+
+    /// Sends a signal to a process of the host.
+    #[track_caller]
+    pub fn kill(&self, pid: i32, signal: i32) {
+        send(self.outer_pid(pid), signal);
+    }
+
+    /// PID 1 of the host, in the test's own namespace.
+    #[track_caller]
+    pub fn init_pid(&self) -> i32 {
+        let unshare = self.child.id();
+        until("unshare(1) to have made PID 1", PATIENCE, || {
+            let children = fs::read_to_string(format!("/proc/{unshare}/task/{unshare}/children")).ok()?;
+            children.split_whitespace().next()?.parse().ok()
+        })
+    }
+
+    /// Sends a signal to PID 1.
+    #[track_caller]
+    pub fn signal(&self, signal: i32) {
+        send(self.init_pid(), signal);
+    }
+
+    // ---- logs ----
+
+    /// The log file of a service as it is now, with the time and stream of each line; empty where there is none.
+    pub fn log_text(&self, name: &str) -> String {
+        fs::read(self.dir.join(format!("log/{name}.log")))
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+            .unwrap_or_default()
+    }
+
+    /// Returns the log file of a service once it holds this text.
+    #[track_caller]
+    pub fn wait_log(&self, name: &str, text: &str) -> String {
+        until(&format!("\"{text}\" in the log of {name}"), PATIENCE, || {
+            Some(self.log_text(name)).filter(|log| log.contains(text))
+        })
+    }
+
+    /// What PID 1 said on stderr.
+    pub fn console(&self) -> String {
+        fs::read(self.dir.join("console"))
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+            .unwrap_or_default()
+    }
+
+    /// Returns a file of the test's own folder once it is there.
+    #[track_caller]
+    pub fn wait_file(&self, name: &str) -> String {
+        let path = self.path(name);
+        until(&format!("{} to exist", path.display()), PATIENCE, || fs::read_to_string(&path).ok())
+    }
+
+    // ---- configuration ----
+
+    /// Writes a service file anew; Kelson reads it after SIGHUP.
+    pub fn write_service(&self, name: &str, yaml: &str) {
+        self.files.write_service(name, yaml);
+    }
+
+    pub fn remove_service(&self, name: &str) {
+        fs::remove_file(self.dir.join(format!("config/services/{name}.yaml"))).expect("the service's file");
+    }
+
+    // ---- the end ----
+
+    /// Asks for a power off and returns once PID 1 has ended; panics unless its status is 0.
+    #[track_caller]
+    pub fn poweroff(&mut self) {
+        self.ctl(&["poweroff"]).ok();
+        assert_eq!(
+            self.wait_exit(),
+            0,
+            "the status of PID 1 after a power off; its console:\n{}",
+            self.console()
+        );
+    }
+
+    /// Returns the exit status of PID 1 (128 + signal if it was killed) once it has ended.
+    #[track_caller]
+    pub fn wait_exit(&mut self) -> i32 {
+        self.wait_exit_within(PATIENCE)
+    }
+
+    #[track_caller]
+    pub fn wait_exit_within(&mut self, patience: Duration) -> i32 {
+        let child = &mut self.child;
+        let status = until("PID 1 to end", patience, || child.try_wait().expect("it is our child"));
+        self.ended = Some(status);
+        status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let failed = std::thread::panicking();
+        if failed {
+            let said = |args: &[&str]| {
+                let output = self.ctl.run(args);
+                format!("{}{}", output.stdout, output.stderr)
+            };
+            let alive = self.ended.is_none() && matches!(self.child.try_wait(), Ok(None));
+            let (services, events) =
+                if alive { (said(&["services"]), said(&["events"])) } else { Default::default() };
+            eprintln!(
+                "---- console of the host ----\n{}\n---- services ----\n{services}\n---- events ----\n{events}\n---- its folder is kept: {} ----",
+                self.console(),
+                self.dir.display()
+            );
+        }
+        if self.ended.is_none() {
+            // The death of PID 1 takes all of its namespace along; unshare(1) goes after it.
+            let unshare = self.child.id();
+            let children =
+                fs::read_to_string(format!("/proc/{unshare}/task/{unshare}/children")).unwrap_or_default();
+            match children.split_whitespace().next().and_then(|pid| pid.parse().ok()) {
+                Some(init) => send(init, libc::SIGKILL),
+                None => drop(self.child.kill()),
+            }
+            let _ = self.child.wait();
+        }
+        if !failed {
+            let _ = fs::remove_dir_all(&self.dir);
+        }
+    }
+}
+
+/// The configuration of a host.
+#[derive(Debug)]
+pub(crate) struct Files {
+    dir: PathBuf,
+}
+
+impl Files {
+    fn fill_in(&self, text: &str) -> String {
+        fill_in(text, &paths::binary("kelson-test-program"), &self.dir)
+    }
+
+    fn write_service(&self, name: &str, yaml: &str) {
+        let text = with_name(name, &self.fill_in(yaml));
+        fs::write(self.dir.join(format!("config/services/{name}.yaml")), text)
+            .expect("the test's folder is writable");
+    }
+}
+
+/// Replaces `$PROGRAM` and `$DIR`.
+pub(crate) fn fill_in(text: &str, program: &Path, dir: &Path) -> String {
+    text.replace("$PROGRAM", &program.display().to_string()).replace("$DIR", &dir.display().to_string())
+}
+
+/// Puts `name:` before the text, unless it has that line.
+pub(crate) fn with_name(name: &str, yaml: &str) -> String {
+    if yaml.lines().any(|line| line.starts_with("name:")) {
+        yaml.to_owned()
+    } else {
+        format!("name: {name}\n{yaml}\n")
+    }
+}
+
+/// Sends a signal to a process of the test's own namespace.
+#[track_caller]
+pub fn send(pid: i32, signal: i32) {
+    // SAFETY: kill(2) has no preconditions.
+    let result = unsafe { libc::kill(pid, signal) };
+    assert_eq!(result, 0, "signal {signal} to {pid}: {}", std::io::Error::last_os_error());
+}
+
+/// A short path: that of a Unix socket below it must not be longer than 107 bytes.
+pub(crate) fn new_dir() -> PathBuf {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let dir = std::env::temp_dir().join(format!("kelson-{}-{count}", std::process::id()));
+    let _ = fs::remove_dir_all(&dir);
+    fs::create_dir_all(&dir).expect("a folder for temporary files");
+    dir
+}

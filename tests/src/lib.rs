@@ -1,0 +1,44 @@
+//! The harness of Kelson's whole-system tests: it runs the binaries from outside and looks at what they do.
+//!
+//! - [`Host`]: the whole supervisor as PID 1 of a PID namespace of its own, in a cgroup of its own. Milliseconds to
+//!   start; this is where nearly all scenarios run.
+//! - [`Vm`]: a real boot in QEMU of what `make image` built, through `hack/vm`.
+//!
+//! Services run `kelson-test-program`, whose arguments are steps (`src/bin/kelson-test-program.rs` lists them), so
+//! that a test says exactly which processes there are and depends on no shell. In service files `$PROGRAM` stands for
+//! it and `$DIR` for the test's own folder.
+//!
+//! ```no_run
+//! use kelson_tests::Host;
+//!
+//! let host = Host::builder()
+//!     .service("db", "process: {command: [$PROGRAM, 'sleep=50ms', 'notify=READY=1', serve]}\nreadiness: notify")
+//!     .service("web", "process: {command: [$PROGRAM, serve]}\ndepends: [{service: db}]")
+//!     .start();
+//! host.wait_up("web");
+//! let order: Vec<String> = host.events().into_iter().filter(|e| e.state == "running").map(|e| e.service).collect();
+//! assert_eq!(order, ["db", "web"]);
+//! host.poweroff();
+//! ```
+//!
+//! Nothing sleeps and hopes: what a test waits for is an event of the host, the answer of `kelsonctl wait`, or a
+//! level that is looked at until a deadline ([`deadline::until`]). A test that fails prints what the host said on its
+//! console and its last events, and keeps its folder.
+//!
+//! The binaries are those of `KELSON_BIN_DIR`, else the ones beside the running test (`cargo build` puts them there).
+
+pub mod cgroup;
+pub mod ctl;
+pub mod deadline;
+pub mod host;
+pub mod paths;
+pub mod process;
+pub mod stream;
+pub mod vm;
+
+pub use ctl::{Ctl, Event, Output, Service};
+pub use deadline::{PATIENCE, until};
+pub use host::{Host, HostBuilder};
+pub use process::Process;
+pub use stream::Lines;
+pub use vm::{Vm, VmBuilder};

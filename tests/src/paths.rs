@@ -1,0 +1,43 @@
+//! Where the binaries and the outputs are.
+
+use std::path::{Path, PathBuf};
+
+/// A binary of the project: from `KELSON_BIN_DIR`, else beside the running test.
+#[track_caller]
+pub fn binary(name: &str) -> PathBuf {
+    let folder = match std::env::var_os("KELSON_BIN_DIR") {
+        Some(folder) => PathBuf::from(folder),
+        // target/…/debug/deps/scenarios-0123456789abcdef
+        None => std::env::current_exe()
+            .expect("a test knows its own path")
+            .ancestors()
+            .nth(2)
+            .expect("deps")
+            .into(),
+    };
+    let path = folder.join(name);
+    assert!(
+        path.exists(),
+        "{} is missing: build it with `cargo build`, or name the folder of the binaries in KELSON_BIN_DIR",
+        path.display()
+    );
+    path
+}
+
+/// The top of the repository.
+pub fn top() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ is in the repository")
+}
+
+/// What tests leave behind for a reader: consoles, logs of machines. Made when it does not exist.
+pub fn test_logs() -> PathBuf {
+    let folder = top().join("out/test-logs");
+    std::fs::create_dir_all(&folder).expect("out/test-logs can be made");
+    folder
+}
+
+/// Name of the running test, fit for a file.
+pub fn test_name() -> String {
+    let thread = std::thread::current();
+    thread.name().unwrap_or("test").replace("::", "-").replace('/', "-")
+}

@@ -1,0 +1,259 @@
+//! A machine in QEMU: what `make image` built, booted by `hack/vm` with the test's configuration.
+//!
+//! Boots are heavy, so one at a time runs on this computer, whatever runs the tests: a lock on a file sees to it.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::ctl::{Ctl, Output, Service};
+use crate::deadline::until;
+use crate::host::{fill_in, new_dir, with_name};
+use crate::paths;
+
+/// How long a boot may take under software emulation, with other tests beside it.
+pub const BOOT_PATIENCE: Duration = Duration::from_secs(120);
+
+/// Where the test's own folder and its program are on the machine.
+const MACHINE_DIR: &str = "/etc/kelson";
+
+/// How a machine is to be, before it boots.
+#[derive(Debug, Default)]
+pub struct VmBuilder {
+    name: String,
+    services: BTreeMap<String, String>,
+    machine: Option<String>,
+    demo: bool,
+    append: String,
+    disk: Option<PathBuf>,
+    root_disk: Option<PathBuf>,
+}
+
+impl VmBuilder {
+    /// Adds a service file, as for a host; `$DIR` is `/etc/kelson` on the machine.
+    pub fn service(mut self, name: &str, yaml: &str) -> VmBuilder {
+        self.services.insert(name.to_owned(), yaml.to_owned());
+        self
+    }
+
+    /// The machine file; its network and API are added where it has none.
+    pub fn machine(mut self, yaml: &str) -> VmBuilder {
+        self.machine = Some(yaml.to_owned());
+        self
+    }
+
+    /// The demo as it is in the image; services and machine file of the builder are not used.
+    pub fn demo(mut self) -> VmBuilder {
+        self.demo = true;
+        self
+    }
+
+    /// More words for the kernel's command line.
+    pub fn append(mut self, words: &str) -> VmBuilder {
+        self.append = words.to_owned();
+        self
+    }
+
+    /// A disk that keeps what is written; made when the file does not exist.
+    pub fn disk(mut self, file: &Path) -> VmBuilder {
+        self.disk = Some(file.to_owned());
+        self
+    }
+
+    /// Boots from an ext4 disk with Debian on it, through Debian's own initramfs. The file is
+    /// made here, with the builder's configuration.
+    pub fn root_disk(mut self, file: &Path) -> VmBuilder {
+        self.root_disk = Some(file.to_owned());
+        self
+    }
+
+    /// Boots it and returns once it answers over TLS.
+    #[track_caller]
+    pub fn boot(self) -> Vm {
+        let top = paths::top();
+        let lock = File::create(paths::test_logs().join(".boots.lock")).expect("a file to lock");
+        // SAFETY: the descriptor is open; the lock goes with it.
+        assert_eq!(unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX) }, 0, "flock(2) on {lock:?}");
+        let dir = new_dir();
+        let config = dir.join("config");
+        if !self.demo {
+            self.write_config(&config);
+        }
+        let log = paths::test_logs().join(format!("{}.console", self.name));
+        let port = free_port();
+        let mut command = Command::new(top.join("hack/vm"));
+        command.args(["--port", &port.to_string(), "--timeout", "600"]).arg("--log").arg(&log);
+        if let Some(file) = &self.root_disk {
+            let mut make = Command::new(top.join("hack/disk"));
+            if !self.demo {
+                make.arg("--config").arg(&config);
+            }
+            let made = make.arg(file).output().expect("hack/disk can be started");
+            assert!(made.status.success(), "hack/disk: {}", String::from_utf8_lossy(&made.stderr));
+            command.arg("--root-disk").arg(file);
+        } else if !self.demo {
+            command.arg("--config").arg(&config);
+        }
+        if let Some(disk) = &self.disk {
+            command.arg("--disk").arg(disk);
+        }
+        if !self.append.is_empty() {
+            command.args(["--append", &self.append]);
+        }
+        let said = dir.join("said");
+        let output = File::create(&said).expect("the test's folder is writable");
+        command.stdin(Stdio::null()).stdout(output.try_clone().expect("a descriptor")).stderr(output);
+        // SAFETY: between fork and exec only prctl(2), which allocates nothing.
+        unsafe {
+            command.pre_exec(|| {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
+                Ok(())
+            });
+        }
+        let child = command.spawn().expect("hack/vm can be started");
+
+        let contexts = dir.join("kelsonconfig");
+        let made = Command::new(top.join("hack/pki"))
+            .args(["--kelsonconfig", &port.to_string()])
+            .arg(&contexts)
+            .status()
+            .expect("hack/pki can be started");
+        assert!(made.success(), "hack/pki --kelsonconfig failed");
+        let mut vm = Vm { child, ctl: Ctl::with_config(contexts), log, dir, ended: false, _lock: lock };
+        until("the machine to answer", BOOT_PATIENCE, || {
+            if let Some(status) = vm.child.try_wait().expect("it is our child") {
+                panic!("the machine ended before it answered, {status}: {}", vm.said());
+            }
+            (vm.ctl(&["version"]).status == 0).then_some(())
+        });
+        vm
+    }
+
+    fn write_config(&self, config: &Path) {
+        let folder = Path::new(MACHINE_DIR);
+        let program = folder.join("kelson-test-program");
+        fs::create_dir_all(config.join("services")).expect("the test's folder is writable");
+        for (name, yaml) in &self.services {
+            let text = with_name(name, &fill_in(yaml, &program, folder));
+            fs::write(config.join(format!("services/{name}.yaml")), text).expect("the folder is writable");
+        }
+        let machine = fill_in(self.machine.as_deref().unwrap_or_default(), &program, folder);
+        fs::write(config.join("machine.yaml"), machine).expect("the folder is writable");
+        // It travels with the configuration.
+        let program = paths::binary("kelson-test-program");
+        fs::copy(program, config.join("kelson-test-program")).expect("the program can be copied");
+    }
+}
+
+/// A running machine. When it is dropped, QEMU is ended; if the test fails, the console's end is printed.
+#[derive(Debug)]
+pub struct Vm {
+    child: Child,
+    ctl: Ctl,
+    log: PathBuf,
+    dir: PathBuf,
+    ended: bool,
+    _lock: File,
+}
+
+impl Vm {
+    /// `name` names the console's file in `out/test-logs`.
+    pub fn builder(name: &str) -> VmBuilder {
+        VmBuilder { name: name.to_owned(), ..VmBuilder::default() }
+    }
+
+    /// Runs a command of kelsonctl over TLS.
+    pub fn ctl(&self, args: &[&str]) -> Output {
+        self.ctl.run(args)
+    }
+
+    /// The client itself: events, streams, waits.
+    pub fn client(&self) -> &Ctl {
+        &self.ctl
+    }
+
+    #[track_caller]
+    pub fn services(&self) -> Vec<Service> {
+        self.ctl.services()
+    }
+
+    /// Returns when all these services are up.
+    #[track_caller]
+    pub fn wait_up(&self, names: &[&str]) {
+        let timeout = format!("{}s", BOOT_PATIENCE.as_secs());
+        let mut args = vec!["wait"];
+        args.extend(names);
+        args.extend(["--for", "up", "--timeout", &timeout]);
+        self.ctl(&args).ok();
+    }
+
+    /// The serial console so far.
+    pub fn console(&self) -> String {
+        fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).replace('\r', "")).unwrap_or_default()
+    }
+
+    /// Returns the console once it holds this text.
+    #[track_caller]
+    pub fn wait_console(&self, text: &str) -> String {
+        until(&format!("\"{text}\" on the console"), BOOT_PATIENCE, || {
+            Some(self.console()).filter(|console| console.contains(text))
+        })
+    }
+
+    /// Asks for a power off and returns once the machine is off; panics unless it was a clean one.
+    #[track_caller]
+    pub fn poweroff(&mut self) {
+        self.ctl(&["poweroff"]).ok();
+        assert!(self.wait_end(), "hack/vm did not see a clean power off: {}", self.said());
+    }
+
+    /// Returns once QEMU has ended; whether it was after a clean power off.
+    #[track_caller]
+    pub fn wait_end(&mut self) -> bool {
+        let child = &mut self.child;
+        let status =
+            until("the machine to end", BOOT_PATIENCE, || child.try_wait().expect("it is our child"));
+        self.ended = true;
+        status.success()
+    }
+
+    /// What hack/vm itself said.
+    pub fn said(&self) -> String {
+        fs::read_to_string(self.dir.join("said")).unwrap_or_default()
+    }
+}
+
+impl Drop for Vm {
+    fn drop(&mut self) {
+        if !self.ended {
+            if let Ok(pid) = i32::try_from(self.child.id()) {
+                // Not SIGKILL: hack/vm ends QEMU and cleans up.
+                // SAFETY: kill(2) has no preconditions; the child is not reaped yet.
+                unsafe { libc::kill(pid, libc::SIGTERM) };
+            }
+            let _ = self.child.wait();
+        }
+        if std::thread::panicking() {
+            let console = self.console();
+            let lines: Vec<&str> = console.lines().collect();
+            eprintln!(
+                "---- the end of the console ----\n{}\n---- all of it: {}; hack/vm said: {} ----",
+                lines[lines.len().saturating_sub(150)..].join("\n"),
+                self.log.display(),
+                self.said()
+            );
+        }
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// A port of this computer that nobody uses at the moment.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("an address").port()
+}
