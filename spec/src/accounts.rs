@@ -108,6 +108,11 @@ impl Accounts {
         Ok(Credentials { uid, gid, groups, name: name.to_owned(), home })
     }
 
+    /// The number of a group that `/etc/group` names.
+    pub fn group_named(&self, name: &str) -> Option<u32> {
+        self.groups.iter().find(|group| group.name == name).map(|group| group.gid)
+    }
+
     fn group(&self, text: &str) -> Result<u32, String> {
         if let Some(gid) = id(text) {
             return Ok(gid);

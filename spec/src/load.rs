@@ -45,6 +45,8 @@ pub struct Loaded {
     pub services: Vec<ServiceSpec>,
     /// All mistakes, sorted by file, line and column.
     pub diagnostics: Vec<Diagnostic>,
+    /// The group `kelson`, whose members may open PID 1's socket; `None`: there is none.
+    pub api_group: Option<u32>,
 }
 
 impl Loaded {
@@ -86,12 +88,13 @@ pub fn load_with(config: &Path, sources: &Sources) -> Loaded {
     let machine = reading.machine_file(config);
     reading.service_files(&config.join("services"));
     let services = reading.check_graph();
-    let mut diagnostics = reading.diagnostics;
+    let mut diagnostics = std::mem::take(&mut reading.diagnostics);
     diagnostics.sort_by(|a, b| {
         let key = |d: &Diagnostic| (d.line, d.column);
         a.file.cmp(&b.file).then(key(a).cmp(&key(b))).then_with(|| a.service.cmp(&b.service))
     });
-    Loaded { machine, services, diagnostics }
+    let api_group = reading.surroundings.group("kelson");
+    Loaded { machine, services, diagnostics, api_group }
 }
 
 /// A folder that is being read.

@@ -42,6 +42,11 @@ impl Surroundings {
         self.root.join(path.strip_prefix("/").unwrap_or(path))
     }
 
+    /// The number of a group, where /etc/group has it.
+    pub fn group(&self, name: &str) -> Option<u32> {
+        self.accounts().as_ref().ok()?.group_named(name)
+    }
+
     fn accounts(&self) -> &Result<Accounts, (&'static str, ReadError)> {
         self.accounts.get_or_init(|| Accounts::read(&self.root))
     }
