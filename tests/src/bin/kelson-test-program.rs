@@ -28,7 +28,10 @@
 //! | `close-output` | closes stdout and stderr |
 //! | `report`, `report=PATH` | what it was given: IDs, environment, descriptors, signals, limits, cgroup |
 
-use std::ffi::CString;
+// Without Rust's own start: that ignores SIGPIPE and sets handlers, and then nobody could see what was handed down.
+#![no_main]
+
+use std::ffi::{CString, c_char, c_int};
 use std::fs::{self, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixDatagram;
@@ -36,20 +39,23 @@ use std::path::Path;
 use std::process::exit;
 use std::time::Duration;
 
-fn main() {
+// SAFETY: the one `main` of this program, with the signature that the C library calls.
+#[unsafe(no_mangle)]
+pub extern "C" fn main(_count: c_int, _arguments: *const *const c_char) -> c_int {
     let steps: Vec<String> = std::env::args().skip(1).collect();
+    run(&steps.iter().map(String::as_str).collect::<Vec<_>>());
+    0
+}
+
+fn run(steps: &[&str]) {
     // Before anything else, so that a signal that comes early is not lost.
-    for step in &steps {
+    for step in steps {
         match step.split_once('=').unwrap_or((step, "")) {
             ("await", name) => block(signal(name)),
             ("serve", _) => block(libc::SIGTERM),
             _ => {}
         }
     }
-    run(steps.iter().map(String::as_str));
-}
-
-fn run<'a>(steps: impl Iterator<Item = &'a str>) {
     for step in steps {
         let (verb, value) = step.split_once('=').unwrap_or((step, ""));
         match verb {
@@ -198,8 +204,9 @@ fn ignore(signal: i32) {
     unsafe { libc::signal(signal, libc::SIG_IGN) };
 }
 
+/// 0: the empty set.
 fn set_of(signal: i32) -> libc::sigset_t {
-    // SAFETY: sigemptyset fills the set before it is used.
+    // SAFETY: sigemptyset fills the set before it is used; a number that is no signal is refused without harm.
     unsafe {
         let mut set = std::mem::zeroed();
         libc::sigemptyset(&mut set);
@@ -251,7 +258,10 @@ fn fork() -> bool {
 
 fn child(steps: &str) {
     if fork() {
-        run(steps.split(','));
+        // What the parent waits for is not the child's business.
+        // SAFETY: the set is initialised; no old set is asked for.
+        unsafe { libc::sigprocmask(libc::SIG_SETMASK, &set_of(0), std::ptr::null_mut()) };
+        run(&steps.split(',').collect::<Vec<_>>());
         exit(0);
     }
 }
@@ -312,15 +322,15 @@ fn report(path: &str) {
 fn gather() -> String {
     use std::fmt::Write as _;
     let mut text = String::new();
-    let mut descriptors: Vec<(i32, String)> = or_die("/proc/self/fd", fs::read_dir("/proc/self/fd"))
+    let mut descriptors: Vec<i32> = or_die("/proc/self/fd", fs::read_dir("/proc/self/fd"))
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .filter_map(|fd| Some((fd, fs::read_link(format!("/proc/self/fd/{fd}")).ok()?.display().to_string())))
-        // The one that read the folder is closed by now.
-        .filter(|(fd, _)| fs::symlink_metadata(format!("/proc/self/fd/{fd}")).is_ok())
         .collect();
-    descriptors.sort();
-    for (fd, target) in descriptors {
-        let _ = writeln!(text, "fd.{fd} {target}");
+    descriptors.sort_unstable();
+    for fd in descriptors {
+        // The descriptor that read the folder is closed by now and has no target.
+        if let Ok(target) = fs::read_link(format!("/proc/self/fd/{fd}")) {
+            let _ = writeln!(text, "fd.{fd} {}", target.display());
+        }
     }
     // SAFETY: none of these has preconditions.
     let ids = unsafe { [libc::getpid(), libc::getppid(), libc::getsid(0), libc::getpgrp()] };
