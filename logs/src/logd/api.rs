@@ -1,0 +1,283 @@
+//! The gRPC service `Logs` on `log.sock`: the past from files, then live lines from memory.
+//!
+//! Its thread is started at the first client. A client that reads slowly has nothing queued for it: it has a position in
+//! the ring, and is told how many lines it missed. A disk that does not answer costs a client its history, said as a
+//! note, and a bounded number of threads.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kelson_proto::v1;
+use kelson_proto::v1::logs_server::{Logs, LogsServer};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::{Instant, timeout_at};
+use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
+use tonic::transport::Server;
+use tonic::transport::server::UdsConnectInfo;
+use tonic::{Request, Response, Status};
+
+use super::history::{History, Wanted};
+use super::line::{self, Source};
+use super::store::{OwnedLine, Store, client_note};
+use crate::valid_name;
+
+/// Threads that read files for clients; each may hang on a dead disk.
+const READERS: usize = 4;
+const STREAMS: usize = 64;
+const NAMES: usize = 256;
+/// Lines that came before the request are in files by then, or come from memory.
+const WRITTEN: Duration = Duration::from_millis(300);
+/// Opening files and finding the beginning; reading a piece of them.
+const OPENING: Duration = Duration::from_secs(5);
+const READING: Duration = Duration::from_secs(5);
+/// Text in one message, lines in one look at the ring.
+const CHUNK: usize = 32 * 1024;
+const LIVE: usize = 256;
+
+/// Who may read logs.
+#[derive(Debug, Clone, Copy)]
+pub struct Allowed {
+    /// The uid of kelson-apid, which forwards.
+    pub apid: Option<u32>,
+}
+
+/// Serves until the store is closed and the last stream has ended.
+pub fn serve(listener: OwnedFd, store: Arc<Store>, allowed: Allowed) -> std::io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .max_blocking_threads(READERS)
+        .thread_stack_size(super::STACK)
+        .build()?;
+    let result = runtime.block_on(async {
+        let listener = tokio::net::UnixListener::from_std(UnixListener::from(listener))?;
+        let closed = closed(store.clone());
+        let service = LogsServer::new(Service {
+            store,
+            allowed,
+            readers: Arc::new(Semaphore::new(READERS)),
+            streams: Arc::new(Semaphore::new(STREAMS)),
+        });
+        let clients = UnixListenerStream::new(listener);
+        let served = Server::builder().serve_with_incoming_shutdown(service, clients, closed).await;
+        served.map_err(std::io::Error::other)
+    });
+    // A thread that hangs on a dead disk stays behind.
+    runtime.shutdown_background();
+    result
+}
+
+async fn closed(store: Arc<Store>) {
+    let _interest = store.interest(false);
+    changed(&store, |store| store.is_closed().then_some(())).await;
+}
+
+/// Waits until `look` finds something; cancelled by dropping.
+async fn changed<T>(store: &Store, look: impl Fn(&Store) -> Option<T>) -> T {
+    loop {
+        let news = store.news().notified();
+        tokio::pin!(news);
+        news.as_mut().enable();
+        if let Some(found) = look(store) {
+            return found;
+        }
+        news.await;
+    }
+}
+
+struct Service {
+    store: Arc<Store>,
+    allowed: Allowed,
+    readers: Arc<Semaphore>,
+    streams: Arc<Semaphore>,
+}
+
+/// What is left of a request after it was looked at.
+struct Asked {
+    names: Vec<Arc<str>>,
+    wanted: Wanted,
+    follow: bool,
+}
+
+#[tonic::async_trait]
+impl Logs for Service {
+    type ReadStream = ReceiverStream<Result<v1::ReadResponse, Status>>;
+
+    async fn read(&self, request: Request<v1::ReadRequest>) -> Result<Response<Self::ReadStream>, Status> {
+        self.allowed.check(request.extensions().get::<UdsConnectInfo>())?;
+        let asked = look_at(request.into_inner())?;
+        let Ok(permit) = self.streams.clone().try_acquire_owned() else {
+            return Err(Status::resource_exhausted(format!("{STREAMS} clients read logs already")));
+        };
+        let (sender, receiver) = mpsc::channel(2);
+        let (store, readers) = (self.store.clone(), self.readers.clone());
+        tokio::spawn(async move {
+            let gone = sender.clone();
+            tokio::select! {
+                _ = Reading { store, readers, sender }.run(asked) => {}
+                () = gone.closed() => {}
+            }
+            drop(permit);
+        });
+        Ok(Response::new(ReceiverStream::new(receiver)))
+    }
+}
+
+impl Allowed {
+    fn check(self, peer: Option<&UdsConnectInfo>) -> Result<(), Status> {
+        let uid = peer.and_then(|info| info.peer_cred).map(|credentials| credentials.uid());
+        let own = nix::unistd::geteuid().as_raw();
+        if uid.is_some_and(|uid| uid == 0 || uid == own || Some(uid) == self.apid) {
+            return Ok(());
+        }
+        Err(Status::permission_denied("only root and kelson-apid may read logs here"))
+    }
+}
+
+fn look_at(request: v1::ReadRequest) -> Result<Asked, Status> {
+    let mut names: Vec<Arc<str>> = Vec::new();
+    for name in request.names {
+        if !valid_name(&name) {
+            return Err(Status::invalid_argument(format!("\"{name}\" is not the name of a service")));
+        }
+        if !names.iter().any(|known| **known == *name) {
+            names.push(name.into());
+        }
+    }
+    if names.is_empty() || names.len() > NAMES {
+        return Err(Status::invalid_argument(format!("name 1 to {NAMES} services")));
+    }
+    let since = request.last.map(|last| {
+        let span = last.seconds.max(0).saturating_mul(1_000_000_000).saturating_add(last.nanos.max(0).into());
+        line::now().saturating_sub(span)
+    });
+    Ok(Asked { names, wanted: Wanted { tail: request.tail, since }, follow: request.follow })
+}
+
+/// The client is gone.
+struct Gone;
+
+/// One answer.
+struct Reading {
+    store: Arc<Store>,
+    readers: Arc<Semaphore>,
+    sender: mpsc::Sender<Result<v1::ReadResponse, Status>>,
+}
+
+impl Reading {
+    async fn run(self, asked: Asked) -> Result<(), Gone> {
+        let _interest = self.store.interest(asked.follow);
+        self.wait_for_writer(&asked.names).await;
+        let (history, why) = self.open(&asked).await;
+        if let Some(why) = why {
+            let first = asked.names.first().cloned().unwrap_or_else(|| "logd".into());
+            self.send(vec![client_note(&first, line::now(), why)]).await?;
+        }
+        let Some(history) = history else { return Ok(()) };
+        let mut expected = history.next.clone();
+        self.past(history).await?;
+        if asked.follow { self.live(&mut expected).await } else { Ok(()) }
+    }
+
+    /// So that what came before is, as a rule, in the files.
+    async fn wait_for_writer(&self, names: &[Arc<str>]) {
+        let numbers = self.store.numbers(names);
+        let written = changed(&self.store, |store| store.all_written(&numbers).then_some(()));
+        // If not, memory has it, or it is said.
+        let _ = tokio::time::timeout(WRITTEN, written).await;
+    }
+
+    /// The history, or what memory has of it, and why.
+    async fn open(&self, asked: &Asked) -> (Option<History>, Option<String>) {
+        let (store, names, wanted) = (self.store.clone(), asked.names.clone(), asked.wanted);
+        let opened = self.on_disk(OPENING, move || History::open(&store, &names, wanted)).await;
+        match opened {
+            Ok(history) => (Some(history), None),
+            Err(why) => {
+                let memory = History::of_memory(&self.store, &asked.names, asked.wanted).ok();
+                (memory, Some(format!("only what is in memory: the log files cannot be read: {why}")))
+            }
+        }
+    }
+
+    /// Calls what may hang for ever, on one of few threads.
+    async fn on_disk<T: Send + 'static>(
+        &self,
+        within: Duration,
+        call: impl FnOnce() -> std::io::Result<T> + Send + 'static,
+    ) -> Result<T, String> {
+        let by = Instant::now().checked_add(within).unwrap_or_else(Instant::now);
+        let hangs = || "the disk does not answer".to_owned();
+        let permit = timeout_at(by, self.readers.clone().acquire_owned()).await.map_err(|_| hangs())?;
+        let task = tokio::task::spawn_blocking(move || {
+            let result = call();
+            drop(permit);
+            result
+        });
+        match timeout_at(by, task).await {
+            Ok(Ok(result)) => result.map_err(|error| error.to_string()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err(hangs()),
+        }
+    }
+
+    async fn past(&self, mut history: History) -> Result<(), Gone> {
+        loop {
+            let read = move || {
+                let lines = history.chunk(CHUNK)?;
+                Ok((history, lines))
+            };
+            match self.on_disk(READING, read).await {
+                Ok((_, lines)) if lines.is_empty() => return Ok(()),
+                Ok((rest, lines)) => {
+                    history = rest;
+                    self.send(lines).await?;
+                }
+                Err(why) => {
+                    let text = format!("lines are missing here: the log files cannot be read: {why}");
+                    return self.send(vec![client_note(&"logd".into(), line::now(), text)]).await;
+                }
+            }
+        }
+    }
+
+    async fn live(&self, expected: &mut HashMap<Arc<str>, u64>) -> Result<(), Gone> {
+        let mut position = 0;
+        loop {
+            let state = std::sync::Mutex::new((&mut position, &mut *expected));
+            let lines = changed(&self.store, |store| {
+                let mut state = state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                let (position, expected) = &mut *state;
+                let closed = store.is_closed();
+                let lines = store.live(position, expected, LIVE);
+                (closed || !lines.is_empty()).then_some(lines)
+            })
+            .await;
+            if lines.is_empty() {
+                return Ok(());
+            }
+            self.send(lines).await?;
+        }
+    }
+
+    async fn send(&self, lines: Vec<OwnedLine>) -> Result<(), Gone> {
+        let lines = lines.into_iter().map(message).collect();
+        self.sender.send(Ok(v1::ReadResponse { lines })).await.map_err(|_| Gone)
+    }
+}
+
+fn message(line: OwnedLine) -> v1::Line {
+    const NANOS: i64 = 1_000_000_000;
+    let nanos = i32::try_from(line.time.rem_euclid(NANOS)).unwrap_or(0);
+    let time = Some(prost_types::Timestamp { seconds: line.time.div_euclid(NANOS), nanos });
+    let stream = match line.source {
+        Source::Stdout => v1::line::Stream::Stdout,
+        Source::Stderr => v1::line::Stream::Stderr,
+        Source::Note => v1::line::Stream::Note,
+    };
+    let service = line.service.to_string();
+    v1::Line { service, time, stream: stream.into(), text: line.text, partial: line.partial }
+}

@@ -1,0 +1,337 @@
+//! The lines of services as they stand in files, continued by those in memory, merged by time.
+//!
+//! Everything here may wait for a disk and runs on a thread that may be left behind. A file is read up to the [`Mark`]
+//! that the writer had set at one instant; the lines after it come from memory as of the same instant: none is doubled,
+//! none is lost.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::Path;
+use std::sync::Arc;
+
+use super::files::{MOST_FILES, path_of};
+use super::line::{self, LONGEST};
+use super::store::{OwnedLine, Seam, Store, client_note};
+
+/// Read at a time while looking for the beginning; and while reading on.
+const BLOCK: usize = 64 * 1024;
+const READ: usize = 16 * 1024;
+/// A line of a file that is longer than that is none of ours, and is cut.
+const CUT: usize = LONGEST + 128;
+/// How often files are opened again that were rotated meanwhile.
+const TRIES: usize = 5;
+
+/// What a client wants of the past.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Wanted {
+    /// At most so many of the last lines.
+    pub tail: Option<u32>,
+    /// No lines before, in nanoseconds since 1970.
+    pub since: Option<i64>,
+}
+
+impl Wanted {
+    fn includes(self, time: i64) -> bool {
+        self.since.is_none_or(|since| time >= since)
+    }
+}
+
+struct Part {
+    file: File,
+    from: u64,
+    to: u64,
+}
+
+/// One service.
+struct Log {
+    service: Arc<str>,
+    /// Oldest first.
+    parts: Vec<Part>,
+    memory: Vec<OwnedLine>,
+    part: usize,
+    at: u64,
+    buffer: VecDeque<u8>,
+    remembered: usize,
+    /// Lines without a time of their own get that of the line before.
+    time: i64,
+}
+
+/// Lines of some services, oldest first.
+pub struct History {
+    logs: Vec<Log>,
+    heads: Vec<Option<OwnedLine>>,
+    order: BinaryHeap<Reverse<(i64, usize)>>,
+    wanted: Wanted,
+    skip: u64,
+    /// The number of the first line of each service that is not part of this.
+    pub next: HashMap<Arc<str>, u64>,
+}
+
+impl History {
+    /// Opens the files; may wait for a disk for ever.
+    pub fn open(store: &Store, names: &[Arc<str>], wanted: Wanted) -> io::Result<History> {
+        let directory = store.directory();
+        let mut next = HashMap::new();
+        let mut logs = Vec::new();
+        for name in names {
+            let (mut parts, seam) = open_parts(store, &directory, name)?;
+            begin(&mut parts, wanted)?;
+            next.insert(name.clone(), seam.next);
+            logs.push(Log::new(name, parts, memory(name, seam, false)));
+        }
+        History::over(logs, wanted, next)
+    }
+
+    /// The same without any file: what memory has.
+    pub fn of_memory(store: &Store, names: &[Arc<str>], wanted: Wanted) -> io::Result<History> {
+        let mut next = HashMap::new();
+        let mut logs = Vec::new();
+        for name in names {
+            let seam = store.seam(name);
+            next.insert(name.clone(), seam.next);
+            logs.push(Log::new(name, Vec::new(), memory(name, seam, true)));
+        }
+        History::over(logs, wanted, next)
+    }
+
+    fn over(logs: Vec<Log>, wanted: Wanted, next: HashMap<Arc<str>, u64>) -> io::Result<History> {
+        let mut history =
+            History { logs, heads: Vec::new(), order: BinaryHeap::new(), wanted, skip: 0, next };
+        if let Some(tail) = wanted.tail {
+            history.rewind()?;
+            let mut count: u64 = 0;
+            while history.next_line()?.is_some() {
+                count = count.saturating_add(1);
+            }
+            history.skip = count.saturating_sub(tail.into());
+        }
+        history.rewind()?;
+        Ok(history)
+    }
+
+    /// The next lines, at most so many bytes of text; empty at the end.
+    pub fn chunk(&mut self, bytes: usize) -> io::Result<Vec<OwnedLine>> {
+        let mut lines = Vec::new();
+        let mut size: usize = 0;
+        while size < bytes {
+            let Some(line) = self.next_line()? else { break };
+            if self.skip > 0 {
+                self.skip = self.skip.saturating_sub(1);
+                continue;
+            }
+            size = size.saturating_add(line.text.len()).saturating_add(64);
+            lines.push(line);
+        }
+        Ok(lines)
+    }
+
+    fn rewind(&mut self) -> io::Result<()> {
+        self.order.clear();
+        self.heads = Vec::new();
+        for log in &mut self.logs {
+            log.rewind();
+        }
+        for index in 0..self.logs.len() {
+            self.heads.push(None);
+            self.advance(index)?;
+        }
+        Ok(())
+    }
+
+    fn next_line(&mut self) -> io::Result<Option<OwnedLine>> {
+        let Some(Reverse((_, index))) = self.order.pop() else { return Ok(None) };
+        let line = self.heads.get_mut(index).and_then(Option::take);
+        self.advance(index)?;
+        Ok(line)
+    }
+
+    fn advance(&mut self, index: usize) -> io::Result<()> {
+        let (Some(log), Some(head)) = (self.logs.get_mut(index), self.heads.get_mut(index)) else {
+            return Ok(());
+        };
+        while let Some(line) = log.next_line()? {
+            if self.wanted.includes(line.time) {
+                self.order.push(Reverse((line.time, index)));
+                *head = Some(line);
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What of a service's memory belongs to its history.
+fn memory(name: &Arc<str>, seam: Seam, all: bool) -> Vec<OwnedLine> {
+    let mut lines = if all { seam.written } else { Vec::new() };
+    if seam.missed > 0 {
+        let time = seam.unwritten.first().map_or_else(line::now, |line| line.time);
+        let text = format!(
+            "{} lines are missing here: they are not written yet and not in memory any more",
+            seam.missed
+        );
+        lines.push(client_note(name, time, text));
+    }
+    lines.extend(seam.unwritten);
+    lines
+}
+
+/// The files of a service, oldest first, and where memory goes on.
+fn open_parts(store: &Store, directory: &Path, name: &Arc<str>) -> io::Result<(Vec<Part>, Seam)> {
+    let mut left = TRIES;
+    loop {
+        left = left.saturating_sub(1);
+        // Files before the seam: as long as the writer has no mark it has added nothing.
+        let mut found = open_all(directory, name)?;
+        let seam = store.seam(name);
+        if let Some(mark) = seam.mark {
+            match found.iter().position(|(_, id)| *id == (mark.device, mark.inode)) {
+                Some(current) => {
+                    // Younger ones were begun after the seam.
+                    found.drain(..current);
+                    if let Some((part, _)) = found.first_mut() {
+                        part.to = mark.length;
+                    }
+                }
+                None if left > 0 => continue,
+                // The file was deleted under the writer's hands: what is left is what there is.
+                None => {}
+            }
+        }
+        return Ok((found.into_iter().rev().map(|(part, _)| part).collect(), seam));
+    }
+}
+
+/// Device and inode.
+type Id = (u64, u64);
+
+/// Youngest first; one that is met twice because of a rotation meanwhile, once.
+fn open_all(directory: &Path, name: &str) -> io::Result<Vec<(Part, Id)>> {
+    let mut found: Vec<(Part, Id)> = Vec::new();
+    for number in 0..MOST_FILES {
+        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+        let file =
+            match OpenOptions::new().read(true).custom_flags(flags).open(path_of(directory, name, number)) {
+                Ok(file) => file,
+                // Right after a rotation there is no current one.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && number == 0 => continue,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => break,
+                Err(error) => return Err(error),
+            };
+        let data = file.metadata()?;
+        let id = (data.dev(), data.ino());
+        if data.is_file() && !found.iter().any(|(_, seen)| *seen == id) {
+            found.push((Part { file, from: 0, to: data.len() }, id));
+        }
+    }
+    Ok(found)
+}
+
+/// Moves the beginning up to a line before which nothing is wanted.
+fn begin(parts: &mut Vec<Part>, wanted: Wanted) -> io::Result<()> {
+    if wanted.tail.is_none() && wanted.since.is_none() {
+        return Ok(());
+    }
+    let mut lines: u64 = 0;
+    let mut block = vec![0; BLOCK];
+    for index in (0..parts.len()).rev() {
+        let Some(part) = parts.get_mut(index) else { break };
+        let mut to = part.to;
+        while to > 0 {
+            let from = to.saturating_sub(BLOCK as u64);
+            let length = usize::try_from(to.saturating_sub(from)).unwrap_or(BLOCK);
+            let bytes = block.get_mut(..length).unwrap_or_default();
+            part.file.read_exact_at(bytes, from)?;
+            lines = lines.saturating_add(bytes.iter().filter(|byte| **byte == b'\n').count() as u64);
+            let line = bytes.iter().position(|byte| *byte == b'\n').map(|end| end.saturating_add(1));
+            let time = line.and_then(|line| line::parse_stamp(bytes.get(line..)?));
+            let enough = wanted.tail.is_some_and(|tail| lines > u64::from(tail));
+            let early = time.is_some_and(|time| !wanted.includes(time));
+            if let Some(line) = line.filter(|_| enough || early) {
+                part.from = from.saturating_add(line as u64);
+                parts.drain(..index);
+                return Ok(());
+            }
+            to = from;
+        }
+    }
+    Ok(())
+}
+
+impl Log {
+    fn new(service: &Arc<str>, parts: Vec<Part>, memory: Vec<OwnedLine>) -> Log {
+        let service = service.clone();
+        Log { service, parts, memory, part: 0, at: 0, buffer: VecDeque::new(), remembered: 0, time: 0 }
+    }
+
+    fn rewind(&mut self) {
+        self.part = 0;
+        self.at = self.parts.first().map_or(0, |part| part.from);
+        self.buffer.clear();
+        self.remembered = 0;
+        self.time = 0;
+    }
+
+    fn next_line(&mut self) -> io::Result<Option<OwnedLine>> {
+        if let Some(bytes) = self.next_bytes()? {
+            let service = self.service.clone();
+            return Ok(Some(match line::parse(&bytes) {
+                Some(line::Line { time, source, partial, text }) => {
+                    self.time = time;
+                    OwnedLine { service, time, source, partial, text: text.to_vec() }
+                }
+                // Not one of ours, but somebody's: better shown than not.
+                None => OwnedLine {
+                    service,
+                    time: self.time,
+                    source: line::Source::Note,
+                    partial: false,
+                    text: bytes,
+                },
+            }));
+        }
+        let line = self.memory.get(self.remembered).cloned();
+        self.remembered = self.remembered.saturating_add(1);
+        Ok(line)
+    }
+
+    /// A line of the files, without its newline.
+    fn next_bytes(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let mut searched: usize = 0;
+        loop {
+            if let Some(end) = self.buffer.iter().skip(searched).position(|byte| *byte == b'\n') {
+                let length = end.saturating_add(searched);
+                let line = self.buffer.drain(..length).collect();
+                self.buffer.pop_front();
+                return Ok(Some(line));
+            }
+            searched = self.buffer.len();
+            if searched >= CUT || !self.fill()? {
+                return Ok((searched > 0).then(|| self.buffer.drain(..).collect()));
+            }
+        }
+    }
+
+    /// Reads on; false at the end of the current file, of the last one for good.
+    fn fill(&mut self) -> io::Result<bool> {
+        while let Some(part) = self.parts.get(self.part) {
+            let rest = usize::try_from(part.to.saturating_sub(self.at)).unwrap_or(usize::MAX);
+            let mut block = [0; READ];
+            let block = block.get_mut(..rest.min(READ)).unwrap_or_default();
+            let read = if block.is_empty() { 0 } else { part.file.read_at(block, self.at)? };
+            if read > 0 {
+                self.at = self.at.saturating_add(read as u64);
+                self.buffer.extend(block.iter().take(read));
+                return Ok(true);
+            }
+            self.part = self.part.saturating_add(1);
+            self.at = self.parts.get(self.part).map_or(0, |part| part.from);
+            if !self.buffer.is_empty() {
+                return Ok(false);
+            }
+        }
+        Ok(false)
+    }
+}

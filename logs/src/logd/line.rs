@@ -1,0 +1,258 @@
+//! One line of a log, in memory and in a file, and how bytes from a pipe become lines.
+//!
+//! In a file: `2026-11-21T09:29:15.123456789Z stdout F text`. `P` instead of `F`: the text goes on in the next line of
+//! this stream, or the process ended without a newline. The text is kept byte for byte.
+
+use std::io::Write as _;
+use std::time::SystemTime;
+
+/// Longer lines are cut into partial ones.
+pub const LONGEST: usize = 16 * 1024;
+/// `2026-11-21T09:29:15.123456789Z`.
+const STAMP: usize = 30;
+const DAY: i64 = 86_400;
+const NANOS: i64 = 1_000_000_000;
+
+/// Where a line came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    Stdout,
+    Stderr,
+    /// logd itself.
+    Note,
+}
+
+impl Source {
+    fn word(self) -> &'static [u8] {
+        match self {
+            Source::Stdout => b"stdout",
+            Source::Stderr => b"stderr",
+            Source::Note => b"note",
+        }
+    }
+}
+
+/// A line that borrows its text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Line<'a> {
+    /// Nanoseconds since 1970.
+    pub time: i64,
+    pub source: Source,
+    pub partial: bool,
+    pub text: &'a [u8],
+}
+
+/// Nanoseconds since 1970, as far as an i64 goes.
+pub fn now() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// Writes times; keeps the text of the last second, which is that of most lines.
+#[derive(Default)]
+pub struct Clock {
+    second: Option<i64>,
+    text: Vec<u8>,
+}
+
+impl Clock {
+    /// Appends the line as it stands in a file.
+    pub fn append(&mut self, out: &mut Vec<u8>, line: Line<'_>) {
+        let time = line.time.clamp(0, i64::MAX);
+        let (second, nanos) = (time.div_euclid(NANOS), time.rem_euclid(NANOS));
+        if self.second != Some(second) {
+            self.second = Some(second);
+            self.text.clear();
+            write_second(&mut self.text, second);
+        }
+        out.extend_from_slice(&self.text);
+        let mut digits = *b".000000000Z ";
+        let mut rest = nanos;
+        for digit in digits.iter_mut().skip(1).take(9).rev() {
+            *digit = b'0'.saturating_add(u8::try_from(rest.rem_euclid(10)).unwrap_or(0));
+            rest = rest.div_euclid(10);
+        }
+        out.extend_from_slice(&digits);
+        out.extend_from_slice(line.source.word());
+        out.extend_from_slice(if line.partial { b" P " } else { b" F " });
+        out.extend_from_slice(line.text);
+        out.push(b'\n');
+    }
+}
+
+/// `2026-11-21T09:29:15`, after Howard Hinnant's civil_from_days.
+fn write_second(out: &mut Vec<u8>, second: i64) {
+    let days = second.div_euclid(DAY).saturating_add(719_468);
+    let of_day = second.rem_euclid(DAY);
+    let era = days.div_euclid(146_097);
+    let doe = days.rem_euclid(146_097);
+    let leap = doe.div_euclid(1460).saturating_neg().saturating_add(doe.div_euclid(36_524));
+    let yoe = doe.saturating_add(leap).saturating_sub(doe.div_euclid(146_096)).div_euclid(365);
+    let before =
+        yoe.saturating_mul(365).saturating_add(yoe.div_euclid(4)).saturating_sub(yoe.div_euclid(100));
+    let doy = doe.saturating_sub(before);
+    let mp = doy.saturating_mul(5).saturating_add(2).div_euclid(153);
+    let day = doy.saturating_sub(mp.saturating_mul(153).saturating_add(2).div_euclid(5)).saturating_add(1);
+    let month = if mp < 10 { mp.saturating_add(3) } else { mp.saturating_sub(9) };
+    let year = yoe.saturating_add(era.saturating_mul(400)).saturating_add(i64::from(month <= 2));
+    let (hour, minute) = (of_day.div_euclid(3600), of_day.rem_euclid(3600).div_euclid(60));
+    let second = of_day.rem_euclid(60);
+    // Writing to a Vec does not fail.
+    let _ = write!(out, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}");
+}
+
+/// Reads a line of a file, without its newline; absent if it is not one of ours (torn, or somebody else wrote it).
+pub fn parse(bytes: &[u8]) -> Option<Line<'_>> {
+    let time = parse_stamp(bytes.get(..STAMP)?)?;
+    let rest = bytes.get(STAMP..)?.strip_prefix(b" ")?;
+    let space = rest.iter().position(|byte| *byte == b' ')?;
+    let (word, rest) = rest.split_at_checked(space)?;
+    let source =
+        [Source::Stdout, Source::Stderr, Source::Note].into_iter().find(|source| source.word() == word)?;
+    let (partial, text) = match rest.split_at_checked(3)? {
+        (b" F ", text) => (false, text),
+        (b" P ", text) => (true, text),
+        _ => return None,
+    };
+    Some(Line { time, source, partial, text })
+}
+
+/// The time at the start of a line of a file.
+pub fn parse_stamp(bytes: &[u8]) -> Option<i64> {
+    let part = |from: usize, to: usize| -> Option<i64> {
+        bytes.get(from..to)?.iter().try_fold(0_i64, |value, byte| {
+            let digit = byte.checked_sub(b'0').filter(|digit| *digit < 10)?;
+            value.checked_mul(10)?.checked_add(i64::from(digit))
+        })
+    };
+    for (place, byte) in [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':'), (19, b'.'), (29, b'Z')] {
+        (*bytes.get(place)? == byte).then_some(())?;
+    }
+    let (year, month, day) = (part(0, 4)?, part(5, 7)?, part(8, 10)?);
+    (1..=12).contains(&month).then_some(())?;
+    // days_from_civil.
+    let year = year.checked_sub(i64::from(month <= 2))?;
+    let (era, yoe) = (year.div_euclid(400), year.rem_euclid(400));
+    let mp = if month > 2 { month.checked_sub(3)? } else { month.checked_add(9)? };
+    let doy = mp.checked_mul(153)?.checked_add(2)?.div_euclid(5).checked_add(day)?.checked_sub(1)?;
+    let doe = yoe.checked_mul(365)?.checked_add(yoe.div_euclid(4))?.checked_sub(yoe.div_euclid(100))?;
+    let days = era.checked_mul(146_097)?.checked_add(doe)?.checked_add(doy)?.checked_sub(719_468)?;
+    let of_day = part(11, 13)?.checked_mul(3600)?.checked_add(part(14, 16)?.checked_mul(60)?)?;
+    let second = days.checked_mul(DAY)?.checked_add(of_day)?.checked_add(part(17, 19)?)?;
+    second.checked_mul(NANOS)?.checked_add(part(20, 29)?)
+}
+
+/// Cuts what a pipe gave into lines; `held` is the beginning of a line whose end has not come yet, and takes no memory
+/// while there is none. `emit` gets the text and whether it is partial.
+pub fn split(held: &mut Vec<u8>, mut bytes: &[u8], mut emit: impl FnMut(&[u8], bool)) {
+    while !bytes.is_empty() {
+        let newline = bytes.iter().position(|byte| *byte == b'\n');
+        let (text, rest) = bytes.split_at_checked(newline.unwrap_or(bytes.len())).unwrap_or((bytes, &[]));
+        if held.is_empty() && newline.is_some() {
+            emit_long(text, &mut emit);
+        } else {
+            hold(held, text, &mut emit);
+            if newline.is_some() {
+                emit(held, false);
+                *held = Vec::new();
+            }
+        }
+        bytes = rest.get(1..).unwrap_or_default();
+    }
+}
+
+/// Emits a whole line.
+fn emit_long(mut text: &[u8], emit: &mut impl FnMut(&[u8], bool)) {
+    while text.len() > LONGEST {
+        let (first, rest) = text.split_at_checked(LONGEST).unwrap_or((text, &[]));
+        emit(first, true);
+        text = rest;
+    }
+    emit(text, false);
+}
+
+/// Adds to a line whose end has not come; what is too long leaves as partial lines, at least a byte stays.
+fn hold(held: &mut Vec<u8>, mut text: &[u8], emit: &mut impl FnMut(&[u8], bool)) {
+    while held.len().saturating_add(text.len()) > LONGEST {
+        let (first, rest) = text.split_at_checked(LONGEST.saturating_sub(held.len())).unwrap_or((text, &[]));
+        held.extend_from_slice(first);
+        emit(held, true);
+        held.clear();
+        text = rest;
+    }
+    held.extend_from_slice(text);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(chunks: &[&[u8]]) -> (Vec<(usize, bool)>, Vec<u8>, Vec<u8>) {
+        let (mut held, mut seen, mut all) = (Vec::new(), Vec::new(), Vec::new());
+        for chunk in chunks {
+            split(&mut held, chunk, |text, partial| {
+                seen.push((text.len(), partial));
+                all.extend_from_slice(text);
+                if !partial {
+                    all.push(b'\n');
+                }
+            });
+        }
+        (seen, all, held)
+    }
+
+    #[test]
+    fn a_line_is_read_as_it_was_written() {
+        let mut out = Vec::new();
+        let mut clock = Clock::default();
+        let time = 1_795_253_355_123_456_789;
+        let line = Line { time, source: Source::Stdout, partial: false, text: b"a\0b \xff c" };
+        clock.append(&mut out, line);
+        assert!(out.starts_with(b"2026-11-21T09:29:15.123456789Z stdout F a\0b"), "{}", out.escape_ascii());
+        assert_eq!(parse(out.strip_suffix(b"\n").unwrap()), Some(line));
+        for day in [0, 58, 59, 60, 364, 365, 789, 11_016, 11_017, 19_782, 20_000, 47_540, 100_000] {
+            let time = day * DAY * NANOS + 86_399 * NANOS + 1;
+            let line = Line { time, source: Source::Stderr, partial: true, text: b"" };
+            out.clear();
+            clock.append(&mut out, line);
+            assert_eq!(parse(out.strip_suffix(b"\n").unwrap()), Some(line), "day {day}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_line_is_not_taken_for_one() {
+        let good = b"2026-11-21T09:29:15.123456789Z stdout F text";
+        assert!(parse(good).is_some());
+        for cut in 0..42.min(good.len() - 4) {
+            assert!(parse(&good[..cut]).is_none(), "{cut}");
+        }
+        assert!(parse(b"2026-13-21T09:29:15.123456789Z stdout F text").is_none());
+        assert!(parse(b"2026-11-21T09:29:15.12345678xZ stdout F text").is_none());
+        assert!(parse(b"2026-11-21T09:29:15.123456789Z stdlog F text").is_none());
+        assert!(parse(b"2026-11-21T09:29:15.123456789Z stdout X text").is_none());
+    }
+
+    #[test]
+    fn lines_come_out_however_the_bytes_come_in() {
+        let text = [b"one\n\ntwo\n".as_slice(), &[b'x'; LONGEST], b"\n", &[b'y'; LONGEST * 2 + 1], b"\nend"]
+            .concat();
+        let whole = lines(&[&text]);
+        assert_eq!(whole.2, b"end");
+        assert_eq!(whole.0[3], (LONGEST, false));
+        assert_eq!(whole.0[4..], [(LONGEST, true), (LONGEST, true), (1, false)]);
+        for size in [1, 2, 7, 4096, LONGEST - 1, LONGEST, LONGEST + 1] {
+            let chunks: Vec<&[u8]> = text.chunks(size).collect();
+            assert_eq!(lines(&chunks), whole, "in pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn a_finished_line_leaves_no_memory_behind() {
+        let mut held = Vec::new();
+        split(&mut held, b"half", |_, _| {});
+        split(&mut held, b" whole\n", |text, partial| {
+            assert_eq!((text, partial), (b"half whole".as_slice(), false))
+        });
+        assert_eq!(held.capacity(), 0);
+    }
+}

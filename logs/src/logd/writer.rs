@@ -1,0 +1,192 @@
+//! The thread that owns the files. It alone may wait for a disk; the others notice by the queue that it does.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::{self, BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::files::{Files, path_of};
+use super::store::{Batch, Job, Limits, Store};
+use crate::valid_name;
+
+/// After a failure a service's lines are lost without a try for so long.
+const AGAIN: Duration = Duration::from_secs(1);
+/// Bytes moved at a time from one directory to the next.
+const PIECE: usize = 64 * 1024;
+
+/// Tells the operator, through the reader.
+pub type Tell = Box<dyn Fn(String) + Send>;
+
+/// See the module.
+pub struct Writer {
+    store: Arc<Store>,
+    files: Files,
+    /// A directory that could not be used yet.
+    wanted: Option<PathBuf>,
+    /// Where files are while no other directory can be written.
+    fallback: PathBuf,
+    failing: HashMap<Arc<str>, Instant>,
+    told: Option<String>,
+    limits: HashMap<Arc<str>, Limits>,
+    tell: Tell,
+}
+
+impl Writer {
+    pub fn new(store: Arc<Store>, directory: PathBuf, fallback: PathBuf, tell: Tell) -> Writer {
+        let files = Files::new(directory);
+        let limits = HashMap::new();
+        Writer { store, files, wanted: None, fallback, failing: HashMap::new(), told: None, limits, tell }
+    }
+
+    /// Returns once everything is written after the store was closed.
+    pub fn run(mut self) {
+        let mut busy = false;
+        loop {
+            match self.store.next_job(busy) {
+                Job::Write(batch) => self.write(&batch),
+                Job::Directory(path) => self.move_to(path),
+                Job::Close(service) => {
+                    self.files.close(&service);
+                    self.failing.remove(&service);
+                    self.limits.remove(&service);
+                }
+                Job::End => return,
+            }
+            busy = true;
+        }
+    }
+
+    fn write(&mut self, batch: &Batch) {
+        if self.failing.get(&batch.service).is_some_and(|since| since.elapsed() < AGAIN) {
+            let reason = self.told.clone().unwrap_or_default();
+            return self.store.not_written(batch, 0, None, &reason);
+        }
+        if let Some(wanted) = self.wanted.take() {
+            self.move_to(wanted);
+        }
+        self.limits.insert(batch.service.clone(), batch.limits);
+        let written = self.files.append(&batch.service, batch.limits, &batch.bytes);
+        match (written.result, written.mark) {
+            (Ok(()), Some(mark)) => {
+                self.store.written(batch, mark);
+                self.failing.remove(&batch.service);
+                self.recovered();
+            }
+            (result, mark) => {
+                let reason = self.failed(result.err().unwrap_or_else(|| io::ErrorKind::NotFound.into()));
+                self.failing.insert(batch.service.clone(), Instant::now());
+                self.store.not_written(batch, written.kept, mark, &reason);
+            }
+        }
+    }
+
+    /// Tells once per change; gives the text.
+    fn failed(&mut self, error: io::Error) -> String {
+        let text = format!("{}: {}", self.files.directory().display(), plain(&error));
+        if self.told.as_ref() != Some(&text) {
+            self.told = Some(text.clone());
+            (self.tell)(text.clone());
+        }
+        text
+    }
+
+    fn recovered(&mut self) {
+        if self.failing.is_empty() && self.told.take().is_some() {
+            (self.tell)(format!("{}: log files are written again", self.files.directory().display()));
+        }
+    }
+
+    /// Files are in `path` from now on; what is elsewhere moves along as far as it can.
+    fn move_to(&mut self, path: PathBuf) {
+        if let Err(error) = fs::create_dir_all(&path) {
+            let text = format!(
+                "{}: {}; logs stay in {}",
+                path.display(),
+                plain(&error),
+                self.files.directory().display()
+            );
+            if self.told.as_ref() != Some(&text) {
+                self.told = Some(text.clone());
+                (self.tell)(text);
+            }
+            self.wanted = Some(path);
+            return;
+        }
+        let old = self.files.directory().to_path_buf();
+        self.files = Files::new(path.clone());
+        self.failing.clear();
+        self.store.unmark(None);
+        let mut sources = vec![old, self.fallback.clone()];
+        sources.dedup();
+        for source in sources.into_iter().filter(|source| !same(source, &path)) {
+            self.move_files(&source);
+        }
+        self.store.moved_to(path);
+        self.recovered();
+    }
+
+    fn move_files(&mut self, source: &Path) {
+        let Ok(entries) = fs::read_dir(source) else { return };
+        let mut names: Vec<String> = Vec::new();
+        for entry in entries.flatten() {
+            if let Some(name) = entry.file_name().to_str().and_then(|name| name.strip_suffix(".log")) {
+                names.push(name.to_owned());
+            }
+        }
+        for name in names.into_iter().filter(|name| valid_name(name)) {
+            let numbers: Vec<u32> = (0..super::files::MOST_FILES)
+                .take_while(|number| path_of(source, &name, *number).exists())
+                .collect();
+            for number in numbers.into_iter().rev() {
+                if let Err(error) = self.move_file(&path_of(source, &name, number), &name.as_str().into()) {
+                    (self.tell)(format!(
+                        "the log of {name} could not be moved from {}: {}",
+                        source.display(),
+                        plain(&error)
+                    ));
+                    break;
+                }
+            }
+        }
+    }
+
+    fn move_file(&mut self, from: &Path, service: &Arc<str>) -> io::Result<()> {
+        // The sizes of a service that has not written in this life are not known: nothing is rotated away.
+        let limits =
+            self.limits.get(service).copied().unwrap_or(Limits { max_size: u64::MAX, max_files: u32::MAX });
+        let mut reader = BufReader::new(fs::File::open(from)?);
+        let mut piece = Vec::new();
+        loop {
+            let read = reader.read_until(b'\n', &mut piece)?;
+            if read > 0 && piece.last() != Some(&b'\n') {
+                piece.push(b'\n');
+            }
+            if read == 0 || piece.len() >= PIECE {
+                self.files.append(service, limits, &piece).result?;
+                piece.clear();
+            }
+            if read == 0 {
+                return fs::remove_file(from);
+            }
+        }
+    }
+}
+
+/// Whether both lead to the same directory.
+fn same(one: &Path, other: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    match (fs::metadata(one), fs::metadata(other)) {
+        (Ok(one), Ok(other)) => (one.dev(), one.ino()) == (other.dev(), other.ino()),
+        _ => one == other,
+    }
+}
+
+/// `No space left on device` without the number that Rust adds.
+fn plain(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(number) => nix::errno::Errno::from_raw(number).desc().to_owned(),
+        None => error.to_string(),
+    }
+}
