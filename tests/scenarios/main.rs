@@ -2,3 +2,4 @@
 //! tests bear the scenario's id: `g1_…`.
 
 mod basics;
+mod stock_client;

@@ -97,7 +97,11 @@ impl Ctl {
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         // Nothing of the operator who runs the tests leaks in.
-        command.env_remove("KELSONCONFIG").env("NO_COLOR", "1").stdin(Stdio::null());
+        command
+            .env_remove("KELSONCONFIG")
+            .env_remove("KELSON_ENDPOINT")
+            .env("NO_COLOR", "1")
+            .stdin(Stdio::null());
         if let Some(endpoint) = &self.endpoint {
             command.args(["--endpoint", endpoint]);
         }

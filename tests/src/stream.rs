@@ -17,7 +17,8 @@ pub struct Lines {
 }
 
 impl Lines {
-    pub(crate) fn of(mut command: Command, name: &str) -> Lines {
+    /// Starts it; `name` is for messages.
+    pub fn of(mut command: Command, name: &str) -> Lines {
         let mut child = command
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
