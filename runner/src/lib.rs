@@ -1,92 +1,25 @@
 //! Running one thing once: the [`Runner`] trait, processes, the restart policy, spawn and reap, cgroups.
+//!
+//! - [`Processes`] makes every child of PID 1 and reaps every one: the only place that does either.
+//! - [`Command`] says what a child is; the folder `spawn` makes it, step by step, between clone and exec.
+//! - [`ProcessRunner`] is the [`Runner`] of services that are plain processes, in a [`cgroup`] of their own.
+//! - [`restart`] decides, from how a run ended, whether there is another. It knows no process.
 
-use std::future::Future;
-use std::os::fd::OwnedFd;
-use std::pin::Pin;
-use std::time::Duration;
+#![cfg_attr(test, allow(clippy::arithmetic_side_effects))]
 
-/// A boxed future that may be sent between threads.
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub mod cgroup;
+mod command;
+mod process;
+mod processes;
+pub mod restart;
+mod runner;
+pub mod seccomp;
+mod spawn;
+mod strays;
 
-/// How a run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Exit {
-    /// Exit status.
-    Status(i32),
-    /// Killed by this signal.
-    Signal { signal: i32, core: bool },
-    /// Its status was never learnt (the process vanished between two lives of PID 1).
-    Lost,
-}
-
-impl Exit {
-    pub fn success(self) -> bool {
-        self == Exit::Status(0)
-    }
-}
-
-/// Why a run could not be started or ended as asked. The text is a sentence an operator can act on.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct RunnerError {
-    pub message: String,
-    /// errno, where a system call was the reason.
-    pub errno: Option<i32>,
-}
-
-/// What one run is given.
-#[derive(Debug)]
-pub struct RunContext {
-    /// Number of the run; every message from it bears it.
-    pub run: u64,
-    /// Write ends of the log pipes; closed in PID 1 once the run is spawned.
-    pub stdout: OwnedFd,
-    pub stderr: OwnedFd,
-    /// Added to the spec's environment (`NOTIFY_SOCKET`, `WATCHDOG_USEC`).
-    pub environment: Vec<(String, String)>,
-    /// Further descriptors, each with its number in the service.
-    pub descriptors: Vec<(OwnedFd, i32)>,
-}
-
-/// A run that has begun.
-pub struct Running {
-    pub pid: i32,
-    /// Ticks since boot, field 22 of `/proc/PID/stat`: with the PID it names the process for good.
-    pub start_time: u64,
-    /// Ends when the run has; dropping it loses nothing.
-    pub exit: BoxFuture<'static, Exit>,
-}
-
-/// How a run is to be ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StopPlan {
-    pub signal: i32,
-    /// After the signal, before everything is killed.
-    pub timeout: Duration,
-}
-
-/// How a run was ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StopReport {
-    /// It did not end by its signal within the timeout.
-    pub killed: bool,
-    /// Processes that outlived even SIGKILL (in a sleep that no signal ends); 0 as a rule.
-    pub left_behind: u32,
-}
-
-/// Runs one thing, in sequences such as open, run, stop, run, stop, close.
-///
-/// Every future may be dropped at any time: what it was doing is then undone or ended by the next `stop` or `close`.
-pub trait Runner: Send {
-    /// Makes what all runs share (a cgroup; later a container and its snapshot), leftovers removed first.
-    fn open(&mut self) -> BoxFuture<'_, Result<(), RunnerError>>;
-
-    /// Starts one run.
-    fn run(&mut self, context: RunContext) -> BoxFuture<'_, Result<Running, RunnerError>>;
-
-    /// Ends the run and everything it left: signal, timeout, kill. Without a run it only clears strays away.
-    fn stop(&mut self, plan: StopPlan) -> BoxFuture<'_, Result<StopReport, RunnerError>>;
-
-    /// Undoes `open`. Always called, also after a failed `open`.
-    fn close(&mut self) -> BoxFuture<'_, Result<(), RunnerError>>;
-}
+pub use cgroup::{Cgroup, CgroupRoot, Usage};
+pub use command::{Command, Program, Stdio};
+pub use process::{ProcessRunner, service_id};
+pub use processes::{Child, ExitReceiver, Leftover, Options, Processes, ReapReport};
+pub use runner::{BoxFuture, Exit, RunContext, Runner, RunnerError, Running, StopPlan, StopReport};
+pub use spawn::{SpawnError, Step, errno_text};

@@ -1,0 +1,102 @@
+//! What a service may use, and what it does use.
+
+use std::time::Duration;
+
+use kelson_spec::service::Resources;
+
+use super::Cgroup;
+use crate::runner::RunnerError;
+
+/// Period of `cpu.max` in microseconds, the kernel's own default.
+const PERIOD: u64 = 100_000;
+/// The kernel takes no smaller quota of it.
+const LEAST_QUOTA: u64 = 1_000;
+
+/// What a cgroup uses now; `None` where the controller that counts it is missing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    pub memory_bytes: Option<u64>,
+    /// CPU time of all its processes since it was made.
+    pub cpu: Option<Duration>,
+    pub processes: Option<u32>,
+}
+
+impl Cgroup {
+    /// Writes the limits. What cannot be applied is no failure: it is returned, a sentence each.
+    pub fn limit(&self, resources: &Resources) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for (key, controller, file, value) in settings(resources) {
+            if !self.root.controllers().contains(&controller) {
+                warnings
+                    .push(format!("{key} is not enforced: the cgroup controller {controller} is missing"));
+            } else if let Err(error) = self.write(file, &value) {
+                let what = format!("{key} is not enforced: cannot write {value} to {file}");
+                warnings.push(RunnerError::system(what, &error).message);
+            }
+        }
+        warnings
+    }
+
+    /// Cheap: at most three small reads.
+    pub fn usage(&self) -> Usage {
+        let number = |file| self.read(file).ok()?.trim().parse::<u64>().ok();
+        let cpu = self.read("cpu.stat").ok();
+        let cpu = cpu.as_deref().and_then(usage_usec).map(Duration::from_micros);
+        let processes = match number("pids.current") {
+            Some(count) => u32::try_from(count).ok(),
+            None => u32::try_from(self.processes(10_000).len()).ok(),
+        };
+        Usage { memory_bytes: number("memory.current"), cpu, processes }
+    }
+}
+
+fn usage_usec(cpu_stat: &str) -> Option<u64> {
+    cpu_stat.lines().find_map(|line| line.strip_prefix("usage_usec "))?.trim().parse().ok()
+}
+
+/// Key of the service file, controller, file and what to write, for each that the spec sets.
+fn settings(resources: &Resources) -> Vec<(&'static str, &'static str, &'static str, String)> {
+    let cpu = resources.cpu_max_millis.map(|millis| {
+        let quota = millis.saturating_mul(PERIOD / 1000).max(LEAST_QUOTA);
+        format!("{quota} {PERIOD}")
+    });
+    let text = |value: Option<u64>| value.map(|value| value.to_string());
+    [
+        ("memoryMax", "memory", "memory.max", text(resources.memory_max)),
+        ("memoryHigh", "memory", "memory.high", text(resources.memory_high)),
+        ("cpuMax", "cpu", "cpu.max", cpu),
+        ("cpuWeight", "cpu", "cpu.weight", text(resources.cpu_weight)),
+        ("pidsMax", "pids", "pids.max", text(resources.pids_max)),
+    ]
+    .into_iter()
+    .filter_map(|(key, controller, file, value)| Some((key, controller, file, value?)))
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_become_the_kernels() {
+        let resources = Resources {
+            memory_max: Some(64 << 20),
+            memory_high: None,
+            cpu_max_millis: Some(500),
+            cpu_weight: Some(100),
+            pids_max: Some(64),
+        };
+        let written: Vec<String> =
+            settings(&resources).into_iter().map(|s| format!("{} {}", s.2, s.3)).collect();
+        assert_eq!(written, ["memory.max 67108864", "cpu.max 50000 100000", "cpu.weight 100", "pids.max 64"]);
+        let tiny = Resources { cpu_max_millis: Some(1), ..Resources::default() };
+        assert_eq!(settings(&tiny)[0].3, "1000 100000");
+        assert_eq!(settings(&Resources::default()), []);
+    }
+
+    #[test]
+    fn cpu_time_is_read_from_cpu_stat() {
+        assert_eq!(usage_usec("usage_usec 1234\nuser_usec 1000\n"), Some(1234));
+        assert_eq!(usage_usec("user_usec 1000\n"), None);
+    }
+}

@@ -1,0 +1,138 @@
+//! One start on its way: from the queue to a spawner thread and back to who asked.
+
+use std::future::poll_fn;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex};
+use std::task::{Poll, Waker};
+
+use super::slots::SlotGuard;
+use super::{Child, Shared, lock, signal_pidfd};
+use crate::command::Command;
+use crate::runner::Exit;
+use crate::spawn::control::Control;
+use crate::spawn::{SpawnError, Step};
+
+/// A start.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) control: Arc<Control>,
+    pub(super) work: Mutex<Work>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Work {
+    /// Until a spawner takes it.
+    pub(super) command: Option<Command>,
+    /// From the queue to the report: where the kernel writes its PID. `None` then: in [`Control`].
+    pub(super) slot: Option<Arc<SlotGuard>>,
+    /// The child ended before its spawner reported it; with a pidfd where the clone gave none.
+    pub(super) early: Option<(Exit, Option<OwnedFd>)>,
+    /// The spawner has reported the child: the PID is no longer this job's to know.
+    reported: bool,
+    result: Option<Result<Child, SpawnError>>,
+    waker: Option<Waker>,
+}
+
+impl Work {
+    /// From here on the reaper and who gives the start up look elsewhere for the child. Returns how it ended where
+    /// the reaper met it before.
+    pub(super) fn reported(&mut self) -> Option<(Exit, Option<OwnedFd>)> {
+        self.reported = true;
+        self.early.take()
+    }
+}
+
+impl Job {
+    pub(super) fn new(command: Command) -> Arc<Job> {
+        let work = Work { command: Some(command), ..Work::default() };
+        Arc::new(Job { control: Arc::new(Control::new()), work: Mutex::new(work) })
+    }
+
+    /// PID of the child being made; 0 before the clone and after the report.
+    pub(super) fn pid(&self, work: &Work) -> i32 {
+        if work.reported {
+            return 0;
+        }
+        let cell = work.slot.as_ref().and_then(|slot| slot.pid()).unwrap_or(&self.control.pid);
+        cell.load(SeqCst)
+    }
+
+    /// Hands the result to who waits for it. One that nobody wants any more ends its child.
+    pub(super) fn finish(&self, result: Result<Child, SpawnError>) {
+        let waker = {
+            let mut work = lock(&self.work);
+            if self.control.is_cancelled() {
+                kill(result);
+                return;
+            }
+            work.result = Some(result);
+            work.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+fn kill(result: Result<Child, SpawnError>) {
+    if let Ok(child) = result {
+        signal_pidfd(&child.pidfd, libc::SIGKILL);
+    }
+}
+
+/// A start that somebody waits for; dropped before its result was taken, it is given up.
+pub(super) struct Pending<'a> {
+    shared: &'a Arc<Shared>,
+    job: Arc<Job>,
+}
+
+impl<'a> Pending<'a> {
+    pub(super) fn new(shared: &'a Arc<Shared>, job: Arc<Job>) -> Self {
+        shared.enqueue(Arc::clone(&job));
+        Pending { shared, job }
+    }
+
+    pub(super) async fn result(&self) -> Result<Child, SpawnError> {
+        poll_fn(|context| {
+            let mut work = lock(&self.job.work);
+            match work.result.take() {
+                Some(result) => Poll::Ready(result),
+                None => {
+                    work.waker = Some(context.waker().clone());
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+
+    pub(super) fn step(&self) -> Step {
+        self.job.control.step()
+    }
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        // The state's lock keeps the child from being reaped, so its PID cannot become another's meanwhile.
+        let mut state = lock(&self.shared.state);
+        self.job.control.cancel();
+        let unwanted = {
+            let mut work = lock(&self.job.work);
+            if let Some(result) = work.result.take() {
+                kill(result);
+            } else if work.early.is_none() && state.is_being_made(&self.job) {
+                let pid = self.job.pid(&work);
+                if pid > 0 {
+                    // SAFETY: a number of a child that nobody has reaped.
+                    unsafe { libc::kill(pid, libc::SIGKILL) };
+                }
+            }
+            work.waker = None;
+            work.command.take()
+        };
+        if unwanted.is_some() {
+            state.queue.retain(|job| !Arc::ptr_eq(job, &self.job));
+        }
+    }
+}

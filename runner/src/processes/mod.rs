@@ -1,0 +1,269 @@
+//! Everything that makes and reaps processes in PID 1: one place for each.
+//!
+//! Children are made by spawner threads ([`spawner`]), since a start waits for the program's first pages, and a disk
+//! may be slow or dead. They are reaped by [`Processes::reap`] on the thread that reads SIGCHLD. A child may end, and
+//! be reaped, before its spawner has said that it exists: the kernel wrote its PID where the reaper looks, so the
+//! status waits there for the spawner. All bookkeeping is under one lock, held for a few instructions or one call
+//! that cannot wait; a PID is only ever signalled under that lock, where nothing can reap it.
+
+mod exit;
+mod job;
+mod reaper;
+mod slots;
+mod spawner;
+mod start_time;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use kelson_spec::service::ResourceLimit;
+
+pub use exit::ExitReceiver;
+pub use reaper::ReapReport;
+pub(crate) use reaper::open_pidfd;
+pub use slots::Leftover;
+
+use crate::cgroup::CgroupRoot;
+use crate::command::Command;
+use crate::runner::{Exit, RunnerError};
+use crate::seccomp::{Filter, Filters};
+use crate::spawn::SpawnError;
+use crate::spawn::clone::Refused;
+use exit::ExitCell;
+use job::{Job, Pending};
+use slots::Slots;
+use spawner::Worker;
+
+/// Takes a lock also after a thread panicked while it held it: what these locks guard is whole between any two
+/// statements.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How [`Processes`] is set up.
+#[derive(Debug)]
+pub struct Options {
+    /// Threads that start children; more are added, up to 8, while all of them hang.
+    pub spawners: usize,
+    /// Given to every child before its own: what PID 1 raised for itself (open files) is given back here.
+    pub limits: Vec<ResourceLimit>,
+    /// Bit n-1: signal n is blocked in every child. 0: none.
+    pub signal_mask: u64,
+    /// `oom_score_adj` of every child, where PID 1 changed its own. Needs `/proc`.
+    pub oom_score: Option<i16>,
+    /// The spawn record that outlives a crash: a file on a memory file system.
+    pub record: Option<OwnedFd>,
+    /// Below which services get their cgroups. `None`: strays are found by their `KELSON_RUN`, best effort.
+    pub cgroups: Option<CgroupRoot>,
+    /// What names this life of the host in `KELSON_RUN`. Empty: made of the boot id and PID 1's start time.
+    pub life: String,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            spawners: 2,
+            limits: Vec::new(),
+            signal_mask: 0,
+            oom_score: None,
+            record: None,
+            cgroups: None,
+            life: String::new(),
+        }
+    }
+}
+
+/// What every child is given or must not inherit.
+#[derive(Debug)]
+pub(crate) struct Inheritance {
+    pub(crate) limits: Vec<ResourceLimit>,
+    pub(crate) signal_mask: u64,
+    pub(crate) oom_score: Option<i16>,
+    /// Signals that this process ignores; a child would go on ignoring them.
+    pub(crate) ignored: u64,
+    null: OnceLock<Arc<OwnedFd>>,
+}
+
+impl Inheritance {
+    /// `/dev/null`, opened once.
+    pub(crate) fn null(&self) -> Result<Arc<OwnedFd>, SpawnError> {
+        if let Some(null) = self.null.get() {
+            return Ok(Arc::clone(null));
+        }
+        match File::options().read(true).write(true).open("/dev/null") {
+            Ok(file) => Ok(Arc::clone(self.null.get_or_init(|| Arc::new(file.into())))),
+            Err(error) => {
+                let error = RunnerError::system("cannot open /dev/null", &error);
+                Err(SpawnError::prepare(error.message, error.errno))
+            }
+        }
+    }
+}
+
+/// All children of PID 1: makes them and reaps them. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Processes {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    /// A job was queued.
+    queued: Condvar,
+    slots: Arc<Slots>,
+    leftovers: Vec<Leftover>,
+    inheritance: Inheritance,
+    refused: Refused,
+    spawners: usize,
+    cgroups: Option<CgroupRoot>,
+    life: String,
+    filters: Mutex<Filters>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Children whose exit somebody may wait for, by PID. `None`: failed before its exec, only to be reaped.
+    children: BTreeMap<i32, Option<Arc<ExitCell>>>,
+    queue: VecDeque<Arc<Job>>,
+    workers: Vec<Worker>,
+}
+
+/// A child that has executed its program.
+#[derive(Debug)]
+pub struct Child {
+    pub pid: i32,
+    /// Names this very process for as long as it is held.
+    pub pidfd: OwnedFd,
+    /// Ticks since boot, field 22 of `/proc/PID/stat`; 0 where the child had ended before it could be read.
+    pub start_time: u64,
+    pub exit: ExitReceiver,
+}
+
+impl Child {
+    /// Sends a signal. Nothing happens when it has ended.
+    pub fn signal(&self, signal: i32) {
+        signal_pidfd(&self.pidfd, signal);
+    }
+}
+
+/// Sends a signal to the process of a pidfd; one that has ended cannot be mistaken for another.
+pub(crate) fn signal_pidfd(pidfd: &impl AsFd, signal: i32) {
+    // SAFETY: numbers, and a null pointer that the call allows.
+    let _ = unsafe {
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            pidfd.as_fd().as_raw_fd(),
+            signal,
+            std::ptr::null::<u8>(),
+            0,
+        )
+    };
+}
+
+impl Processes {
+    /// Sets up; threads are started by the first spawn. Set dispositions of signals before: those ignored now are
+    /// what children are freed of.
+    ///
+    /// # Errors
+    /// When the spawn record cannot be mapped.
+    pub fn new(options: Options) -> Result<Processes, RunnerError> {
+        let (slots, leftovers) = Slots::new(options.record)
+            .map_err(|error| RunnerError::system("cannot map the spawn record", &error))?;
+        let life = if options.life.is_empty() { start_time::life() } else { options.life };
+        let inheritance = Inheritance {
+            limits: options.limits,
+            signal_mask: options.signal_mask,
+            oom_score: options.oom_score,
+            ignored: spawner::ignored_signals(),
+            null: OnceLock::new(),
+        };
+        let shared = Shared {
+            state: Mutex::default(),
+            queued: Condvar::new(),
+            slots: Arc::new(slots),
+            leftovers,
+            inheritance,
+            refused: Refused::default(),
+            spawners: options.spawners.clamp(1, spawner::MOST),
+            cgroups: options.cgroups,
+            life,
+            filters: Mutex::default(),
+        };
+        Ok(Processes { shared: Arc::new(shared) })
+    }
+
+    /// Makes a child. Resolves once it has executed its program, or could not.
+    ///
+    /// Dropping the future gives the start up: a child already made is killed, one about to be made never executes.
+    /// Needs a Tokio runtime with time.
+    ///
+    /// # Errors
+    /// The step that failed, or the one it hung in when the command's deadline passed.
+    pub async fn spawn(&self, command: Command) -> Result<Child, SpawnError> {
+        let deadline = command.deadline;
+        let subject = command.subject();
+        let pending = Pending::new(&self.shared, Job::new(command));
+        let mut waited = Duration::ZERO;
+        loop {
+            let step = spawner::STUCK.min(deadline.saturating_sub(waited));
+            tokio::select! {
+                biased;
+                result = pending.result() => return result,
+                () = tokio::time::sleep(step) => waited = waited.saturating_add(step),
+            }
+            if waited >= deadline {
+                return Err(SpawnError::late(pending.step(), deadline, &subject));
+            }
+            self.shared.relieve();
+        }
+    }
+
+    /// Reaps a bounded number of ended children; call it whenever SIGCHLD was read, and again at once (after other
+    /// work) while it says that there is more.
+    pub fn reap(&self) -> ReapReport {
+        self.shared.reap(&mut |_, _| ())
+    }
+
+    /// As [`Processes::reap`]; `record` hears of each status before the kernel forgets it, so that a crash in between
+    /// loses none. It runs under the lock: it must not call back.
+    pub fn reap_recording(&self, record: &mut dyn FnMut(i32, Exit)) -> ReapReport {
+        self.shared.reap(record)
+    }
+
+    /// Takes over a child that an earlier life of PID 1 made: its exit will be reaped for this owner.
+    ///
+    /// # Errors
+    /// When there is no such process any more, or `start_time` tells that the PID is another's now.
+    pub fn adopt(&self, pid: i32, start_time: u64) -> Result<Child, RunnerError> {
+        self.shared.adopt(pid, start_time)
+    }
+
+    /// Children that an earlier life was making when it ended.
+    pub fn leftovers(&self) -> &[Leftover] {
+        &self.shared.leftovers
+    }
+
+    /// Frees the slot of a leftover that has been adopted, ended or found to be a stranger.
+    pub fn forget(&self, leftover: Leftover) {
+        self.shared.slots.forget(leftover);
+    }
+
+    /// Below which services get their cgroups, where there are any.
+    pub fn cgroups(&self) -> Option<&CgroupRoot> {
+        self.shared.cgroups.as_ref()
+    }
+
+    /// The default seccomp profile for who can hold the capabilities `held`; compiled once.
+    pub fn default_filter(&self, held: u64) -> Arc<Filter> {
+        lock(&self.shared.filters).default_profile(held)
+    }
+
+    /// Names this life of the host: the first part of `KELSON_RUN`.
+    pub fn life(&self) -> &str {
+        &self.shared.life
+    }
+}

@@ -1,0 +1,121 @@
+//! Reaping: each ended child's status goes to its owner, then the kernel may forget it.
+
+use std::os::fd::{FromRawFd, OwnedFd};
+
+use super::exit::ExitCell;
+use super::{Child, Shared, State, lock, start_time};
+use crate::runner::{Exit, RunnerError};
+
+/// Children reaped in one go, so that ten thousand exits do not keep PID 1 from everything else.
+const BATCH: u32 = 256;
+
+/// What one call of [`Processes::reap`](crate::Processes::reap) did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ReapReport {
+    /// Children reaped, orphans included.
+    pub reaped: u32,
+    /// Processes that others made and that were left to PID 1.
+    pub orphans: u32,
+    /// There may be more: call again.
+    pub more: bool,
+}
+
+impl Shared {
+    pub(super) fn reap(&self, record: &mut dyn FnMut(i32, Exit)) -> ReapReport {
+        let mut report = ReapReport::default();
+        while report.reaped < BATCH {
+            let Some((pid, exit)) = next_ended() else { return report };
+            // Held until the kernel has forgotten the PID: under this lock a PID that is known is this child's.
+            let mut state = lock(&self.state);
+            record(pid, exit);
+            let owner = state.hand_over(pid, exit);
+            forget(pid);
+            drop(state);
+            report.reaped = report.reaped.saturating_add(1);
+            match owner {
+                Owner::Waiting(cell) => cell.complete(exit),
+                Owner::Known => {}
+                Owner::Nobody => report.orphans = report.orphans.saturating_add(1),
+            }
+        }
+        ReapReport { more: true, ..report }
+    }
+
+    pub(super) fn adopt(&self, pid: i32, expected: u64) -> Result<Child, RunnerError> {
+        let gone = || RunnerError::new(format!("process {pid} is gone"));
+        let mut state = lock(&self.state);
+        let pidfd = open_pidfd(pid).ok_or_else(gone)?;
+        if start_time::start_time(&pid.to_string()) != Some(expected) {
+            return Err(gone());
+        }
+        let cell = std::sync::Arc::new(ExitCell::default());
+        state.children.insert(pid, Some(std::sync::Arc::clone(&cell)));
+        Ok(Child { pid, pidfd, start_time: expected, exit: cell.receiver(None) })
+    }
+}
+
+enum Owner {
+    Waiting(std::sync::Arc<ExitCell>),
+    /// Its spawner has the status now, or it failed before its exec.
+    Known,
+    Nobody,
+}
+
+impl State {
+    fn hand_over(&mut self, pid: i32, exit: Exit) -> Owner {
+        match self.children.remove(&pid) {
+            Some(Some(cell)) => return Owner::Waiting(cell),
+            Some(None) => return Owner::Known,
+            None => {}
+        }
+        for job in self.workers.iter().filter_map(|worker| worker.making()) {
+            let mut work = lock(&job.work);
+            if work.early.is_none() && job.pid(&work) == pid {
+                // Still a zombie, so the number is still its own.
+                let pidfd = if job.control.has_pidfd() { None } else { open_pidfd(pid) };
+                work.early = Some((exit, pidfd));
+                return Owner::Known;
+            }
+        }
+        Owner::Nobody
+    }
+}
+
+/// Opens a pidfd. The caller must know that the number is still the process's.
+pub(crate) fn open_pidfd(pid: i32) -> Option<OwnedFd> {
+    // SAFETY: numbers only.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    match i32::try_from(fd) {
+        // SAFETY: a descriptor that the kernel just made for us.
+        Ok(fd) if fd >= 0 => Some(unsafe { OwnedFd::from_raw_fd(fd) }),
+        _ => None,
+    }
+}
+
+/// Looks at an ended child and leaves it as it is.
+fn next_ended() -> Option<(i32, Exit)> {
+    // SAFETY: siginfo_t is plain data, for which zeroes are valid; waitid fills it.
+    let info = unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        if libc::waitid(libc::P_ALL, 0, &raw mut info, flags) != 0 {
+            return None;
+        }
+        info
+    };
+    // SAFETY: waitid succeeded; without an ended child the PID is 0 and the status unused.
+    let (pid, status) = unsafe { (info.si_pid(), info.si_status()) };
+    let exit = match info.si_code {
+        libc::CLD_KILLED => Exit::Signal { signal: status, core: false },
+        libc::CLD_DUMPED => Exit::Signal { signal: status, core: true },
+        _ => Exit::Status(status),
+    };
+    (pid > 0).then_some((pid, exit))
+}
+
+fn forget(pid: i32) {
+    // SAFETY: the kernel allows a null siginfo; the PID is that of our own ended child.
+    unsafe {
+        libc::waitid(libc::P_PID, pid.cast_unsigned(), std::ptr::null_mut(), libc::WEXITED | libc::WNOHANG);
+    }
+}

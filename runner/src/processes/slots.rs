@@ -1,0 +1,187 @@
+//! The spawn record: who is being made at this instant, in memory that outlives a crash.
+//!
+//! Before a clone the spawner writes service and run into a slot; the kernel itself writes the PID there, before the
+//! child runs. The slot is given back once the owner has recorded the child elsewhere. So at any instant every child
+//! stands either in the owner's record or here, and a next life of PID 1 that maps the same file finds it.
+
+use std::fs::File;
+use std::io;
+use std::num::NonZeroUsize;
+use std::os::fd::OwnedFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+
+use super::lock;
+
+/// One record. Its layout is the file's: never change it without changing the file's name.
+#[derive(Debug)]
+#[repr(C)]
+struct Slot {
+    /// Written by the kernel; 0: no child (yet).
+    pid: AtomicI32,
+    service: AtomicU32,
+    run: AtomicU64,
+    reserved: [AtomicU64; 2],
+}
+
+const COUNT: usize = 128;
+const SIZE: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4096 - 1);
+const _: () = assert!(COUNT * size_of::<Slot>() == SIZE.get());
+
+/// A child that an earlier life of PID 1 made and may not have recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Leftover {
+    /// Number of the service, as given to [`Command::owner`](crate::Command::owner).
+    pub service: u32,
+    pub run: u64,
+    /// May be dead by now, and the number a stranger's: look at its parent and start time before touching it.
+    pub pid: i32,
+}
+
+/// The mapped records.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    base: NonNull<Slot>,
+    /// Numbers of the slots in nobody's hands.
+    free: Mutex<Vec<u8>>,
+}
+
+// SAFETY: the records are atomics, and the mapping lives as long as this value.
+unsafe impl Send for Slots {}
+// SAFETY: as above.
+unsafe impl Sync for Slots {}
+
+impl Slots {
+    /// Maps `file` (made 4096 bytes long) or, without one, memory of its own. What stands in it is returned; those
+    /// slots are used again only after [`Slots::forget`].
+    ///
+    /// # Errors
+    /// When the file cannot be sized or mapped.
+    pub(crate) fn new(file: Option<OwnedFd>) -> io::Result<(Slots, Vec<Leftover>)> {
+        let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        let base = match file {
+            Some(file) => {
+                let file = File::from(file);
+                if file.metadata()?.len() != SIZE.get() as u64 {
+                    file.set_len(SIZE.get() as u64)?;
+                }
+                // SAFETY: a fresh shared mapping of a file that is long enough.
+                unsafe { mmap(None, SIZE, protection, MapFlags::MAP_SHARED, &file, 0) }
+            }
+            // SAFETY: a fresh anonymous mapping.
+            None => unsafe { mmap_anonymous(None, SIZE, protection, MapFlags::MAP_PRIVATE) },
+        }?;
+        let slots = Slots { base: base.cast(), free: Mutex::new(Vec::new()) };
+        let mut leftovers = Vec::new();
+        let mut free = Vec::with_capacity(COUNT);
+        for (number, slot) in (0..=u8::MAX).zip(slots.records()) {
+            match slot.pid.load(SeqCst) {
+                0 => free.push(number),
+                pid => leftovers.push(Leftover {
+                    service: slot.service.load(SeqCst),
+                    run: slot.run.load(SeqCst),
+                    pid,
+                }),
+            }
+        }
+        *lock(&slots.free) = free;
+        Ok((slots, leftovers))
+    }
+
+    fn records(&self) -> &[Slot] {
+        // SAFETY: the mapping holds COUNT records, page-aligned; any bytes are a valid Slot of atomics.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), COUNT) }
+    }
+
+    /// A free slot with its owner written in; `None` when all are in use.
+    pub(crate) fn take(self: &Arc<Self>, owner: (u32, u64)) -> Option<SlotGuard> {
+        let number = lock(&self.free).pop()?;
+        let guard = SlotGuard { slots: Arc::clone(self), number };
+        let slot = guard.slot()?;
+        slot.pid.store(0, SeqCst);
+        slot.service.store(owner.0, SeqCst);
+        slot.run.store(owner.1, SeqCst);
+        Some(guard)
+    }
+
+    /// Clears what an earlier life left.
+    pub(crate) fn forget(&self, leftover: Leftover) {
+        for (number, slot) in (0..=u8::MAX).zip(self.records()) {
+            let same = slot.pid.load(SeqCst) == leftover.pid
+                && slot.run.load(SeqCst) == leftover.run
+                && slot.service.load(SeqCst) == leftover.service;
+            let mut free = lock(&self.free);
+            if same && !free.contains(&number) {
+                slot.pid.store(0, SeqCst);
+                free.push(number);
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Slots {
+    fn drop(&mut self) {
+        // SAFETY: the mapping of `new`; guards hold an Arc of this, so none is left.
+        let _ = unsafe { munmap(self.base.cast(), SIZE.get()) };
+    }
+}
+
+/// One slot in use; given back, empty, when dropped.
+#[derive(Debug)]
+pub(crate) struct SlotGuard {
+    slots: Arc<Slots>,
+    number: u8,
+}
+
+impl SlotGuard {
+    fn slot(&self) -> Option<&Slot> {
+        self.slots.records().get(usize::from(self.number))
+    }
+
+    /// Where the kernel writes the PID.
+    pub(crate) fn pid(&self) -> Option<&AtomicI32> {
+        self.slot().map(|slot| &slot.pid)
+    }
+}
+
+impl Drop for SlotGuard {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot() {
+            slot.pid.store(0, SeqCst);
+        }
+        lock(&self.slots.free).push(self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_being_made_is_found_by_the_next_life() {
+        let file = nix::sys::memfd::memfd_create(c"slots", nix::sys::memfd::MFdFlags::MFD_CLOEXEC).unwrap();
+        let (slots, leftovers) = Slots::new(Some(file.try_clone().unwrap())).unwrap();
+        assert!(leftovers.is_empty());
+        let slots = Arc::new(slots);
+        let making = slots.take((7, 3)).unwrap();
+        making.pid().unwrap().store(4242, SeqCst);
+        let recorded = slots.take((8, 1)).unwrap();
+        recorded.pid().unwrap().store(4243, SeqCst);
+        drop(recorded);
+
+        let (next, leftovers) = Slots::new(Some(file.try_clone().unwrap())).unwrap();
+        let expected = Leftover { service: 7, run: 3, pid: 4242 };
+        assert_eq!(leftovers, [expected]);
+        let next = Arc::new(next);
+        let all: Vec<_> = std::iter::from_fn(|| next.take((0, 0))).collect();
+        assert_eq!(all.len(), COUNT - 1, "the leftover's slot is not used");
+        next.forget(expected);
+        assert!(next.take((0, 0)).is_some());
+        drop(all);
+        assert_eq!(Slots::new(Some(file)).unwrap().1, []);
+    }
+}

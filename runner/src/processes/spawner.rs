@@ -1,0 +1,235 @@
+//! The threads that make children.
+//!
+//! Two are enough while disks answer. A start from a dead disk holds its thread (it waits in vfork for a child that
+//! waits for the disk); when all threads have been held longer than [`STUCK`], the next one that waits for its start
+//! has a further thread made. Idle threads sleep on a condition variable and cost no wake-up.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
+
+use super::exit::ExitCell;
+use super::job::Job;
+use super::reaper::open_pidfd;
+use super::{Child, Shared, State, lock, start_time};
+use crate::command::Command;
+use crate::spawn::clone::clone;
+use crate::spawn::plan::Plan;
+use crate::spawn::stack::ChildStack;
+use crate::spawn::{SpawnError, Step};
+
+/// Threads at most, also with a dead disk.
+pub(super) const MOST: usize = 8;
+/// A thread that is busy with one start for longer hangs.
+pub(super) const STUCK: Duration = Duration::from_millis(500);
+
+/// A spawner thread as the others see it.
+#[derive(Debug, Default)]
+pub(super) struct Worker {
+    /// What it does, and since when. `None`: idle.
+    busy: Option<(Arc<Job>, Instant)>,
+    /// Its number is free for a new thread.
+    gone: bool,
+}
+
+impl Worker {
+    pub(super) fn making(&self) -> Option<&Arc<Job>> {
+        self.busy.as_ref().map(|(job, _)| job)
+    }
+
+    fn hangs(&self) -> bool {
+        self.busy.as_ref().is_some_and(|(_, since)| since.elapsed() >= STUCK)
+    }
+}
+
+impl State {
+    pub(super) fn is_being_made(&self, job: &Arc<Job>) -> bool {
+        self.workers.iter().filter_map(Worker::making).any(|other| Arc::ptr_eq(other, job))
+    }
+
+    fn alive(&self) -> usize {
+        self.workers.iter().filter(|worker| !worker.gone).count()
+    }
+
+    fn idle(&self) -> usize {
+        self.workers.iter().filter(|worker| !worker.gone && worker.busy.is_none()).count()
+    }
+}
+
+impl Shared {
+    pub(super) fn enqueue(self: &Arc<Self>, job: Arc<Job>) {
+        let mut state = lock(&self.state);
+        state.queue.push_back(job);
+        if state.idle() < state.queue.len() && state.alive() < self.spawners {
+            self.start_thread(&mut state);
+        }
+        self.queued.notify_one();
+    }
+
+    /// Starts a further thread when there is work and every thread hangs.
+    pub(super) fn relieve(self: &Arc<Self>) {
+        let mut state = lock(&self.state);
+        let all_hang = state.workers.iter().filter(|worker| !worker.gone).all(Worker::hangs);
+        if !state.queue.is_empty() && all_hang && state.alive() < MOST {
+            self.start_thread(&mut state);
+        }
+    }
+
+    fn start_thread(self: &Arc<Self>, state: &mut State) {
+        let number = state.workers.iter().position(|worker| worker.gone).unwrap_or(state.workers.len());
+        match state.workers.get_mut(number) {
+            Some(worker) => *worker = Worker::default(),
+            None => state.workers.push(Worker::default()),
+        }
+        let shared = Arc::clone(self);
+        let thread = std::thread::Builder::new().name(format!("spawn-{number}")).stack_size(128 * 1024);
+        if let Err(error) = thread.spawn(move || shared.serve(number)) {
+            tracing::error!("cannot make a thread to start processes: {error}");
+            if let Some(worker) = state.workers.get_mut(number) {
+                worker.gone = true;
+            }
+        }
+    }
+
+    /// The life of one spawner thread.
+    fn serve(self: &Arc<Self>, number: usize) {
+        block_all_signals();
+        let mut stack = ChildStack::new();
+        while let Some(job) = self.next_job(number) {
+            self.make(&job, &mut stack);
+            if let Some(worker) = lock(&self.state).workers.get_mut(number) {
+                worker.busy = None;
+            }
+        }
+    }
+
+    /// Waits for work. `None`: this thread was only made because others hung, and is no longer needed.
+    fn next_job(&self, number: usize) -> Option<Arc<Job>> {
+        let mut state = lock(&self.state);
+        loop {
+            let job = state.queue.pop_front();
+            let alive = state.alive();
+            let worker = state.workers.get_mut(number)?;
+            if let Some(job) = job {
+                worker.busy = Some((Arc::clone(&job), Instant::now()));
+                return Some(job);
+            }
+            if alive > self.spawners {
+                worker.gone = true;
+                return None;
+            }
+            state = self.queued.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);
+        }
+    }
+
+    fn make(&self, job: &Arc<Job>, stack: &mut io::Result<ChildStack>) {
+        let command = {
+            let mut work = lock(&job.work);
+            let Some(command) = work.command.take() else { return };
+            work.slot = self.slots.take(command.owner).map(Arc::new);
+            command
+        };
+        job.control.enter(Step::Prepare);
+        let result = self.try_make(job, command, stack);
+        if result.is_err() {
+            lock(&job.work).slot = None;
+        }
+        job.finish(result);
+    }
+
+    fn try_make(
+        &self,
+        job: &Arc<Job>,
+        command: Command,
+        stack: &mut io::Result<ChildStack>,
+    ) -> Result<Child, SpawnError> {
+        if stack.is_err() {
+            *stack = ChildStack::new();
+        }
+        let stack = stack.as_mut().map_err(|error| {
+            SpawnError::prepare(format!("cannot make a stack for a process: {error}"), error.raw_os_error())
+        })?;
+        let mut plan = Plan::new(command, Arc::clone(&job.control), &self.inheritance)?;
+        let slot = lock(&job.work).slot.clone();
+        let cell = slot.as_ref().and_then(|slot| slot.pid()).unwrap_or(&job.control.pid);
+        job.control.enter(Step::Clone);
+        if job.control.is_cancelled() {
+            return Err(SpawnError::refused(Step::Clone, libc::ECANCELED, 0, &plan.subject));
+        }
+        let cloned = clone(&mut plan, stack, &self.refused, cell, &job.control.pidfd);
+        let pidfd = job.control.take_pidfd();
+        if let Err(errno) = cloned {
+            return Err(SpawnError::refused(Step::Clone, errno, 0, &plan.subject));
+        }
+        let pid = cell.load(SeqCst);
+        match job.control.failure() {
+            None => {
+                let child = self.report(job, pid, pidfd);
+                child.map_err(|errno| SpawnError::refused(Step::Clone, errno, 0, &plan.subject))
+            }
+            Some(errno) => {
+                let mut state = lock(&self.state);
+                if lock(&job.work).reported().is_none() {
+                    state.children.insert(pid, None);
+                }
+                let control = &job.control;
+                Err(SpawnError::refused(control.step(), errno, control.detail(), &plan.subject))
+            }
+        }
+    }
+
+    /// Registers a child that has executed its program; from here on its exit is the owner's.
+    fn report(&self, job: &Job, pid: i32, pidfd: Option<OwnedFd>) -> Result<Child, i32> {
+        let ticks = start_time::start_time(&pid.to_string()).unwrap_or_default();
+        let exit = Arc::new(ExitCell::default());
+        let mut state = lock(&self.state);
+        let mut work = lock(&job.work);
+        let slot = work.slot.take();
+        if let Some((ended, kept)) = work.reported() {
+            exit.complete(ended);
+            // It was reaped before the start time was read: that may be a stranger's.
+            let pidfd = pidfd.or(kept).ok_or(libc::EMFILE)?;
+            return Ok(Child { pid, pidfd, start_time: 0, exit: exit.receiver(slot) });
+        }
+        // Not reaped, and the lock keeps it so: the number is still its own.
+        let Some(pidfd) = pidfd.or_else(|| open_pidfd(pid)) else {
+            // SAFETY: a number of our own child.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+            state.children.insert(pid, None);
+            return Err(libc::EMFILE);
+        };
+        state.children.insert(pid, Some(Arc::clone(&exit)));
+        Ok(Child { pid, pidfd, start_time: ticks, exit: exit.receiver(slot) })
+    }
+}
+
+/// Spawner threads take no signal; and a child starts with all of them blocked, until it has let go of PID 1's
+/// handlers. Straight into the kernel, as libc keeps two signals for itself.
+fn block_all_signals() {
+    let all = u64::MAX;
+    // SAFETY: the set lives on this stack and has the kernel's size.
+    unsafe {
+        libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, &raw const all, std::ptr::null::<u64>(), 8);
+    }
+}
+
+/// Bit n-1: this process ignores signal n.
+pub(super) fn ignored_signals() -> u64 {
+    let mut ignored = 0u64;
+    for signal in 1..=64 {
+        // SAFETY: sigaction is plain data, for which zeroes are valid; the call only reads the disposition.
+        let handler = unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            match libc::sigaction(signal, std::ptr::null(), &raw mut action) {
+                0 => action.sa_sigaction,
+                _ => libc::SIG_DFL,
+            }
+        };
+        if handler == libc::SIG_IGN {
+            ignored |= 1u64.wrapping_shl(signal.cast_unsigned().wrapping_sub(1));
+        }
+    }
+    ignored
+}

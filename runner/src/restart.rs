@@ -1,0 +1,349 @@
+//! The restart policy: how a run ended, what went before and the time lead to another run after a delay, or to the end.
+//!
+//! Pure: no clock, no dice, no process; those are arguments. It serves any [`Runner`](crate::Runner). What an operator
+//! asks for never comes here: it is immediate and not counted.
+//!
+//! - Only failures count against `attempts`. A success under `forever` starts again without being counted.
+//! - Every restart that follows a short run waits twice as long as the one before, up to `maxDelay`, also after a
+//!   success: a program that exits at once with 0 must not spin either.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use kelson_spec::service::{Exhausted, RestartPolicy, RestartSpec};
+
+use crate::runner::Exit;
+
+/// After a run at least this long the backoff is forgotten, however small `maxDelay` is.
+const STABLE: Duration = Duration::from_secs(10);
+/// Failures remembered at most; a larger `attempts` counts as this.
+const MOST: usize = 10_000;
+
+/// How a run came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// By itself.
+    Exited { exit: Exit, ran: Duration },
+    /// Kelson ended it because it had failed: not ready in time, a health check, a watchdog. A failure, whatever its
+    /// exit status.
+    GivenUp { ran: Duration },
+    /// It was not started at all.
+    NotStarted,
+}
+
+impl Ended {
+    pub fn success(self) -> bool {
+        matches!(self, Ended::Exited { exit, .. } if exit.success())
+    }
+
+    fn ran(self) -> Duration {
+        match self {
+            Ended::Exited { ran, .. } | Ended::GivenUp { ran } => ran,
+            Ended::NotStarted => Duration::ZERO,
+        }
+    }
+}
+
+/// What to do next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// Run again. The text is for the event: `restarting in 2 s (2 of 5 in 5m)`.
+    Again { after: Duration, text: String },
+    /// That was it.
+    End { success: bool },
+    /// The budget is used up: the service ends as failed. The text: `gave up after 3 failures in 5m`.
+    Exhausted { text: String },
+}
+
+/// What the policy remembers of one service. Nothing is allocated for one that never fails.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct RestartHistory {
+    /// When it failed, the oldest first; never more than `attempts`.
+    failures: VecDeque<Duration>,
+    /// Restarts since the last long run.
+    doublings: u32,
+}
+
+impl RestartHistory {
+    /// Forgets everything: an operator started the service.
+    pub fn reset(&mut self) {
+        *self = RestartHistory::default();
+    }
+
+    /// Failures that count now.
+    pub fn failures(&self) -> usize {
+        self.failures.len()
+    }
+}
+
+/// Decides about the next run. `now` is a monotonic time since any fixed start; `random` is any number, for the jitter.
+pub fn decide(
+    spec: &RestartSpec,
+    history: &mut RestartHistory,
+    ended: Ended,
+    now: Duration,
+    random: u32,
+) -> Decision {
+    let success = ended.success();
+    let over = match spec.policy {
+        RestartPolicy::Once => true,
+        RestartPolicy::UntilSuccess => success,
+        RestartPolicy::Forever => false,
+    };
+    if over {
+        return Decision::End { success };
+    }
+    if ended.ran() > spec.max_delay.max(STABLE) {
+        history.doublings = 0;
+    }
+    if !success && spec.attempts > 0 && !count(spec, history, now) {
+        return exhausted(spec, history, now);
+    }
+    let after = backoff(spec, history, random);
+    let budget = match (success, spec.attempts) {
+        (true, _) | (_, 0) => String::new(),
+        (false, attempts) => {
+            format!(" ({} of {attempts} in {})", history.failures.len(), span(spec.interval))
+        }
+    };
+    let text = match after {
+        Duration::ZERO => format!("restarting at once{budget}"),
+        _ => format!("restarting in {}{budget}", seconds(after)),
+    };
+    Decision::Again { after, text }
+}
+
+/// Counts a failure; `false` when the budget was used up before it.
+fn count(spec: &RestartSpec, history: &mut RestartHistory, now: Duration) -> bool {
+    let start = now.saturating_sub(spec.interval);
+    while history.failures.front().is_some_and(|at| *at < start || spec.interval.is_zero()) {
+        history.failures.pop_front();
+    }
+    let budget = usize::try_from(spec.attempts).unwrap_or(MOST).min(MOST);
+    if history.failures.len() >= budget {
+        return false;
+    }
+    history.failures.push_back(now);
+    true
+}
+
+fn exhausted(spec: &RestartSpec, history: &mut RestartHistory, now: Duration) -> Decision {
+    let failures = history.failures.len().saturating_add(1);
+    let failed = format!("{failures} failures in {}", span(spec.interval));
+    match spec.exhausted {
+        Exhausted::Fail => Decision::Exhausted { text: format!("gave up after {failed}") },
+        Exhausted::Delay => {
+            let oldest = history.failures.front().copied().unwrap_or(now);
+            let after = oldest.saturating_add(spec.interval).saturating_sub(now).max(spec.delay);
+            history.reset();
+            Decision::Again { after, text: format!("restarting in {} after {failed}", seconds(after)) }
+        }
+    }
+}
+
+/// `delay`, doubled for each restart before it up to `maxDelay`, and up to a quarter more by chance, so that services
+/// that failed together do not come back together.
+fn backoff(spec: &RestartSpec, history: &mut RestartHistory, random: u32) -> Duration {
+    let factor = 1u32.checked_shl(history.doublings).unwrap_or(u32::MAX);
+    let base = spec.delay.saturating_mul(factor).min(spec.max_delay.max(spec.delay));
+    history.doublings = history.doublings.saturating_add(1);
+    let jitter = base.mul_f64(0.25 * f64::from(random) / f64::from(u32::MAX));
+    base.saturating_add(jitter)
+}
+
+/// A time that passes, as in a sentence: `350 ms`, `2 s`, `2.3 s`, then as [`span`].
+fn seconds(duration: Duration) -> String {
+    let (whole, tenth) = (duration.as_secs(), duration.subsec_millis() / 100);
+    match (whole, tenth) {
+        (0, _) => format!("{} ms", duration.as_millis()),
+        (..60, 0) => format!("{whole} s"),
+        (..60, _) => format!("{whole}.{tenth} s"),
+        _ => span(Duration::from_secs(whole)),
+    }
+}
+
+/// A time as it is written in a service file: `5m`, `1h30m`.
+fn span(duration: Duration) -> String {
+    let whole = duration.as_secs();
+    let parts = [(whole / 3600, "h"), (whole / 60 % 60, "m"), (whole % 60, "s")];
+    let mut text: String =
+        parts.iter().filter(|(n, _)| *n > 0).map(|(n, unit)| format!("{n}{unit}")).collect();
+    let millis = duration.subsec_millis();
+    if millis > 0 || text.is_empty() {
+        text.push_str(&format!("{millis}ms"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FOREVER: RestartSpec = RestartSpec {
+        policy: RestartPolicy::Forever,
+        delay: Duration::from_secs(1),
+        max_delay: Duration::from_secs(30),
+        attempts: 0,
+        interval: Duration::from_secs(300),
+        exhausted: Exhausted::Fail,
+    };
+    const FAILED: Ended = exited(3);
+
+    const fn exited(status: i32) -> Ended {
+        Ended::Exited { exit: Exit::Status(status), ran: Duration::from_millis(100) }
+    }
+
+    fn secs(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn after(decision: &Decision) -> Duration {
+        match decision {
+            Decision::Again { after, .. } => *after,
+            other => unreachable!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn r1_each_policy_with_each_end() {
+        let signal =
+            Ended::Exited { exit: Exit::Signal { signal: 11, core: true }, ran: Duration::from_millis(100) };
+        let lost = Ended::Exited { exit: Exit::Lost, ran: secs(100) };
+        let given_up = Ended::GivenUp { ran: secs(5) };
+        // Some(success): it ends; None: again.
+        let table = [
+            (RestartPolicy::Once, exited(0), Some(true)),
+            (RestartPolicy::Once, exited(3), Some(false)),
+            (RestartPolicy::Once, signal, Some(false)),
+            (RestartPolicy::Once, lost, Some(false)),
+            (RestartPolicy::Once, given_up, Some(false)),
+            (RestartPolicy::Once, Ended::NotStarted, Some(false)),
+            (RestartPolicy::UntilSuccess, exited(0), Some(true)),
+            (RestartPolicy::UntilSuccess, exited(3), None),
+            (RestartPolicy::UntilSuccess, signal, None),
+            (RestartPolicy::UntilSuccess, lost, None),
+            (RestartPolicy::UntilSuccess, given_up, None),
+            (RestartPolicy::UntilSuccess, Ended::NotStarted, None),
+            (RestartPolicy::Forever, exited(0), None),
+            (RestartPolicy::Forever, exited(3), None),
+            (RestartPolicy::Forever, signal, None),
+            (RestartPolicy::Forever, lost, None),
+            (RestartPolicy::Forever, given_up, None),
+            (RestartPolicy::Forever, Ended::NotStarted, None),
+        ];
+        for (policy, ended, expected) in table {
+            let spec = RestartSpec { policy, ..FOREVER };
+            let decision = decide(&spec, &mut RestartHistory::default(), ended, secs(1), 0);
+            match expected {
+                Some(success) => assert_eq!(decision, Decision::End { success }, "{policy:?} {ended:?}"),
+                None => assert_eq!(after(&decision), secs(1), "{policy:?} {ended:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn r2_the_third_failure_of_two_attempts_gives_up() {
+        let spec = RestartSpec { attempts: 2, ..FOREVER };
+        let mut history = RestartHistory::default();
+        let texts: Vec<Decision> =
+            (1..=3).map(|n| decide(&spec, &mut history, FAILED, secs(10 * n), 0)).collect();
+        assert_eq!(
+            texts,
+            [
+                Decision::Again { after: secs(1), text: "restarting in 1 s (1 of 2 in 5m)".into() },
+                Decision::Again { after: secs(2), text: "restarting in 2 s (2 of 2 in 5m)".into() },
+                Decision::Exhausted { text: "gave up after 3 failures in 5m".into() },
+            ]
+        );
+    }
+
+    #[test]
+    fn r2_delay_waits_for_the_end_of_the_window_and_has_a_fresh_budget() {
+        let spec = RestartSpec { attempts: 2, exhausted: Exhausted::Delay, ..FOREVER };
+        let mut history = RestartHistory::default();
+        decide(&spec, &mut history, FAILED, secs(10), 0);
+        decide(&spec, &mut history, FAILED, secs(20), 0);
+        let third = decide(&spec, &mut history, FAILED, secs(30), 0);
+        let text = "restarting in 4m40s after 3 failures in 5m".into();
+        assert_eq!(third, Decision::Again { after: secs(280), text });
+        let fourth = decide(&spec, &mut history, FAILED, secs(311), 0);
+        let text = "restarting in 1 s (1 of 2 in 5m)".into();
+        assert_eq!(fourth, Decision::Again { after: secs(1), text });
+    }
+
+    #[test]
+    fn r2_failures_outside_the_window_and_successes_do_not_count() {
+        let spec = RestartSpec { attempts: 2, ..FOREVER };
+        let mut history = RestartHistory::default();
+        for n in 0..20 {
+            let failed = decide(&spec, &mut history, FAILED, secs(200 * n), 0);
+            assert!(matches!(failed, Decision::Again { .. }), "{n}: {failed:?}");
+            let success = decide(&spec, &mut history, exited(0), secs(200 * n + 1), 0);
+            assert!(matches!(success, Decision::Again { .. }), "{n}: {success:?}");
+        }
+        assert!(history.failures() <= 2);
+    }
+
+    #[test]
+    fn r3_backoff_doubles_up_to_its_bound_with_jitter_and_is_forgotten_after_a_long_run() {
+        let mut history = RestartHistory::default();
+        let run = |history: &mut RestartHistory, ran, random| {
+            let ended = Ended::Exited { exit: Exit::Status(1), ran };
+            after(&decide(&FOREVER, history, ended, secs(0), random))
+        };
+        let waits: Vec<u64> = (0..7).map(|_| run(&mut history, secs(0), 0).as_secs()).collect();
+        assert_eq!(waits, [1, 2, 4, 8, 16, 30, 30]);
+        for _ in 0..100 {
+            assert_eq!(run(&mut history, secs(0), u32::MAX), Duration::from_millis(37_500));
+        }
+        let some = run(&mut history, secs(0), u32::MAX / 2);
+        assert!(some > secs(30) && some < Duration::from_millis(37_500));
+        assert_eq!(run(&mut history, secs(30), 0), secs(30), "as long as maxDelay is not longer");
+        assert_eq!(run(&mut history, secs(31), 0), secs(1));
+    }
+
+    #[test]
+    fn r3_a_small_bound_still_asks_for_ten_seconds() {
+        let spec = RestartSpec { max_delay: secs(2), ..FOREVER };
+        let mut history = RestartHistory { doublings: 5, ..RestartHistory::default() };
+        let mut run = |ran| {
+            let ended = Ended::Exited { exit: Exit::Status(0), ran };
+            after(&decide(&spec, &mut history, ended, secs(0), 0))
+        };
+        assert_eq!(run(secs(9)), secs(2));
+        assert_eq!(run(secs(11)), secs(1));
+    }
+
+    #[test]
+    fn no_delay_is_at_once_for_ever() {
+        let spec = RestartSpec { delay: Duration::ZERO, attempts: 5, ..FOREVER };
+        let mut history = RestartHistory::default();
+        let first = decide(&spec, &mut history, FAILED, secs(0), u32::MAX);
+        let text = "restarting at once (1 of 5 in 5m)".into();
+        assert_eq!(first, Decision::Again { after: Duration::ZERO, text });
+        assert_eq!(after(&decide(&spec, &mut history, FAILED, secs(0), 7)), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_service_that_never_fails_costs_no_memory() {
+        let mut history = RestartHistory::default();
+        for _ in 0..10 {
+            decide(&FOREVER, &mut history, FAILED, secs(1), 0);
+        }
+        assert_eq!(history.failures.capacity(), 0, "without a budget nothing is kept");
+        let mut huge = RestartHistory::default();
+        let spec = RestartSpec { attempts: u32::MAX, ..FOREVER };
+        let last = (0..=MOST).map(|_| decide(&spec, &mut huge, FAILED, secs(1), 0)).last();
+        assert!(matches!(last, Some(Decision::Exhausted { .. })));
+    }
+
+    #[test]
+    fn durations_read_well() {
+        assert_eq!(seconds(Duration::from_millis(350)), "350 ms");
+        assert_eq!(seconds(Duration::from_millis(2340)), "2.3 s");
+        assert_eq!(seconds(secs(90)), "1m30s");
+        assert_eq!(span(secs(5400)), "1h30m");
+        assert_eq!(span(Duration::from_millis(1500)), "1s500ms");
+        assert_eq!(span(Duration::ZERO), "0ms");
+    }
+}

@@ -1,0 +1,135 @@
+//! The trait that everything runnable implements, and the words it is spoken to in.
+
+use std::future::Future;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::time::Duration;
+
+use crate::spawn::{SpawnError, errno_text};
+
+/// A boxed future that may be sent between threads.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// Exit status.
+    Status(i32),
+    /// Killed by this signal.
+    Signal { signal: i32, core: bool },
+    /// Its status was never learnt (the process vanished between two lives of PID 1).
+    Lost,
+}
+
+impl Exit {
+    pub fn success(self) -> bool {
+        self == Exit::Status(0)
+    }
+}
+
+/// As words of a sentence: `exited with status 3`, `was killed by SIGSEGV (core dumped)`.
+impl std::fmt::Display for Exit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match *self {
+            Exit::Status(status) => write!(f, "exited with status {status}"),
+            Exit::Signal { signal, core } => {
+                match nix::sys::signal::Signal::try_from(signal) {
+                    Ok(name) => write!(f, "was killed by {name}")?,
+                    Err(_) => write!(f, "was killed by signal {signal}")?,
+                }
+                if core { f.write_str(" (core dumped)") } else { Ok(()) }
+            }
+            Exit::Lost => f.write_str("ended unseen"),
+        }
+    }
+}
+
+/// Why a run could not be started or ended as asked. The text is a sentence an operator can act on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct RunnerError {
+    pub message: String,
+    /// errno, where a system call was the reason.
+    pub errno: Option<i32>,
+}
+
+impl RunnerError {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        RunnerError { message: message.into(), errno: None }
+    }
+
+    /// `what: why`, as `cannot make cgroup web: permission denied`.
+    pub(crate) fn system(what: impl std::fmt::Display, error: &std::io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(errno) => {
+                RunnerError { message: format!("{what}: {}", errno_text(errno)), errno: Some(errno) }
+            }
+            None => RunnerError { message: format!("{what}: {error}"), errno: None },
+        }
+    }
+}
+
+impl From<SpawnError> for RunnerError {
+    fn from(error: SpawnError) -> Self {
+        RunnerError { message: error.text, errno: error.errno }
+    }
+}
+
+/// What one run is given.
+#[derive(Debug)]
+pub struct RunContext {
+    /// Number of the run; every message from it bears it.
+    pub run: u64,
+    /// Write ends of the log pipes; closed in PID 1 once the run is spawned.
+    pub stdout: OwnedFd,
+    pub stderr: OwnedFd,
+    /// Added to the spec's environment (`NOTIFY_SOCKET`, `WATCHDOG_USEC`).
+    pub environment: Vec<(String, String)>,
+    /// Further descriptors, each with its number in the service.
+    pub descriptors: Vec<(OwnedFd, i32)>,
+}
+
+/// A run that has begun.
+pub struct Running {
+    pub pid: i32,
+    /// Ticks since boot, field 22 of `/proc/PID/stat`: with the PID it names the process for good. 0 where the
+    /// process had ended before it could be read.
+    pub start_time: u64,
+    /// Ends when the run has; dropping it loses nothing. Record `pid` before polling it: until its first poll the
+    /// child also stands in the spawn record that outlives a crash of PID 1.
+    pub exit: BoxFuture<'static, Exit>,
+}
+
+/// How a run is to be ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StopPlan {
+    pub signal: i32,
+    /// After the signal, before everything is killed.
+    pub timeout: Duration,
+}
+
+/// How a run was ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StopReport {
+    /// It did not end by its signal within the timeout.
+    pub killed: bool,
+    /// Processes that outlived even SIGKILL (in a sleep that no signal ends); 0 as a rule.
+    pub left_behind: u32,
+}
+
+/// Runs one thing, in sequences such as open, run, stop, run, stop, close.
+///
+/// Every future may be dropped at any time: what it was doing is then undone or ended by the next `stop` or `close`.
+pub trait Runner: Send {
+    /// Makes what all runs share (a cgroup; later a container and its snapshot), leftovers removed first.
+    fn open(&mut self) -> BoxFuture<'_, Result<(), RunnerError>>;
+
+    /// Starts one run.
+    fn run(&mut self, context: RunContext) -> BoxFuture<'_, Result<Running, RunnerError>>;
+
+    /// Ends the run and everything it left: signal, timeout, kill. Without a run it only clears strays away.
+    fn stop(&mut self, plan: StopPlan) -> BoxFuture<'_, Result<StopReport, RunnerError>>;
+
+    /// Undoes `open`. Always called, also after a failed `open`.
+    fn close(&mut self) -> BoxFuture<'_, Result<(), RunnerError>>;
+}

@@ -1,0 +1,272 @@
+//! Kelson's default seccomp profile: the usual container profile, as a small program for the kernel.
+//!
+//! A profile allows what ordinary programs need, and of the rest what the capabilities of the service make sense of.
+//! What is not allowed is refused with EPERM; `clone3`, whose flags a filter cannot see, and calls newer than this
+//! list with ENOSYS, so that a libc falls back to what it did before.
+//!
+//! The program is a binary search over ranges of call numbers. A list of comparisons, one a call, would be ten times
+//! as large, and the kernel runs a new filter once for each of its call numbers when it is installed: that would
+//! cost more than the whole start of the process.
+
+mod profile;
+
+use std::sync::Arc;
+
+use libc::{sock_filter, sock_fprog};
+
+/// A compiled filter; shared by all services that have the same.
+pub struct Filter {
+    program: Vec<sock_filter>,
+}
+
+impl std::fmt::Debug for Filter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Filter({} instructions)", self.program.len())
+    }
+}
+
+impl Filter {
+    /// Kelson's default profile for a service that can hold the capabilities `held` (bit n: capability n).
+    pub fn default_profile(held: u64) -> Filter {
+        Filter { program: compile(&profile::rules(held), profile::NEWEST) }
+    }
+
+    /// What the kernel is given; valid as long as this filter.
+    pub(crate) fn as_fprog(&self) -> sock_fprog {
+        sock_fprog {
+            len: u16::try_from(self.program.len()).unwrap_or(u16::MAX),
+            filter: self.program.as_ptr().cast_mut(),
+        }
+    }
+}
+
+/// Compiled filters by the capabilities that make a difference; few, since most services ask for the same.
+#[derive(Debug, Default)]
+pub(crate) struct Filters {
+    compiled: Vec<(u64, Arc<Filter>)>,
+}
+
+impl Filters {
+    pub(crate) fn default_profile(&mut self, held: u64) -> Arc<Filter> {
+        let key = held & profile::RELEVANT;
+        if let Some((_, filter)) = self.compiled.iter().find(|(known, _)| *known == key) {
+            return Arc::clone(filter);
+        }
+        let filter = Arc::new(Filter::default_profile(key));
+        self.compiled.push((key, Arc::clone(&filter)));
+        filter
+    }
+}
+
+/// What becomes of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rule {
+    Allow,
+    Refuse,
+    Unknown,
+    /// `clone` that makes no namespace.
+    Clone,
+    /// `personality` that asks, or asks for an ordinary one.
+    Personality,
+    /// `socket` of any family but vsock, which reaches beyond the host.
+    Socket,
+}
+
+/// Offsets in `struct seccomp_data`.
+const NUMBER: u32 = 0;
+const ARCHITECTURE: u32 = 4;
+/// The lower half of the first argument.
+const FIRST_ARGUMENT: u32 = 16;
+
+#[cfg(target_arch = "x86_64")]
+const NATIVE: u32 = 0xc000_003e;
+#[cfg(target_arch = "aarch64")]
+const NATIVE: u32 = 0xc000_00b7;
+
+const NAMESPACES: u32 = 0x7e02_0000;
+const AF_VSOCK: u32 = 40;
+const PERSONALITIES: [u32; 5] = [0, 8, 0x2_0000, 0x2_0008, 0xffff_ffff];
+
+const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+const EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+const AT_LEAST: u32 = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
+const ANY_BIT: u32 = libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K;
+const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
+const JUMP: u32 = libc::BPF_JMP | libc::BPF_JA;
+
+const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
+const EPERM: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned();
+const ENOSYS: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.cast_unsigned();
+
+fn instruction(code: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
+    sock_filter { code: u16::try_from(code).unwrap_or(u16::MAX), jt, jf, k }
+}
+
+/// The program for `rules` (call number and what becomes of it; what is not named is refused) up to the number
+/// `newest`, beyond which calls are unknown.
+fn compile(rules: &[(u32, Rule)], newest: u32) -> Vec<sock_filter> {
+    let mut program = vec![
+        instruction(LOAD, ARCHITECTURE, 0, 0),
+        instruction(EQUAL, NATIVE, 1, 0),
+        // Programs for another architecture number their calls differently: refused as a whole, and loudly.
+        instruction(RETURN, libc::SECCOMP_RET_KILL_PROCESS, 0, 0),
+        instruction(LOAD, NUMBER, 0, 0),
+    ];
+    program.extend(search(&ranges(rules, newest)));
+    program
+}
+
+/// Neighbours that share a fate become one range, named by its first number.
+fn ranges(rules: &[(u32, Rule)], newest: u32) -> Vec<(u32, Rule)> {
+    let mut sorted = rules.to_vec();
+    // Stable: of several rules for one number the last stays last.
+    sorted.sort_by_key(|(number, _)| *number);
+    let mut ranges: Vec<(u32, Rule)> = Vec::new();
+    let mut named = sorted.into_iter().peekable();
+    let mut push = |number, rule| {
+        if ranges.last().is_none_or(|(_, last)| *last != rule) {
+            ranges.push((number, rule));
+        }
+    };
+    for number in 0..=newest {
+        let mut rule = Rule::Refuse;
+        while let Some((_, named)) = named.next_if(|(at, _)| *at <= number) {
+            rule = named;
+        }
+        push(number, rule);
+    }
+    push(newest.saturating_add(1), Rule::Unknown);
+    ranges
+}
+
+fn search(ranges: &[(u32, Rule)]) -> Vec<sock_filter> {
+    let (below, above) = ranges.split_at(ranges.len() / 2);
+    let (pivot, rule) = match above.first() {
+        Some((pivot, rule)) => (pivot, *rule),
+        None => return Vec::new(),
+    };
+    if below.is_empty() {
+        return verdict(rule);
+    }
+    let (below, above) = (search(below), search(above));
+    let mut code = Vec::with_capacity(below.len().saturating_add(above.len()).saturating_add(2));
+    match u8::try_from(below.len()) {
+        Ok(skip) => code.push(instruction(AT_LEAST, *pivot, skip, 0)),
+        // Too far for a conditional jump.
+        Err(_) => {
+            code.push(instruction(AT_LEAST, *pivot, 0, 1));
+            code.push(instruction(JUMP, u32::try_from(below.len()).unwrap_or(u32::MAX), 0, 0));
+        }
+    }
+    code.extend(below);
+    code.extend(above);
+    code
+}
+
+fn verdict(rule: Rule) -> Vec<sock_filter> {
+    let answer = |k| instruction(RETURN, k, 0, 0);
+    let argument = instruction(LOAD, FIRST_ARGUMENT, 0, 0);
+    match rule {
+        Rule::Allow => vec![answer(ALLOW)],
+        Rule::Refuse => vec![answer(EPERM)],
+        Rule::Unknown => vec![answer(ENOSYS)],
+        Rule::Clone => vec![argument, instruction(ANY_BIT, NAMESPACES, 0, 1), answer(EPERM), answer(ALLOW)],
+        Rule::Socket => vec![argument, instruction(EQUAL, AF_VSOCK, 0, 1), answer(EPERM), answer(ALLOW)],
+        Rule::Personality => {
+            let mut code = vec![argument];
+            for (left, value) in (0u8..5).rev().zip(PERSONALITIES) {
+                code.push(instruction(EQUAL, value, left.saturating_add(1), 0));
+            }
+            code.extend([answer(EPERM), answer(ALLOW)]);
+            code
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs a filter as the kernel does.
+    fn run(filter: &Filter, architecture: u32, number: u32, argument: u32) -> u32 {
+        let (mut at, mut value) = (0usize, 0u32);
+        loop {
+            let i = &filter.program[at];
+            at += 1;
+            match u32::from(i.code) {
+                LOAD => {
+                    value = match i.k {
+                        NUMBER => number,
+                        ARCHITECTURE => architecture,
+                        FIRST_ARGUMENT => argument,
+                        other => unreachable!("offset {other}"),
+                    }
+                }
+                EQUAL => at += usize::from(if value == i.k { i.jt } else { i.jf }),
+                AT_LEAST => at += usize::from(if value >= i.k { i.jt } else { i.jf }),
+                ANY_BIT => at += usize::from(if value & i.k != 0 { i.jt } else { i.jf }),
+                JUMP => at += i.k as usize,
+                RETURN => return i.k,
+                other => unreachable!("code {other}"),
+            }
+        }
+    }
+
+    fn number(call: libc::c_long) -> u32 {
+        u32::try_from(call).unwrap()
+    }
+
+    #[test]
+    fn each_number_meets_the_fate_that_its_rule_says() {
+        for held in [0, u64::MAX] {
+            let filter = Filter::default_profile(held);
+            let rules = profile::rules(held);
+            for call in 0..2000 {
+                let expected = match rules.iter().rev().find(|(named, _)| *named == call) {
+                    _ if call > profile::NEWEST => ENOSYS,
+                    None | Some((_, Rule::Refuse)) => EPERM,
+                    Some((_, Rule::Unknown)) => ENOSYS,
+                    Some(_) => ALLOW,
+                };
+                assert_eq!(run(&filter, NATIVE, call, 0), expected, "call {call} with {held:x}");
+            }
+            assert!(filter.program.len() < 300, "{filter:?}");
+        }
+    }
+
+    #[test]
+    fn arguments_are_looked_at() {
+        let filter = Filter::default_profile(0);
+        let ask = |call, argument| run(&filter, NATIVE, number(call), argument);
+        assert_eq!(ask(libc::SYS_clone, 0x0001_0f00), ALLOW);
+        assert_eq!(ask(libc::SYS_clone, libc::CLONE_NEWUSER.cast_unsigned()), EPERM);
+        assert_eq!(ask(libc::SYS_clone3, 0), ENOSYS);
+        assert_eq!(ask(libc::SYS_socket, 1), ALLOW);
+        assert_eq!(ask(libc::SYS_socket, AF_VSOCK), EPERM);
+        for value in PERSONALITIES {
+            assert_eq!(ask(libc::SYS_personality, value), ALLOW);
+        }
+        assert_eq!(ask(libc::SYS_personality, 1), EPERM);
+        assert_eq!(run(&filter, 0x4000_0003, 1, 0), libc::SECCOMP_RET_KILL_PROCESS);
+    }
+
+    #[test]
+    fn capabilities_open_what_they_allow() {
+        let ask = |held, call| run(&Filter::default_profile(held), NATIVE, number(call), 0x7e02_0000);
+        assert_eq!(ask(0, libc::SYS_mount), EPERM);
+        assert_eq!(ask(1 << 21, libc::SYS_mount), ALLOW);
+        assert_eq!(ask(1 << 21, libc::SYS_clone), ALLOW);
+        assert_eq!(ask(1 << 21, libc::SYS_clone3), ALLOW);
+        assert_eq!(ask(1 << 22, libc::SYS_mount), EPERM);
+        assert_eq!(ask(1 << 22, libc::SYS_reboot), ALLOW);
+        assert_eq!(ask(1 << 10, libc::SYS_bind), ALLOW);
+    }
+
+    #[test]
+    fn services_that_ask_for_the_same_share_one_filter() {
+        let mut filters = Filters::default();
+        let (first, second) = (filters.default_profile(0), filters.default_profile(1 << 10));
+        assert!(Arc::ptr_eq(&first, &second), "net_bind_service changes nothing in the profile");
+        assert!(!Arc::ptr_eq(&first, &filters.default_profile(1 << 21)));
+    }
+}

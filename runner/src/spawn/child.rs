@@ -1,0 +1,316 @@
+//! The steps of the child between clone and exec.
+//!
+//! The rule of this file: no allocation, no lock, nothing of libc, nothing that can panic. The memory is PID 1's own;
+//! the stack is borrowed; only the raw calls of [`super::sys`] are made. Each step is told to the parent before it
+//! is tried, so that a start that hangs can be named as well as one that fails.
+
+use std::convert::Infallible;
+use std::ffi::{CStr, c_char, c_void};
+use std::os::fd::RawFd;
+
+use super::plan::Plan;
+use super::sys::{SysResult, exit, syscall};
+use super::{Step, control::Control};
+
+/// The kernel's `struct sigaction`, all zero: the default action, no flags, an empty mask.
+const DEFAULT_ACTION: [u64; 4] = [0; 4];
+/// Bytes of the kernel's `sigset_t`.
+const SIGSET_SIZE: usize = 8;
+/// More than any kernel knows.
+const CAPABILITIES: u32 = 64;
+
+/// Where the child begins, on its own stack. `argument` is its [`Plan`].
+pub(crate) extern "C" fn main(argument: *mut c_void) -> ! {
+    // SAFETY: the parent passes its Plan and is suspended until this process executes or ends.
+    let plan = unsafe { &mut *argument.cast::<Plan>() };
+    match steps(plan) {
+        Err(errno) => plan.control.fail(errno),
+        Ok(never) => match never {},
+    }
+    exit(127)
+}
+
+fn steps(plan: &mut Plan) -> Result<Infallible, i32> {
+    if plan.join_cgroup {
+        plan.control.enter(Step::Cgroup);
+        join_cgroup(plan.cgroup_fd)?;
+    }
+    plan.control.enter(Step::Session);
+    call(libc::SYS_setsid, [0; 5])?;
+    call(libc::SYS_umask, [0o022, 0, 0, 0, 0])?;
+    plan.control.enter(Step::Descriptors);
+    descriptors(plan)?;
+    plan.control.enter(Step::Limits);
+    limits(plan)?;
+    if !plan.oom_score.is_empty() {
+        plan.control.enter(Step::OomScore);
+        write_file(libc::AT_FDCWD, c"/proc/self/oom_score_adj", &plan.oom_score)?;
+    }
+    if plan.read_only_root {
+        plan.control.enter(Step::ReadOnlyRoot);
+        read_only_root()?;
+    }
+    if !plan.directory.is_null() {
+        plan.control.enter(Step::WorkingDirectory);
+        call(libc::SYS_chdir, [plan.directory.addr(), 0, 0, 0, 0])?;
+    }
+    if plan.no_new_privileges {
+        plan.control.enter(Step::NoNewPrivileges);
+        prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0)?;
+    } else {
+        // Without no_new_privs only who holds CAP_SYS_ADMIN may install a filter: before it is given up.
+        seccomp(plan)?;
+    }
+    credentials(plan)?;
+    if plan.no_new_privileges {
+        seccomp(plan)?;
+    }
+    plan.control.enter(Step::Signals);
+    signals(plan)?;
+    plan.control.enter(Step::Execute);
+    if plan.control.is_cancelled() {
+        return Err(libc::ECANCELED);
+    }
+    let mask = plan.signal_mask;
+    // SAFETY: the set lives on this stack and has the kernel's size.
+    unsafe {
+        let how = signed(libc::SIG_SETMASK);
+        syscall(libc::SYS_rt_sigprocmask, [how, address(&mask), 0, SIGSET_SIZE, 0])?;
+    }
+    execute(plan)
+}
+
+/// A call whose arguments are numbers, or pointers that live in the plan.
+fn call(number: i64, args: [usize; 5]) -> SysResult {
+    // SAFETY: pointers among the arguments point into the plan, which outlives the child's steps.
+    unsafe { syscall(number, args) }
+}
+
+fn prctl(option: i32, a: usize, b: usize) -> SysResult {
+    call(libc::SYS_prctl, [signed(option), a, b, 0, 0])
+}
+
+/// A small number as the register holds it, its sign kept.
+#[allow(clippy::cast_sign_loss, reason = "the register holds the two's complement")]
+fn signed(value: i32) -> usize {
+    value as isize as usize
+}
+
+/// An `unsigned int` as the register holds it.
+fn wide(value: u32) -> usize {
+    value as usize
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "the kernel returns descriptors as int")]
+#[allow(clippy::cast_possible_wrap, reason = "the kernel returns descriptors as int")]
+fn descriptor(value: usize) -> RawFd {
+    value as RawFd
+}
+
+fn address<T: ?Sized>(value: &T) -> usize {
+    std::ptr::from_ref(value).addr()
+}
+
+fn write_file(directory: RawFd, path: &CStr, bytes: &[u8]) -> Result<(), i32> {
+    let flags = signed(libc::O_WRONLY | libc::O_CLOEXEC);
+    let fd = call(libc::SYS_openat, [signed(directory), path.as_ptr().addr(), flags, 0, 0])?;
+    let written = call(libc::SYS_write, [fd, bytes.as_ptr().addr(), bytes.len(), 0, 0]);
+    call(libc::SYS_close, [fd, 0, 0, 0, 0])?;
+    written.map(|_| ())
+}
+
+fn join_cgroup(directory: RawFd) -> Result<(), i32> {
+    write_file(directory, c"cgroup.procs", b"0")
+}
+
+/// All of PID 1's descriptors are marked to close; then each that the service gets is put at its number. A source
+/// that stands at or below the highest number is first moved above it, so that none overwrites another.
+fn descriptors(plan: &mut Plan) -> Result<(), i32> {
+    close_from_three()?;
+    let highest = plan.moves.iter().map(|each| each.target).max().unwrap_or(2).max(2);
+    let above = highest.saturating_add(1);
+    let control: &Control = &plan.control;
+    let lift = |fd: RawFd| -> Result<RawFd, i32> {
+        if fd > highest {
+            return Ok(fd);
+        }
+        let command = signed(libc::F_DUPFD_CLOEXEC);
+        call(libc::SYS_fcntl, [signed(fd), command, signed(above), 0, 0]).map(descriptor)
+    };
+    for each in &mut plan.moves {
+        control.set_detail(each.target.cast_unsigned());
+        each.staged = lift(each.source)?;
+    }
+    if plan.exec_fd >= 0 {
+        plan.exec_fd = lift(plan.exec_fd)?;
+    }
+    for each in &plan.moves {
+        control.set_detail(each.target.cast_unsigned());
+        call(libc::SYS_dup3, [signed(each.staged), signed(each.target), 0, 0, 0])?;
+    }
+    Ok(())
+}
+
+fn close_from_three() -> Result<(), i32> {
+    let flags = wide(libc::CLOSE_RANGE_CLOEXEC);
+    match call(libc::SYS_close_range, [3, wide(u32::MAX), flags, 0, 0]) {
+        // Before Linux 5.11: one by one, up to where PID 1 never has any.
+        Err(libc::ENOSYS | libc::EINVAL) => {
+            for fd in 3..65_536 {
+                let _ = call(libc::SYS_fcntl, [fd, signed(libc::F_SETFD), signed(libc::FD_CLOEXEC), 0, 0]);
+            }
+            Ok(())
+        }
+        other => other.map(|_| ()),
+    }
+}
+
+fn limits(plan: &Plan) -> Result<(), i32> {
+    for (resource, limit) in &plan.limits {
+        plan.control.set_detail(*resource);
+        call(libc::SYS_prlimit64, [0, wide(*resource), address(limit), 0, 0])?;
+    }
+    Ok(())
+}
+
+/// A mount namespace of its own, in which everything is read-only. Mounts that PID 1 makes or removes later still
+/// arrive there (slave): a namespace that kept a disk mounted would keep it from being unmounted.
+fn read_only_root() -> Result<(), i32> {
+    let root = c"/".as_ptr().addr();
+    call(libc::SYS_unshare, [signed(libc::CLONE_NEWNS), 0, 0, 0, 0])?;
+    let propagation = usize::try_from(libc::MS_REC | libc::MS_SLAVE).map_err(|_| libc::EINVAL)?;
+    call(libc::SYS_mount, [0, root, 0, propagation, 0])?;
+    // struct mount_attr: attr_set, attr_clr, propagation, userns_fd.
+    let attributes: [u64; 4] = [libc::MOUNT_ATTR_RDONLY, 0, 0, 0];
+    let recursive = signed(libc::AT_RECURSIVE);
+    let at = signed(libc::AT_FDCWD);
+    call(libc::SYS_mount_setattr, [at, root, recursive, address(&attributes), size_of_val(&attributes)])?;
+    Ok(())
+}
+
+/// User and capabilities. Calls on this process alone: libc's would change all threads of PID 1.
+fn credentials(plan: &Plan) -> Result<(), i32> {
+    let control: &Control = &plan.control;
+    if let Some(bounding) = plan.bounding {
+        control.enter(Step::Capabilities);
+        drop_bounding(control, bounding)?;
+    }
+    let keep = plan.ambient != 0 && plan.credentials.as_ref().is_some_and(|ids| ids.uid != 0);
+    if let Some(ids) = &plan.credentials {
+        control.enter(Step::Groups);
+        call(libc::SYS_setgroups, [ids.groups.len(), ids.groups.as_ptr().addr(), 0, 0, 0])?;
+        control.enter(Step::Group);
+        let gid = wide(ids.gid);
+        call(libc::SYS_setresgid, [gid, gid, gid, 0, 0])?;
+        control.enter(Step::User);
+        if keep {
+            prctl(libc::PR_SET_KEEPCAPS, 1, 0)?;
+        }
+        let uid = wide(ids.uid);
+        call(libc::SYS_setresuid, [uid, uid, uid, 0, 0])?;
+    }
+    if keep {
+        control.enter(Step::Capabilities);
+        control.set_detail(u32::MAX);
+        set_capabilities(plan.ambient, plan.ambient)?;
+        for capability in each_capability(plan.ambient) {
+            control.set_detail(capability);
+            prctl(libc::PR_CAP_AMBIENT, signed(libc::PR_CAP_AMBIENT_RAISE), wide(capability))?;
+        }
+    } else if let Some(bounding) = plan.bounding {
+        control.enter(Step::Capabilities);
+        control.set_detail(u32::MAX);
+        let held = permitted()?;
+        set_capabilities(held & bounding, 0)?;
+    }
+    Ok(())
+}
+
+fn each_capability(set: u64) -> impl Iterator<Item = u32> {
+    (0..CAPABILITIES).filter(move |capability| set & 1u64.wrapping_shl(*capability) != 0)
+}
+
+fn drop_bounding(control: &Control, keep: u64) -> Result<(), i32> {
+    for capability in each_capability(!keep) {
+        control.set_detail(capability);
+        match prctl(libc::PR_CAPBSET_READ, wide(capability), 0) {
+            // Beyond the last that this kernel knows.
+            Err(libc::EINVAL) => return Ok(()),
+            Ok(0) => {}
+            _ => {
+                prctl(libc::PR_CAPBSET_DROP, wide(capability), 0)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `_LINUX_CAPABILITY_VERSION_3`, this process.
+const CAPABILITY_HEADER: [u32; 2] = [0x2008_0522, 0];
+
+/// The lower and the upper 32 capabilities.
+#[allow(clippy::cast_possible_truncation, reason = "the two halves of the set")]
+fn halves(set: u64) -> (u32, u32) {
+    (set as u32, set.wrapping_shr(32) as u32)
+}
+
+fn permitted() -> Result<u64, i32> {
+    let mut header = CAPABILITY_HEADER;
+    // Effective, permitted, inheritable of the lower half, then of the upper.
+    let mut data = [0u32; 6];
+    let (header, out) = (std::ptr::from_mut(&mut header).addr(), std::ptr::from_mut(&mut data).addr());
+    // SAFETY: header and data have the kernel's sizes for version 3 and live on this stack.
+    unsafe { syscall(libc::SYS_capget, [header, out, 0, 0, 0]) }?;
+    // The kernel wrote behind the compiler's back.
+    let [_, low, _, _, high, _] = std::hint::black_box(data);
+    Ok(u64::from(low) | u64::from(high).wrapping_shl(32))
+}
+
+fn set_capabilities(held: u64, inheritable: u64) -> Result<(), i32> {
+    let mut header = CAPABILITY_HEADER;
+    let ((low, high), (low_inherited, high_inherited)) = (halves(held), halves(inheritable));
+    let data = [low, low, low_inherited, high, high, high_inherited];
+    let header = std::ptr::from_mut(&mut header).addr();
+    // SAFETY: as in `permitted`.
+    unsafe { syscall(libc::SYS_capset, [header, address(&data), 0, 0, 0]) }?;
+    Ok(())
+}
+
+fn seccomp(plan: &Plan) -> Result<(), i32> {
+    let Some(program) = &plan.seccomp else { return Ok(()) };
+    plan.control.enter(Step::Seccomp);
+    call(libc::SYS_seccomp, [wide(libc::SECCOMP_SET_MODE_FILTER), 0, address(program), 0, 0])?;
+    Ok(())
+}
+
+fn signals(plan: &Plan) -> Result<(), i32> {
+    for signal in 1..=64u32 {
+        let ignored = plan.ignored & 1u64.wrapping_shl(signal.wrapping_sub(1)) != 0;
+        if (ignored || plan.reset_all_signals) && !matches!(signal, 9 | 19) {
+            call(libc::SYS_rt_sigaction, [wide(signal), address(&DEFAULT_ACTION), 0, SIGSET_SIZE, 0])?;
+        }
+    }
+    Ok(())
+}
+
+fn execute(plan: &Plan) -> Result<Infallible, i32> {
+    let (argv, envp) = (plan.argv.as_ptr().addr(), plan.envp.as_ptr().addr());
+    if plan.exec_fd >= 0 {
+        let (path, flags) = (c"".as_ptr().addr(), signed(libc::AT_EMPTY_PATH));
+        let args = [signed(plan.exec_fd), path, argv, envp, flags];
+        return Err(call(libc::SYS_execveat, args).err().unwrap_or(libc::EIO));
+    }
+    let mut error = libc::ENOENT;
+    for candidate in &plan.candidates {
+        let path: *const c_char = *candidate;
+        match call(libc::SYS_execve, [path.addr(), argv, envp, 0, 0]) {
+            Err(libc::EACCES) => error = libc::EACCES,
+            // Not there: look on, as execvp does.
+            Err(libc::ENOENT | libc::ENOTDIR | libc::ESTALE | libc::ENODEV | libc::ETIMEDOUT)
+                if plan.candidates.len() > 1 => {}
+            Err(errno) => return Err(errno),
+            Ok(_) => return Err(libc::EIO),
+        }
+    }
+    Err(error)
+}

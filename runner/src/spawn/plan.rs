@@ -1,0 +1,195 @@
+//! A [`Command`] made ready for the child: plain pointers and numbers, so that nothing allocates after the clone.
+
+use std::ffi::{CStr, CString, c_char};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::ptr;
+use std::sync::Arc;
+
+use super::control::Control;
+use super::error::{SpawnError, Subject};
+use crate::command::{Command, DEFAULT_PATH, Program, Stdio};
+use crate::processes::Inheritance;
+use crate::seccomp::Filter;
+
+/// One descriptor of the child: where it comes from, where it is kept meanwhile, its number in the service.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Move {
+    pub(crate) source: RawFd,
+    pub(crate) staged: RawFd,
+    pub(crate) target: RawFd,
+}
+
+/// Everything that the child reads, and the owners of what its pointers point to.
+pub(crate) struct Plan {
+    pub(crate) control: Arc<Control>,
+    /// Tried one after the other; ends with the best error, as `execvp` does.
+    pub(crate) candidates: Vec<*const c_char>,
+    /// Executed instead of the candidates; -1: none.
+    pub(crate) exec_fd: RawFd,
+    pub(crate) argv: Vec<*const c_char>,
+    pub(crate) envp: Vec<*const c_char>,
+    /// -1: none.
+    pub(crate) cgroup_fd: RawFd,
+    /// The kernel could not clone straight into the cgroup.
+    pub(crate) join_cgroup: bool,
+    pub(crate) moves: Vec<Move>,
+    pub(crate) limits: Vec<(u32, libc::rlimit64)>,
+    /// Empty: left as PID 1's.
+    pub(crate) oom_score: Vec<u8>,
+    pub(crate) read_only_root: bool,
+    /// Null: PID 1's own.
+    pub(crate) directory: *const c_char,
+    pub(crate) credentials: Option<Ids>,
+    pub(crate) no_new_privileges: bool,
+    pub(crate) bounding: Option<u64>,
+    pub(crate) ambient: u64,
+    pub(crate) seccomp: Option<libc::sock_fprog>,
+    /// Signals that PID 1 ignores: set back to their default.
+    pub(crate) ignored: u64,
+    /// Handlers of PID 1 are not cleared by the clone itself.
+    pub(crate) reset_all_signals: bool,
+    pub(crate) signal_mask: u64,
+    pub(crate) subject: Subject,
+    _strings: Vec<CString>,
+    _filter: Option<Arc<Filter>>,
+    _files: Vec<OwnedFd>,
+    _cgroup: Option<Arc<OwnedFd>>,
+    _null: Option<Arc<OwnedFd>>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Ids {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) groups: Vec<u32>,
+}
+
+impl Plan {
+    /// # Errors
+    /// When a string of the command holds a NUL byte or it needs `/dev/null` and there is none.
+    pub(crate) fn new(
+        command: Command,
+        control: Arc<Control>,
+        inheritance: &Inheritance,
+    ) -> Result<Plan, SpawnError> {
+        if let Some(what) = command.invalid {
+            return Err(SpawnError::prepare(format!("{what} holds a NUL byte"), Some(libc::EINVAL)));
+        }
+        let mut strings = Vec::new();
+        let argv = pointers(&command.argv);
+        let envp = pointers(&command.environment);
+        let subject = command.subject();
+        let mut files = Vec::new();
+        let mut moves = Vec::with_capacity(command.descriptors.len().saturating_add(3));
+        let mut null = None;
+        for (stdio, target) in [(command.stdin, 0), (command.stdout, 1), (command.stderr, 2)] {
+            let source = match stdio {
+                Stdio::Null => null.insert(inheritance.null()?).as_raw_fd(),
+                Stdio::Descriptor(fd) => {
+                    let raw = fd.as_raw_fd();
+                    files.push(fd);
+                    raw
+                }
+            };
+            moves.push(Move { source, staged: source, target });
+        }
+        for (fd, target) in command.descriptors {
+            if target < 0 {
+                return Err(SpawnError::prepare(
+                    format!("{target} is no number for a descriptor"),
+                    Some(libc::EBADF),
+                ));
+            }
+            moves.push(Move { source: fd.as_raw_fd(), staged: fd.as_raw_fd(), target });
+            files.push(fd);
+        }
+        let (mut candidates, mut exec_fd) = (Vec::new(), -1);
+        match command.program {
+            Program::Path(path) if path.to_bytes().contains(&b'/') => {
+                candidates.push(path.as_ptr());
+                strings.push(path);
+            }
+            Program::Path(name) => {
+                for path in search(&name, &command.environment) {
+                    candidates.push(path.as_ptr());
+                    strings.push(path);
+                }
+            }
+            Program::Descriptor(fd) => {
+                exec_fd = fd.as_raw_fd();
+                files.push(fd);
+            }
+        }
+        let directory = command.working_directory.as_ref().map_or(ptr::null(), |path| path.as_ptr());
+        strings.extend(command.working_directory);
+        strings.extend(command.argv);
+        strings.extend(command.environment);
+        let limits = inheritance.limits.iter().chain(&command.limits);
+        Ok(Plan {
+            control,
+            candidates,
+            exec_fd,
+            argv,
+            envp,
+            cgroup_fd: command.cgroup.as_ref().map_or(-1, |fd| fd.as_raw_fd()),
+            join_cgroup: false,
+            moves,
+            limits: limits
+                .map(|l| (l.resource, libc::rlimit64 { rlim_cur: l.soft, rlim_max: l.hard }))
+                .collect(),
+            oom_score: inheritance.oom_score.map(|score| score.to_string().into_bytes()).unwrap_or_default(),
+            read_only_root: command.read_only_root,
+            directory,
+            credentials: command.credentials,
+            no_new_privileges: command.no_new_privileges,
+            bounding: command.bounding,
+            ambient: command.ambient,
+            seccomp: command.seccomp.as_ref().map(|filter| filter.as_fprog()),
+            ignored: inheritance.ignored,
+            reset_all_signals: false,
+            signal_mask: inheritance.signal_mask,
+            subject,
+            _strings: strings,
+            _filter: command.seccomp,
+            _files: files,
+            _cgroup: command.cgroup,
+            _null: null,
+        })
+    }
+}
+
+/// The strings' addresses and a null at the end. They stay right when the strings' owner moves.
+fn pointers(strings: &[CString]) -> Vec<*const c_char> {
+    strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
+}
+
+/// What a bare name stands for: one path for each entry of the service's own `PATH`.
+fn search(name: &CStr, environment: &[CString]) -> Vec<CString> {
+    let path = environment
+        .iter()
+        .rev()
+        .find_map(|entry| entry.to_bytes().strip_prefix(b"PATH="))
+        .unwrap_or(DEFAULT_PATH.as_bytes());
+    let join = |directory: &[u8]| {
+        let directory = if directory.is_empty() { b"." } else { directory };
+        // Neither part holds a NUL byte: both were C strings before.
+        CString::new([directory, b"/", name.to_bytes()].concat()).ok()
+    };
+    path.split(|byte| *byte == b':').filter_map(join).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bare_name_is_looked_up_in_the_services_own_path() {
+        let list = |env: &[&CStr]| {
+            let env: Vec<CString> = env.iter().map(|e| CString::from(*e)).collect();
+            let found = search(c"sh", &env);
+            found.iter().map(|c| c.to_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(list(&[c"A=1", c"PATH=/a::/b"]), ["/a/sh", "./sh", "/b/sh"]);
+        assert_eq!(list(&[]).len(), DEFAULT_PATH.split(':').count());
+    }
+}

@@ -1,0 +1,154 @@
+//! Runs the body of a test as PID 1 of a namespace of its own, in a cgroup of its own: the test binary calls itself
+//! again through `unshare`.
+
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use std::future::Future;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command as Outer, Stdio as OuterStdio};
+use std::time::Duration;
+
+use kelson_runner::{CgroupRoot, Options, Processes};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+const INSIDE: &str = "KELSON_TEST_INSIDE";
+/// No test takes a tenth of this.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Runs `body` as PID 1. `name` is the test function's own.
+pub fn as_pid_one<F: Future<Output = ()>>(name: &str, body: impl FnOnce() -> F) {
+    if std::env::var_os(INSIDE).is_some() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async { tokio::time::timeout(DEADLINE, body()).await.expect("the test hangs") });
+        return;
+    }
+    let cgroup = OwnCgroup::new(name);
+    let procs = cgroup.0.join("cgroup.procs");
+    let mut outer = Outer::new("unshare");
+    outer
+        .args(["--pid", "--fork", "--mount-proc", "--kill-child"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture", "--test-threads=1"])
+        .env(INSIDE, "1")
+        .stdin(OuterStdio::null());
+    // SAFETY: the child of this test binary is a fork; what runs there is a write and a change of the mask.
+    unsafe {
+        outer.pre_exec(move || {
+            std::fs::write(&procs, "0")?;
+            // Blocked from the first instruction on, in all threads, as in PID 1.
+            let mut set = SigSet::empty();
+            set.add(Signal::SIGCHLD);
+            sigprocmask(SigmaskHow::SIG_BLOCK, Some(&set), None)?;
+            Ok(())
+        });
+    }
+    let output = outer.output().unwrap();
+    assert!(
+        output.status.success(),
+        "{}\n{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// A cgroup beside all others, removed with what is left in it.
+struct OwnCgroup(PathBuf);
+
+impl OwnCgroup {
+    fn new(name: &str) -> Self {
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let mount =
+            mounts.lines().find(|line| line.contains(" - cgroup2 ")).expect("these tests need cgroup2");
+        let base = Path::new(mount.split(' ').nth(4).unwrap());
+        let path = base.join(format!("kelson-test-{name}-{}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        OwnCgroup(path)
+    }
+}
+
+impl Drop for OwnCgroup {
+    fn drop(&mut self) {
+        fn remove(path: &Path) {
+            for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
+                if entry.path().is_dir() {
+                    remove(&entry.path());
+                }
+            }
+            let _ = std::fs::remove_dir(path);
+        }
+        let _ = std::fs::write(self.0.join("cgroup.kill"), "1");
+        for _ in 0..200 {
+            remove(&self.0);
+            if !self.0.exists() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// What PID 1 does on SIGCHLD.
+pub fn reap_on_sigchld(processes: &Processes) -> tokio::task::JoinHandle<()> {
+    let mut set = SigSet::empty();
+    set.add(Signal::SIGCHLD);
+    let signals = SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).unwrap();
+    // SAFETY: the descriptor is the SignalFd's own and stays open as long as it.
+    let signals = unsafe { AsyncFd::register_with_interest(signals, Interest::READABLE) }.unwrap();
+    let processes = processes.clone();
+    tokio::spawn(async move {
+        loop {
+            let mut ready = signals.readable().await.unwrap();
+            while let Ok(Some(_)) = ready.get_inner().read_signal() {}
+            ready.clear_ready();
+            while processes.reap().more {
+                tokio::task::yield_now().await;
+            }
+        }
+    })
+}
+
+/// Processes with cgroups, reaped as PID 1 does.
+pub fn processes() -> Processes {
+    let options = Options { cgroups: Some(CgroupRoot::discover().unwrap()), ..Options::default() };
+    let processes = Processes::new(options).unwrap();
+    reap_on_sigchld(&processes);
+    processes
+}
+
+/// A pipe, both ends closed on exec.
+pub fn pipe() -> (OwnedFd, OwnedFd) {
+    nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap()
+}
+
+/// Everything that comes out of a pipe until its last writer closes it, read beside the runtime.
+pub async fn read_all(end: OwnedFd) -> String {
+    let reading = tokio::task::spawn_blocking(move || {
+        let mut text = String::new();
+        std::fs::File::from(end).read_to_string(&mut text).unwrap();
+        text
+    });
+    reading.await.unwrap()
+}
+
+/// PIDs in this namespace but our own, zombies included.
+pub fn all_processes() -> Vec<i32> {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| *pid != 1).collect()
+}
+
+/// Asks again, beside the other tasks, until it holds. Fails the test when it does not within the deadline.
+pub async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let wait = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), wait).await.unwrap_or_else(|_| panic!("never: {what}"));
+}
