@@ -8,11 +8,12 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use crate::load::load;
+use crate::read::text;
 use crate::wire;
 
 /// Runs the personality with the arguments after its name and gives the exit status: 0 done, 1 failed, 2 usage.
 pub fn main(args: &[OsString]) -> i32 {
-    match run(args) {
+    match run(args, &mut std::io::stdout().lock()) {
         Ok(()) => 0,
         Err((status, message)) => {
             // Nobody is left to tell when standard error is gone too.
@@ -22,13 +23,39 @@ pub fn main(args: &[OsString]) -> i32 {
     }
 }
 
-fn run(args: &[OsString]) -> Result<(), (i32, String)> {
+fn run(args: &[OsString], out: &mut impl std::io::Write) -> Result<(), (i32, String)> {
     let config = match args {
         [flag, config] if flag == "--config" => PathBuf::from(config),
         _ => return Err((2, "usage: kelson-load --config DIR".to_owned())),
     };
     let bytes = wire::encode(&load(&config)).map_err(|error| (1, error.to_string()))?;
-    let mut out = std::io::stdout().lock();
     let written = out.write_all(&bytes).and_then(|()| out.flush());
-    written.map_err(|error| (1, format!("the findings cannot be handed over: {error}")))
+    written.map_err(|error| (1, format!("the findings cannot be handed over: {}", text(&error))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hands_over_what_it_found() {
+        let mut out = Vec::new();
+        assert_eq!(run(&["--config".into(), "/nowhere/at/all".into()], &mut out), Ok(()));
+        let loaded = wire::decode(&out).unwrap();
+        assert_eq!(loaded, load(std::path::Path::new("/nowhere/at/all")));
+        assert_eq!(loaded.diagnostics.len(), 1);
+    }
+
+    #[test]
+    fn says_how_it_is_called_and_what_kept_it() {
+        let status = |args: &[&str], out: &mut [u8]| {
+            let args: Vec<OsString> = args.iter().map(OsString::from).collect();
+            run(&args, &mut &mut *out).map_err(|(status, _)| status)
+        };
+        for args in [&[][..], &["--config"], &["/etc/kelson"], &["--config", "/a", "/b"]] {
+            assert_eq!(status(args, &mut [0; 512]), Err(2), "{args:?}");
+        }
+        // No room for what it has to say.
+        assert_eq!(status(&["--config", "/nowhere"], &mut [0; 3]), Err(1));
+    }
 }

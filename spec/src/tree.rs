@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use saphyr_parser::{Event, Marker, Parser, ScalarStyle};
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError};
 
 /// How deep lists and mappings may be nested; the deepest place of a sound file is 8.
 const MAX_DEPTH: u32 = 32;
@@ -106,8 +106,7 @@ pub fn parse(text: &str) -> (Option<Rc<Node>>, Vec<Mistake>) {
         let (event, span) = match event {
             Ok(found) => found,
             Err(error) => {
-                let at = Position::of(error.marker());
-                mistakes.push(Mistake::new(at, format!("this is not YAML: {}", error.info())));
+                mistakes.push(syntax_mistake(text, &error));
                 return (None, mistakes);
             }
         };
@@ -141,7 +140,7 @@ impl Builder {
                 let at = if null && text.is_empty() { self.key_position().unwrap_or(at) } else { at };
                 let value = if null { Value::Null } else { Value::Scalar(text.into_owned()) };
                 let built = Built { node: Rc::new(Node { at, value }), depth: 0, values: 1 };
-                self.add(anchor, built)
+                self.add(anchor, built, at)
             }
             Event::SequenceStart(anchor, tag) => {
                 check_tag(tag.as_deref(), at, mistakes);
@@ -158,15 +157,13 @@ impl Builder {
                     Content::Mapping { entries, .. } => Value::Mapping(entries),
                 };
                 let node = Rc::new(Node { at: open.at, value });
-                self.add(
-                    open.anchor,
-                    Built { node, depth: open.depth.saturating_add(1), values: open.values },
-                )
+                let built = Built { node, depth: open.depth.saturating_add(1), values: open.values };
+                self.add(open.anchor, built, open.at)
             }
             Event::Alias(anchor) => match self.anchors.get(&anchor) {
                 Some(built) => {
                     let built = built.clone();
-                    self.add(0, built)
+                    self.add(0, built, at)
                 }
                 None => Err(Mistake::new(at, "this alias stands within the value it names")),
             },
@@ -193,9 +190,8 @@ impl Builder {
         Ok(())
     }
 
-    /// Puts a finished node into what is open.
-    fn add(&mut self, anchor: usize, built: Built) -> Result<(), Mistake> {
-        let at = built.node.at;
+    /// Puts a finished node, which stands or is named at `at`, into what is open.
+    fn add(&mut self, anchor: usize, built: Built, at: Position) -> Result<(), Mistake> {
         if anchor != 0 {
             self.anchors.insert(anchor, built.clone());
         }
@@ -221,6 +217,27 @@ impl Builder {
         }
         Ok(())
     }
+}
+
+/// What the parser says; a tab in the indentation, which it blames on the value before, is pointed at.
+fn syntax_mistake(text: &str, error: &ScanError) -> Mistake {
+    let tab = || {
+        text.lines().zip(1..).find_map(|(line, number)| {
+            let indent = line.find(|c: char| !c.is_ascii_whitespace()).unwrap_or(0);
+            let column = line.get(..indent)?.find('\t')?;
+            Some(Position {
+                line: number,
+                column: u32::try_from(column).unwrap_or(u32::MAX).saturating_add(1),
+            })
+        })
+    };
+    if error.info().contains("tab")
+        && let Some(at) = tab()
+    {
+        let text = "this is not YAML: a tab stands before the first word of this line; indent with spaces";
+        return Mistake::new(at, text);
+    }
+    Mistake::new(Position::of(error.marker()), format!("this is not YAML: {}", error.info()))
 }
 
 fn too_deep(at: Position) -> Mistake {

@@ -70,7 +70,7 @@ fn folder() -> Folder {
     folder.root_file("etc/group", "adm:x:4:\nssl:x:110:www-data\n");
     folder.root_file("etc/web.env", "# first\nLANG=de\nFROM_FILE='x y'\n");
     for other in ["db", "cache", "old"] {
-        folder.service(other, &format!("name: {other}\nprocess: {{command: [/bin/{other}]}}\n"));
+        folder.service(other, format!("name: {other}\nprocess: {{command: [/bin/{other}]}}\n"));
     }
     folder.service("migrate", "name: migrate\nprocess: {command: [/bin/m]}\ntype: oneshot\n");
     folder
@@ -265,7 +265,7 @@ fn what_is_rendered_is_read_again() {
     let first = folder.load();
     assert_eq!(first.diagnostics, []);
     for spec in &first.services {
-        folder.service(&spec.name, &render::render(spec));
+        folder.service(&spec.name, render::render(spec));
     }
     let second = folder.load();
     assert_eq!(second.diagnostics, []);

@@ -3,9 +3,6 @@
 
 mod folder;
 
-use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::symlink;
-
 use folder::Folder;
 
 /// A sound beginning of four lines, so that what a case adds starts in line 5.
@@ -22,7 +19,11 @@ fn host() -> Folder {
 fn said(content: &str) -> Vec<String> {
     let folder = host();
     folder.service("web", content);
-    let strip = |message: String| message.strip_prefix("services/web.yaml:").map(str::to_owned).unwrap_or(message);
+    let strip = |message: String| {
+        message
+            .strip_prefix("services/web.yaml:")
+            .map_or(message.clone(), |rest| rest.trim_start().to_owned())
+    };
     let loaded = folder.load();
     if !loaded.diagnostics.is_empty() {
         assert_eq!(loaded.services, [], "a faulty service was given out: {content}");
@@ -35,121 +36,348 @@ fn said(content: &str) -> Vec<String> {
 fn each_mistake_of_a_value_is_pointed_at() {
     let cases: &[(&str, &[&str])] = &[
         // Keys.
-        ("restrat: {}\n", &["5:1: restrat: this key is not known; did you mean restart? Allowed here: name, description, process, container, environment, environmentFiles, type, start, when, depends, restart, readiness, startTimeout, health, stop, user, resources, limits, security, logs"]),
-        ("restart: {delai: 5s}\n", &["5:11: restart.delai: this key is not known; did you mean delay? Allowed here: policy, delay, maxDelay, attempts, interval, exhausted"]),
-        ("resources: {memory_max: 64Mi}\n", &["5:13: resources.memory_max: this key is not known; did you mean memoryMax? Allowed here: memoryMax, memoryHigh, cpuMax, cpuWeight, pidsMax"]),
-        ("logs: {zzz: 1}\n", &["5:8: logs.zzz: this key is not known; allowed here: maxSize, maxFiles, console"]),
-        ("start: auto\nstart: manual\n", &["6:1: start: this key stands here a second time; the first is in line 5"]),
-        ("environment:\n  A: 1\n  B: 2\n  A: 3\n", &["8:3: environment.A: this key stands here a second time; the first is in line 6"]),
+        (
+            "restrat: {}\n",
+            &[
+                "5:1: restrat: this key is not known; did you mean restart? Allowed here: name, description, process, container, environment, environmentFiles, type, start, when, depends, restart, readiness, startTimeout, health, stop, user, resources, limits, security, logs",
+            ],
+        ),
+        (
+            "restart: {delai: 5s}\n",
+            &[
+                "5:11: restart.delai: this key is not known; did you mean delay? Allowed here: policy, delay, maxDelay, attempts, interval, exhausted",
+            ],
+        ),
+        (
+            "resources: {memory_max: 64Mi}\n",
+            &[
+                "5:13: resources.memory_max: this key is not known; did you mean memoryMax? Allowed here: memoryMax, memoryHigh, cpuMax, cpuWeight, pidsMax",
+            ],
+        ),
+        (
+            "logs: {zzz: 1}\n",
+            &["5:8: logs.zzz: this key is not known; allowed here: maxSize, maxFiles, console"],
+        ),
+        (
+            "start: auto\nstart: manual\n",
+            &["6:1: start: this key stands here a second time; the first is in line 5"],
+        ),
+        (
+            "environment:\n  A: 1\n  B: 2\n  A: 3\n",
+            &["8:3: environment.A: this key stands here a second time; the first is in line 6"],
+        ),
         ("? [a]\n: b\n", &["5:3: found a list where a key belongs"]),
         ("start:\nuser: root\n", &["5:1: start: this key has no value; give it one or remove it"]),
         ("user: ~\n", &["5:7: user: this key has no value; give it one or remove it"]),
         // Kinds of values.
         ("stop: now\n", &["5:7: stop: found \"now\" where a mapping of keys to values belongs"]),
-        ("depends: {service: db}\n", &["5:10: depends: found a mapping where a list such as [{service: NAME}, {path: /PATH}] belongs"]),
+        (
+            "depends: {service: db}\n",
+            &["5:10: depends: found a mapping where a list such as [{service: NAME}, {path: /PATH}] belongs"],
+        ),
         ("user: [root]\n", &["5:7: user: found a list where a text belongs"]),
         ("startTimeout: {}\n", &["5:15: startTimeout: found a mapping where a duration belongs"]),
         ("resources: {memoryMax: []}\n", &["5:24: resources.memoryMax: found a list where a size belongs"]),
-        ("environment: [A=1]\n", &["5:14: environment: found a list where a mapping of keys to values belongs"]),
+        (
+            "environment: [A=1]\n",
+            &["5:14: environment: found a list where a mapping of keys to values belongs"],
+        ),
         ("environment: {A: [1]}\n", &["5:18: environment.A: found a list where a text belongs"]),
         // Durations, sizes, numbers.
-        ("restart: {delay: 5 sec}\n", &["5:18: restart.delay: \"5 sec\" is not a duration; write a number with a unit, such as 5s, 500ms or 1m30s"]),
-        ("restart:\n  delay: 10\n", &["6:10: restart.delay: \"10\" is not a duration; write a number with a unit, such as 5s, 500ms or 1m30s"]),
-        ("startTimeout: 0s\n", &["5:15: startTimeout: 0s is out of range; write a duration from 1ms to 365d"]),
-        ("stop: {timeout: 400d}\n", &["5:17: stop.timeout: 400d is out of range; write a duration from 0s to 365d"]),
+        (
+            "restart: {delay: 5 sec}\n",
+            &[
+                "5:18: restart.delay: \"5 sec\" is not a duration; write a number with a unit, such as 5s, 500ms or 1m30s",
+            ],
+        ),
+        (
+            "restart:\n  delay: 10\n",
+            &[
+                "6:10: restart.delay: \"10\" is not a duration; write a number with a unit, such as 5s, 500ms or 1m30s",
+            ],
+        ),
+        (
+            "startTimeout: 0s\n",
+            &["5:15: startTimeout: 0s is out of range; write a duration from 1ms to 365d"],
+        ),
+        (
+            "stop: {timeout: 400d}\n",
+            &["5:17: stop.timeout: 400d is out of range; write a duration from 0s to 365d"],
+        ),
         ("restart: {delay: 10s, maxDelay: 5s}\n", &["5:33: restart.maxDelay: maxDelay is less than delay"]),
-        ("resources: {memoryMax: 64MB}\n", &["5:24: resources.memoryMax: \"64MB\" is not a size; write a number of bytes or one with a unit, such as 4096, 64Mi or 10M"]),
-        ("resources: {memoryHigh: 1Ki}\n", &["5:25: resources.memoryHigh: 1Ki is out of range; write at least 64Ki"]),
-        ("resources: {cpuMax: 50%}\n", &["5:21: resources.cpuMax: \"50%\" is not a number of CPUs; write such as 0.5 or 2"]),
-        ("resources: {cpuMax: 0.001}\n", &["5:21: resources.cpuMax: 0.001 is out of range; write a number of CPUs from 0.01 to 4096"]),
-        ("resources: {cpuWeight: 0}\n", &["5:24: resources.cpuWeight: 0 is out of range; write a number from 1 to 10000"]),
-        ("resources: {pidsMax: many}\n", &["5:22: resources.pidsMax: \"many\" is not a number; write a whole number from 1 to 4194304"]),
-        ("restart: {attempts: -1}\n", &["5:21: restart.attempts: -1 is out of range; write a number from 0 to 1000000"]),
-        ("logs: {maxFiles: 99999999999999999999}\n", &["5:18: logs.maxFiles: 99999999999999999999 is out of range; write a number from 1 to 1000"]),
+        (
+            "resources: {memoryMax: 64MB}\n",
+            &[
+                "5:24: resources.memoryMax: \"64MB\" is not a size; write a number of bytes or one with a unit, such as 4096, 64Mi or 10M",
+            ],
+        ),
+        (
+            "resources: {memoryHigh: 1Ki}\n",
+            &["5:25: resources.memoryHigh: 1Ki is out of range; write at least 64Ki"],
+        ),
+        (
+            "resources: {cpuMax: 50%}\n",
+            &["5:21: resources.cpuMax: \"50%\" is not a number of CPUs; write such as 0.5 or 2"],
+        ),
+        (
+            "resources: {cpuMax: 0.001}\n",
+            &["5:21: resources.cpuMax: 0.001 is out of range; write a number of CPUs from 0.01 to 4096"],
+        ),
+        (
+            "resources: {cpuWeight: 0}\n",
+            &["5:24: resources.cpuWeight: 0 is out of range; write a number from 1 to 10000"],
+        ),
+        (
+            "resources: {pidsMax: many}\n",
+            &["5:22: resources.pidsMax: \"many\" is not a number; write a whole number from 1 to 4194304"],
+        ),
+        (
+            "restart: {attempts: -1}\n",
+            &["5:21: restart.attempts: -1 is out of range; write a number from 0 to 1000000"],
+        ),
+        (
+            "logs: {maxFiles: 99999999999999999999}\n",
+            &["5:18: logs.maxFiles: 99999999999999999999 is out of range; write a number from 1 to 1000"],
+        ),
         ("logs: {maxSize: 100}\n", &["5:17: logs.maxSize: 100 is out of range; write at least 4Ki"]),
         ("logs: {console: yes}\n", &["5:17: logs.console: \"yes\" is not true or false"]),
         // Choices.
-        ("type: oneshoot\n", &["5:7: type: \"oneshoot\" is not one of service, oneshot; did you mean oneshot?"]),
+        (
+            "type: oneshoot\n",
+            &["5:7: type: \"oneshoot\" is not one of service, oneshot; did you mean oneshot?"],
+        ),
         ("start: later\n", &["5:8: start: \"later\" is not one of auto, manual"]),
-        ("restart: {policy: until-success}\n", &["5:19: restart.policy: \"until-success\" is not one of once, untilSuccess, forever; did you mean untilSuccess?"]),
-        ("type: oneshot\nrestart: {policy: forever}\n", &["6:19: restart.policy: a oneshot cannot run forever; write once or untilSuccess"]),
+        (
+            "restart: {policy: until-success}\n",
+            &[
+                "5:19: restart.policy: \"until-success\" is not one of once, untilSuccess, forever; did you mean untilSuccess?",
+            ],
+        ),
+        (
+            "type: oneshot\nrestart: {policy: forever}\n",
+            &["6:19: restart.policy: a oneshot cannot run forever; write once or untilSuccess"],
+        ),
         ("restart: {exhausted: stop}\n", &["5:22: restart.exhausted: \"stop\" is not one of fail, delay"]),
-        ("security: {seccomp: unconfind}\n", &["5:21: security.seccomp: \"unconfind\" is not one of default, unconfined; did you mean unconfined?"]),
+        (
+            "security: {seccomp: unconfind}\n",
+            &[
+                "5:21: security.seccomp: \"unconfind\" is not one of default, unconfined; did you mean unconfined?",
+            ],
+        ),
         // Readiness, stop, user.
-        ("readiness: {fd: 2}\n", &["5:17: readiness.fd: descriptors 0 to 2 are input and output; write a number from 3 on"]),
-        ("readiness: {fd: 5000}\n", &["5:17: readiness.fd: 5000 is out of range; write a number from 3 to 1023"]),
+        (
+            "readiness: {fd: 2}\n",
+            &["5:17: readiness.fd: descriptors 0 to 2 are input and output; write a number from 3 on"],
+        ),
+        (
+            "readiness: {fd: 5000}\n",
+            &["5:17: readiness.fd: 5000 is out of range; write a number from 3 to 1023"],
+        ),
         ("readiness: {}\n", &["5:12: readiness.fd: this key is missing; write fd: 3"]),
-        ("readiness: notfy\n", &["5:12: readiness: \"notfy\" is not one of none, notify; did you mean notify?"]),
-        ("readiness: [notify]\n", &["5:12: readiness: found a list where none, notify or {fd: NUMBER} belongs"]),
-        ("stop: {signal: SIGTREM}\n", &["5:16: stop.signal: \"SIGTREM\" is not a signal; did you mean SIGTERM?"]),
-        ("stop: {signal: sighup}\n", &["5:16: stop.signal: \"sighup\" is not a signal; did you mean SIGHUP?"]),
+        (
+            "readiness: notfy\n",
+            &["5:12: readiness: \"notfy\" is not one of none, notify; did you mean notify?"],
+        ),
+        (
+            "readiness: [notify]\n",
+            &["5:12: readiness: found a list where none, notify or {fd: NUMBER} belongs"],
+        ),
+        (
+            "stop: {signal: SIGTREM}\n",
+            &["5:16: stop.signal: \"SIGTREM\" is not a signal; did you mean SIGTERM?"],
+        ),
+        (
+            "stop: {signal: sighup}\n",
+            &["5:16: stop.signal: \"sighup\" is not a signal; did you mean SIGHUP?"],
+        ),
         ("stop: {signal: 65}\n", &["5:16: stop.signal: \"65\" is not a signal"]),
         ("user: www_data\n", &["5:7: user: user \"www_data\" is not in /etc/passwd; did you mean www-data?"]),
         ("user: www-data:admn\n", &["5:7: user: group \"admn\" is not in /etc/group; did you mean adm?"]),
-        ("user: 4711\n", &["5:7: user: user 4711 is not in /etc/passwd, so its group is not known; write 4711:GROUP"]),
+        (
+            "user: 4711\n",
+            &["5:7: user: user 4711 is not in /etc/passwd, so its group is not known; write 4711:GROUP"],
+        ),
         // Limits and security.
-        ("limits: {nofiles: 1}\n", &["5:10: limits.nofiles: this key is not known; did you mean nofile? Allowed here: cpu, fsize, data, stack, core, rss, nproc, nofile, memlock, as, locks, sigpending, msgqueue, nice, rtprio, rttime"]),
+        (
+            "limits: {nofiles: 1}\n",
+            &[
+                "5:10: limits.nofiles: this key is not known; did you mean nofile? Allowed here: cpu, fsize, data, stack, core, rss, nproc, nofile, memlock, as, locks, sigpending, msgqueue, nice, rtprio, rttime",
+            ],
+        ),
         ("limits: {nofile: lots}\n", &["5:18: limits.nofile: \"lots\" is not a number, a size or unlimited"]),
-        ("limits: {nofile: [1]}\n", &["5:18: limits.nofile: found a list where a number, a size or unlimited belongs"]),
-        ("limits: {nofile: {soft: 2, hard: 1}}\n", &["5:25: limits.nofile: soft is above hard; the kernel refuses that"]),
-        ("limits: {nofile: {soft: 2}}\n", &["5:18: limits.nofile.hard: this key is missing; write hard: NUMBER"]),
-        ("security: {capabilities: {drop: [net_rwa]}}\n", &["5:34: security.capabilities.drop[0]: \"net_rwa\" is not a capability; did you mean net_raw?"]),
-        ("security: {capabilities: {add: [CAP_SYS_ADMN]}}\n", &["5:33: security.capabilities.add[0]: \"CAP_SYS_ADMN\" is not a capability; did you mean sys_admin?"]),
+        (
+            "limits: {nofile: [1]}\n",
+            &["5:18: limits.nofile: found a list where a number, a size or unlimited belongs"],
+        ),
+        (
+            "limits: {nofile: {soft: 2, hard: 1}}\n",
+            &["5:25: limits.nofile: soft is above hard; the kernel refuses that"],
+        ),
+        (
+            "limits: {nofile: {soft: 2}}\n",
+            &["5:18: limits.nofile.hard: this key is missing; write hard: NUMBER"],
+        ),
+        (
+            "security: {capabilities: {drop: [net_rwa]}}\n",
+            &["5:34: security.capabilities.drop[0]: \"net_rwa\" is not a capability; did you mean net_raw?"],
+        ),
+        (
+            "security: {capabilities: {add: [CAP_SYS_ADMN]}}\n",
+            &[
+                "5:33: security.capabilities.add[0]: \"CAP_SYS_ADMN\" is not a capability; did you mean sys_admin?",
+            ],
+        ),
         // Environment.
-        ("environment: {9A: 1}\n", &["5:15: environment: \"9A\" is not a name for the environment; use letters, digits and _, no digit first"]),
-        ("environment: {A-B: 1}\n", &["5:15: environment: \"A-B\" is not a name for the environment; use letters, digits and _, no digit first"]),
-        ("environment: {KELSON_RUN: 1}\n", &["5:15: environment: KELSON_RUN is set by Kelson itself; use another name"]),
-        ("environment: {A: }\n", &["5:15: environment.A: this key has no value; write \"\" for an empty one"]),
+        (
+            "environment: {9A: 1}\n",
+            &[
+                "5:15: environment: \"9A\" is not a name for the environment; use letters, digits and _, no digit first",
+            ],
+        ),
+        (
+            "environment: {A-B: 1}\n",
+            &[
+                "5:15: environment: \"A-B\" is not a name for the environment; use letters, digits and _, no digit first",
+            ],
+        ),
+        (
+            "environment: {KELSON_RUN: 1}\n",
+            &["5:15: environment: KELSON_RUN is set by Kelson itself; use another name"],
+        ),
+        (
+            "environment: {A: }\n",
+            &["5:15: environment.A: this key has no value; write \"\" for an empty one"],
+        ),
         ("environment: {A: \"x\\0\"}\n", &["5:18: environment.A: a NUL byte cannot stand in a text"]),
-        ("environmentFiles: [/etc/none.env]\n", &["5:20: environmentFiles[0]: /etc/none.env does not exist; create it, or write -/etc/none.env if it may be missing"]),
-        ("environmentFiles: [web.env]\n", &["5:20: environmentFiles[0]: \"web.env\" is not a path from the root; write it with / first"]),
-        ("environmentFiles: [/etc]\n", &["5:20: environmentFiles[0]: /etc: this is a directory; a regular file is needed"]),
+        (
+            "environmentFiles: [/etc/none.env]\n",
+            &[
+                "5:20: environmentFiles[0]: /etc/none.env does not exist; create it, or write -/etc/none.env if it may be missing",
+            ],
+        ),
+        (
+            "environmentFiles: [web.env]\n",
+            &["5:20: environmentFiles[0]: \"web.env\" is not a path from the root; write it with / first"],
+        ),
+        (
+            "environmentFiles: [/etc]\n",
+            &["5:20: environmentFiles[0]: /etc: this is a directory; a regular file is needed"],
+        ),
         // Dependencies.
         ("depends: [db]\n", &["5:11: depends[0]: found \"db\" where a mapping belongs; write service: db"]),
-        ("depends: [/run/x]\n", &["5:11: depends[0]: found \"/run/x\" where a mapping belongs; write path: /run/x"]),
+        (
+            "depends: [/run/x]\n",
+            &["5:11: depends[0]: found \"/run/x\" where a mapping belongs; write path: /run/x"],
+        ),
         ("depends:\n  -\n", &["6:4: depends[0]: this item is empty; give it a value or remove it"]),
-        ("depends: [{}]\n", &["5:11: depends[0]: one of the keys service, path, network, time, any is missing"]),
-        ("depends: [{path: /a, time: synced}]\n", &["5:22: depends[0]: path and time exclude each other; keep one"]),
-        ("depends: [{path: a}]\n", &["5:18: depends[0].path: \"a\" is not a path from the root; write it with / first"]),
-        ("depends: [{path: /a, event: up}]\n", &["5:22: depends[0].event: event belongs to service, not to path"]),
-        ("depends: [{service: logd, event: started}]\n", &["5:34: depends[0].event: \"started\" is not one of up, running, finished, down"]),
-        ("depends: [{service: Big}]\n", &["5:21: depends[0].service: \"Big\" is not a name; use small letters, digits and -, no - first, at most 63"]),
-        ("depends: [{network: addresses}]\n", &["5:21: depends[0].network: found \"addresses\" where a list such as [addresses, hostname] belongs"]),
-        ("depends: [{network: [address]}]\n", &["5:22: depends[0].network[0]: \"address\" is not one of addresses, connectivity, hostname; did you mean addresses?"]),
-        ("depends: [{network: []}]\n", &["5:21: depends[0].network: this list is empty, so it could never hold"]),
+        (
+            "depends: [{}]\n",
+            &["5:11: depends[0]: one of the keys service, path, network, time, any is missing"],
+        ),
+        (
+            "depends: [{path: /a, time: synced}]\n",
+            &["5:22: depends[0]: path and time exclude each other; keep one"],
+        ),
+        (
+            "depends: [{path: a}]\n",
+            &["5:18: depends[0].path: \"a\" is not a path from the root; write it with / first"],
+        ),
+        (
+            "depends: [{path: /a, event: up}]\n",
+            &["5:22: depends[0].event: event belongs to service, not to path"],
+        ),
+        (
+            "depends: [{service: logd, event: started}]\n",
+            &["5:34: depends[0].event: \"started\" is not one of up, running, finished, down"],
+        ),
+        (
+            "depends: [{service: Big}]\n",
+            &[
+                "5:21: depends[0].service: \"Big\" is not a name; use small letters, digits and -, no - first, at most 63",
+            ],
+        ),
+        (
+            "depends: [{network: addresses}]\n",
+            &[
+                "5:21: depends[0].network: found \"addresses\" where a list such as [addresses, hostname] belongs",
+            ],
+        ),
+        (
+            "depends: [{network: [address]}]\n",
+            &[
+                "5:22: depends[0].network[0]: \"address\" is not one of addresses, connectivity, hostname; did you mean addresses?",
+            ],
+        ),
+        (
+            "depends: [{network: []}]\n",
+            &["5:21: depends[0].network: this list is empty, so it could never hold"],
+        ),
         ("depends: [{time: set}]\n", &["5:18: depends[0].time: \"set\" is not synced"]),
         ("depends: [{any: []}]\n", &["5:17: depends[0].any: this list is empty, so it could never hold"]),
-        ("depends: [{any: [{path: /a}, {pth: /b}]}]\n", &[
-            "5:30: depends[0].any[1]: one of the keys service, path, network, time, any is missing",
-            "5:31: depends[0].any[1].pth: this key is not known; did you mean path? Allowed here: service, event, path, network, time, any",
-        ]),
+        (
+            "depends: [{any: [{path: /a}, {pth: /b}]}]\n",
+            &[
+                "5:30: depends[0].any[1]: one of the keys service, path, network, time, any is missing",
+                "5:31: depends[0].any[1].pth: this key is not known; did you mean path? Allowed here: service, event, path, network, time, any",
+            ],
+        ),
         ("depends: [{service: databse}]\n", &["5:21: depends: there is no service databse"]),
-        ("depends: [{service: containerdd}]\n", &["5:21: depends: there is no service containerdd; did you mean containerd?"]),
+        (
+            "depends: [{service: containerdd}]\n",
+            &["5:21: depends: there is no service containerdd; did you mean containerd?"],
+        ),
         ("depends: [{service: web}]\n", &["5:21: depends: service web waits for itself"]),
-        ("depends: [{any: [{path: /a}, {service: web, event: down}]}]\n", &["5:40: depends: service web waits for itself"]),
+        (
+            "depends: [{any: [{path: /a}, {service: web, event: down}]}]\n",
+            &["5:40: depends: service web waits for itself"],
+        ),
         ("when: [{path: /a}, {service: nobody}]\n", &["5:30: when: there is no service nobody"]),
         // Health.
-        ("health: [{tcp: {port: 0}}]\n", &["5:23: health[0].tcp.port: 0 is out of range; write a number from 1 to 65535"]),
+        (
+            "health: [{tcp: {port: 0}}]\n",
+            &["5:23: health[0].tcp.port: 0 is out of range; write a number from 1 to 65535"],
+        ),
         ("health: [{tcp: {}}]\n", &["5:16: health[0].tcp.port: this key is missing; write port: NUMBER"]),
         ("health: [{name: a}]\n", &["5:10: health[0]: one of the keys http, tcp, grpc, exec is missing"]),
-        ("health: [{http: {port: 1, path: x}}]\n", &["5:33: health[0].http.path: \"x\" is not a path of a URL; write it with / first"]),
-        ("health: [{exec: {command: []}}]\n", &["5:27: health[0].exec.command: the command is empty; write a program and its arguments"]),
-        ("health: [{tcp: {port: 1}}, {tcp: {port: 2}}]\n", &["5:28: health[1].name: two checks are named tcp; give each a name of its own"]),
-        ("health: [{tcp: {port: 1}, interval: 1ms}]\n", &["5:37: health[0].interval: 1ms is out of range; write a duration from 10ms to 365d"]),
-        ("health: [{tcp: {port: 1}, failureThreshold: 0}]\n", &["5:45: health[0].failureThreshold: 0 is out of range; write a number from 1 to 1000"]),
+        (
+            "health: [{http: {port: 1, path: x}}]\n",
+            &["5:33: health[0].http.path: \"x\" is not a path of a URL; write it with / first"],
+        ),
+        (
+            "health: [{exec: {command: []}}]\n",
+            &["5:27: health[0].exec.command: the command is empty; write a program and its arguments"],
+        ),
+        (
+            "health: [{tcp: {port: 1}}, {tcp: {port: 2}}]\n",
+            &["5:28: health[1].name: two checks are named tcp; give each a name of its own"],
+        ),
+        (
+            "health: [{tcp: {port: 1}, interval: 1ms}]\n",
+            &["5:37: health[0].interval: 1ms is out of range; write a duration from 10ms to 365d"],
+        ),
+        (
+            "health: [{tcp: {port: 1}, failureThreshold: 0}]\n",
+            &["5:45: health[0].failureThreshold: 0 is out of range; write a number from 1 to 1000"],
+        ),
         // YAML.
         ("user: !secret root\n", &["5:7: the tag !secret means nothing here; remove it"]),
         ("---\nname: other\n", &["5:1: a second document starts here; a file holds one, without a line ---"]),
         ("a: &x [*x]\n", &["5:8: this alias stands within the value it names"]),
         ("user: *nobody\n", &["5:7: this is not YAML: while parsing node, found unknown anchor"]),
-        ("user: \"root\n", &["6:1: this is not YAML: while scanning a quoted scalar, found unexpected end of stream"]),
+        (
+            "user: \"root\n",
+            &["5:7: this is not YAML: while scanning a quoted scalar, found unexpected end of stream"],
+        ),
         // Many at once, in the order of the file.
-        ("type: x\nstop: {signal: Y, timeout: 1}\nlogs: {maxFiles: z}\n", &[
-            "5:7: type: \"x\" is not one of service, oneshot",
-            "6:16: stop.signal: \"Y\" is not a signal",
-            "6:28: stop.timeout: \"1\" is not a duration; write a number with a unit, such as 5s, 500ms or 1m30s",
-            "7:18: logs.maxFiles: \"z\" is not a number; write a whole number from 1 to 1000",
-        ]),
+        (
+            "type: x\nstop: {signal: Y, timeout: 1}\nlogs: {maxFiles: z}\n",
+            &[
+                "5:7: type: \"x\" is not one of service, oneshot",
+                "6:16: stop.signal: \"Y\" is not a signal",
+                "6:28: stop.timeout: \"1\" is not a duration; write a number with a unit, such as 5s, 500ms or 1m30s",
+                "7:18: logs.maxFiles: \"z\" is not a number; write a whole number from 1 to 1000",
+            ],
+        ),
     ];
     let mut wrong = Vec::new();
     for (added, expected) in cases {
@@ -166,29 +394,78 @@ fn each_mistake_of_a_value_is_pointed_at() {
 #[test]
 fn each_mistake_of_a_whole_file_is_pointed_at() {
     let cases: &[(&str, &[&str])] = &[
-        ("", &["services/web.yaml: the file is empty"]),
-        ("# nothing but a comment\n", &["services/web.yaml: the file is empty"]),
-        ("---\n...\n", &["services/web.yaml: the file is empty"]),
+        ("", &["the file is empty"]),
+        ("# nothing but a comment\n", &["the file is empty"]),
+        ("---\n...\n", &["the file is empty"]),
         ("[a]\n", &["1:1: found a list where a mapping of keys to values belongs"]),
         ("web\n", &["1:1: found \"web\" where a mapping of keys to values belongs"]),
         ("process: {command: [/bin/web]}\n", &["1:1: name: this key is missing; write name: web"]),
         ("name: web\n", &["1:1: one of the keys process, container is missing"]),
-        ("name: web\nprocess: {command: [/a]}\ncontainer: {image: a}\n", &["3:1: process and container exclude each other; keep one"]),
-        ("name: site\nprocess: {command: [/a]}\n", &["1:7: name: \"site\" is not the file's name; write web, or rename the file to site.yaml"]),
-        ("name: Web\nprocess: {command: [/a]}\n", &["1:7: name: \"Web\" is not a name; use small letters, digits and -, no - first, at most 63"]),
-        ("name: web\nprocess: {}\n", &["2:10: process.command: this key is missing; write command: [PROGRAM, ARGUMENT]"]),
-        ("name: web\nprocess: {command: []}\n", &["2:20: process.command: the command is empty; write a program and its arguments"]),
-        ("name: web\nprocess: {command: [\"\", a]}\n", &["2:20: process.command: the program's name is empty"]),
-        ("name: web\nprocess: {command: /bin/web -x}\n", &["2:20: process.command: found \"/bin/web -x\" where a list such as [/usr/bin/program, --flag] belongs"]),
-        ("name: web\nprocess: {command: [./web]}\n", &["2:20: process.command: \"./web\" is not the path of a program; write it with / first, or a name alone to look up in PATH"]),
-        ("name: web\nprocess: {command: [a, [b]]}\n", &["2:24: process.command[1]: found a list where a text belongs"]),
-        ("name: web\nprocess: {command: [a], workingDirectory: tmp}\n", &["2:43: process.workingDirectory: \"tmp\" is not a path from the root; write it with / first"]),
-        ("name: web\ncontainer: {}\n", &["2:12: container.image: this key is missing; write image: NAME:TAG"]),
+        (
+            "name: web\nprocess: {command: [/a]}\ncontainer: {image: a}\n",
+            &["3:1: process and container exclude each other; keep one"],
+        ),
+        (
+            "name: site\nprocess: {command: [/a]}\n",
+            &["1:7: name: \"site\" is not the file's name; write web, or rename the file to site.yaml"],
+        ),
+        (
+            "name: Web\nprocess: {command: [/a]}\n",
+            &["1:7: name: \"Web\" is not a name; use small letters, digits and -, no - first, at most 63"],
+        ),
+        (
+            "name: web\nprocess: {}\n",
+            &["2:10: process.command: this key is missing; write command: [PROGRAM, ARGUMENT]"],
+        ),
+        (
+            "name: web\nprocess: {command: []}\n",
+            &["2:20: process.command: the command is empty; write a program and its arguments"],
+        ),
+        (
+            "name: web\nprocess: {command: [\"\", a]}\n",
+            &["2:20: process.command: the program's name is empty"],
+        ),
+        (
+            "name: web\nprocess: {command: /bin/web -x}\n",
+            &[
+                "2:20: process.command: found \"/bin/web -x\" where a list such as [/usr/bin/program, --flag] belongs",
+            ],
+        ),
+        (
+            "name: web\nprocess: {command: [./web]}\n",
+            &[
+                "2:20: process.command: \"./web\" is not the path of a program; write it with / first, or a name alone to look up in PATH",
+            ],
+        ),
+        (
+            "name: web\nprocess: {command: [a, [b]]}\n",
+            &["2:24: process.command[1]: found a list where a text belongs"],
+        ),
+        (
+            "name: web\nprocess: {command: [a], workingDirectory: tmp}\n",
+            &["2:43: process.workingDirectory: \"tmp\" is not a path from the root; write it with / first"],
+        ),
+        (
+            "name: web\ncontainer: {}\n",
+            &["2:12: container.image: this key is missing; write image: NAME:TAG"],
+        ),
         ("name: web\ncontainer: {image: \"\"}\n", &["2:20: container.image: this text is empty"]),
-        ("name: web\ncontainer: {image: a b}\n", &["2:20: container.image: \"a b\" is not a reference of an image, such as demo/nginx:1"]),
-        ("name: web\ncontainer: {image: a, network: bridge}\n", &["2:32: container.network: \"bridge\" is not one of host, none"]),
-        ("name: web\ncontainer: {image: a, mounts: [{source: /a}]}\n", &["2:32: container.mounts[0].target: this key is missing; write target: PATH"]),
-        ("name: web\n\tprocess: {}\n", &["2:2: this is not YAML: tabs disallowed within this context (block indentation)"]),
+        (
+            "name: web\ncontainer: {image: a b}\n",
+            &["2:20: container.image: \"a b\" is not a reference of an image, such as demo/nginx:1"],
+        ),
+        (
+            "name: web\ncontainer: {image: a, network: bridge}\n",
+            &["2:32: container.network: \"bridge\" is not one of host, none"],
+        ),
+        (
+            "name: web\ncontainer: {image: a, mounts: [{source: /a}]}\n",
+            &["2:32: container.mounts[0].target: this key is missing; write target: PATH"],
+        ),
+        (
+            "name: web\n\tprocess: {}\n",
+            &["2:1: this is not YAML: a tab stands before the first word of this line; indent with spaces"],
+        ),
     ];
     let mut wrong = Vec::new();
     for (content, expected) in cases {
@@ -198,152 +475,4 @@ fn each_mistake_of_a_whole_file_is_pointed_at() {
         }
     }
     assert!(wrong.is_empty(), "{} of {} cases:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
-}
-
-#[test]
-fn bytes_that_are_no_text_and_files_without_end_are_refused() {
-    let folder = host();
-    folder.service("latin", b"name: latin\n# gr\xc3\xbc\xdfe\n");
-    folder.service("big", vec![b'#'; (1 << 20) + 1]);
-    folder.service("fits", {
-        let mut content = b"name: fits\nprocess: {command: [a]}\n#".to_vec();
-        content.resize(1 << 20, b'#');
-        content
-    });
-    assert_eq!(
-        folder.messages(),
-        [
-            "services/big.yaml: the file is larger than 1048576 bytes, which is more than is read",
-            "services/latin.yaml:2:6: the byte 0xdf here is not UTF-8; save the file as UTF-8",
-        ]
-    );
-    assert_eq!(folder.load().services.len(), 1);
-}
-
-#[test]
-fn whatever_lies_in_the_folder_is_borne() {
-    let folder = host();
-    folder.service("good", "name: good\nprocess: {command: [a]}\ndepends: [{service: pipe}, {service: old}]\n");
-    let services = folder.services();
-    let pipe = std::ffi::CString::new(services.join("pipe.yaml").as_os_str().as_bytes()).unwrap();
-    // SAFETY: the path is a C string that lives during the call.
-    assert_eq!(unsafe { libc::mkfifo(pipe.as_ptr(), 0o600) }, 0);
-    std::fs::create_dir(services.join("dir.yaml")).unwrap();
-    std::fs::create_dir(services.join("dir")).unwrap();
-    symlink("/dev/null", services.join("device.yaml")).unwrap();
-    symlink("nowhere", services.join("dangling.yaml")).unwrap();
-    std::fs::write(services.join("elsewhere"), "name: linked\nprocess: {command: [a]}\n").unwrap();
-    symlink("elsewhere", services.join("linked.yaml")).unwrap();
-    std::fs::write(services.join("README.md"), "ignored").unwrap();
-    std::fs::write(services.join(".#good.yaml"), "ignored").unwrap();
-    std::fs::write(services.join("old.yml"), "").unwrap();
-    std::fs::write(services.join("good.yml"), "").unwrap();
-    std::fs::write(services.join("Bad Name.yaml"), "name: Bad Name\nprocess: {command: [a]}\n").unwrap();
-    std::fs::write(services.join("logd.yaml"), "name: logd\nprocess: {command: [a]}\n").unwrap();
-    std::fs::write(folder.config().join("machine.yml"), "").unwrap();
-    assert_eq!(
-        folder.messages(),
-        [
-            "machine.yml: this file is not read; rename it to machine.yaml",
-            "services/Bad Name.yaml:1:7: name: \"Bad Name\" is not a name; use small letters, digits and -, no - first, at most 63",
-            "services/dangling.yaml: the file cannot be read: No such file or directory",
-            "services/device.yaml: this is a device; a regular file is needed",
-            "services/dir.yaml: this is a directory; a regular file is needed",
-            "services/good.yml: this file is not read; rename it to good.yaml",
-            "services/logd.yaml:1:7: name: logd is the name of a part of Kelson; choose another",
-            "services/old.yml: this file is not read; rename it to old.yaml",
-            "services/pipe.yaml: this is a FIFO; a regular file is needed",
-        ]
-    );
-    let loaded = folder.load();
-    let names: Vec<&str> = loaded.services.iter().map(|spec| spec.name.as_str()).collect();
-    // A name in the way of a built-in makes the built-in no faulty service.
-    assert_eq!((names, loaded.faulty()), (vec!["good", "linked"], vec!["dangling", "device", "dir", "old", "pipe"]));
-}
-
-#[test]
-fn an_environment_file_is_pointed_into() {
-    let folder = host();
-    folder.root_file("etc/web.env", "GOOD=1\nnothing\n  9=x\n");
-    folder.root_file("etc/bad.env", b"A=\xff\n");
-    folder.service("web", format!("{SOUND}environmentFiles: [/etc/web.env, /etc/bad.env]\n"));
-    assert_eq!(
-        folder.messages(),
-        [
-            "/etc/bad.env:1:3: the byte 0xff here is not UTF-8; save the file as UTF-8",
-            "/etc/web.env:2:1: there is no = in this line; write KEY=VALUE, or # before a comment",
-            "/etc/web.env:3:3: \"9\" is not a name for the environment; use letters, digits and _, no digit first",
-        ]
-    );
-    assert_eq!(folder.load().faulty(), ["web"]);
-}
-
-#[test]
-fn a_mistake_in_the_machine_file_leaves_the_rest_of_it() {
-    let folder = host();
-    folder.machine(
-        r#"hostname: -edge
-modules: [overlay, "a b"]
-sysctl: {ip_forward: 1, vm.swappiness: 10, vm.a: }
-network:
-  - {interface: eth0, dhcp: true}
-  - {interface: eth0, address: 10.0.2.15}
-  - {interface: eth0, address: 10.0.2.15/33}
-  - {interface: eth0, address: 10.0.2.15/24, gateway: 10.0.3.2}
-  - {interface: a/b, address: 10.0.2.15/24, dns: [x]}
-  - {address: 10.0.2.15/24}
-mounts: [{source: LABEL=STATE, target: var}]
-api: {listen: [localhost:50000], ca: /a, certificate: /b}
-builtins: {containers: {}, containerd: {limits: {}, enabled: maybe}}
-shutdown: {timeout: 0s}
-images: [images, /good]
-hostnmae: x
-"#,
-    );
-    assert_eq!(
-        folder.messages(),
-        [
-            "machine.yaml:1:11: hostname: \"-edge\" is not a host name; use letters, digits, - and ., at most 64",
-            "machine.yaml:2:20: modules[1]: \"a b\" is not the name of a kernel module; write such as virtio_net",
-            "machine.yaml:3:10: sysctl: \"ip_forward\" is not a key such as net.ipv4.ip_forward",
-            "machine.yaml:3:44: sysctl.vm.a: this key has no value; give it one or remove it",
-            "machine.yaml:5:29: network[0].dhcp: DHCP is not supported; write an address such as address: 10.0.2.15/24",
-            "machine.yaml:6:32: network[1].address: \"10.0.2.15\" is not an address with its prefix; write such as 10.0.2.15/24",
-            "machine.yaml:7:32: network[2].address: \"10.0.2.15/33\" is not an address with its prefix; write such as 10.0.2.15/24",
-            "machine.yaml:8:55: network[3].gateway: 10.0.3.2 is not within the network of address",
-            "machine.yaml:9:17: network[4].interface: \"a/b\" is not the name of an interface, such as eth0",
-            "machine.yaml:9:51: network[4].dns[0]: \"x\" is not an IP address",
-            "machine.yaml:10:5: network[5].interface: this key is missing; write interface: eth0",
-            "machine.yaml:11:10: mounts[0].type: this key is missing; write type: ext4",
-            "machine.yaml:11:40: mounts[0].target: \"var\" is not a path from the root; write it with / first",
-            "machine.yaml:12:6: api.key: this key is missing; write key: PATH",
-            "machine.yaml:12:16: api.listen[0]: \"localhost:50000\" is not ADDRESS:PORT; write such as 0.0.0.0:50000 or [::]:50000",
-            "machine.yaml:13:12: builtins.containers: this is not one of the built-in services apid, containerd, logd, probe; did you mean containerd?",
-            "machine.yaml:13:41: builtins.containerd.limits: this key is not known; allowed here: enabled, environment, environmentFiles, restart, resources",
-            "machine.yaml:13:62: builtins.containerd.enabled: \"maybe\" is not true or false",
-            "machine.yaml:14:21: shutdown.timeout: 0s is out of range; write a duration from 1s to 365d",
-            "machine.yaml:15:10: images[0]: \"images\" is not a path from the root; write it with / first",
-            "machine.yaml:16:1: hostnmae: this key is not known; did you mean hostname? Allowed here: hostname, modules, sysctl, network, mounts, api, builtins, shutdown, images",
-        ]
-    );
-    let loaded = folder.load();
-    let machine = &loaded.machine;
-    assert_eq!(loaded.faulty(), Vec::<&str>::new());
-    assert_eq!((machine.hostname.as_deref(), machine.modules.as_slice()), (None, ["overlay".to_owned()].as_slice()));
-    assert_eq!(machine.sysctl, [("vm.swappiness".to_owned(), "10".to_owned())]);
-    assert_eq!(machine.network.len(), 1, "an address is kept where only the gateway is wrong");
-    assert_eq!((machine.mounts.len(), machine.api.is_none()), (0, true));
-    assert_eq!(machine.builtins.len(), 1);
-    assert_eq!((machine.shutdown_timeout.as_secs(), machine.images.len()), (60, 1));
-}
-
-#[test]
-fn a_folder_that_is_not_there_is_said() {
-    let folder = Folder::new();
-    let missing = folder.config().join("missing");
-    let loaded = kelson_spec::load(&missing);
-    let text: Vec<String> = loaded.diagnostics.iter().map(ToString::to_string).collect();
-    assert_eq!(text, [format!("{}: the folder cannot be read: No such file or directory", missing.display())]);
-    std::fs::remove_dir(folder.services()).unwrap();
-    assert_eq!(folder.messages(), Vec::<String>::new());
 }

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use super::components::components;
 use super::walk;
 use crate::near::near;
 use crate::service::{Requirement, ServiceEvent, ServiceSpec, StartMode};
@@ -95,12 +96,12 @@ fn cycles(specs: &[ServiceSpec], index: &BTreeMap<&str, usize>, problems: &mut V
                 continue;
             }
             let path = shortest_cycle(start, &waits, &component);
-            for turn in 0..path.len() {
+            // A short one is each of its services' own; a long one is not copied for each.
+            let turns = if path.len() <= LONGEST_PATH { path.len() } else { 1 };
+            for turn in 0..turns {
                 let mut turned = path.clone();
                 turned.rotate_left(turn);
-                if let Some(&first) = turned.first()
-                    && (path.len() <= LONGEST_PATH || turn == 0)
-                {
+                if let Some(&first) = turned.first() {
                     paths.entry(first).or_insert(turned);
                 }
             }
@@ -223,72 +224,118 @@ fn shortest_cycle(start: usize, waits: &[Vec<(usize, usize)>], component: &[usiz
 
 /// `a → b → c → a`; the middle of a very long one is counted.
 fn written<'s>(path: &[usize], name: impl Fn(usize) -> &'s str) -> String {
-    let mut words: Vec<String> = path.iter().map(|place| name(*place).to_owned()).collect();
+    let half = LONGEST_PATH / 2;
+    let shown = |part: &[usize]| part.iter().map(|place| name(*place).to_owned()).collect::<Vec<_>>();
+    let mut words = match (path.get(..half), path.len().checked_sub(half).and_then(|tail| path.get(tail..))) {
+        (Some(head), Some(tail)) if path.len() > LONGEST_PATH => {
+            let mut words = shown(head);
+            words.push(format!("… {} more …", path.len().saturating_sub(LONGEST_PATH)));
+            words.append(&mut shown(tail));
+            words
+        }
+        _ => shown(path),
+    };
     words.extend(words.first().cloned());
-    if words.len() > LONGEST_PATH {
-        let half = LONGEST_PATH / 2;
-        let tail = words.split_off(words.len().saturating_sub(half));
-        let between = words.split_off(half.min(words.len()));
-        words.push(format!("… {} more …", between.len()));
-        words.extend(tail);
-    }
     words.join(" → ")
 }
 
-/// The strongly connected component of each node, by Tarjan's way with a stack of its own.
-pub(super) fn components(nodes: usize, next: impl Fn(usize) -> Vec<usize>) -> Vec<usize> {
-    const NONE: usize = usize::MAX;
-    let mut component = vec![NONE; nodes];
-    let mut order = vec![NONE; nodes];
-    let mut low = vec![NONE; nodes];
-    let mut count = 0_usize;
-    let mut waiting: Vec<usize> = Vec::new();
-    let get = |list: &[usize], place: usize| list.get(place).copied().unwrap_or(NONE);
-    let put = |list: &mut [usize], place: usize, value: usize| {
-        if let Some(slot) = list.get_mut(place) {
-            *slot = value;
-        }
-    };
-    for root in 0..nodes {
-        if get(&order, root) != NONE {
-            continue;
-        }
-        let mut path: Vec<(usize, std::vec::IntoIter<usize>)> = Vec::new();
-        let mut enter = Some(root);
-        loop {
-            if let Some(node) = enter.take() {
-                put(&mut order, node, count);
-                put(&mut low, node, count);
-                count = count.saturating_add(1);
-                waiting.push(node);
-                path.push((node, next(node).into_iter()));
-            }
-            let Some((node, rest)) = path.last_mut() else { break };
-            let node = *node;
-            match rest.next() {
-                Some(to) if get(&order, to) == NONE => enter = Some(to),
-                Some(to) if get(&component, to) == NONE => {
-                    let least = get(&low, node).min(get(&order, to));
-                    put(&mut low, node, least);
-                }
-                Some(_) => {}
-                None => {
-                    path.pop();
-                    if let Some((parent, _)) = path.last() {
-                        let least = get(&low, *parent).min(get(&low, node));
-                        put(&mut low, *parent, least);
-                    }
-                    if get(&low, node) == get(&order, node) {
-                        while let Some(member) = waiting.pop() {
-                            put(&mut component, member, node);
-                            if member == node {
-                                break;
-                            }
-                        }
-                    }
-                }
-            }
-        }
+#[cfg(test)]
+mod tests {
+    use super::super::tests::specs;
+    use super::*;
+
+    /// `service@reference: message` of each problem.
+    fn problems(text: &str) -> Vec<String> {
+        let specs = specs(text);
+        let others = BTreeSet::from(["containerd".to_owned(), "faulty".to_owned()]);
+        let shown = |p: Problem| format!("{}@{}: {}", specs[p.service].name, p.reference, p.message);
+        check(&specs, &others).into_iter().map(shown).collect()
     }
-    component
+
+    fn cycle(start: &str, path: &str) -> String {
+        format!("{start}: depends: services wait for each other: {path}")
+    }
+
+    #[test]
+    fn a_cycle_is_shown_whole_from_each_of_its_services() {
+        assert_eq!(
+            problems("a: /x b\nb: d c\nc: a\nd:\nwaits: a\nalone:\n"),
+            [cycle("a@0", "a → b → c → a"), cycle("b@1", "b → c → a → b"), cycle("c@0", "c → a → b → c")]
+        );
+    }
+
+    #[test]
+    fn every_event_but_a_down_that_can_hold_makes_a_cycle() {
+        for event in ["up", "running", "finished", "down"] {
+            let found = problems(&format!("a: b!{event}\nb: a\n"));
+            assert_eq!(found, [cycle("a@0", "a → b → a"), cycle("b@0", "b → a → b")], "{event}");
+        }
+        // A manual service that was never started is down.
+        assert_eq!(problems("a: b!down\nb*: a\n"), Vec::<String>::new());
+        assert_eq!(problems("a: b!down\nb:\n"), Vec::<String>::new());
+        assert_eq!(problems("a: faulty!down containerd\n"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn an_alternative_that_can_hold_breaks_a_cycle() {
+        assert_eq!(problems("a: b|/x\nb: a\n"), Vec::<String>::new());
+        assert_eq!(problems("a: b|faulty\nb: a\n"), Vec::<String>::new());
+        assert_eq!(problems("a: b|c\nb: a\nc:\n"), Vec::<String>::new());
+        assert_eq!(
+            problems("a: b|c\nb: a\nc: a\n"),
+            [cycle("a@0", "a → b → a"), cycle("b@0", "b → a → b"), cycle("c@0", "c → a → c")]
+        );
+    }
+
+    #[test]
+    fn unknown_names_and_oneself() {
+        assert_eq!(
+            problems("a: containerd faulty dbs|x\ndb: db\nx: a a!down\n"),
+            [
+                "a@2: depends: there is no service dbs; did you mean db?",
+                "db@0: depends: service db waits for itself"
+            ]
+        );
+        let mut one = specs("a: /x\n");
+        let when = |name: &str| Requirement::Service { name: name.to_owned(), event: ServiceEvent::Up };
+        one[0].depends.push(when("b"));
+        one[0].when.push(when("c"));
+        let found = check(&one, &BTreeSet::new());
+        let places: Vec<(usize, &str)> = found.iter().map(|p| (p.reference, p.message.as_str())).collect();
+        assert_eq!(places, [(0, "depends: there is no service b"), (1, "when: there is no service c")]);
+    }
+
+    #[test]
+    fn a_ring_of_ten_thousand_is_told_in_few_words() {
+        let text: String = (0..10_000).map(|n| format!("s{n:05}: s{:05}\n", (n + 1) % 10_000)).collect();
+        let found = problems(&text);
+        assert_eq!(found.len(), 10_000);
+        assert!(found.iter().all(|line| line.len() < 1000), "a path is not cut");
+        assert!(found[0].starts_with("s00000@0: depends: services wait for each other: s00000 → s00001 → "));
+        assert!(
+            found[0].ends_with(" → s09999 → s00000") && found[0].contains("… 9936 more …"),
+            "{}",
+            found[0]
+        );
+    }
+
+    #[test]
+    fn a_dense_knot_takes_no_long_time() {
+        let names: Vec<String> = (0..300).map(|n| format!("s{n:03}")).collect();
+        let text: String = names
+            .iter()
+            .map(|name| {
+                let others: Vec<&str> =
+                    names.iter().filter(|other| *other != name).map(String::as_str).collect();
+                format!("{name}: {}\n", others.join(" "))
+            })
+            .collect();
+        let found = problems(&text);
+        assert_eq!(found.len(), 300);
+        assert_eq!(found[0], cycle("s000@0", "s000 → s001 → s000"));
+        assert_eq!(
+            found[299],
+            "s299@0: depends: 300 services wait for each other, this one too: s000 → s001 → s000"
+        );
+    }
 }

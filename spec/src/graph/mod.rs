@@ -8,6 +8,7 @@
 //! - `when` is asked once and orders nothing; its names are checked like all others.
 
 mod check;
+mod components;
 
 use std::collections::BTreeMap;
 
@@ -83,7 +84,7 @@ impl Graph {
             let links = self.nodes.get(node).map(|links| links.out.as_slice()).unwrap_or_default();
             links.iter().filter(|link| link.orders_stop).map(|link| link.to).collect()
         };
-        let component = check::components(self.nodes.len(), ordering);
+        let component = components::components(self.nodes.len(), ordering);
         let mut needed_by: Vec<Vec<usize>> = vec![Vec::new(); self.nodes.len()];
         for (from, links) in self.nodes.iter_mut().enumerate() {
             for link in &mut links.out {
@@ -205,5 +206,93 @@ fn walk<'s>(
             Requirement::Any(list) => walk(list, alternative || list.len() > 1, visit),
             Requirement::Path(_) | Requirement::Network(_) | Requirement::TimeSynced => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `a: b c` is a service `a` that needs `b` and `c`; `b!down` names the event, `b|c` is an `any`.
+    pub(super) fn specs(text: &str) -> Vec<ServiceSpec> {
+        let requirement = |word: &str| {
+            let (name, event) = word.split_once('!').unwrap_or((word, "up"));
+            let event = match event {
+                "running" => ServiceEvent::Running,
+                "finished" => ServiceEvent::Finished,
+                "down" => ServiceEvent::Down,
+                _ => ServiceEvent::Up,
+            };
+            match name.strip_prefix('/') {
+                Some(_) => Requirement::Path(name.into()),
+                None => Requirement::Service { name: name.to_owned(), event },
+            }
+        };
+        text.lines()
+            .filter(|line| !line.trim().is_empty())
+            .map(|line| {
+                let (name, words) = line.trim().split_once(':').unwrap();
+                let (name, manual) = name.strip_suffix('*').map_or((name, false), |name| (name, true));
+                let mut spec = ServiceSpec::process(name, ["/bin/true"]);
+                if manual {
+                    spec.start = crate::service::StartMode::Manual;
+                }
+                spec.depends = words
+                    .split_whitespace()
+                    .map(|word| match word.split('|').collect::<Vec<_>>().as_slice() {
+                        [one] => requirement(one),
+                        several => Requirement::Any(several.iter().map(|word| requirement(word)).collect()),
+                    })
+                    .collect();
+                spec
+            })
+            .collect()
+    }
+
+    #[test]
+    fn knows_both_directions() {
+        let graph =
+            Graph::new(&specs("a: b c!finished\nb: c containerd\nc:\nd: c!down\ne: a|/x a!running\n"));
+        assert_eq!(graph.dependencies("a"), ["b", "c"]);
+        assert_eq!(graph.dependencies("d"), ["c"]);
+        assert_eq!(graph.dependants("c"), ["a", "b"], "who waits for it to be down does not need it");
+        assert_eq!(graph.dependants("a"), ["e"]);
+        assert_eq!(graph.dependants("containerd"), ["b"]);
+        assert_eq!(graph.all_dependants("containerd"), ["a", "b", "e"]);
+        assert_eq!(graph.dependencies("nobody"), Vec::<&str>::new());
+        assert_eq!(graph.all_dependants("nobody"), Vec::<&str>::new());
+        let edges: Vec<Edge<'_>> = graph.edges("e").collect();
+        let edge = |event, alternative| Edge { service: "a", event, alternative };
+        assert_eq!(edges, [edge(ServiceEvent::Up, true), edge(ServiceEvent::Running, false)]);
+    }
+
+    #[test]
+    fn stops_in_reverse() {
+        let graph =
+            Graph::new(&specs("a:\nb: a\nc: b\nx:\nleft: x\nright: x\ntop: left right right\nlone:\n"));
+        assert_eq!(
+            graph.stop_order(),
+            [vec!["c", "lone", "top"], vec!["b", "left", "right"], vec!["a", "x"]]
+        );
+    }
+
+    #[test]
+    fn alternatives_in_a_circle_do_not_hold_the_stop_up() {
+        let specs = specs("a: b|/ready\nb: a\nc: a|b\n");
+        assert_eq!(check(&specs, &Default::default()), []);
+        let graph = Graph::new(&specs);
+        assert_eq!(graph.dependants("a"), ["b", "c"]);
+        assert_eq!(graph.dependants("b"), ["c"]);
+        assert_eq!(graph.stop_order(), [["c"], ["b"], ["a"]]);
+    }
+
+    #[test]
+    fn ten_thousand_in_a_row() {
+        let text: String = (0..10_000).map(|n| format!("s{n:05}: s{:05}\n", n + 1)).collect();
+        let specs = specs(&format!("{text}s10000:\n"));
+        assert_eq!(check(&specs, &Default::default()), []);
+        let graph = Graph::new(&specs);
+        assert_eq!(graph.stop_order().len(), 10_001);
+        assert_eq!(graph.all_dependants("s10000").len(), 10_000);
     }
 }

@@ -1,0 +1,208 @@
+//! Files that mean harm, and files that were damaged: always an answer, soon, and never a panic.
+#![allow(
+    clippy::unwrap_used,
+    clippy::arithmetic_side_effects,
+    clippy::indexing_slicing,
+    reason = "a test ends at its first surprise"
+)]
+
+mod folder;
+
+use std::time::{Duration, Instant};
+
+use folder::Folder;
+
+const WHOLE: &str = include_str!("whole.yaml");
+
+/// What one file of this content is answered with, within bounds.
+fn said(content: &[u8]) -> Vec<String> {
+    let folder = Folder::new();
+    folder.service("web", content);
+    folder.messages()
+}
+
+#[test]
+fn aliases_cannot_grow_without_bound() {
+    let mut bomb = "a: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for n in 1..30 {
+        let last = format!("*a{}, ", n - 1).repeat(9);
+        bomb.push_str(&format!("b{n}: &a{n} [{last}*a{}]\n", n - 1));
+    }
+    assert_eq!(
+        said(bomb.as_bytes()),
+        ["services/web.yaml:5:55: the file holds more than 100000 values, aliases written out"]
+    );
+    let mut deep = "a: &a0 [x]\n".to_owned();
+    for n in 1..100 {
+        deep.push_str(&format!("b{n}: &a{n} [*a{}]\n", n - 1));
+    }
+    assert_eq!(
+        said(deep.as_bytes()),
+        ["services/web.yaml:32:6: lists and mappings are nested more than 32 deep"]
+    );
+}
+
+#[test]
+fn a_fair_alias_is_the_value_it_names() {
+    let text = "name: web\nprocess: {command: &c [/bin/web]}\nhealth: [{exec: {command: *c}}]\n";
+    assert_eq!(said(text.as_bytes()), Vec::<String>::new());
+}
+
+#[test]
+fn depth_and_number_are_bounded_and_soon_found() {
+    let million = 1 << 20;
+    let files: [(&str, Vec<u8>); 8] = [
+        ("brackets", b"[".repeat(million)),
+        ("braces", b"{".repeat(million)),
+        ("keys", b"? ".repeat(million / 2)),
+        ("dashes", b"- ".repeat(million / 2)),
+        ("items", b"- a\n".repeat(million / 4)),
+        ("commas", [b"[".as_slice(), &b"a,".repeat(million / 2 - 1)].concat()),
+        ("anchors", b"&a ".repeat(million / 3)),
+        ("quotes", b"\"".repeat(million)),
+    ];
+    for (name, content) in files {
+        let start = Instant::now();
+        let messages = said(&content);
+        assert_eq!(messages.len(), 1, "{name}: {messages:?}");
+        assert!(start.elapsed() < Duration::from_secs(20), "{name} took {:?}", start.elapsed());
+    }
+}
+
+#[test]
+fn what_made_parsers_hang_or_fall() {
+    for text in [
+        "{---",
+        "...",
+        "...x",
+        "{...",
+        "\u{feff}",
+        "\0",
+        "%YAML 9.9\n---\n",
+        "%TAG\n",
+        "&",
+        "*",
+        "!",
+        "!<",
+        "|",
+        ">9",
+        "\"\\",
+        "? ",
+        ": ",
+        "- -",
+        "[,]",
+        "{,}",
+        "\r\n\r",
+        "#",
+        "--- |\n",
+        "a: |-\n  \u{85}",
+    ] {
+        let messages = said(text.as_bytes());
+        assert!(!messages.is_empty(), "{text:?} passed");
+    }
+}
+
+/// Xorshift: small, and the same in each run.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % u64::try_from(bound.max(1)).unwrap()).unwrap()
+    }
+}
+
+#[test]
+fn a_damaged_file_is_answered_never_a_panic() {
+    const WORDS: [&str; 24] = [
+        "\n",
+        " ",
+        ": ",
+        "- ",
+        "[",
+        "]",
+        "{",
+        "}",
+        "\"",
+        "'",
+        "&a ",
+        "*a",
+        "!x ",
+        "---\n",
+        "...\n",
+        "|\n",
+        ">\n",
+        "# ",
+        "\t",
+        "? ",
+        "\u{1f600}",
+        "\0",
+        "99999999999999999999",
+        "%",
+    ];
+    let folder = Folder::new();
+    folder.root_file("etc/web.env", "A=1\n");
+    let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
+    let (mut sound, mut faulty) = (0, 0);
+    for _ in 0..3000 {
+        let mut content = WHOLE.as_bytes().to_vec();
+        for _ in 0..=dice.below(4) {
+            let at = dice.below(content.len());
+            match dice.below(6) {
+                0 => content[at] = u8::try_from(dice.below(256)).unwrap(),
+                1 => drop(content.drain(at..(at + dice.below(40)).min(content.len()))),
+                2 => content.truncate(at),
+                3 => {
+                    let copy = content[at..(at + dice.below(60)).min(content.len())].to_vec();
+                    let to = dice.below(content.len());
+                    content.splice(to..to, copy);
+                }
+                _ => drop(content.splice(at..at, WORDS[dice.below(WORDS.len())].bytes())),
+            }
+            if content.is_empty() {
+                break;
+            }
+        }
+        folder.service("web", &content);
+        folder.machine(&String::from_utf8_lossy(&content));
+        let loaded = folder.load();
+        for diagnostic in &loaded.diagnostics {
+            let text = diagnostic.to_string();
+            assert!(
+                !text.contains("parser failed"),
+                "the parser fell over {:?}",
+                String::from_utf8_lossy(&content)
+            );
+            assert!(text.len() < 2000, "{text}");
+            assert!(diagnostic.line == 0 || diagnostic.column > 0, "{text}");
+        }
+        let web_is_faulty = loaded.faulty() == ["web"];
+        assert_ne!(
+            web_is_faulty,
+            loaded.services.iter().any(|spec| spec.name == "web"),
+            "either sound or faulty"
+        );
+        if web_is_faulty { faulty += 1 } else { sound += 1 }
+    }
+    assert!(
+        sound > 100 && faulty > 1000,
+        "the damage is too small or too great: {sound} sound, {faulty} faulty"
+    );
+}
+
+#[test]
+fn a_thousand_files_are_read_soon() {
+    let folder = Folder::new();
+    for n in 0..1000 {
+        let name = format!("s{n:04}");
+        folder.service(&name, format!("name: {name}\ndescription: one of many\nprocess:\n  command: [/bin/sleep, \"1000\"]\nenvironment: {{LANG: C}}\nrestart: {{delay: 5s}}\nstop:\n  timeout: 3s\n"));
+    }
+    let start = Instant::now();
+    let loaded = folder.load();
+    let took = start.elapsed();
+    println!("1,000 files of 8 lines in {took:?}");
+    assert_eq!((loaded.services.len(), loaded.diagnostics.len()), (1000, 0));
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}
