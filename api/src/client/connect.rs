@@ -80,6 +80,7 @@ pub fn remote(host: &str, port: u16, _: &TlsMaterial) -> Result<Channel, Failure
 
 #[cfg(feature = "tls")]
 pub fn remote(host: &str, port: u16, tls: &TlsMaterial) -> Result<Channel, Failure> {
+    use tokio::io::AsyncBufReadExt as _;
     use tokio::net::TcpStream;
 
     let connector = super::tls::connector(tls)?;
@@ -91,7 +92,16 @@ pub fn remote(host: &str, port: u16, tls: &TlsMaterial) -> Result<Channel, Failu
             let stream = dial(&host, port).await?;
             // A key press at a prompt should not wait for the next one.
             let _ = stream.set_nodelay(true);
-            match connector.connect(name, stream).await {
+            // In TLS 1.3 the handshake is done for us before the machine has looked at our certificate. It speaks first
+            // once it has let us in; waiting for that word, we hear its no instead of a broken connection.
+            let entered = async {
+                let mut stream = connector.connect(name, stream).await?;
+                match stream.fill_buf().await?.is_empty() {
+                    false => Ok(stream),
+                    true => Err(Error::new(ErrorKind::UnexpectedEof, "it closes the connection")),
+                }
+            };
+            match entered.await {
                 Ok(stream) => Ok(TokioIo::new(stream)),
                 Err(error) => Err(super::tls::handshake(&host, port, &error)),
             }

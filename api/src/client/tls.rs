@@ -75,7 +75,7 @@ pub fn failure(error: &Error) -> Option<Failure> {
             other => format!("the machine refuses our certificate ({other:?})"),
         })),
         Error::InvalidCertificate(why) => Some(Failure::NotReachable(match why {
-            CertificateError::UnknownIssuer => {
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => {
                 "its certificate is not signed by the CA of the context: it may be another machine".to_owned()
             }
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {

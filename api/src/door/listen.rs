@@ -20,6 +20,7 @@ use tonic::codegen::http::HeaderValue;
 use super::arguments::Arguments;
 use super::certificate;
 use super::forward::{Forward, WINDOW};
+use super::notify::notify;
 use super::say;
 use crate::error::ApiError;
 
@@ -82,11 +83,19 @@ pub async fn run(arguments: Arguments, acceptor: TlsAcceptor, signals: SignalFd)
     let registered = unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) };
     let registered =
         registered.map_err(|error| ApiError::Runtime(std::io::Error::other(error.to_string())))?;
+    tell("READY=1");
     registered.readable().await.map_err(ApiError::Runtime)?.retain_ready();
     say("closing: asked by a signal");
+    tell("STOPPING=1");
     drop(closing);
     while accepting.join_next().await.is_some() {}
     Ok(())
+}
+
+fn tell(state: &str) {
+    if let Err(error) = notify(state) {
+        say(&format!("PID 1 cannot be told {state}: {error}"));
+    }
 }
 
 fn listen(address: SocketAddr) -> Result<TcpListener, ApiError> {

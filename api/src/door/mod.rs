@@ -11,6 +11,7 @@ mod arguments;
 mod certificate;
 mod forward;
 mod listen;
+mod notify;
 mod relay;
 mod tls;
 

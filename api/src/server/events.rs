@@ -43,11 +43,12 @@ impl<R: Fn(u64, usize) -> EventBatch> Reader<R> {
     /// `newest` and `closed` end the stream, after the last event, when their senders are dropped.
     pub fn new(
         ring: R,
-        mut newest: watch::Receiver<u64>,
+        newest: watch::Receiver<u64>,
         closed: watch::Receiver<()>,
         wanted: Wanted,
     ) -> Reader<R> {
-        let last = (!wanted.follow).then_some(*newest.borrow_and_update());
+        // Asked of the ring itself: the channel may be closed already, and knows nothing of PID 1's earlier life.
+        let last = (!wanted.follow).then(|| ring(u64::MAX, 0).next.saturating_sub(1));
         Reader { ring, newest, closed, wanted, last, ended: false }
     }
 
@@ -57,14 +58,16 @@ impl<R: Fn(u64, usize) -> EventBatch> Reader<R> {
             if self.last.is_some_and(|last| self.wanted.since > last) {
                 return None;
             }
-            let batch = (self.ring)(self.wanted.since, BATCH);
-            let arrived = !batch.events.is_empty();
-            self.wanted.since = batch.next.max(self.wanted.since);
+            let mut batch = (self.ring)(self.wanted.since, BATCH);
+            if let Some(last) = self.last {
+                batch.missed = batch.missed.min(last.saturating_add(1).saturating_sub(self.wanted.since));
+            }
+            self.wanted.since = batch.next;
             let message = self.message(&batch);
             if message.is_some() {
                 return message;
             }
-            if arrived {
+            if !batch.events.is_empty() {
                 // A ring full of events that are not wanted is walked with a pause for others between batches.
                 tokio::task::yield_now().await;
                 continue;
@@ -133,11 +136,12 @@ mod tests {
 
         fn read(&self, since: u64, limit: usize) -> EventBatch {
             let ring = self.0.lock().unwrap();
-            let oldest = ring.1.first().map_or(1, |event| event.seq);
+            let oldest = ring.1.first().map_or(ring.0 + 1, |event| event.seq);
+            let first = since.max(oldest).min(ring.0 + 1);
             let events: Vec<Event> =
-                ring.1.iter().filter(|event| event.seq >= since).take(limit).cloned().collect();
-            let next = events.last().map_or(since, |event| event.seq + 1);
-            EventBatch { missed: oldest.saturating_sub(since.max(1)), events, next }
+                ring.1.iter().filter(|event| event.seq >= first).take(limit).cloned().collect();
+            let next = events.last().map_or(first, |event| event.seq + 1);
+            EventBatch { missed: if since == 0 { 0 } else { first.saturating_sub(since) }, events, next }
         }
     }
 
@@ -197,6 +201,31 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_is_overwritten_while_it_is_read_is_missed() {
+        let world = World::new();
+        for _ in 0..4 {
+            world.push("web");
+        }
+        let mut reader = world.reader(Wanted { since: 2, ..Wanted::default() });
+        for _ in 0..20 {
+            world.push("web");
+        }
+        assert_eq!(numbers(reader.next().await), (3, vec![]));
+        assert_eq!(reader.next().await, None);
+    }
+
+    #[tokio::test]
+    async fn a_number_of_an_earlier_life_of_the_host_starts_with_what_comes() {
+        let world = World::new();
+        world.push("web");
+        let mut reader = world.reader(Wanted { since: 5000, follow: true, ..Wanted::default() });
+        let waiting = tokio::spawn(async move { reader.next().await });
+        tokio::task::yield_now().await;
+        world.push("web");
+        assert_eq!(numbers(waiting.await.unwrap()), (0, vec![2]));
+    }
+
+    #[tokio::test]
     async fn names_and_time_filter() {
         let world = World::new();
         for name in ["web", "db", "", "web"] {
@@ -216,9 +245,9 @@ mod tests {
             world.push("web");
         }
         let at = |second| Some(SystemTime::UNIX_EPOCH + Duration::from_secs(second));
-        let mut reader = world.reader(Wanted { not_before: at(7), ..Wanted::default() });
+        let mut reader = world.reader(Wanted { since: 1, not_before: at(7), ..Wanted::default() });
         assert_eq!(numbers(reader.next().await), (0, (7..=12).collect()));
-        let mut reader = world.reader(Wanted { not_before: at(2), ..Wanted::default() });
+        let mut reader = world.reader(Wanted { since: 1, not_before: at(2), ..Wanted::default() });
         assert_eq!(numbers(reader.next().await), (4, (5..=12).collect()));
     }
 

@@ -13,7 +13,6 @@ mod health;
 mod kmsg;
 mod machine;
 mod model;
-mod near;
 mod reflection;
 mod services;
 mod socket;

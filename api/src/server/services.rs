@@ -10,12 +10,14 @@ use kelson_services::Manager;
 use kelson_services::host::{Host, HostRequest};
 use kelson_services::manager::{ActionResult, Awaited};
 use kelson_services::model::Snapshot;
+use kelson_services::spec::near;
+use kelson_services::spec::render::render;
 use tokio::sync::{oneshot, watch};
 use tonic::{Request, Response, Status};
 
 use super::caller::Caller;
 use super::events::{Reader, Wanted};
-use super::{model, near};
+use super::model;
 
 /// Most names of one request; far beyond what a host has.
 const NAMES_MAX: usize = 4096;
@@ -43,7 +45,7 @@ impl ServicesApi {
     /// NOT_FOUND, with the name that was most likely meant.
     fn unknown(&self, name: &str) -> Status {
         let services = self.manager.list();
-        Status::not_found(match near::nearest(name, services.iter().map(|service| &*service.name)) {
+        Status::not_found(match near(name, services.iter().map(|service| &*service.name)) {
             Some(near) => format!("there is no service {name:?}; did you mean {near:?}?"),
             None => format!("there is no service {name:?}"),
         })
@@ -107,7 +109,7 @@ impl Services for ServicesApi {
         let usage = self.manager.usage(&name);
         Ok(Response::new(v1::StatusResponse {
             service: Some(self.service(&snapshot)),
-            spec: String::new(),
+            spec: spec.as_deref().map(render).unwrap_or_default(),
             events: self.manager.events_of(&name).iter().map(model::event).collect(),
             memory_bytes: usage.memory_bytes,
             cpu: usage.cpu.map(model::duration),
@@ -222,7 +224,8 @@ impl Services for ServicesApi {
         let last = last.map(|last| span(last, "the time back")).transpose()?;
         // Further back than there is time: all.
         let not_before = last.and_then(|last| SystemTime::now().checked_sub(last));
-        let since = if last.is_some() { 0 } else { since };
+        // From the first that there ever was, so that it is told when the ring does not reach back so far.
+        let since = if last.is_some() { 1 } else { since };
         let wanted = Wanted { since, follow, names, not_before };
         let manager = self.manager.clone();
         let newest = manager.newest_event();

@@ -1,0 +1,284 @@
+//! kelson-apid as a process of its own, between real clients and services that stand in for PID 1 and kelson-logd.
+#![cfg(feature = "door")]
+
+mod world;
+
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::net::UnixDatagram;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kelson_api::client::{Client, Endpoint, Failure, TlsMaterial};
+use kelson_proto::v1;
+use tonic::{Code, Request};
+use world::{Echo, Pki};
+
+const VALID: std::ops::Range<i32> = 2020..2100;
+
+/// The process that the tests start: this test binary, told to be kelson-apid.
+#[test]
+#[ignore = "is the door of the other tests"]
+fn door_process() {
+    let arguments = std::env::var("DOOR_ARGUMENTS").unwrap();
+    std::process::exit(kelson_api::door::main(arguments.split('\n').map(Into::into)));
+}
+
+struct Door {
+    process: Child,
+    port: u16,
+    log: BufReader<ChildStderr>,
+    pki: Pki,
+    folder: tempfile::TempDir,
+}
+
+fn spawn(arguments: &[&str], notify: Option<&Path>) -> Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["door_process", "--exact", "--ignored", "--nocapture"]);
+    // The test runner has threads before the door can block its signals in them: they inherit that.
+    let block = || Ok(nix::sys::signal::SigSet::from(nix::sys::signal::Signal::SIGTERM).thread_block()?);
+    // SAFETY: all that runs between fork and exec is sigprocmask, which may be called there.
+    unsafe { command.pre_exec(block) };
+    command.env("DOOR_ARGUMENTS", arguments.join("\n")).stdout(Stdio::null()).stderr(Stdio::piped());
+    if let Some(notify) = notify {
+        command.env("NOTIFY_SOCKET", notify);
+    }
+    command.spawn().unwrap()
+}
+
+impl Door {
+    fn open() -> Door {
+        let folder = tempfile::tempdir().unwrap();
+        let pki = Pki::new();
+        let (certificate, key) = pki.issue("edge-1", &["127.0.0.1"], VALID);
+        for (name, text) in [("ca.pem", pki.ca()), ("certificate.pem", certificate), ("key.pem", key)] {
+            std::fs::write(folder.path().join(name), text).unwrap();
+        }
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        let notify = folder.path().join("notify");
+        let notified = UnixDatagram::bind(&notify).unwrap();
+        let mut process = spawn(
+            &[
+                "--listen",
+                "127.0.0.1:0",
+                "--ca",
+                &path("ca.pem"),
+                "--certificate",
+                &path("certificate.pem"),
+                "--key",
+                &path("key.pem"),
+                "--runtime-dir",
+                &path(""),
+            ],
+            Some(&notify),
+        );
+        let mut log = BufReader::new(process.stderr.take().unwrap());
+        let mut line = String::new();
+        log.read_line(&mut line).unwrap();
+        let port = line.trim().strip_prefix("listening on 127.0.0.1:").expect(&line).parse().unwrap();
+        let mut ready = [0; 16];
+        let length = notified.recv(&mut ready).unwrap();
+        assert_eq!(&ready[..length], b"READY=1");
+        Door { process, port, log, pki, folder }
+    }
+
+    fn socket(&self, name: &str) -> std::path::PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn client(&self, material: &TlsMaterial) -> Client {
+        let endpoint: Endpoint = format!("127.0.0.1:{}", self.port).parse().unwrap();
+        Client::connect(&endpoint, Some(material)).unwrap()
+    }
+
+    fn ann(&self) -> Client {
+        self.client(&self.pki.client("ann", VALID))
+    }
+
+    /// The next line of its log that holds `word`.
+    fn logged(&mut self, word: &str) -> String {
+        loop {
+            let mut line = String::new();
+            assert_ne!(self.log.read_line(&mut line).unwrap(), 0, "its log ended without {word:?}");
+            if line.contains(word) {
+                return line;
+            }
+        }
+    }
+
+    fn terminate(&self) {
+        let pid = nix::unistd::Pid::from_raw(i32::try_from(self.process.id()).unwrap());
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+async fn version(client: &Client) -> Result<v1::VersionResponse, Failure> {
+    let mut machine = client.machine();
+    let answer = machine.version(v1::VersionRequest {});
+    let answer = tokio::time::timeout(Duration::from_secs(20), answer).await.expect("no answer");
+    Ok(answer?.into_inner())
+}
+
+#[tokio::test]
+async fn each_call_bears_the_identity_of_the_certificate_and_no_other() {
+    let mut door = Door::open();
+    world::serve(&door.socket("init.sock"), Echo::new("init").machine());
+    world::serve(&door.socket("log.sock"), Echo::new("logd").logs());
+    let ann = door.ann();
+    let mut forged = Request::new(v1::VersionRequest {});
+    forged.metadata_mut().append("kelson-identity", "CN=root".parse().unwrap());
+    forged.metadata_mut().append("kelson-identity", "CN=other".parse().unwrap());
+    let answer = ann.machine().version(forged).await.unwrap();
+    assert_eq!(answer.metadata().get("x-echo").unwrap(), "kept");
+    let answer = answer.into_inner();
+    assert_eq!(answer.version, "init");
+    assert!(answer.hostname.starts_with("CN=ann sha256:"), "{}", answer.hostname);
+    assert!(!answer.hostname.contains(" and "), "{}", answer.hostname);
+    assert!(door.logged("has connected").contains(&answer.hostname));
+    let request = v1::ReadRequest { names: vec!["web".into()], ..Default::default() };
+    let mut lines = ann.logs().read(request).await.unwrap().into_inner();
+    let line = lines.message().await.unwrap().unwrap().lines.remove(0);
+    assert_eq!(line.service, "logd");
+    assert_eq!(String::from_utf8(line.text).unwrap(), answer.hostname);
+    assert_eq!(lines.message().await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn strangers_are_refused() {
+    let mut door = Door::open();
+    world::serve(&door.socket("init.sock"), Echo::new("init").machine());
+    let mut other = Pki::new().client("eve", VALID);
+    other.ca = door.pki.ca().into();
+    for (material, why) in [(other, "CA"), (door.pki.client("old", 2001..2002), "expired")] {
+        let refused = version(&door.client(&material)).await.unwrap_err();
+        assert!(matches!(&refused, Failure::Denied(said) if said.contains(why)), "{why}: {refused:?}");
+        door.logged("refused");
+    }
+    // The machine is another one than the context's.
+    let mut elsewhere = door.pki.client("ann", VALID);
+    elsewhere.ca = Pki::new().ca().into();
+    let refused = version(&door.client(&elsewhere)).await.unwrap_err();
+    assert!(matches!(&refused, Failure::NotReachable(said) if said.contains("not signed")), "{refused:?}");
+    assert_eq!(version(&door.ann()).await.unwrap().version, "init", "a friend is let in all the same");
+}
+
+#[tokio::test]
+async fn no_certificate_no_entry() {
+    use tokio::io::AsyncReadExt as _;
+    use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, pem::PemObject as _};
+    use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
+
+    let mut door = Door::open();
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(door.pki.ca().as_bytes()).unwrap()).unwrap();
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let stream = tokio::net::TcpStream::connect(("127.0.0.1", door.port)).await.unwrap();
+    let name = ServerName::try_from("127.0.0.1").unwrap();
+    let mut stream = tokio_rustls::TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap();
+    let error = stream.read(&mut [0; 1]).await.unwrap_err().to_string();
+    assert!(error.contains("CertificateRequired"), "{error}");
+    assert!(door.logged("refused").contains("certificate"));
+}
+
+#[tokio::test]
+async fn errors_and_large_requests_go_through_unchanged() {
+    let door = Door::open();
+    world::serve(&door.socket("init.sock"), Echo::new("init").machine());
+    let mut machine = door.ann().machine();
+    let error = machine.shutdown(v1::ShutdownRequest::default()).await.unwrap_err();
+    assert_eq!((error.code(), error.message()), (Code::FailedPrecondition, "a reason, grüß: 100 %"));
+    let reason = "r".repeat(1_000_000);
+    let answer = machine.shutdown(v1::ShutdownRequest { reason, ..Default::default() }).await.unwrap();
+    assert_eq!(answer.into_inner().message, "1000000");
+    let mut messages = machine.dmesg(v1::DmesgRequest { follow: false }).await.unwrap().into_inner();
+    for seq in [1, 2] {
+        assert_eq!(messages.message().await.unwrap().unwrap().messages[0].seq, seq);
+    }
+    assert_eq!(messages.message().await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_stream_is_as_fast_as_its_reader_and_ends_with_it() {
+    let door = Door::open();
+    let echo = Echo::new("init");
+    world::serve(&door.socket("init.sock"), echo.machine());
+    let client = door.ann();
+    let mut messages = client.machine().dmesg(v1::DmesgRequest { follow: true }).await.unwrap().into_inner();
+    for seq in 0..1000 {
+        assert_eq!(messages.message().await.unwrap().unwrap().messages[0].seq, seq);
+    }
+    // On this connection other calls go on while the stream is not read.
+    for _ in 0..20 {
+        assert_eq!(version(&client).await.unwrap().version, "init");
+    }
+    // 8 KiB each: what fits into windows and sockets on the way, and not a thousand times it.
+    let ahead = *echo.produced.lock().unwrap() - 1000;
+    assert!(ahead < 1000, "{ahead} messages were made that nobody has read");
+    echo.opened(1).await;
+    drop(messages);
+    echo.opened(0).await;
+    // A call that has no answer yet is ended as well.
+    let mut machine = client.machine();
+    let boot = tokio::spawn(async move { machine.boot(v1::BootRequest {}).await });
+    echo.opened(1).await;
+    boot.abort();
+    echo.opened(0).await;
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_unavailable_until_it_is() {
+    let door = Door::open();
+    let ann = door.ann();
+    let error = version(&ann).await.unwrap_err();
+    assert!(matches!(&error, Failure::NotReachable(said) if said.contains("init.sock")), "{error:?}");
+    let error = ann.logs().read(v1::ReadRequest::default()).await.unwrap_err();
+    assert_eq!(error.code(), Code::Unavailable);
+    assert!(error.message().contains("kelson-logd"), "{error:?}");
+    world::serve(&door.socket("init.sock"), Echo::new("init").machine());
+    assert_eq!(version(&ann).await.unwrap().version, "init");
+}
+
+#[tokio::test]
+async fn s6_when_it_is_stopped_streams_end_with_a_word_and_it_with_0() {
+    let mut door = Door::open();
+    world::serve(&door.socket("log.sock"), Echo::new("logd").logs());
+    let request = v1::ReadRequest { names: vec!["web".into()], follow: true, ..Default::default() };
+    let mut lines = door.ann().logs().read(request).await.unwrap().into_inner();
+    assert!(lines.message().await.unwrap().is_some());
+    door.terminate();
+    let end = lines.message().await.unwrap_err();
+    assert_eq!((end.code(), end.message()), (Code::Unavailable, "kelson-apid is being stopped"));
+    drop(lines);
+    let status = tokio::task::spawn_blocking(move || door.process.wait().unwrap()).await.unwrap();
+    assert_eq!(status.code(), Some(0));
+}
+
+#[test]
+fn wrong_arguments_end_with_2_and_wrong_files_with_1() {
+    for (arguments, status, said) in [
+        (&["--listen", "edge:50000"][..], 2, "is not an address"),
+        (
+            &["--listen", "127.0.0.1:0", "--ca", "/no", "--certificate", "/no", "--key", "/no"],
+            1,
+            "cannot read the CA /no",
+        ),
+    ] {
+        let output = spawn(arguments, None).wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(status));
+        let log = String::from_utf8(output.stderr).unwrap();
+        assert!(log.contains(said), "{log}");
+    }
+}

@@ -1,0 +1,194 @@
+//! What the tests stand on: certificates, and services of their own on a Unix socket.
+#![allow(dead_code)] // each test takes what it needs
+
+use std::convert::Infallible;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use kelson_api::client::TlsMaterial;
+use kelson_proto::v1;
+use kelson_proto::v1::logs_server::{Logs, LogsServer};
+use kelson_proto::v1::machine_server::{Machine, MachineServer};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair};
+use tokio::net::UnixListener;
+use tokio::sync::{mpsc, watch};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::body::Body;
+use tonic::codegen::Service;
+use tonic::codegen::http::{Request as HttpRequest, Response as HttpResponse};
+use tonic::{Request, Response, Status};
+
+/// A CA and what it signs.
+pub struct Pki(CertifiedIssuer<'static, KeyPair>);
+
+impl Pki {
+    pub fn new() -> Pki {
+        let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Pki(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    pub fn ca(&self) -> String {
+        self.0.pem()
+    }
+
+    /// Certificate and key of a person or, with its addresses, of a machine.
+    pub fn issue(&self, name: &str, addresses: &[&str], years: std::ops::Range<i32>) -> (String, String) {
+        let addresses: Vec<String> = addresses.iter().map(|&address| address.to_owned()).collect();
+        let mut params = CertificateParams::new(addresses).unwrap();
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.not_before = rcgen::date_time_ymd(years.start, 1, 1);
+        params.not_after = rcgen::date_time_ymd(years.end, 1, 1);
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.0).unwrap();
+        (certificate.pem(), key.serialize_pem())
+    }
+
+    /// What a client whose certificate this CA has signed holds.
+    pub fn client(&self, name: &str, years: std::ops::Range<i32>) -> TlsMaterial {
+        let (certificate, key) = self.issue(name, &[], years);
+        TlsMaterial { ca: self.ca().into(), certificate: certificate.into(), key: key.into() }
+    }
+}
+
+/// Serves one gRPC service on a Unix socket.
+pub fn serve<S>(path: &Path, service: S)
+where
+    S: Service<HttpRequest<hyper::body::Incoming>, Response = HttpResponse<Body>, Error = Infallible>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    S::Future: Send,
+{
+    let listener = UnixListener::bind(path).unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let service = service.clone();
+            let answer = hyper::service::service_fn(move |request| service.clone().call(request));
+            let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+                .serve_connection(TokioIo::new(stream), answer);
+            tokio::spawn(connection);
+        }
+    });
+}
+
+/// Says what it was called with; stands in for PID 1.
+#[derive(Clone)]
+pub struct Echo {
+    /// Messages that were asked for by a stream without an end.
+    pub produced: Arc<Mutex<u64>>,
+    /// How many such streams are open.
+    pub open: watch::Sender<u32>,
+    pub mark: &'static str,
+}
+
+impl Echo {
+    pub fn new(mark: &'static str) -> Echo {
+        Echo { produced: Arc::default(), open: watch::channel(0).0, mark }
+    }
+
+    pub fn machine(&self) -> MachineServer<Echo> {
+        MachineServer::new(self.clone()).max_decoding_message_size(4 << 20)
+    }
+
+    pub fn logs(&self) -> LogsServer<Echo> {
+        LogsServer::new(self.clone())
+    }
+
+    pub async fn opened(&self, count: u32) {
+        self.open.subscribe().wait_for(|open| *open == count).await.unwrap();
+    }
+}
+
+/// The identities that a request bears.
+fn identities<T>(request: &Request<T>) -> String {
+    let all = request.metadata().get_all("kelson-identity").iter();
+    all.map(|value| value.to_str().unwrap_or("?").to_owned()).collect::<Vec<_>>().join(" and ")
+}
+
+/// Counts itself as open.
+struct Open(watch::Sender<u32>);
+
+impl Open {
+    fn new(count: &watch::Sender<u32>) -> Open {
+        count.send_modify(|open| *open += 1);
+        Open(count.clone())
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.send_modify(|open| *open -= 1);
+    }
+}
+
+#[tonic::async_trait]
+impl Machine for Echo {
+    async fn version(
+        &self,
+        request: Request<v1::VersionRequest>,
+    ) -> Result<Response<v1::VersionResponse>, Status> {
+        let mut response = Response::new(v1::VersionResponse {
+            version: self.mark.into(),
+            hostname: identities(&request),
+            ..Default::default()
+        });
+        response.metadata_mut().insert("x-echo", "kept".parse().unwrap());
+        Ok(response)
+    }
+
+    async fn boot(&self, _: Request<v1::BootRequest>) -> Result<Response<v1::BootResponse>, Status> {
+        let _open = Open::new(&self.open);
+        std::future::pending().await
+    }
+
+    async fn shutdown(
+        &self,
+        request: Request<v1::ShutdownRequest>,
+    ) -> Result<Response<v1::ShutdownResponse>, Status> {
+        let reason = request.into_inner().reason;
+        if reason.is_empty() {
+            return Err(Status::failed_precondition("a reason, grüß: 100 %"));
+        }
+        Ok(Response::new(v1::ShutdownResponse { message: reason.len().to_string() }))
+    }
+
+    type DmesgStream =
+        std::pin::Pin<Box<dyn futures_util::Stream<Item = Result<v1::DmesgResponse, Status>> + Send>>;
+
+    /// Two messages; with `follow` as many as are read.
+    async fn dmesg(&self, request: Request<v1::DmesgRequest>) -> Result<Response<Self::DmesgStream>, Status> {
+        let message = |seq| {
+            let text = "x".repeat(8 * 1024);
+            v1::DmesgResponse { messages: vec![v1::KernelMessage { seq, text, ..Default::default() }] }
+        };
+        if !request.into_inner().follow {
+            return Ok(Response::new(Box::pin(tokio_stream::iter([Ok(message(1)), Ok(message(2))]))));
+        }
+        let (open, produced) = (Open::new(&self.open), Arc::clone(&self.produced));
+        Ok(Response::new(Box::pin(futures_util::stream::unfold((0, open), move |(seq, open)| {
+            *produced.lock().unwrap() += 1;
+            std::future::ready(Some((Ok(message(seq)), (seq + 1, open))))
+        }))))
+    }
+}
+
+#[tonic::async_trait]
+impl Logs for Echo {
+    type ReadStream = ReceiverStream<Result<v1::ReadResponse, Status>>;
+
+    /// One line and then, with `follow`, silence.
+    async fn read(&self, request: Request<v1::ReadRequest>) -> Result<Response<Self::ReadStream>, Status> {
+        let (sender, receiver) = mpsc::channel(1);
+        let line =
+            v1::Line { service: self.mark.into(), text: identities(&request).into(), ..Default::default() };
+        sender.send(Ok(v1::ReadResponse { lines: vec![line] })).await.unwrap();
+        if request.into_inner().follow {
+            tokio::spawn(async move { sender.closed().await });
+        }
+        Ok(Response::new(receiver.into()))
+    }
+}
