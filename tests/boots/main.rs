@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use kelson_tests::{Vm, paths};
+use kelson_tests::{Event, PATIENCE, Vm, paths};
 
 /// The order in which these lines stand on the console.
 #[track_caller]

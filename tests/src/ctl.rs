@@ -192,15 +192,29 @@ impl Events {
 
     /// The next event that is so, others passed over; panics with `what` when none comes in time.
     #[track_caller]
-    pub fn find(&mut self, what: &str, patience: Duration, mut is_so: impl FnMut(&Event) -> bool) -> Event {
+    pub fn find(&mut self, what: &str, patience: Duration, is_so: impl FnMut(&Event) -> bool) -> Event {
+        self.collect(what, patience, is_so).pop().expect("it ends with the one that was looked for")
+    }
+
+    /// All events up to the next one that is so, which is the last; panics with `what` when none comes in time.
+    #[track_caller]
+    pub fn collect(
+        &mut self,
+        what: &str,
+        patience: Duration,
+        mut is_so: impl FnMut(&Event) -> bool,
+    ) -> Vec<Event> {
         let deadline = std::time::Instant::now() + patience;
         let mut seen = Vec::new();
         while let Some(event) = self.next(deadline.saturating_duration_since(std::time::Instant::now())) {
-            if is_so(&event) {
-                return event;
+            let found = is_so(&event);
+            seen.push(event);
+            if found {
+                return seen;
             }
-            seen.push(format!("{} {} {} {}", event.seq, event.service, event.state, event.message));
         }
+        let seen: Vec<String> =
+            seen.iter().map(|e| format!("{} {} {} {}", e.seq, e.service, e.state, e.message)).collect();
         panic!("not within {patience:?}: an event {what}; there came\n{}", seen.join("\n"));
     }
 
