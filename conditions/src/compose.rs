@@ -1,0 +1,234 @@
+//! `All` and `Any`: conditions made of conditions.
+//!
+//! Neither remembers anything: each question is passed on, so that both are as level-triggered as their parts. A part
+//! that held once and holds no longer counts for nothing (scenario G1).
+
+use std::future::{pending, poll_fn};
+use std::task::Poll;
+
+use crate::{BoxFuture, Condition};
+
+/// Holds while every part holds; without parts it always holds.
+#[derive(Default)]
+pub struct All {
+    parts: Vec<Box<dyn Condition>>,
+}
+
+impl All {
+    pub fn new(parts: Vec<Box<dyn Condition>>) -> Self {
+        All { parts }
+    }
+
+    /// The parts that do not hold, one text each, those of nested conditions as well; empty when it holds.
+    pub fn missing(&self) -> Vec<String> {
+        self.parts.iter().flat_map(|part| part.missing()).collect()
+    }
+
+    /// Adds one more part.
+    pub fn push(&mut self, part: Box<dyn Condition>) {
+        self.parts.push(part);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+}
+
+impl Condition for All {
+    fn holds(&self) -> bool {
+        self.parts.iter().all(|part| part.holds())
+    }
+
+    fn describe(&self) -> Option<String> {
+        let missing = All::missing(self);
+        if missing.is_empty() { None } else { Some(missing.join(", ")) }
+    }
+
+    fn missing(&self) -> Vec<String> {
+        All::missing(self)
+    }
+
+    fn changed(&mut self) -> BoxFuture<'_, ()> {
+        first_changed(&mut self.parts)
+    }
+}
+
+/// Holds while at least one part holds; without parts it never does.
+#[derive(Default)]
+pub struct Any {
+    parts: Vec<Box<dyn Condition>>,
+}
+
+impl Any {
+    pub fn new(parts: Vec<Box<dyn Condition>>) -> Self {
+        Any { parts }
+    }
+}
+
+impl Condition for Any {
+    fn holds(&self) -> bool {
+        self.parts.iter().any(|part| part.holds())
+    }
+
+    fn describe(&self) -> Option<String> {
+        if self.holds() {
+            return None;
+        }
+        if self.parts.is_empty() {
+            return Some("one of no conditions".to_owned());
+        }
+        let texts: Vec<String> = self
+            .parts
+            .iter()
+            .map(|part| {
+                let missing = part.missing();
+                let text = missing.join(", ");
+                if missing.len() > 1 { format!("({text})") } else { text }
+            })
+            // A part may come true between the two questions.
+            .filter(|text| !text.is_empty())
+            .collect();
+        if texts.is_empty() { None } else { Some(texts.join(" or ")) }
+    }
+
+    fn changed(&mut self) -> BoxFuture<'_, ()> {
+        first_changed(&mut self.parts)
+    }
+}
+
+/// Returns with the first part that changed. The others lose nothing: `changed` takes note of a change only when it
+/// returns, so the next call finds what this one left.
+fn first_changed(parts: &mut [Box<dyn Condition>]) -> BoxFuture<'_, ()> {
+    if parts.is_empty() {
+        return Box::pin(pending());
+    }
+    let mut changes: Vec<BoxFuture<'_, ()>> = parts.iter_mut().map(|part| part.changed()).collect();
+    Box::pin(poll_fn(move |context| {
+        for change in &mut changes {
+            if change.as_mut().poll(context).is_ready() {
+                return Poll::Ready(());
+            }
+        }
+        Poll::Pending
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::sync::watch;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::Watched;
+
+    fn part(name: &str) -> (watch::Sender<bool>, Box<dyn Condition>) {
+        let (sender, receiver) = watch::channel(false);
+        let text = format!("service {name:?} to be up");
+        let condition = Watched::new(receiver, move |up: &bool| if *up { None } else { Some(text.clone()) });
+        (sender, Box::new(condition))
+    }
+
+    async fn still_waits(gate: &mut All) {
+        assert!(timeout(Duration::from_secs(60), gate.wait()).await.is_err(), "the gate opened");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn g1_a_part_that_held_once_counts_for_nothing() {
+        let (a, of_a) = part("a");
+        let (b, of_b) = part("b");
+        let mut gate = All::new(vec![of_a, of_b]);
+        a.send_replace(true);
+        still_waits(&mut gate).await;
+        a.send_replace(false);
+        still_waits(&mut gate).await;
+        b.send_replace(true);
+        still_waits(&mut gate).await;
+        assert_eq!(gate.describe().as_deref(), Some("service \"a\" to be up"));
+        a.send_replace(true);
+        timeout(Duration::from_secs(60), gate.wait()).await.expect("both are up");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn g1_within_one_wait() {
+        let (a, of_a) = part("a");
+        let (b, of_b) = part("b");
+        let mut gate = All::new(vec![of_a, of_b]);
+        let waiting = tokio::spawn(async move { gate.wait().await });
+        for (sender, up) in [(&a, true), (&a, false), (&b, true)] {
+            sender.send_replace(up);
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert!(!waiting.is_finished());
+        a.send_replace(true);
+        timeout(Duration::from_secs(60), waiting).await.expect("both are up").expect("joins");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn g2_only_what_is_missing_is_named() {
+        let (a, of_a) = part("a");
+        let (b, of_b) = part("b");
+        let mut gate = All::new(vec![of_a, of_b]);
+        assert_eq!(gate.describe().as_deref(), Some("service \"a\" to be up, service \"b\" to be up"));
+        a.send_replace(true);
+        timeout(Duration::from_secs(1), gate.changed()).await.expect("the text changed");
+        assert_eq!(gate.missing(), ["service \"b\" to be up"]);
+        b.send_replace(true);
+        timeout(Duration::from_secs(1), gate.changed()).await.expect("the text changed");
+        assert_eq!(gate.describe(), None);
+        assert!(gate.holds() && gate.missing().is_empty());
+        a.send_replace(false);
+        timeout(Duration::from_secs(1), gate.changed()).await.expect("it ended to hold");
+        assert!(!gate.holds());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_change_is_missed_when_two_come_at_once() {
+        let (a, of_a) = part("a");
+        let (b, of_b) = part("b");
+        let mut gate = All::new(vec![of_a, of_b]);
+        a.send_replace(true);
+        b.send_replace(true);
+        timeout(Duration::from_secs(1), gate.changed()).await.expect("of a");
+        timeout(Duration::from_secs(1), gate.changed()).await.expect("of b");
+        assert!(timeout(Duration::from_secs(1), gate.changed()).await.is_err(), "nothing else changed");
+        drop((a, b));
+        assert!(timeout(Duration::from_secs(1), gate.changed()).await.is_err(), "an end is no change");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn any_holds_with_one_part_and_names_all_otherwise() {
+        let (a, of_a) = part("a");
+        let (_b, of_b) = part("b");
+        let mut either = Any::new(vec![of_a, of_b]);
+        assert_eq!(either.describe().as_deref(), Some("service \"a\" to be up or service \"b\" to be up"));
+        a.send_replace(true);
+        timeout(Duration::from_secs(1), either.wait()).await.expect("a is up");
+        assert_eq!(either.describe(), None);
+        a.send_replace(false);
+        assert!(!either.holds());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nesting_keeps_the_words_apart() {
+        let (_a, of_a) = part("a");
+        let (_b, of_b) = part("b");
+        let (_c, of_c) = part("c");
+        let either = Any::new(vec![Box::new(All::new(vec![of_a, of_b])), of_c]);
+        let text = "(service \"a\" to be up, service \"b\" to be up) or service \"c\" to be up";
+        assert_eq!(either.describe().as_deref(), Some(text));
+        let all = All::new(vec![Box::new(either)]);
+        assert_eq!(all.missing(), [text]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_parts_all_holds_and_any_does_not() {
+        let mut all = All::default();
+        assert!(all.holds() && all.describe().is_none());
+        all.wait().await;
+        assert!(timeout(Duration::from_secs(1), all.changed()).await.is_err());
+        assert!(!Any::default().holds());
+        assert!(Any::default().describe().is_some());
+    }
+}

@@ -1,0 +1,362 @@
+//! Reading and writing rtnetlink messages: lengths, the few fields that matter, and nothing else.
+//!
+//! Total: whatever bytes come, each reader either finds a field or does not; a message that is cut short ends the
+//! walk.
+
+/// Of every netlink message: length, type, flags, sequence number, port.
+pub(super) const HEADER: usize = 16;
+
+const NLM_F_DUMP_INTR: u16 = 0x10;
+
+const IFA_ADDRESS: u16 = 1;
+const IFA_LOCAL: u16 = 2;
+const IFA_FLAGS: u16 = 8;
+const RTA_OIF: u16 = 4;
+const RTA_MULTIPATH: u16 = 9;
+const RTA_TABLE: u16 = 15;
+const RTN_UNICAST: u8 = 1;
+const RTM_F_CLONED: u32 = 0x200;
+
+/// One message, as far as Kelson reads it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Message {
+    /// 0 for what nobody asked for.
+    pub(super) sequence: u32,
+    /// A dump was overtaken by a change and is not to be trusted.
+    pub(super) interrupted: bool,
+    pub(super) content: Content,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Content {
+    Done,
+    /// errno, positive; 0 is an acknowledgement.
+    Error(i32),
+    /// The kernel dropped messages.
+    Overrun,
+    Link {
+        gone: bool,
+        link: Link,
+    },
+    Address {
+        gone: bool,
+        address: Address,
+    },
+    /// A default route; others are `Other`.
+    DefaultRoute {
+        gone: bool,
+        route: Route,
+    },
+    Other,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Link {
+    pub(super) index: u32,
+    /// IFF_*.
+    pub(super) flags: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Address {
+    pub(super) index: u32,
+    pub(super) family: u8,
+    pub(super) prefix: u8,
+    /// RT_SCOPE_*; 0 is global.
+    pub(super) scope: u8,
+    /// IFA_F_*.
+    pub(super) flags: u32,
+    pub(super) bytes: Vec<u8>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Route {
+    pub(super) family: u8,
+    pub(super) table: u32,
+    /// The interfaces of its next hops; empty where the kernel names a next hop object alone.
+    pub(super) interfaces: Vec<u32>,
+}
+
+/// The messages of one datagram.
+pub(super) struct Messages<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Messages<'a> {
+    pub(super) fn new(datagram: &'a [u8]) -> Self {
+        Messages { rest: datagram }
+    }
+}
+
+impl Iterator for Messages<'_> {
+    type Item = Message;
+
+    fn next(&mut self) -> Option<Message> {
+        let length = usize::try_from(u32_at(self.rest, 0)?).ok()?;
+        let kind = u16_at(self.rest, 4)?;
+        let flags = u16_at(self.rest, 6)?;
+        let sequence = u32_at(self.rest, 8)?;
+        let body = self.rest.get(HEADER..length)?;
+        self.rest = self.rest.get(aligned(length)?..).unwrap_or_default();
+        let content = content(kind, body).unwrap_or(Content::Other);
+        Some(Message { sequence, interrupted: flags & NLM_F_DUMP_INTR != 0, content })
+    }
+}
+
+fn content(kind: u16, body: &[u8]) -> Option<Content> {
+    Some(match i32::from(kind) {
+        libc::NLMSG_DONE => Content::Done,
+        libc::NLMSG_OVERRUN => Content::Overrun,
+        libc::NLMSG_ERROR => Content::Error(i32::from_ne_bytes(array(body, 0)?).saturating_abs()),
+        _ => match kind {
+            libc::RTM_NEWLINK => Content::Link { gone: false, link: link(body)? },
+            libc::RTM_DELLINK => Content::Link { gone: true, link: link(body)? },
+            libc::RTM_NEWADDR => Content::Address { gone: false, address: address(body)? },
+            libc::RTM_DELADDR => Content::Address { gone: true, address: address(body)? },
+            libc::RTM_NEWROUTE => Content::DefaultRoute { gone: false, route: default_route(body)? },
+            libc::RTM_DELROUTE => Content::DefaultRoute { gone: true, route: default_route(body)? },
+            _ => Content::Other,
+        },
+    })
+}
+
+/// struct ifinfomsg: family, pad, type u16, index i32, flags u32, change u32.
+fn link(body: &[u8]) -> Option<Link> {
+    // AF_BRIDGE messages tell of a bridge's ports, not of links.
+    if *body.first()? != 0 {
+        return None;
+    }
+    // The rest of the header must be there, although nothing in it matters here.
+    body.get(..16)?;
+    Some(Link { index: u32_at(body, 4)?, flags: u32_at(body, 8)? })
+}
+
+/// struct ifaddrmsg: family, prefix length, flags, scope, index u32.
+fn address(body: &[u8]) -> Option<Address> {
+    let mut flags = u32::from(*body.get(2)?);
+    let mut bytes = Vec::new();
+    let mut local = None;
+    for (kind, value) in attributes(body.get(8..)?) {
+        match kind {
+            IFA_ADDRESS => bytes = value.to_vec(),
+            // Beside the peer's address, where there is a peer.
+            IFA_LOCAL => local = Some(value.to_vec()),
+            IFA_FLAGS => flags = u32_at(value, 0)?,
+            _ => {}
+        }
+    }
+    Some(Address {
+        index: u32_at(body, 4)?,
+        family: *body.first()?,
+        prefix: *body.get(1)?,
+        scope: *body.get(3)?,
+        flags,
+        bytes: local.unwrap_or(bytes),
+    })
+}
+
+/// struct rtmsg: family, destination length, source length, tos, table, protocol, scope, type, flags u32.
+fn default_route(body: &[u8]) -> Option<Route> {
+    let usable = *body.get(1)? == 0 && *body.get(7)? == RTN_UNICAST && u32_at(body, 8)? & RTM_F_CLONED == 0;
+    if !usable {
+        return None;
+    }
+    let mut route = Route { family: *body.first()?, table: u32::from(*body.get(4)?), interfaces: Vec::new() };
+    for (kind, value) in attributes(body.get(12..)?) {
+        match kind {
+            RTA_TABLE => route.table = u32_at(value, 0)?,
+            RTA_OIF => route.interfaces.push(u32_at(value, 0)?),
+            RTA_MULTIPATH => next_hops(value, &mut route.interfaces),
+            _ => {}
+        }
+    }
+    let family = i32::from(route.family);
+    (family == libc::AF_INET || family == libc::AF_INET6).then_some(route)
+}
+
+/// A list of struct rtnexthop: length u16, flags, hops, index i32, then attributes of its own.
+fn next_hops(mut rest: &[u8], interfaces: &mut Vec<u32>) {
+    while let (Some(length), Some(index)) = (u16_at(rest, 0), u32_at(rest, 4)) {
+        let length = usize::from(length);
+        if length < 8 || length > rest.len() {
+            return;
+        }
+        interfaces.push(index);
+        rest = aligned(length).and_then(|next| rest.get(next..)).unwrap_or_default();
+    }
+}
+
+/// Type and value of each attribute; ends at the first that is cut short.
+fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let length = usize::from(u16_at(rest, 0)?);
+        // The two upper bits say how the value is encoded.
+        let kind = u16_at(rest, 2)? & 0x3fff;
+        let value = rest.get(4..length)?;
+        rest = rest.get(aligned(length)?..).unwrap_or_default();
+        Some((kind, value))
+    })
+}
+
+fn aligned(length: usize) -> Option<usize> {
+    Some(length.checked_add(3)? & !3)
+}
+
+fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..at.checked_add(N)?)?.try_into().ok()
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    array(bytes, at).map(u16::from_ne_bytes)
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    array(bytes, at).map(u32::from_ne_bytes)
+}
+
+/// A request for all objects of a kind, of all address families.
+pub(super) fn dump_request(kind: u16, sequence: u32) -> Vec<u8> {
+    // Room for the largest of the headers that may follow: ifinfomsg, 16 bytes; ifaddrmsg and rtmsg are shorter, and
+    // the kernel takes zeroes after them as no attributes.
+    let body = [0_u8; 16];
+    let flags = u16::try_from(libc::NLM_F_REQUEST | libc::NLM_F_DUMP).unwrap_or_default();
+    let length = u32::try_from(HEADER.saturating_add(body.len())).unwrap_or_default();
+    let mut request = Vec::with_capacity(HEADER.saturating_add(body.len()));
+    request.extend(length.to_ne_bytes());
+    request.extend(kind.to_ne_bytes());
+    request.extend(flags.to_ne_bytes());
+    request.extend(sequence.to_ne_bytes());
+    request.extend(0_u32.to_ne_bytes());
+    request.extend(body);
+    request
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(in crate::network) fn message(kind: u16, sequence: u32, body: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        bytes.extend(u32::try_from(HEADER + body.len()).expect("short").to_ne_bytes());
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(0_u16.to_ne_bytes());
+        bytes.extend(sequence.to_ne_bytes());
+        bytes.extend(0_u32.to_ne_bytes());
+        bytes.extend(body);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    }
+
+    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        bytes.extend(u16::try_from(4 + value.len()).expect("short").to_ne_bytes());
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(value);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    }
+
+    pub(in crate::network) fn link_body(index: u32, flags: u32, name: &str) -> Vec<u8> {
+        let mut body = vec![0; 4];
+        body.extend(index.to_ne_bytes());
+        body.extend(flags.to_ne_bytes());
+        body.extend([0; 4]);
+        body.extend(attribute(3, format!("{name}\0").as_bytes()));
+        body
+    }
+
+    pub(in crate::network) fn address_body(
+        index: u32,
+        family: i32,
+        scope: u8,
+        flags: u32,
+        bytes: &[u8],
+    ) -> Vec<u8> {
+        let mut body = vec![u8::try_from(family).expect("small"), 24, 0, scope];
+        body.extend(index.to_ne_bytes());
+        body.extend(attribute(IFA_ADDRESS, bytes));
+        body.extend(attribute(IFA_FLAGS, &flags.to_ne_bytes()));
+        body
+    }
+
+    pub(in crate::network) fn route_body(prefix: u8, kind: u8, interface: u32) -> Vec<u8> {
+        let mut body = vec![2, prefix, 0, 0, 254, 3, 0, kind, 0, 0, 0, 0];
+        body.extend(attribute(RTA_TABLE, &254_u32.to_ne_bytes()));
+        body.extend(attribute(RTA_OIF, &interface.to_ne_bytes()));
+        body
+    }
+
+    fn contents(datagram: &[u8]) -> Vec<Content> {
+        Messages::new(datagram).map(|message| message.content).collect()
+    }
+
+    #[test]
+    fn reads_what_the_kernel_writes() {
+        let mut datagram = message(libc::RTM_NEWLINK, 1, &link_body(2, 0x41, "eth0"));
+        datagram.extend(message(
+            libc::RTM_DELADDR,
+            1,
+            &address_body(2, libc::AF_INET, 0, 0x80, &[10, 0, 2, 15]),
+        ));
+        datagram.extend(message(libc::RTM_NEWROUTE, 1, &route_body(0, RTN_UNICAST, 2)));
+        datagram.extend(message(libc::RTM_NEWROUTE, 1, &route_body(24, RTN_UNICAST, 2)));
+        datagram.extend(message(libc::RTM_NEWROUTE, 1, &route_body(0, 7, 2)));
+        datagram.extend(message(2, 1, &(-16_i32).to_ne_bytes()));
+        datagram.extend(message(3, 1, &[0; 4]));
+        let address =
+            Address { index: 2, family: 2, prefix: 24, scope: 0, flags: 0x80, bytes: vec![10, 0, 2, 15] };
+        let route = Route { family: 2, table: 254, interfaces: vec![2] };
+        assert_eq!(
+            contents(&datagram),
+            [
+                Content::Link { gone: false, link: Link { index: 2, flags: 0x41 } },
+                Content::Address { gone: true, address },
+                Content::DefaultRoute { gone: false, route },
+                Content::Other,
+                Content::Other,
+                Content::Error(16),
+                Content::Done,
+            ]
+        );
+    }
+
+    #[test]
+    fn a_route_with_several_next_hops_names_all_interfaces() {
+        let mut hops = Vec::new();
+        for (length, index) in [(16_u16, 5_u32), (8, 6)] {
+            hops.extend(length.to_ne_bytes());
+            hops.extend([0, 0]);
+            hops.extend(index.to_ne_bytes());
+            hops.resize(hops.len() + usize::from(length) - 8, 0);
+        }
+        let mut body = vec![2, 0, 0, 0, 254, 3, 0, RTN_UNICAST, 0, 0, 0, 0];
+        body.extend(attribute(RTA_MULTIPATH, &hops));
+        let route = Route { family: 2, table: 254, interfaces: vec![5, 6] };
+        let datagram = message(libc::RTM_NEWROUTE, 0, &body);
+        assert_eq!(contents(&datagram), [Content::DefaultRoute { gone: false, route }]);
+    }
+
+    #[test]
+    fn whatever_is_cut_short_or_wrong_is_survived() {
+        let mut datagram = message(libc::RTM_NEWLINK, 1, &link_body(2, 0x41, "eth0"));
+        datagram.extend(message(libc::RTM_NEWADDR, 1, &address_body(2, libc::AF_INET6, 0, 0x40, &[1; 16])));
+        datagram.extend(message(libc::RTM_NEWROUTE, 1, &route_body(0, RTN_UNICAST, 2)));
+        let whole = contents(&datagram);
+        for end in 0..datagram.len() {
+            let cut = contents(&datagram[..end]);
+            assert!(cut.len() < whole.len() && cut == whole[..cut.len()], "cut at {end}");
+        }
+        for at in 0..datagram.len() {
+            for value in [0, 1, 3, 15, 0x7f, 0xff] {
+                let mut wrong = datagram.clone();
+                wrong[at] = value;
+                // Ends, and finds no more messages than the bytes can hold.
+                assert!(contents(&wrong).len() <= datagram.len() / HEADER);
+            }
+        }
+        assert!(
+            contents(&message(libc::RTM_NEWLINK, 1, &[0; 4])) == [Content::Other],
+            "shorter than its header"
+        );
+    }
+}

@@ -1,0 +1,244 @@
+//! The network, as far as a service may wait for it: addresses, connectivity, a hostname.
+//!
+//! Addresses and routes come from one rtnetlink socket, which exists while a condition wants one of them: all is asked
+//! for once, then followed. The hostname is not in netlink; the kernel tells of its changes to those who poll
+//! `/proc/sys/kernel/hostname`.
+
+mod hostname;
+mod message;
+mod rtnetlink;
+mod tables;
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use self::tables::Levels;
+use crate::on_demand::OnDemand;
+use crate::watched::changed;
+use crate::{All, BoxFuture, Condition};
+
+/// What of the network is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Aspect {
+    /// An interface that is up and not loopback has an address of global scope; an IPv6 address counts once no other
+    /// host has claimed it.
+    Addresses,
+    /// There is a default route, of IPv4 or IPv6, through a link that is up.
+    Connectivity,
+    /// The hostname is set, to something that tells this host from others.
+    Hostname,
+}
+
+/// The network of the host. Cheap to clone; clones share their tasks.
+#[derive(Clone)]
+pub struct Network {
+    levels: Arc<OnDemand<Levels>>,
+    hostname: Arc<OnDemand<bool>>,
+}
+
+impl Network {
+    pub fn new() -> Self {
+        Network { levels: OnDemand::new(), hostname: OnDemand::new() }
+    }
+
+    /// Holds while this aspect of the network does.
+    pub fn condition(&self, aspect: Aspect) -> NetworkCondition {
+        let source = match aspect {
+            Aspect::Addresses | Aspect::Connectivity => {
+                Source::Levels(self.levels.subscribe(rtnetlink::follow))
+            }
+            Aspect::Hostname => Source::Hostname(self.hostname.subscribe(hostname::follow)),
+        };
+        NetworkCondition { aspect, source }
+    }
+
+    /// Holds while all of these aspects do.
+    pub fn all(&self, aspects: &[Aspect]) -> All {
+        All::new(
+            aspects.iter().map(|aspect| Box::new(self.condition(*aspect)) as Box<dyn Condition>).collect(),
+        )
+    }
+}
+
+impl Default for Network {
+    fn default() -> Self {
+        Network::new()
+    }
+}
+
+/// Holds while one aspect of the network does.
+pub struct NetworkCondition {
+    aspect: Aspect,
+    source: Source,
+}
+
+enum Source {
+    Levels(watch::Receiver<Levels>),
+    Hostname(watch::Receiver<bool>),
+}
+
+impl Condition for NetworkCondition {
+    fn holds(&self) -> bool {
+        match &self.source {
+            Source::Hostname(set) => *set.borrow(),
+            Source::Levels(levels) => match self.aspect {
+                Aspect::Connectivity => levels.borrow().connectivity,
+                _ => levels.borrow().addresses,
+            },
+        }
+    }
+
+    fn describe(&self) -> Option<String> {
+        let text = match self.aspect {
+            Aspect::Addresses => "network addresses",
+            Aspect::Connectivity => "network connectivity",
+            Aspect::Hostname => "a hostname",
+        };
+        if self.holds() { None } else { Some(text.to_owned()) }
+    }
+
+    fn changed(&mut self) -> BoxFuture<'_, ()> {
+        match &mut self.source {
+            Source::Levels(levels) => changed(levels),
+            Source::Hostname(set) => changed(set),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    /// Runs a test in a network and UTS namespace of its own, on a thread that is gone afterwards.
+    fn in_new_namespaces<F: Future<Output = ()>>(test: impl FnOnce() -> F + Send + 'static) {
+        let thread = std::thread::spawn(move || {
+            // SAFETY: unshare changes this thread alone.
+            let done = unsafe { libc::unshare(libc::CLONE_NEWNET | libc::CLONE_NEWUTS) };
+            assert_eq!(done, 0, "needs root: {}", std::io::Error::last_os_error());
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            runtime.block_on(test());
+        });
+        thread.join().expect("the test's thread");
+    }
+
+    fn ip(arguments: &str) {
+        let done = Command::new("ip").args(arguments.split(' ')).status().expect("ip is installed");
+        assert!(done.success(), "ip {arguments}");
+    }
+
+    async fn becomes(condition: &mut NetworkCondition, holds: bool) {
+        let reached = timeout(Duration::from_secs(10), async {
+            while condition.holds() != holds {
+                condition.changed().await;
+            }
+        });
+        reached.await.unwrap_or_else(|_| panic!("{:?} is not {holds}", condition.aspect));
+    }
+
+    #[test]
+    fn follows_a_real_network() {
+        in_new_namespaces(|| async {
+            let network = Network::new();
+            assert!(!network.levels.is_running());
+            let mut addresses = network.condition(Aspect::Addresses);
+            let mut connectivity = network.condition(Aspect::Connectivity);
+            assert_eq!(addresses.describe().as_deref(), Some("network addresses"));
+            ip("link set lo up");
+            ip("link add one type dummy");
+            ip("address add 10.1.2.3/24 dev one");
+            ip("link set one up");
+            becomes(&mut addresses, true).await;
+            assert_eq!(connectivity.describe().as_deref(), Some("network connectivity"));
+            ip("route add default via 10.1.2.1");
+            becomes(&mut connectivity, true).await;
+
+            // The kernel takes the route away without telling.
+            ip("link set one down");
+            becomes(&mut connectivity, false).await;
+            becomes(&mut addresses, false).await;
+            ip("link set one up");
+            becomes(&mut addresses, true).await;
+            assert!(!connectivity.holds());
+
+            ip("route add default via 10.1.2.1");
+            becomes(&mut connectivity, true).await;
+            ip("route add default via 10.1.2.2 metric 7");
+            ip("route del default via 10.1.2.1");
+            ip("route del default via 10.1.2.2");
+            becomes(&mut connectivity, false).await;
+            ip("address del 10.1.2.3/24 dev one");
+            becomes(&mut addresses, false).await;
+            ip("-6 address add fd00::1/64 dev one nodad");
+            becomes(&mut addresses, true).await;
+            ip("link del one");
+            becomes(&mut addresses, false).await;
+        });
+    }
+
+    #[test]
+    fn what_was_there_before_is_found_and_nothing_stays_open() {
+        in_new_namespaces(|| async {
+            ip("link add one type dummy");
+            ip("address add 10.1.2.3/24 dev one");
+            ip("link set one up");
+            ip("route add default via 10.1.2.1");
+            let network = Network::new();
+            let mut all = network.all(&[Aspect::Addresses, Aspect::Connectivity]);
+            assert_eq!(all.describe().as_deref(), Some("network addresses, network connectivity"));
+            timeout(Duration::from_secs(10), all.wait()).await.expect("both are there");
+            drop(all);
+            let ended = async {
+                while network.levels.is_running() {
+                    tokio::task::yield_now().await;
+                }
+            };
+            timeout(Duration::from_secs(10), ended).await.expect("the task ends with the last condition");
+            assert!(!network.condition(Aspect::Addresses).holds(), "what is not followed is not known");
+        });
+    }
+
+    #[test]
+    fn a_flood_that_overruns_the_socket_is_followed_to_its_end() {
+        in_new_namespaces(|| async {
+            let network = Network::new();
+            let mut addresses = network.condition(Aspect::Addresses);
+            ip("link add one type dummy");
+            ip("link set one up");
+            ip("address add 10.1.2.3/24 dev one");
+            becomes(&mut addresses, true).await;
+            // This thread reads nothing meanwhile: more messages than the socket can hold.
+            let flood: String = (0..4000).map(|n| format!("link set one mtu {}\n", 1000 + n % 2)).collect();
+            let script = std::env::temp_dir().join(format!("kelson-flood-{}", std::process::id()));
+            std::fs::write(&script, flood + "address del 10.1.2.3/24 dev one\n").expect("a script");
+            ip(&format!("-batch {}", script.display()));
+            std::fs::remove_file(script).expect("removes");
+            becomes(&mut addresses, false).await;
+        });
+    }
+
+    #[test]
+    fn follows_the_hostname() {
+        in_new_namespaces(|| async {
+            let set = |name: &str| nix::unistd::sethostname(name).expect("sets");
+            set("(none)");
+            let network = Network::new();
+            let mut condition = network.condition(Aspect::Hostname);
+            assert_eq!(condition.describe().as_deref(), Some("a hostname"));
+            set("localhost");
+            assert!(!condition.holds());
+            set("edge-1");
+            becomes(&mut condition, true).await;
+            set("(none)");
+            becomes(&mut condition, false).await;
+            set("edge-2");
+            becomes(&mut condition, true).await;
+        });
+    }
+}

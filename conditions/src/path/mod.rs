@@ -1,0 +1,201 @@
+//! Whether a path exists, followed by inotify.
+//!
+//! A path exists while every component of it does and every symbolic link on its way leads somewhere: for a link itself,
+//! its target must exist, and a dangling link starts to count when its target appears. Folders that are missing,
+//! removed, moved or made again, mounts that come and go: all of it is followed, in both directions.
+//!
+//! PID 1 itself touches file systems that live in memory alone (tmpfs, proc and their like; the table of mounts tells).
+//! For everything else it asks a process, one a mount, which may hang on a dead disk or server in its stead: what is not
+//! answered does not exist yet, and after two seconds says that its file system does not answer.
+//!
+//! inotify tells nothing of files that the kernel makes in proc and sysfs, or that another host makes on a network file
+//! system: such paths are looked at every second while they are missing, every ten seconds while they exist.
+//!
+//! - `mounts`: the table of mounts. `walk`: one walk along one path. `tree`: many paths, followed.
+//! - `hub`: PID 1's one task. `remote`: PID 1's side of one process. `helper`: that process. `wire`: what they say.
+
+mod helper;
+mod hub;
+mod mounts;
+mod remote;
+mod tree;
+mod walk;
+mod wire;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use tokio::time::timeout;
+
+pub use self::helper::{path_helper, serve_paths};
+pub use self::remote::{Helper, HelperSpawner};
+use crate::watched::changed;
+use crate::{BoxFuture, Condition};
+
+/// All the paths that are waited for. Cheap to clone; clones share their one task.
+#[derive(Clone)]
+pub struct Paths {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    spawner: Arc<dyn HelperSpawner>,
+    registry: Mutex<Registry>,
+    /// The task has changes to take.
+    wake: Notify,
+}
+
+#[derive(Default)]
+struct Registry {
+    wanted: HashMap<PathBuf, Wanted>,
+    /// What the task has yet to learn.
+    changes: Vec<Change>,
+    running: bool,
+}
+
+struct Wanted {
+    conditions: usize,
+    presence: Arc<watch::Sender<Presence>>,
+}
+
+enum Change {
+    Want(PathBuf, Arc<watch::Sender<Presence>>),
+    Forget(PathBuf),
+}
+
+/// What is known of a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Presence {
+    Unknown,
+    Missing,
+    Exists,
+    /// Who was asked does not answer.
+    Silent,
+    /// Nobody can be asked, and why.
+    Failed(Arc<str>),
+}
+
+impl Paths {
+    /// `spawner` starts the processes that watch paths on disks; it is not asked before there is such a path.
+    pub fn new(spawner: Arc<dyn HelperSpawner>) -> Self {
+        let registry = Mutex::new(Registry::default());
+        Paths { shared: Arc::new(Shared { spawner, registry, wake: Notify::new() }) }
+    }
+
+    /// Holds while the path exists; relative paths begin at `/`. A new condition knows nothing yet and does not hold;
+    /// the answer comes as a change.
+    pub fn condition(&self, path: impl AsRef<Path>) -> PathCondition {
+        let path = mounts::tidy(path.as_ref());
+        let mut registry = self.shared.lock();
+        let presence = match registry.wanted.get_mut(&path) {
+            Some(wanted) => {
+                wanted.conditions = wanted.conditions.saturating_add(1);
+                wanted.presence.subscribe()
+            }
+            None => {
+                let presence = Arc::new(watch::Sender::new(Presence::Unknown));
+                let receiver = presence.subscribe();
+                registry.changes.push(Change::Want(path.clone(), Arc::clone(&presence)));
+                registry.wanted.insert(path.clone(), Wanted { conditions: 1, presence });
+                receiver
+            }
+        };
+        if !registry.running {
+            registry.running = true;
+            tokio::spawn(hub::follow(Arc::clone(&self.shared)));
+        }
+        drop(registry);
+        self.shared.wake.notify_one();
+        PathCondition { shared: Arc::clone(&self.shared), path, presence }
+    }
+
+    /// Asks once. `None`: nobody knew within `deadline`. Cancelled by dropping.
+    pub async fn exists_now(&self, path: impl AsRef<Path>, deadline: Duration) -> Option<bool> {
+        let mut condition = self.condition(path);
+        let answered = condition.presence.wait_for(|presence| presence.answer().is_some());
+        timeout(deadline, answered).await.ok()?.ok()?.answer()
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Registry> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_changes(&self) -> Vec<Change> {
+        std::mem::take(&mut self.lock().changes)
+    }
+
+    /// True: nobody wants anything, and the task must end.
+    fn end_if_unwanted(&self) -> bool {
+        let mut registry = self.lock();
+        let unwanted = registry.wanted.is_empty() && registry.changes.is_empty();
+        if unwanted {
+            registry.running = false;
+        }
+        unwanted
+    }
+
+    fn forget(&self, path: &Path) {
+        let mut registry = self.lock();
+        let Some(wanted) = registry.wanted.get_mut(path) else { return };
+        wanted.conditions = wanted.conditions.saturating_sub(1);
+        if wanted.conditions == 0 {
+            registry.wanted.remove(path);
+            registry.changes.push(Change::Forget(path.to_owned()));
+            drop(registry);
+            self.wake.notify_one();
+        }
+    }
+}
+
+impl Presence {
+    fn answer(&self) -> Option<bool> {
+        match self {
+            Presence::Exists => Some(true),
+            Presence::Missing => Some(false),
+            Presence::Unknown | Presence::Silent | Presence::Failed(_) => None,
+        }
+    }
+}
+
+/// Holds while a path exists. The path is followed until this is dropped.
+pub struct PathCondition {
+    shared: Arc<Shared>,
+    path: PathBuf,
+    presence: watch::Receiver<Presence>,
+}
+
+impl Condition for PathCondition {
+    fn holds(&self) -> bool {
+        *self.presence.borrow() == Presence::Exists
+    }
+
+    fn describe(&self) -> Option<String> {
+        let path = &self.path;
+        match &*self.presence.borrow() {
+            Presence::Exists => None,
+            Presence::Unknown | Presence::Missing => Some(format!("path {path:?} to exist")),
+            Presence::Silent => Some(format!("path {path:?} to exist (its file system does not answer)")),
+            Presence::Failed(error) => {
+                Some(format!("path {path:?} to exist (no process to look for it could be started: {error})"))
+            }
+        }
+    }
+
+    fn changed(&mut self) -> BoxFuture<'_, ()> {
+        changed(&mut self.presence)
+    }
+}
+
+impl Drop for PathCondition {
+    fn drop(&mut self) {
+        self.shared.forget(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests;
