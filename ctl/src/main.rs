@@ -1,1 +1,48 @@
-fn main() {}
+//! `kelsonctl`: the command line of Kelson.
+//!
+//! A command is one file in [`commands`]; how things look is decided in [`output`] alone; where the host is, in
+//! [`contexts`]. Each command ends with a status that scripts can rely on, see [`failure`].
+
+mod cli;
+mod commands;
+mod completion;
+mod contexts;
+mod failure;
+mod follow;
+mod man;
+mod output;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use cli::Cli;
+use failure::Failure;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => error.exit(),
+    };
+    match run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if !matches!(failure, Failure::Told) {
+                output::note(&failure.to_string());
+            }
+            ExitCode::from(failure.exit_status())
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<(), Failure> {
+    let Some(command) = cli.command else {
+        return output::print(&cli::help());
+    };
+    let call = commands::Call::new(cli.global);
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Failed(format!("cannot set up the event loop: {error}")))?
+        .block_on(commands::run(command, &call))
+}

@@ -1,0 +1,167 @@
+//! The words of the command line. Each command's own words are in its file; help, man page and completion are made
+//! from these.
+
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
+
+use crate::commands::{
+    boot, complete, completion, dmesg, events, graph, halt, logs, poweroff, reboot, restart, services, start,
+    status, stop, validate, version, wait, why,
+};
+use crate::output::Format;
+
+const AFTER: &str = "\
+Exit status:
+  0 done, 1 failed, 2 usage, 3 not reachable, 4 denied, 5 timed out
+
+Environment:
+  KELSON_ENDPOINT  the endpoint, where --endpoint is not given
+  KELSONCONFIG     a file of contexts: hosts with their certificates
+  NO_COLOR         no colours
+
+`kelsonctl COMMAND --help` tells more about a command, with examples.";
+
+/// Shows and steers the services of a Kelson host
+#[derive(Debug, Parser)]
+#[command(name = "kelsonctl", version, after_help = AFTER, disable_help_subcommand = true)]
+pub struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// What every command takes.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Options of every command")]
+pub struct Global {
+    /// The host: HOST:PORT or unix:///PATH [default: this one]
+    #[arg(short, long, global = true, value_name = "E")]
+    pub endpoint: Option<String>,
+    /// The form of the result
+    #[arg(
+        short,
+        long,
+        global = true,
+        value_enum,
+        default_value = "table",
+        value_name = "FORMAT",
+        hide_default_value = true
+    )]
+    pub output: Format,
+    /// A context of the file that KELSONCONFIG names
+    #[arg(long, global = true, value_name = "NAME")]
+    pub context: Option<String>,
+}
+
+/// One of these is done.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Services(services::Arguments),
+    Status(status::Arguments),
+    Start(start::Arguments),
+    Stop(stop::Arguments),
+    Restart(restart::Arguments),
+    Wait(wait::Arguments),
+    Why(why::Arguments),
+    Graph(graph::Arguments),
+    Events(events::Arguments),
+    Logs(logs::Arguments),
+    Dmesg(dmesg::Arguments),
+    Boot(boot::Arguments),
+    Reboot(reboot::Arguments),
+    Poweroff(poweroff::Arguments),
+    Halt(halt::Arguments),
+    Validate(validate::Arguments),
+    Version(version::Arguments),
+    Completion(completion::Arguments),
+    #[command(hide = true)]
+    Complete(complete::Arguments),
+    /// Print the manual page
+    #[command(hide = true)]
+    Man,
+}
+
+/// The tree of all commands, options and words.
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
+/// What `kelsonctl` alone prints.
+pub fn help() -> String {
+    command().render_help().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split_whitespace())
+    }
+
+    #[test]
+    fn the_tree_is_sound() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn global_words_stand_before_or_after_the_command() {
+        for line in ["kelsonctl -o json -e h:1 services", "kelsonctl services -o json -e h:1"] {
+            let cli = parse(line).unwrap();
+            assert_eq!((cli.global.output, cli.global.endpoint.as_deref()), (Format::Json, Some("h:1")));
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_usage() {
+        for line in [
+            "kelsonctl start",
+            "kelsonctl servces",
+            "kelsonctl services -o xml",
+            "kelsonctl wait db",
+            "kelsonctl wait db --for running",
+            "kelsonctl wait db --for up --timeout soon",
+            "kelsonctl logs",
+            "kelsonctl logs db --since 5",
+            "kelsonctl events --since yesterday",
+            "kelsonctl start db --timeout 5s",
+            "kelsonctl boot blames",
+            "kelsonctl graph --format png",
+            "kelsonctl completion tcsh",
+            "kelsonctl validate",
+            "kelsonctl status",
+        ] {
+            let error = parse(line).expect_err(line);
+            assert_eq!(error.exit_code(), 2, "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_near_command_is_suggested() {
+        assert!(parse("kelsonctl servces").unwrap_err().to_string().contains("'services'"));
+    }
+
+    #[test]
+    fn every_command_has_a_line_of_help_and_an_example() {
+        for command in command().get_subcommands().filter(|command| !command.is_hide_set()) {
+            let name = command.get_name();
+            assert!(command.get_about().is_some(), "{name} says what it does");
+            let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(after.contains(&format!("kelsonctl {name}")), "{name} has an example: {after}");
+        }
+    }
+
+    #[test]
+    fn help_fits_eighty_columns() {
+        let mut all = command();
+        all.build();
+        for command in std::iter::once(&all).chain(all.get_subcommands()) {
+            let mut command = command.clone();
+            for help in [command.render_help(), command.render_long_help()] {
+                for line in help.to_string().lines() {
+                    assert!(line.chars().count() <= 80, "{}: {line}", command.get_name());
+                }
+            }
+        }
+    }
+}

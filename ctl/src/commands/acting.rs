@@ -1,0 +1,191 @@
+//! What `start`, `stop` and `restart` share: ask, show how it goes, tell what became of each service.
+
+use std::future::Future;
+use std::time::Duration;
+
+use kelson_api::client::Client;
+use kelson_proto::v1::action_result::Outcome;
+use kelson_proto::v1::{
+    ActionResponse, ActionResult, EventsRequest, RestartRequest, StartRequest, StopRequest,
+};
+use tonic::{Response, Status};
+
+use super::Call;
+use crate::failure::{Failure, answer, explain_names};
+use crate::output::style::state_name;
+use crate::output::terminal::Progress;
+use crate::output::text::{escape, list};
+use crate::output::{note, print, time, views};
+
+/// What is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    Start,
+    Stop { cascade: bool },
+    Restart,
+}
+
+/// How long to stay.
+#[derive(Debug, Default, clap::Args)]
+pub struct Staying {
+    /// Stay until it is done, and tell how it ended
+    #[arg(short, long)]
+    wait: bool,
+    /// Stay no longer than this, such as 30s; what was asked goes on
+    #[arg(long, value_name = "D", requires = "wait", value_parser = time::parse_timeout)]
+    timeout: Option<Duration>,
+}
+
+/// Does it, and prints a line for each service.
+pub async fn act(call: &Call, action: Action, names: Vec<String>, staying: Staying) -> Result<(), Failure> {
+    let client = call.client()?;
+    let results = match ask(call, &client, action, &names, &staying).await {
+        Ok(response) => response.results,
+        Err(failure) => return Err(explain_names(failure, &client, &names).await),
+    };
+    if call.is_table() {
+        let mut lines = String::new();
+        for result in &results {
+            let line = describe(action, staying.wait, result);
+            if is_bad(result) { note(&line) } else { lines = lines + &escape(&line) + "\n" }
+        }
+        print(&lines)?;
+    } else {
+        call.format.print(&results.iter().map(views::Action::from).collect::<Vec<_>>())?;
+    }
+    if results.iter().any(is_bad) { Err(Failure::Told) } else { Ok(()) }
+}
+
+fn is_bad(result: &ActionResult) -> bool {
+    matches!(result.outcome(), Outcome::Refused | Outcome::Failed)
+}
+
+async fn ask(
+    call: &Call,
+    client: &Client,
+    action: Action,
+    names: &[String],
+    staying: &Staying,
+) -> Result<ActionResponse, Failure> {
+    let request = request(client, action, names.to_vec(), staying.wait);
+    if !staying.wait {
+        return answer(request).await;
+    }
+    let request = async {
+        let call = async { Ok(request.await?.into_inner()) };
+        match staying.timeout {
+            None => call.await,
+            Some(timeout) => tokio::time::timeout(timeout, call).await.unwrap_or_else(|_| {
+                Err(Failure::TimedOut(format!(
+                    "{} did not get there within {}; `kelsonctl why {}` tells what it waits for",
+                    list(names),
+                    time::relative(timeout),
+                    names.first().map_or("NAME", String::as_str)
+                )))
+            }),
+        }
+    };
+    let progress = Progress::new();
+    if call.is_table() && progress.is_seen() {
+        tokio::select! {
+            answer = request => answer,
+            never = show_events(client, names, progress) => match never {},
+        }
+    } else {
+        request.await
+    }
+}
+
+fn request(
+    client: &Client,
+    action: Action,
+    names: Vec<String>,
+    wait: bool,
+) -> impl Future<Output = Result<Response<ActionResponse>, Status>> {
+    let mut services = client.services();
+    async move {
+        match action {
+            Action::Start => services.start(StartRequest { names, wait }).await,
+            Action::Stop { cascade } => services.stop(StopRequest { names, wait, cascade }).await,
+            Action::Restart => services.restart(RestartRequest { names, wait }).await,
+        }
+    }
+}
+
+/// Shows what happens to the services in one line, for as long as it is polled.
+async fn show_events(client: &Client, names: &[String], mut progress: Progress) -> std::convert::Infallible {
+    // Only what is new: nothing that happened earlier belongs to this.
+    let request = EventsRequest {
+        follow: true,
+        names: names.to_vec(),
+        last: Some(time::to_wire(Duration::from_millis(1))),
+        ..EventsRequest::default()
+    };
+    let mut stream = client.services().events(request).await.map(Response::into_inner).ok();
+    progress.show(&format!("waiting for {}", list(names)));
+    let mut tick = tokio::time::interval(Duration::from_secs(1));
+    loop {
+        let next = async {
+            match &mut stream {
+                Some(stream) => stream.message().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = tick.tick() => progress.refresh(),
+            message = next => match message {
+                Ok(Some(batch)) => {
+                    if let Some(event) = batch.events.last() {
+                        progress.show(&format!("{}: {}, {}", event.service, state_name(event.state()), event.message));
+                    }
+                }
+                // The line stays; the answer that is awaited will say what is wrong.
+                Ok(None) | Err(_) => stream = None,
+            },
+        }
+    }
+}
+
+/// A line about what became of one service.
+fn describe(action: Action, waited: bool, result: &ActionResult) -> String {
+    let state = result.service.as_ref().map_or("unknown", |service| state_name(service.state()));
+    let said = match (result.outcome(), result.message.as_str()) {
+        (Outcome::Refused, "") => "refused".to_owned(),
+        (Outcome::Failed, "") => format!("failed; `kelsonctl status {}` tells more", result.name),
+        (Outcome::Refused, said) => format!("refused: {said}"),
+        (Outcome::Failed, said) => format!("failed: {said}"),
+        (Outcome::Superseded, "") => "a later request took its place".to_owned(),
+        (Outcome::NothingToDo, "") => format!("nothing to do, it is {state}"),
+        (_, "") => match (action, waited) {
+            (Action::Start, false) => "is being started".to_owned(),
+            (Action::Stop { .. }, false) => "is being stopped".to_owned(),
+            (Action::Restart, false) => "is being restarted".to_owned(),
+            (_, true) => state.to_owned(),
+        },
+        (_, said) => said.to_owned(),
+    };
+    format!("{}: {said}", result.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(outcome: Outcome, message: &str, waited: bool) -> String {
+        let mut result =
+            ActionResult { name: "db".to_owned(), message: message.to_owned(), ..ActionResult::default() };
+        result.set_outcome(outcome);
+        describe(Action::Start, waited, &result)
+    }
+
+    #[test]
+    fn a_line_tells_what_happened() {
+        assert_eq!(line(Outcome::Done, "up after 120 ms", true), "db: up after 120 ms");
+        assert_eq!(line(Outcome::Done, "", false), "db: is being started");
+        assert_eq!(line(Outcome::NothingToDo, "it runs already", false), "db: it runs already");
+        assert_eq!(line(Outcome::Refused, "\"web\" needs it", false), "db: refused: \"web\" needs it");
+        assert_eq!(line(Outcome::Failed, "exited with status 3", true), "db: failed: exited with status 3");
+        assert_eq!(line(Outcome::Failed, "", true), "db: failed; `kelsonctl status db` tells more");
+        assert_eq!(line(Outcome::Superseded, "", true), "db: a later request took its place");
+    }
+}

@@ -1,0 +1,385 @@
+//! `boot`: where the boot's time went, in four views.
+
+use std::time::Duration;
+
+use kelson_proto::v1::{BootPhase, BootRequest, BootResponse, BootService, BootTask};
+
+use super::Call;
+use crate::failure::{Failure, answer};
+use crate::output::drawing::plot;
+use crate::output::style::Tone;
+use crate::output::table::{Cell, Table, cell, toned};
+use crate::output::terminal::Terminal;
+use crate::output::text::escape;
+use crate::output::tree::{Branch, render};
+use crate::output::{print, time, views};
+
+/// Show where the boot's time went
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  kelsonctl boot
+  kelsonctl boot blame
+  kelsonctl boot critical-chain
+  kelsonctl boot plot > boot.svg")]
+pub struct Arguments {
+    #[command(subcommand)]
+    view: Option<View>,
+}
+
+/// How to look at it.
+#[derive(Debug, Clone, Copy, clap::Subcommand)]
+enum View {
+    /// What took longest, longest first
+    Blame,
+    /// The chain that the whole boot waited for
+    CriticalChain,
+    /// A drawing for a browser (SVG)
+    Plot,
+}
+
+pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
+    let boot = answer(call.client()?.machine().boot(BootRequest {})).await?;
+    let terminal = &call.terminal;
+    match arguments.view {
+        None if call.is_table() => print(&phases(&boot, terminal)),
+        None => call.format.print(&views::Boot::from(&boot)),
+        Some(View::Blame) if call.is_table() => print(&blame_table(&blame(&boot), terminal)),
+        Some(View::Blame) => call.format.print(&blame(&boot)),
+        Some(View::CriticalChain) if call.is_table() => print(&chain_tree(&chain(&boot), &boot, terminal)),
+        Some(View::CriticalChain) => call.format.print(&chain(&boot)),
+        Some(View::Plot) => print(&plot::draw(&boot)),
+    }
+}
+
+/// `kernel 900 ms, from PID 1's start to all services 700 ms`.
+fn summary(boot: &BootResponse) -> String {
+    let total = match &boot.total {
+        Some(total) => {
+            format!("all services stood {} after PID 1's start", time::measured(time::duration(total)))
+        }
+        None => "the boot is not over yet".to_owned(),
+    };
+    match &boot.kernel {
+        Some(kernel) => format!("kernel {}; {total}", time::measured(time::duration(kernel))),
+        None => total,
+    }
+}
+
+fn phases(boot: &BootResponse, terminal: &Terminal) -> String {
+    let mut table = Table::new(&["PHASE / TASK", "START", "DURATION", "RESULT"]).right(&[1, 2]);
+    let took = |wire: &Option<prost_types::Duration>| match wire {
+        Some(wire) => cell(time::measured(time::duration(wire))),
+        None => toned(Tone::Busy, "runs"),
+    };
+    for phase in &boot.phases {
+        table.row(vec![
+            toned(Tone::Strong, &phase.name),
+            cell(start(&phase.start)),
+            took(&phase.duration),
+            cell(""),
+        ]);
+        for task in &phase.tasks {
+            let row = vec![
+                cell(format!("  {}", task.name)),
+                cell(start(&task.start)),
+                took(&task.duration),
+                result(task),
+            ];
+            table.row(row);
+        }
+    }
+    let up = boot.services.iter().filter(|service| service.up.is_some()).count();
+    let open = boot.services.len() - up;
+    let services = match (up, open) {
+        (0, 0) => String::new(),
+        (up, 0) => format!("; services up: {up}"),
+        (up, open) => format!("; services up: {up}, not up: {open}"),
+    };
+    format!("{}\n{}{services}\n", table.render(terminal.width, terminal.palette), summary(boot))
+}
+
+fn start(wire: &Option<prost_types::Duration>) -> String {
+    time::measured(wire.as_ref().map(time::duration).unwrap_or_default())
+}
+
+fn result(task: &BootTask) -> Cell {
+    match (task.error.as_str(), task.message.as_str()) {
+        ("", message) => cell(message),
+        (error, _) => toned(Tone::Bad, format!("failed: {error}")),
+    }
+}
+
+/// All tasks and services that are over, the longest first.
+fn blame(boot: &BootResponse) -> Vec<views::Blame> {
+    let mut all = Vec::new();
+    for phase in &boot.phases {
+        for task in &phase.tasks {
+            if let Some(took) = &task.duration {
+                all.push(views::Blame {
+                    duration_ms: time::millis(time::duration(took)),
+                    kind: "task",
+                    name: task.name.clone(),
+                    phase: phase.name.clone(),
+                });
+            }
+        }
+    }
+    for service in &boot.services {
+        if let Some((spawned, up)) = span(service) {
+            all.push(views::Blame {
+                duration_ms: time::millis(up.saturating_sub(spawned)),
+                kind: "service",
+                name: service.name.clone(),
+                phase: String::new(),
+            });
+        }
+    }
+    all.sort_by(|a, b| b.duration_ms.total_cmp(&a.duration_ms).then_with(|| a.name.cmp(&b.name)));
+    all
+}
+
+fn blame_table(blame: &[views::Blame], terminal: &Terminal) -> String {
+    let mut table = Table::new(&["DURATION", "WHAT", "NAME"]).right(&[0]);
+    for entry in blame {
+        let what =
+            if entry.phase.is_empty() { entry.kind.to_owned() } else { format!("task of {}", entry.phase) };
+        table.row(vec![cell(shown(entry.duration_ms)), toned(Tone::Quiet, what), cell(&entry.name)]);
+    }
+    table.render(terminal.width, terminal.palette)
+}
+
+fn shown(millis: f64) -> String {
+    time::measured(Duration::from_secs_f64(millis.max(0.0) / 1000.0))
+}
+
+/// When it was spawned and when it was up.
+fn span(service: &BootService) -> Option<(Duration, Duration)> {
+    Some((time::duration(service.spawned.as_ref()?), time::duration(service.up.as_ref()?)))
+}
+
+/// The chain that the boot waited for, the end first: the service that was up last, of those that it depends on the one
+/// that was up last, and so on; then the phases before the first of them, each with the task that ended it.
+fn chain(boot: &BootResponse) -> Vec<views::Link> {
+    let mut chain = Vec::new();
+    let mut before = Duration::MAX;
+    let all: Vec<&BootService> = boot.services.iter().collect();
+    let mut current = last_up(&all);
+    while let Some((service, spawned, up)) = current {
+        chain.push(link("service", &service.name, spawned, up.saturating_sub(spawned)));
+        before = spawned;
+        // Only what was there first can have been waited for; this also ends a chain that would bite its tail.
+        let needed: Vec<&BootService> = all
+            .iter()
+            .copied()
+            .filter(|other| service.after.contains(&other.name) && other.name != service.name)
+            .filter(|other| span(other).is_some_and(|(start, end)| end <= up && start < spawned))
+            .collect();
+        current = last_up(&needed);
+    }
+    for phase in phases_before(&boot.phases, before) {
+        let (start, took) = times(&phase.start, &phase.duration);
+        chain.push(link("phase", &phase.name, start, took));
+        let last = phase.tasks.iter().filter(|task| task.duration.is_some()).max_by_key(|task| {
+            let (start, took) = times(&task.start, &task.duration);
+            start.saturating_add(took)
+        });
+        if let Some(task) = last {
+            let (start, took) = times(&task.start, &task.duration);
+            chain.push(link("task", &task.name, start, took));
+        }
+    }
+    chain
+}
+
+fn link(kind: &'static str, name: &str, start: Duration, took: Duration) -> views::Link {
+    views::Link {
+        kind,
+        name: name.to_owned(),
+        start_ms: time::millis(start),
+        duration_ms: time::millis(took),
+    }
+}
+
+fn times(
+    start: &Option<prost_types::Duration>,
+    took: &Option<prost_types::Duration>,
+) -> (Duration, Duration) {
+    let read = |wire: &Option<prost_types::Duration>| wire.as_ref().map(time::duration).unwrap_or_default();
+    (read(start), read(took))
+}
+
+fn last_up<'a>(services: &[&'a BootService]) -> Option<(&'a BootService, Duration, Duration)> {
+    let known =
+        services.iter().filter_map(|service| span(service).map(|(spawned, up)| (*service, spawned, up)));
+    known.max_by_key(|(_, _, up)| *up)
+}
+
+/// The phases that were over when the first service of the chain was spawned, the last one first.
+fn phases_before(phases: &[BootPhase], before: Duration) -> Vec<&BootPhase> {
+    let end = |phase: &BootPhase| {
+        let (start, took) = times(&phase.start, &phase.duration);
+        start.saturating_add(took)
+    };
+    let mut over: Vec<&BootPhase> =
+        phases.iter().filter(|phase| phase.duration.is_some() && end(phase) <= before).collect();
+    over.sort_by_key(|phase| std::cmp::Reverse(end(phase)));
+    over
+}
+
+/// `@time` is when it was there, `+duration` how long it took.
+fn chain_tree(chain: &[views::Link], boot: &BootResponse, terminal: &Terminal) -> String {
+    let line = |link: &views::Link| {
+        let front = if link.kind == "service" { String::new() } else { format!("{} ", link.kind) };
+        let end = shown(link.start_ms + link.duration_ms);
+        let took = terminal.palette.paint(tone(link.duration_ms), &format!("+{}", shown(link.duration_ms)));
+        format!("{front}{} @{end} {took}", escape(&link.name))
+    };
+    // From the beginning of time: each link carries what came before it; a task hangs beside its phase's way on.
+    let mut below: Vec<Branch> = Vec::new();
+    let mut links = chain.iter().rev().peekable();
+    while let Some(link) = links.next() {
+        if link.kind == "task" {
+            if let Some(phase) = links.next() {
+                let task = Branch { line: line(link), below: Vec::new() };
+                let mut all = vec![task];
+                all.append(&mut below);
+                below = vec![Branch { line: line(phase), below: all }];
+            }
+        } else {
+            below = vec![Branch { line: line(link), below: std::mem::take(&mut below) }];
+        }
+    }
+    let root = Branch { line: summary(boot), below };
+    render(&root, terminal.unicode)
+}
+
+/// What takes long stands out.
+fn tone(millis: f64) -> Tone {
+    if millis >= 1000.0 {
+        Tone::Bad
+    } else if millis >= 200.0 {
+        Tone::Waiting
+    } else {
+        Tone::Plain
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::time::to_wire;
+
+    fn wire(millis: u64) -> Option<prost_types::Duration> {
+        Some(to_wire(Duration::from_millis(millis)))
+    }
+
+    fn task(name: &str, start: u64, took: u64, error: &str, message: &str) -> BootTask {
+        BootTask {
+            name: name.to_owned(),
+            start: wire(start),
+            duration: wire(took),
+            error: error.to_owned(),
+            message: message.to_owned(),
+        }
+    }
+
+    fn service(name: &str, spawned: u64, up: Option<u64>, after: &[&str]) -> BootService {
+        let after = after.iter().map(|name| (*name).to_owned()).collect();
+        BootService { name: name.to_owned(), spawned: wire(spawned), up: up.and_then(wire), after }
+    }
+
+    fn sample() -> BootResponse {
+        BootResponse {
+            kernel: wire(900),
+            total: wire(700),
+            phases: vec![
+                BootPhase {
+                    name: "mounts".to_owned(),
+                    start: wire(5),
+                    duration: wire(55),
+                    tasks: vec![
+                        task("proc", 5, 1, "", "was mounted"),
+                        task("/var", 6, 54, "LABEL=STATE: no such disk", ""),
+                    ],
+                },
+                BootPhase {
+                    name: "system".to_owned(),
+                    start: wire(60),
+                    duration: wire(30),
+                    tasks: vec![task("hostname", 61, 28, "", "edge-1")],
+                },
+                BootPhase { name: "services".to_owned(), start: wire(90), duration: None, tasks: vec![] },
+            ],
+            services: vec![
+                service("cron", 95, Some(96), &[]),
+                service("db", 95, Some(400), &[]),
+                service("web", 401, Some(700), &["cron", "db"]),
+                service("mail", 401, None, &["db"]),
+            ],
+        }
+    }
+
+    #[test]
+    fn phases_and_tasks_in_a_table() {
+        assert_eq!(
+            phases(&sample(), &Terminal::plain()),
+            "\
+PHASE / TASK    START  DURATION  RESULT
+mounts        5.00 ms     55 ms
+  proc        5.00 ms   1.00 ms  was mounted
+  /var        6.00 ms     54 ms  failed: LABEL=STATE: no such disk
+system          60 ms     30 ms
+  hostname      61 ms     28 ms  edge-1
+services        90 ms      runs
+
+kernel 900 ms; all services stood 700 ms after PID 1's start; services up: 3, not up: 1
+"
+        );
+    }
+
+    #[test]
+    fn the_longest_is_blamed_first() {
+        assert_eq!(
+            blame_table(&blame(&sample()), &Terminal::plain()),
+            "\
+DURATION  WHAT            NAME
+  305 ms  service         db
+  299 ms  service         web
+   54 ms  task of mounts  /var
+   28 ms  task of system  hostname
+ 1.00 ms  service         cron
+ 1.00 ms  task of mounts  proc
+"
+        );
+    }
+
+    #[test]
+    fn the_chain_goes_back_from_the_last_to_the_first() {
+        let terminal = Terminal::plain();
+        assert_eq!(
+            chain_tree(&chain(&sample()), &sample(), &terminal),
+            "\
+kernel 900 ms; all services stood 700 ms after PID 1's start
+└─ web @700 ms +299 ms
+   └─ db @400 ms +305 ms
+      └─ phase system @90 ms +30 ms
+         ├─ task hostname @89 ms +28 ms
+         └─ phase mounts @60 ms +55 ms
+            └─ task /var @60 ms +54 ms
+"
+        );
+    }
+
+    #[test]
+    fn a_chain_that_bites_its_tail_ends() {
+        let mut boot = sample();
+        boot.services = vec![service("a", 10, Some(20), &["b", "a"]), service("b", 10, Some(20), &["a"])];
+        assert!(chain(&boot).len() < 10);
+        assert_eq!(chain(&BootResponse::default()), []);
+        assert_eq!(
+            chain_tree(&[], &BootResponse::default(), &Terminal::plain()),
+            "the boot is not over yet\n"
+        );
+    }
+}

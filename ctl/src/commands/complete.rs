@@ -1,0 +1,61 @@
+//! `complete`: what the completion scripts ask; one candidate a line, a tab, what it is.
+
+use std::time::Duration;
+
+use kelson_proto::v1::ListRequest;
+
+use super::Call;
+use crate::cli::{Global, command};
+use crate::completion::{Wanted, wanted};
+use crate::failure::Failure;
+use crate::output::print;
+use crate::output::style::state_name;
+use crate::output::text::escape;
+
+/// A key press does not wait longer for a host.
+const PATIENCE: Duration = Duration::from_millis(700);
+
+/// List what the last of these words could become
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// The words after `kelsonctl`, up to the one that is being written
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<String>,
+}
+
+pub async fn run(arguments: Arguments) -> Result<(), Failure> {
+    let question = wanted(&command(), &arguments.words);
+    let begun = arguments.words.last().map_or("", String::as_str);
+    let call =
+        Call::new(Global { endpoint: question.endpoint, context: question.context, ..Global::default() });
+    let candidates = match question.wanted {
+        Wanted::Words(words) => words,
+        Wanted::Services => services(&call).await.unwrap_or_default(),
+        Wanted::Contexts => call.choice.names().into_iter().map(|name| (name, String::new())).collect(),
+        Wanted::Nothing => Vec::new(),
+    };
+    let mut out = String::new();
+    for (word, about) in candidates.iter().filter(|(word, _)| word.starts_with(begun)) {
+        // One that is written already need not be offered again.
+        let earlier = arguments.words.split_last().map_or(&[][..], |(_, earlier)| earlier);
+        if !earlier.contains(word) {
+            out += &format!("{}\t{}\n", escape(word), escape(about));
+        }
+    }
+    print(&out)
+}
+
+/// The names of all services, each with its state. A host that cannot be asked has none: a prompt is no place for errors.
+async fn services(call: &Call) -> Option<Vec<(String, String)>> {
+    let mut services = call.client().ok()?.services();
+    let answer = tokio::time::timeout(PATIENCE, services.list(ListRequest::default())).await.ok()?.ok()?;
+    let named = answer.into_inner().services.into_iter();
+    Some(
+        named
+            .map(|service| {
+                let state = state_name(service.state());
+                (service.name, state.to_owned())
+            })
+            .collect(),
+    )
+}

@@ -1,0 +1,99 @@
+//! `dmesg`: the kernel's log.
+
+use kelson_api::client::Client;
+use kelson_proto::v1::{DmesgRequest, KernelMessage};
+
+use super::Call;
+use crate::failure::Failure;
+use crate::follow::Reconnect;
+use crate::output::style::{Palette, Tone};
+use crate::output::text::escape;
+use crate::output::{print, time, views};
+
+/// Show the kernel log, where Kelson writes its own words too
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  kelsonctl dmesg
+  kelsonctl dmesg -f")]
+pub struct Arguments {
+    /// Go on with what is still to come
+    #[arg(short, long)]
+    follow: bool,
+}
+
+pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
+    let client = call.client()?;
+    let mut reconnect = Reconnect::default();
+    let mut next = None;
+    loop {
+        match stream(call, &client, arguments.follow, &mut next, &mut reconnect).await {
+            Ok(()) => return Ok(()),
+            Err(failure) if arguments.follow && next.is_some() => reconnect.pause(failure).await?,
+            Err(failure) => return Err(failure),
+        }
+    }
+}
+
+/// One stream to its end; `next` is the number that was not printed yet.
+async fn stream(
+    call: &Call,
+    client: &Client,
+    follow: bool,
+    next: &mut Option<u64>,
+    reconnect: &mut Reconnect,
+) -> Result<(), Failure> {
+    let mut batches = client.machine().dmesg(DmesgRequest { follow }).await?.into_inner();
+    while let Some(batch) = batches.message().await? {
+        reconnect.works();
+        let mut lines = String::new();
+        for message in &batch.messages {
+            if next.is_some_and(|next| message.seq < next) {
+                continue;
+            }
+            if call.is_table() {
+                lines += &line(message, call.terminal.palette);
+            } else {
+                call.format.print_item(&views::KernelMessage::from(message))?;
+            }
+            *next = Some(message.seq + 1);
+        }
+        if !lines.is_empty() {
+            print(&lines)?;
+        }
+    }
+    Ok(())
+}
+
+/// `[   12.345678] text`, by its level.
+fn line(message: &KernelMessage, palette: Palette) -> String {
+    let at = message.time.as_ref().map(time::duration).unwrap_or_default();
+    let tone = match message.level {
+        0..=3 => Tone::Bad,
+        4 => Tone::Waiting,
+        5..=6 => Tone::Plain,
+        _ => Tone::Quiet,
+    };
+    let stamp = format!("[{:>5}.{:06}]", at.as_secs(), at.subsec_micros());
+    format!("{} {}\n", palette.paint(Tone::Quiet, &stamp), palette.paint(tone, &escape(&message.text)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_the_kernel() {
+        let message = KernelMessage {
+            seq: 1,
+            time: Some(prost_types::Duration { seconds: 12, nanos: 345_678_900 }),
+            level: 3,
+            text: "I/O error\x1b[0m".to_owned(),
+        };
+        assert_eq!(line(&message, Palette::None), "[   12.345678] I/O error\\x1b[0m\n");
+        assert_eq!(
+            line(&message, Palette::Sixteen),
+            "\x1b[90m[   12.345678]\x1b[0m \x1b[31mI/O error\\x1b[0m\x1b[0m\n"
+        );
+    }
+}

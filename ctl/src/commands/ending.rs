@@ -1,0 +1,77 @@
+//! What `reboot`, `poweroff` and `halt` share: ask, then show the stop order until the connection ends.
+
+use std::time::Duration;
+
+use kelson_proto::v1::shutdown_request::Action;
+use kelson_proto::v1::{EventsRequest, ShutdownRequest};
+
+use super::{Call, events};
+use crate::failure::{Failure, answer};
+use crate::output::text::escape;
+use crate::output::{print, time, views};
+
+/// What the three have in common on the command line.
+#[derive(Debug, Default, clap::Args)]
+pub struct Ending {
+    /// Do not stay to show what stops
+    #[arg(long)]
+    no_wait: bool,
+    /// Why, for the log
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+}
+
+/// Asks for the end of the host's run and shows how it goes.
+pub async fn end(call: &Call, action: Action, ending: Ending) -> Result<(), Failure> {
+    let client = call.client()?;
+    let follow = async {
+        let request = EventsRequest {
+            follow: true,
+            last: Some(time::to_wire(Duration::from_millis(1))),
+            ..EventsRequest::default()
+        };
+        client.services().events(request).await
+    };
+    // Opened first, so that not even the first event is missed.
+    let mut stream = if ending.no_wait { None } else { follow.await.ok().map(tonic::Response::into_inner) };
+
+    let mut request =
+        ShutdownRequest { reason: reason(ending.reason.as_deref()), ..ShutdownRequest::default() };
+    request.set_action(action);
+    let message = answer(client.machine().shutdown(request)).await?.message;
+    if call.is_table() {
+        print(&format!("{}\n", escape(&message)))?;
+    } else {
+        call.format.print_item(&views::Shutdown { message })?;
+    }
+    // However the stream ends: the host is going away.
+    while let Some(Ok(Some(batch))) = match &mut stream {
+        Some(stream) => Some(stream.message().await),
+        None => None,
+    } {
+        for event in &batch.events {
+            if call.is_table() {
+                print(&events::line(event, &call.terminal))?;
+            } else {
+                call.format.print_item(&views::Event::from(event))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Who asks, in words for the log.
+fn reason(given: Option<&str>) -> String {
+    // SAFETY: getuid takes nothing and cannot fail.
+    let uid = unsafe { libc::getuid() };
+    let who = match std::env::var("SUDO_USER") {
+        Ok(user) if uid == 0 && !user.is_empty() => {
+            format!("kelsonctl (process {}, sudo by {user})", std::process::id())
+        }
+        _ => format!("kelsonctl (process {}, uid {uid})", std::process::id()),
+    };
+    match given {
+        Some(given) if !given.is_empty() => format!("{given}, by {who}"),
+        _ => who,
+    }
+}

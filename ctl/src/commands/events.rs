@@ -1,0 +1,187 @@
+//! `events`: what happened on the host, numbered without gaps.
+
+use std::time::Duration;
+
+use kelson_api::client::Client;
+use kelson_proto::v1::{Event, EventsRequest};
+
+use super::Call;
+use crate::failure::{Failure, explain_names};
+use crate::follow::Reconnect;
+use crate::output::style::{Tone, state_name, state_tone};
+use crate::output::terminal::Terminal;
+use crate::output::text::escape;
+use crate::output::{note, print, time, views};
+
+/// Show what happened, and what happens
+///
+/// The host keeps the last 4096 events. While following, a connection that
+/// breaks is made anew, and the events go on from the next number.
+#[derive(Debug, clap::Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  kelsonctl events db
+  kelsonctl events -f --since 5m
+  kelsonctl events --since 120 -o json"
+)]
+pub struct Arguments {
+    /// Go on with those that are still to come
+    #[arg(short, long)]
+    follow: bool,
+    /// From this number on, or of the last so-and-so long
+    #[arg(long, value_name = "N|D", value_parser = since)]
+    since: Option<Since>,
+    /// Only of these services
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+}
+
+/// Where to begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Since {
+    Number(u64),
+    Last(Duration),
+}
+
+fn since(text: &str) -> Result<Since, String> {
+    match text.parse() {
+        Ok(number) => Ok(Since::Number(number)),
+        Err(_) => {
+            time::parse(text).map(Since::Last).map_err(|error| format!("{error}, or an event's number"))
+        }
+    }
+}
+
+pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
+    let client = call.client()?;
+    let names = arguments.names;
+    let mut request =
+        EventsRequest { follow: arguments.follow, names: names.clone(), ..EventsRequest::default() };
+    match arguments.since {
+        Some(Since::Number(number)) => request.since = number,
+        Some(Since::Last(last)) => request.last = Some(time::to_wire(last)),
+        None => {}
+    }
+    let mut reconnect = Reconnect::default();
+    let mut began = false;
+    loop {
+        match stream(call, &client, &mut request, &mut reconnect, &mut began).await {
+            // The host has ended, after its last event.
+            Ok(()) => return Ok(()),
+            Err(failure) if arguments.follow && began => reconnect.pause(failure).await?,
+            Err(failure) => return Err(explain_names(failure, &client, &names).await),
+        }
+    }
+}
+
+/// One stream to its end; `request` asks for what comes after the last event that was printed.
+async fn stream(
+    call: &Call,
+    client: &Client,
+    request: &mut EventsRequest,
+    reconnect: &mut Reconnect,
+    began: &mut bool,
+) -> Result<(), Failure> {
+    let mut events = client.services().events(request.clone()).await?.into_inner();
+    *began = true;
+    reconnect.works();
+    while let Some(batch) = events.message().await? {
+        reconnect.works();
+        // Who begins with the oldest that is kept misses none that was asked for.
+        if batch.missed > 0 && request.since > 0 {
+            note(&missed(batch.missed, batch.events.first()));
+        }
+        let mut lines = String::new();
+        for event in &batch.events {
+            // A number that was printed does not come again, whatever the other side thinks.
+            if event.seq < request.since && request.last.is_none() {
+                continue;
+            }
+            if call.is_table() {
+                lines += &line(event, &call.terminal);
+            } else {
+                call.format.print_item(&views::Event::from(event))?;
+            }
+            request.since = event.seq + 1;
+        }
+        if !batch.events.is_empty() {
+            // From here on the number tells, not the time.
+            request.last = None;
+        }
+        if !lines.is_empty() {
+            print(&lines)?;
+        }
+    }
+    Ok(())
+}
+
+fn missed(count: u64, next: Option<&Event>) -> String {
+    let events = if count == 1 { "event is" } else { "events are" };
+    match next {
+        Some(event) => format!("{count} {events} no longer kept before number {}", event.seq),
+        None => format!("{count} {events} no longer kept"),
+    }
+}
+
+/// One event as a line: number, time, service, state, message.
+pub fn line(event: &Event, terminal: &Terminal) -> String {
+    let palette = terminal.palette;
+    let when = event.time.as_ref().map_or(String::new(), time::rfc3339);
+    let (service, state) = match event.service.as_str() {
+        "" => ("-", ""),
+        service => (service, state_name(event.state())),
+    };
+    let service = escape(service);
+    let message = escape(&event.message);
+    let line = format!(
+        "{}  {}  {service:<16}  {}  {message}",
+        palette.paint(Tone::Quiet, &format!("{:>5}", event.seq)),
+        palette.paint(Tone::Quiet, &when),
+        palette.paint(state_tone(event.state(), true), &format!("{state:<11}")),
+    );
+    line.trim_end().to_owned() + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kelson_proto::v1::State;
+
+    #[test]
+    fn a_number_or_a_duration() {
+        assert_eq!(since("120"), Ok(Since::Number(120)));
+        assert_eq!(since("5m"), Ok(Since::Last(Duration::from_secs(300))));
+        assert!(since("never").unwrap_err().ends_with("or an event's number"));
+    }
+
+    #[test]
+    fn an_event_is_a_line() {
+        let mut event = Event {
+            seq: 42,
+            time: Some(prost_types::Timestamp { seconds: 0, nanos: 5_000_000 }),
+            service: "db".to_owned(),
+            message: "exited\x1b[1m with status 3\n".to_owned(),
+            ..Event::default()
+        };
+        event.set_state(State::Backoff);
+        assert_eq!(
+            line(&event, &Terminal::plain()),
+            "   42  1970-01-01T00:00:00.005Z  db                backoff      exited\\x1b[1m with status 3\\n\n"
+        );
+        event.service.clear();
+        event.message = "the boot is done".to_owned();
+        assert_eq!(
+            line(&event, &Terminal::plain()),
+            "   42  1970-01-01T00:00:00.005Z  -                              the boot is done\n"
+        );
+    }
+
+    #[test]
+    fn what_was_missed_is_counted() {
+        assert_eq!(missed(1, None), "1 event is no longer kept");
+        let event = Event { seq: 34, ..Event::default() };
+        assert_eq!(missed(12, Some(&event)), "12 events are no longer kept before number 34");
+    }
+}

@@ -1,0 +1,304 @@
+//! `graph`: who waits for what, as text, as a drawing, or in the languages of graph tools.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write as _;
+
+use kelson_proto::v1::{GraphEdge, GraphNode, GraphRequest, GraphResponse};
+
+use super::Call;
+use crate::failure::{Failure, answer};
+use crate::output::drawing::graph::{draw, node_tone};
+use crate::output::drawing::xml;
+use crate::output::style::{Palette, Tone, state_name};
+use crate::output::text::escape;
+use crate::output::tree::{Branch, render};
+use crate::output::{print, views};
+
+/// Show the condition graph, with states
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  kelsonctl graph
+  kelsonctl graph --format svg > graph.svg
+  kelsonctl graph --format dot | dot -Tpng > graph.png")]
+pub struct Arguments {
+    /// How to draw it [default: text]
+    #[arg(short, long, value_enum, value_name = "FORMAT")]
+    format: Option<Language>,
+}
+
+/// How a graph is written down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Language {
+    /// An indented tree
+    Text,
+    /// A drawing for a browser
+    Svg,
+    /// For Graphviz
+    Dot,
+    /// For Markdown
+    Mermaid,
+}
+
+pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
+    let graph = answer(call.client()?.services().graph(GraphRequest {})).await?;
+    match arguments.format {
+        None if !call.is_table() => call.format.print(&views::Graph::from(&graph)),
+        None | Some(Language::Text) => print(&text(&graph, call.terminal.palette, call.terminal.unicode)),
+        Some(Language::Svg) => print(&draw(&graph)),
+        Some(Language::Dot) => print(&dot(&graph)),
+        Some(Language::Mermaid) => print(&mermaid(&graph)),
+    }
+}
+
+/// What nobody waits for stands at the left; below each, what it waits for. A part that was shown is not repeated.
+fn text(graph: &GraphResponse, palette: Palette, unicode: bool) -> String {
+    let mut tree = Tree {
+        nodes: graph.nodes.iter().map(|node| (node.id.as_str(), node)).collect(),
+        edges: HashMap::new(),
+        all: &graph.edges,
+        shown: HashSet::new(),
+        palette,
+    };
+    for edge in &graph.edges {
+        tree.edges.entry(&edge.from).or_default().push(edge);
+    }
+    let waited_for: HashSet<&str> = graph.edges.iter().map(|edge| edge.to.as_str()).collect();
+    let mut out = String::new();
+    let tops = graph.nodes.iter().filter(|node| !waited_for.contains(node.id.as_str()));
+    // Whoever is left after the tops is in a cycle, or behind one.
+    for node in tops.chain(&graph.nodes) {
+        if !tree.shown.contains(node.id.as_str()) {
+            out.push_str(&render(&tree.branch(&node.id, None), unicode));
+        }
+    }
+    out
+}
+
+struct Tree<'a> {
+    nodes: HashMap<&'a str, &'a GraphNode>,
+    edges: HashMap<&'a str, Vec<&'a GraphEdge>>,
+    all: &'a [GraphEdge],
+    shown: HashSet<&'a str>,
+    palette: Palette,
+}
+
+impl<'a> Tree<'a> {
+    fn branch(&mut self, id: &'a str, by: Option<&GraphEdge>) -> Branch {
+        let mut line = escape(id).into_owned();
+        if let Some(node) = self.nodes.get(id) {
+            let state = if node.is_service { state_name(node.state()) } else { "" };
+            let state = match by {
+                // A condition that is no service has no state: it holds or does not.
+                Some(edge) if !node.is_service && edge.holds => "holds",
+                Some(_) if !node.is_service => "does not hold",
+                _ => state,
+            };
+            if !state.is_empty() {
+                line = format!("{line}  {}", self.palette.paint(node_tone(node, self.all), state));
+            }
+        }
+        if let Some(edge) = by {
+            let mut notes = Vec::new();
+            if !matches!(edge.event.as_str(), "" | "up") {
+                notes.push(format!("to be {}", escape(&edge.event)));
+            }
+            if edge.alternative {
+                notes.push("or another".to_owned());
+            }
+            if !notes.is_empty() {
+                line = format!(
+                    "{line}  {}",
+                    self.palette.paint(Tone::Quiet, &format!("({})", notes.join(", ")))
+                );
+            }
+        }
+        let edges = self.edges.get(id).cloned().unwrap_or_default();
+        if !self.shown.insert(id) && !edges.is_empty() {
+            line = format!("{line}  {}", self.palette.paint(Tone::Quiet, "(see above)"));
+            return Branch { line, below: Vec::new() };
+        }
+        let below = edges.into_iter().map(|edge| self.branch(&edge.to, Some(edge))).collect();
+        Branch { line, below }
+    }
+}
+
+/// For Graphviz. An arrow points to what is waited for, and that stands left.
+fn dot(graph: &GraphResponse) -> String {
+    let quote = |text: &str| format!("\"{}\"", escape(text).replace('\\', "\\\\").replace('"', "\\\""));
+    let mut out = String::from(
+        "digraph kelson {\n  rankdir=RL;\n  node [shape=box, style=\"rounded,filled\", fontname=\"sans-serif\"];\n",
+    );
+    for node in &graph.nodes {
+        let tone = node_tone(node, &graph.edges);
+        let state = state_name(node.state());
+        let label = if node.is_service && !state.is_empty() {
+            let name = quote(&node.id);
+            format!("{}\\n{state}\"", &name[..name.len() - 1])
+        } else {
+            quote(&node.id)
+        };
+        let shape = if node.is_service { "" } else { ", shape=ellipse, style=filled" };
+        let (fill, line) = colours(tone);
+        let _ = writeln!(
+            out,
+            "  {} [label={label}, fillcolor=\"{fill}\", color=\"{line}\"{shape}];",
+            quote(&node.id)
+        );
+    }
+    for edge in &graph.edges {
+        let mut notes = Vec::new();
+        if !edge.event.is_empty() {
+            notes.push(format!("label={}", quote(&edge.event)));
+        }
+        match (edge.holds, edge.alternative) {
+            (false, _) => notes.push("style=dashed, color=\"#9a6700\"".to_owned()),
+            (true, true) => notes.push("style=dotted".to_owned()),
+            (true, false) => {}
+        }
+        let notes = if notes.is_empty() { String::new() } else { format!(" [{}]", notes.join(", ")) };
+        let _ = writeln!(out, "  {} -> {}{notes};", quote(&edge.from), quote(&edge.to));
+    }
+    out.push_str("}\n");
+    out
+}
+
+/// For Markdown that knows Mermaid.
+fn mermaid(graph: &GraphResponse) -> String {
+    // Mermaid's identifiers are narrow: nodes are numbered, names stand in the labels.
+    let label = |text: &str| {
+        xml(text).replace("&quot;", "#quot;").replace("&#39;", "'").replace('&', "#").replace("##", "#")
+    };
+    let mut out = String::from("flowchart RL\n");
+    let mut numbers = HashMap::new();
+    for (number, node) in graph.nodes.iter().enumerate() {
+        numbers.insert(node.id.as_str(), number);
+        let state = state_name(node.state());
+        let (open, close) = if node.is_service { ("(\"", "\")") } else { ("([\"", "\"])") };
+        let state = if node.is_service && !state.is_empty() { format!("<br>{state}") } else { String::new() };
+        let class = node_tone(node, &graph.edges).class();
+        let _ = writeln!(out, "  n{number}{open}{}{state}{close}:::{class}", label(&node.id));
+    }
+    for edge in &graph.edges {
+        let (Some(from), Some(to)) = (numbers.get(edge.from.as_str()), numbers.get(edge.to.as_str())) else {
+            continue;
+        };
+        let arrow = if edge.holds { "-->" } else { "-.->" };
+        let event = if edge.event.is_empty() { String::new() } else { format!("|{}|", label(&edge.event)) };
+        let _ = writeln!(out, "  n{from} {arrow}{event} n{to}");
+    }
+    for tone in [Tone::Plain, Tone::Quiet, Tone::Good, Tone::Busy, Tone::Waiting, Tone::Bad] {
+        let (fill, line) = colours(tone);
+        let _ = writeln!(out, "  classDef {} fill:{fill},stroke:{line},color:#1f2328", tone.class());
+    }
+    out
+}
+
+/// The ground and the line of a box.
+fn colours(tone: Tone) -> (&'static str, &'static str) {
+    match tone {
+        Tone::Plain | Tone::Strong => ("#f6f8fa", "#818b98"),
+        Tone::Quiet => ("#f6f8fa", "#afb8c1"),
+        Tone::Good => ("#dafbe1", "#1a7f37"),
+        Tone::Busy => ("#ddf4ff", "#0969da"),
+        Tone::Waiting => ("#fff8c5", "#9a6700"),
+        Tone::Bad => ("#ffebe9", "#cf222e"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kelson_proto::v1::State;
+
+    fn sample() -> GraphResponse {
+        let node = |id: &str, state: State, up| GraphNode {
+            id: id.to_owned(),
+            is_service: state != State::Unspecified,
+            state: state.into(),
+            up,
+        };
+        let edge = |from: &str, to: &str, event: &str, holds, alternative| GraphEdge {
+            from: from.to_owned(),
+            to: to.to_owned(),
+            event: event.to_owned(),
+            holds,
+            alternative,
+        };
+        GraphResponse {
+            nodes: vec![
+                node("cron", State::Running, true),
+                node("db", State::Running, true),
+                node("migrate", State::Failed, false),
+                node("web", State::Waiting, false),
+                node("path \"/run/x\" to exist", State::Unspecified, false),
+            ],
+            edges: vec![
+                edge("migrate", "db", "up", true, false),
+                edge("web", "migrate", "finished", false, false),
+                edge("web", "path \"/run/x\" to exist", "", false, true),
+                edge("web", "db", "up", true, false),
+            ],
+        }
+    }
+
+    #[test]
+    fn the_tree_repeats_nothing() {
+        let mut graph = sample();
+        graph.edges.push(GraphEdge {
+            from: "cron".to_owned(),
+            to: "migrate".to_owned(),
+            ..GraphEdge::default()
+        });
+        assert_eq!(
+            text(&graph, Palette::None, true),
+            "\
+cron  running
+└─ migrate  failed
+   └─ db  running
+web  waiting
+├─ migrate  failed  (to be finished)  (see above)
+├─ path \"/run/x\" to exist  does not hold  (or another)
+└─ db  running
+"
+        );
+    }
+
+    #[test]
+    fn a_cycle_ends() {
+        let mut graph = sample();
+        graph.edges.push(GraphEdge { from: "db".to_owned(), to: "web".to_owned(), ..GraphEdge::default() });
+        let text = text(&graph, Palette::None, true);
+        assert!(text.contains("(see above)") && text.lines().count() < 12, "{text}");
+    }
+
+    #[test]
+    fn dot_quotes_what_it_must() {
+        let text = dot(&sample());
+        for line in [
+            "  \"db\" [label=\"db\\nrunning\", fillcolor=\"#dafbe1\", color=\"#1a7f37\"];",
+            "  \"path \\\"/run/x\\\" to exist\" [label=\"path \\\"/run/x\\\" to exist\", fillcolor=\"#fff8c5\", \
+             color=\"#9a6700\", shape=ellipse, style=filled];",
+            "  \"migrate\" -> \"db\" [label=\"up\"];",
+            "  \"web\" -> \"migrate\" [label=\"finished\", style=dashed, color=\"#9a6700\"];",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line}\nis in\n{text}");
+        }
+        assert!(text.starts_with("digraph kelson {\n") && text.ends_with("}\n"));
+    }
+
+    #[test]
+    fn mermaid_numbers_its_nodes() {
+        let text = mermaid(&sample());
+        for line in [
+            "flowchart RL",
+            "  n1(\"db<br>running\"):::good",
+            "  n4([\"path #quot;/run/x#quot; to exist\"]):::waiting",
+            "  n2 -->|up| n1",
+            "  n3 -.->|finished| n2",
+            "  n3 -.-> n4",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line}\nis in\n{text}");
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! `halt`: stop everything in order and halt the host.
+
+use kelson_proto::v1::shutdown_request::Action;
+
+use super::Call;
+use super::ending::{Ending, end};
+use crate::failure::Failure;
+
+/// Stop everything in order and halt the host
+///
+/// Shows what stops, in its order, until the connection ends.
+#[derive(Debug, clap::Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  kelsonctl halt
+  kelsonctl halt --no-wait --reason 'move to rack 4'"
+)]
+pub struct Arguments {
+    #[command(flatten)]
+    ending: Ending,
+}
+
+pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
+    end(call, Action::Halt, arguments.ending).await
+}

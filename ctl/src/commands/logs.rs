@@ -1,0 +1,335 @@
+//! `logs`: what services wrote, byte for byte; on a terminal, what could steer it is shown instead of sent.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use kelson_api::client::Client;
+use kelson_proto::v1::line::Stream;
+use kelson_proto::v1::{Line, ListRequest, ReadRequest};
+
+use super::Call;
+use crate::failure::{Failure, answer, explain_names, unknown_names};
+use crate::follow::Reconnect;
+use crate::output::style::Tone;
+use crate::output::terminal::Terminal;
+use crate::output::text::{escape, escape_bytes, width};
+use crate::output::{note, print_bytes, time, views};
+
+/// After a break, what is this much older than the last line is asked for again; doubles are dropped.
+const OVERLAP: Duration = Duration::from_secs(5);
+
+/// Show what services wrote
+///
+/// To a terminal control characters are shown escaped; to anything else all
+/// bytes go as they were written. While following, a connection that breaks is
+/// made anew.
+#[derive(Debug, clap::Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  kelsonctl logs web
+  kelsonctl logs -f --tail 20 web db
+  kelsonctl logs --since 10m --times web"
+)]
+pub struct Arguments {
+    /// Go on with what is still to come
+    #[arg(short, long)]
+    follow: bool,
+    /// At most so many of the last lines
+    #[arg(short = 'n', long, value_name = "N")]
+    tail: Option<u32>,
+    /// Only lines of the last so-and-so long, such as 30s or 10m
+    #[arg(long, value_name = "D", value_parser = time::parse)]
+    since: Option<Duration>,
+    /// Put the time before each line
+    #[arg(short, long)]
+    times: bool,
+    /// The services
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<String>,
+}
+
+pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
+    let client = call.client()?;
+    let names = arguments.names;
+    if arguments.follow {
+        // Nothing would ever come, and nothing would tell why.
+        known(&client, &names).await?;
+    }
+    let mut reader = Reader {
+        writer: Writer::new(&call.terminal, &names, arguments.times),
+        call,
+        resume: Resume::default(),
+        reconnect: Reconnect::default(),
+        began: false,
+        arrived: Instant::now(),
+    };
+    let mut request = ReadRequest {
+        names: names.clone(),
+        follow: arguments.follow,
+        tail: arguments.tail,
+        last: arguments.since.map(time::to_wire),
+    };
+    loop {
+        let reason = match reader.stream(&client, &request).await {
+            Ok(()) if !arguments.follow => break,
+            // logd has ended: another one takes its place, unless the host ends too.
+            Ok(()) => Failure::NotReachable("the stream of logs has ended".to_owned()),
+            Err(failure) if arguments.follow && reader.began => failure,
+            Err(failure) => return Err(explain_names(failure, &client, &names).await),
+        };
+        reader.resume.begin_again();
+        reader.reconnect.pause(reason).await?;
+        request.tail = None;
+        request.last = Some(time::to_wire(reader.arrived.elapsed() + OVERLAP));
+    }
+    reader.writer.finish()?;
+    if reader.resume.is_empty() {
+        known(&client, &names).await?;
+    }
+    Ok(())
+}
+
+/// Names of which the host knows nothing are mistakes. When it cannot be asked, nothing is said.
+async fn known(client: &Client, names: &[String]) -> Result<(), Failure> {
+    let Ok(all) = answer(client.services().list(ListRequest::default())).await else { return Ok(()) };
+    let known: Vec<String> = all.services.into_iter().map(|service| service.name).collect();
+    unknown_names(names, &known).map_or(Ok(()), |said| Err(Failure::Unknown(said)))
+}
+
+struct Reader<'a> {
+    call: &'a Call,
+    writer: Writer,
+    resume: Resume,
+    reconnect: Reconnect,
+    began: bool,
+    /// When the last lines came, or the first connection stood.
+    arrived: Instant,
+}
+
+impl Reader<'_> {
+    /// One stream to its end.
+    async fn stream(&mut self, client: &Client, request: &ReadRequest) -> Result<(), Failure> {
+        let mut batches = client.logs().read(request.clone()).await?.into_inner();
+        if !std::mem::replace(&mut self.began, true) {
+            self.arrived = Instant::now();
+        }
+        while let Some(batch) = batches.message().await? {
+            self.reconnect.works();
+            self.arrived = Instant::now();
+            for line in batch.lines.iter().filter(|line| self.resume.is_new(line)) {
+                if self.call.is_table() {
+                    self.writer.line(line)?;
+                } else {
+                    self.call.format.print_item(&views::LogLine::from(line))?;
+                }
+            }
+            self.writer.flush()?;
+        }
+        Ok(())
+    }
+}
+
+/// Which lines were printed already, when a new stream begins a little before the old one's end.
+#[derive(Debug, Default)]
+struct Resume {
+    /// The last time of each service, and how many lines of that very time were printed.
+    last: HashMap<String, ((i64, i32), u32)>,
+    /// How many lines of the last time are still to be passed over in this stream.
+    again: HashMap<String, u32>,
+}
+
+impl Resume {
+    fn is_empty(&self) -> bool {
+        self.last.is_empty()
+    }
+
+    fn begin_again(&mut self) {
+        self.again = self.last.iter().map(|(name, (_, count))| (name.clone(), *count)).collect();
+    }
+
+    fn is_new(&mut self, line: &Line) -> bool {
+        let time = line.time.as_ref().map_or((0, 0), |time| (time.seconds, time.nanos));
+        let Some((last, count)) = self.last.get_mut(&line.service) else {
+            self.last.insert(line.service.clone(), (time, 1));
+            return true;
+        };
+        let again = self.again.get_mut(&line.service);
+        if time == *last {
+            if let Some(left @ 1..) = again {
+                *left -= 1;
+                return false;
+            }
+            *count += 1;
+            return true;
+        }
+        if time < *last && again.is_some() {
+            // Older than what was printed: the new stream's overlap. A clock set back looks the same until it has
+            // caught up, but only after a break.
+            return false;
+        }
+        self.again.remove(&line.service);
+        (*last, *count) = (time, 1);
+        true
+    }
+}
+
+/// Writes lines as they are, or safe for a terminal.
+struct Writer {
+    terminal: Terminal,
+    times: bool,
+    /// How wide the names in front are; `None`: one service, no name.
+    names: Option<usize>,
+    buffer: Vec<u8>,
+    /// The last line has no end yet: it goes on with the next of the same service and stream.
+    open: Option<(String, i32)>,
+}
+
+impl Writer {
+    fn new(terminal: &Terminal, names: &[String], times: bool) -> Writer {
+        let widest = names.iter().map(|name| width(name)).max();
+        Writer {
+            terminal: *terminal,
+            times,
+            names: widest.filter(|_| names.len() > 1),
+            buffer: Vec::new(),
+            open: None,
+        }
+    }
+
+    fn line(&mut self, line: &Line) -> Result<(), Failure> {
+        if line.stream() == Stream::Note {
+            self.flush()?;
+            note(&format!("{}: {}", line.service, String::from_utf8_lossy(&line.text)));
+            return Ok(());
+        }
+        let source = (line.service.clone(), line.stream);
+        if self.open.as_ref().is_some_and(|open| *open != source) {
+            self.buffer.push(b'\n');
+            self.open = None;
+        }
+        if self.open.is_none() {
+            self.front(line);
+        }
+        if self.terminal.is_terminal {
+            let text = escape_bytes(&line.text);
+            let tone = if line.stream() == Stream::Stderr { Tone::Waiting } else { Tone::Plain };
+            self.buffer.extend(self.terminal.palette.paint(tone, &text).as_bytes());
+        } else {
+            self.buffer.extend(&line.text);
+        }
+        self.open = if line.partial {
+            Some(source)
+        } else {
+            self.buffer.push(b'\n');
+            None
+        };
+        if self.buffer.len() > 1 << 16 {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    fn front(&mut self, line: &Line) {
+        let palette = self.terminal.palette;
+        if let (true, Some(when)) = (self.times, &line.time) {
+            self.buffer.extend(format!("{} ", palette.paint(Tone::Quiet, &time::rfc3339(when))).as_bytes());
+        }
+        if let Some(widest) = self.names {
+            let name = format!("{:<widest$} |", escape(&line.service));
+            self.buffer.extend(format!("{} ", palette.paint(Tone::Quiet, &name)).as_bytes());
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), Failure> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        print_bytes(&std::mem::take(&mut self.buffer))
+    }
+
+    /// The end: on a terminal the prompt begins on a line of its own.
+    fn finish(&mut self) -> Result<(), Failure> {
+        if self.open.is_some() && self.terminal.is_terminal {
+            self.buffer.push(b'\n');
+        }
+        self.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::style::Palette;
+
+    fn line(service: &str, seconds: i64, text: &[u8], partial: bool) -> Line {
+        let mut line = Line {
+            service: service.to_owned(),
+            time: Some(prost_types::Timestamp { seconds, nanos: 0 }),
+            text: text.to_vec(),
+            partial,
+            ..Line::default()
+        };
+        line.set_stream(Stream::Stdout);
+        line
+    }
+
+    fn written(terminal: &Terminal, names: &[&str], times: bool, lines: &[Line]) -> Vec<u8> {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut writer = Writer::new(terminal, &names, times);
+        for line in lines {
+            assert!(writer.line(line).is_ok());
+        }
+        writer.buffer
+    }
+
+    #[test]
+    fn to_a_file_all_bytes_go_as_they_are() {
+        let raw = b"\x1b[31mred\xff\x00\r";
+        let lines =
+            [line("web", 1, raw, true), line("web", 1, b" and more", false), line("web", 2, b"end", true)];
+        assert_eq!(
+            written(&Terminal::plain(), &["web"], false, &lines),
+            b"\x1b[31mred\xff\x00\r and more\nend",
+            "a last line without its newline has none"
+        );
+    }
+
+    #[test]
+    fn to_a_terminal_nothing_that_steers_it() {
+        let terminal = Terminal { is_terminal: true, width: Some(80), palette: Palette::None, unicode: true };
+        let text = written(&terminal, &["web"], false, &[line("web", 1, b"\x1b[31mred\xff\x07\ttab", false)]);
+        assert_eq!(text, b"\\x1b[31mred\\xff\\x07\ttab\n");
+    }
+
+    #[test]
+    fn several_services_are_told_apart() {
+        let lines = [line("web", 0, b"a", true), line("mail", 1, b"b", false), line("web", 2, b"c", false)];
+        assert_eq!(
+            String::from_utf8(written(&Terminal::plain(), &["web", "mail"], true, &lines)).unwrap(),
+            "1970-01-01T00:00:00.000Z web  | a\n1970-01-01T00:00:01.000Z mail | b\n1970-01-01T00:00:02.000Z web  | c\n"
+        );
+    }
+
+    #[test]
+    fn after_a_break_no_line_is_lost_or_doubled() {
+        let mut resume = Resume::default();
+        let first = [("web", 1), ("web", 2), ("db", 2), ("web", 3), ("web", 3)];
+        assert!(first.iter().all(|(name, at)| resume.is_new(&line(name, *at, b"", false))));
+        assert!(!resume.is_empty());
+        resume.begin_again();
+        let again =
+            [("web", 2), ("db", 2), ("web", 3), ("web", 3), ("web", 3), ("db", 2), ("db", 4), ("web", 4)];
+        let new: Vec<bool> =
+            again.iter().map(|(name, at)| resume.is_new(&line(name, *at, b"", false))).collect();
+        assert_eq!(new, [false, false, false, false, true, true, true, true]);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_hides_nothing() {
+        let mut resume = Resume::default();
+        assert!(resume.is_new(&line("web", 100, b"", false)));
+        assert!(resume.is_new(&line("web", 50, b"", false)));
+    }
+}

@@ -1,0 +1,27 @@
+//! `poweroff`: stop everything in order and power the host off.
+
+use kelson_proto::v1::shutdown_request::Action;
+
+use super::Call;
+use super::ending::{Ending, end};
+use crate::failure::Failure;
+
+/// Stop everything in order and power the host off
+///
+/// Shows what stops, in its order, until the connection ends.
+#[derive(Debug, clap::Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  kelsonctl poweroff
+  kelsonctl poweroff --no-wait --reason 'move to rack 4'"
+)]
+pub struct Arguments {
+    #[command(flatten)]
+    ending: Ending,
+}
+
+pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
+    end(call, Action::Poweroff, arguments.ending).await
+}

@@ -1,0 +1,27 @@
+//! `reboot`: stop everything in order and reboot the host.
+
+use kelson_proto::v1::shutdown_request::Action;
+
+use super::Call;
+use super::ending::{Ending, end};
+use crate::failure::Failure;
+
+/// Stop everything in order and reboot the host
+///
+/// Shows what stops, in its order, until the connection ends.
+#[derive(Debug, clap::Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  kelsonctl reboot
+  kelsonctl reboot --no-wait --reason 'new kernel'"
+)]
+pub struct Arguments {
+    #[command(flatten)]
+    ending: Ending,
+}
+
+pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
+    end(call, Action::Reboot, arguments.ending).await
+}

@@ -1,0 +1,28 @@
+//! `restart`: stop and start services at once.
+
+use super::Call;
+use super::acting::{Action, Staying, act};
+use crate::failure::Failure;
+
+/// Stop services and start them again at once
+///
+/// It is not counted as a failure. Changes of the service's file are taken up.
+#[derive(Debug, clap::Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  kelsonctl restart web
+  kelsonctl restart db web --wait"
+)]
+pub struct Arguments {
+    /// The services
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<String>,
+    #[command(flatten)]
+    staying: Staying,
+}
+
+pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
+    act(call, Action::Restart, arguments.names, arguments.staying).await
+}

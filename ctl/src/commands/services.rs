@@ -1,0 +1,157 @@
+//! `services`: all services in a table.
+
+use std::time::SystemTime;
+
+use kelson_proto::v1::{ListRequest, Service, State};
+
+use super::Call;
+use crate::failure::{Failure, answer};
+use crate::output::style::{Tone, service_tone, state_name};
+use crate::output::table::{Cell, Table, cell, toned};
+use crate::output::terminal::Terminal;
+use crate::output::{print, time, views};
+
+/// List all services and their state
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  kelsonctl services
+  kelsonctl services -o json | jq -r '.[] | select(.up | not).name'")]
+pub struct Arguments {}
+
+pub async fn run(call: &Call, _: Arguments) -> Result<(), Failure> {
+    let services = answer(call.client()?.services().list(ListRequest::default())).await?.services;
+    if call.is_table() {
+        print(&table(&services, &call.terminal, SystemTime::now()))
+    } else {
+        call.format.print(&views::services(&services))
+    }
+}
+
+/// The table of services, here and wherever services are listed.
+pub fn table(services: &[Service], terminal: &Terminal, now: SystemTime) -> String {
+    let mut table =
+        Table::new(&["NAME", "STATE", "UP", "HEALTH", "SINCE", "RESTARTS", "WAITING FOR / WHY"]).right(&[5]);
+    for service in services {
+        let since =
+            service.since.as_ref().map_or(String::new(), |since| time::relative(time::ago(since, now)));
+        let restarts = if service.restarts > 0 { Tone::Waiting } else { Tone::Quiet };
+        table.row(vec![
+            cell(&service.name),
+            toned(service_tone(service), state_name(service.state())),
+            if service.up { toned(Tone::Good, "yes") } else { cell("no") },
+            health(service),
+            cell(since),
+            toned(restarts, service.restarts.to_string()),
+            reason(service),
+        ]);
+    }
+    table.render(terminal.width, terminal.palette)
+}
+
+/// The word for health: `-` where nothing is known.
+pub fn health(service: &Service) -> Cell {
+    match service.healthy {
+        Some(true) => toned(Tone::Good, "healthy"),
+        Some(false) => toned(Tone::Bad, "unhealthy"),
+        None => toned(Tone::Quiet, "-"),
+    }
+}
+
+/// What it waits for, or why it is as it is, and what else an operator should know at a glance.
+fn reason(service: &Service) -> Cell {
+    let unhealthy = service.healthy == Some(false);
+    let (tone, why) = match service.state() {
+        _ if !service.waiting_for.is_empty() => (Tone::Waiting, service.waiting_for.join(", ")),
+        State::Failed => (Tone::Bad, service.message.clone()),
+        State::Backoff => (Tone::Waiting, service.message.clone()),
+        State::Preparing | State::Starting | State::Stopping | State::Skipped => {
+            (Tone::Plain, service.message.clone())
+        }
+        State::Finished if service.stopped => (Tone::Quiet, service.message.clone()),
+        _ if unhealthy => (Tone::Bad, service.message.clone()),
+        _ => (Tone::Quiet, service.status_text.clone()),
+    };
+    let mut parts = vec![why];
+    if service.changed {
+        parts.push("its file changed".to_owned());
+    }
+    if service.builtin {
+        parts.push("built-in".to_owned());
+    }
+    parts.retain(|part| !part.is_empty());
+    toned(tone, parts.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn service(name: &str, state: State) -> Service {
+        let since = Some(prost_types::Timestamp { seconds: 1000, nanos: 0 });
+        let mut service = Service { name: name.to_owned(), since, ..Service::default() };
+        service.set_state(state);
+        service
+    }
+
+    fn sample() -> Vec<Service> {
+        vec![
+            Service { builtin: true, up: true, changed: true, ..service("apid", State::Running) },
+            Service { up: true, healthy: Some(true), restarts: 2, ..service("db", State::Running) },
+            Service {
+                message: "exited with status 3 after 1.2 s".to_owned(),
+                ..service("job", State::Failed)
+            },
+            Service {
+                stopped: true,
+                message: "stopped as asked".to_owned(),
+                ..service("old", State::Finished)
+            },
+            Service {
+                waiting_for: vec![
+                    "service \"job\" to be finished".to_owned(),
+                    "path \"/run/x\" to exist".to_owned(),
+                ],
+                ..service("web", State::Waiting)
+            },
+        ]
+    }
+
+    #[test]
+    fn the_table_of_services() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1192);
+        assert_eq!(
+            table(&sample(), &Terminal::plain(), now),
+            "\
+NAME  STATE     UP   HEALTH   SINCE  RESTARTS  WAITING FOR / WHY
+apid  running   yes  -        3m12s         0  its file changed; built-in
+db    running   yes  healthy  3m12s         2
+job   failed    no   -        3m12s         0  exited with status 3 after 1.2 s
+old   finished  no   -        3m12s         0  stopped as asked
+web   waiting   no   -        3m12s         0  service \"job\" to be finished, path \"/run/x\" to exist
+"
+        );
+    }
+
+    #[test]
+    fn a_narrow_terminal_is_not_overrun() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1192);
+        let narrow = Terminal { is_terminal: true, width: Some(80), ..Terminal::plain() };
+        let text = table(&sample(), &narrow, now);
+        assert!(text.lines().all(|line| crate::output::text::width(line) <= 80), "{text}");
+        assert!(text.contains("service \"job\" to be finished, pa…"), "{text}");
+    }
+
+    #[test]
+    fn what_a_service_says_cannot_forge_the_table() {
+        let evil = Service {
+            status_text: "\x1b[2K\rdb running\n".to_owned(),
+            up: true,
+            ..service("evil", State::Running)
+        };
+        let text = table(&[evil], &Terminal::plain(), SystemTime::UNIX_EPOCH);
+        assert!(text.ends_with("\\x1b[2K\\rdb running\\n\n"), "{text}");
+        assert_eq!(text.lines().count(), 2);
+    }
+}

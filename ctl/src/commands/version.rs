@@ -1,0 +1,82 @@
+//! `version`: of this program and of the host.
+
+use std::time::SystemTime;
+
+use kelson_proto::v1::{VersionRequest, VersionResponse};
+
+use super::Call;
+use crate::failure::{Failure, answer};
+use crate::output::text::escape;
+use crate::output::{print, time, views};
+
+const CLIENT: &str = env!("CARGO_PKG_VERSION");
+
+/// Show the versions of kelsonctl and of the host's Kelson
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  kelsonctl version
+  kelsonctl version --client")]
+pub struct Arguments {
+    /// Only that of kelsonctl; no host is asked
+    #[arg(long)]
+    client: bool,
+}
+
+pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
+    let server = if arguments.client { Ok(None) } else { ask(call).await.map(Some) };
+    let known = server.as_ref().ok().and_then(Option::as_ref);
+    if call.is_table() {
+        print(&lines(known, SystemTime::now()))?;
+    } else {
+        let server = known.map(views::ServerVersion::from);
+        call.format.print(&views::Version { client: CLIENT, server })?;
+    }
+    server.map(drop)
+}
+
+async fn ask(call: &Call) -> Result<VersionResponse, Failure> {
+    answer(call.client()?.machine().version(VersionRequest {})).await
+}
+
+fn lines(server: Option<&VersionResponse>, now: SystemTime) -> String {
+    let mut out = format!("kelsonctl  {CLIENT}\n");
+    if let Some(server) = server {
+        out += &format!("kelson     {} ({} mode)\n", escape(&server.version), escape(&server.mode));
+        out += &format!("host       {}\n", escape(&server.hostname));
+        out += &format!("kernel     {}\n", escape(&server.kernel));
+        if let Some(started) = &server.started {
+            out += &format!(
+                "started    {} ({} ago)\n",
+                time::rfc3339(started),
+                time::relative(time::ago(started, now))
+            );
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_versions() {
+        let server = VersionResponse {
+            version: "0.1.0".to_owned(),
+            mode: "container".to_owned(),
+            hostname: "edge-1".to_owned(),
+            kernel: "6.1.0".to_owned(),
+            started: Some(prost_types::Timestamp { seconds: 100, nanos: 0 }),
+        };
+        let now = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(292);
+        assert_eq!(
+            lines(Some(&server), now),
+            format!(
+                "kelsonctl  {CLIENT}\nkelson     0.1.0 (container mode)\nhost       edge-1\nkernel     6.1.0\n\
+                 started    1970-01-01T00:01:40.000Z (3m12s ago)\n"
+            )
+        );
+        assert_eq!(lines(None, now), format!("kelsonctl  {CLIENT}\n"));
+    }
+}

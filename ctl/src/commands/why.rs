@@ -1,0 +1,104 @@
+//! `why`: what a service waits for, down to the cause.
+
+use kelson_proto::v1::{Reason, State, WhyRequest};
+
+use super::Call;
+use crate::failure::{Failure, answer, explain_names};
+use crate::output::style::{Palette, Tone, state_name, state_tone};
+use crate::output::text::escape;
+use crate::output::tree::{Branch, render};
+use crate::output::{print, views};
+
+/// Tell what a service waits for, down to the cause
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  kelsonctl why web")]
+pub struct Arguments {
+    /// The service
+    #[arg(value_name = "NAME")]
+    name: String,
+}
+
+pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
+    let client = call.client()?;
+    let names = [arguments.name.clone()];
+    let answer = match answer(client.services().why(WhyRequest { name: arguments.name })).await {
+        Ok(answer) => answer,
+        Err(failure) => return Err(explain_names(failure, &client, &names).await),
+    };
+    let reason = answer.reason.unwrap_or_default();
+    if call.is_table() {
+        print(&render(&branch(&reason, call.terminal.palette), call.terminal.unicode))
+    } else {
+        call.format.print(&views::Reason::from(&reason))
+    }
+}
+
+/// A line for a link of the chain: `service "db": failed, exited with status 3`.
+fn branch(reason: &Reason, palette: Palette) -> Branch {
+    let state = state_name(reason.state());
+    let text = escape(&reason.text);
+    // The text often begins with the state; it is not said twice.
+    let said = if state.is_empty() || text.starts_with(state) {
+        text.into_owned()
+    } else if text.is_empty() {
+        state.to_owned()
+    } else {
+        format!("{state}, {text}")
+    };
+    let tone = match reason.state() {
+        _ if reason.holds => Tone::Good,
+        State::Unspecified => Tone::Waiting,
+        state => state_tone(state, false),
+    };
+    let subject = escape(&reason.subject);
+    let line = if said.is_empty() {
+        subject.into_owned()
+    } else {
+        format!("{subject}: {}", palette.paint(tone, &said))
+    };
+    Branch { line, below: reason.causes.iter().map(|cause| branch(cause, palette)).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reason(subject: &str, state: State, text: &str, causes: Vec<Reason>) -> Reason {
+        Reason {
+            subject: subject.to_owned(),
+            text: text.to_owned(),
+            state: state.into(),
+            holds: false,
+            causes,
+        }
+    }
+
+    #[test]
+    fn the_chain_leads_to_the_cause() {
+        let chain = reason(
+            "service \"web\"",
+            State::Waiting,
+            "waiting for service \"db\" to be up",
+            vec![
+                reason("service \"db\"", State::Backoff, "exited with status 3, restarting in 2 s", vec![]),
+                reason("path \"/run/x\"", State::Unspecified, "does not exist", vec![]),
+            ],
+        );
+        assert_eq!(
+            render(&branch(&chain, Palette::None), true),
+            "\
+service \"web\": waiting for service \"db\" to be up
+├─ service \"db\": backoff, exited with status 3, restarting in 2 s
+└─ path \"/run/x\": does not exist
+"
+        );
+    }
+
+    #[test]
+    fn nothing_foreign_steers_the_terminal() {
+        let evil = reason("a\x1b[2J", State::Failed, "b\nc", vec![]);
+        assert_eq!(render(&branch(&evil, Palette::None), true), "a\\x1b[2J: failed, b\\nc\n");
+    }
+}

@@ -1,0 +1,303 @@
+//! Where the host is: from the command line, the environment and the file of contexts that KELSONCONFIG names.
+//!
+//! ```yaml
+//! current: edge-1
+//! contexts:
+//!   edge-1:
+//!     endpoint: 192.0.2.7:50000
+//!     ca: ca.pem                # a path, relative to this file, or the PEM text itself
+//!     certificate: admin.pem
+//!     key: admin.key
+//! ```
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use kelson_api::client::{Endpoint, TlsMaterial};
+use serde::Deserialize;
+
+use crate::failure::Failure;
+use crate::output::text::nearest;
+
+/// The socket of PID 1 on the host itself.
+pub const DEFAULT: &str = "unix:///run/kelson/init.sock";
+
+/// Where the host is, and what is needed to reach it.
+#[derive(Debug, Clone)]
+pub struct Host {
+    pub endpoint: Endpoint,
+    /// Only for one that is reached over the network.
+    pub tls: Option<TlsMaterial>,
+}
+
+/// What the command line and the environment say about the host.
+#[derive(Debug, Clone, Default)]
+pub struct Choice {
+    /// `--endpoint`.
+    pub endpoint: Option<String>,
+    /// `--context`.
+    pub context: Option<String>,
+    /// KELSON_ENDPOINT.
+    pub environment: Option<String>,
+    /// KELSONCONFIG.
+    pub config: Option<PathBuf>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    current: Option<String>,
+    #[serde(default)]
+    contexts: BTreeMap<String, Context>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Context {
+    endpoint: String,
+    ca: Option<String>,
+    certificate: Option<String>,
+    key: Option<String>,
+}
+
+impl Choice {
+    /// The endpoint to call: `--endpoint`, then `--context`, then KELSON_ENDPOINT, then the current context of
+    /// KELSONCONFIG, then the socket of this host. An endpoint `host:port` that is given by itself takes its certificates
+    /// from the context that is named or current.
+    pub fn resolve(&self) -> Result<Host, Failure> {
+        let given = match (&self.endpoint, &self.context) {
+            (Some(endpoint), _) => Some(endpoint),
+            (None, Some(_)) => None,
+            (None, None) => self.environment.as_ref().filter(|text| !text.is_empty()),
+        };
+        let (endpoint, context) = match given {
+            Some(text) => (parse(text)?, None),
+            None if self.context.is_none() && self.config.is_none() => (parse(DEFAULT)?, None),
+            None => {
+                let context = self.context("contexts")?;
+                (parse(&context.endpoint)?, Some(context))
+            }
+        };
+        let tls = match (&endpoint, context) {
+            (Endpoint::Unix(_), _) => None,
+            (Endpoint::Remote { .. }, Some(context)) => Some(context.material(self.file()?)?),
+            (Endpoint::Remote { .. }, None) => Some(self.context("certificates")?.material(self.file()?)?),
+        };
+        Ok(Host { endpoint, tls })
+    }
+
+    /// The names of the contexts, for completion.
+    pub fn names(&self) -> Vec<String> {
+        let file = self.file().and_then(read);
+        file.map_or_else(|_| Vec::new(), |file| file.contexts.into_keys().collect())
+    }
+
+    fn file(&self) -> Result<&Path, Failure> {
+        self.config.as_deref().ok_or_else(|| no_file("contexts"))
+    }
+
+    fn context(&self, what: &str) -> Result<Context, Failure> {
+        let path = self.config.as_deref().ok_or_else(|| no_file(what))?;
+        let mut file = read(path)?;
+        let all = file.contexts.keys().cloned().collect::<Vec<_>>().join(", ");
+        let (name, by) = match (&self.context, &file.current) {
+            (Some(name), _) => (name, "--context"),
+            (None, Some(name)) => (name, "current:"),
+            (None, None) => {
+                return Err(Failure::Usage(format!(
+                    "{} names no current context; give --context NAME (there are: {all})",
+                    path.display()
+                )));
+            }
+        };
+        if !file.contexts.contains_key(name) {
+            let next = match nearest(name, file.contexts.keys().map(String::as_str)) {
+                Some(near) => format!("did you mean {near:?}?"),
+                None if all.is_empty() => "it has none".to_owned(),
+                None => format!("there are: {all}"),
+            };
+            return Err(Failure::Usage(format!("{} has no context {name:?} ({by}); {next}", path.display())));
+        }
+        let name = name.clone();
+        file.contexts.remove(&name).ok_or_else(|| no_file(what))
+    }
+}
+
+impl Context {
+    fn material(&self, file: &Path) -> Result<TlsMaterial, Failure> {
+        Ok(TlsMaterial {
+            ca: pem(file, "ca", self.ca.as_deref())?,
+            certificate: pem(file, "certificate", self.certificate.as_deref())?,
+            key: pem(file, "key", self.key.as_deref())?,
+        })
+    }
+}
+
+fn no_file(what: &str) -> Failure {
+    Failure::Usage(format!(
+        "a host that is reached over the network needs {what}: set KELSONCONFIG to a file of contexts (endpoint, ca, \
+         certificate, key)"
+    ))
+}
+
+fn parse(text: &str) -> Result<Endpoint, Failure> {
+    // A path alone can only mean a socket.
+    let text = if text.starts_with('/') { format!("unix:{text}") } else { text.to_owned() };
+    text.parse().map_err(|error: kelson_api::client::EndpointError| Failure::Usage(error.to_string()))
+}
+
+fn read(path: &Path) -> Result<File, Failure> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::Usage(format!("KELSONCONFIG: cannot read {}: {error}", path.display())))?;
+    serde_yaml::from_str(&text).map_err(|error| {
+        let place = error.location().map_or(String::new(), |at| format!(":{}:{}", at.line(), at.column()));
+        let said = error.to_string();
+        // The place stands in front, as in every other message about a file.
+        let said = said.split(" at line ").next().unwrap_or_default().to_owned();
+        Failure::Usage(format!("{}{place}: {said}", path.display()))
+    })
+}
+
+/// A PEM text as it stands in the file of contexts, or read from the file that it names.
+fn pem(config: &Path, key: &str, value: Option<&str>) -> Result<Vec<u8>, Failure> {
+    let Some(value) = value else {
+        return Err(Failure::Usage(format!(
+            "{}: the context has no `{key}:`; it takes a path or PEM text",
+            config.display()
+        )));
+    };
+    if value.contains("-----BEGIN ") {
+        return Ok(value.as_bytes().to_vec());
+    }
+    let path = config.parent().unwrap_or(Path::new("")).join(value);
+    let text = std::fs::read_to_string(&path).map_err(|error| {
+        Failure::Usage(format!("{}: cannot read `{key}:` {}: {error}", config.display(), path.display()))
+    })?;
+    if !text.contains("-----BEGIN ") {
+        return Err(Failure::Usage(format!(
+            "{}: {} (`{key}:`) holds no PEM text; it begins with -----BEGIN",
+            config.display(),
+            path.display()
+        )));
+    }
+    Ok(text.into_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PEM: &str = "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n";
+
+    /// A folder of its own that goes away at the end.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str, config: &str) -> Folder {
+            let path = std::env::temp_dir().join(format!("kelsonctl-contexts-{}-{name}", std::process::id()));
+            std::fs::create_dir_all(&path).unwrap();
+            std::fs::write(path.join("config"), config).unwrap();
+            for file in ["ca.pem", "admin.pem", "admin.key"] {
+                std::fs::write(path.join(file), PEM).unwrap();
+            }
+            Folder(path)
+        }
+
+        fn choice(&self) -> Choice {
+            Choice { config: Some(self.0.join("config")), ..Choice::default() }
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            std::fs::remove_dir_all(&self.0).unwrap();
+        }
+    }
+
+    const TWO: &str = "current: edge\n\
+        contexts:\n\
+        \x20 edge: {endpoint: '192.0.2.7:50000', ca: ca.pem, certificate: admin.pem, key: admin.key}\n\
+        \x20 here: {endpoint: 'unix:///tmp/k.sock'}\n";
+
+    fn shown(result: Result<Host, Failure>) -> String {
+        match result {
+            Ok(host) => host.endpoint.to_string(),
+            Err(failure) => {
+                assert_eq!(failure.exit_status(), 2);
+                failure.to_string()
+            }
+        }
+    }
+
+    #[test]
+    fn the_nearest_word_wins() {
+        let folder = Folder::new("order", TWO);
+        assert_eq!(shown(Choice::default().resolve()), DEFAULT);
+        let mut choice = folder.choice();
+        assert_eq!(shown(choice.resolve()), "192.0.2.7:50000");
+        choice.environment = Some("unix:///tmp/env.sock".to_owned());
+        assert_eq!(shown(choice.resolve()), "unix:///tmp/env.sock");
+        choice.context = Some("here".to_owned());
+        assert_eq!(shown(choice.resolve()), "unix:///tmp/k.sock");
+        choice.endpoint = Some("/tmp/flag.sock".to_owned());
+        assert_eq!(shown(choice.resolve()), "unix:///tmp/flag.sock");
+    }
+
+    #[test]
+    fn an_address_alone_takes_the_certificates_of_the_context() {
+        let folder = Folder::new("address", TWO);
+        let choice = Choice { endpoint: Some("127.0.0.1:5001".to_owned()), ..folder.choice() };
+        let host = choice.resolve().unwrap();
+        assert_eq!(host.endpoint.to_string(), "127.0.0.1:5001");
+        assert_eq!(host.tls.as_ref().unwrap().ca, PEM.as_bytes());
+        assert!(!format!("{host:?}").contains("BEGIN"), "a key is never shown");
+        let alone = Choice { endpoint: Some("127.0.0.1:5001".to_owned()), ..Choice::default() };
+        assert!(shown(alone.resolve()).contains("set KELSONCONFIG"));
+    }
+
+    #[test]
+    fn pem_text_may_stand_in_the_file() {
+        let inline = format!(
+            "current: a\ncontexts:\n  a:\n    endpoint: h:1\n{}",
+            ["ca", "certificate", "key"]
+                .map(|key| format!("    {key}: |\n      {}\n", PEM.trim_end().replace('\n', "\n      ")))
+                .concat()
+        );
+        let folder = Folder::new("inline", &inline);
+        assert_eq!(folder.choice().resolve().unwrap().tls.unwrap().key, PEM.as_bytes());
+    }
+
+    #[test]
+    fn mistakes_are_pointed_at() {
+        let said = |name: &str, config: &str, context: Option<&str>| {
+            let folder = Folder::new(name, config);
+            let choice = Choice { context: context.map(str::to_owned), ..folder.choice() };
+            shown(choice.resolve()).replace(folder.0.to_str().unwrap(), "DIR")
+        };
+        assert_eq!(
+            said("unknown", TWO, Some("edg")),
+            "DIR/config has no context \"edg\" (--context); did you mean \"edge\"?"
+        );
+        assert_eq!(
+            said("none", "contexts: {a: {endpoint: 'h:1'}}", None),
+            "DIR/config names no current context; give --context NAME (there are: a)"
+        );
+        assert_eq!(
+            said("noca", "current: a\ncontexts: {a: {endpoint: 'h:1'}}", None),
+            "DIR/config: the context has no `ca:`; it takes a path or PEM text"
+        );
+        assert_eq!(
+            said("gone", "current: a\ncontexts: {a: {endpoint: 'h:1', ca: gone.pem}}", None),
+            "DIR/config: cannot read `ca:` DIR/gone.pem: No such file or directory (os error 2)"
+        );
+        let key = said("key", "current: a\ncontexts:\n  a:\n    endpont: h:1\n", None);
+        assert!(key.starts_with("DIR/config:4:5: contexts.a: unknown field `endpont`"), "{key}");
+        let port = said("port", "current: a\ncontexts: {a: {endpoint: 'h:0'}}", None);
+        assert!(port.starts_with("\"h:0\" is no endpoint: the port must be"), "{port}");
+        let missing = Choice { config: Some("/nowhere/config".into()), ..Choice::default() };
+        assert_eq!(
+            shown(missing.resolve()),
+            "KELSONCONFIG: cannot read /nowhere/config: No such file or directory (os error 2)"
+        );
+    }
+}

@@ -1,0 +1,171 @@
+//! Why a command did not do what it was asked, and the exit status that says so to scripts.
+
+use std::future::Future;
+use std::time::Duration;
+
+use kelson_api::client;
+use kelson_proto::v1::ListRequest;
+use tonic::Code;
+
+use crate::output::text::{list, nearest};
+
+/// A question that needs no waiting is answered within this time, or never.
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// A reason to end with a status other than 0. Each message is a sentence that says what to do next.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    #[error("{0}")]
+    Failed(String),
+    /// What is wrong was already printed.
+    #[error("")]
+    Told,
+    #[error("{0}")]
+    Usage(String),
+    #[error("{0}")]
+    NotReachable(String),
+    #[error("{0}")]
+    Denied(String),
+    #[error("{0}")]
+    TimedOut(String),
+    /// The host knows no service of one of the names that it was given.
+    #[error("{0}")]
+    Unknown(String),
+}
+
+impl Failure {
+    /// The exit status: part of the contract of the command line.
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            Failure::Failed(_) | Failure::Told | Failure::Unknown(_) => 1,
+            Failure::Usage(_) => 2,
+            Failure::NotReachable(_) => 3,
+            Failure::Denied(_) => 4,
+            Failure::TimedOut(_) => 5,
+        }
+    }
+
+    /// True where the same call may succeed on another connection.
+    pub fn is_passing(&self) -> bool {
+        matches!(self, Failure::NotReachable(_))
+    }
+}
+
+impl From<client::Failure> for Failure {
+    fn from(failure: client::Failure) -> Failure {
+        match failure {
+            client::Failure::NotReachable(said) => Failure::NotReachable(said),
+            client::Failure::Denied(said) => Failure::Denied(said),
+            client::Failure::NotFound(said) => Failure::Unknown(said),
+            client::Failure::Deadline(said) => Failure::TimedOut(said),
+            client::Failure::Failed(said) => Failure::Failed(said),
+        }
+    }
+}
+
+impl From<tonic::Status> for Failure {
+    fn from(status: tonic::Status) -> Failure {
+        match (status.code(), status.message()) {
+            (Code::Unimplemented, _) => Failure::Failed(
+                "the host does not know this command; `kelsonctl version` tells how old its Kelson is"
+                    .to_owned(),
+            ),
+            (code, "") => Failure::from(tonic::Status::new(code, code.description())),
+            _ => client::Failure::from(status).into(),
+        }
+    }
+}
+
+/// Awaits the answer to a question that needs no waiting.
+///
+/// # Errors
+/// The call failed, or there was no answer in 30 seconds.
+pub async fn answer<T>(
+    call: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>,
+) -> Result<T, Failure> {
+    match tokio::time::timeout(ANSWER, call).await {
+        Ok(Ok(response)) => Ok(response.into_inner()),
+        Ok(Err(status)) => Err(status.into()),
+        Err(_) => Err(Failure::TimedOut(format!("the host gave no answer within {} s", ANSWER.as_secs()))),
+    }
+}
+
+/// Makes a failure about unknown names helpful: says which are unknown, and what may have been meant.
+pub async fn explain_names(failure: Failure, client: &client::Client, names: &[String]) -> Failure {
+    if !matches!(failure, Failure::Unknown(_)) {
+        return failure;
+    }
+    match answer(client.services().list(ListRequest::default())).await {
+        Ok(answer) => {
+            let known: Vec<String> = answer.services.into_iter().map(|s| s.name).collect();
+            unknown_names(names, &known).map_or(failure, Failure::Unknown)
+        }
+        Err(_) => failure,
+    }
+}
+
+/// The sentence about those of `names` that are not `known`; `None` where all are.
+pub fn unknown_names(names: &[String], known: &[String]) -> Option<String> {
+    let mut meant = Vec::new();
+    let unknown: Vec<String> = names
+        .iter()
+        .filter(|name| !known.contains(name))
+        .map(|name| {
+            meant.extend(nearest(name, known.iter().map(String::as_str)).map(|near| format!("{near:?}")));
+            format!("{name:?}")
+        })
+        .collect();
+    if unknown.is_empty() {
+        return None;
+    }
+    let next = match meant.as_slice() {
+        [] => "`kelsonctl services` lists all".to_owned(),
+        meant => format!("did you mean {}?", list(meant)),
+    };
+    Some(format!("no service {}; {next}", list(&unknown)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_code_has_its_exit_status() {
+        let exit = |code| Failure::from(tonic::Status::new(code, "why")).exit_status();
+        assert_eq!(exit(Code::PermissionDenied), 4);
+        assert_eq!(exit(Code::Unauthenticated), 4);
+        assert_eq!(exit(Code::DeadlineExceeded), 5);
+        assert_eq!(exit(Code::Unavailable), 3);
+        assert_eq!(exit(Code::NotFound), 1);
+        assert_eq!(exit(Code::InvalidArgument), 1);
+        assert_eq!(exit(Code::Unimplemented), 1);
+        assert_eq!(Failure::Usage(String::new()).exit_status(), 2);
+    }
+
+    #[test]
+    fn a_status_of_the_transport_is_a_broken_connection() {
+        let status =
+            tonic::Status::from_error(Box::new(std::io::Error::from(std::io::ErrorKind::BrokenPipe)));
+        assert!(Failure::from(status).is_passing());
+        assert!(!Failure::from(tonic::Status::internal("a fault")).is_passing());
+        assert!(
+            !Failure::from(tonic::Status::internal("")).to_string().is_empty(),
+            "something is always said"
+        );
+    }
+
+    #[test]
+    fn unknown_names_are_named_with_what_was_meant() {
+        let known = ["web", "db"].map(str::to_owned);
+        let said = |names: &[&str]| {
+            unknown_names(&names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>(), &known)
+        };
+        assert_eq!(said(&["web"]), None);
+        assert_eq!(said(&["wbe"]).unwrap(), "no service \"wbe\"; did you mean \"web\"?");
+        assert_eq!(said(&["mail"]).unwrap(), "no service \"mail\"; `kelsonctl services` lists all");
+        assert_eq!(
+            said(&["db", "wbe", "mail"]).unwrap(),
+            "no service \"wbe\" and \"mail\"; did you mean \"web\"?"
+        );
+    }
+}

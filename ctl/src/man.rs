@@ -1,0 +1,169 @@
+//! The manual page, from the same words as the help.
+
+use std::fmt::Write as _;
+
+use clap::{Arg, Command};
+
+/// The page in the language of man(7).
+pub fn page(command: &Command) -> String {
+    let mut command = command.clone();
+    command.build();
+    let mut page = Page(String::new());
+    let version = command.get_version().unwrap_or_default();
+    page.raw(&format!(".TH KELSONCTL 1 \"\" \"Kelson {version}\" \"Kelson\""));
+    page.raw(".SH NAME");
+    page.text(&format!("kelsonctl \\- {}", lower(&about(command.get_about()))));
+    page.raw(".SH SYNOPSIS\n.B kelsonctl");
+    page.raw("[\\fB\\-e\\fR \\fIE\\fR] [\\fB\\-o\\fR \\fIFORMAT\\fR] \\fICOMMAND\\fR [\\fIARGUMENT\\fR...]");
+    page.raw(".SH DESCRIPTION");
+    page.text(
+        "Kelson is the first process of a small Linux host. kelsonctl asks it how its services are, and tells it what to do \
+         with them: on the host itself over its Unix socket, from elsewhere over mutual TLS.",
+    );
+    page.raw(".SH OPTIONS");
+    page.arguments(command.get_arguments());
+    page.raw(".SH COMMANDS");
+    for inner in command.get_subcommands().filter(|inner| !inner.is_hide_set()) {
+        page.command("", inner);
+    }
+    page.raw(".SH EXIT STATUS");
+    for (status, meaning) in [
+        ("0", "Done."),
+        ("1", "Failed."),
+        ("2", "The command line, or the file of contexts, is wrong."),
+        ("3", "The host is not reachable."),
+        ("4", "Denied."),
+        ("5", "The time that was given is over."),
+    ] {
+        page.raw(&format!(".TP\n.B {status}"));
+        page.text(meaning);
+    }
+    page.raw(".SH ENVIRONMENT");
+    for (name, meaning) in [
+        ("KELSON_ENDPOINT", "The endpoint, where \\-\\-endpoint is not given."),
+        (
+            "KELSONCONFIG",
+            "A YAML file of contexts: `current: NAME`, `contexts: {NAME: {endpoint: HOST:PORT, ca: ..., certificate: ..., \
+             key: ...}}`. Certificates are PEM text, or paths relative to the file.",
+        ),
+        ("NO_COLOR", "No colours, even on a terminal."),
+    ] {
+        page.raw(&format!(".TP\n.B {}", quoted(name)));
+        page.text(meaning);
+    }
+    page.raw(".SH FILES\n.TP\n.I /run/kelson/init.sock");
+    page.text("The socket of PID 1. Only root and the group kelson may open it.");
+    page.0
+}
+
+/// The page as it grows.
+struct Page(String);
+
+impl Page {
+    fn raw(&mut self, line: &str) {
+        self.0.push_str(line);
+        self.0.push('\n');
+    }
+
+    /// Text that roff fills; nothing at the beginning of a line is taken for a request.
+    fn text(&mut self, text: &str) {
+        for line in text.lines() {
+            let guard = if line.starts_with(['.', '\'']) { "\\&" } else { "" };
+            let written = writeln!(self.0, "{guard}{line}");
+            debug_assert!(written.is_ok(), "writing into a String does not fail");
+        }
+    }
+
+    fn command(&mut self, before: &str, command: &Command) {
+        let name = format!("{before}{}", command.get_name());
+        let mut head = format!("\\fB{}\\fR", quoted(&name));
+        for place in command.get_positionals() {
+            let more = if matches!(place.get_action(), clap::ArgAction::Append) { "..." } else { "" };
+            let word = format!("\\fI{}\\fR{more}", quoted(&value(place)));
+            head += &if place.is_required_set() { format!(" {word}") } else { format!(" [{word}]") };
+        }
+        self.raw(&format!(".SS {head}"));
+        let long = command.get_long_about().or(command.get_about());
+        for paragraph in about(long).split("\n\n") {
+            self.raw(".PP");
+            self.text(&quoted(paragraph.trim_end()));
+        }
+        self.arguments(command.get_arguments().filter(|argument| !argument.is_global_set()));
+        for inner in command.get_subcommands().filter(|inner| !inner.is_hide_set()) {
+            self.raw(&format!(".TP\n.B {}", quoted(&format!("{name} {}", inner.get_name()))));
+            self.text(&quoted(&about(inner.get_about())));
+        }
+        if let Some(example) = command.get_after_help() {
+            self.raw(".PP\n.nf");
+            self.text(&quoted(&example.to_string()));
+            self.raw(".fi");
+        }
+    }
+
+    fn arguments<'a>(&mut self, arguments: impl Iterator<Item = &'a Arg>) {
+        for argument in arguments.filter(|argument| !argument.is_positional() && !argument.is_hide_set()) {
+            let mut names = Vec::new();
+            names.extend(argument.get_short().map(|short| format!("\\fB\\-{short}\\fR")));
+            names.extend(argument.get_long().map(|long| format!("\\fB{}\\fR", quoted(&format!("--{long}")))));
+            let mut head = names.join(", ");
+            if argument.get_action().takes_values() {
+                head += &format!(" \\fI{}\\fR", quoted(&value(argument)));
+            }
+            self.raw(&format!(".TP\n{head}"));
+            let mut text = about(argument.get_help());
+            let words: Vec<String> =
+                argument.get_possible_values().iter().map(|value| value.get_name().to_owned()).collect();
+            if argument.get_action().takes_values() && !words.is_empty() {
+                text += &format!(" ({})", words.join(", "));
+            }
+            self.text(&quoted(&text));
+        }
+    }
+}
+
+fn value(argument: &Arg) -> String {
+    match argument.get_value_names() {
+        Some([name, ..]) => name.to_string(),
+        _ => argument.get_id().to_string().to_uppercase(),
+    }
+}
+
+fn about(text: Option<&clap::builder::StyledStr>) -> String {
+    text.map(ToString::to_string).unwrap_or_default()
+}
+
+fn quoted(text: &str) -> String {
+    text.replace('\\', "\\e").replace('-', "\\-")
+}
+
+fn lower(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_lowercase().collect::<String>() + letters.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_stands_in_the_page() {
+        let command = crate::cli::command();
+        let page = page(&command);
+        for inner in command.get_subcommands() {
+            let head = format!(".SS \\fB{}\\fR", inner.get_name());
+            assert_eq!(page.contains(&head), !inner.is_hide_set(), "{head}");
+        }
+        assert!(
+            page.contains(".TP\n\\fB\\-\\-for\\fR \\fIWHAT\\fR\nWhat to wait for (up, down, finished)\n"),
+            "{page}"
+        );
+        assert!(page.contains("\\fB\\-e\\fR, \\fB\\-\\-endpoint\\fR \\fIE\\fR"));
+        assert!(!page.lines().any(|line| {
+            line.starts_with('.')
+                && !line.starts_with(".S")
+                && ![".TH", ".TP", ".PP", ".B ", ".I ", ".nf", ".fi"]
+                    .iter()
+                    .any(|known| line.starts_with(known))
+        }));
+    }
+}

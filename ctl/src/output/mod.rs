@@ -1,0 +1,112 @@
+//! The one place for output: formats, the terminal, and how things look in each.
+//!
+//! Commands hand over what they know in the form of [`views`]; JSON and YAML are made from these alone, so they
+//! stay the same whatever a table looks like. Everything that is printed goes through [`print()`].
+
+pub mod drawing;
+pub mod layout;
+pub mod style;
+pub mod table;
+pub mod terminal;
+pub mod text;
+pub mod time;
+pub mod tree;
+pub mod views;
+
+use std::io::Write as _;
+
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+/// How results are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum Format {
+    /// For people
+    #[default]
+    Table,
+    /// For programs; stable
+    Json,
+    /// As JSON, in YAML
+    Yaml,
+}
+
+impl Format {
+    /// Writes one value as a whole, in a format for programs. In `Table` nothing is written.
+    pub fn print(self, value: &impl Serialize) -> Result<(), Failure> {
+        print(&self.document(value)?)
+    }
+
+    /// Writes one value of a stream: a line of JSON, a document of YAML.
+    pub fn print_item(self, value: &impl Serialize) -> Result<(), Failure> {
+        print(&self.item(value)?)
+    }
+
+    fn document(self, value: &impl Serialize) -> Result<String, Failure> {
+        match self {
+            Format::Table => Ok(String::new()),
+            Format::Json => Ok(serde_json::to_string_pretty(value).map_err(not_written)? + "\n"),
+            Format::Yaml => serde_yaml::to_string(value).map_err(not_written),
+        }
+    }
+
+    fn item(self, value: &impl Serialize) -> Result<String, Failure> {
+        match self {
+            Format::Table => Ok(String::new()),
+            Format::Json => Ok(serde_json::to_string(value).map_err(not_written)? + "\n"),
+            Format::Yaml => Ok("---\n".to_owned() + &serde_yaml::to_string(value).map_err(not_written)?),
+        }
+    }
+}
+
+fn not_written(error: impl std::fmt::Display) -> Failure {
+    Failure::Failed(format!("the result cannot be written: {error}"))
+}
+
+/// Writes to the standard output, at once.
+///
+/// # Errors
+/// The output cannot be written to (a full disk). When its reader has gone this process ends, as others do, by
+/// SIGPIPE. The signal is ignored until then, so that a connection that breaks is an error and not an end.
+pub fn print(text: &str) -> Result<(), Failure> {
+    print_bytes(text.as_bytes())
+}
+
+/// [`print()`] for what need not be UTF-8.
+pub fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => terminal::end_by_sigpipe(),
+        Err(error) => Err(Failure::Failed(format!("cannot write the output: {error}"))),
+    }
+}
+
+/// Says something beside the result, on the standard error.
+pub fn note(text: &str) {
+    // Nobody is left to be told when this fails.
+    drop(writeln!(std::io::stderr().lock(), "kelsonctl: {}", text::escape_lines(text)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_value_in_each_format() {
+        let value = serde_json::json!([{"name": "db", "pid": null}]);
+        assert_eq!(Format::Table.document(&value).unwrap(), "");
+        assert_eq!(
+            Format::Json.document(&value).unwrap(),
+            "[\n  {\n    \"name\": \"db\",\n    \"pid\": null\n  }\n]\n"
+        );
+        assert_eq!(Format::Yaml.document(&value).unwrap(), "- name: db\n  pid: null\n");
+    }
+
+    #[test]
+    fn items_of_a_stream_are_told_apart() {
+        let value = serde_json::json!({"seq": 1});
+        assert_eq!(Format::Json.item(&value).unwrap(), "{\"seq\":1}\n");
+        assert_eq!(Format::Yaml.item(&value).unwrap(), "---\nseq: 1\n");
+    }
+}

@@ -1,0 +1,161 @@
+//! Colours, and what they mean. Only on a terminal, and never where NO_COLOR is set.
+//!
+//! The colours of a terminal with 256 of them are picked for equal contrast on black and on white (about 4.5 to 1
+//! on both); on others the terminal's own sixteen are used.
+
+use kelson_proto::v1::{Service, State};
+
+/// What a piece of text says by its colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Tone {
+    #[default]
+    Plain,
+    /// A heading.
+    Strong,
+    /// As it should be.
+    Good,
+    /// On its way.
+    Busy,
+    /// Waits or tries again.
+    Waiting,
+    /// Needs an operator.
+    Bad,
+    /// Of less interest.
+    Quiet,
+}
+
+impl Tone {
+    /// The class of CSS that the drawings use.
+    pub fn class(self) -> &'static str {
+        match self {
+            Tone::Plain | Tone::Strong => "plain",
+            Tone::Good => "good",
+            Tone::Busy => "busy",
+            Tone::Waiting => "waiting",
+            Tone::Bad => "bad",
+            Tone::Quiet => "quiet",
+        }
+    }
+}
+
+/// Turns tones into escape sequences, or into nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Palette {
+    None,
+    Sixteen,
+    Full,
+}
+
+impl Palette {
+    /// The palette of a terminal, by the environment's words.
+    pub fn choose(is_terminal: bool, variable: impl Fn(&str) -> Option<String>) -> Palette {
+        let term = variable("TERM").unwrap_or_default();
+        if !is_terminal || variable("NO_COLOR").is_some_and(|v| !v.is_empty()) || term == "dumb" {
+            Palette::None
+        } else if term.contains("256color") || variable("COLORTERM").is_some_and(|v| !v.is_empty()) {
+            Palette::Full
+        } else {
+            Palette::Sixteen
+        }
+    }
+
+    /// The text in the colour of the tone.
+    pub fn paint(self, tone: Tone, text: &str) -> String {
+        let code = match (self, tone) {
+            (Palette::None, _) | (_, Tone::Plain) => return text.to_owned(),
+            (_, Tone::Strong) => "1",
+            (Palette::Sixteen, Tone::Good) => "32",
+            (Palette::Sixteen, Tone::Busy) => "36",
+            (Palette::Sixteen, Tone::Waiting) => "33",
+            (Palette::Sixteen, Tone::Bad) => "31",
+            (Palette::Sixteen, Tone::Quiet) => "90",
+            (Palette::Full, Tone::Good) => "38;5;28",
+            (Palette::Full, Tone::Busy) => "38;5;27",
+            (Palette::Full, Tone::Waiting) => "38;5;130",
+            (Palette::Full, Tone::Bad) => "38;5;160",
+            (Palette::Full, Tone::Quiet) => "38;5;243",
+        };
+        if text.is_empty() { String::new() } else { format!("\x1b[{code}m{text}\x1b[0m") }
+    }
+}
+
+/// The word for a state, in tables and in JSON; empty where none is meant.
+pub fn state_name(state: State) -> &'static str {
+    match state {
+        State::Unspecified => "",
+        State::Initialized => "initialized",
+        State::Waiting => "waiting",
+        State::Preparing => "preparing",
+        State::Starting => "starting",
+        State::Running => "running",
+        State::Stopping => "stopping",
+        State::Finished => "finished",
+        State::Failed => "failed",
+        State::Skipped => "skipped",
+        State::Backoff => "backoff",
+    }
+}
+
+/// The colour of a state; `up` tells a service that runs and is well from one that only runs.
+pub fn state_tone(state: State, up: bool) -> Tone {
+    match state {
+        State::Unspecified => Tone::Plain,
+        State::Initialized | State::Skipped => Tone::Quiet,
+        State::Waiting | State::Backoff => Tone::Waiting,
+        State::Preparing | State::Starting | State::Stopping => Tone::Busy,
+        State::Running if up => Tone::Good,
+        State::Running => Tone::Waiting,
+        State::Finished if up => Tone::Good,
+        State::Finished => Tone::Quiet,
+        State::Failed => Tone::Bad,
+    }
+}
+
+/// The colour of a service as it is now.
+pub fn service_tone(service: &Service) -> Tone {
+    if service.healthy == Some(false) { Tone::Bad } else { state_tone(service.state(), service.up) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn palette(terminal: bool, set: &[(&str, &str)]) -> Palette {
+        Palette::choose(terminal, |name| {
+            set.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn colour_only_on_a_terminal_that_wants_it() {
+        assert_eq!(palette(true, &[("TERM", "xterm-256color")]), Palette::Full);
+        assert_eq!(palette(true, &[("TERM", "linux")]), Palette::Sixteen);
+        assert_eq!(palette(true, &[("TERM", "vt220"), ("COLORTERM", "truecolor")]), Palette::Full);
+        assert_eq!(palette(true, &[("TERM", "xterm-256color"), ("NO_COLOR", "1")]), Palette::None);
+        assert_eq!(
+            palette(true, &[("TERM", "linux"), ("NO_COLOR", "")]),
+            Palette::Sixteen,
+            "empty: as if not set"
+        );
+        assert_eq!(palette(true, &[("TERM", "dumb")]), Palette::None);
+        assert_eq!(palette(false, &[("TERM", "xterm-256color")]), Palette::None);
+    }
+
+    #[test]
+    fn paint_is_closed_again() {
+        assert_eq!(Palette::Full.paint(Tone::Good, "up"), "\x1b[38;5;28mup\x1b[0m");
+        assert_eq!(Palette::Sixteen.paint(Tone::Bad, "failed"), "\x1b[31mfailed\x1b[0m");
+        assert_eq!(Palette::None.paint(Tone::Bad, "failed"), "failed");
+        assert_eq!(Palette::Full.paint(Tone::Plain, "x"), "x");
+        assert_eq!(Palette::Full.paint(Tone::Good, ""), "");
+    }
+
+    #[test]
+    fn a_service_that_is_not_healthy_is_bad() {
+        let mut service = Service { up: true, ..Service::default() };
+        service.set_state(State::Running);
+        assert_eq!(service_tone(&service), Tone::Good);
+        service.healthy = Some(false);
+        assert_eq!(service_tone(&service), Tone::Bad);
+    }
+}

@@ -1,0 +1,155 @@
+//! What the standard streams lead to: a terminal of some width and some colours, or something else.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::os::fd::AsRawFd as _;
+use std::time::Instant;
+
+use super::style::Palette;
+use super::text::{escape, fit};
+
+/// A stream as far as its looks are concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Terminal {
+    pub is_terminal: bool,
+    /// Columns; `None` where there is no limit.
+    pub width: Option<usize>,
+    pub palette: Palette,
+    /// Lines may be drawn with more than ASCII.
+    pub unicode: bool,
+}
+
+impl Terminal {
+    /// The standard output.
+    pub fn stdout() -> Terminal {
+        let stream = std::io::stdout();
+        Terminal::new(stream.is_terminal(), columns(stream.as_raw_fd()))
+    }
+
+    /// The standard error.
+    pub fn stderr() -> Terminal {
+        let stream = std::io::stderr();
+        Terminal::new(stream.is_terminal(), columns(stream.as_raw_fd()))
+    }
+
+    fn new(is_terminal: bool, columns: Option<usize>) -> Terminal {
+        let variable = |name: &str| std::env::var(name).ok();
+        Terminal {
+            is_terminal,
+            width: if is_terminal { columns.or(Some(80)) } else { None },
+            palette: Palette::choose(is_terminal, variable),
+            unicode: speaks_unicode(variable),
+        }
+    }
+
+    /// A stream that is no terminal.
+    #[cfg(test)]
+    pub fn plain() -> Terminal {
+        Terminal { is_terminal: false, width: None, palette: Palette::None, unicode: true }
+    }
+}
+
+/// The width of the terminal at this descriptor; `None` where it does not tell.
+fn columns(descriptor: i32) -> Option<usize> {
+    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: TIOCGWINSZ writes one winsize through the pointer, which is valid for that; on a descriptor that is no
+    // terminal it fails and writes nothing.
+    let result = unsafe { libc::ioctl(descriptor, libc::TIOCGWINSZ, &raw mut size) };
+    (result == 0 && size.ws_col > 0).then_some(usize::from(size.ws_col))
+}
+
+/// The locale speaks UTF-8, or nobody set one: a console does since Linux 2.6.
+fn speaks_unicode(variable: impl Fn(&str) -> Option<String>) -> bool {
+    let locale =
+        ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(|name| variable(name).filter(|v| !v.is_empty()));
+    locale.is_none_or(|locale| {
+        let locale = locale.to_ascii_lowercase();
+        locale.contains("utf-8") || locale.contains("utf8")
+    })
+}
+
+/// Ends this process as one ends whose output nobody reads any more.
+pub fn end_by_sigpipe() -> ! {
+    // SAFETY: both calls take plain numbers; no handler of this process is replaced but the standard library's ignore.
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        libc::raise(libc::SIGPIPE);
+    }
+    // Reached only where SIGPIPE is blocked.
+    std::process::exit(0)
+}
+
+/// One line on a terminal that is written over and over while something is awaited.
+#[derive(Debug)]
+pub struct Progress {
+    terminal: Terminal,
+    started: Instant,
+    text: String,
+    shown: bool,
+}
+
+impl Progress {
+    /// A line on the standard error; nothing is ever shown where that is no terminal.
+    pub fn new() -> Progress {
+        Progress { terminal: Terminal::stderr(), started: Instant::now(), text: String::new(), shown: false }
+    }
+
+    /// True where there is somebody to show it to.
+    pub fn is_seen(&self) -> bool {
+        self.terminal.is_terminal
+    }
+
+    /// Shows this text instead of the last one.
+    pub fn show(&mut self, text: &str) {
+        self.text = escape(text).into_owned();
+        self.refresh();
+    }
+
+    /// Shows the same text with the time as it is now.
+    pub fn refresh(&mut self) {
+        if self.is_seen() && !self.text.is_empty() {
+            let line = format!("{} ({})", self.text, super::time::relative(self.started.elapsed()));
+            // The last column stays empty: some terminals wrap as soon as it is filled.
+            let room = self.terminal.width.unwrap_or(80).saturating_sub(1);
+            self.write(&format!("\r\x1b[K{}", fit(&line, room)));
+            self.shown = true;
+        }
+    }
+
+    fn write(&self, text: &str) {
+        let mut stderr = std::io::stderr().lock();
+        // A progress line that cannot be shown is no loss.
+        drop(stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush()));
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.shown {
+            self.write("\r\x1b[K");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_locale_decides_about_lines() {
+        let with = |set: &'static [(&str, &str)]| {
+            speaks_unicode(|name| set.iter().find(|(key, _)| *key == name).map(|(_, v)| (*v).to_owned()))
+        };
+        assert!(with(&[]));
+        assert!(with(&[("LANG", "de_DE.UTF-8")]));
+        assert!(with(&[("LANG", "C.utf8")]));
+        assert!(!with(&[("LANG", "C")]));
+        assert!(!with(&[("LC_ALL", "POSIX"), ("LANG", "en_US.UTF-8")]));
+        assert!(with(&[("LC_ALL", ""), ("LANG", "en_US.UTF-8")]));
+    }
+
+    #[test]
+    fn a_file_has_no_width() {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        assert_eq!(columns(file.as_raw_fd()), None);
+    }
+}

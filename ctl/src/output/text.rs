@@ -1,0 +1,192 @@
+//! Text of services as it may be shown: nothing in it can steer the terminal, and its width is known.
+//!
+//! What a service says of itself (status, messages, log lines) is not trusted: an escape sequence in it could move
+//! the cursor, change the title or fake other lines. So control characters are shown, never sent.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+/// True for what must not reach a terminal: control characters, and those that turn the direction of writing.
+fn is_dangerous(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2028}' | '\u{2029}' | '\u{2066}'..='\u{2069}')
+}
+
+fn push_escaped(out: &mut String, c: char) {
+    let written = match c {
+        '\n' => write!(out, "\\n"),
+        '\r' => write!(out, "\\r"),
+        '\t' => write!(out, "\\t"),
+        c if (c as u32) < 0x100 => write!(out, "\\x{:02x}", c as u32),
+        c => write!(out, "\\u{{{:x}}}", c as u32),
+    };
+    debug_assert!(written.is_ok(), "writing into a String does not fail");
+}
+
+/// One line of text with all control characters shown as `\n`, `\x1b`, `\u{202e}`.
+pub fn escape(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(is_dangerous) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if is_dangerous(c) { push_escaped(&mut out, c) } else { out.push(c) }
+    }
+    Cow::Owned(out)
+}
+
+/// Like [`escape`] for text of several lines: the line breaks stay.
+pub fn escape_lines(text: &str) -> String {
+    text.split('\n').map(escape).collect::<Vec<_>>().join("\n")
+}
+
+/// A log line for a terminal: bytes that are not UTF-8 are shown as `\xff`; tabs stay, they do no harm.
+pub fn escape_bytes(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            if c != '\t' && is_dangerous(c) { push_escaped(&mut out, c) } else { out.push(c) }
+        }
+        for byte in chunk.invalid() {
+            let written = write!(out, "\\x{byte:02x}");
+            debug_assert!(written.is_ok(), "writing into a String does not fail");
+        }
+    }
+    out
+}
+
+/// Columns that the text takes on a terminal.
+pub fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// The text cut to at most `columns` columns, with an ellipsis where something is missing.
+pub fn fit(text: &str, columns: usize) -> Cow<'_, str> {
+    if width(text) <= columns {
+        return Cow::Borrowed(text);
+    }
+    if columns == 0 {
+        return Cow::Borrowed("");
+    }
+    let mut out = String::new();
+    let mut used = 0;
+    for c in text.chars() {
+        let wide = c.width().unwrap_or(0);
+        if used + wide + 1 > columns {
+            break;
+        }
+        used += wide;
+        out.push(c);
+    }
+    out.push('…');
+    Cow::Owned(out)
+}
+
+/// `a`, `a and b`, `a, b and c`.
+pub fn list(words: &[String]) -> String {
+    match words {
+        [] => String::new(),
+        [one] => one.clone(),
+        [rest @ .., last] => format!("{} and {last}", rest.join(", ")),
+    }
+}
+
+/// The candidate that was most likely meant by `wrong`, if one is near enough.
+pub fn nearest<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let limit = (wrong.chars().count() / 3).max(1);
+    candidates
+        .into_iter()
+        .map(|name| {
+            // A beginning that was typed right counts as near, however long the rest is.
+            let distance =
+                if wrong.len() >= 2 && name.starts_with(wrong) { 1 } else { distance(wrong, name) };
+            (distance, name)
+        })
+        .filter(|(distance, _)| *distance <= limit)
+        .min()
+        .map(|(_, name)| name)
+}
+
+/// Insertions, deletions, replacements and swaps of neighbours that lead from one word to the other.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
+    for (i, row) in rows.iter_mut().enumerate() {
+        row[0] = i;
+    }
+    for j in 0..=b.len() {
+        rows[0][j] = j;
+    }
+    for i in 1..=a.len() {
+        for j in 1..=b.len() {
+            let change = usize::from(a[i - 1] != b[j - 1]);
+            let mut best = (rows[i - 1][j] + 1).min(rows[i][j - 1] + 1).min(rows[i - 1][j - 1] + change);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(rows[i - 2][j - 2] + 1);
+            }
+            rows[i][j] = best;
+        }
+    }
+    rows[a.len()][b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_control_character_survives() {
+        let all: String = (0u32..0x300).filter_map(char::from_u32).collect();
+        assert!(!escape(&all).chars().any(|c| c.is_control()));
+        assert_eq!(escape("a\x1b[31mred\x07\u{9b}2J"), "a\\x1b[31mred\\x07\\x9b2J");
+        assert_eq!(escape("two\nlines\ttab\r"), "two\\nlines\\ttab\\r");
+        assert_eq!(escape("safe \u{202e}txt.exe"), "safe \\u{202e}txt.exe");
+        assert!(matches!(escape("Grüße, 世界"), Cow::Borrowed("Grüße, 世界")));
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_shown() {
+        assert_eq!(escape_bytes(b"ok\t\xff\xfe\x1b]0;title\x07"), "ok\t\\xff\\xfe\\x1b]0;title\\x07");
+        // A C1 control in UTF-8 is as dangerous as ESC.
+        assert_eq!(escape_bytes("\u{9b}31m".as_bytes()), "\\x9b31m");
+    }
+
+    #[test]
+    fn line_breaks_stay_where_lines_are_meant() {
+        assert_eq!(escape_lines("a\x1b\nb\r\n"), "a\\x1b\nb\\r\n");
+    }
+
+    #[test]
+    fn cutting_counts_columns_not_characters() {
+        assert_eq!(fit("abcdef", 6), "abcdef");
+        assert_eq!(fit("abcdefg", 6), "abcde…");
+        assert_eq!(fit("世界世界", 8), "世界世界");
+        assert_eq!(fit("世界世界", 6), "世界…");
+        assert_eq!(width(&fit("世界世界", 6)), 5);
+        assert_eq!(fit("abc", 1), "…");
+        assert_eq!(fit("abc", 0), "");
+        assert_eq!(width("é"), 1, "a combining accent takes no column");
+    }
+
+    #[test]
+    fn names_that_are_near() {
+        let names = ["web", "db", "migrate", "nginx", "redis-server"];
+        assert_eq!(nearest("wbe", names), Some("web"));
+        assert_eq!(nearest("ngnix", names), Some("nginx"));
+        assert_eq!(nearest("redis", names), Some("redis-server"));
+        assert_eq!(nearest("dd", names), Some("db"));
+        assert_eq!(nearest("postgres", names), None);
+        assert_eq!(nearest("", names), None);
+    }
+
+    #[test]
+    fn lists_read_like_a_sentence() {
+        let words = ["a", "b", "c"].map(str::to_owned);
+        assert_eq!(list(&words[..0]), "");
+        assert_eq!(list(&words[..1]), "a");
+        assert_eq!(list(&words[..2]), "a and b");
+        assert_eq!(list(&words), "a, b and c");
+    }
+}

@@ -1,0 +1,211 @@
+//! Times and durations as people and scripts read them, and as operators write them.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use prost_types::Timestamp;
+
+/// `2026-11-21T09:48:05.123Z`: UTC with milliseconds, the form of all JSON and of the event list.
+pub fn rfc3339(time: &Timestamp) -> String {
+    let days = time.seconds.div_euclid(86_400);
+    let second = time.seconds.rem_euclid(86_400);
+    let (year, month, day) = civil(days);
+    let millis = time.nanos.clamp(0, 999_999_999) / 1_000_000;
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{millis:03}Z",
+        second / 3600,
+        second / 60 % 60,
+        second % 60
+    )
+}
+
+/// Year, month and day of a day counted from 1970-01-01, in the Gregorian calendar.
+fn civil(days: i64) -> (i64, i64, i64) {
+    // Counted in eras of 400 years that begin on the first of March, so that leap days come last.
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let day_of_era = days.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+}
+
+/// How long ago that was; zero where the host's clock is ahead of ours.
+pub fn ago(time: &Timestamp, now: SystemTime) -> Duration {
+    let then = u64::try_from(time.seconds).unwrap_or(0);
+    let nanos = u32::try_from(time.nanos).unwrap_or(0).min(999_999_999);
+    now.duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(Duration::new(then, nanos))
+}
+
+/// `0s`, `59s`, `3m12s`, `2h5m`, `3d4h`: two units at most.
+pub fn relative(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    let pair = |large: u64, unit: &str, small: u64, small_unit: &str| match small {
+        0 => format!("{large}{unit}"),
+        _ => format!("{large}{unit}{small}{small_unit}"),
+    };
+    if days > 0 {
+        pair(days, "d", hours % 24, "h")
+    } else if hours > 0 {
+        pair(hours, "h", minutes % 60, "m")
+    } else if minutes > 0 {
+        pair(minutes, "m", seconds % 60, "s")
+    } else {
+        format!("{seconds}s")
+    }
+}
+
+/// A measured duration: `0.42 ms`, `812 ms`, `1.234 s`, `3m12s`.
+pub fn measured(duration: Duration) -> String {
+    let millis = duration.as_secs_f64() * 1000.0;
+    if millis < 10.0 {
+        format!("{millis:.2} ms")
+    } else if millis < 999.5 {
+        format!("{millis:.0} ms")
+    } else if millis < 100_000.0 {
+        format!("{:.3} s", millis / 1000.0)
+    } else {
+        relative(duration)
+    }
+}
+
+/// Milliseconds with microseconds behind the point, for JSON.
+pub fn millis(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1_000_000.0).round() / 1000.0
+}
+
+/// A duration off the wire; negative ones do not occur and count as zero.
+pub fn duration(wire: &prost_types::Duration) -> Duration {
+    Duration::new(
+        u64::try_from(wire.seconds).unwrap_or(0),
+        u32::try_from(wire.nanos).unwrap_or(0).min(999_999_999),
+    )
+}
+
+/// A duration for the wire.
+pub fn to_wire(duration: Duration) -> prost_types::Duration {
+    prost_types::Duration {
+        seconds: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        nanos: i32::try_from(duration.subsec_nanos()).unwrap_or(0),
+    }
+}
+
+/// Reads `500ms`, `30s`, `1m30s`, `1.5h`, `2d`.
+///
+/// # Errors
+/// A sentence that names what was found and what would be right.
+pub fn parse(text: &str) -> Result<Duration, String> {
+    let wrong = |what: String| format!("{what}; write a duration like 500ms, 30s, 1m30s or 2h");
+    let mut rest = text.trim();
+    if rest.is_empty() {
+        return Err(wrong("nothing is there".to_owned()));
+    }
+    let mut total = 0.0;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        let (number, tail) = rest.split_at(digits);
+        let letters = tail.find(|c: char| !c.is_alphabetic()).unwrap_or(tail.len());
+        let (unit, tail) = tail.split_at(letters);
+        let value: f64 =
+            number.parse().map_err(|_| wrong(format!("{rest:?} does not begin with a number")))?;
+        total += value
+            * match unit {
+                "us" | "µs" => 1e-6,
+                "ms" => 1e-3,
+                "s" => 1.0,
+                "m" => 60.0,
+                "h" => 3600.0,
+                "d" => 86_400.0,
+                "" => return Err(wrong(format!("{number:?} has no unit"))),
+                _ => return Err(wrong(format!("{unit:?} is not a unit"))),
+            };
+        rest = tail;
+    }
+    Duration::try_from_secs_f64(total).map_err(|_| wrong(format!("{text:?} is too long")))
+}
+
+/// Like [`parse`]; a number alone counts as seconds, as in `timeout 30`.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_timeout(text: &str) -> Result<Duration, String> {
+    match text.parse::<u32>() {
+        Ok(seconds) => Ok(Duration::from_secs(u64::from(seconds))),
+        Err(_) => parse(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stamp(seconds: i64, nanos: i32) -> String {
+        rfc3339(&Timestamp { seconds, nanos })
+    }
+
+    #[test]
+    fn times_in_rfc3339() {
+        assert_eq!(stamp(0, 0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(stamp(951_782_399, 999_999_999), "2000-02-28T23:59:59.999Z");
+        assert_eq!(stamp(951_782_400, 0), "2000-02-29T00:00:00.000Z");
+        assert_eq!(stamp(951_868_800, 0), "2000-03-01T00:00:00.000Z");
+        assert_eq!(stamp(1_795_254_485, 123_456_789), "2026-11-21T09:48:05.123Z");
+        assert_eq!(stamp(4_107_542_399, 0), "2100-02-28T23:59:59.000Z");
+        assert_eq!(stamp(4_107_542_400, 0), "2100-03-01T00:00:00.000Z", "2100 is no leap year");
+        assert_eq!(stamp(-1, 0), "1969-12-31T23:59:59.000Z");
+    }
+
+    #[test]
+    fn relative_times_have_two_units_at_most() {
+        let show = |seconds| relative(Duration::from_secs(seconds));
+        assert_eq!(
+            [0, 59, 60, 192, 3600, 7500, 86_400, 273_600].map(show),
+            ["0s", "59s", "1m", "3m12s", "1h", "2h5m", "1d", "3d4h"]
+        );
+    }
+
+    #[test]
+    fn a_clock_that_is_behind_makes_zero() {
+        let now = UNIX_EPOCH + Duration::from_secs(100);
+        assert_eq!(ago(&Timestamp { seconds: 90, nanos: 500_000_000 }, now), Duration::from_millis(9500));
+        assert_eq!(ago(&Timestamp { seconds: 200, nanos: 0 }, now), Duration::ZERO);
+    }
+
+    #[test]
+    fn measured_durations() {
+        let show = |micros| measured(Duration::from_micros(micros));
+        assert_eq!(
+            [0, 420, 9_990, 10_400, 812_000, 999_600, 1_234_567, 192_000_000].map(show),
+            ["0.00 ms", "0.42 ms", "9.99 ms", "10 ms", "812 ms", "1.000 s", "1.235 s", "3m12s"]
+        );
+        assert_eq!(millis(Duration::from_nanos(1_234_567)), 1.235);
+    }
+
+    #[test]
+    fn durations_as_operators_write_them() {
+        assert_eq!(parse("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse("1m30s"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse("1.5h"), Ok(Duration::from_secs(5400)));
+        assert_eq!(parse("2d"), Ok(Duration::from_secs(172_800)));
+        assert_eq!(
+            parse("30").unwrap_err(),
+            "\"30\" has no unit; write a duration like 500ms, 30s, 1m30s or 2h"
+        );
+        assert!(parse("5 weeks").unwrap_err().contains("unit"));
+        assert!(parse("fast").unwrap_err().starts_with("\"fast\" does not begin with a number"));
+        assert!(parse("").is_err());
+        assert!(parse("1e99d").is_err());
+        assert_eq!(parse_timeout("30"), Ok(Duration::from_secs(30)));
+        assert_eq!(parse_timeout("2m"), Ok(Duration::from_secs(120)));
+    }
+
+    #[test]
+    fn durations_keep_their_value_on_the_wire() {
+        let long = Duration::new(90, 5_000_000);
+        assert_eq!(duration(&to_wire(long)), long);
+        assert_eq!(duration(&prost_types::Duration { seconds: -5, nanos: -1 }), Duration::ZERO);
+    }
+}

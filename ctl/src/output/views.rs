@@ -1,0 +1,487 @@
+//! What programs read: the stable shape of JSON and YAML. `docs/kelsonctl.md` describes each.
+//!
+//! A field is never renamed and never changes its type; new ones may be added, except to `services` and `events`,
+//! whose fields are a contract of their own.
+
+use kelson_proto::v1;
+use serde::Serialize;
+
+use super::style::state_name;
+use super::time;
+
+/// One line of `services`.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Service {
+    pub name: String,
+    pub state: &'static str,
+    pub up: bool,
+    pub healthy: Option<bool>,
+    pub restarts: u32,
+    pub pid: Option<i32>,
+    /// Null before the first state was entered.
+    pub since: Option<String>,
+    pub waiting_for: Vec<String>,
+    pub message: String,
+    pub builtin: bool,
+    pub stopped: bool,
+}
+
+impl From<&v1::Service> for Service {
+    fn from(service: &v1::Service) -> Service {
+        Service {
+            name: service.name.clone(),
+            state: state_name(service.state()),
+            up: service.up,
+            healthy: service.healthy,
+            restarts: service.restarts,
+            pid: service.pid,
+            since: service.since.as_ref().map(time::rfc3339),
+            waiting_for: service.waiting_for.clone(),
+            message: service.message.clone(),
+            builtin: service.builtin,
+            stopped: service.stopped,
+        }
+    }
+}
+
+/// All services of a list.
+pub fn services(services: &[v1::Service]) -> Vec<Service> {
+    services.iter().map(Service::from).collect()
+}
+
+/// One line of `events`.
+#[derive(Debug, Clone, Serialize)]
+pub struct Event {
+    pub seq: u64,
+    pub time: Option<String>,
+    /// Empty: the host itself.
+    pub service: String,
+    /// Empty where no service is meant.
+    pub state: &'static str,
+    pub message: String,
+}
+
+impl From<&v1::Event> for Event {
+    fn from(event: &v1::Event) -> Event {
+        Event {
+            seq: event.seq,
+            time: event.time.as_ref().map(time::rfc3339),
+            service: event.service.clone(),
+            state: if event.service.is_empty() { "" } else { state_name(event.state()) },
+            message: event.message.clone(),
+        }
+    }
+}
+
+/// The whole of `status`.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    #[serde(flatten)]
+    pub service: Service,
+    pub description: String,
+    pub oneshot: bool,
+    pub down: bool,
+    pub changed: bool,
+    pub status_text: String,
+    pub run: u64,
+    pub memory_bytes: Option<u64>,
+    pub cpu_ms: Option<f64>,
+    pub processes: Option<u32>,
+    pub needed_by: Vec<String>,
+    pub file: String,
+    pub events: Vec<Event>,
+    /// The spec as PID 1 holds it.
+    pub spec: serde_yaml::Value,
+}
+
+impl From<&v1::StatusResponse> for Status {
+    fn from(status: &v1::StatusResponse) -> Status {
+        let service = status.service.clone().unwrap_or_default();
+        Status {
+            service: Service::from(&service),
+            description: service.description,
+            oneshot: service.oneshot,
+            down: service.down,
+            changed: service.changed,
+            status_text: service.status_text,
+            run: service.run,
+            memory_bytes: status.memory_bytes,
+            cpu_ms: status.cpu.as_ref().map(|cpu| time::millis(time::duration(cpu))),
+            processes: status.processes,
+            needed_by: status.needed_by.clone(),
+            file: status.file.clone(),
+            events: status.events.iter().map(Event::from).collect(),
+            spec: serde_yaml::from_str(&status.spec)
+                .unwrap_or_else(|_| serde_yaml::Value::String(status.spec.clone())),
+        }
+    }
+}
+
+/// What became of one name of `start`, `stop`, `restart`.
+#[derive(Debug, Clone, Serialize)]
+pub struct Action {
+    pub name: String,
+    /// `done`, `nothing-to-do`, `superseded`, `refused`, `failed`.
+    pub outcome: &'static str,
+    pub message: String,
+    /// Empty where there is no such service.
+    pub state: &'static str,
+    pub up: bool,
+}
+
+/// The word for an outcome.
+pub fn outcome_name(outcome: v1::action_result::Outcome) -> &'static str {
+    use v1::action_result::Outcome;
+    match outcome {
+        Outcome::Unspecified => "",
+        Outcome::Done => "done",
+        Outcome::NothingToDo => "nothing-to-do",
+        Outcome::Superseded => "superseded",
+        Outcome::Refused => "refused",
+        Outcome::Failed => "failed",
+    }
+}
+
+impl From<&v1::ActionResult> for Action {
+    fn from(result: &v1::ActionResult) -> Action {
+        Action {
+            name: result.name.clone(),
+            outcome: outcome_name(result.outcome()),
+            message: result.message.clone(),
+            state: result.service.as_ref().map_or("", |service| state_name(service.state())),
+            up: result.service.as_ref().is_some_and(|service| service.up),
+        }
+    }
+}
+
+/// The result of `wait`.
+#[derive(Debug, Clone, Serialize)]
+pub struct Wait {
+    pub reached: bool,
+    pub services: Vec<Service>,
+}
+
+/// One link of `why`.
+#[derive(Debug, Clone, Serialize)]
+pub struct Reason {
+    pub subject: String,
+    pub text: String,
+    /// Empty where it is no service.
+    pub state: &'static str,
+    pub holds: bool,
+    pub causes: Vec<Reason>,
+}
+
+impl From<&v1::Reason> for Reason {
+    fn from(reason: &v1::Reason) -> Reason {
+        Reason {
+            subject: reason.subject.clone(),
+            text: reason.text.clone(),
+            state: state_name(reason.state()),
+            holds: reason.holds,
+            causes: reason.causes.iter().map(Reason::from).collect(),
+        }
+    }
+}
+
+/// The whole of `graph`.
+#[derive(Debug, Clone, Serialize)]
+pub struct Graph {
+    pub nodes: Vec<GraphNode>,
+    pub edges: Vec<GraphEdge>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct GraphNode {
+    pub id: String,
+    /// False: another condition, such as a path.
+    pub service: bool,
+    pub state: &'static str,
+    pub up: bool,
+}
+
+/// `from` waits for `to`.
+#[derive(Debug, Clone, Serialize)]
+pub struct GraphEdge {
+    pub from: String,
+    pub to: String,
+    pub event: String,
+    pub holds: bool,
+    pub alternative: bool,
+}
+
+impl From<&v1::GraphResponse> for Graph {
+    fn from(graph: &v1::GraphResponse) -> Graph {
+        let node = |node: &v1::GraphNode| GraphNode {
+            id: node.id.clone(),
+            service: node.is_service,
+            state: state_name(node.state()),
+            up: node.up,
+        };
+        let edge = |edge: &v1::GraphEdge| GraphEdge {
+            from: edge.from.clone(),
+            to: edge.to.clone(),
+            event: edge.event.clone(),
+            holds: edge.holds,
+            alternative: edge.alternative,
+        };
+        Graph { nodes: graph.nodes.iter().map(node).collect(), edges: graph.edges.iter().map(edge).collect() }
+    }
+}
+
+/// One line of `logs`.
+#[derive(Debug, Clone, Serialize)]
+pub struct LogLine {
+    pub service: String,
+    pub time: Option<String>,
+    /// `stdout`, `stderr`, or `note` for what logd itself says.
+    pub stream: &'static str,
+    /// Bytes that are not UTF-8 are replaced.
+    pub text: String,
+    pub partial: bool,
+}
+
+impl From<&v1::Line> for LogLine {
+    fn from(line: &v1::Line) -> LogLine {
+        LogLine {
+            service: line.service.clone(),
+            time: line.time.as_ref().map(time::rfc3339),
+            stream: match line.stream() {
+                v1::line::Stream::Unspecified => "",
+                v1::line::Stream::Stdout => "stdout",
+                v1::line::Stream::Stderr => "stderr",
+                v1::line::Stream::Note => "note",
+            },
+            text: String::from_utf8_lossy(&line.text).into_owned(),
+            partial: line.partial,
+        }
+    }
+}
+
+/// One line of `dmesg`.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KernelMessage {
+    pub seq: u64,
+    /// Since the kernel's start.
+    pub time_ms: f64,
+    pub level: u32,
+    pub text: String,
+}
+
+impl From<&v1::KernelMessage> for KernelMessage {
+    fn from(message: &v1::KernelMessage) -> KernelMessage {
+        KernelMessage {
+            seq: message.seq,
+            time_ms: message.time.as_ref().map_or(0.0, |t| time::millis(time::duration(t))),
+            level: message.level,
+            text: message.text.clone(),
+        }
+    }
+}
+
+/// The whole of `boot`; times are milliseconds since PID 1's start.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Boot {
+    pub kernel_ms: Option<f64>,
+    pub total_ms: Option<f64>,
+    pub phases: Vec<BootPhase>,
+    pub services: Vec<BootService>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BootPhase {
+    pub name: String,
+    pub start_ms: f64,
+    pub duration_ms: Option<f64>,
+    pub tasks: Vec<BootTask>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BootTask {
+    pub name: String,
+    pub start_ms: f64,
+    pub duration_ms: Option<f64>,
+    /// Empty: it went well.
+    pub error: String,
+    pub message: String,
+}
+
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BootService {
+    pub name: String,
+    pub spawned_ms: Option<f64>,
+    pub up_ms: Option<f64>,
+    pub after: Vec<String>,
+}
+
+impl From<&v1::BootResponse> for Boot {
+    fn from(boot: &v1::BootResponse) -> Boot {
+        let ms =
+            |wire: &Option<prost_types::Duration>| wire.as_ref().map(|d| time::millis(time::duration(d)));
+        let task = |task: &v1::BootTask| BootTask {
+            name: task.name.clone(),
+            start_ms: ms(&task.start).unwrap_or(0.0),
+            duration_ms: ms(&task.duration),
+            error: task.error.clone(),
+            message: task.message.clone(),
+        };
+        let phase = |phase: &v1::BootPhase| BootPhase {
+            name: phase.name.clone(),
+            start_ms: ms(&phase.start).unwrap_or(0.0),
+            duration_ms: ms(&phase.duration),
+            tasks: phase.tasks.iter().map(task).collect(),
+        };
+        let service = |service: &v1::BootService| BootService {
+            name: service.name.clone(),
+            spawned_ms: ms(&service.spawned),
+            up_ms: ms(&service.up),
+            after: service.after.clone(),
+        };
+        Boot {
+            kernel_ms: ms(&boot.kernel),
+            total_ms: ms(&boot.total),
+            phases: boot.phases.iter().map(phase).collect(),
+            services: boot.services.iter().map(service).collect(),
+        }
+    }
+}
+
+/// One line of `boot blame`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Blame {
+    pub duration_ms: f64,
+    /// `task` or `service`.
+    pub kind: &'static str,
+    pub name: String,
+    /// The phase of a task; empty for a service.
+    pub phase: String,
+}
+
+/// One link of `boot critical-chain`, the last that ended first.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Link {
+    /// `service`, `phase` or `task`.
+    pub kind: &'static str,
+    pub name: String,
+    pub start_ms: f64,
+    pub duration_ms: f64,
+}
+
+/// One mistake that `validate` found.
+#[derive(Debug, Clone, Serialize)]
+pub struct Mistake {
+    pub file: String,
+    pub line: u32,
+    pub column: u32,
+    pub service: Option<String>,
+    pub message: String,
+}
+
+impl From<&kelson_spec::Diagnostic> for Mistake {
+    fn from(diagnostic: &kelson_spec::Diagnostic) -> Mistake {
+        Mistake {
+            file: diagnostic.file.display().to_string(),
+            line: diagnostic.line,
+            column: diagnostic.column,
+            service: diagnostic.service.clone(),
+            message: diagnostic.message.clone(),
+        }
+    }
+}
+
+/// The result of `version`.
+#[derive(Debug, Clone, Serialize)]
+pub struct Version {
+    pub client: &'static str,
+    /// Null where it was not asked or did not answer.
+    pub server: Option<ServerVersion>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct ServerVersion {
+    pub version: String,
+    pub mode: String,
+    pub hostname: String,
+    pub kernel: String,
+    pub started: Option<String>,
+}
+
+impl From<&v1::VersionResponse> for ServerVersion {
+    fn from(version: &v1::VersionResponse) -> ServerVersion {
+        ServerVersion {
+            version: version.version.clone(),
+            mode: version.mode.clone(),
+            hostname: version.hostname.clone(),
+            kernel: version.kernel.clone(),
+            started: version.started.as_ref().map(time::rfc3339),
+        }
+    }
+}
+
+/// What `reboot`, `poweroff` and `halt` say first.
+#[derive(Debug, Clone, Serialize)]
+pub struct Shutdown {
+    pub message: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_has_exactly_the_fields_of_the_contract() {
+        let mut service = v1::Service {
+            name: "web".to_owned(),
+            since: Some(prost_types::Timestamp { seconds: 1_795_254_485, nanos: 123_456_789 }),
+            waiting_for: vec!["service \"db\" to be up".to_owned()],
+            description: "not in the contract".to_owned(),
+            ..v1::Service::default()
+        };
+        service.set_state(v1::State::Waiting);
+        assert_eq!(
+            serde_json::to_string(&Service::from(&service)).unwrap(),
+            "{\"name\":\"web\",\"state\":\"waiting\",\"up\":false,\"healthy\":null,\"restarts\":0,\"pid\":null,\
+             \"since\":\"2026-11-21T09:48:05.123Z\",\"waitingFor\":[\"service \\\"db\\\" to be up\"],\"message\":\"\",\
+             \"builtin\":false,\"stopped\":false}"
+        );
+    }
+
+    #[test]
+    fn an_event_has_exactly_the_fields_of_the_contract() {
+        let mut event = v1::Event {
+            seq: 7,
+            time: Some(prost_types::Timestamp { seconds: 0, nanos: 0 }),
+            message: "boot is done".to_owned(),
+            run: 3,
+            ..v1::Event::default()
+        };
+        event.set_state(v1::State::Initialized);
+        assert_eq!(
+            serde_json::to_string(&Event::from(&event)).unwrap(),
+            "{\"seq\":7,\"time\":\"1970-01-01T00:00:00.000Z\",\"service\":\"\",\"state\":\"\",\
+             \"message\":\"boot is done\"}",
+            "an event of the host has no state"
+        );
+    }
+
+    #[test]
+    fn a_spec_is_data_where_it_can_be_read() {
+        let status = |spec: &str| {
+            Status::from(&v1::StatusResponse { spec: spec.to_owned(), ..v1::StatusResponse::default() })
+        };
+        let json = serde_json::to_value(status("stop: {timeout: 10s}\n")).unwrap();
+        assert_eq!(json["spec"]["stop"]["timeout"], "10s");
+        assert_eq!(json["name"], "", "the service's own fields stand at the top");
+        let json = serde_json::to_value(status("a: [")).unwrap();
+        assert_eq!(json["spec"], "a: [");
+    }
+}
