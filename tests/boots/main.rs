@@ -60,14 +60,12 @@ fn the_demo_boots_from_our_initramfs_until_all_is_up() {
     }
     vm.ctl(&["boot"]).ok();
     let newest = vm.client().events().last().map_or(0, |event| event.seq);
-    let events = vm.client().follow_events(newest + 1);
+    let mut events = vm.client().follow_events(newest + 1);
     vm.poweroff();
-    // nginx needs redis: it is stopped first.
-    let (events, _) = events.rest();
-    let ended: Vec<&str> =
-        events.iter().filter(|e| e.state == "finished").map(|e| e.service.as_str()).collect();
-    let place = |name: &str| ended.iter().position(|ended| *ended == name);
-    assert!(place("nginx").is_some() && place("nginx") < place("redis"), "{ended:?}");
+    // nginx needs redis: it has ended before redis begins to stop.
+    let is = |service, state| move |event: &Event| event.service == service && event.state == state;
+    let stop = events.collect("of redis stopping", PATIENCE, is("redis", "stopping"));
+    assert!(stop.iter().any(is("nginx", "finished")), "{stop:?}");
 }
 
 #[test]
