@@ -16,7 +16,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::beat::{Beat, Step, after};
+use super::beat::{self, Beat, Step, after};
 use super::held::{Held, Lost};
 use super::{BoxFuture, Command, Launched, Launcher, LogdStatus, Report};
 use crate::control::{self, Packet, Receiver};
@@ -26,8 +26,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause where none can be started, and where they start, answer, and soon end.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 const LONGEST_PAUSE_ALIVE: Duration = Duration::from_secs(1);
-/// One that lived so long was sound.
+/// One that answered and lived so long was sound; so many others in a row are replaced without a longer pause.
 const SOUND: Duration = Duration::from_secs(5);
+const UNSOUND: u32 = 8;
 /// Making a process takes no longer.
 const LAUNCH: Duration = Duration::from_secs(5);
 /// Without a logd that answers for so long, PID 1 empties pipes that fill up, and looks again after [`EMPTY_AGAIN`].
@@ -98,6 +99,7 @@ pub struct Driver {
     held: Held,
     logd: Logd,
     pause: Duration,
+    unsound: u32,
     /// Since when no logd answers, and when PID 1 looks whether pipes fill up.
     absent: Option<Instant>,
     empty_at: Option<Instant>,
@@ -124,6 +126,7 @@ impl Driver {
             held: Held::new()?,
             logd: Logd::Absent { retry: None },
             pause: PAUSE,
+            unsound: 0,
             absent: None,
             empty_at: None,
             lost: HashMap::new(),
@@ -332,12 +335,16 @@ impl Driver {
             self.publish("restarting as an operator asked", |_| {});
             return self.launch(now);
         }
-        if now.duration_since(life.born) >= SOUND && life.answered {
+        if life.answered && now.duration_since(life.born) >= SOUND {
+            self.unsound = 0;
             self.pause = PAUSE;
         }
         let pause = self.pause;
-        let longest = if life.answered { LONGEST_PAUSE_ALIVE } else { LONGEST_PAUSE };
-        self.pause = self.pause.saturating_mul(2).min(longest);
+        self.unsound = self.unsound.saturating_add(1);
+        if !life.answered || self.unsound > UNSOUND {
+            let longest = if life.answered { LONGEST_PAUSE_ALIVE } else { LONGEST_PAUSE };
+            self.pause = self.pause.saturating_mul(2).min(longest);
+        }
         self.logd = Logd::Absent { retry: Some(after(now, pause)) };
         let reason = format!("{how}; the next is started in {} ms", pause.as_millis());
         self.publish(&reason, |status| status.restarts = status.restarts.saturating_add(1));
@@ -435,7 +442,12 @@ impl Driver {
                 match life.beat.tick(now, || held.any_unread()) {
                     Step::Nothing => {}
                     Step::Ping(number) => life.queue.push_back(Outgoing::Ping(number)),
-                    Step::Dead => self.kill("did not answer its ping and was killed", now),
+                    Step::Dead => {
+                        // Nobody has read since the byte that was unread.
+                        self.absent =
+                            self.absent.or(now.checked_sub(beat::LOOK.saturating_add(beat::ANSWER)));
+                        self.kill("did not answer its ping and was killed", now);
+                    }
                 }
             }
         }

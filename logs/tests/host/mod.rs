@@ -24,7 +24,8 @@ pub const OPTIONS: LogOptions = LogOptions { max_size: 1 << 20, max_files: 3, co
 /// What the test named `personality_logd` of each test binary does.
 pub fn personality() {
     if let Some(runtime) = std::env::var_os(RUNTIME) {
-        let args = ["--runtime-dir".into(), runtime];
+        let logs = PathBuf::from(&runtime).join("logs").into_os_string();
+        let args = ["--runtime-dir".into(), runtime, "--log-dir".into(), logs];
         std::process::exit(kelson_logs::logd::main(args.into_iter()));
     }
 }
