@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use kelson_runner::cgroup::Cgroup;
 use kelson_runner::{ProcessRunner, Processes, Runner};
 use kelson_spec::ServiceSpec;
 use kelson_spec::service::Workload;
@@ -36,7 +37,9 @@ impl RunnerFactory for ProcessRunners {
 
 impl UsageSource for ProcessRunners {
     fn usage(&self, service: &str) -> Usage {
-        let used = kelson_runner::usage(&self.processes, service);
-        Usage { memory_bytes: used.memory, cpu: used.cpu, processes: used.processes }
+        let Some(root) = self.processes.cgroups() else { return Usage::default() };
+        let Ok(Some(cgroup)) = Cgroup::open(root, service) else { return Usage::default() };
+        let used = cgroup.usage();
+        Usage { memory_bytes: used.memory_bytes, cpu: used.cpu, processes: used.processes }
     }
 }

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use kelson_logs::{BoxFuture, Collector, Launched, Launcher, LogOptions, LogdStatus, Report};
+use kelson_runner::cgroup::Cgroup;
 use kelson_runner::{Child, Command, Processes};
 use kelson_spec::service::LogSpec;
 use tokio::sync::{mpsc, watch};
@@ -40,7 +41,7 @@ impl Launcher for LogdLauncher {
                 .arg("--log-dir")
                 .arg(self.log_dir.as_os_str().as_encoded_bytes())
                 .descriptor(control, 3);
-            if let Some(Ok(cgroup)) = self.processes.cgroups().map(|root| root.create(NAME)) {
+            if let Some(Ok(cgroup)) = self.processes.cgroups().map(|root| Cgroup::create(root, NAME)) {
                 command = command.cgroup(cgroup.folder(), NAME);
             }
             command

@@ -4,10 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use kelson_conditions::network::Network;
-use kelson_conditions::path::Paths;
-use kelson_conditions::time::Clock;
-use kelson_conditions::{All, Any, BoxFuture, Condition};
+use kelson_conditions::{All, Any, BoxFuture, Clock, Condition, Network, Paths};
 use kelson_spec::service::{Requirement, ServiceEvent};
 use tokio::sync::watch;
 
@@ -126,7 +123,7 @@ pub fn condition(requirement: &Requirement, registry: &Registry, sources: &Sourc
         Requirement::Path(path) => Box::new(sources.paths.condition(path.clone())),
         Requirement::Network(aspects) => {
             let each = aspects.iter().map(|aspect| -> Box<dyn Condition> {
-                use kelson_conditions::network::Aspect;
+                use kelson_conditions::Aspect;
                 use kelson_spec::service::NetworkAspect;
                 Box::new(sources.network.condition(match aspect {
                     NetworkAspect::Addresses => Aspect::Addresses,

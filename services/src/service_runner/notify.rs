@@ -12,6 +12,7 @@ use std::time::Duration;
 use nix::sys::socket::{
     AddressFamily, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr, bind, recvmsg, socket,
 };
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 /// Longest datagram that is read; what is longer is not looked at.
@@ -100,7 +101,9 @@ impl NotifySocket {
         if uid.is_some() {
             std::os::unix::fs::chown(&path, uid, None)?;
         }
-        Ok(NotifySocket { socket: AsyncFd::new(socket)?, path })
+        // SAFETY: an `OwnedFd` is one descriptor from its making to its drop, and nobody takes it out of the `AsyncFd`.
+        let socket = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }.map_err(io::Error::from)?;
+        Ok(NotifySocket { socket, path })
     }
 
     pub fn path(&self) -> &Path {

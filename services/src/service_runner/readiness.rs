@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
@@ -37,7 +38,9 @@ impl Voice {
     /// # Errors
     /// When the descriptor cannot be watched.
     pub fn descriptor(read_end: OwnedFd) -> io::Result<Voice> {
-        Ok(Voice::Descriptor(AsyncFd::new(read_end)?))
+        // SAFETY: an `OwnedFd` is one descriptor from its making to its drop, and nobody takes it out of the `AsyncFd`.
+        let watched = unsafe { AsyncFd::register_with_interest(read_end, Interest::READABLE) };
+        Ok(Voice::Descriptor(watched.map_err(io::Error::from)?))
     }
 
     /// The next thing that is heard. Cancelled by dropping; loses nothing then.

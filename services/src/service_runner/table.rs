@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kelson_runner::Exit;
-use kelson_runner::restart::{Decision, Ended, RestartHistory};
+use kelson_runner::restart::{self, Decision, RestartHistory};
 use kelson_spec::service::{Readiness, RestartPolicy, RestartSpec, ServiceKind, StopSpec};
 
 use super::words;
@@ -42,6 +42,30 @@ pub enum Phase {
     Clearing,
     Closing,
     Backoff,
+}
+
+/// How a run came to its end, for the policy and in words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ended {
+    Exited { exit: Exit, ran: Duration, before_ready: bool },
+    /// Kelson ended it: not ready in time, a watchdog. The text says why.
+    GivenUp { ran: Duration, text: String },
+    /// Preparing or spawning failed.
+    NotStarted { text: String },
+}
+
+impl Ended {
+    pub fn success(&self) -> bool {
+        matches!(self, Ended::Exited { exit, .. } if exit.success())
+    }
+
+    fn for_policy(&self) -> restart::Ended {
+        match self {
+            Ended::Exited { exit, ran, .. } => restart::Ended::Exited { exit: *exit, ran: *ran },
+            Ended::GivenUp { ran, .. } => restart::Ended::GivenUp { ran: *ran },
+            Ended::NotStarted { .. } => restart::Ended::NotStarted,
+        }
+    }
 }
 
 /// What follows once the present ending is over.
@@ -264,8 +288,8 @@ impl Life {
         self.opened
     }
 
-    /// One step. `now` is the time since PID 1's start; `chance` is from 0 to 1, for jitter.
-    pub fn step(&mut self, rules: &Rules, input: Input, now: Duration, chance: f64) -> Step {
+    /// One step. `now` is the time since PID 1's start; `chance` is any number, for jitter.
+    pub fn step(&mut self, rules: &Rules, input: Input, now: Duration, chance: u32) -> Step {
         let mut step = Step::default();
         let fx = &mut step.effects;
         match input {
@@ -325,7 +349,7 @@ impl Life {
             }
             Input::Opened(Err(text)) if self.phase == Phase::Opening => {
                 fx.push(Effect::Note(format!("preparing failed: {text}")));
-                self.after = Some(After::Decide(Ended::Failed(format!("preparing failed: {text}"))));
+                self.after = Some(After::Decide(Ended::NotStarted { text: format!("preparing failed: {text}") }));
                 self.close(fx);
             }
             Input::Spawned(Ok(pid)) if self.phase == Phase::Spawning => {
@@ -352,7 +376,8 @@ impl Life {
             }
             Input::Spawned(Err(text)) if self.phase == Phase::Spawning => {
                 fx.push(Effect::Work(Work::None));
-                self.decide(rules, Ended::Failed(format!("could not start: {text}")), now, chance, fx);
+                let ended = Ended::NotStarted { text: format!("could not start: {text}") };
+                self.decide(rules, ended, now, chance, fx);
             }
 
             Input::Ready { .. } if self.phase == Phase::Active && !self.ready => {
@@ -371,7 +396,7 @@ impl Life {
                 self.tell(self.state, text, fx);
             }
             Input::NeverReady { text, .. } if self.phase == Phase::Active && !self.ready => {
-                self.end_run(rules, Ended::Failed(text.clone()), text, fx);
+                self.end_run(text, now, fx);
             }
             Input::Health { healthy, .. } if self.phase == Phase::Active && healthy != self.healthy => {
                 self.healthy = healthy;
@@ -416,11 +441,10 @@ impl Life {
 
             Input::Timer(Timer::Start) if self.phase == Phase::Active && self.state == State::Starting => {
                 let text = format!("not ready after {}", words::duration(rules.start_timeout));
-                self.end_run(rules, Ended::Failed(text.clone()), text, fx);
+                self.end_run(text, now, fx);
             }
             Input::Timer(Timer::Watchdog) if self.phase == Phase::Active => {
-                let text = "no WATCHDOG=1 within its interval".to_owned();
-                self.end_run(rules, Ended::Failed(text.clone()), text, fx);
+                self.end_run("no WATCHDOG=1 within its interval".to_owned(), now, fx);
             }
             Input::Timer(Timer::StopDelay) if self.phase == Phase::StopDelay => {
                 self.phase = Phase::Ending;
@@ -484,13 +508,14 @@ impl Life {
     }
 
     /// Ends a run that failed while its process lives.
-    fn end_run(&mut self, rules: &Rules, ended: Ended, text: String, fx: &mut Vec<Effect>) {
-        self.after = Some(After::Decide(ended));
-        self.begin_stop(rules, Duration::ZERO, format!("{text}, stopping it"), fx);
+    fn end_run(&mut self, text: String, now: Duration, fx: &mut Vec<Effect>) {
+        let told = format!("{text}, stopping it");
+        let ran = now.saturating_sub(self.spawned_at);
+        self.after = Some(After::Decide(Ended::GivenUp { ran, text }));
+        self.begin_stop(Duration::ZERO, told, fx);
     }
 
-    fn begin_stop(&mut self, rules: &Rules, delay: Duration, text: String, fx: &mut Vec<Effect>) {
-        let _ = rules;
+    fn begin_stop(&mut self, delay: Duration, text: String, fx: &mut Vec<Effect>) {
         self.tell(State::Stopping, text, fx);
         fx.push(Effect::Timer(Timer::Start, None));
         fx.push(Effect::Timer(Timer::Watchdog, None));
@@ -530,7 +555,7 @@ impl Life {
     }
 
     /// The run (or its preparation) is over and cleared away: what now?
-    fn conclude(&mut self, rules: &Rules, now: Duration, chance: f64, fx: &mut Vec<Effect>) {
+    fn conclude(&mut self, rules: &Rules, now: Duration, chance: u32, fx: &mut Vec<Effect>) {
         match self.after.take() {
             Some(After::Decide(ended)) => self.decide(rules, ended, now, chance, fx),
             Some(After::Again) if !self.closing => {
@@ -564,14 +589,14 @@ impl Life {
     }
 
     /// Asks the restart policy.
-    fn decide(&mut self, rules: &Rules, ended: Ended, now: Duration, chance: f64, fx: &mut Vec<Effect>) {
+    fn decide(&mut self, rules: &Rules, ended: Ended, now: Duration, chance: u32, fx: &mut Vec<Effect>) {
         let what = words::ended(&ended);
         if self.closing {
             let finished = ended.success();
             self.end(After::End { state: words::end_state(&ended), finished, stopped: false, text: what }, fx);
             return;
         }
-        match kelson_runner::restart::decide(&rules.restart, &mut self.history, &ended, now, chance) {
+        match restart::decide(&rules.restart, &mut self.history, ended.for_policy(), now, chance) {
             Decision::Again { after, text } => {
                 self.restarts = self.restarts.saturating_add(1);
                 self.phase = Phase::Backoff;
@@ -582,7 +607,7 @@ impl Life {
                     fx.push(Effect::Timer(Timer::Backoff, Some(after)));
                 }
             }
-            Decision::End => {
+            Decision::End { .. } => {
                 let finished = ended.success();
                 let text = match rules.restart.policy {
                     RestartPolicy::Once if rules.kind == ServiceKind::Service => {
@@ -702,7 +727,7 @@ impl Life {
             }
             Phase::Active => {
                 self.after = Some(After::Again);
-                self.begin_stop(rules, rules.stop.delay, TEXT.into(), fx);
+                self.begin_stop(rules.stop.delay, TEXT.into(), fx);
             }
             Phase::StopDelay | Phase::Ending | Phase::Clearing | Phase::Closing => {
                 self.after = Some(After::Again);
@@ -777,7 +802,7 @@ impl Life {
                 } else {
                     format!("{text}; its stop signal comes in {}", words::duration(delay))
                 };
-                self.begin_stop(rules, delay, told, fx);
+                self.begin_stop(delay, told, fx);
             }
             Phase::StopDelay | Phase::Ending | Phase::Clearing | Phase::Closing => {
                 return match &self.after {

@@ -54,7 +54,7 @@ impl Case {
     }
 
     fn feed(&mut self, input: Input) -> Option<Answer> {
-        let step = self.life.step(&self.rules, input, self.now, 0.0);
+        let step = self.life.step(&self.rules, input, self.now, 0);
         for effect in step.effects {
             match effect {
                 Effect::Tell => self.told.push(format!("{}: {}", self.life.state.name(), self.life.message)),

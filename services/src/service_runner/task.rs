@@ -175,6 +175,8 @@ fn timer_index(timer: Timer) -> usize {
 /// What a piece of work brought.
 enum Brought {
     Input(Input),
+    /// Prepared; what of the spec is not enforced on this host.
+    Open(Vec<String>),
     Run(Box<Running>),
 }
 
@@ -478,6 +480,12 @@ impl Core {
                 self.step(Input::Cleared { exit, killed, left_behind })
             }
             Brought::Input(input) => self.step(input),
+            Brought::Open(warnings) => {
+                for warning in warnings {
+                    self.note(&warning);
+                }
+                self.step(Input::Opened(Ok(())))
+            }
             Brought::Run(running) => {
                 let Running { pid, start_time, exit } = *running;
                 self.exit = Some(exit);
@@ -592,7 +600,10 @@ impl Core {
                 }))
             }
             Work::Open => Some(Box::pin(async move {
-                Brought::Input(Input::Opened(runner.open().await.map_err(|error| error.message)))
+                match runner.open().await {
+                    Ok(()) => Brought::Open(runner.warnings().to_vec()),
+                    Err(error) => Brought::Input(Input::Opened(Err(error.message))),
+                }
             })),
             Work::Spawn => match self.context() {
                 Ok(context) => Some(Box::pin(async move {
@@ -755,12 +766,11 @@ impl Random {
         Random(std::collections::hash_map::RandomState::new().build_hasher().finish() | 1)
     }
 
-    /// From 0 to 1 (xorshift).
-    #[allow(clippy::cast_precision_loss)] // 53 bits fit a double exactly
-    fn next(&mut self) -> f64 {
+    /// Any number (xorshift).
+    fn next(&mut self) -> u32 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        (self.0 >> 11) as f64 / (1_u64 << 53) as f64
+        u32::try_from(self.0 >> 32).unwrap_or_default()
     }
 }

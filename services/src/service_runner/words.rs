@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use kelson_runner::Exit;
-use kelson_runner::restart::Ended;
 use kelson_spec::service::Readiness;
 
-use super::table::StopReason;
+use super::table::{Ended, StopReason};
 use crate::model::State;
 
 /// `120 ms`, `1.2 s`, `5m`, `1h30m`.
@@ -53,7 +52,7 @@ pub fn ended(ended: &Ended) -> String {
             let before = if *before_ready { " before it was ready" } else { "" };
             format!("{}{before} after {}", exit(*how), duration(*ran))
         }
-        Ended::Failed(text) => text.clone(),
+        Ended::GivenUp { text, .. } | Ended::NotStarted { text } => text.clone(),
     }
 }
 

@@ -1,0 +1,124 @@
+//! Starting Kelson's other personalities from PID 1's copy in memory.
+
+use std::ffi::CString;
+use std::future::Future;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kelson_conditions::{BoxFuture, Helper, HelperSpawner};
+use kelson_runner::{Command, Processes, Stdio};
+use kelson_spec::{Diagnostic, Loaded};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::unix::pipe;
+
+use crate::task;
+
+/// A configuration of more bytes than this is no configuration.
+const HAND_OVER_MAX: u64 = 64 << 20;
+/// How long reading the configuration may take before the host goes on without it.
+const LOAD_DEADLINE: Duration = Duration::from_secs(60);
+
+/// Spawns personalities. Cheap to clone.
+#[derive(Clone)]
+pub struct Personalities {
+    pub processes: Processes,
+    pub binary: Arc<OwnedFd>,
+}
+
+impl Personalities {
+    /// A command that runs this very file under another name.
+    ///
+    /// # Errors
+    /// When no descriptor is left.
+    pub fn command(&self, name: &str) -> io::Result<Command> {
+        Ok(Command::from_descriptor(self.binary.try_clone()?, name))
+    }
+
+    /// Has `kelson-load` read the configuration. What goes wrong on the way becomes a diagnostic: the host boots.
+    pub async fn load(&self, config: &Path) -> Loaded {
+        let trouble = |message: String| Loaded {
+            diagnostics: vec![Diagnostic {
+                file: config.to_owned(),
+                line: 0,
+                column: 0,
+                service: None,
+                message,
+            }],
+            ..Loaded::default()
+        };
+        match tokio::time::timeout(LOAD_DEADLINE, self.read_hand_over(config)).await {
+            Ok(Ok(loaded)) => loaded,
+            Ok(Err(error)) => trouble(format!("could not be read, no service is known: {error}")),
+            Err(_) => trouble(format!(
+                "could not be read within {} s (its disk does not answer), no service is known",
+                LOAD_DEADLINE.as_secs()
+            )),
+        }
+    }
+
+    async fn read_hand_over(&self, config: &Path) -> io::Result<Loaded> {
+        let (reader, writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
+        let command = self
+            .command("kelson-load")?
+            .arg("--config")
+            .arg(config.as_os_str().as_encoded_bytes())
+            .stdout(Stdio::Descriptor(writer));
+        let child =
+            self.processes.spawn(command).await.map_err(|error| io::Error::other(error.to_string()))?;
+        let mut bytes = Vec::new();
+        pipe::Receiver::from_owned_fd(reader)?.take(HAND_OVER_MAX).read_to_end(&mut bytes).await?;
+        let exit = child.exit.await;
+        if !exit.success() {
+            return Err(io::Error::other(format!(
+                "kelson-load {}",
+                kelson_services::service_runner::words::exit(exit)
+            )));
+        }
+        kelson_spec::wire::decode(&bytes).map_err(io::Error::other)
+    }
+}
+
+impl task::Launcher for Personalities {
+    fn launch(
+        &self,
+        arguments: Vec<CString>,
+        output: OwnedFd,
+    ) -> Pin<Box<dyn Future<Output = io::Result<()>> + Send + '_>> {
+        Box::pin(async move {
+            let mut arguments = arguments.into_iter().map(CString::into_bytes);
+            let name = arguments.next().unwrap_or_else(|| b"kelson-task".to_vec());
+            let command = Command::from_descriptor(self.binary.try_clone()?, name)
+                .args(arguments)
+                .stdout(Stdio::Descriptor(output));
+            self.processes.spawn(command).await.map_err(|error| io::Error::other(error.to_string()))?;
+            Ok(())
+        })
+    }
+}
+
+/// A helper that nobody needs any more.
+struct KilledOnDrop(OwnedFd);
+
+impl Drop for KilledOnDrop {
+    fn drop(&mut self) {
+        kelson_runner::signal_pidfd(&self.0, libc::SIGKILL);
+    }
+}
+
+impl HelperSpawner for Personalities {
+    fn spawn(&self) -> BoxFuture<'static, io::Result<Helper>> {
+        let this = self.clone();
+        Box::pin(async move {
+            let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+            ours.set_nonblocking(true)?;
+            let command = this.command("kelson-task")?.arg("watch-paths").descriptor(theirs.into(), 3);
+            let child =
+                this.processes.spawn(command).await.map_err(|error| io::Error::other(error.to_string()))?;
+            Ok(Helper { socket: ours.into(), lease: Box::new(KilledOnDrop(child.pidfd)) })
+        })
+    }
+}

@@ -1,0 +1,381 @@
+//! PID 1 at work: boots, supervises, answers, and ends the run of the host.
+//!
+//! This wires the floors together and decides nothing that they can decide. From top to bottom: [`run`] boots while it
+//! listens to signals, serves until the host is to end, then stops everything in order and hands over to
+//! [`crate::shutdown`].
+
+mod intent;
+mod launchers;
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use kelson_api::server::{self, ServerOptions};
+use kelson_conditions::{Clock, Network, Paths};
+use kelson_logs::Collector;
+use kelson_runner::cgroup::CgroupRoot;
+use kelson_runner::{Options as ProcessOptions, Processes};
+use kelson_services::builtins::{apid, logd};
+use kelson_services::events::EventLog;
+use kelson_services::host::{Host, HostRequest, ReloadReport};
+use kelson_services::manager::Manager;
+use kelson_services::runners::ProcessRunners;
+use kelson_services::service_runner::gate::{Registry, Sources};
+use kelson_services::service_runner::task::Surroundings;
+use kelson_services::state_store::{LifeId, StateStore};
+use kelson_spec::Loaded;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+pub use intent::{Intents, verb};
+pub use launchers::Personalities;
+
+use crate::boot::{self, BootFailure, Sequence};
+use crate::options::{Mode, Options};
+use crate::signals::{Meaning, Signals};
+
+/// How long clients have to read the last events.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// What is left to do once all services are down.
+pub struct Ended {
+    pub intents: Intents,
+    /// Starts what unmounts and syncs.
+    pub personalities: Personalities,
+    /// The boot failed: why.
+    pub failure: Option<BootFailure>,
+}
+
+/// Everything that serves the host while it runs.
+struct House {
+    options: Options,
+    personalities: Personalities,
+    manager: Manager,
+    collector: Collector,
+    intents: Intents,
+    requests: mpsc::Receiver<HostRequest>,
+    reloading: Arc<tokio::sync::Mutex<()>>,
+    shutdown_timeout: Duration,
+    /// Ends the API server.
+    close_api: oneshot::Sender<()>,
+    api: tokio::task::JoinHandle<()>,
+}
+
+/// Boots the host, runs it, and stops its services. Returns when none is left.
+///
+/// # Errors
+/// When not even children can be made or signals be read: then there is nothing that PID 1 could do.
+pub async fn run(options: Options, sequence: Sequence, limits: Vec<kelson_spec::service::ResourceLimit>) -> Result<Ended, String> {
+    let binary = Arc::new(crate::memory::exe_fd().map_err(|error| format!("/proc/self/exe: {error}"))?);
+    let sequence = Arc::new(sequence);
+    let intents = Intents::default();
+    let reaper = Reaper::default();
+    let signals = Signals::new(options.mode).map_err(|error| format!("signalfd: {error}"))?;
+    let (reload, reloads) = mpsc::channel(1);
+    tokio::spawn(listen(signals, reaper.clone(), intents.clone(), reload));
+
+    // The kernel's file systems are mounted by children that have no cgroup yet: cgroup2 is one of those.
+    let early = personalities(&binary, &limits, false)?;
+    reaper.set(&early.processes);
+    let launcher: Arc<dyn crate::task::Launcher> = Arc::new(early.clone());
+    let phases = match options.mode {
+        Mode::Machine => boot::machine::early(&options, launcher),
+        Mode::Container => boot::container::early(&options),
+    };
+    let mut failure = tokio::select! {
+        result = sequence.run_all(phases) => result.err(),
+        _ = intents.asked() => None,
+    };
+    drop(early);
+
+    let personalities = personalities(&binary, &limits, true)?;
+    reaper.set(&personalities.processes);
+    let loaded = tokio::select! {
+        loaded = personalities.load(&options.config) => loaded,
+        _ = intents.asked() => Loaded::default(),
+    };
+    if failure.is_none() && options.mode == Mode::Machine && intents.current().is_none() {
+        let launcher: Arc<dyn crate::task::Launcher> = Arc::new(personalities.clone());
+        let phases = boot::machine::configured(&options, &loaded.machine, launcher);
+        failure = tokio::select! {
+            result = sequence.run_all(phases) => result.err(),
+            _ = intents.asked() => None,
+        };
+    }
+
+    let house = open(options, personalities, intents, loaded, &sequence)?;
+    match &failure {
+        Some(failure) => house.manager.host_event(&failure.to_string()),
+        None => {
+            if house.intents.current().is_none() {
+                house.manager.begin();
+            }
+            let (manager, sequence) = (house.manager.clone(), Arc::clone(&sequence));
+            tokio::spawn(async move {
+                manager.settled().await;
+                sequence.finished();
+            });
+        }
+    }
+    Ok(serve(house, reloads, failure).await)
+}
+
+fn personalities(
+    binary: &Arc<OwnedFd>,
+    limits: &[kelson_spec::service::ResourceLimit],
+    cgroups: bool,
+) -> Result<Personalities, String> {
+    let cgroups = if cgroups {
+        CgroupRoot::discover().map_err(|error| tracing::warn!("{error}; strays are found by their KELSON_RUN, best effort")).ok()
+    } else {
+        None
+    };
+    let options = ProcessOptions { limits: limits.to_vec(), cgroups, ..ProcessOptions::default() };
+    let processes = Processes::new(options).map_err(|error| error.to_string())?;
+    Ok(Personalities { processes, binary: Arc::clone(binary) })
+}
+
+/// Makes the Manager with all its services, the log and the API. Nothing is started yet but logd.
+fn open(
+    options: Options,
+    personalities: Personalities,
+    intents: Intents,
+    loaded: Loaded,
+    sequence: &Sequence,
+) -> Result<House, String> {
+    let runtime = options.runtime_dir.clone();
+    let store = LifeId::current().and_then(|life| StateStore::create(&runtime.join("state"), &life));
+    let store = store.map_err(|error| tracing::error!("{}: {error}; a crash would lose all state", runtime.join("state").display())).ok();
+    let events = EventLog::new(store.clone());
+    for complaint in &options.complaints {
+        events.host(complaint);
+    }
+    let launcher = logd::LogdLauncher {
+        processes: personalities.processes.clone(),
+        binary: Arc::clone(&personalities.binary),
+        runtime_dir: runtime.clone(),
+        log_dir: log_directory(&options),
+    };
+    let (collector, driver, reports) = Collector::new(Arc::new(launcher), log_directory(&options))
+        .map_err(|error| format!("the log collector: {error}"))?;
+    tokio::spawn(driver);
+    let notify_directory = runtime.join("notify");
+    make_notify_directory(&notify_directory);
+    let runners = Arc::new(ProcessRunners {
+        processes: personalities.processes.clone(),
+        binary: Arc::clone(&personalities.binary),
+    });
+    let surroundings = Arc::new(Surroundings {
+        events: events.clone(),
+        store,
+        registry: Registry::default(),
+        sources: Sources {
+            paths: Paths::new(Arc::new(personalities.clone())),
+            network: Network::new(),
+            clock: Clock::new(),
+        },
+        runners: runners.clone(),
+        logs: Arc::new(logd::Pipes(collector.clone())),
+        notify_directory,
+        origin: Instant::now().checked_sub(sequence.elapsed()).unwrap_or_else(Instant::now),
+    });
+    let manager = Manager::new(surroundings, runners);
+    logd::show(&manager, &events, collector.clone(), reports);
+    for diagnostic in loaded.diagnostics.iter().filter(|diagnostic| diagnostic.service.is_none()) {
+        events.host(&diagnostic.to_string());
+    }
+    let machine = loaded.machine.clone();
+    if let Some(api) = &machine.api
+        && let Some(spec) = apid::spec(api, &machine.builtins, &runtime)
+    {
+        manager.add(Arc::new(spec), true);
+    }
+    let group = loaded.api_group;
+    manager.take_in(loaded);
+
+    let (sender, requests) = mpsc::channel(16);
+    let host = Host {
+        requests: sender,
+        boot: sequence.report(),
+        mode: options.mode.name(),
+        started: SystemTime::now().checked_sub(sequence.elapsed()).unwrap_or_else(SystemTime::now),
+    };
+    let (close_api, closed) = oneshot::channel::<()>();
+    let server = ServerOptions {
+        socket: runtime.join("init.sock"),
+        manager: manager.clone(),
+        host,
+        apid_uid: None,
+        group,
+    };
+    let api = tokio::spawn(async move {
+        let shutdown = async {
+            let _ = closed.await;
+        };
+        if let Err(error) = server::serve(server, shutdown).await {
+            tracing::error!("the API is not served: {error}");
+        }
+    });
+    Ok(House {
+        options,
+        personalities,
+        manager,
+        collector,
+        intents,
+        requests,
+        reloading: Arc::default(),
+        shutdown_timeout: machine.shutdown_timeout,
+        close_api,
+        api,
+    })
+}
+
+fn log_directory(options: &Options) -> PathBuf {
+    options.log_dir.clone().unwrap_or_else(|| PathBuf::from("/var/log/kelson"))
+}
+
+/// Users of services pass through it to their own socket, and see no other.
+fn make_notify_directory(path: &Path) {
+    use std::os::unix::fs::DirBuilderExt as _;
+    let _ = std::fs::remove_dir_all(path);
+    if let Err(error) = std::fs::DirBuilder::new().mode(0o711).create(path) {
+        tracing::error!("{}: {error}; services with readiness: notify cannot start", path.display());
+    }
+}
+
+/// Answers until the host is to end, then ends all services.
+async fn serve(mut house: House, mut reloads: mpsc::Receiver<String>, failure: Option<BootFailure>) -> Ended {
+    if failure.is_none() {
+        let intents = house.intents.clone();
+        let asked = intents.asked();
+        tokio::pin!(asked);
+        loop {
+            tokio::select! {
+                biased;
+                intent = &mut asked => {
+                    house.manager.host_event(&format!("{}: asked for by {}", verb(intent.action), intent.reason));
+                    break;
+                }
+                Some(request) = house.requests.recv() => house.answer(request),
+                Some(by) = reloads.recv() => {
+                    house.manager.host_event(&format!("reading the files again: asked for by {by}"));
+                    house.reload(None);
+                }
+            }
+        }
+    }
+    let deadline = Instant::now().checked_add(house.shutdown_timeout).unwrap_or_else(Instant::now);
+    let manager = house.manager.clone();
+    let stopping = async {
+        let stopped = manager.stop_all(deadline, &[apid::NAME]).await;
+        if stopped.given_up.is_empty() {
+            manager.host_event("all services are down");
+        }
+    };
+    tokio::pin!(stopping);
+    loop {
+        tokio::select! {
+            () = &mut stopping => break,
+            Some(request) = house.requests.recv() => house.answer(request),
+        }
+    }
+    house.collector.shutdown(deadline.max(Instant::now().checked_add(LAST_WORDS).unwrap_or(deadline))).await;
+    if let Some(intent) = house.intents.current() {
+        manager.host_event(&format!("{}: services and logd have stopped, the rest follows", verb(intent.action)));
+    }
+    manager.close_events();
+    let _ = house.close_api.send(());
+    let _ = tokio::time::timeout(LAST_WORDS, house.api).await;
+    Ended { intents: house.intents, personalities: house.personalities, failure }
+}
+
+impl House {
+    fn answer(&mut self, request: HostRequest) {
+        match request {
+            HostRequest::Shutdown { action, reason, reply } => {
+                let _ = reply.send(self.intents.ask(action, &reason));
+            }
+            HostRequest::Reload { reply } => self.reload(Some(reply)),
+        }
+    }
+
+    /// Reads the files again beside all else: their disk may be slow.
+    fn reload(&self, reply: Option<oneshot::Sender<ReloadReport>>) {
+        let (personalities, manager) = (self.personalities.clone(), self.manager.clone());
+        let (config, turn) = (self.options.config.clone(), Arc::clone(&self.reloading));
+        tokio::spawn(async move {
+            // One after the other: the later reading must be the one that counts.
+            let _turn = turn.lock().await;
+            let loaded = personalities.load(&config).await;
+            let report = manager.reload(loaded).await;
+            manager.host_event(&summary(&report));
+            if let Some(reply) = reply {
+                let _ = reply.send(report);
+            }
+        });
+    }
+}
+
+fn summary(report: &ReloadReport) -> String {
+    let part = |what: &str, names: &[String]| match names.len() {
+        0 => String::new(),
+        _ => format!("; {what}: {}", names.join(", ")),
+    };
+    let mut text = format!(
+        "the files were read again{}{}{}",
+        part("started", &report.started),
+        part("stopped", &report.stopped),
+        part("changed, restart them to take it up", &report.changed)
+    );
+    for error in &report.errors {
+        text.push_str("; ");
+        text.push_str(error);
+    }
+    text
+}
+
+/// Whose children are reaped: set anew when the boot has mounted what the services need.
+#[derive(Clone, Default)]
+struct Reaper(Arc<Mutex<Option<Processes>>>);
+
+impl Reaper {
+    fn set(&self, processes: &Processes) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(processes.clone());
+    }
+
+    /// Reaps all that has ended, in batches, and lets others have a turn in between.
+    async fn reap(&self) {
+        loop {
+            let processes = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let Some(processes) = processes else { return };
+            if !processes.reap().more {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// Reads signals for as long as PID 1 lives.
+async fn listen(mut signals: Signals, reaper: Reaper, intents: Intents, reload: mpsc::Sender<String>) {
+    loop {
+        match signals.next().await {
+            Ok(signal) => match signal.meaning {
+                Meaning::Child => reaper.reap().await,
+                Meaning::Shutdown(action) => {
+                    let answer = intents.ask(action, &signal.to_string());
+                    tracing::info!("{signal}: {answer}");
+                }
+                // One reading is enough for all that asked before it began.
+                Meaning::Reload => drop(reload.try_send(signal.to_string())),
+            },
+            Err(error) => {
+                tracing::error!("signals cannot be read: {error}");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                reaper.reap().await;
+            }
+        }
+    }
+}
