@@ -133,6 +133,12 @@ mod tests {
         assert!(done.success(), "ip {arguments}");
     }
 
+    /// A pair of interfaces, each the other's cable; `two` is up, `one` is left to the test.
+    fn make_link() {
+        ip("link add one type veth peer name two");
+        ip("link set two up");
+    }
+
     async fn becomes(condition: &mut NetworkCondition, holds: bool) {
         let reached = timeout(Duration::from_secs(10), async {
             while condition.holds() != holds {
@@ -151,12 +157,20 @@ mod tests {
             let mut connectivity = network.condition(Aspect::Connectivity);
             assert_eq!(addresses.describe().as_deref(), Some("network addresses"));
             ip("link set lo up");
-            ip("link add one type dummy");
+            make_link();
             ip("address add 10.1.2.3/24 dev one");
             ip("link set one up");
             becomes(&mut addresses, true).await;
             assert_eq!(connectivity.describe().as_deref(), Some("network connectivity"));
             ip("route add default via 10.1.2.1");
+            becomes(&mut connectivity, true).await;
+
+            // The cable is pulled.
+            ip("link set two down");
+            becomes(&mut addresses, false).await;
+            becomes(&mut connectivity, false).await;
+            ip("link set two up");
+            becomes(&mut addresses, true).await;
             becomes(&mut connectivity, true).await;
 
             // The kernel takes the route away without telling.
@@ -175,7 +189,8 @@ mod tests {
             becomes(&mut connectivity, false).await;
             ip("address del 10.1.2.3/24 dev one");
             becomes(&mut addresses, false).await;
-            ip("-6 address add fd00::1/64 dev one nodad");
+            // It counts once the kernel has asked whether another host has it.
+            ip("-6 address add fd00::1/64 dev one");
             becomes(&mut addresses, true).await;
             ip("link del one");
             becomes(&mut addresses, false).await;
@@ -185,7 +200,7 @@ mod tests {
     #[test]
     fn what_was_there_before_is_found_and_nothing_stays_open() {
         in_new_namespaces(|| async {
-            ip("link add one type dummy");
+            make_link();
             ip("address add 10.1.2.3/24 dev one");
             ip("link set one up");
             ip("route add default via 10.1.2.1");
@@ -209,7 +224,7 @@ mod tests {
         in_new_namespaces(|| async {
             let network = Network::new();
             let mut addresses = network.condition(Aspect::Addresses);
-            ip("link add one type dummy");
+            make_link();
             ip("link set one up");
             ip("address add 10.1.2.3/24 dev one");
             becomes(&mut addresses, true).await;

@@ -393,7 +393,7 @@ async fn an_overflow_of_the_queue_loses_nothing() {
     assert_eq!(changes(&mut tree).await, [(1, Finding::Exists)]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_the_kernel_makes_in_proc_is_looked_for() {
     // No inotify event tells of a thread's folder.
     let (_, paths) = paths();
