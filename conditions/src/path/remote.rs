@@ -24,6 +24,9 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
+/// PATH_MAX: nobody can open a longer one.
+const LONGEST_PATH: usize = 4096;
+
 /// A process that runs [`path_helper`](crate::path_helper) on the other end of `socket`.
 pub struct Helper {
     /// A Unix stream socket.
@@ -127,6 +130,9 @@ impl Link {
 impl Remote {
     fn take(&mut self, command: Command) {
         let frame = match command {
+            Command::Watch { id, path, .. } if path.as_os_str().len() > LONGEST_PATH => {
+                return self.answer(id, Answer::Found(Found::Missing));
+            }
             Command::Watch { id, path, allowed } => {
                 let frame = Frame::Watch { id, path: path.clone(), allowed: allowed.clone() };
                 self.wanted.insert(id, Wanted { path, allowed, asked: None });

@@ -326,6 +326,14 @@ async fn processes_that_cannot_be_started_are_asked_for_ever_more_rarely() {
 }
 
 #[tokio::test]
+async fn a_path_longer_than_paths_can_be_is_missing() {
+    let (spawner, paths) = paths();
+    let long = Folder::on_disk().at(&"x".repeat(5000));
+    assert_eq!(paths.exists_now(long, Duration::from_secs(10)).await, Some(false));
+    assert_eq!(spawner.spawned.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
 async fn many_conditions_of_one_path_share_it_and_nothing_stays() {
     let (_, paths) = paths();
     let folder = Folder::on_memory();

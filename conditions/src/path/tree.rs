@@ -49,6 +49,8 @@ pub(super) struct Tree {
     /// The paths of which inotify does not tell all.
     blind: HashSet<u64>,
     look_at: Option<Instant>,
+    /// The inotify queue was not read to its end.
+    more: bool,
 }
 
 struct Tracked {
@@ -95,6 +97,7 @@ impl Tree {
             watches: HashMap::new(),
             blind: HashSet::new(),
             look_at: None,
+            more: false,
         };
         tree.read_mounts();
         tree
@@ -130,7 +133,7 @@ impl Tree {
     pub(super) async fn changes(&mut self) -> Changes {
         loop {
             let cause = tokio::select! {
-                () = readable(self.inotify.as_ref()) => Cause::Inotify,
+                () = readable(self.inotify.as_ref(), self.more) => Cause::Inotify,
                 () = urgent(self.mountinfo.as_ref()) => Cause::Mounts,
                 () = until(self.look_at) => Cause::Time,
             };
@@ -203,6 +206,7 @@ impl Tree {
     /// Takes what the kernel tells; returns the paths that it concerns.
     fn read_events(&mut self) -> HashSet<u64> {
         let mut again = HashSet::new();
+        self.more = false;
         for _ in 0..READS_AT_ONCE {
             let Some(inotify) = &self.inotify else { break };
             match inotify.get_ref().0.read_events() {
@@ -221,6 +225,7 @@ impl Tree {
                 }
             }
         }
+        self.more = self.inotify.is_some();
         again
     }
 
@@ -316,9 +321,10 @@ impl Tree {
     }
 }
 
-/// Waits for inotify; the queue is read until it is empty, so readiness is cleared here.
-async fn readable(inotify: Option<&AsyncFd<Notifier>>) {
+/// Waits for inotify. Readiness is cleared here, since the queue is then read to its end, unless there is `more`.
+async fn readable(inotify: Option<&AsyncFd<Notifier>>, more: bool) {
     match inotify {
+        Some(_) if more => tokio::task::yield_now().await,
         Some(inotify) => {
             if let Ok(mut ready) = inotify.readable().await {
                 ready.clear_ready();
