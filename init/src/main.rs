@@ -1,1 +1,189 @@
-fn main() {}
+//! One file, several personalities: `argv[0]` alone says which one this process is.
+//!
+//! `init` as PID 1 is the init of a host; every other process of Kelson is a small program of its own that does what
+//! PID 1 must not do itself. This crate boots, mounts, hears signals and ends the run; it wires the crates below it
+//! together ([`supervisor`]) and decides nothing that they can decide.
+
+// Rust's own start aborts when a standard descriptor is closed and there is no /dev/null to put there, and PID 1 may
+// well find that: `entry::settle` is our start.
+#![cfg_attr(not(test), no_main)]
+#![cfg_attr(test, allow(clippy::arithmetic_side_effects))]
+// The test build has no `main` that calls everything.
+#![cfg_attr(test, allow(dead_code))]
+
+mod ask;
+mod boot;
+mod devices;
+mod entry;
+mod failure;
+mod initramfs;
+mod kernel_words;
+mod kmsg;
+mod log;
+mod memory;
+mod modules;
+mod mount_options;
+mod mountinfo;
+mod netlink;
+mod options;
+mod readable;
+mod shutdown;
+mod signals;
+mod superblock;
+mod supervisor;
+mod task;
+
+use std::ffi::{CString, OsString};
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use boot::{Sequence, history};
+use entry::Personality;
+use options::{Mode, Options};
+use shutdown::{Failure, Finish};
+
+/// Carries the time of PID 1's start over to its copy in memory, in microseconds since the kernel's start.
+const STARTED: &str = "KELSON_STARTED";
+
+const USAGE: &str = "\
+Kelson, an init for small hosts. It is started by the kernel, or as PID 1 of a PID namespace:
+  unshare --pid --fork --mount --mount-proc init --mode container --config DIR --runtime-dir DIR
+Options:
+  --mode machine|container  on what it runs (default: container in a PID namespace, else machine)
+  --config DIR              machine.yaml and services/*.yaml (default /etc/kelson)
+  --runtime-dir DIR         sockets and state (default /run/kelson)
+  --images DIR              service images (default: as machine.yaml says)
+  --log-dir DIR             logs of services (default /var/log/kelson)
+On the kernel's command line the same words stand as kelson.mode=… and so on, with kelson.panic=SECONDS.
+kelsonctl talks to a running init.
+";
+
+/// What the C library calls.
+// SAFETY: nothing else of this program has that name.
+#[cfg(not(test))]
+#[unsafe(no_mangle)]
+pub extern "C" fn main(_argc: libc::c_int, _argv: *const *const libc::c_char) -> libc::c_int {
+    start()
+}
+
+/// The start of every personality; returns the exit status.
+fn start() -> i32 {
+    // The C library has told Rust's environment of the arguments before this.
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let program = words.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
+    let rest = words.get(1..).unwrap_or_default();
+    let personality = Personality::of(&program);
+    if personality == Personality::Init && std::process::id() == 1 {
+        signals::block();
+    }
+    entry::settle(personality);
+    match personality {
+        Personality::Init if std::process::id() == 1 => init(&program, rest),
+        Personality::Init => usage(rest),
+        Personality::Logd => kelson_logs::logd::main(rest.iter().cloned()),
+        Personality::Apid => kelson_api::door::main(rest.iter().cloned()),
+        Personality::Load => kelson_spec::personality::main(rest),
+        Personality::Task => task::main(rest).into(),
+        Personality::Ask(wish) => ask::main(wish, rest).into(),
+    }
+}
+
+/// `init`, but not as PID 1.
+fn usage(rest: &[OsString]) -> i32 {
+    use std::io::Write;
+    let (text, status) = match rest.first().and_then(|word| word.to_str()) {
+        Some("--version" | "-V") => (format!("kelson {}\n", env!("CARGO_PKG_VERSION")), 0),
+        Some("--help" | "-h") => (USAGE.to_owned(), 0),
+        _ => (format!("This is not PID 1, so there is nothing to do.\n{USAGE}"), 2),
+    };
+    let _ = if status == 0 {
+        std::io::stdout().write_all(text.as_bytes())
+    } else {
+        std::io::stderr().write_all(text.as_bytes())
+    };
+    status
+}
+
+/// PID 1, from its first line to the end of the run.
+fn init(program: &str, rest: &[OsString]) -> ! {
+    let now = history::since_kernel();
+    let arguments: Vec<String> = rest.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let usual = options::usual_mode();
+    // The kernel's command line and our own program stand in /proc. A container has it, or does without.
+    let proc = (usual == Mode::Machine).then(|| boot::mounts::FIRST.first().map(|proc| proc.mount()));
+    let options = Options::gather(&arguments, usual, || std::fs::read_to_string("/proc/cmdline").ok());
+    log::install(options.mode);
+    if let Some(Some(Err(error))) = proc {
+        tracing::error!("{}", error.message);
+    }
+    if options.mode == Mode::Machine && initramfs::is_first_stage(program, &options.kernel) {
+        let Err(reason) = initramfs::run(&options.kernel);
+        failure::at_the_start(&options, &reason);
+    }
+    let started = std::env::var(STARTED).ok().and_then(|text| text.parse().ok()).map(Duration::from_micros);
+    let started = started.unwrap_or(now);
+    move_into_memory(started);
+    for complaint in &options.complaints {
+        tracing::warn!("{complaint}");
+    }
+    let again = options.clone();
+    match std::panic::catch_unwind(AssertUnwindSafe(|| run(options, started, now))) {
+        Ok(reason) => failure::in_the_middle(&again, &reason),
+        Err(_) => failure::in_the_middle(&again, "PID 1 has met a fault in itself"),
+    }
+}
+
+fn move_into_memory(started: Duration) {
+    if memory::in_memory() {
+        return;
+    }
+    let (arguments, mut environment) = entry::arguments_and_environment();
+    environment.extend(CString::new(format!("{STARTED}={}", started.as_micros())));
+    if let Err(error) = memory::move_into(&arguments, &environment) {
+        tracing::warn!("PID 1 runs from its file and not from memory: {error}; a dead root disk can stop it");
+    }
+}
+
+/// Runs the host. Returns only when that could not even begin: why.
+fn run(options: Options, started: Duration, now: Duration) -> String {
+    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
+    let limits = match boot::settings::raise_file_limit() {
+        Ok(was) => vec![was.for_children()],
+        Err(error) => {
+            tracing::warn!("the limit on open files stays as it is: {error}");
+            Vec::new()
+        }
+    };
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return format!("no runtime: {error}"),
+    };
+    let (began, kernel, earlier) = match options.mode {
+        Mode::Machine => {
+            let (began, earlier) = history::take(started);
+            (began, Some(began), earlier)
+        }
+        Mode::Container => (started, None, Vec::new()),
+    };
+    let sequence = Sequence::new(now.saturating_sub(began), kernel, earlier);
+    tracing::info!("version {}, {} mode", env!("CARGO_PKG_VERSION"), options.mode.name());
+    runtime.block_on(async {
+        let (mode, panic) = (options.mode, options.panic);
+        match supervisor::run(options, sequence, limits).await {
+            Ok(ended) => {
+                let failure =
+                    ended.failure.map(|failure| Failure { reason: failure.to_string(), wait: panic });
+                shutdown::finish(Finish {
+                    intents: ended.intents,
+                    mode,
+                    launcher: std::sync::Arc::new(ended.personalities),
+                    patience: failure::PATIENCE,
+                    failure,
+                    watchdog: None,
+                })
+                .await
+            }
+            Err(reason) => reason,
+        }
+    })
+}

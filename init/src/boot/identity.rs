@@ -1,0 +1,101 @@
+//! Who this machine is: its host name and its machine id.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use nix::mount::{MsFlags, mount};
+
+use super::{Task, TaskFailure};
+
+/// The name of a machine that was given none.
+const USUAL_NAME: &str = "kelson";
+
+/// Sets the host name: the machine file's, else the kernel command line's (`ip=`), else `/etc/hostname`, else "kelson".
+pub fn hostname(configured: Option<String>, from_kernel: Option<String>) -> Task {
+    Task::call("host name", move || {
+        let file = || std::fs::read_to_string("/etc/hostname").ok().and_then(|text| first_word(&text));
+        let name = configured.or(from_kernel).or_else(file).unwrap_or_else(|| USUAL_NAME.to_owned());
+        nix::unistd::sethostname(&name).map_err(|errno| format!("\"{name}\": {}", errno.desc()))?;
+        Ok(name)
+    })
+}
+
+/// The first line that is neither empty nor a comment.
+fn first_word(text: &str) -> Option<String> {
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'))?;
+    Some(line.to_owned())
+}
+
+/// Sees to it that `/etc/machine-id` holds a valid id: the one that is there, else a new one, which is kept on the
+/// disk where that can be written, and laid over the file for this run where not.
+pub fn machine_id(runtime: &Path) -> Task {
+    let transient = runtime.join("machine-id");
+    Task::call("machine id", move || set_machine_id(Path::new("/etc/machine-id"), &transient))
+}
+
+fn set_machine_id(path: &Path, transient: &Path) -> Result<String, TaskFailure> {
+    if std::fs::read_to_string(path).is_ok_and(|text| is_valid(text.trim_end())) {
+        return Ok("it is set".to_owned());
+    }
+    let id = format!("{}\n", new_id()?);
+    let temporary = path.with_extension("new");
+    let written = std::fs::write(&temporary, &id).and_then(|()| std::fs::rename(&temporary, path));
+    let Err(error) = written else { return Ok("a new one, kept".to_owned()) };
+    std::fs::write(transient, &id).map_err(|error| format!("{}: {error}", transient.display()))?;
+    mount(Some(transient), path, None::<&str>, MsFlags::MS_BIND, None::<&str>)
+        .map_err(|errno| format!("{}: {error}; laying one over it: {}", path.display(), errno.desc()))?;
+    Ok("a new one, for this run only".to_owned())
+}
+
+/// 32 lower-case hexadecimal digits, not all of them 0.
+fn is_valid(id: &str) -> bool {
+    id.len() == 32
+        && id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+        && id.bytes().any(|byte| byte != b'0')
+}
+
+/// A random UUID of version 4, without its dashes, from the kernel's own source of them.
+fn new_id() -> Result<String, TaskFailure> {
+    let path = PathBuf::from("/proc/sys/kernel/random/uuid");
+    let mut text = String::new();
+    std::fs::File::open(&path)
+        .and_then(|mut file| file.read_to_string(&mut text))
+        .map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(text.trim().replace('-', ""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_checked() {
+        assert!(is_valid("0123456789abcdef0123456789abcdef"));
+        for bad in
+            ["", "uninitialized", "0123456789ABCDEF0123456789ABCDEF", "00000000000000000000000000000000"]
+        {
+            assert!(!is_valid(bad), "{bad}");
+        }
+        assert!(is_valid(&new_id().unwrap()));
+    }
+
+    #[test]
+    fn a_missing_or_wrong_id_is_replaced_once() {
+        let folder = std::env::temp_dir().join(format!("kelson-machine-id-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("machine-id");
+        std::fs::write(&path, "uninitialized\n").unwrap();
+        assert_eq!(set_machine_id(&path, &folder.join("t")).unwrap(), "a new one, kept");
+        let id = std::fs::read_to_string(&path).unwrap();
+        assert!(is_valid(id.trim_end()));
+        assert_eq!(set_machine_id(&path, &folder.join("t")).unwrap(), "it is set");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), id);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn the_host_name_file_may_have_comments() {
+        assert_eq!(first_word("# a\n\n edge-1 \nx\n").as_deref(), Some("edge-1"));
+        assert_eq!(first_word("\n"), None);
+    }
+}

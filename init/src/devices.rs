@@ -1,0 +1,143 @@
+//! Finding a disk by path, `LABEL=` or `UUID=`, and waiting for one that the kernel has not found yet.
+//!
+//! Runs in `kelson-task` and in our own initramfs. It waits for the kernel's word (a uevent) that a device has
+//! come, asks again, and gives up at a deadline.
+
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, socket,
+};
+
+use crate::superblock::{Superblock, identify};
+
+/// What names a disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Name<'a> {
+    Path(&'a Path),
+    Label(&'a str),
+    Uuid(&'a str),
+}
+
+impl<'a> Name<'a> {
+    fn parse(source: &'a str) -> Result<Name<'a>, String> {
+        match source.split_once('=') {
+            Some(("LABEL", label)) => Ok(Name::Label(label.trim_matches('"'))),
+            Some(("UUID", uuid)) => Ok(Name::Uuid(uuid.trim_matches('"'))),
+            Some((kind @ ("PARTUUID" | "PARTLABEL" | "ID"), _)) => {
+                Err(format!("{kind}= is not supported; use a path, LABEL= or UUID="))
+            }
+            _ => Ok(Name::Path(Path::new(source))),
+        }
+    }
+
+    fn is(&self, found: &Superblock) -> bool {
+        match self {
+            Name::Path(_) => false,
+            Name::Label(label) => found.label.as_deref() == Some(label),
+            Name::Uuid(uuid) => found.uuid.as_deref().is_some_and(|own| own.eq_ignore_ascii_case(uuid)),
+        }
+    }
+}
+
+/// Whether a mount source names a disk rather than something that the file system makes up (`tmpfs`, `overlay`).
+pub fn names_disk(source: &str) -> bool {
+    source.starts_with("/dev/") || matches!(Name::parse(source), Ok(Name::Label(_) | Name::Uuid(_)) | Err(_))
+}
+
+/// The device that `source` names, waited for at most `patience`.
+///
+/// # Errors
+/// A sentence, when there is none by then.
+pub fn find(source: &str, patience: Duration) -> Result<PathBuf, String> {
+    let name = Name::parse(source)?;
+    let deadline = Instant::now().checked_add(patience);
+    // Before the first look, so that a device that comes between look and wait is not missed.
+    let news = uevents();
+    loop {
+        if let Some(device) = look(&name) {
+            return Ok(device);
+        }
+        let left = deadline.map_or(Duration::ZERO, |at| at.saturating_duration_since(Instant::now()));
+        let told = match &news {
+            Ok(news) => wait(news, left),
+            Err(_) => false,
+        };
+        if !told {
+            return Err(format!("no disk {source} has come within {} s", patience.as_secs()));
+        }
+    }
+}
+
+fn look(name: &Name<'_>) -> Option<PathBuf> {
+    if let Name::Path(path) = name {
+        return path.exists().then(|| path.to_path_buf());
+    }
+    let mut names: Vec<_> =
+        std::fs::read_dir("/sys/class/block").ok()?.flatten().map(|e| e.file_name()).collect();
+    names.sort();
+    names.into_iter().find_map(|device| {
+        let text = device.to_str()?;
+        // Loop and RAM disks are made by somebody who knows them; an empty CD drive only costs time.
+        if ["loop", "ram", "zram", "sr", "fd"].iter().any(|kind| text.starts_with(kind)) {
+            return None;
+        }
+        let path = Path::new("/dev").join(text.replace('!', "/"));
+        identify(&File::open(&path).ok()?).filter(|found| name.is(found)).map(|_| path)
+    })
+}
+
+/// A socket that tells of each device that comes or goes.
+fn uevents() -> nix::Result<OwnedFd> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let fd = socket(AddressFamily::Netlink, SockType::Datagram, flags, SockProtocol::NetlinkKObjectUEvent)?;
+    bind(fd.as_raw_fd(), &NetlinkAddr::new(0, 1))?;
+    Ok(fd)
+}
+
+/// Returns true once there is news, false when the time is over.
+fn wait(news: &OwnedFd, left: Duration) -> bool {
+    let Ok(timeout) = PollTimeout::try_from(left) else { return false };
+    let mut fds = [PollFd::new(news.as_fd(), PollFlags::POLLIN)];
+    if left.is_zero() || !matches!(poll(&mut fds, timeout), Ok(1)) {
+        return false;
+    }
+    // All that is there: one look at the disks answers for all of it. A full buffer (ENOBUFS) is news as well.
+    let mut buffer = [0; 4096];
+    while recv(news.as_raw_fd(), &mut buffer, MsgFlags::MSG_DONTWAIT).is_ok() {}
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_told_apart() {
+        assert_eq!(Name::parse("LABEL=STATE"), Ok(Name::Label("STATE")));
+        assert_eq!(Name::parse("UUID=\"ab\""), Ok(Name::Uuid("ab")));
+        assert_eq!(Name::parse("/dev/vda1"), Ok(Name::Path(Path::new("/dev/vda1"))));
+        assert!(Name::parse("PARTUUID=1").unwrap_err().contains("not supported"));
+        assert!(
+            names_disk("LABEL=a") && names_disk("/dev/sda") && !names_disk("tmpfs") && !names_disk("/srv")
+        );
+    }
+
+    #[test]
+    fn a_uuid_is_known_in_either_case() {
+        let found = Superblock { fs_type: "ext4", label: None, uuid: Some("ab-cd".to_owned()) };
+        assert!(Name::Uuid("AB-CD").is(&found));
+        assert!(!Name::Label("x").is(&found));
+    }
+
+    #[test]
+    fn a_device_that_is_there_is_found_at_once_and_one_that_is_not_is_said() {
+        assert_eq!(find("/dev/null", Duration::ZERO), Ok(PathBuf::from("/dev/null")));
+        let error = find("LABEL=no-such-disk", Duration::ZERO).unwrap_err();
+        assert_eq!(error, "no disk LABEL=no-such-disk has come within 0 s");
+    }
+}

@@ -1,0 +1,78 @@
+//! When there is no way on: the reason on the console, everything stopped that runs, and a new start.
+//!
+//! A boot that failed after the services' part had begun ends in [`crate::shutdown::finish`] like any other run, with its
+//! reason. Here is what happens when not even that can be reached: no root in the initramfs, no runtime, a fault in
+//! PID 1 itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::sys::reboot::{RebootMode, reboot};
+
+use crate::options::{Mode, Options};
+use crate::shutdown::{Failure, Finish, finish};
+use crate::supervisor::{Intents, Personalities};
+
+/// For all of a shutdown that nobody planned.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Ends a run in which nothing has been started and nothing that matters is mounted.
+pub fn at_the_start(options: &Options, reason: &str) -> ! {
+    tracing::error!("the boot has failed: {reason}");
+    if options.mode == Mode::Container {
+        std::process::exit(1);
+    }
+    if options.panic.is_zero() {
+        tracing::error!(
+            "waiting for somebody to look (kelson.panic=0); ctrl-alt-del starts this machine again"
+        );
+        wait_for_signal(None);
+    } else {
+        tracing::error!("this machine starts again in {} s (kelson.panic)", options.panic.as_secs());
+        wait_for_signal(Some(options.panic));
+    }
+    restart()
+}
+
+/// Ends a run in the middle: stops and unmounts what can be, without the supervisor.
+pub fn in_the_middle(options: &Options, reason: &str) -> ! {
+    tracing::error!("{reason}; stopping everything");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    if let Ok(runtime) = runtime {
+        let processes = kelson_runner::Processes::new(kelson_runner::Options::default());
+        let binary = crate::memory::exe_fd();
+        if let (Ok(processes), Ok(binary)) = (processes, binary) {
+            let finish_all = finish(Finish {
+                intents: Intents::default(),
+                mode: options.mode,
+                launcher: Arc::new(Personalities { processes, binary: Arc::new(binary) }),
+                patience: PATIENCE,
+                failure: Some(Failure { reason: reason.to_owned(), wait: options.panic }),
+                watchdog: None,
+            });
+            runtime.block_on(finish_all);
+        }
+    }
+    at_the_start(options, reason)
+}
+
+/// Waits for a signal that asks for an end, or until the time is over. All signals are blocked, so they can be
+/// waited for.
+fn wait_for_signal(patience: Option<Duration>) {
+    let deadline = patience.and_then(|patience| std::time::Instant::now().checked_add(patience));
+    let _ = crate::signals::catch_ctrl_alt_del();
+    loop {
+        let left = deadline.map(|at| at.saturating_duration_since(std::time::Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) || crate::signals::wait(left) {
+            return;
+        }
+    }
+}
+
+fn restart() -> ! {
+    nix::unistd::sync();
+    let Err(errno) = reboot(RebootMode::RB_AUTOBOOT);
+    tracing::error!("reboot(2): {}", errno.desc());
+    // The end of PID 1 is the kernel's panic, which `panic=` of its command line turns into a reboot.
+    std::process::exit(1)
+}

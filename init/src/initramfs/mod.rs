@@ -1,0 +1,232 @@
+//! Our own initramfs: from the kernel's hand-over of `/init` to `/sbin/init` on the real root.
+//!
+//! The real root is a compressed read-only image (`/root.squashfs` within the initramfs) with memory or a disk
+//! (`kelson.disk=`) laid over it, or a disk that `root=` names. A container runtime cannot pivot_root on the kernel's own
+//! rootfs, so the root is always switched.
+//!
+//! What the root is made of is mounted under `/run/kelson/root/`, which moves with `/run`: a disk that lies beneath an
+//! overlay could not be reached from within it, and so could never be unmounted at the end.
+//!
+//! Nothing else runs yet, and without a root nothing ever will: the calls are made straight, by PID 1 itself.
+
+mod loop_device;
+mod switch;
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use kelson_services::host::{PhaseRecord, TaskRecord};
+use nix::mount::{MsFlags, mount};
+
+use crate::boot::{history, mounts};
+use crate::kernel_words::KernelWords;
+use crate::task::Request;
+
+/// The image of the root within the initramfs.
+const IMAGE: &str = "/root.squashfs";
+/// Modules to load, one a line; `make image` writes it.
+const MODULES: &str = "/etc/kelson/modules";
+/// What the root is made of.
+const PARTS: &str = "/run/kelson/root";
+/// Where the root is put together.
+const NEW_ROOT: &str = "/newroot";
+/// What statfs(2) calls the kernel's own rootfs, where that is no tmpfs.
+const RAMFS_MAGIC: libc::__fsword_t = 0x8584_58f6;
+/// How long a disk may take to appear.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Whether this is the start in an initramfs that is to be left: the kernel runs `/init` from its own memory file
+/// system, and there is a root to go to. Without one, the initramfs is all there is, and the boot goes on in it.
+pub fn is_first_stage(program: &str, words: &KernelWords) -> bool {
+    use nix::sys::statfs::{FsType, TMPFS_MAGIC, statfs};
+    let in_memory = |kind: FsType| [FsType(RAMFS_MAGIC), TMPFS_MAGIC].contains(&kind);
+    program == "/init"
+        && !crate::memory::in_memory()
+        && statfs("/").is_ok_and(|root| in_memory(root.filesystem_type()))
+        && (Path::new(IMAGE).exists() || words.root.is_some())
+}
+
+/// Goes to the real root and executes its `/sbin/init` with the same arguments.
+///
+/// # Errors
+/// Returns only when there is no root to go to: a sentence that says why.
+pub fn run(words: &KernelWords) -> Result<std::convert::Infallible, String> {
+    let mut steps = Steps::new();
+    for api in mounts::FIRST {
+        steps.run(&format!("mount {}", api.target), || api.mount().map_err(|failed| failed.message))?;
+    }
+    // A module that is missing may still not be needed; the root says what was.
+    let _ = steps.run("kernel modules", load_modules);
+    let root = Path::new(NEW_ROOT);
+    make_folder(root)?;
+    if Path::new(IMAGE).exists() {
+        assemble(words, root, &mut steps)?;
+    } else {
+        steps.run("root disk", || mount_disk_root(words, root))?;
+    }
+    steps.save();
+    switch::switch_root(root)
+}
+
+/// The image, and what is written laid over it.
+fn assemble(words: &KernelWords, root: &Path, steps: &mut Steps) -> Result<(), String> {
+    let image = Path::new(PARTS).join("image");
+    steps.run("root image", || mount_image(&image))?;
+    let on_disk = words.disk.as_deref().map(|disk| steps.run("writable disk", || mount_writable_disk(disk)));
+    let upper = match on_disk {
+        Some(Ok(())) => Path::new(PARTS).join("disk"),
+        // A machine that can be reached and says what is wrong is better than none.
+        Some(Err(_)) | None => {
+            steps.run("writable memory", mount_writable_memory)?;
+            Path::new(PARTS).join("memory")
+        }
+    };
+    steps.run("overlay", || mount_overlay(&image, &upper, root))
+}
+
+fn load_modules() -> Result<String, String> {
+    let names = match std::fs::read_to_string(MODULES) {
+        Ok(names) => names,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok("none are named".to_owned()),
+        Err(error) => return Err(format!("{MODULES}: {error}")),
+    };
+    let names = names.lines().map(str::trim).filter(|name| !name.is_empty() && !name.starts_with('#'));
+    crate::task::perform(&Request::LoadModules { names: names.map(str::to_owned).collect() })
+}
+
+fn mount_image(target: &Path) -> Result<String, String> {
+    make_folder(target)?;
+    let device = loop_device::attach_read_only(Path::new(IMAGE))?;
+    mount(Some(&device), target, Some("squashfs"), MsFlags::MS_RDONLY, None::<&str>)
+        .map_err(|errno| format!("{} as squashfs: {}", device.display(), errno.desc()))?;
+    Ok(device.display().to_string())
+}
+
+fn mount_writable_disk(disk: &str) -> Result<String, String> {
+    crate::task::perform(&Request::Mount {
+        source: disk.to_owned(),
+        target: Path::new(PARTS).join("disk"),
+        fs_type: String::new(),
+        options: "noatime".to_owned(),
+        patience: PATIENCE,
+    })
+}
+
+fn mount_writable_memory() -> Result<String, String> {
+    let target = Path::new(PARTS).join("memory");
+    make_folder(&target)?;
+    mount(Some("tmpfs"), &target, Some("tmpfs"), MsFlags::empty(), Some("mode=0755,size=50%"))
+        .map_err(|errno| format!("tmpfs on {}: {}", target.display(), errno.desc()))?;
+    Ok("what is written is lost at the end".to_owned())
+}
+
+fn mount_overlay(image: &Path, writable: &Path, root: &Path) -> Result<String, String> {
+    let (upper, work) = (writable.join("upper"), writable.join("work"));
+    make_folder(&upper)?;
+    make_folder(&work)?;
+    let data =
+        format!("lowerdir={},upperdir={},workdir={}", image.display(), upper.display(), work.display());
+    mount(Some("overlay"), root, Some("overlay"), MsFlags::empty(), Some(data.as_str()))
+        .map_err(|errno| format!("overlay with {data}: {}", errno.desc()))?;
+    Ok(String::new())
+}
+
+/// The disk that `root=` names, as `ro` or `rw` and `rootflags=` say. Read-only unless told otherwise, as the kernel
+/// does it: `/sbin/init` checks it first and then makes it writable.
+fn mount_disk_root(words: &KernelWords, root: &Path) -> Result<String, String> {
+    let source = words.root.clone().ok_or_else(|| format!("there is neither {IMAGE} nor a root= word"))?;
+    let access = if words.read_only == Some(false) { "rw" } else { "ro" };
+    let flags = words.root_flags.as_deref().unwrap_or_default();
+    crate::task::perform(&Request::Mount {
+        source,
+        target: root.to_owned(),
+        fs_type: words.root_fs_type.clone().unwrap_or_default(),
+        options: format!("{access},{flags}"),
+        patience: PATIENCE,
+    })
+}
+
+fn make_folder(path: &Path) -> Result<(), String> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o755)
+        .create(path)
+        .map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Runs steps one after the other and keeps their times for the report of the boot.
+struct Steps {
+    phase: PhaseRecord,
+}
+
+impl Steps {
+    fn new() -> Steps {
+        let start = history::since_kernel();
+        Steps {
+            phase: PhaseRecord { name: "initramfs".to_owned(), start, duration: None, tasks: Vec::new() },
+        }
+    }
+
+    fn run(&mut self, name: &str, work: impl FnOnce() -> Result<String, String>) -> Result<(), String> {
+        let start = history::since_kernel();
+        let result = work();
+        let duration = history::since_kernel().saturating_sub(start);
+        let (message, error) = match result {
+            Ok(message) => (message, None),
+            Err(error) => {
+                tracing::error!("initramfs: {name}: {error}");
+                (String::new(), Some(error))
+            }
+        };
+        let failed = error.clone();
+        self.phase.tasks.push(TaskRecord {
+            name: name.to_owned(),
+            start,
+            duration: Some(duration),
+            error,
+            message,
+        });
+        failed.map_or(Ok(()), |error| Err(format!("{name}: {error}")))
+    }
+
+    /// Leaves the report where the boot finds it.
+    fn save(mut self) {
+        self.phase.duration = Some(history::since_kernel().saturating_sub(self.phase.start));
+        let path = PathBuf::from(history::PATH);
+        let saved = path.parent().map_or(Ok(()), make_folder).and_then(|()| {
+            std::fs::write(&path, history::encode(&self.phase)).map_err(|error| error.to_string())
+        });
+        if let Err(error) = saved {
+            tracing::warn!("initramfs: its times are lost: {error}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_running_machine_is_no_first_stage() {
+        let words = KernelWords { root: Some("/dev/vda".to_owned()), ..KernelWords::default() };
+        assert!(!is_first_stage("/sbin/init", &words));
+        assert!(!is_first_stage("init", &words));
+    }
+
+    #[test]
+    fn steps_keep_their_failures() {
+        let mut steps = Steps::new();
+        steps.run("good", || Ok("yes".to_owned())).unwrap();
+        assert_eq!(steps.run("bad", || Err("no".to_owned())).unwrap_err(), "bad: no");
+        assert_eq!(steps.phase.tasks[1].error.as_deref(), Some("no"));
+        assert_eq!(steps.phase.tasks[0].message, "yes");
+    }
+
+    #[test]
+    fn a_root_is_needed() {
+        let error = mount_disk_root(&KernelWords::default(), Path::new("/newroot")).unwrap_err();
+        assert!(error.contains("neither /root.squashfs nor a root="), "{error}");
+    }
+}

@@ -1,0 +1,236 @@
+//! The words of the kernel's command line that are older than Kelson: `root=`, `rootfstype=`, `rootflags=`, `ro`,
+//! `rw` and `ip=`; and `kelson.disk=`, which only our own initramfs uses.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+/// What the kernel's command line says of the root and of the network.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct KernelWords {
+    /// A device path, `LABEL=…` or `UUID=…`.
+    pub root: Option<String>,
+    pub root_fs_type: Option<String>,
+    pub root_flags: Option<String>,
+    /// `ro` or `rw`, whichever came last.
+    pub read_only: Option<bool>,
+    /// The disk that holds what is written over the image: a device path, `LABEL=…` or `UUID=…`.
+    pub disk: Option<String>,
+    pub ip: Vec<IpWord>,
+}
+
+/// One `ip=` word in the syntax of klibc's ipconfig: `client:server:gateway:netmask:hostname:device:protocol:dns0:dns1`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IpWord {
+    pub address: IpAddr,
+    pub prefix: u8,
+    pub gateway: Option<IpAddr>,
+    pub hostname: Option<String>,
+    /// `None`: the first network card.
+    pub device: Option<String>,
+    pub dns: Vec<IpAddr>,
+}
+
+impl KernelWords {
+    /// Picks our words out of `words`; bad values go to `complaints`.
+    pub fn parse(words: &[String], complaints: &mut Vec<String>) -> KernelWords {
+        let mut found = KernelWords::default();
+        for word in words {
+            match word.split_once('=') {
+                None if word == "ro" => found.read_only = Some(true),
+                None if word == "rw" => found.read_only = Some(false),
+                Some(("root", value)) => found.root = non_empty(value),
+                Some(("rootfstype", value)) => found.root_fs_type = non_empty(value),
+                Some(("rootflags", value)) => found.root_flags = non_empty(value),
+                Some(("kelson.disk", value)) => found.disk = non_empty(value),
+                Some(("ip", value)) => match IpWord::parse(value) {
+                    Ok(Some(ip)) => found.ip.push(ip),
+                    Ok(None) => {}
+                    Err(text) => complaints.push(format!("ip={value}: {text}; the word is ignored")),
+                },
+                _ => {}
+            }
+        }
+        found
+    }
+}
+
+fn non_empty(value: &str) -> Option<String> {
+    (!value.is_empty()).then(|| value.to_owned())
+}
+
+impl IpWord {
+    /// `Ok(None)` where the word asks for nothing (`off`, `none`).
+    fn parse(value: &str) -> Result<Option<IpWord>, String> {
+        if matches!(value, "" | "off" | "none") {
+            return Ok(None);
+        }
+        let fields = fields(value);
+        let field = |index: usize| fields.get(index).map(String::as_str).filter(|text| !text.is_empty());
+        let protocol = if fields.len() == 1 && !value.contains('.') { Some(value) } else { field(6) };
+        match protocol {
+            None | Some("off" | "none" | "static") => {}
+            Some(other) => return Err(format!("Kelson sets static addresses, not \"{other}\"")),
+        }
+        let client = field(0).ok_or("the address (the first field) is missing")?;
+        let (client, slash) = match client.split_once('/') {
+            Some((address, prefix)) => (address, Some(prefix)),
+            None => (client, None),
+        };
+        let address = parse_address(client)?;
+        let prefix = match (slash, field(3)) {
+            (Some(prefix), _) | (None, Some(prefix)) => parse_prefix(prefix, address)?,
+            (None, None) => usual_prefix(address),
+        };
+        let gateway = field(2).map(parse_address).transpose()?;
+        let dns = [7, 8].into_iter().filter_map(field).map(parse_address).collect::<Result<_, _>>()?;
+        Ok(Some(IpWord {
+            address,
+            prefix,
+            gateway,
+            hostname: field(4).map(str::to_owned),
+            device: field(5).map(str::to_owned),
+            dns,
+        }))
+    }
+}
+
+/// Splits at colons that are not within `[…]`, which is how an IPv6 address is written here.
+fn fields(value: &str) -> Vec<String> {
+    let mut fields = vec![String::new()];
+    let mut inside = false;
+    for c in value.chars() {
+        match c {
+            '[' => inside = true,
+            ']' => inside = false,
+            ':' if !inside => fields.push(String::new()),
+            c => {
+                if let Some(last) = fields.last_mut() {
+                    last.push(c);
+                }
+            }
+        }
+    }
+    fields
+}
+
+fn parse_address(text: &str) -> Result<IpAddr, String> {
+    text.parse().map_err(|_| format!("\"{text}\" is not an IP address"))
+}
+
+fn parse_prefix(text: &str, address: IpAddr) -> Result<u8, String> {
+    let longest = if address.is_ipv4() { 32 } else { 128 };
+    if let Ok(prefix) = text.parse::<u8>() {
+        return if prefix <= longest {
+            Ok(prefix)
+        } else {
+            Err(format!("/{prefix} is longer than /{longest}"))
+        };
+    }
+    let mask: Ipv4Addr =
+        text.parse().map_err(|_| format!("\"{text}\" is not a netmask such as 255.255.255.0"))?;
+    let bits = u32::from(mask);
+    if bits.leading_ones().saturating_add(bits.trailing_zeros()) < 32 {
+        return Err(format!("the netmask {mask} has holes"));
+    }
+    Ok(u8::try_from(bits.leading_ones()).unwrap_or(32))
+}
+
+/// What the kernel takes when no netmask is said: the class of old.
+fn usual_prefix(address: IpAddr) -> u8 {
+    match address {
+        IpAddr::V4(v4) => match v4.octets() {
+            [0..=127, ..] => 8,
+            [128..=191, ..] => 16,
+            _ => 24,
+        },
+        IpAddr::V6(_) => 64,
+    }
+}
+
+/// Splits the kernel's command line at spaces that are not within double quotes, which are dropped.
+pub fn split(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word = String::new();
+    let mut quoted = false;
+    for c in line.chars() {
+        match c {
+            '"' => quoted = !quoted,
+            c if c.is_whitespace() && !quoted => {
+                if !word.is_empty() {
+                    words.push(std::mem::take(&mut word));
+                }
+            }
+            c => word.push(c),
+        }
+    }
+    if !word.is_empty() {
+        words.push(word);
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(value: &str) -> IpWord {
+        IpWord::parse(value).unwrap().unwrap()
+    }
+
+    #[test]
+    fn the_command_line_is_split_as_the_kernel_does() {
+        assert_eq!(
+            split("ro  root=\"LABEL=my disk\" console=ttyS0,115200\n"),
+            ["ro", "root=LABEL=my disk", "console=ttyS0,115200"]
+        );
+        assert!(split(" \n").is_empty());
+    }
+
+    #[test]
+    fn root_words() {
+        let mut complaints = Vec::new();
+        let words = split("root=/dev/vda1 rootfstype=ext4 rootflags=noatime ro kelson.disk=LABEL=STATE rw");
+        let found = KernelWords::parse(&words, &mut complaints);
+        assert_eq!(found.root.as_deref(), Some("/dev/vda1"));
+        assert_eq!(found.root_fs_type.as_deref(), Some("ext4"));
+        assert_eq!(found.root_flags.as_deref(), Some("noatime"));
+        assert_eq!(found.read_only, Some(false));
+        assert_eq!(found.disk.as_deref(), Some("LABEL=STATE"));
+        assert!(complaints.is_empty());
+    }
+
+    #[test]
+    fn a_full_ip_word() {
+        let word = ip("10.0.2.15:10.0.2.2:10.0.2.1:255.255.254.0:edge:eth0:off:10.0.2.3:1.1.1.1");
+        assert_eq!(word.address.to_string(), "10.0.2.15");
+        assert_eq!(word.prefix, 23);
+        assert_eq!(word.gateway.unwrap().to_string(), "10.0.2.1");
+        assert_eq!(word.hostname.as_deref(), Some("edge"));
+        assert_eq!(word.device.as_deref(), Some("eth0"));
+        assert_eq!(word.dns.len(), 2);
+    }
+
+    #[test]
+    fn short_ip_words() {
+        assert_eq!(ip("192.168.1.5").prefix, 24);
+        assert_eq!(ip("10.1.2.3:::::eth1").prefix, 8);
+        assert_eq!(ip("10.1.2.3/12:::::eth1").prefix, 12);
+        assert_eq!(ip("[fd00::5]:::64::eth1").address.to_string(), "fd00::5");
+        assert_eq!(IpWord::parse("off"), Ok(None));
+        assert_eq!(IpWord::parse(""), Ok(None));
+    }
+
+    #[test]
+    fn bad_ip_words_say_what_is_wrong() {
+        for (word, text) in [
+            ("dhcp", "not \"dhcp\""),
+            (":::::eth0:dhcp", "not \"dhcp\""),
+            (":::::eth0:off", "is missing"),
+            ("10.0.0.300", "not an IP address"),
+            ("10.0.0.1:::255.0.255.0", "has holes"),
+            ("10.0.0.1:::33", "longer than /32"),
+        ] {
+            let error = IpWord::parse(word).unwrap_err();
+            assert!(error.contains(text), "{word}: {error}");
+        }
+    }
+}

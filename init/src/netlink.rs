@@ -1,0 +1,267 @@
+//! The few rtnetlink messages that a boot needs: an interface up, an address, a default route, and the wait for an
+//! interface to come. Our own, because the crates for it are larger than the whole of `init`'s boot.
+//!
+//! The kernel answers these from memory at once; none of it can hang.
+
+use std::ffi::CString;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, sendto, socket,
+};
+
+use crate::readable::readable;
+
+const RTM_NEWLINK: u16 = 16;
+const RTM_NEWADDR: u16 = 20;
+const RTM_NEWROUTE: u16 = 24;
+/// Request, answer wanted.
+const ASK: u16 = 0x1 | 0x4;
+/// Make it if it is not there.
+const CREATE: u16 = 0x400;
+/// Put it in the place of what is there.
+const REPLACE: u16 = 0x100;
+const NLMSG_ERROR: u16 = 2;
+/// The multicast group of changes to interfaces (`RTMGRP_LINK`).
+const GROUP_LINK: u32 = 1;
+
+const IFA_ADDRESS: u16 = 1;
+const IFA_LOCAL: u16 = 2;
+const IFA_BROADCAST: u16 = 4;
+const RTA_OIF: u16 = 4;
+const RTA_GATEWAY: u16 = 5;
+
+/// One message that is being written; its length is filled in at the end.
+struct Message(Vec<u8>);
+
+impl Message {
+    fn new(kind: u16, flags: u16) -> Message {
+        let mut bytes = vec![0; 4];
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend((ASK | flags).to_ne_bytes());
+        bytes.extend(1_u32.to_ne_bytes());
+        bytes.extend(0_u32.to_ne_bytes());
+        Message(bytes)
+    }
+
+    fn put(mut self, bytes: &[u8]) -> Message {
+        self.0.extend_from_slice(bytes);
+        self
+    }
+
+    /// An attribute: length, type, value, filled up to four bytes.
+    fn attribute(mut self, kind: u16, value: &[u8]) -> Message {
+        let length = u16::try_from(value.len()).unwrap_or(u16::MAX).saturating_add(4);
+        self.0.extend(length.to_ne_bytes());
+        self.0.extend(kind.to_ne_bytes());
+        self.0.extend_from_slice(value);
+        let aligned = self.0.len().next_multiple_of(4);
+        self.0.resize(aligned, 0);
+        self
+    }
+
+    fn finish(mut self) -> Vec<u8> {
+        let length = u32::try_from(self.0.len()).unwrap_or(u32::MAX).to_ne_bytes();
+        for (slot, byte) in self.0.iter_mut().zip(length) {
+            *slot = byte;
+        }
+        self.0
+    }
+}
+
+fn octets(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(v4) => v4.octets().to_vec(),
+        IpAddr::V6(v6) => v6.octets().to_vec(),
+    }
+}
+
+fn family(address: IpAddr) -> u8 {
+    // AF_INET and AF_INET6, which rtnetlink has as bytes.
+    if address.is_ipv4() { 2 } else { 10 }
+}
+
+fn link_up_message(index: u32) -> Vec<u8> {
+    let up = u32::try_from(libc::IFF_UP).unwrap_or(1).to_ne_bytes();
+    // struct ifinfomsg: family, padding, type, index, flags, which of them to change
+    Message::new(RTM_NEWLINK, 0).put(&[0; 4]).put(&index.to_ne_bytes()).put(&up).put(&up).finish()
+}
+
+fn address_message(index: u32, address: IpAddr, prefix: u8) -> Vec<u8> {
+    // struct ifaddrmsg: family, prefix, flags, scope, index
+    let mut message = Message::new(RTM_NEWADDR, CREATE | REPLACE)
+        .put(&[family(address), prefix, 0, 0])
+        .put(&index.to_ne_bytes())
+        .attribute(IFA_LOCAL, &octets(address))
+        .attribute(IFA_ADDRESS, &octets(address));
+    if let IpAddr::V4(v4) = address
+        && prefix < 31
+    {
+        let hosts = u32::MAX.checked_shr(u32::from(prefix)).unwrap_or(0);
+        message = message.attribute(IFA_BROADCAST, &(u32::from(v4) | hosts).to_be_bytes());
+    }
+    message.finish()
+}
+
+fn default_route_message(index: u32, gateway: IpAddr) -> Vec<u8> {
+    // struct rtmsg: family, two prefix lengths, tos, table main, protocol static, scope universe, type unicast, flags
+    Message::new(RTM_NEWROUTE, CREATE | REPLACE)
+        .put(&[family(gateway), 0, 0, 0, 254, 4, 0, 1])
+        .put(&[0; 4])
+        .attribute(RTA_GATEWAY, &octets(gateway))
+        .attribute(RTA_OIF, &index.to_ne_bytes())
+        .finish()
+}
+
+fn route_socket(groups: u32) -> nix::Result<OwnedFd> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let fd = socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkRoute)?;
+    bind(fd.as_raw_fd(), &NetlinkAddr::new(0, groups))?;
+    Ok(fd)
+}
+
+/// Sends one request and reads its answer, which the kernel has put there before the send returns.
+fn ask(message: &[u8]) -> io::Result<()> {
+    let fd = route_socket(0)?;
+    sendto(fd.as_raw_fd(), message, &NetlinkAddr::new(0, 0), MsgFlags::empty())?;
+    let mut answer = [0; 1024];
+    let length = recv(fd.as_raw_fd(), &mut answer, MsgFlags::empty())?;
+    match answer.get(..length).and_then(errno_of) {
+        Some(0) => Ok(()),
+        Some(errno) => Err(io::Error::from_raw_os_error(errno)),
+        None => Err(io::Error::other("the kernel's answer was not understood")),
+    }
+}
+
+/// The errno of an answer; 0: done.
+fn errno_of(answer: &[u8]) -> Option<i32> {
+    let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
+    let code = i32::from_ne_bytes(answer.get(16..20)?.try_into().ok()?);
+    (kind == NLMSG_ERROR).then(|| code.saturating_neg())
+}
+
+/// # Errors
+/// What the kernel says.
+pub fn set_up(index: u32) -> io::Result<()> {
+    ask(&link_up_message(index))
+}
+
+/// Gives an interface an address; one that it has already is no error.
+///
+/// # Errors
+/// What the kernel says.
+pub fn add_address(index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
+    match ask(&address_message(index, address, prefix)) {
+        Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(()),
+        result => result,
+    }
+}
+
+/// # Errors
+/// What the kernel says: "network is unreachable" where no address of the interface reaches the gateway.
+pub fn set_default_route(index: u32, gateway: IpAddr) -> io::Result<()> {
+    ask(&default_route_message(index, gateway))
+}
+
+/// The number of an interface; `None`: there is none of that name.
+pub fn index_of(name: &str) -> Option<u32> {
+    nix::net::if_::if_nametoindex(CString::new(name).ok()?.as_c_str()).ok()
+}
+
+/// The network card that came first: the lowest number of those that are Ethernet and belong to a device.
+fn first_card() -> Option<(String, u32)> {
+    let mut cards: Vec<(u32, String)> = std::fs::read_dir("/sys/class/net")
+        .ok()?
+        .flatten()
+        .filter(|entry| {
+            let kind = std::fs::read_to_string(entry.path().join("type")).unwrap_or_default();
+            kind.trim() == "1" && entry.path().join("device").exists()
+        })
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter_map(|name| index_of(&name).map(|index| (index, name)))
+        .collect();
+    cards.sort_unstable();
+    cards.into_iter().next().map(|(index, name)| (name, index))
+}
+
+/// Waits until an interface is there: the one of that name, or the first network card. Returns its name and number.
+/// Waits without end; cancelled by dropping.
+///
+/// # Errors
+/// When no netlink socket can be had.
+pub async fn appear(name: Option<&str>) -> io::Result<(String, u32)> {
+    // Before the first look, so that what comes between look and wait is not missed.
+    let news = readable(route_socket(GROUP_LINK)?)?;
+    loop {
+        let found = match name {
+            Some(name) => index_of(name).map(|index| (name.to_owned(), index)),
+            None => first_card(),
+        };
+        if let Some(found) = found {
+            return Ok(found);
+        }
+        let mut guard = news.readable().await?;
+        let mut buffer = [0; 4096];
+        while !matches!(
+            recv(guard.get_inner().as_raw_fd(), &mut buffer, MsgFlags::empty()),
+            Err(Errno::EAGAIN)
+        ) {}
+        guard.clear_ready();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_have_the_kernels_form() {
+        let message = address_message(3, "10.0.2.15".parse().unwrap(), 24);
+        assert_eq!(u32::from_ne_bytes(message[..4].try_into().unwrap()) as usize, message.len());
+        assert_eq!(message.len(), 16 + 8 + 3 * 8);
+        assert_eq!(message[16..20], [2, 24, 0, 0]);
+        assert_eq!(message[24..32], [8, 0, 2, 0, 10, 0, 2, 15]);
+        assert_eq!(message[44..48], [10, 0, 2, 255]);
+        let message = address_message(3, "fd00::5".parse().unwrap(), 64);
+        assert_eq!(message.len(), 16 + 8 + 2 * 20);
+        assert_eq!(link_up_message(1).len(), 32);
+        assert_eq!(default_route_message(1, "10.0.0.1".parse().unwrap()).len(), 16 + 12 + 16);
+    }
+
+    #[test]
+    fn answers_are_understood() {
+        let mut answer = Message::new(NLMSG_ERROR, 0).put(&(-libc::ENETUNREACH).to_ne_bytes()).finish();
+        assert_eq!(errno_of(&answer), Some(libc::ENETUNREACH));
+        answer.truncate(10);
+        assert_eq!(errno_of(&answer), None);
+    }
+
+    #[test]
+    fn the_kernel_takes_them() {
+        // In a network namespace of this thread's own, where the loopback is down.
+        let done = std::thread::spawn(|| {
+            if nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).is_err() {
+                return false;
+            }
+            let loopback = index_of("lo").unwrap();
+            set_up(loopback).unwrap();
+            add_address(loopback, "10.9.8.7".parse().unwrap(), 24).unwrap();
+            add_address(loopback, "10.9.8.7".parse().unwrap(), 24).unwrap();
+            set_default_route(loopback, "10.9.8.1".parse().unwrap()).unwrap();
+            let unreachable = set_default_route(loopback, "10.1.1.1".parse().unwrap()).unwrap_err();
+            assert_eq!(unreachable.raw_os_error(), Some(libc::ENETUNREACH));
+            assert!(set_up(4711).is_err());
+            true
+        });
+        assert!(done.join().unwrap() || !nix::unistd::geteuid().is_root());
+    }
+
+    #[test]
+    fn an_interface_that_is_there_is_not_waited_for() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        assert_eq!(runtime.block_on(appear(Some("lo"))).unwrap().0, "lo");
+    }
+}

@@ -1,0 +1,108 @@
+//! The very last: the reason of a failed boot, and reboot(2) or, in a container, the exit.
+
+use std::fs::File;
+use std::time::Duration;
+
+use kelson_services::host::ShutdownAction;
+use nix::sys::reboot::{RebootMode, reboot};
+
+use super::Failure;
+use crate::options::Mode;
+use crate::supervisor::Intents;
+
+/// Exit status of a container that was asked to reboot.
+const REBOOT_STATUS: i32 = 10;
+
+/// Shows why the boot failed, and waits: for the time that it is to stand there, or until somebody asks for an end
+/// (ctrl-alt-del). A container has no console and somebody who looks after it: it ends at once.
+pub async fn show_failure(mode: Mode, failure: &Failure, intents: &Intents) {
+    tracing::error!("the boot has failed: {}", failure.reason);
+    if mode == Mode::Container {
+        return;
+    }
+    if failure.wait.is_zero() {
+        tracing::error!(
+            "waiting for somebody to look (kelson.panic=0); ctrl-alt-del starts this machine again"
+        );
+        intents.asked().await;
+    } else {
+        tracing::error!("this machine starts again in {} s (kelson.panic)", failure.wait.as_secs());
+        let _ = tokio::time::timeout(failure.wait, intents.asked()).await;
+    }
+}
+
+/// Does not return. The watchdog stays armed: the kernel's own way down may hang as well.
+pub fn make(mode: Mode, action: ShutdownAction, failed: bool, watchdog: Option<File>) -> ! {
+    // Closing it without the magic letter leaves it armed; holding it is surer.
+    let _armed = watchdog.map(std::mem::ManuallyDrop::new);
+    match mode {
+        Mode::Container => std::process::exit(status(action, failed)),
+        Mode::Machine => {
+            tracing::info!("{}", words(action));
+            let Err(error) = reboot(how(action));
+            tracing::error!("reboot(2): {}; trying a plain restart", error.desc());
+            let _ = reboot(RebootMode::RB_AUTOBOOT);
+            // PID 1 must not end.
+            loop {
+                std::thread::park_timeout(Duration::from_secs(3600));
+            }
+        }
+    }
+}
+
+fn how(action: ShutdownAction) -> RebootMode {
+    match action {
+        ShutdownAction::Reboot => RebootMode::RB_AUTOBOOT,
+        ShutdownAction::PowerOff => RebootMode::RB_POWER_OFF,
+        ShutdownAction::Halt => RebootMode::RB_HALT_SYSTEM,
+    }
+}
+
+fn words(action: ShutdownAction) -> &'static str {
+    match action {
+        ShutdownAction::Reboot => "rebooting",
+        ShutdownAction::PowerOff => "powering off",
+        ShutdownAction::Halt => "halted",
+    }
+}
+
+/// The exit status of a container.
+fn status(action: ShutdownAction, failed: bool) -> i32 {
+    match action {
+        _ if failed => 1,
+        ShutdownAction::Reboot => REBOOT_STATUS,
+        ShutdownAction::PowerOff | ShutdownAction::Halt => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_containers_exit_status_says_how_it_ended() {
+        assert_eq!(status(ShutdownAction::PowerOff, false), 0);
+        assert_eq!(status(ShutdownAction::Halt, false), 0);
+        assert_eq!(status(ShutdownAction::Reboot, false), 10);
+        assert_eq!(status(ShutdownAction::Reboot, true), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failed_boot_waits_its_time_or_until_it_is_asked() {
+        let intents = Intents::default();
+        let failure = |seconds| Failure { reason: "no root".to_owned(), wait: Duration::from_secs(seconds) };
+        let begun = tokio::time::Instant::now();
+        show_failure(Mode::Container, &failure(10), &intents).await;
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+        show_failure(Mode::Machine, &failure(10), &intents).await;
+        assert_eq!(begun.elapsed(), Duration::from_secs(10));
+        // For ever, but for somebody who asks.
+        let asks = async {
+            tokio::time::sleep(Duration::from_secs(100_000)).await;
+            intents.ask(ShutdownAction::PowerOff, "a test")
+        };
+        let failure = failure(0);
+        tokio::join!(asks, show_failure(Mode::Machine, &failure, &intents));
+        assert!(begun.elapsed() >= Duration::from_secs(100_000));
+    }
+}

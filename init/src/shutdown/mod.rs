@@ -1,0 +1,110 @@
+//! The end of the run, after all services are down: the processes that are left, swap, mounts, sync, reboot(2).
+//!
+//! Nothing here can hang it: each call that may touch a disk is `kelson-task`'s, with a deadline, and whatever is given up
+//! on is named in the log. The root comes off too: PID 1 runs from memory ([`crate::memory`]), so it pivots to a small
+//! tmpfs, and then the old root is a mount like any other. What cannot be unmounted is made read-only, and what cannot
+//! even be that has at least been synced.
+//!
+//! What is done at the very end is asked at the very end: a power off replaces a reboot that has not reached its
+//! final call.
+
+mod disks;
+mod final_call;
+mod processes;
+mod root;
+mod unmount;
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kelson_services::host::ShutdownAction;
+use tokio::time::Instant;
+
+use crate::boot::machine::RANDOM_SEED;
+use crate::options::Mode;
+use crate::supervisor::Intents;
+use crate::task::{self, Launcher, Request};
+
+/// From SIGTERM to SIGKILL for processes that belong to no service.
+const GRACE: Duration = Duration::from_secs(5);
+/// From SIGKILL to giving up.
+const KILL: Duration = Duration::from_secs(3);
+/// One call on a disk.
+const CALL: Duration = Duration::from_secs(10);
+/// One sync.
+const SYNC: Duration = Duration::from_secs(30);
+
+/// Why the boot failed and how long its reason stands on the console.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    pub reason: String,
+    /// Before the reboot; zero: for ever.
+    pub wait: Duration,
+}
+
+/// What the end needs to know.
+pub struct Finish {
+    /// What is asked for; may change until the final call.
+    pub intents: Intents,
+    pub mode: Mode,
+    pub launcher: Arc<dyn Launcher>,
+    /// For all of it together. What is over then is skipped.
+    pub patience: Duration,
+    /// A failed boot ends here as well.
+    pub failure: Option<Failure>,
+    /// The hardware watchdog, if one is armed. It is fed after each step and never disarmed: a step that hangs against
+    /// all care ends in a reset.
+    pub watchdog: Option<File>,
+}
+
+/// Ends the run. Whoever reads the signals goes on doing so beside it.
+pub async fn finish(mut finish: Finish) -> ! {
+    let deadline = Instant::now().checked_add(finish.patience).unwrap_or_else(Instant::now);
+    match finish.mode {
+        Mode::Machine => machine(&mut finish, deadline).await,
+        Mode::Container => end_processes().await,
+    }
+    if let Some(failure) = &finish.failure {
+        final_call::show_failure(finish.mode, failure, &finish.intents).await;
+    }
+    // Nobody asked: a failed boot starts again.
+    let action = finish.intents.current().map_or(ShutdownAction::Reboot, |intent| intent.action);
+    final_call::make(finish.mode, action, finish.failure.is_some(), finish.watchdog)
+}
+
+async fn machine(finish: &mut Finish, deadline: Instant) {
+    let launcher = finish.launcher.clone();
+    let launcher = launcher.as_ref();
+    let seed = Request::SaveSeed { path: Path::new(RANDOM_SEED).to_owned() };
+    if let Err(error) = task::run(launcher, &seed, CALL).await {
+        tracing::warn!("shutdown: the random seed was not saved: {error}");
+    }
+    end_processes().await;
+    feed(&mut finish.watchdog);
+    disks::swap_off(launcher, CALL.saturating_mul(3)).await;
+    feed(&mut finish.watchdog);
+    unmount::all_but_root(launcher, CALL, deadline).await;
+    feed(&mut finish.watchdog);
+    root::let_go(launcher, CALL, deadline).await;
+    feed(&mut finish.watchdog);
+    if let Err(error) = task::run(launcher, &Request::Sync, SYNC).await {
+        tracing::error!("shutdown: not everything could be written: {error}");
+    }
+    feed(&mut finish.watchdog);
+}
+
+async fn end_processes() {
+    let left = processes::end_all(&processes::everybody(), GRACE, KILL).await;
+    if !left.is_empty() {
+        tracing::error!("shutdown: gave up on {}: not even SIGKILL ended them", left.join(", "));
+    }
+}
+
+fn feed(watchdog: &mut Option<File>) {
+    if let Some(watchdog) = watchdog {
+        let _ = watchdog.write(b"k");
+    }
+}

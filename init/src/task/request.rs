@@ -1,0 +1,178 @@
+//! What can be asked of `kelson-task`, and how it is written as arguments.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// One call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Request {
+    /// Mount a file system; a disk that has not come yet is waited for. An empty type: look what it is.
+    Mount {
+        source: String,
+        target: PathBuf,
+        fs_type: String,
+        options: String,
+        patience: Duration,
+    },
+    /// Change the options of a mount.
+    Remount {
+        target: PathBuf,
+        options: String,
+    },
+    Unmount {
+        target: PathBuf,
+    },
+    /// Check the ext4 file system on a device, if the program for it is there.
+    Check {
+        device: PathBuf,
+    },
+    /// Write out everything that waits to be written.
+    Sync,
+    /// Whether a path exists.
+    Stat {
+        path: PathBuf,
+    },
+    LoadModules {
+        names: Vec<String>,
+    },
+    SwapOff {
+        device: PathBuf,
+    },
+    /// Take the file away from a loop device.
+    DetachLoop {
+        device: PathBuf,
+    },
+    /// Stir a saved seed into the kernel's randomness and save a new one.
+    LoadSeed {
+        path: PathBuf,
+    },
+    SaveSeed {
+        path: PathBuf,
+    },
+}
+
+/// The name under which it runs.
+pub const PERSONALITY: &str = "kelson-task";
+
+impl Request {
+    /// The arguments, `argv[0]` first. `None` where a word holds a NUL.
+    pub fn to_arguments(&self) -> Option<Vec<CString>> {
+        let mut words: Vec<OsString> = vec![PERSONALITY.into(), self.verb().into()];
+        match self {
+            Request::Mount { source, target, fs_type, options, patience } => {
+                let patience = patience.as_millis().to_string();
+                words.extend([source.into(), target.into(), fs_type.into(), options.into(), patience.into()]);
+            }
+            Request::Remount { target, options } => words.extend([target.into(), options.into()]),
+            Request::Unmount { target: path }
+            | Request::Check { device: path }
+            | Request::Stat { path }
+            | Request::SwapOff { device: path }
+            | Request::DetachLoop { device: path }
+            | Request::LoadSeed { path }
+            | Request::SaveSeed { path } => words.push(path.into()),
+            Request::Sync => {}
+            Request::LoadModules { names } => words.extend(names.iter().map(OsString::from)),
+        }
+        words.into_iter().map(|word| CString::new(word.into_vec()).ok()).collect()
+    }
+
+    /// Reads the arguments after `argv[0]`.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong.
+    pub fn from_arguments(words: &[OsString]) -> Result<Request, String> {
+        let (verb, rest) = words.split_first().ok_or("nothing is asked for")?;
+        let verb = verb.to_str().unwrap_or_default();
+        let missing = || format!("\"{verb}\" needs more words after it");
+        let text = |index: usize| rest.get(index).map(|word: &OsString| lossy(word)).ok_or_else(missing);
+        let path = |index: usize| rest.get(index).map(PathBuf::from).ok_or_else(missing);
+        Ok(match verb {
+            "mount" => Request::Mount {
+                source: text(0)?,
+                target: path(1)?,
+                fs_type: text(2)?,
+                options: text(3)?,
+                patience: Duration::from_millis(text(4)?.parse().map_err(|_| missing())?),
+            },
+            "remount" => Request::Remount { target: path(0)?, options: text(1)? },
+            "umount" => Request::Unmount { target: path(0)? },
+            "fsck" => Request::Check { device: path(0)? },
+            "sync" => Request::Sync,
+            "stat" => Request::Stat { path: path(0)? },
+            "modules" => Request::LoadModules { names: rest.iter().map(|word| lossy(word)).collect() },
+            "swapoff" => Request::SwapOff { device: path(0)? },
+            "detach-loop" => Request::DetachLoop { device: path(0)? },
+            "load-seed" => Request::LoadSeed { path: path(0)? },
+            "save-seed" => Request::SaveSeed { path: path(0)? },
+            _ => return Err(format!("\"{verb}\" is not known")),
+        })
+    }
+
+    /// The word of the request.
+    pub fn verb(&self) -> &'static str {
+        match self {
+            Request::Mount { .. } => "mount",
+            Request::Remount { .. } => "remount",
+            Request::Unmount { .. } => "umount",
+            Request::Check { .. } => "fsck",
+            Request::Sync => "sync",
+            Request::Stat { .. } => "stat",
+            Request::LoadModules { .. } => "modules",
+            Request::SwapOff { .. } => "swapoff",
+            Request::DetachLoop { .. } => "detach-loop",
+            Request::LoadSeed { .. } => "load-seed",
+            Request::SaveSeed { .. } => "save-seed",
+        }
+    }
+}
+
+fn lossy(word: &OsStr) -> String {
+    String::from_utf8_lossy(word.as_bytes()).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_request_survives_its_arguments() {
+        let path = PathBuf::from(OsString::from_vec(b"/a b/\xFF".to_vec()));
+        for request in [
+            Request::Mount {
+                source: "LABEL=x y".to_owned(),
+                target: path.clone(),
+                fs_type: String::new(),
+                options: "ro,noatime".to_owned(),
+                patience: Duration::from_millis(1500),
+            },
+            Request::Remount { target: path.clone(), options: "ro".to_owned() },
+            Request::Unmount { target: path.clone() },
+            Request::Check { device: path.clone() },
+            Request::Sync,
+            Request::Stat { path: path.clone() },
+            Request::LoadModules { names: vec!["a".to_owned(), "b".to_owned()] },
+            Request::SwapOff { device: path.clone() },
+            Request::DetachLoop { device: path.clone() },
+            Request::LoadSeed { path: path.clone() },
+            Request::SaveSeed { path: path.clone() },
+        ] {
+            let arguments = request.to_arguments().unwrap();
+            assert_eq!(arguments[0].to_bytes(), PERSONALITY.as_bytes());
+            let words: Vec<OsString> =
+                arguments[1..].iter().map(|word| OsString::from_vec(word.to_bytes().to_vec())).collect();
+            assert_eq!(Request::from_arguments(&words), Ok(request));
+        }
+    }
+
+    #[test]
+    fn what_is_not_understood_is_said() {
+        let ask =
+            |words: &[&str]| Request::from_arguments(&words.iter().map(OsString::from).collect::<Vec<_>>());
+        assert!(ask(&[]).is_err());
+        assert_eq!(ask(&["dance"]), Err("\"dance\" is not known".to_owned()));
+        assert_eq!(ask(&["mount", "a"]), Err("\"mount\" needs more words after it".to_owned()));
+    }
+}
