@@ -1,5 +1,7 @@
 //! What services write is in their files and can be read over the socket: P4, rotation, history and live lines, the end.
 
+#![allow(clippy::unwrap_used, clippy::arithmetic_side_effects, reason = "a test may fail")]
+
 mod host;
 
 use std::fs::File;

@@ -1,5 +1,7 @@
 //! What must not cost a service anything: P5 (disks) and P6 (the end of logd).
 
+#![allow(clippy::unwrap_used, clippy::arithmetic_side_effects, reason = "a test may fail")]
+
 mod host;
 
 use std::fs::File;
@@ -338,7 +340,21 @@ async fn at_idle_nothing_wakes_up() {
     };
     // The look after the byte, and the ping if there is one, have gone by after this.
     tokio::time::sleep(Duration::from_millis(1500)).await;
-    let before = switches();
+    let before = (switches(), host.wakes.load(Ordering::Relaxed));
     tokio::time::sleep(Duration::from_secs(3)).await;
-    assert_eq!(switches() - before, 0);
+    assert_eq!((switches(), host.wakes.load(Ordering::Relaxed)), before);
+}
+
+#[tokio::test]
+async fn a_chatty_service_does_not_wake_pid_1_by_its_lines() {
+    let host = Host::new("chatty");
+    let (stdout, _stderr) = host.collector.pipes("web", 1, OPTIONS).unwrap();
+    host.up().await;
+    let before = host.wakes.load(Ordering::Relaxed);
+    let writer = writing(stdout, 100, Duration::from_millis(1));
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let (written, _) = tokio::task::spawn_blocking(|| writer.finish()).await.unwrap();
+    let wakes = host.wakes.load(Ordering::Relaxed) - before;
+    assert!(written > 500, "{written}");
+    assert!(wakes < 30, "{wakes} wake-ups for {written} lines");
 }

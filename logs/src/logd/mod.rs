@@ -16,7 +16,7 @@ mod writer;
 
 use std::ffi::OsString;
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
@@ -54,17 +54,22 @@ pub fn main(args: impl Iterator<Item = OsString>) -> i32 {
     let result = match parse(args) {
         Some(options) => run(&options),
         None => {
-            eprintln!("{USAGE}");
+            say(USAGE);
             return 2;
         }
     };
     match result {
         Ok(()) => 0,
         Err(error) => {
-            eprintln!("kelson-logd: {error}");
+            say(&format!("kelson-logd: {error}"));
             1
         }
     }
+}
+
+/// To whoever started it by hand; nobody may be there.
+fn say(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// `args` without the name of the program.
@@ -172,7 +177,7 @@ fn take_control() -> io::Result<OwnedFd> {
     // SAFETY: the descriptor is ours by the contract with whoever started us; if it is not open the next call says so.
     let control = unsafe { OwnedFd::from_raw_fd(CONTROL) };
     nix::sys::socket::getsockopt(&control, nix::sys::socket::sockopt::SockType).inspect_err(|_| {
-        eprintln!("{USAGE}");
+        say(USAGE);
     })?;
     nix::fcntl::fcntl(&control, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC))?;
     Ok(control)

@@ -256,15 +256,15 @@ impl Reader {
         let limits = Limits { max_size: run.max_size.max(4096), max_files: run.max_files.max(1) };
         self.store.open(&service, limits);
         if run.interrupted {
-            self.store
-                .note(&service, "kelson-logd was replaced; lines that the last one still held are lost");
+            let text = "kelson-logd was replaced; lines that the last one still held may be lost here";
+            self.store.note(&service, text.to_owned());
         }
         if run.lost_bytes > 0 {
             let (lines, bytes) = (run.lost_lines, run.lost_bytes);
             let text = format!(
                 "{lines} lines ({bytes} bytes) were lost here: no kelson-logd was there to read them"
             );
-            self.store.note(&service, &text);
+            self.store.note(&service, text);
         }
         for (stderr, pipe) in ends.into_iter().zip(descriptors) {
             let token = run.id.wrapping_shl(1) | u64::from(stderr);

@@ -69,6 +69,8 @@ struct Service {
     unsaid: Lost,
     untold: Lost,
     reason: Arc<str>,
+    /// To be written before the next line.
+    notes: Vec<String>,
 }
 
 /// Work for the writer.
@@ -215,10 +217,11 @@ impl Store {
         }
     }
 
-    /// A note of logd's own, at this place in the log.
-    pub fn note(&self, service: &Arc<str>, text: &str) {
-        let line = Line { time: line::now(), source: Source::Note, partial: false, text: text.as_bytes() };
-        self.add_lines(service, |inner| inner.add(service, line));
+    /// A note of logd's own, written before the next line of the service: one that is silent needs none.
+    pub fn note(&self, service: &Arc<str>, text: String) {
+        if let Some(service) = self.lock().services.get_mut(service) {
+            service.notes.push(text);
+        }
     }
 
     fn add_lines(&self, service: &Arc<str>, add: impl FnOnce(&mut Inner)) {
@@ -505,6 +508,7 @@ impl Service {
             unsaid: Lost::default(),
             untold: Lost::default(),
             reason: "".into(),
+            notes: Vec::new(),
         }
     }
 
@@ -522,6 +526,16 @@ const AROUND: usize = 41;
 
 impl Inner {
     fn add(&mut self, name: &Arc<str>, line: Line<'_>) {
+        if let Some(service) = self.services.get_mut(name) {
+            for note in std::mem::take(&mut service.notes) {
+                let text = note.as_bytes();
+                self.add_one(name, Line { source: Source::Note, partial: false, text, ..line });
+            }
+        }
+        self.add_one(name, line);
+    }
+
+    fn add_one(&mut self, name: &Arc<str>, line: Line<'_>) {
         let Inner { services, ring, clock, queued, untold, .. } = self;
         let Some(service) = services.get_mut(name) else { return };
         ring.push(name, service.next, line);

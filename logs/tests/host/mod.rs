@@ -8,6 +8,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -109,6 +110,8 @@ pub struct Host {
     pub folder: PathBuf,
     pub collector: Collector,
     pub reports: mpsc::Receiver<Report>,
+    /// How often the driver was woken.
+    pub wakes: Arc<AtomicU64>,
     driver: tokio::task::JoinHandle<()>,
 }
 
@@ -122,8 +125,15 @@ impl Host {
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).unwrap();
         let launcher = TestLauncher { runtime: folder.clone(), before, failing: Mutex::new(failing) };
-        let (collector, driver, reports) = Collector::new(Arc::new(launcher), folder.join("logs")).unwrap();
-        Host { folder, collector, reports, driver: tokio::spawn(driver) }
+        let (collector, mut driver, reports) =
+            Collector::new(Arc::new(launcher), folder.join("logs")).unwrap();
+        let wakes = Arc::new(AtomicU64::new(0));
+        let counted = wakes.clone();
+        let driver = tokio::spawn(std::future::poll_fn(move |context| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            driver.as_mut().poll(context)
+        }));
+        Host { folder, collector, reports, wakes, driver }
     }
 
     /// Waits until a logd answers; gives its PID.
