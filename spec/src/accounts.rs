@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 
+use crate::quote::quoted;
 use crate::read::{self, ReadError};
 use crate::service::Credentials;
 
@@ -74,7 +75,7 @@ impl Accounts {
             None => (text, None),
         };
         if user_text.is_empty() || group_text.is_some_and(str::is_empty) {
-            return Err(format!("{text:?} is not a user; write a name or number, or user:group"));
+            return Err(format!("{} is not a user; write a name or number, or user:group", quoted(text)));
         }
         let number = id(user_text);
         let user = self.users.iter().find(|user| match number {
@@ -130,7 +131,7 @@ impl Accounts {
             _ => crate::near::near(text, self.groups.iter().map(|group| group.name.as_str())),
         };
         let hint = near.map(|name| format!("; did you mean {name}?")).unwrap_or_default();
-        format!("{kind} {text:?} is not in {file}{hint}")
+        format!("{kind} {} is not in {file}{hint}", quoted(text))
     }
 }
 

@@ -1,5 +1,9 @@
 //! Environments: which names are allowed, and the files of `KEY=VALUE` lines that a service names.
 
+use std::collections::HashMap;
+
+use crate::quote::{quoted, shown};
+
 /// Why a name cannot be in a service's environment, if it cannot.
 pub fn name_mistake(name: &str) -> Option<String> {
     let mut bytes = name.bytes();
@@ -7,18 +11,27 @@ pub fn name_mistake(name: &str) -> Option<String> {
         && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_');
     if !sound {
         return Some(format!(
-            "{name:?} is not a name for the environment; use letters, digits and _, no digit first"
+            "{} is not a name for the environment; use letters, digits and _, no digit first",
+            quoted(name)
         ));
     }
     (name == "KELSON_RUN").then(|| "KELSON_RUN is set by Kelson itself; use another name".to_owned())
 }
 
-/// Adds a variable; one of the same name is replaced where it stands.
-pub fn set(environment: &mut Vec<(String, String)>, name: &str, value: String) {
-    match environment.iter_mut().find(|(known, _)| known == name) {
-        Some((_, old)) => *old = value,
-        None => environment.push((name.to_owned(), value)),
+/// Each name once, where it came first, with the value that came last.
+pub fn unique(entries: impl IntoIterator<Item = (String, String)>) -> Vec<(String, String)> {
+    let mut places: HashMap<String, usize> = HashMap::new();
+    let mut list: Vec<(String, String)> = Vec::new();
+    for (name, value) in entries {
+        match places.get(&name).and_then(|place| list.get_mut(*place)) {
+            Some((_, old)) => *old = value,
+            None => {
+                places.insert(name.clone(), list.len());
+                list.push((name, value));
+            }
+        }
     }
+    list
 }
 
 /// A mistake in an environment file: line and column counted from 1.
@@ -31,6 +44,7 @@ pub struct LineMistake {
 
 /// Reads the lines of an environment file: `KEY=VALUE`, empty lines, comments (`#` first). A value may stand in single
 /// or double quotes, which keep spaces at its ends; in double quotes `\"` and `\\` stand for `"` and `\`. Nothing is expanded.
+/// A name that stands twice is given twice.
 pub fn parse(content: &str) -> (Vec<(String, String)>, Vec<LineMistake>) {
     let mut found = Vec::new();
     let mut mistakes = Vec::new();
@@ -54,8 +68,10 @@ pub fn parse(content: &str) -> (Vec<(String, String)>, Vec<LineMistake>) {
         }
         let at = indent.saturating_add(name.chars().count()).saturating_add(1);
         match unquote(value) {
-            Ok(value) if value.contains('\0') => wrong(at, format!("the value of {name} holds a NUL byte")),
-            Ok(value) => set(&mut found, name, value),
+            Ok(value) if value.contains('\0') => {
+                wrong(at, format!("the value of {} holds a NUL byte", shown(name)))
+            }
+            Ok(value) => found.push((name.to_owned(), value)),
             Err(message) => wrong(at, message.to_owned()),
         }
     }
@@ -97,6 +113,7 @@ mod tests {
     fn reads_lines() {
         let content = "# comment\n\nA=1\n  B = 2\nC= two words \nD=\"  kept \\\" \\\\ \\n \"\nE='$HOME \"x\"'\nF=\nA=again\n_x9=a=b#c\n";
         let (found, mistakes) = parse(content);
+        let found = unique(found);
         let expected = [
             ("A", "again"),
             ("C", "two words"),

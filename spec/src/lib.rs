@@ -15,6 +15,7 @@ pub mod machine;
 pub mod names;
 mod near;
 pub mod personality;
+mod quote;
 mod read;
 pub mod render;
 pub mod service;

@@ -15,6 +15,9 @@ use crate::read;
 use crate::service::ServiceSpec;
 use crate::tree::{self, Node, Position, Value};
 
+/// How many mistakes of one file are told.
+const MOST_MISTAKES: usize = 100;
+
 /// One mistake: where it is, what was found and what would be right.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Diagnostic {
@@ -205,7 +208,16 @@ impl Reading {
                 None
             }
         };
-        self.diagnostics.append(&mut decoder.diagnostics);
+        let mut found = decoder.diagnostics;
+        // PID 1 keeps them all in its memory.
+        if let Some(next) = found.get(MOST_MISTAKES).map(|next| (next.line, next.column)) {
+            let more = found.len().saturating_sub(MOST_MISTAKES);
+            found.truncate(MOST_MISTAKES);
+            let service = service.map(str::to_owned);
+            let message = format!("{more} more mistakes are not shown; mend the first ones");
+            found.push(Diagnostic { file: path.to_owned(), line: next.0, column: next.1, service, message });
+        }
+        self.diagnostics.append(&mut found);
         decoded
     }
 

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use crate::quote::shown;
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError};
 
 /// How deep lists and mappings may be nested; the deepest place of a sound file is 8.
@@ -246,6 +247,9 @@ fn too_deep(at: Position) -> Mistake {
 
 fn check_tag(tag: Option<&saphyr_parser::Tag>, at: Position, mistakes: &mut Vec<Mistake>) {
     if let Some(tag) = tag.filter(|tag| !tag.is_yaml_core_schema()) {
-        mistakes.push(Mistake::new(at, format!("the tag {tag} means nothing here; remove it")));
+        mistakes.push(Mistake::new(
+            at,
+            format!("the tag {} means nothing here; remove it", shown(&tag.to_string())),
+        ));
     }
 }

@@ -67,7 +67,7 @@ fn pair(name: &str, value: &str) -> (String, String) {
 fn folder() -> Folder {
     let folder = Folder::new();
     folder.root_file("etc/passwd", "root:x:0:0::/root:/bin/sh\nwww-data:x:33:33::/var/www:/bin/sh\n");
-    folder.root_file("etc/group", "adm:x:4:\nssl:x:110:www-data\n");
+    folder.root_file("etc/group", "adm:x:4:\nssl:x:110:www-data\nkelson:x:990:\n");
     folder.root_file("etc/web.env", "# first\nLANG=de\nFROM_FILE='x y'\n");
     for other in ["db", "cache", "old"] {
         folder.service(other, format!("name: {other}\nprocess: {{command: [/bin/{other}]}}\n"));
@@ -180,6 +180,7 @@ fn every_key_of_a_service_file_is_read() {
         logs: LogSpec { max_size: 10 << 20, max_files: 5, console: true },
     };
     assert_eq!(spec, &expected);
+    assert_eq!(loaded.api_group, Some(990));
 
     assert_eq!(wire::decode(&wire::encode(&loaded).unwrap()).unwrap(), loaded);
 }
@@ -221,6 +222,44 @@ fn what_a_file_does_not_say_has_its_default() {
     assert_eq!(loaded.machine, MachineSpec::default());
     assert_eq!(loaded.machine.shutdown_timeout, Duration::from_secs(60));
     assert_eq!(loaded.machine.images, [PathBuf::from("/usr/share/kelson/images")]);
+}
+
+#[test]
+fn the_example_of_the_handbook_is_read() {
+    let folder = folder();
+    folder.service("web", include_str!("example.yaml"));
+    let loaded = folder.load();
+    assert_eq!(loaded.diagnostics, []);
+    let spec = loaded.services.iter().find(|spec| spec.name == "web").unwrap();
+    // Most of what it says is the default.
+    let mut expected = ServiceSpec::process("web", ["/usr/sbin/nginx", "-g", "daemon off;"]);
+    expected.description = "the web front end".into();
+    expected.file = folder.config().join("services/web.yaml");
+    expected.environment = vec![pair("LANG", "C"), pair("FROM_FILE", "x y")];
+    expected.when = vec![Requirement::Path("/dev/ttyS1".into())];
+    expected.depends = vec![
+        service("db", ServiceEvent::Up),
+        service("migrate", ServiceEvent::Finished),
+        Requirement::Path("/run/db.sock".into()),
+        Requirement::Network(vec![NetworkAspect::Addresses]),
+        Requirement::Any(vec![Requirement::Path("/a".into()), Requirement::Path("/b".into())]),
+        Requirement::TimeSynced,
+    ];
+    expected.readiness = Readiness::Notify;
+    expected.health = vec![Check::new("http", Probe::Http { port: 80, path: "/healthz".into() })];
+    let (gid, groups, home) = (33, vec![110], Some("/var/www".into()));
+    expected.user = Some(Credentials { uid: 33, gid, groups, name: "www-data".into(), home });
+    expected.resources = Resources {
+        memory_max: Some(64 << 20),
+        memory_high: Some(48 << 20),
+        cpu_max_millis: Some(500),
+        cpu_weight: Some(100),
+        pids_max: Some(64),
+    };
+    expected.limits = vec![ResourceLimit { resource: libc::RLIMIT_NOFILE, soft: 65536, hard: 65536 }];
+    expected.security.capabilities = Some(1 << 10);
+    expected.security.ambient = 1 << 10;
+    assert_eq!(spec, &expected);
 }
 
 #[test]

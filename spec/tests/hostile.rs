@@ -70,6 +70,43 @@ fn depth_and_number_are_bounded_and_soon_found() {
 }
 
 #[test]
+fn a_file_of_nothing_but_mistakes_is_told_in_few_words() {
+    let keys: String = (0..40_000).map(|n| format!("k{n}: 1\n")).collect();
+    let messages = said(keys.as_bytes());
+    assert_eq!(messages.len(), 101);
+    assert_eq!(
+        messages[100],
+        "services/web.yaml:101:1: 39902 more mistakes are not shown; mend the first ones"
+    );
+    let long = format!(
+        "? {}\n: 1\nstop: {{timeout: {}1}}\nuser: \"\\e[31m{}\"\n",
+        "k".repeat(5000),
+        "0".repeat(5000),
+        "x".repeat(5000)
+    );
+    for message in said(long.as_bytes()) {
+        assert!(message.len() < 500 && !message.contains('\u{1b}'), "{message}");
+    }
+}
+
+#[test]
+fn a_long_environment_file_takes_no_long_time() {
+    let folder = Folder::new();
+    let lines: String = (0..100_000).map(|n| format!("A{n}=1\n")).collect();
+    folder.root_file("etc/web.env", lines + "A7=last\n");
+    folder.service(
+        "web",
+        "name: web\nprocess: {command: [a]}\nenvironmentFiles: [/etc/web.env]\nenvironment: {A0: first}\n",
+    );
+    let start = Instant::now();
+    let loaded = folder.load();
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    let environment = &loaded.services[0].environment;
+    assert_eq!(environment.len(), 100_000);
+    assert_eq!((environment[0].1.as_str(), environment[7].1.as_str()), ("first", "last"));
+}
+
+#[test]
 fn what_made_parsers_hang_or_fall() {
     for text in [
         "{---",

@@ -1,6 +1,6 @@
 //! What bounds a service: cgroup resources, rlimits, privileges.
 
-use super::{Decoder, Place, quoted};
+use super::{Decoder, Place, quoted, shown};
 use crate::kernel;
 use crate::near::near;
 use crate::service::{ResourceLimit, Resources, Seccomp, Security};
@@ -39,7 +39,8 @@ impl Decoder<'_> {
         };
         if !CPU.contains(&value) {
             let (least, most) = (units::cpus_text(*CPU.start()), units::cpus_text(*CPU.end()));
-            let text = format!("{text} is out of range; write a number of CPUs from {least} to {most}");
+            let text =
+                format!("{} is out of range; write a number of CPUs from {least} to {most}", shown(text));
             self.wrong(place, node.at, text);
             return None;
         }

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use crate::accounts::Accounts;
 use crate::load::Diagnostic;
 use crate::near::near;
+pub use crate::quote::{quoted, shown};
 use crate::read::ReadError;
 use crate::tree::{Entry, Node, Position, Value};
 
@@ -73,8 +74,8 @@ impl fmt::Display for Place<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Place::Root => Ok(()),
-            Place::Key(Place::Root, key) => f.write_str(key),
-            Place::Key(parent, key) => write!(f, "{parent}.{key}"),
+            Place::Key(Place::Root, key) => f.write_str(&shown(key)),
+            Place::Key(parent, key) => write!(f, "{parent}.{}", shown(key)),
             Place::Index(parent, index) => write!(f, "{parent}[{index}]"),
         }
     }
@@ -113,14 +114,6 @@ pub fn found(node: &Node) -> String {
         Value::Scalar(text) => quoted(text),
         Value::Sequence(_) => "a list".to_owned(),
         Value::Mapping(_) => "a mapping".to_owned(),
-    }
-}
-
-/// A text in quotes, cut where it is long.
-pub fn quoted(text: &str) -> String {
-    match text.char_indices().nth(60) {
-        Some((end, _)) => format!("{:?}…", text.get(..end).unwrap_or_default()),
-        None => format!("{text:?}"),
     }
 }
 

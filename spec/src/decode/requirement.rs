@@ -1,6 +1,6 @@
 //! What a service waits for: the entries of `depends` and `when`.
 
-use super::{Decoder, Place};
+use super::{Decoder, Place, quoted, shown};
 use crate::service::{NetworkAspect, Requirement, ServiceEvent};
 use crate::tree::{Node, Position, Value};
 
@@ -29,7 +29,7 @@ impl Decoder<'_> {
         if let Value::Scalar(text) = &node.value {
             let entry = if text.starts_with('/') { "path" } else { "service" };
             let text =
-                format!("found {} where a mapping belongs; write {entry}: {text}", super::quoted(text));
+                format!("found {} where a mapping belongs; write {entry}: {}", quoted(text), shown(text));
             self.wrong(place, node.at, text);
             return None;
         }

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{Decoder, Place, quoted};
+use super::{Decoder, Place, quoted, shown};
 use crate::near::near;
 use crate::tree::{Node, Value};
 use crate::units;
@@ -112,7 +112,11 @@ impl Decoder<'_> {
         }
         let value = units::number(text).and_then(|n| T::try_from(n).ok()).filter(|n| range.contains(n));
         if value.is_none() {
-            self.wrong(place, node.at, format_args!("{text} is out of range; write a number {limits}"));
+            self.wrong(
+                place,
+                node.at,
+                format_args!("{} is out of range; write a number {limits}", shown(text)),
+            );
         }
         value
     }
@@ -133,7 +137,7 @@ impl Decoder<'_> {
             self.wrong(
                 place,
                 node.at,
-                format_args!("{text} is out of range; write a duration from {least} to {most}"),
+                format_args!("{} is out of range; write a duration from {least} to {most}", shown(text)),
             );
             return None;
         }
@@ -152,7 +156,7 @@ impl Decoder<'_> {
             return None;
         };
         if value < least {
-            let text = format!("{text} is out of range; write at least {}", units::size_text(least));
+            let text = format!("{} is out of range; write at least {}", shown(text), units::size_text(least));
             self.wrong(place, node.at, text);
             return None;
         }

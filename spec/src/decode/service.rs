@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::{Decoder, Fields, Place, found, quoted, scalar};
+use super::{Decoder, Fields, Place, found, quoted, scalar, shown};
 use crate::environment;
 use crate::load::Diagnostic;
 use crate::names::RESERVED;
@@ -122,13 +122,12 @@ impl Decoder<'_> {
 
     /// Environment files first, then `environment`; later entries win.
     pub(super) fn environments(&mut self, fields: &Fields<'_, '_>, environment: &mut Vec<(String, String)>) {
-        self.read(fields, "environmentFiles", |d, p, n| {
-            d.list(p, n, "a list of paths", |d, p, n| d.environment_file(p, n, environment))
+        let files = self.read(fields, "environmentFiles", |d, p, n| {
+            d.list(p, n, "a list of paths", |d, p, n| d.environment_file(p, n))
         });
         let own = self.read(fields, "environment", |d, p, n| d.environment(p, n));
-        for (name, value) in own.into_iter().flatten() {
-            environment::set(environment, &name, value);
-        }
+        let all = files.into_iter().flatten().flatten().chain(own.into_iter().flatten());
+        *environment = environment::unique(all);
     }
 
     pub(super) fn environment(&mut self, place: &Place<'_>, node: &Node) -> Option<Vec<(String, String)>> {
@@ -146,13 +145,8 @@ impl Decoder<'_> {
         Some(list)
     }
 
-    /// Reads a file of `KEY=VALUE` lines into `environment`; with `-` before the path it may be missing.
-    fn environment_file(
-        &mut self,
-        place: &Place<'_>,
-        node: &Node,
-        environment: &mut Vec<(String, String)>,
-    ) -> Option<()> {
+    /// Reads a file of `KEY=VALUE` lines; with `-` before the path it may be missing.
+    fn environment_file(&mut self, place: &Place<'_>, node: &Node) -> Option<Vec<(String, String)>> {
         let text = self.text(place, node)?;
         let (optional, path) = match text.strip_prefix('-') {
             Some(rest) => (true, rest),
@@ -168,7 +162,7 @@ impl Decoder<'_> {
             Ok(content) => content,
             Err(ReadError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {
                 if !optional {
-                    let path = path.display();
+                    let path = shown(&path.to_string_lossy());
                     let text =
                         format!("{path} does not exist; create it, or write -{path} if it may be missing");
                     self.wrong(place, node.at, text);
@@ -180,7 +174,7 @@ impl Decoder<'_> {
                 return None;
             }
             Err(error) => {
-                self.wrong(place, node.at, format_args!("{}: {error}", path.display()));
+                self.wrong(place, node.at, format_args!("{}: {error}", shown(&path.to_string_lossy())));
                 return None;
             }
         };
@@ -188,10 +182,7 @@ impl Decoder<'_> {
         for mistake in mistakes {
             self.elsewhere(path, mistake.line, mistake.column, mistake.message);
         }
-        for (name, value) in entries {
-            environment::set(environment, &name, value);
-        }
-        Some(())
+        Some(entries)
     }
 
     /// Notes a mistake in another file that makes this service faulty.
@@ -293,7 +284,7 @@ impl Decoder<'_> {
         let text = self.word(place, node)?;
         let resolved = match self.surroundings.accounts() {
             Ok(accounts) => accounts.resolve(&text),
-            Err((file, error)) => Err(format!("{text:?} cannot be looked up: {file}: {error}")),
+            Err((file, error)) => Err(format!("{} cannot be looked up: {file}: {error}", quoted(&text))),
         };
         resolved.map_err(|message| self.wrong(place, node.at, message)).ok()
     }
