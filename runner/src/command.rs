@@ -139,6 +139,12 @@ impl Command {
         self
     }
 
+    /// Executes this instead; the arguments stay.
+    pub fn program(mut self, program: Program) -> Command {
+        self.program = program;
+        self
+    }
+
     pub fn working_directory(mut self, path: impl Into<Vec<u8>>) -> Command {
         self.working_directory = Some(self.text("the working directory", path));
         self

@@ -5,7 +5,16 @@
 //! - [`ProcessRunner`] is the [`Runner`] of services that are plain processes, in a [`cgroup`] of their own.
 //! - [`restart`] decides, from how a run ended, whether there is another. It knows no process.
 
-#![cfg_attr(test, allow(clippy::arithmetic_side_effects))]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::unreachable,
+        clippy::indexing_slicing,
+        reason = "a test that panics has failed, as it should"
+    )
+)]
 
 pub mod cgroup;
 mod command;
@@ -20,6 +29,6 @@ mod strays;
 pub use cgroup::{Cgroup, CgroupRoot, Usage};
 pub use command::{Command, Program, Stdio};
 pub use process::{ProcessRunner, service_id};
-pub use processes::{Child, ExitReceiver, Leftover, Options, Processes, ReapReport};
+pub use processes::{Child, ExitReceiver, Leftover, Options, Processes, ReapReport, signal_pidfd};
 pub use runner::{BoxFuture, Exit, RunContext, Runner, RunnerError, Running, StopPlan, StopReport};
 pub use spawn::{SpawnError, Step, errno_text};

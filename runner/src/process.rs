@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kelson_spec::ServiceSpec;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use crate::cgroup::Cgroup;
-use crate::command::Command;
+use crate::command::{Command, Program};
 use crate::processes::{Child, ExitReceiver, Processes, signal_pidfd};
 use crate::runner::{BoxFuture, RunContext, Runner, RunnerError, Running, StopPlan, StopReport};
 use crate::strays;
@@ -31,6 +31,8 @@ pub struct ProcessRunner {
     /// Something was started that a stop has not yet cleared away.
     started: bool,
     warnings: Vec<String>,
+    /// Executed instead of the file that the spec names, which is only the first argument then.
+    binary: Option<Arc<std::os::fd::OwnedFd>>,
 }
 
 /// The process of the current run.
@@ -42,12 +44,22 @@ struct Main {
 
 impl ProcessRunner {
     pub fn new(processes: Processes, spec: Arc<ServiceSpec>) -> ProcessRunner {
-        ProcessRunner { processes, spec, cgroup: None, main: None, started: false, warnings: Vec::new() }
+        ProcessRunner {
+            processes,
+            spec,
+            cgroup: None,
+            main: None,
+            started: false,
+            warnings: Vec::new(),
+            binary: None,
+        }
     }
 
-    /// What of the spec is not enforced on this host, a sentence each; known after `open`.
-    pub fn warnings(&self) -> &[String] {
-        &self.warnings
+    /// Runs this open file under the name that the spec's command begins with: a personality of PID 1's own binary.
+    #[must_use]
+    pub fn with_binary(mut self, binary: Arc<std::os::fd::OwnedFd>) -> ProcessRunner {
+        self.binary = Some(binary);
+        self
     }
 
     async fn open_cgroup(&mut self) -> Result<(), RunnerError> {
@@ -81,6 +93,12 @@ impl ProcessRunner {
         let mut command = Command::from_spec(&self.spec, context, &self.processes)?
             .owner(service_id(&self.spec.name), run)
             .deadline(self.spec.start_timeout);
+        if let Some(binary) = &self.binary {
+            let binary = binary
+                .try_clone()
+                .map_err(|error| RunnerError::system("cannot hand over Kelson's own binary", &error))?;
+            command = command.program(Program::Descriptor(binary));
+        }
         if let Some(cgroup) = &self.cgroup {
             command = command.cgroup(cgroup.folder(), cgroup.name());
         }
@@ -152,13 +170,17 @@ async fn clear_cgroup(cgroup: &Cgroup) -> Result<u32, RunnerError> {
         return Ok(0);
     }
     cgroup.kill()?;
-    if cgroup.unpopulated(Instant::now() + KILL_DEADLINE).await? {
+    if cgroup.unpopulated(KILL_DEADLINE).await? {
         return Ok(0);
     }
     Ok(u32::try_from(cgroup.processes(10_000).len()).unwrap_or(u32::MAX).max(1))
 }
 
 impl Runner for ProcessRunner {
+    fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
     fn open(&mut self) -> BoxFuture<'_, Result<(), RunnerError>> {
         Box::pin(self.open_cgroup())
     }

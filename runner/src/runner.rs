@@ -130,6 +130,11 @@ pub trait Runner: Send {
     /// Ends the run and everything it left: signal, timeout, kill. Without a run it only clears strays away.
     fn stop(&mut self, plan: StopPlan) -> BoxFuture<'_, Result<StopReport, RunnerError>>;
 
+    /// What of the spec is not enforced on this host, a sentence each; known after `open`.
+    fn warnings(&self) -> &[String] {
+        &[]
+    }
+
     /// Undoes `open`. Always called, also after a failed `open`.
     fn close(&mut self) -> BoxFuture<'_, Result<(), RunnerError>>;
 }

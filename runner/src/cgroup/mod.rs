@@ -12,12 +12,13 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout;
 
 pub use resources::Usage;
 pub use root::CgroupRoot;
@@ -165,32 +166,33 @@ impl Cgroup {
         }
     }
 
-    /// Returns once it holds no process any more, or at the deadline with whether it does. Cancelled by dropping.
+    /// Returns once it holds no process any more, or after `within`, with whether that is so. Cancelled by dropping.
     ///
     /// # Errors
     /// When it cannot be watched.
-    pub async fn unpopulated(&self, deadline: Instant) -> Result<bool, RunnerError> {
-        let cannot = |error: io::Error| self.cannot("watch", &error);
+    pub async fn unpopulated(&self, within: Duration) -> Result<bool, RunnerError> {
+        match timeout(within, self.watch()).await {
+            Ok(result) => result.map(|()| true).map_err(|error| self.cannot("watch", &error)),
+            Err(_) => Ok(!self.is_populated()),
+        }
+    }
+
+    async fn watch(&self) -> io::Result<()> {
         let file = match self.file("cgroup.events", OFlag::O_RDONLY) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
-            Err(error) => return Err(cannot(error)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            other => other?,
         };
         // SAFETY: a File is always the same descriptor, open until it is dropped, here after its registration.
         let watched = unsafe { AsyncFd::register_with_interest(file, Interest::PRIORITY) }
-            .map_err(|error| cannot(error.into_parts().1))?;
+            .map_err(|error| error.into_parts().1)?;
         loop {
             // The read is what re-arms the next notice, so it comes before each wait.
             match read_from_start(watched.get_ref()) {
                 Ok(text) if Events::parse(&text).populated => {}
-                // Removed: then it is empty.
-                Ok(_) | Err(_) => return Ok(true),
+                // Empty, or removed.
+                Ok(_) | Err(_) => return Ok(()),
             }
-            match timeout_at(deadline, watched.ready(Interest::PRIORITY)).await {
-                Ok(Ok(mut guard)) => guard.clear_ready(),
-                Ok(Err(error)) => return Err(cannot(error)),
-                Err(_) => return Ok(!self.is_populated()),
-            }
+            watched.ready(Interest::PRIORITY).await?.clear_ready();
         }
     }
 

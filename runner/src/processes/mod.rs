@@ -151,7 +151,7 @@ impl Child {
 }
 
 /// Sends a signal to the process of a pidfd; one that has ended cannot be mistaken for another.
-pub(crate) fn signal_pidfd(pidfd: &impl AsFd, signal: i32) {
+pub fn signal_pidfd(pidfd: &impl AsFd, signal: i32) {
     // SAFETY: numbers, and a null pointer that the call allows.
     let _ = unsafe {
         libc::syscall(

@@ -218,15 +218,14 @@ fn block_all_signals() {
 /// Bit n-1: this process ignores signal n.
 pub(super) fn ignored_signals() -> u64 {
     let mut ignored = 0u64;
-    for signal in 1..=64 {
-        // SAFETY: sigaction is plain data, for which zeroes are valid; the call only reads the disposition.
-        let handler = unsafe {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            match libc::sigaction(signal, std::ptr::null(), &raw mut action) {
-                0 => action.sa_sigaction,
-                _ => libc::SIG_DFL,
-            }
-        };
+    for signal in 1..=64i32 {
+        // The kernel's struct sigaction. Not libc's call: that hides the two signals that it keeps for itself.
+        let mut action = [0usize; 4];
+        // SAFETY: the call only reads the disposition, into a struct of the kernel's size.
+        unsafe {
+            libc::syscall(libc::SYS_rt_sigaction, signal, std::ptr::null::<u8>(), action.as_mut_ptr(), 8);
+        }
+        let [handler, ..] = action;
         if handler == libc::SIG_IGN {
             ignored |= 1u64.wrapping_shl(signal.cast_unsigned().wrapping_sub(1));
         }

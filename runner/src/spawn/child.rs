@@ -135,10 +135,11 @@ fn descriptors(plan: &mut Plan) -> Result<(), i32> {
             return Ok(fd);
         }
         let command = signed(libc::F_DUPFD_CLOEXEC);
-        call(libc::SYS_fcntl, [signed(fd), command, signed(above), 0, 0]).map(descriptor)
+        let lifted = call(libc::SYS_fcntl, [signed(fd), command, signed(above), 0, 0]);
+        // Refused where the highest number is beyond the limit.
+        lifted.map(descriptor).inspect_err(|_| control.set_detail(highest.cast_unsigned()))
     };
     for each in &mut plan.moves {
-        control.set_detail(each.target.cast_unsigned());
         each.staged = lift(each.source)?;
     }
     if plan.exec_fd >= 0 {

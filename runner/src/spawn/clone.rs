@@ -30,7 +30,7 @@ pub(crate) fn clone(
 ) -> SysResult {
     if !refused.clone3.load(Relaxed) {
         let mut result = clone3(plan, stack, pid, pidfd, plan.cgroup_fd);
-        if plan.cgroup_fd >= 0 && result.is_err_and(|errno| may_be_the_cgroup(errno)) {
+        if plan.cgroup_fd >= 0 && result.is_err_and(may_be_the_cgroup) {
             plan.join_cgroup = true;
             result = clone3(plan, stack, pid, pidfd, -1);
         }

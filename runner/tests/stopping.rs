@@ -1,0 +1,257 @@
+//! Stopping services: by signal, by force, with all that they made; and the runner's futures dropped anywhere.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    reason = "tests"
+)]
+
+mod pid_one;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kelson_runner::{
+    Cgroup, CgroupRoot, Exit, Options, ProcessRunner, Processes, RunContext, Runner, Running, StopPlan,
+    StopReport,
+};
+use kelson_spec::ServiceSpec;
+use pid_one::{all_processes, as_pid_one, eventually, pipe, processes, read_all, reap_on_sigchld};
+
+const PATIENT: StopPlan = StopPlan { signal: libc::SIGTERM, timeout: Duration::from_secs(20) };
+const IMPATIENT: StopPlan = StopPlan { signal: libc::SIGTERM, timeout: Duration::from_millis(200) };
+
+fn spec(script: &str) -> Arc<ServiceSpec> {
+    let mut spec = ServiceSpec::process("web", ["/bin/sh", "-c", script]);
+    spec.environment.push(("LANG".into(), "C".into()));
+    spec.resources.memory_max = Some(64 << 20);
+    Arc::new(spec)
+}
+
+/// A run; the second value reads its standard output to the end.
+async fn run(runner: &mut ProcessRunner, number: u64) -> (Running, impl Future<Output = String> + use<>) {
+    let (read, write) = pipe();
+    let context = RunContext {
+        run: number,
+        stderr: write.try_clone().unwrap(),
+        stdout: write,
+        environment: vec![("NOTIFY_SOCKET".into(), "/run/kelson/notify".into())],
+        descriptors: vec![],
+    };
+    let running = runner.run(context).await.unwrap();
+    (running, read_all(read))
+}
+
+/// A run of a script that closes descriptor 3 once it is ready.
+async fn run_until_ready(
+    runner: &mut ProcessRunner,
+    number: u64,
+) -> (Running, impl Future<Output = String> + use<>) {
+    let ((ready, closed), (read, write)) = (pipe(), pipe());
+    let context = RunContext {
+        run: number,
+        stderr: write.try_clone().unwrap(),
+        stdout: write,
+        environment: vec![("NOTIFY_SOCKET".into(), "/run/kelson/notify".into())],
+        descriptors: vec![(closed, 3)],
+    };
+    let running = runner.run(context).await.unwrap();
+    read_all(ready).await;
+    (running, read_all(read))
+}
+
+fn only(pids: &[i32]) -> bool {
+    all_processes() == pids
+}
+
+#[test]
+fn open_run_stop_run_stop_close() {
+    as_pid_one("open_run_stop_run_stop_close", || async {
+        let processes = processes();
+        let mut runner = ProcessRunner::new(processes.clone(), spec("env; exec 3>&-; exec sleep 1000"));
+        let path = processes.cgroups().unwrap().path().join("web");
+        runner.open().await.unwrap();
+        for number in 1..=2 {
+            let (running, text) = run_until_ready(&mut runner, number).await;
+            let members = std::fs::read_to_string(path.join("cgroup.procs")).unwrap();
+            assert!(members.lines().any(|pid| pid == running.pid.to_string()), "{members}");
+            let report = runner.stop(PATIENT).await.unwrap();
+            assert_eq!(report, StopReport { killed: false, left_behind: 0 });
+            assert_eq!(running.exit.await, Exit::Signal { signal: libc::SIGTERM, core: false });
+            let text = text.await;
+            let mut lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("PWD=")).collect();
+            lines.sort_unstable();
+            let mark = format!("KELSON_RUN={}:web:{number}", processes.life());
+            let path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+            assert_eq!(
+                lines,
+                [mark.as_str(), "KELSON_SERVICE=web", "LANG=C", "NOTIFY_SOCKET=/run/kelson/notify", path]
+            );
+        }
+        // Stopped twice is stopped.
+        assert_eq!(runner.stop(PATIENT).await.unwrap(), StopReport { killed: false, left_behind: 0 });
+        assert!(path.exists());
+        runner.close().await.unwrap();
+        assert!(!path.exists());
+        runner.close().await.unwrap();
+        assert!(only(&[]));
+    });
+}
+
+#[test]
+fn a_missing_controller_is_said_and_is_no_failure() {
+    as_pid_one("a_missing_controller_is_said_and_is_no_failure", || async {
+        let processes = processes();
+        let mut runner = ProcessRunner::new(processes.clone(), spec("exit 0"));
+        runner.open().await.unwrap();
+        let has_memory = processes.cgroups().unwrap().controllers().contains(&"memory");
+        assert_eq!(runner.warnings().is_empty(), has_memory, "{:?}", runner.warnings());
+        if !has_memory {
+            let text = "memoryMax is not enforced: the cgroup controller memory is missing";
+            assert_eq!(runner.warnings(), [text]);
+        }
+        runner.close().await.unwrap();
+    });
+}
+
+#[test]
+fn s2_who_ignores_the_signal_is_killed_with_all_its_children() {
+    as_pid_one("s2_who_ignores_the_signal_is_killed_with_all_its_children", || async {
+        let processes = processes();
+        let script = "trap '' TERM; setsid sleep 1000 & sleep 1000 & echo ready; wait; sleep 1000";
+        let mut runner = ProcessRunner::new(processes.clone(), spec(script));
+        runner.open().await.unwrap();
+        let (running, text) = run(&mut runner, 1).await;
+        eventually("three processes run", || all_processes().len() == 3).await;
+        let begun = std::time::Instant::now();
+        let report = runner.stop(IMPATIENT).await.unwrap();
+        assert!(begun.elapsed() >= IMPATIENT.timeout, "not before its timeout");
+        assert_eq!(report, StopReport { killed: true, left_behind: 0 });
+        assert_eq!(running.exit.await, Exit::Signal { signal: libc::SIGKILL, core: false });
+        text.await;
+        eventually("all are gone", || only(&[])).await;
+        runner.close().await.unwrap();
+    });
+}
+
+#[test]
+fn p2_a_double_fork_leaves_nothing_after_its_exit() {
+    as_pid_one("p2_a_double_fork_leaves_nothing_after_its_exit", || async {
+        let processes = processes();
+        let mut runner =
+            ProcessRunner::new(processes, spec("setsid sh -c 'sleep 1000 & sleep 1001 &'; exit 5"));
+        runner.open().await.unwrap();
+        let (running, _) = run(&mut runner, 1).await;
+        assert_eq!(running.exit.await, Exit::Status(5));
+        let report = runner.stop(PATIENT).await.unwrap();
+        assert_eq!(report, StopReport { killed: false, left_behind: 0 });
+        eventually("the strays are gone", || only(&[])).await;
+        runner.close().await.unwrap();
+    });
+}
+
+#[test]
+fn p2_without_cgroups_strays_are_found_by_their_mark() {
+    as_pid_one("p2_without_cgroups_strays_are_found_by_their_mark", || async {
+        let processes = Processes::new(Options::default()).unwrap();
+        reap_on_sigchld(&processes);
+        let other = processes
+            .spawn(kelson_runner::Command::new("/bin/sleep").arg("999").env("KELSON_RUN", "another:web:1"))
+            .await
+            .unwrap();
+        let script = "(setsid sh -c 'sleep 1000 & sleep 1001 &'); exec sleep 1002";
+        let mut runner = ProcessRunner::new(processes, spec(script));
+        runner.open().await.unwrap();
+        let (running, _) = run(&mut runner, 1).await;
+        eventually("the strays run", || all_processes().len() == 4).await;
+        let report = runner.stop(PATIENT).await.unwrap();
+        assert_eq!(report, StopReport { killed: false, left_behind: 0 });
+        assert_eq!(running.exit.await, Exit::Signal { signal: libc::SIGTERM, core: false });
+        eventually("only the other is left", || only(&[other.pid])).await;
+        other.signal(libc::SIGKILL);
+        runner.close().await.unwrap();
+    });
+}
+
+#[test]
+fn s3_a_stopped_process_and_a_frozen_cgroup_still_end() {
+    as_pid_one("s3_a_stopped_process_and_a_frozen_cgroup_still_end", || async {
+        let processes = processes();
+        let mut runner = ProcessRunner::new(
+            processes.clone(),
+            spec("trap 'exit 9' TERM; exec 3>&-; while :; do sleep 0.01; done"),
+        );
+        runner.open().await.unwrap();
+        let (running, _) = run_until_ready(&mut runner, 1).await;
+        // SAFETY: a child of this test.
+        unsafe { libc::kill(running.pid, libc::SIGSTOP) };
+        let stat = format!("/proc/{}/stat", running.pid);
+        eventually("it is stopped", || std::fs::read_to_string(&stat).unwrap().contains(") T ")).await;
+        let report = runner.stop(PATIENT).await.unwrap();
+        assert!(!report.killed, "it was continued and ended by its signal");
+        assert!(running.exit.await != Exit::Signal { signal: libc::SIGKILL, core: false });
+
+        let (running, _) = run_until_ready(&mut runner, 2).await;
+        let cgroup = Cgroup::open(processes.cgroups().unwrap(), "web").unwrap().unwrap();
+        cgroup.freeze().unwrap();
+        eventually("it is frozen", || cgroup.is_frozen()).await;
+        let report = runner.stop(PATIENT).await.unwrap();
+        assert!(!report.killed, "it was thawed and ended by its signal");
+        assert!(running.exit.await != Exit::Signal { signal: libc::SIGKILL, core: false });
+
+        // Frozen, and deaf to its signal.
+        let mut deaf = ProcessRunner::new(
+            processes.clone(),
+            spec("trap '' TERM; exec 3>&-; while :; do sleep 0.01; done"),
+        );
+        runner.close().await.unwrap();
+        deaf.open().await.unwrap();
+        let (running, _) = run_until_ready(&mut deaf, 1).await;
+        Cgroup::open(processes.cgroups().unwrap(), "web").unwrap().unwrap().freeze().unwrap();
+        let report = deaf.stop(IMPATIENT).await.unwrap();
+        assert_eq!(report, StopReport { killed: true, left_behind: 0 });
+        assert_eq!(running.exit.await, Exit::Signal { signal: libc::SIGKILL, core: false });
+        deaf.close().await.unwrap();
+    });
+}
+
+#[test]
+fn a_stop_that_was_dropped_is_finished_by_the_next() {
+    as_pid_one("a_stop_that_was_dropped_is_finished_by_the_next", || async {
+        let processes = processes();
+        let mut runner = ProcessRunner::new(
+            processes,
+            spec("trap '' TERM; exec 3>&-; sleep 1000 & while :; do sleep 0.01; done"),
+        );
+        runner.open().await.unwrap();
+        let (running, _) = run_until_ready(&mut runner, 1).await;
+        let _ = tokio::time::timeout(Duration::from_millis(50), runner.stop(PATIENT)).await.unwrap_err();
+        runner.close().await.unwrap();
+        assert_eq!(running.exit.await, Exit::Signal { signal: libc::SIGKILL, core: false });
+        eventually("all are gone", || only(&[])).await;
+    });
+}
+
+#[test]
+fn c1_what_an_earlier_life_left_is_gone_after_open() {
+    as_pid_one("c1_what_an_earlier_life_left_is_gone_after_open", || async {
+        let processes = processes();
+        let root = CgroupRoot::discover().unwrap();
+        let old = Cgroup::create(&root, "web").unwrap();
+        std::fs::create_dir_all(old.path().join("a/b")).unwrap();
+        let below = Cgroup::open(&root, "web/a/b").unwrap().unwrap();
+        let command = kelson_runner::Command::new("/bin/sleep").arg("1000").cgroup(below.folder(), "old");
+        let child = processes.spawn(command).await.unwrap();
+        assert!(old.is_populated());
+        assert_eq!(old.processes(10), [child.pid]);
+        let mut runner = ProcessRunner::new(processes.clone(), spec("exit 0"));
+        runner.open().await.unwrap();
+        assert_eq!(child.exit.await, Exit::Signal { signal: libc::SIGKILL, core: false });
+        assert!(!old.path().join("a").exists());
+        let (running, _) = run(&mut runner, 1).await;
+        assert_eq!(running.exit.await, Exit::Status(0));
+        runner.close().await.unwrap();
+    });
+}
