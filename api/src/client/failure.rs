@@ -51,9 +51,6 @@ impl From<Status> for Failure {
             Code::PermissionDenied | Code::Unauthenticated => Failure::Denied(message),
             Code::NotFound => Failure::NotFound(message),
             Code::DeadlineExceeded => Failure::Deadline(message),
-            Code::Cancelled if message.contains("Timeout expired") => {
-                Failure::Deadline("the time that was given has passed".to_owned())
-            }
             _ => Failure::Failed(message),
         }
     }
@@ -79,6 +76,9 @@ fn connection(status: &Status) -> Option<Failure> {
     while let Some(error) = cause {
         if let Some(failure) = error.downcast_ref::<Failure>() {
             return Some(failure.clone());
+        }
+        if error.is::<tonic::TimeoutExpired>() {
+            return Some(Failure::Deadline("the time that was given has passed".to_owned()));
         }
         #[cfg(feature = "tls")]
         if let Some(failure) =
@@ -117,6 +117,5 @@ mod tests {
         assert_eq!(status(Code::PermissionDenied), 4);
         assert_eq!(status(Code::Unauthenticated), 4);
         assert_eq!(status(Code::DeadlineExceeded), 5);
-        assert_eq!(Failure::from(Status::new(Code::Cancelled, "Timeout expired")).exit_status(), 5);
     }
 }

@@ -10,7 +10,6 @@ use kelson_services::Manager;
 use kelson_services::host::{Host, HostRequest};
 use kelson_services::manager::{ActionResult, Awaited};
 use kelson_services::model::Snapshot;
-use kelson_services::spec::near;
 use kelson_services::spec::render::render;
 use tokio::sync::{oneshot, watch};
 use tonic::{Request, Response, Status};
@@ -44,11 +43,7 @@ impl ServicesApi {
 
     /// NOT_FOUND, with the name that was most likely meant.
     fn unknown(&self, name: &str) -> Status {
-        let services = self.manager.list();
-        Status::not_found(match near(name, services.iter().map(|service| &*service.name)) {
-            Some(near) => format!("there is no service {name:?}; did you mean {near:?}?"),
-            None => format!("there is no service {name:?}"),
-        })
+        Status::not_found(self.manager.unknown(name))
     }
 
     /// The snapshots of all that are named: nothing is begun while one of them is unknown.
@@ -172,7 +167,7 @@ impl Services for ServicesApi {
         // What holds already is reached, also with a timeout of 0.
         let reached = tokio::select! {
             biased;
-            reached = self.manager.wait(&names, awaited) => reached.map(|()| true).map_err(|name| self.unknown(&name))?,
+            reached = self.manager.wait(&names, awaited) => reached.map(|()| true).map_err(Status::not_found)?,
             () = timeout => false,
         };
         let services =

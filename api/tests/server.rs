@@ -1,0 +1,389 @@
+//! The server of PID 1 on a socket, over a real Manager whose services are made up, through the real client.
+#![cfg(feature = "server")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)] // a test may fail
+#![allow(clippy::arithmetic_side_effects)]
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use kelson_api::client::{Client, Endpoint, Failure};
+use kelson_api::server::{self, ServerOptions};
+use kelson_conditions::{Clock, Helper, HelperSpawner, Network, Paths};
+use kelson_proto::v1;
+use kelson_runner::{BoxFuture, Exit, RunContext, Runner, RunnerError, Running, StopPlan, StopReport};
+use kelson_services::Manager;
+use kelson_services::events::EventLog;
+use kelson_services::host::{BootReport, Host, HostRequest, ShutdownAction};
+use kelson_services::manager::{Usage, UsageSource};
+use kelson_services::service_runner::gate::{Registry, Sources};
+use kelson_services::service_runner::task::{LogPipes, RunnerFactory, Surroundings};
+use kelson_services::spec::ServiceSpec;
+use kelson_services::spec::service::{LogSpec, Requirement, ServiceEvent};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+use tonic::Code;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
+
+/// Runs nothing and ends when it is stopped.
+#[derive(Default)]
+struct Idle(Option<oneshot::Sender<()>>);
+
+impl Runner for Idle {
+    fn open(&mut self) -> BoxFuture<'_, Result<(), RunnerError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn run(&mut self, _: RunContext) -> BoxFuture<'_, Result<Running, RunnerError>> {
+        let (stop, stopped) = oneshot::channel::<()>();
+        self.0 = Some(stop);
+        let exit = Box::pin(async move {
+            let _ = stopped.await;
+            Exit::Status(0)
+        });
+        Box::pin(async { Ok(Running { pid: 4242, start_time: 1, exit }) })
+    }
+
+    fn stop(&mut self, _: StopPlan) -> BoxFuture<'_, Result<StopReport, RunnerError>> {
+        self.0 = None;
+        Box::pin(async { Ok(StopReport { killed: false, left_behind: 0 }) })
+    }
+
+    fn close(&mut self) -> BoxFuture<'_, Result<(), RunnerError>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// What surrounds the services: nothing.
+struct Nothing;
+
+impl RunnerFactory for Nothing {
+    fn runner(&self, _: &Arc<ServiceSpec>) -> Result<Box<dyn Runner>, String> {
+        Ok(Box::new(Idle::default()))
+    }
+}
+
+impl LogPipes for Nothing {
+    fn pipes(&self, _: &str, _: u64, _: &LogSpec) -> io::Result<(OwnedFd, OwnedFd)> {
+        let null = || io::Result::Ok(OwnedFd::from(std::fs::File::options().write(true).open("/dev/null")?));
+        Ok((null()?, null()?))
+    }
+
+    fn forget(&self, _: &str) {}
+}
+
+impl UsageSource for Nothing {
+    fn usage(&self, _: &str) -> Usage {
+        Usage { memory_bytes: Some(1 << 20), cpu: Some(Duration::from_millis(1500)), processes: Some(2) }
+    }
+}
+
+impl HelperSpawner for Nothing {
+    fn spawn(&self) -> BoxFuture<'static, io::Result<Helper>> {
+        Box::pin(async { Err(io::Error::other("no helper here")) })
+    }
+}
+
+/// A host with the services web, which needs db, and db.
+struct World {
+    manager: Manager,
+    requests: mpsc::Receiver<HostRequest>,
+    boot: watch::Sender<BootReport>,
+    shutdown: Option<oneshot::Sender<()>>,
+    serving: JoinHandle<Result<(), kelson_api::ApiError>>,
+    socket: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl World {
+    async fn new() -> World {
+        let folder = tempfile::tempdir().unwrap();
+        let surroundings = Arc::new(Surroundings {
+            events: EventLog::new(None),
+            store: None,
+            registry: Registry::default(),
+            sources: Sources {
+                paths: Paths::new(Arc::new(Nothing)),
+                network: Network::new(),
+                clock: Clock::new(),
+            },
+            runners: Arc::new(Nothing),
+            logs: Arc::new(Nothing),
+            notify_directory: folder.path().to_owned(),
+            origin: tokio::time::Instant::now(),
+        });
+        let manager = Manager::new(surroundings, Arc::new(Nothing));
+        let mut db = ServiceSpec::process("db", ["/usr/bin/db", "--fast"]);
+        db.description = "keeps things".into();
+        let mut web = ServiceSpec::process("web", ["/usr/bin/web"]);
+        web.depends = vec![Requirement::Service { name: "db".into(), event: ServiceEvent::Up }];
+        for spec in [web, db] {
+            manager.add(Arc::new(spec), false);
+        }
+        let (sender, requests) = mpsc::channel(1);
+        let (boot, report) = watch::channel(BootReport::default());
+        let (shutdown, asked) = oneshot::channel();
+        let socket = folder.path().join("init.sock");
+        // Left by an earlier life.
+        std::fs::write(&socket, "").unwrap();
+        let options = ServerOptions {
+            socket: socket.clone(),
+            manager: manager.clone(),
+            host: Host { requests: sender, boot: report, mode: "container", started: SystemTime::now() },
+            apid_uid: None,
+            group: None,
+        };
+        let listener = server::bind(&socket, None).unwrap();
+        let serving = tokio::spawn(server::serve_on(listener, options, async {
+            let _ = asked.await;
+        }));
+        World { manager, requests, boot, shutdown: Some(shutdown), serving, socket, _folder: folder }
+    }
+
+    fn client(&self) -> Client {
+        Client::connect(&Endpoint::Unix(self.socket.clone()), None).unwrap()
+    }
+
+    /// Ends the server; it must be gone within two seconds, whoever is connected.
+    async fn end(mut self) {
+        drop(self.shutdown.take());
+        tokio::time::timeout(Duration::from_secs(2), &mut self.serving)
+            .await
+            .expect("held up")
+            .unwrap()
+            .unwrap();
+    }
+}
+
+fn names(names: &[&str]) -> Vec<String> {
+    names.iter().map(|&name| name.to_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_service_is_started_waited_for_shown_and_stopped() {
+    let world = World::new().await;
+    let mode = std::fs::metadata(&world.socket).unwrap();
+    assert!(mode.file_type().is_socket());
+    assert_eq!(mode.permissions().mode() & 0o777, 0o660);
+    let mut services = world.client().services();
+    let start = v1::StartRequest { names: names(&["db", "web"]), wait: true };
+    let results = services.start(start).await.unwrap().into_inner().results;
+    assert!(results.iter().all(|result| result.outcome() == v1::action_result::Outcome::Done), "{results:?}");
+    let listed = services.list(v1::ListRequest::default()).await.unwrap().into_inner().services;
+    let told: Vec<_> =
+        listed.iter().map(|s| (s.name.as_str(), s.up, s.pid, s.description.as_str())).collect();
+    assert_eq!(told, [("db", true, Some(4242), "keeps things"), ("web", true, Some(4242), "")]);
+    let status = services.status(v1::StatusRequest { name: "db".into() }).await.unwrap().into_inner();
+    assert!(status.spec.contains("/usr/bin/db"), "{}", status.spec);
+    assert_eq!((status.memory_bytes, status.processes), (Some(1 << 20), Some(2)));
+    assert_eq!(status.cpu, Some(prost_types::Duration { seconds: 1, nanos: 500_000_000 }));
+    assert_eq!(status.needed_by, ["web"]);
+    assert!(status.events.iter().all(|event| event.service == "db") && !status.events.is_empty());
+    let stop = v1::StopRequest { names: names(&["db"]), ..Default::default() };
+    let refused = services.stop(stop).await.unwrap().into_inner().results.remove(0);
+    assert_eq!(refused.outcome(), v1::action_result::Outcome::Refused);
+    assert!(refused.message.contains("web"), "{}", refused.message);
+    let stop = v1::StopRequest { names: names(&["db"]), cascade: true, wait: true };
+    services.stop(stop).await.unwrap();
+    let event = v1::wait_request::For::Down.into();
+    let wait = v1::WaitRequest { names: names(&["db", "web"]), event, timeout: None };
+    let waited = services.wait(wait).await.unwrap().into_inner();
+    assert!(waited.reached && waited.services.iter().all(|service| service.stopped), "{waited:?}");
+    let graph = services.graph(v1::GraphRequest {}).await.unwrap().into_inner();
+    assert_eq!(
+        graph.edges.iter().map(|e| (e.from.as_str(), e.to.as_str())).collect::<Vec<_>>(),
+        [("web", "db")]
+    );
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_wait_ends_with_its_timeout_or_its_callers() {
+    let world = World::new().await;
+    let mut services = world.client().services();
+    let wait = |timeout| v1::WaitRequest {
+        names: names(&["web"]),
+        event: v1::wait_request::For::Up.into(),
+        timeout,
+    };
+    let timeout = prost_types::Duration { seconds: 0, nanos: 50_000_000 };
+    let waited = services.wait(wait(Some(timeout))).await.unwrap().into_inner();
+    assert!(!waited.reached);
+    assert_eq!(waited.services[0].name, "web");
+    let mut request = tonic::Request::new(wait(None));
+    request.set_timeout(Duration::from_millis(50));
+    let failure = Failure::from(services.wait(request).await.unwrap_err());
+    assert_eq!(failure.exit_status(), 5, "{failure:?}");
+    let negative = prost_types::Duration { seconds: -1, nanos: 0 };
+    assert_eq!(services.wait(wait(Some(negative))).await.unwrap_err().code(), Code::InvalidArgument);
+    let unspecified = v1::WaitRequest { names: names(&["web"]), ..Default::default() };
+    assert_eq!(services.wait(unspecified).await.unwrap_err().code(), Code::InvalidArgument);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn an_unknown_name_is_not_found_and_nothing_is_begun() {
+    let world = World::new().await;
+    let mut services = world.client().services();
+    let start = v1::StartRequest { names: names(&["db", "wed"]), wait: true };
+    let error = services.start(start).await.unwrap_err();
+    assert_eq!(error.code(), Code::NotFound);
+    assert!(error.message().contains("did you mean \"web\""), "{error}");
+    assert!(!world.manager.get("db").unwrap().up);
+    let events = v1::EventsRequest { names: names(&["wed"]), ..Default::default() };
+    assert_eq!(services.events(events).await.unwrap_err().code(), Code::NotFound);
+    let why = v1::WhyRequest { name: "wed".into() };
+    assert_eq!(services.why(why).await.unwrap_err().code(), Code::NotFound);
+    let nobody = services.stop(v1::StopRequest::default()).await.unwrap_err();
+    assert_eq!(nobody.code(), Code::InvalidArgument);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn s6_followers_get_the_last_event_and_the_end() {
+    let world = World::new().await;
+    let mut services = world.client().services();
+    world.manager.host_event("one");
+    let follow = v1::EventsRequest { follow: true, ..Default::default() };
+    let mut stream = services.events(follow).await.unwrap().into_inner();
+    let mut heard = Vec::new();
+    while heard.last().is_none_or(|last| last != "one") {
+        heard.extend(stream.message().await.unwrap().unwrap().events.into_iter().map(|event| event.message));
+    }
+    world.manager.host_event("two");
+    world.manager.host_event("three");
+    world.manager.close_events();
+    let mut rest = Vec::new();
+    while let Some(message) = stream.message().await.unwrap() {
+        rest.extend(message.events.into_iter().map(|event| event.message));
+    }
+    assert_eq!(rest, ["two", "three"]);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn s6_no_client_holds_the_shutdown_up() {
+    let world = World::new().await;
+    let client = world.client();
+    let mut services = client.services();
+    // One that waits, one that follows, and one that has never read what fills its window.
+    let waiting = {
+        let mut services = client.services();
+        let event = v1::wait_request::For::Up.into();
+        let wait = v1::WaitRequest { names: names(&["web"]), event, timeout: None };
+        tokio::spawn(async move { services.wait(wait).await })
+    };
+    let follow = v1::EventsRequest { follow: true, ..Default::default() };
+    let mut stream = services.events(follow.clone()).await.unwrap().into_inner();
+    let _unread = world.client().services().events(follow).await.unwrap().into_inner();
+    for _ in 0..4000 {
+        world.manager.host_event(&"x".repeat(200));
+    }
+    while stream.message().await.unwrap().unwrap().events.last().unwrap().seq < 4000 {}
+    let end = tokio::spawn(async move { while let Ok(Some(_)) = stream.message().await {} });
+    world.end().await;
+    assert_eq!(waiting.await.unwrap().unwrap_err().code(), Code::Unavailable);
+    end.await.unwrap();
+}
+
+#[tokio::test]
+async fn the_host_is_asked_for_what_is_its_own() {
+    let mut world = World::new().await;
+    let mut machine = world.client().machine();
+    let version = machine.version(v1::VersionRequest {}).await.unwrap().into_inner();
+    assert_eq!((version.mode.as_str(), version.version.as_str()), ("container", env!("CARGO_PKG_VERSION")));
+    let action = v1::shutdown_request::Action::Poweroff.into();
+    let asking = tokio::spawn(async move {
+        machine.shutdown(v1::ShutdownRequest { action, reason: "ni\u{1b}ght".into() }).await
+    });
+    let Some(HostRequest::Shutdown { action, reason, reply }) = world.requests.recv().await else {
+        panic!("no request");
+    };
+    assert_eq!(action, ShutdownAction::PowerOff);
+    let uid = nix::unistd::geteuid();
+    assert_eq!(reason, format!("asked by user {uid} (process {}): night", std::process::id()));
+    reply.send("powering off".into()).unwrap();
+    assert_eq!(asking.await.unwrap().unwrap().into_inner().message, "powering off");
+    world.end().await;
+}
+
+/// A channel to the socket for other services than Kelson's.
+async fn channel(world: &World) -> tonic::transport::Channel {
+    let uri = format!("unix://{}", world.socket.display());
+    tonic::transport::Endpoint::from_shared(uri).unwrap().connect().await.unwrap()
+}
+
+#[tokio::test]
+async fn health_is_serving_once_booted() {
+    let world = World::new().await;
+    let mut health = HealthClient::new(channel(&world).await);
+    for name in ["", "kelson.v1.Services"] {
+        let request = HealthCheckRequest { service: name.into() };
+        assert_eq!(health.check(request).await.unwrap().into_inner().status(), ServingStatus::NotServing);
+    }
+    world.boot.send_modify(|boot| boot.total = Some(Duration::from_secs(1)));
+    let request = HealthCheckRequest::default();
+    assert_eq!(health.check(request).await.unwrap().into_inner().status(), ServingStatus::Serving);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn reflection_lists_the_services_in_both_versions() {
+    use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+    use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+    use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
+    use tonic_reflection::pb::{v1 as newer, v1alpha as older};
+
+    let world = World::new().await;
+    let ask = newer::ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(MessageRequest::ListServices(String::new())),
+    };
+    let mut client = ServerReflectionClient::new(channel(&world).await);
+    let mut stream = client.server_reflection_info(tokio_stream::iter([ask])).await.unwrap().into_inner();
+    let Some(MessageResponse::ListServicesResponse(list)) =
+        stream.message().await.unwrap().unwrap().message_response
+    else {
+        panic!("no list");
+    };
+    let found: Vec<&str> = list.service.iter().map(|service| service.name.as_str()).collect();
+    for name in ["kelson.v1.Services", "kelson.v1.Machine", "kelson.v1.Logs", "grpc.health.v1.Health"] {
+        assert!(found.contains(&name), "{found:?}");
+    }
+    let ask = older::ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(older::server_reflection_request::MessageRequest::FileContainingSymbol(
+            "kelson.v1.Services".into(),
+        )),
+    };
+    let mut client = older::server_reflection_client::ServerReflectionClient::new(channel(&world).await);
+    let mut stream = client.server_reflection_info(tokio_stream::iter([ask])).await.unwrap().into_inner();
+    let answer = stream.message().await.unwrap().unwrap().message_response.unwrap();
+    assert!(matches!(
+        answer,
+        older::server_reflection_response::MessageResponse::FileDescriptorResponse(file)
+            if !file.file_descriptor_proto.is_empty()
+    ));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn the_sixty_fifth_client_is_told_why_it_must_wait() {
+    let world = World::new().await;
+    let mut clients = Vec::new();
+    for _ in 0..64 {
+        let client = world.client();
+        client.machine().version(v1::VersionRequest {}).await.unwrap();
+        clients.push(client);
+    }
+    let late = world.client();
+    let error = late.machine().version(v1::VersionRequest {}).await.unwrap_err();
+    assert_eq!(error.code(), Code::ResourceExhausted);
+    assert!(error.message().contains("64 clients"), "{error}");
+    world.end().await;
+}
