@@ -49,8 +49,8 @@ impl Voice {
             Voice::Silent => std::future::pending().await,
             Voice::Notify { socket, window, count } => {
                 if *count >= DATAGRAMS_A_SECOND {
-                    let until = *window + Duration::from_secs(1);
-                    tokio::time::sleep_until(until).await;
+                    let pause = Duration::from_secs(1).saturating_sub(window.elapsed());
+                    tokio::time::sleep(pause).await;
                 }
                 if window.elapsed() >= Duration::from_secs(1) {
                     *window = Instant::now();

@@ -320,22 +320,20 @@ impl Life {
                 fx.push(Effect::Work(Work::None));
                 self.rest(State::Skipped, format!("skipped: {text}"), fx);
             }
-            Input::GateShut(missing) if self.phase == Phase::Gate => {
-                if self.state != State::Waiting || self.waiting_for != missing {
-                    self.waiting_for = missing;
-                    self.tell(
-                        State::Waiting,
-                        format!("waiting for {}", words::list(&self.waiting_for)),
-                        fx,
-                    );
-                }
+            Input::GateShut(missing)
+                if self.phase == Phase::Gate
+                    && (self.state != State::Waiting || self.waiting_for != missing) =>
+            {
+                self.waiting_for = missing;
+                self.tell(State::Waiting, format!("waiting for {}", words::list(&self.waiting_for)), fx);
             }
             Input::GateHolds if self.phase == Phase::Gate => {
                 self.waiting_for.clear();
-                fx.push(Effect::DropGate);
                 if self.opened {
+                    fx.push(Effect::DropGate);
                     self.spawn(fx);
                 } else {
+                    // The gate stays watched: it is asked again after preparing.
                     self.phase = Phase::Opening;
                     self.tell(State::Preparing, "preparing".into(), fx);
                     fx.push(Effect::Work(Work::Open));
@@ -349,6 +347,7 @@ impl Life {
             }
             Input::Opened(Err(text)) if self.phase == Phase::Opening => {
                 fx.push(Effect::Note(format!("preparing failed: {text}")));
+                fx.push(Effect::DropGate);
                 self.after = Some(After::Decide(Ended::NotStarted { text: format!("preparing failed: {text}") }));
                 self.close(fx);
             }
@@ -571,7 +570,7 @@ impl Life {
                     state: State::Finished,
                     finished: false,
                     stopped: true,
-                    text: words::stopped(&StopReason::Shutdown).into(),
+                    text: words::stopped(&StopReason::Shutdown, ""),
                 },
                 fx,
             ),
@@ -715,6 +714,7 @@ impl Life {
                 self.again_from_gate(rules, fx);
             }
             Phase::Opening => {
+                fx.push(Effect::DropGate);
                 self.after = Some(After::Again);
                 self.tell(State::Stopping, TEXT.into(), fx);
                 self.close(fx);
@@ -754,7 +754,7 @@ impl Life {
         if *reason == StopReason::Shutdown {
             self.closing = true;
         }
-        let text = words::stopped(reason);
+        let text = words::stopped(reason, "");
         let end = |text: String| After::End { state: State::Finished, finished: false, stopped: true, text };
         match self.phase {
             Phase::Rest => {
@@ -775,21 +775,23 @@ impl Life {
                 fx.push(Effect::Work(Work::None));
                 fx.push(Effect::DropGate);
                 fx.push(Effect::Timer(Timer::Backoff, None));
-                let was = match self.state {
+                let during = match self.state {
                     State::Waiting if !self.waiting_for.is_empty() => {
-                        format!("{text} while waiting for {}", words::list(&self.waiting_for))
+                        format!(" while waiting for {}", words::list(&self.waiting_for))
                     }
-                    state => format!("{text} in state {}", state.name()),
+                    State::Backoff => " before its restart".into(),
+                    _ => " before its start".into(),
                 };
-                self.end(end(was), fx);
+                self.end(end(words::stopped(reason, &during)), fx);
             }
             Phase::Opening => {
-                self.after = Some(end(format!("{text} while preparing")));
-                self.tell(State::Stopping, format!("{text}: undoing what was prepared"), fx);
+                fx.push(Effect::DropGate);
+                self.after = Some(end(words::stopped(reason, " while preparing")));
+                self.tell(State::Stopping, format!("{text}, undoing what was prepared"), fx);
                 self.close(fx);
             }
             Phase::Spawning => {
-                self.after = Some(end(format!("{text} while starting")));
+                self.after = Some(end(words::stopped(reason, " while starting")));
                 self.phase = Phase::Clearing;
                 self.tell(State::Stopping, text, fx);
                 fx.push(Effect::Work(Work::Clear));

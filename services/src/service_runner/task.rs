@@ -530,7 +530,9 @@ impl Core {
                     Effect::Note(text) => self.note(&text),
                     Effect::Work(next) => work = Some(next),
                     Effect::AskGate => {
-                        self.build_gate();
+                        if self.gate.is_none() {
+                            self.build_gate();
+                        }
                         inputs.push_back(self.look_at_gate());
                     }
                     Effect::DropGate => self.gate = None,
@@ -544,6 +546,7 @@ impl Core {
                         if let Some(spec) = self.new_spec.take() {
                             self.rules = rules(&spec);
                             self.spec = spec;
+                            self.gate = None;
                             adopted = true;
                         }
                     }

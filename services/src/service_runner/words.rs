@@ -20,8 +20,10 @@ pub fn duration(duration: Duration) -> String {
         return if tenths == 0 { format!("{seconds} s") } else { format!("{seconds}.{tenths} s") };
     }
     let mut text = String::new();
+    let mut rest = seconds;
     for (unit, size) in [("d", 86_400_u64), ("h", 3600), ("m", 60), ("s", 1)] {
-        let count = (seconds / size) % if unit == "d" { u64::MAX } else if unit == "h" { 24 } else { 60 };
+        let count = rest.checked_div(size).unwrap_or_default();
+        rest = rest.checked_rem(size).unwrap_or_default();
         if count > 0 {
             text.push_str(&format!("{count}{unit}"));
         }
@@ -61,12 +63,13 @@ pub fn end_state(ended: &Ended) -> State {
     if ended.success() { State::Finished } else { State::Failed }
 }
 
-pub fn stopped(reason: &StopReason) -> String {
+/// `during` is empty or says in the middle of what (` while preparing`).
+pub fn stopped(reason: &StopReason, during: &str) -> String {
     match reason {
-        StopReason::Operator => "stopped: asked by an operator".into(),
-        StopReason::Cascade(other) => format!("stopped: \"{other}\", which it needs, is to be stopped"),
-        StopReason::Removed => "stopped: its file was removed".into(),
-        StopReason::Shutdown => "stopped: the host is stopping".into(),
+        StopReason::Operator => format!("stopped{during}: asked by an operator"),
+        StopReason::Cascade(other) => format!("stopped{during}: \"{other}\", which it needs, is to be stopped"),
+        StopReason::Removed => format!("stopped{during}: its file was removed"),
+        StopReason::Shutdown => format!("stopped{during}: the host is stopping"),
     }
 }
 
