@@ -229,7 +229,7 @@ mod tests {
             ip("address add 10.1.2.3/24 dev one");
             becomes(&mut addresses, true).await;
             // This thread reads nothing meanwhile: more messages than the socket can hold.
-            let flood: String = (0..4000).map(|n| format!("link set one mtu {}\n", 1000 + n % 2)).collect();
+            let flood: String = (0..4000).map(|n| format!("link set one mtu {}\n", 1400 + n % 2)).collect();
             let script = std::env::temp_dir().join(format!("kelson-flood-{}", std::process::id()));
             std::fs::write(&script, flood + "address del 10.1.2.3/24 dev one\n").expect("a script");
             ip(&format!("-batch {}", script.display()));
