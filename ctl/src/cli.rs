@@ -37,7 +37,7 @@ pub struct Global {
     /// The host: HOST:PORT or unix:///PATH [default: this one]
     #[arg(short, long, global = true, value_name = "E")]
     pub endpoint: Option<String>,
-    /// The form of the result
+    /// Form of the result
     #[arg(
         short,
         long,

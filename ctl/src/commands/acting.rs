@@ -31,7 +31,7 @@ pub struct Staying {
     /// Stay until it is done, and tell how it ended
     #[arg(short, long)]
     wait: bool,
-    /// Stay no longer than this, such as 30s; what was asked goes on
+    /// Stay no longer than this, such as 30s
     #[arg(long, value_name = "D", requires = "wait", value_parser = time::parse_timeout)]
     timeout: Option<Duration>,
 }

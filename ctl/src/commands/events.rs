@@ -90,7 +90,7 @@ async fn stream(
     while let Some(batch) = events.message().await? {
         reconnect.works();
         // Who begins with the oldest that is kept misses none that was asked for.
-        if batch.missed > 0 && request.since > 0 {
+        if batch.missed > 0 && (request.since > 0 || request.last.is_some()) {
             note(&missed(batch.missed, batch.events.first()));
         }
         let mut lines = String::new();

@@ -112,12 +112,9 @@ pub fn nearest<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str>) -
 /// Insertions, deletions, replacements and swaps of neighbours that lead from one word to the other.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
+    let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>(); a.len() + 1];
     for (i, row) in rows.iter_mut().enumerate() {
         row[0] = i;
-    }
-    for j in 0..=b.len() {
-        rows[0][j] = j;
     }
     for i in 1..=a.len() {
         for j in 1..=b.len() {

@@ -1,0 +1,50 @@
+//! reboot, poweroff, halt.
+
+use serde_json::json;
+
+use crate::fake::{Fake, State};
+use crate::{event, two};
+
+fn last_words() -> State {
+    State {
+        events: vec![event(1, "db", "old")],
+        last_words: vec![event(2, "web", "stopped"), event(3, "db", "stopped")],
+        ..two()
+    }
+}
+
+#[test]
+fn the_stop_order_is_shown_until_the_end() {
+    for (words, action) in [("reboot", "Reboot"), ("poweroff", "Poweroff"), ("halt", "Halt")] {
+        let fake = Fake::start(last_words());
+        let done = fake.run(words);
+        assert_eq!((done.status, done.err.as_str()), (0, ""), "{words}");
+        let lines: Vec<&str> = done.out.lines().collect();
+        assert_eq!(lines[0], "everything stops, then the host reboots");
+        assert!(lines[1].contains("web") && lines[2].contains("db"), "{}", done.out);
+        assert_eq!(lines.len(), 3, "nothing older than the shutdown: {}", done.out);
+        let asked = fake.asked();
+        assert!(
+            asked.last().unwrap().starts_with(&format!("shutdown {action} kelsonctl (process ")),
+            "{asked:?}"
+        );
+    }
+}
+
+#[test]
+fn without_staying_only_the_answer_is_shown() {
+    let fake = Fake::start(last_words());
+    let done = fake.run("reboot --no-wait --reason maintenance");
+    assert_eq!((done.status, done.out.as_str()), (0, "everything stops, then the host reboots\n"));
+    assert!(fake.asked()[0].starts_with("shutdown Reboot maintenance, by kelsonctl "), "{:?}", fake.asked());
+}
+
+#[test]
+fn a_shutdown_in_json_is_a_line_each() {
+    let fake = Fake::start(last_words());
+    let done = fake.run("-o json poweroff");
+    let lines: Vec<serde_json::Value> =
+        done.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines[0], json!({"message": "everything stops, then the host reboots"}));
+    assert_eq!((&lines[1]["seq"], &lines[2]["seq"]), (&json!(2), &json!(3)));
+}

@@ -1,0 +1,418 @@
+//! A host that does what a test says: the real protocol on real sockets, with nothing behind it.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use kelson_proto::v1::action_result::Outcome;
+use kelson_proto::v1::logs_server::{Logs, LogsServer};
+use kelson_proto::v1::machine_server::{Machine, MachineServer};
+use kelson_proto::v1::services_server::{Services, ServicesServer};
+use kelson_proto::v1::*;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
+use tonic::transport::Server;
+use tonic::{Request, Response, Status};
+
+/// What the host knows, and what it was asked.
+#[derive(Default)]
+pub struct State {
+    pub services: Vec<Service>,
+    pub events: Vec<Event>,
+    pub lines: Vec<Line>,
+    pub kernel: Vec<KernelMessage>,
+    pub boot: BootResponse,
+    pub graph: GraphResponse,
+    pub why: Reason,
+    pub status: StatusResponse,
+    /// What `start`, `stop` and `restart` answer.
+    pub results: Vec<ActionResult>,
+    /// Everybody is refused.
+    pub deny: bool,
+    /// `start`, `stop` and `restart` never answer.
+    pub silent: bool,
+    /// Streams that follow end, in order, once all is told.
+    pub ending: bool,
+    /// What `shutdown` adds to the events before the host ends.
+    pub last_words: Vec<Event>,
+    /// Every request in words.
+    pub asked: Vec<String>,
+}
+
+/// The host. Ends when it is dropped.
+pub struct Fake {
+    folder: PathBuf,
+    shared: Shared,
+    running: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
+}
+
+#[derive(Clone)]
+struct Shared {
+    state: Arc<Mutex<State>>,
+    changed: watch::Sender<u64>,
+}
+
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+/// An empty folder of this test's own, with a path short enough for a socket.
+pub fn folder() -> PathBuf {
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let path = std::env::temp_dir().join(format!("kctl-{}-{number}", std::process::id()));
+    std::fs::create_dir_all(&path).unwrap();
+    path
+}
+
+impl Fake {
+    pub fn start(state: State) -> Fake {
+        let shared = Shared { state: Arc::new(Mutex::new(state)), changed: watch::channel(0).0 };
+        let mut fake = Fake { folder: folder(), shared, running: None };
+        fake.serve();
+        fake
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.folder.join("init.sock")
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.state.lock().unwrap()
+    }
+
+    /// Changes what the host knows; streams and waits hear of it.
+    pub fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state());
+        self.shared.changed.send_modify(|number| *number += 1);
+    }
+
+    pub fn asked(&self) -> Vec<String> {
+        self.state().asked.clone()
+    }
+
+    /// Waits until the host was asked something that begins so.
+    pub fn until_asked(&self, start: &str, times: usize) {
+        let deadline = std::time::Instant::now() + Duration::from_secs(20);
+        while self.asked().iter().filter(|words| words.starts_with(start)).count() < times {
+            assert!(std::time::Instant::now() < deadline, "never asked for {start}: {:?}", self.asked());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Serves, on sockets that were not there before.
+    pub fn serve(&mut self) {
+        assert!(self.running.is_none());
+        let (stop, stopped) = oneshot::channel();
+        let (ready, is_ready) = std::sync::mpsc::channel();
+        let (folder, shared) = (self.folder.clone(), self.shared.clone());
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let listen = |name: &str| {
+                    drop(std::fs::remove_file(folder.join(name)));
+                    UnixListenerStream::new(tokio::net::UnixListener::bind(folder.join(name)).unwrap())
+                };
+                let init = Server::builder()
+                    .add_service(ServicesServer::new(shared.clone()))
+                    .add_service(MachineServer::new(shared.clone()))
+                    .serve_with_incoming(listen("init.sock"));
+                let logs = Server::builder()
+                    .add_service(LogsServer::new(shared.clone()))
+                    .serve_with_incoming(listen("log.sock"));
+                ready.send(()).unwrap();
+                tokio::select! {
+                    served = init => served.unwrap(),
+                    served = logs => served.unwrap(),
+                    _ = stopped => {}
+                }
+            });
+            // Dropping the runtime cuts every connection in the middle, as execve does.
+        });
+        is_ready.recv().unwrap();
+        self.running = Some((stop, thread));
+    }
+
+    /// Cuts all connections and stops serving.
+    pub fn cut(&mut self) {
+        if let Some((stop, thread)) = self.running.take() {
+            drop(stop);
+            thread.join().unwrap();
+        }
+    }
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        self.cut();
+        drop(std::fs::remove_dir_all(&self.folder));
+    }
+}
+
+/// Serves over mutual TLS on a port of this host, for as long as the runtime of the thread lives.
+pub fn serve_tls(state: State, tls: tonic::transport::ServerTlsConfig) -> u16 {
+    let shared = Shared { state: Arc::new(Mutex::new(state)), changed: watch::channel(0).0 };
+    let (ready, port) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            ready.send(listener.local_addr().unwrap().port()).unwrap();
+            Server::builder()
+                .tls_config(tls)
+                .unwrap()
+                .add_service(ServicesServer::new(shared.clone()))
+                .add_service(LogsServer::new(shared))
+                .serve_with_incoming(tokio_stream::wrappers::TcpListenerStream::new(listener))
+                .await
+                .unwrap();
+        });
+    });
+    port.recv().unwrap()
+}
+
+type Answer<T> = Result<Response<T>, Status>;
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    /// Notes what was asked; refuses where the test says so.
+    fn note(&self, words: String) -> Result<(), Status> {
+        let mut state = self.state();
+        state.asked.push(words);
+        if state.deny { Err(Status::permission_denied("only root may ask")) } else { Ok(()) }
+    }
+
+    fn known(&self, names: &[String]) -> Result<(), Status> {
+        let state = self.state();
+        match names.iter().find(|name| !state.services.iter().any(|service| service.name == **name)) {
+            Some(name) => Err(Status::not_found(format!("there is no service {name:?}"))),
+            None => Ok(()),
+        }
+    }
+
+    fn named(&self, names: &[String]) -> Vec<Service> {
+        let state = self.state();
+        let wanted = |service: &&Service| names.is_empty() || names.contains(&service.name);
+        state.services.iter().filter(wanted).cloned().collect()
+    }
+
+    async fn act(&self, words: String, names: &[String], wait: bool) -> Answer<ActionResponse> {
+        self.note(words)?;
+        self.known(names)?;
+        if wait && self.state().silent {
+            std::future::pending::<()>().await;
+        }
+        let results = self.state().results.clone();
+        if !results.is_empty() {
+            return Ok(Response::new(ActionResponse { results }));
+        }
+        let results = names.iter().map(|name| {
+            let mut result = ActionResult { name: name.clone(), ..ActionResult::default() };
+            result.set_outcome(Outcome::Done);
+            result.message = "done as asked".to_owned();
+            result
+        });
+        Ok(Response::new(ActionResponse { results: results.collect() }))
+    }
+
+    /// A stream that gives what is there, then what comes, item by item, until the end.
+    fn stream<T: Send + 'static>(
+        &self,
+        follow: bool,
+        next: impl Fn(&State, usize) -> Option<T> + Send + 'static,
+    ) -> Response<ReceiverStream<Result<T, Status>>> {
+        let (sender, receiver) = mpsc::channel(16);
+        let (shared, mut changed) = (self.clone(), self.changed.subscribe());
+        tokio::spawn(async move {
+            let mut place = 0;
+            loop {
+                changed.mark_unchanged();
+                let (item, ending) = {
+                    let state = shared.state();
+                    (next(&state, place), state.ending)
+                };
+                match item {
+                    Some(item) => {
+                        place += 1;
+                        if sender.send(Ok(item)).await.is_err() {
+                            return;
+                        }
+                    }
+                    None if !follow || ending => return,
+                    None => {
+                        if changed.changed().await.is_err() {
+                            return;
+                        }
+                    }
+                }
+            }
+        });
+        Response::new(ReceiverStream::new(receiver))
+    }
+}
+
+#[tonic::async_trait]
+impl Services for Shared {
+    async fn list(&self, request: Request<ListRequest>) -> Answer<ListResponse> {
+        let request = request.into_inner();
+        self.note(format!("list {}", request.names.join(" ")))?;
+        self.known(&request.names)?;
+        Ok(Response::new(ListResponse { services: self.named(&request.names) }))
+    }
+
+    async fn status(&self, request: Request<StatusRequest>) -> Answer<StatusResponse> {
+        let name = request.into_inner().name;
+        self.note(format!("status {name}"))?;
+        self.known(&[name])?;
+        Ok(Response::new(self.state().status.clone()))
+    }
+
+    async fn start(&self, request: Request<StartRequest>) -> Answer<ActionResponse> {
+        let request = request.into_inner();
+        self.act(
+            format!("start {} wait={}", request.names.join(" "), request.wait),
+            &request.names,
+            request.wait,
+        )
+        .await
+    }
+
+    async fn stop(&self, request: Request<StopRequest>) -> Answer<ActionResponse> {
+        let request = request.into_inner();
+        let words =
+            format!("stop {} wait={} cascade={}", request.names.join(" "), request.wait, request.cascade);
+        self.act(words, &request.names, request.wait).await
+    }
+
+    async fn restart(&self, request: Request<RestartRequest>) -> Answer<ActionResponse> {
+        let request = request.into_inner();
+        self.act(
+            format!("restart {} wait={}", request.names.join(" "), request.wait),
+            &request.names,
+            request.wait,
+        )
+        .await
+    }
+
+    async fn wait(&self, request: Request<WaitRequest>) -> Answer<WaitResponse> {
+        let request = request.into_inner();
+        self.note(format!("wait {} {:?}", request.names.join(" "), request.event()))?;
+        self.known(&request.names)?;
+        let mut changed = self.changed.subscribe();
+        let limit = request.timeout.map_or(Duration::MAX, |timeout| timeout.try_into().unwrap());
+        let all_hold = async {
+            while !self.named(&request.names).iter().all(|service| match request.event() {
+                wait_request::For::Down => service.down,
+                _ => service.up,
+            }) {
+                changed.changed().await.unwrap();
+            }
+        };
+        let reached = tokio::time::timeout(limit, all_hold).await.is_ok();
+        Ok(Response::new(WaitResponse { reached, services: self.named(&request.names) }))
+    }
+
+    async fn why(&self, request: Request<WhyRequest>) -> Answer<WhyResponse> {
+        let name = request.into_inner().name;
+        self.note(format!("why {name}"))?;
+        self.known(&[name])?;
+        Ok(Response::new(WhyResponse { reason: Some(self.state().why.clone()) }))
+    }
+
+    async fn graph(&self, _: Request<GraphRequest>) -> Answer<GraphResponse> {
+        self.note("graph".to_owned())?;
+        Ok(Response::new(self.state().graph.clone()))
+    }
+
+    async fn reload(&self, _: Request<ReloadRequest>) -> Answer<ReloadResponse> {
+        Err(Status::unimplemented("not of this test"))
+    }
+
+    type EventsStream = ReceiverStream<Result<EventsResponse, Status>>;
+
+    async fn events(&self, request: Request<EventsRequest>) -> Answer<Self::EventsStream> {
+        let request = request.into_inner();
+        self.note(format!("events since={} last={}", request.since, request.last.is_some()))?;
+        self.known(&request.names)?;
+        // What there is already counts as old for somebody who asks for the last millisecond.
+        let newest = self.state().events.last().map_or(0, |event| event.seq);
+        let recent = request.last.as_ref().is_some_and(|last| last.seconds == 0);
+        let from = if recent { newest + 1 } else { request.since };
+        Ok(self.stream(request.follow, move |state, place| {
+            let wanted = |event: &&Event| {
+                event.seq >= from && (request.names.is_empty() || request.names.contains(&event.service))
+            };
+            let event = state.events.iter().filter(wanted).nth(place)?;
+            let missed = if place == 0 && from > 0 && !recent { event.seq.saturating_sub(from) } else { 0 };
+            let missed = if request.names.is_empty() { missed } else { 0 };
+            Some(EventsResponse { events: vec![event.clone()], missed })
+        }))
+    }
+}
+
+#[tonic::async_trait]
+impl Machine for Shared {
+    async fn version(&self, _: Request<VersionRequest>) -> Answer<VersionResponse> {
+        self.note("version".to_owned())?;
+        Ok(Response::new(VersionResponse {
+            version: "9.8.7".to_owned(),
+            mode: "machine".to_owned(),
+            hostname: "edge-1".to_owned(),
+            kernel: "6.1.0".to_owned(),
+            started: Some(prost_types::Timestamp { seconds: 1_795_254_485, nanos: 0 }),
+        }))
+    }
+
+    async fn boot(&self, _: Request<BootRequest>) -> Answer<BootResponse> {
+        self.note("boot".to_owned())?;
+        Ok(Response::new(self.state().boot.clone()))
+    }
+
+    async fn shutdown(&self, request: Request<ShutdownRequest>) -> Answer<ShutdownResponse> {
+        let request = request.into_inner();
+        self.note(format!("shutdown {:?} {}", request.action(), request.reason))?;
+        {
+            let mut state = self.state();
+            let words = std::mem::take(&mut state.last_words);
+            state.events.extend(words);
+            state.ending = true;
+        }
+        self.changed.send_modify(|number| *number += 1);
+        Ok(Response::new(ShutdownResponse { message: "everything stops, then the host reboots".to_owned() }))
+    }
+
+    type DmesgStream = ReceiverStream<Result<DmesgResponse, Status>>;
+
+    async fn dmesg(&self, request: Request<DmesgRequest>) -> Answer<Self::DmesgStream> {
+        self.note("dmesg".to_owned())?;
+        Ok(self.stream(request.into_inner().follow, |state, place| {
+            Some(DmesgResponse { messages: vec![state.kernel.get(place)?.clone()] })
+        }))
+    }
+}
+
+#[tonic::async_trait]
+impl Logs for Shared {
+    type ReadStream = ReceiverStream<Result<ReadResponse, Status>>;
+
+    async fn read(&self, request: Request<ReadRequest>) -> Answer<Self::ReadStream> {
+        let request = request.into_inner();
+        self.note(format!("logs tail={:?} last={}", request.tail, request.last.is_some()))?;
+        let skip = match request.tail {
+            Some(tail) => self.state().lines.len().saturating_sub(tail as usize),
+            None => 0,
+        };
+        Ok(self.stream(request.follow, move |state, place| {
+            let wanted = |line: &&Line| request.names.contains(&line.service);
+            Some(ReadResponse {
+                lines: vec![state.lines.iter().skip(skip).filter(wanted).nth(place)?.clone()],
+            })
+        }))
+    }
+}

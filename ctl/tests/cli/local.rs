@@ -1,0 +1,132 @@
+//! What needs no host: help, validate, completion, the manual page.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::fake::{Fake, folder};
+use crate::{Done, at, done, kelsonctl, two};
+
+fn run(words: &str) -> Done {
+    done(kelsonctl().args(words.split_whitespace()).output().unwrap())
+}
+
+#[test]
+fn alone_it_helps() {
+    let alone = run("");
+    assert_eq!((alone.status, alone.err.as_str()), (0, ""));
+    assert!(alone.out.contains("Usage: kelsonctl [OPTIONS] [COMMAND]"));
+    assert_eq!(alone.out, run("-h").out);
+    assert!(run("stop -h").out.contains("kelsonctl stop db --cascade --wait"));
+    assert_eq!(run("--version").out, format!("kelsonctl {}\n", env!("CARGO_PKG_VERSION")));
+    assert_eq!(run("version --client").out, format!("kelsonctl  {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+fn configuration(files: &[(&str, &str)]) -> std::path::PathBuf {
+    let folder = folder();
+    std::fs::create_dir_all(folder.join("services")).unwrap();
+    for (name, text) in files {
+        std::fs::write(folder.join("services").join(name), text).unwrap();
+    }
+    folder
+}
+
+fn validate(folder: &Path, words: &[&str]) -> Done {
+    done(kelsonctl().args(words).arg("validate").arg(folder).output().unwrap())
+}
+
+const GOOD: &str = "name: db\nprocess:\n  command: [/bin/true]\n";
+
+#[test]
+fn a_folder_without_mistakes() {
+    let folder = configuration(&[("db.yaml", GOOD)]);
+    assert_eq!(
+        validate(&folder, &[]),
+        Done { status: 0, out: "1 service, no mistakes\n".into(), err: String::new() }
+    );
+    assert_eq!(validate(&folder, &["-o", "json"]).out, "[]\n");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn each_mistake_is_pointed_at() {
+    let folder = configuration(&[
+        ("db.yaml", GOOD),
+        ("web.yaml", "name: web\ndesription: x\nprocess:\n  command: [/bin/true]\n"),
+    ]);
+    let report = validate(&folder, &[]);
+    assert_eq!((report.status, report.err.as_str()), (1, ""));
+    let place = format!("{}/services/web.yaml:2:1: ", folder.display());
+    assert!(report.out.starts_with(&place), "{}", report.out);
+    assert!(report.out.contains("\n  2 | desription: x\n    | ^\n"), "{}", report.out);
+    assert!(report.out.contains("1 faulty service; 1 service without a mistake\n"), "{}", report.out);
+    let json = validate(&folder, &["-o", "json"]);
+    assert_eq!(json.status, 1);
+    let json: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!(
+        (&json[0]["line"], &json[0]["column"], &json[0]["service"]),
+        (&2.into(), &1.into(), &"web".into())
+    );
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_folder_that_is_none() {
+    let missing = validate(Path::new("/nowhere/at/all"), &[]);
+    assert_eq!((missing.status, missing.out.as_str()), (1, ""));
+    assert!(missing.err.contains("/nowhere/at/all cannot be read"), "{}", missing.err);
+}
+
+#[test]
+fn completion_knows_the_services_of_the_host() {
+    let fake = Fake::start(two());
+    let endpoint = format!("unix://{}", fake.socket().display());
+    let complete = |words: &[&str]| {
+        let mut command = kelsonctl();
+        command.env("KELSON_ENDPOINT", &endpoint).args(["complete", "--"]).args(words);
+        done(command.output().unwrap())
+    };
+    assert_eq!(complete(&["start", ""]).out, "db\trunning\nweb\twaiting\n");
+    assert_eq!(complete(&["start", "w"]).out, "web\twaiting\n");
+    assert_eq!(
+        complete(&["start", "web", ""]).out,
+        "db\trunning\n",
+        "what stands there is not offered again"
+    );
+    assert_eq!(complete(&["st"]).out.lines().count(), 3);
+    let nobody = done(at(Path::new("/nowhere.sock"), "complete -- start x").output().unwrap());
+    assert_eq!((nobody.status, nobody.err.as_str()), (0, ""), "a prompt is no place for errors");
+}
+
+#[test]
+fn scripts_of_the_shells() {
+    for (shell, part) in
+        [("bash", "complete -o default -F"), ("zsh", "#compdef kelsonctl"), ("fish", "complete -c kelsonctl")]
+    {
+        let script = run(&format!("completion {shell}"));
+        assert_eq!((script.status, script.err.as_str()), (0, ""));
+        assert!(script.out.contains(part), "{shell}: {}", script.out);
+    }
+}
+
+#[test]
+fn bash_completes_a_line() {
+    let fake = Fake::start(two());
+    let folder = Path::new(env!("CARGO_BIN_EXE_kelsonctl")).parent().unwrap();
+    let script = format!(
+        "PATH={}:$PATH; export KELSON_ENDPOINT=unix://{}; eval \"$(kelsonctl completion bash)\"\n\
+         COMP_WORDS=(kelsonctl stop --cascade w); COMP_CWORD=3; _kelsonctl; echo \"${{COMPREPLY[@]}}\"\n\
+         COMP_WORDS=(kelsonctl bo); COMP_CWORD=1; _kelsonctl; echo \"${{COMPREPLY[@]}}\"\n\
+         COMP_WORDS=(kelsonctl start ''); COMP_CWORD=2; _kelsonctl; echo \"${{COMPREPLY[@]}}\"\n",
+        folder.display(),
+        fake.socket().display()
+    );
+    let output = done(Command::new("bash").args(["--norc", "-c", &script]).output().unwrap());
+    assert_eq!((output.out.as_str(), output.err.as_str()), ("web\nboot\ndb web\n", ""));
+}
+
+#[test]
+fn the_manual_page() {
+    let page = run("man");
+    assert_eq!(page.status, 0);
+    assert!(page.out.starts_with(".TH KELSONCTL 1 ") && page.out.contains(".SH EXIT STATUS\n"));
+}

@@ -1,0 +1,95 @@
+//! The real program against a host that does what the test says: output and exit status of every command.
+
+mod acting;
+mod ending;
+mod fake;
+mod local;
+mod reaching;
+mod reading;
+mod streams;
+mod terminal;
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use fake::{Fake, State};
+use kelson_proto::v1::{Event, Service};
+
+/// The program, in an environment without words for it.
+pub fn kelsonctl() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kelsonctl"));
+    for name in ["KELSON_ENDPOINT", "KELSONCONFIG", "NO_COLOR", "LC_ALL", "LC_CTYPE", "LANG", "COLORTERM"] {
+        command.env_remove(name);
+    }
+    command.stdin(Stdio::null());
+    command
+}
+
+/// The program with words, against the socket.
+pub fn at(socket: &Path, words: &str) -> Command {
+    let mut command = kelsonctl();
+    command.arg("-e").arg(format!("unix://{}", socket.display())).args(words.split_whitespace());
+    command
+}
+
+/// What a call left behind.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Done {
+    pub status: i32,
+    pub out: String,
+    pub err: String,
+}
+
+pub fn done(output: Output) -> Done {
+    use std::os::unix::process::ExitStatusExt as _;
+    Done {
+        // As a shell tells of a signal.
+        status: output.status.code().or(output.status.signal().map(|signal| 128 + signal)).unwrap(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+impl Fake {
+    /// Runs the program with these words against this host.
+    pub fn run(&self, words: &str) -> Done {
+        done(at(&self.socket(), words).output().unwrap())
+    }
+
+    /// The same, with a result in JSON.
+    pub fn json(&self, words: &str) -> serde_json::Value {
+        let done = self.run(&format!("-o json {words}"));
+        assert_eq!((done.status, done.err.as_str()), (0, ""), "{words}");
+        serde_json::from_str(&done.out).unwrap()
+    }
+}
+
+pub fn service(name: &str, state: kelson_proto::v1::State) -> Service {
+    let mut service = Service {
+        name: name.to_owned(),
+        since: Some(prost_types::Timestamp { seconds: 1_795_254_485, nanos: 123_000_000 }),
+        ..Service::default()
+    };
+    service.set_state(state);
+    service
+}
+
+pub fn event(seq: u64, name: &str, message: &str) -> Event {
+    let mut event = Event {
+        seq,
+        time: Some(prost_types::Timestamp { seconds: 1_795_254_485, nanos: 0 }),
+        service: name.to_owned(),
+        message: message.to_owned(),
+        ..Event::default()
+    };
+    event.set_state(kelson_proto::v1::State::Running);
+    event
+}
+
+/// A database that is up, and a web server that waits for a path.
+pub fn two() -> State {
+    use kelson_proto::v1::State::{Running, Waiting};
+    let db = Service { up: true, pid: Some(812), restarts: 1, ..service("db", Running) };
+    let web = Service { waiting_for: vec!["path \"/run/x\" to exist".to_owned()], ..service("web", Waiting) };
+    State { services: vec![db, web], ..State::default() }
+}

@@ -1,0 +1,224 @@
+//! Questions: services, status, why, graph, boot, version.
+
+use kelson_proto::v1::{
+    BootPhase, BootService, BootTask, GraphEdge, GraphNode, Reason, State as ServiceState, StatusResponse,
+};
+use serde_json::json;
+
+use crate::fake::{Fake, State};
+use crate::{event, service, two};
+
+#[test]
+fn services_in_a_table() {
+    let fake = Fake::start(two());
+    let done = fake.run("services");
+    assert_eq!((done.status, done.err.as_str()), (0, ""));
+    let lines: Vec<Vec<&str>> = done.out.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[0].join(" "), "NAME STATE UP HEALTH SINCE RESTARTS WAITING FOR / WHY");
+    assert_eq!(lines[1][..4], ["db", "running", "yes", "-"]);
+    assert_eq!(lines[2][..4], ["web", "waiting", "no", "-"]);
+    assert!(done.out.trim_end().ends_with("path \"/run/x\" to exist"));
+    assert!(!done.out.contains('\x1b'), "no colour where no terminal is");
+}
+
+#[test]
+fn services_in_json_are_the_contract() {
+    let fake = Fake::start(two());
+    assert_eq!(
+        fake.json("services"),
+        json!([
+            {"name": "db", "state": "running", "up": true, "healthy": null, "restarts": 1, "pid": 812,
+             "since": "2026-11-21T09:48:05.123Z", "waitingFor": [], "message": "", "builtin": false, "stopped": false},
+            {"name": "web", "state": "waiting", "up": false, "healthy": null, "restarts": 0, "pid": null,
+             "since": "2026-11-21T09:48:05.123Z", "waitingFor": ["path \"/run/x\" to exist"], "message": "",
+             "builtin": false, "stopped": false},
+        ])
+    );
+}
+
+#[test]
+fn services_in_yaml() {
+    let fake = Fake::start(two());
+    let done = fake.run("services --output yaml");
+    assert!(
+        done.out.starts_with("- name: db\n  state: running\n  up: true\n  healthy: null\n"),
+        "{}",
+        done.out
+    );
+}
+
+#[test]
+fn status_of_one_service() {
+    let status = StatusResponse {
+        service: two().services.into_iter().next(),
+        spec: "name: db\nprocess: {command: [/bin/db]}\n".to_owned(),
+        events: vec![event(4, "db", "ready")],
+        memory_bytes: Some(2 << 20),
+        needed_by: vec!["web".to_owned()],
+        ..StatusResponse::default()
+    };
+    let fake = Fake::start(State { status, ..two() });
+    let done = fake.run("status db");
+    assert_eq!(done.status, 0);
+    for part in
+        ["● db\n", "needed by:   web", "memory:      2.0 MiB", "4  2026-11-21T09:48:05.000Z  running  ready"]
+    {
+        assert!(done.out.contains(part), "{part:?} is in {}", done.out);
+    }
+    let json = fake.json("status db");
+    assert_eq!(
+        (&json["pid"], &json["memoryBytes"], &json["cpuMs"]),
+        (&json!(812), &json!(2_097_152), &json!(null))
+    );
+    assert_eq!(json["spec"]["process"]["command"], json!(["/bin/db"]));
+    assert_eq!(json["events"][0]["seq"], 4);
+}
+
+#[test]
+fn an_unknown_name_suggests_a_known_one() {
+    let fake = Fake::start(two());
+    for words in [
+        "status wbe",
+        "why wbe",
+        "start wbe",
+        "stop wbe",
+        "restart wbe",
+        "wait wbe --for up",
+        "events wbe",
+        "logs wbe",
+        "logs -f wbe",
+    ] {
+        let done = fake.run(words);
+        assert_eq!((done.status, done.out.as_str()), (1, ""), "{words}");
+        assert_eq!(done.err, "kelsonctl: no service \"wbe\"; did you mean \"web\"?\n", "{words}");
+    }
+}
+
+#[test]
+fn why_leads_to_the_cause() {
+    let reason = |subject: &str, state: ServiceState, text: &str, causes| Reason {
+        subject: subject.to_owned(),
+        text: text.to_owned(),
+        state: state.into(),
+        holds: false,
+        causes,
+    };
+    let cause = reason("path \"/run/x\"", ServiceState::Unspecified, "does not exist", vec![]);
+    let why = reason("service \"web\"", ServiceState::Waiting, "", vec![cause]);
+    let fake = Fake::start(State { why, ..two() });
+    assert_eq!(fake.run("why web").out, "service \"web\": waiting\n└─ path \"/run/x\": does not exist\n");
+    assert_eq!(
+        fake.json("why web"),
+        json!({"subject": "service \"web\"", "text": "", "state": "waiting", "holds": false, "causes": [
+            {"subject": "path \"/run/x\"", "text": "does not exist", "state": "", "holds": false, "causes": []}]})
+    );
+}
+
+fn graph() -> kelson_proto::v1::GraphResponse {
+    let node = |id: &str, state: ServiceState| GraphNode {
+        id: id.to_owned(),
+        is_service: true,
+        state: state.into(),
+        up: state == ServiceState::Running,
+    };
+    kelson_proto::v1::GraphResponse {
+        nodes: vec![node("db", ServiceState::Running), node("web", ServiceState::Waiting)],
+        edges: vec![GraphEdge {
+            from: "web".to_owned(),
+            to: "db".to_owned(),
+            event: "up".to_owned(),
+            holds: true,
+            alternative: false,
+        }],
+    }
+}
+
+#[test]
+fn graph_in_each_language() {
+    let fake = Fake::start(State { graph: graph(), ..two() });
+    assert_eq!(fake.run("graph").out, "web  waiting\n└─ db  running\n");
+    assert_eq!(fake.run("graph --format text").out, fake.run("graph").out);
+    assert!(fake.run("graph --format dot").out.contains("\"web\" -> \"db\" [label=\"up\"];"));
+    assert!(fake.run("graph --format mermaid").out.contains("n1 -->|up| n0"));
+    assert!(fake.run("graph --format svg").out.starts_with("<svg "));
+    assert_eq!(
+        fake.json("graph"),
+        json!({"nodes": [{"id": "db", "service": true, "state": "running", "up": true},
+                         {"id": "web", "service": true, "state": "waiting", "up": false}],
+               "edges": [{"from": "web", "to": "db", "event": "up", "holds": true, "alternative": false}]})
+    );
+}
+
+#[test]
+fn boot_in_each_view() {
+    let ms = |millis: i32| Some(prost_types::Duration { seconds: 0, nanos: millis * 1_000_000 });
+    let boot = kelson_proto::v1::BootResponse {
+        kernel: ms(900),
+        total: ms(400),
+        phases: vec![BootPhase {
+            name: "mounts".to_owned(),
+            start: ms(5),
+            duration: ms(20),
+            tasks: vec![BootTask {
+                name: "/proc".to_owned(),
+                start: ms(6),
+                duration: ms(1),
+                error: String::new(),
+                message: "was there".to_owned(),
+            }],
+        }],
+        services: vec![BootService { name: "db".to_owned(), spawned: ms(30), up: ms(400), after: vec![] }],
+    };
+    let fake = Fake::start(State { boot, ..two() });
+    let table = fake.run("boot").out;
+    assert!(
+        table.contains("  /proc") && table.contains("was there") && table.contains("kernel 900 ms"),
+        "{table}"
+    );
+    assert_eq!(
+        fake.run("boot blame").out,
+        "DURATION  WHAT            NAME\n  370 ms  service         db\n 1.00 ms  task of mounts  /proc\n"
+    );
+    assert!(
+        fake.run("boot critical-chain")
+            .out
+            .contains("└─ db @400 ms +370 ms\n   └─ phase mounts @25 ms +20 ms\n")
+    );
+    assert!(fake.run("boot plot").out.contains("</svg>"));
+    assert_eq!(
+        fake.json("boot"),
+        json!({"kernelMs": 900.0, "totalMs": 400.0, "phases": [{"name": "mounts", "startMs": 5.0, "durationMs": 20.0,
+            "tasks": [{"name": "/proc", "startMs": 6.0, "durationMs": 1.0, "error": "", "message": "was there"}]}],
+            "services": [{"name": "db", "spawnedMs": 30.0, "upMs": 400.0, "after": []}]})
+    );
+    assert_eq!(
+        fake.json("boot blame")[0],
+        json!({"durationMs": 370.0, "kind": "service", "name": "db", "phase": ""})
+    );
+    assert_eq!(
+        fake.json("boot critical-chain")[1],
+        json!({"kind": "phase", "name": "mounts", "startMs": 5.0, "durationMs": 20.0})
+    );
+}
+
+#[test]
+fn version_of_both_sides() {
+    let fake = Fake::start(two());
+    let own = env!("CARGO_PKG_VERSION");
+    assert!(
+        fake.run("version").out.starts_with(&format!("kelsonctl  {own}\nkelson     9.8.7 (machine mode)\n"))
+    );
+    assert_eq!(
+        fake.json("version"),
+        json!({"client": own, "server": {"version": "9.8.7", "mode": "machine", "hostname": "edge-1",
+            "kernel": "6.1.0", "started": "2026-11-21T09:48:05.000Z"}})
+    );
+}
+
+#[test]
+fn a_thousand_services_are_shown() {
+    let services = (0..1000).map(|n| service(&format!("s{n}"), ServiceState::Running)).collect();
+    let fake = Fake::start(State { services, ..State::default() });
+    assert_eq!(fake.run("services").out.lines().count(), 1001);
+    assert_eq!(fake.json("services").as_array().unwrap().len(), 1000);
+}

@@ -1,0 +1,213 @@
+//! Streams: events, logs, dmesg; what becomes of them when the connection breaks, or nobody reads on.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Child, ChildStderr, ChildStdout, Stdio};
+
+use kelson_proto::v1::line::Stream;
+use kelson_proto::v1::{KernelMessage, Line};
+use serde_json::json;
+
+use crate::fake::{Fake, State};
+use crate::{at, done, event, two};
+
+fn events(numbers: impl IntoIterator<Item = u64>) -> Vec<kelson_proto::v1::Event> {
+    numbers
+        .into_iter()
+        .map(|n| event(n, if n % 2 == 0 { "web" } else { "db" }, &format!("event {n}")))
+        .collect()
+}
+
+fn line(name: &str, second: i64, text: &[u8]) -> Line {
+    let mut line = Line {
+        service: name.to_owned(),
+        time: Some(prost_types::Timestamp { seconds: 1_795_254_485 + second, nanos: 0 }),
+        text: text.to_vec(),
+        ..Line::default()
+    };
+    line.set_stream(Stream::Stdout);
+    line
+}
+
+/// A child whose output is read line by line as it comes.
+struct Following {
+    child: Child,
+    out: BufReader<ChildStdout>,
+    err: ChildStderr,
+}
+
+impl Following {
+    fn new(fake: &Fake, words: &str) -> Following {
+        let mut child =
+            at(&fake.socket(), words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let (out, err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+        Following { child, out: BufReader::new(out), err }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.out.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    /// Status, the rest of the output, all of the errors.
+    fn end(mut self) -> (Option<i32>, String, String) {
+        let (mut out, mut err) = (String::new(), String::new());
+        self.out.read_to_string(&mut out).unwrap();
+        self.err.read_to_string(&mut err).unwrap();
+        (self.child.wait().unwrap().code(), out, err)
+    }
+}
+
+#[test]
+fn events_as_lines_and_as_json() {
+    let fake = Fake::start(State { events: events(1..=3), ..two() });
+    let done = fake.run("events");
+    assert_eq!((done.status, done.out.lines().count()), (0, 3));
+    assert_eq!(
+        done.out.lines().next().unwrap(),
+        "    1  2026-11-21T09:48:05.000Z  db                running      event 1"
+    );
+    assert_eq!(fake.run("events --since 3").out.lines().count(), 1);
+    assert_eq!(fake.run("events web").out.lines().count(), 1);
+    assert_eq!(fake.run("events --since 5m").status, 0);
+    assert_eq!(fake.asked().last().unwrap(), "events since=0 last=true");
+    assert_eq!(
+        fake.run("-o json events").out.lines().next().unwrap(),
+        "{\"seq\":1,\"time\":\"2026-11-21T09:48:05.000Z\",\"service\":\"db\",\"state\":\"running\",\"message\":\"event 1\"}"
+    );
+    assert!(fake.run("-o yaml events").out.starts_with("---\nseq: 1\n"));
+}
+
+#[test]
+fn events_that_are_gone_are_counted() {
+    let fake = Fake::start(State { events: events(10..=11), ..two() });
+    let done = fake.run("events --since 4");
+    assert_eq!(done.err, "kelsonctl: 6 events are no longer kept before number 10\n");
+    assert_eq!((done.status, done.out.lines().count()), (0, 2));
+    assert_eq!(fake.run("events").err, "", "from the oldest that is kept nothing is missed");
+}
+
+#[test]
+fn events_go_on_from_the_next_number_after_a_break() {
+    let mut fake = Fake::start(State { events: events(1..=3), ..two() });
+    let mut following = Following::new(&fake, "-o json events -f");
+    let seq = |line: String| serde_json::from_str::<serde_json::Value>(&line).unwrap()["seq"].clone();
+    for expected in 1..=3 {
+        assert_eq!(seq(following.line()), json!(expected));
+    }
+    fake.cut();
+    // Happened while nobody listened.
+    fake.change(|state| state.events.extend(events(4..=5)));
+    fake.serve();
+    for expected in 4..=5 {
+        assert_eq!(seq(following.line()), json!(expected));
+    }
+    fake.change(|state| state.events.extend(events(6..=6)));
+    assert_eq!(seq(following.line()), json!(6));
+    fake.cut();
+    // And so much that the ring could not keep all of it.
+    fake.change(|state| state.events = events(20..=21));
+    fake.serve();
+    assert_eq!(seq(following.line()), json!(20));
+    assert_eq!(seq(following.line()), json!(21));
+    fake.change(|state| state.ending = true);
+    let (status, rest, errors) = following.end();
+    assert_eq!((status, rest.as_str()), (Some(0), ""), "{errors}");
+    assert!(errors.contains("13 events are no longer kept before number 20"), "{errors}");
+    assert!(fake.asked().iter().any(|asked| asked == "events since=4 last=false"));
+    assert!(fake.asked().iter().any(|asked| asked == "events since=7 last=false"));
+}
+
+#[test]
+fn logs_to_a_file_are_what_was_written() {
+    let raw = b"\x1b[31mred\xff\0";
+    let lines = vec![line("web", 0, raw), line("db", 1, b"other"), line("web", 2, b"two")];
+    let fake = Fake::start(State { lines, ..two() });
+    let output = at(&fake.socket(), "logs web").output().unwrap();
+    assert_eq!(output.stdout, b"\x1b[31mred\xff\0\ntwo\n");
+    assert_eq!(output.status.code(), Some(0));
+
+    let done = fake.run("logs db web --tail 2 --times");
+    assert_eq!(done.out, "2026-11-21T09:48:06.000Z db  | other\n2026-11-21T09:48:07.000Z web | two\n");
+    assert_eq!(fake.asked().last().unwrap(), "logs tail=Some(2) last=false");
+    fake.run("logs db --since 10m");
+    assert_eq!(fake.asked().last().unwrap(), "logs tail=None last=true");
+    assert_eq!(
+        fake.run("-o json logs db").out,
+        "{\"service\":\"db\",\"time\":\"2026-11-21T09:48:06.000Z\",\"stream\":\"stdout\",\"text\":\"other\",\"partial\":false}\n"
+    );
+}
+
+#[test]
+fn logs_of_a_service_that_wrote_nothing_are_empty() {
+    let fake = Fake::start(two());
+    let done = fake.run("logs web");
+    assert_eq!((done.status, done.out.as_str(), done.err.as_str()), (0, "", ""));
+}
+
+#[test]
+fn what_logd_says_itself_is_no_line_of_the_service() {
+    let mut note = line("web", 0, b"12 lines were dropped: the disk is slow");
+    note.set_stream(Stream::Note);
+    let fake = Fake::start(State { lines: vec![note], ..two() });
+    let done = fake.run("logs web");
+    assert_eq!((done.status, done.out.as_str()), (0, ""));
+    assert_eq!(done.err, "kelsonctl: web: 12 lines were dropped: the disk is slow\n");
+}
+
+#[test]
+fn logs_go_on_after_a_break_without_doubles() {
+    let lines = vec![line("web", 0, b"one"), line("web", 1, b"two"), line("web", 1, b"three")];
+    let mut fake = Fake::start(State { lines, ..two() });
+    let mut following = Following::new(&fake, "logs -f web");
+    for expected in ["one", "two", "three"] {
+        assert_eq!(following.line(), expected);
+    }
+    fake.cut();
+    fake.change(|state| state.lines.extend([line("web", 1, b"four"), line("web", 2, b"five")]));
+    fake.serve();
+    assert_eq!(following.line(), "four");
+    assert_eq!(following.line(), "five");
+    following.child.kill().unwrap();
+    let (_, rest, errors) = following.end();
+    assert_eq!(rest, "");
+    assert!(errors.contains("connecting again"), "{errors}");
+}
+
+#[test]
+fn the_kernel_log() {
+    let message = |seq, text: &str| KernelMessage {
+        seq,
+        time: Some(prost_types::Duration { seconds: 1, nanos: 5_000 }),
+        level: 6,
+        text: text.to_owned(),
+    };
+    let fake = Fake::start(State { kernel: vec![message(1, "a\x1bb"), message(2, "c")], ..two() });
+    assert_eq!(fake.run("dmesg").out, "[    1.000005] a\\x1bb\n[    1.000005] c\n");
+    assert_eq!(
+        fake.run("-o json dmesg").out.lines().last().unwrap(),
+        "{\"seq\":2,\"timeMs\":1000.005,\"level\":6,\"text\":\"c\"}"
+    );
+    let mut following = Following::new(&fake, "dmesg -f");
+    assert!(following.line().ends_with("a\\x1bb") && following.line().ends_with(" c"));
+    fake.change(|state| {
+        state.kernel.push(message(3, "d"));
+        state.ending = true;
+    });
+    assert_eq!(following.end(), (Some(0), "[    1.000005] d\n".to_owned(), String::new()));
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_stream_quietly() {
+    let fake = Fake::start(State { events: events(1..=1), ..two() });
+    let Following { child, mut out, err } = Following::new(&fake, "events -f");
+    let mut first = String::new();
+    out.read_line(&mut first).unwrap();
+    drop(out);
+    fake.change(|state| state.events.extend(events(2..=2)));
+    let output = done(child.wait_with_output().unwrap());
+    assert_eq!(output.status, 128 + 13, "ended by SIGPIPE, as other programs are");
+    let mut said = String::new();
+    BufReader::new(err).read_to_string(&mut said).unwrap();
+    assert_eq!(said, "");
+}
