@@ -30,6 +30,10 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
+/// The user of kelson-apid on this host, and one that nobody knows.
+const APID: u32 = 64_001;
+const STRANGER: u32 = 64_002;
+
 /// Runs nothing and ends when it is stopped.
 #[derive(Default)]
 struct Idle(Option<oneshot::Sender<()>>);
@@ -135,7 +139,7 @@ impl World {
             socket: socket.clone(),
             manager: manager.clone(),
             host: Host { requests: sender, boot: report, mode: "container", started: SystemTime::now() },
-            apid_uid: None,
+            apid_uid: Some(APID),
             group: None,
         };
         let listener = server::bind(&socket, None).unwrap();
@@ -385,5 +389,68 @@ async fn the_sixty_fifth_client_is_told_why_it_must_wait() {
     let error = late.machine().version(v1::VersionRequest {}).await.unwrap_err();
     assert_eq!(error.code(), Code::ResourceExhausted);
     assert!(error.message().contains("64 clients"), "{error}");
+    world.end().await;
+}
+
+/// Calls as another user, with these metadata.
+async fn version_as(world: &World, uid: u32, identity: Option<&str>) -> Result<(), tonic::Status> {
+    let (socket, identity) = (world.socket.clone(), identity.map(str::to_owned));
+    let calling = std::thread::spawn(move || {
+        // SAFETY: the bare call changes this thread alone, which ends with the call.
+        let changed = unsafe { libc::syscall(libc::SYS_setresuid, -1, uid, -1) };
+        assert_eq!(changed, 0, "{}", io::Error::last_os_error());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async move {
+            let mut machine = Client::connect(&Endpoint::Unix(socket), None).unwrap().machine();
+            let mut request = tonic::Request::new(v1::VersionRequest {});
+            if let Some(identity) = identity {
+                request.metadata_mut().insert("kelson-identity", identity.parse().unwrap());
+            }
+            machine.version(request).await.map(|_| ())
+        })
+    });
+    tokio::task::spawn_blocking(move || calling.join().unwrap()).await.unwrap()
+}
+
+#[tokio::test]
+async fn only_root_and_apid_on_behalf_of_somebody_are_served() {
+    if !nix::unistd::geteuid().is_root() {
+        return; // Only root can call as somebody else.
+    }
+    let world = World::new().await;
+    let folder = world.socket.parent().unwrap();
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let closed = Failure::from(version_as(&world, STRANGER, None).await.unwrap_err());
+    assert!(matches!(&closed, Failure::Denied(said) if said.contains("root")), "{closed:?}");
+    // Also where the group lets it in.
+    std::fs::set_permissions(&world.socket, std::fs::Permissions::from_mode(0o666)).unwrap();
+    for identity in [None, Some("CN=ann")] {
+        let denied = version_as(&world, STRANGER, identity).await.unwrap_err();
+        assert_eq!(denied.code(), Code::PermissionDenied);
+        assert!(denied.message().contains("call as root"), "{denied}");
+    }
+    let denied = version_as(&world, APID, None).await.unwrap_err();
+    assert_eq!(denied.code(), Code::PermissionDenied);
+    assert!(denied.message().contains("on whose behalf"), "{denied}");
+    version_as(&world, APID, Some("CN=ann sha256:00")).await.unwrap();
+    version_as(&world, 0, None).await.unwrap();
+    world.end().await;
+}
+
+#[tokio::test]
+async fn the_kernel_log_or_why_there_is_none() {
+    let world = World::new().await;
+    let stream = world.client().machine().dmesg(v1::DmesgRequest { follow: false }).await;
+    match std::fs::File::open("/dev/kmsg") {
+        Ok(_) => {
+            let first = stream.unwrap().into_inner().message().await.unwrap();
+            assert!(first.is_none_or(|first| !first.messages.is_empty()));
+        }
+        Err(_) => {
+            let error = stream.unwrap_err();
+            assert_eq!(error.code(), Code::FailedPrecondition);
+            assert!(error.message().contains("/dev/kmsg"), "{error}");
+        }
+    }
     world.end().await;
 }
