@@ -1,0 +1,145 @@
+//! What a start costs: bare vfork, exec and wait in a loop; posix_spawn; `Processes` without and with a fresh cgroup each.
+//!
+//! `cargo run --release -p kelson-runner --example spawn_bench [STARTS [DESCRIPTORS [MEGABYTES]]]`, as root. PROGRAM names
+//! what is started (a small static program says most), DESCRIPTORS how many more this process has open, as PID 1 has
+//! with many services.
+#![allow(
+    clippy::unwrap_used,
+    clippy::arithmetic_side_effects,
+    clippy::cast_precision_loss,
+    reason = "a tool for developers"
+)]
+
+use std::ffi::CString;
+use std::time::{Duration, Instant};
+
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use kelson_runner::{Cgroup, CgroupRoot, Command, Options, Processes};
+
+fn main() {
+    let mut args = std::env::args().skip(1).map(|arg| arg.parse::<usize>().unwrap());
+    let starts = args.next().unwrap_or(1000);
+    let descriptors = args.next().unwrap_or(0);
+    let megabytes = args.next().unwrap_or(0);
+    let program = std::env::var("PROGRAM").unwrap_or_else(|_| String::from("/bin/true"));
+    let ballast = vec![1u8; megabytes << 20];
+    let limit = libc::rlimit { rlim_cur: 65_536, rlim_max: 65_536 };
+    // SAFETY: a struct of the right size.
+    unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
+    let open: Vec<_> = (0..descriptors).map(|_| std::fs::File::open("/dev/null").unwrap()).collect();
+
+    let path = CString::new(program.clone()).unwrap();
+    let report = |what: &str, time: Duration, base: Duration| {
+        let each = time.as_secs_f64() * 1e6 / starts as f64;
+        println!("{what:<34} {each:>8.1} µs a start  {:>5.2}", time.as_secs_f64() / base.as_secs_f64());
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for _ in 0..3 {
+        let base = timed(|| (0..starts).for_each(|_| vfork_exec_wait(&path)));
+        report("vfork, exec, wait", base, base);
+        report("posix_spawn, wait", timed(|| (0..starts).for_each(|_| posix_spawn_wait(&path))), base);
+        for one_by_one in [true, false] {
+            let time = runtime.block_on(through_processes(&program, starts, None, one_by_one));
+            report(if one_by_one { "Processes, one by one" } else { "Processes, all at once" }, time, base);
+        }
+        let root = CgroupRoot::discover().unwrap();
+        let time = runtime.block_on(through_processes(&program, starts, Some(&root), false));
+        report("Processes, a fresh cgroup each", time, base);
+    }
+    drop((ballast, open));
+}
+
+fn timed(work: impl FnOnce()) -> Duration {
+    let begun = Instant::now();
+    work();
+    begun.elapsed()
+}
+
+/// As a C program would: the child touches nothing before its exec.
+#[allow(deprecated, reason = "vfork is what is measured")]
+fn vfork_exec_wait(path: &CString) {
+    let argv = [path.as_ptr(), std::ptr::null()];
+    // SAFETY: between vfork and exec the child makes that one call.
+    unsafe {
+        let pid = libc::vfork();
+        if pid == 0 {
+            libc::execve(path.as_ptr(), argv.as_ptr(), [std::ptr::null()].as_ptr());
+            libc::_exit(127);
+        }
+        libc::waitpid(pid, std::ptr::null_mut(), 0);
+    }
+}
+
+fn posix_spawn_wait(path: &CString) {
+    let argv = [path.as_ptr().cast_mut(), std::ptr::null_mut()];
+    let envp = [std::ptr::null_mut()];
+    let mut pid = 0;
+    // SAFETY: null attributes and actions are allowed; the arrays end with null.
+    unsafe {
+        libc::posix_spawn(
+            &raw mut pid,
+            path.as_ptr(),
+            std::ptr::null(),
+            std::ptr::null(),
+            argv.as_ptr(),
+            envp.as_ptr(),
+        );
+        libc::waitpid(pid, std::ptr::null_mut(), 0);
+    }
+}
+
+async fn through_processes(
+    program: &str,
+    starts: usize,
+    root: Option<&CgroupRoot>,
+    one_by_one: bool,
+) -> Duration {
+    let processes = Processes::new(Options::default()).unwrap();
+    let mut set = nix::sys::signal::SigSet::empty();
+    set.add(nix::sys::signal::Signal::SIGCHLD);
+    set.thread_block().unwrap();
+    let signals = SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).unwrap();
+    // SAFETY: the descriptor is the SignalFd's own and stays open as long as it.
+    let signals = unsafe { AsyncFd::register_with_interest(signals, Interest::READABLE) }.unwrap();
+    let reaper = processes.clone();
+    let reaping = tokio::spawn(async move {
+        loop {
+            let mut ready = signals.readable().await.unwrap();
+            while let Ok(Some(_)) = ready.get_inner().read_signal() {}
+            ready.clear_ready();
+            while reaper.reap().more {
+                tokio::task::yield_now().await;
+            }
+        }
+    });
+    let begun = Instant::now();
+    let mut cgroups = Vec::new();
+    let mut running = tokio::task::JoinSet::new();
+    for number in 0..starts {
+        let mut command = Command::new(program);
+        if let Some(root) = root {
+            let name = format!("bench-{number}");
+            let cgroup = Cgroup::create(root, &name).unwrap();
+            command = command.cgroup(cgroup.folder(), name);
+            cgroups.push(cgroup);
+        }
+        let processes = processes.clone();
+        let run = async move { processes.spawn(command).await.unwrap().exit.await };
+        if one_by_one {
+            run.await;
+        } else {
+            running.spawn(run);
+            tokio::task::yield_now().await;
+        }
+    }
+    while running.join_next().await.is_some() {}
+    let time = begun.elapsed();
+    reaping.abort();
+    for cgroup in cgroups {
+        cgroup.remove().unwrap();
+    }
+    time
+}
