@@ -6,6 +6,7 @@
 mod beat;
 mod driver;
 mod held;
+mod life;
 
 use std::future::Future;
 use std::io;

@@ -3,9 +3,9 @@
 //! logd is absent, being launched, or running. Whatever ends one, the next gets all pipes again, in the order in which
 //! they were made; services never hear of it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -18,7 +18,8 @@ use tokio::time::Instant;
 
 use super::beat::{self, Beat, Step, after};
 use super::held::{Held, Lost};
-use super::{BoxFuture, Command, Launched, Launcher, LogdStatus, Report};
+use super::life::{Event, Launch, Life, Logd, Outgoing};
+use super::{Command, Launched, Launcher, LogdStatus, Report};
 use crate::control::{self, Packet, Receiver};
 
 /// From the end of one logd to the start of the next, unless they keep ending.
@@ -40,55 +41,6 @@ const EXIT: Duration = Duration::from_millis(50);
 const TELL: Duration = Duration::from_secs(1);
 /// On an operator's restart logd gets so long to write what it holds.
 const ORDERLY: Duration = Duration::from_millis(1000);
-
-/// What waits to be sent: numbers and small things, never a pipe.
-enum Outgoing {
-    Run(u64),
-    Ping(u64),
-    Forget(Arc<str>),
-    Directory,
-    Stop { within: Duration },
-}
-
-/// A logd that was started.
-struct Life {
-    control: AsyncFd<OwnedFd>,
-    receiver: Receiver,
-    process: Launched,
-    queue: VecDeque<Outgoing>,
-    beat: Beat,
-    born: Instant,
-    answered: bool,
-    /// It was asked to end, and is killed then.
-    stop_by: Option<Instant>,
-    /// Its socket is closed: its exit is awaited until then.
-    exit_by: Option<Instant>,
-}
-
-struct Launch {
-    future: BoxFuture<'static, io::Result<Launched>>,
-    control: OwnedFd,
-    by: Instant,
-}
-
-enum Logd {
-    /// Nothing runs; the next is started then, or never again.
-    Absent {
-        retry: Option<Instant>,
-    },
-    Launching(Launch),
-    Running(Box<Life>),
-}
-
-enum Event {
-    Command(Option<Command>),
-    Launched(io::Result<Launched>),
-    Exited(String),
-    Packet(io::Result<Option<Packet<v1::LogdReport>>>),
-    Writable,
-    Unread,
-    Tick,
-}
 
 pub struct Driver {
     launcher: Arc<dyn Launcher>,
@@ -385,7 +337,8 @@ impl Driver {
     /// It has ended, or will soon; its exit tells how, but the pipes need not wait long for that.
     fn closed(&mut self, now: Instant) {
         if let Logd::Running(life) = &mut self.logd {
-            life.exit_by.get_or_insert(after(now, EXIT));
+            let by = life.stop_by.unwrap_or_else(|| after(now, EXIT));
+            life.exit_by.get_or_insert(by);
         }
     }
 
@@ -538,59 +491,5 @@ impl Driver {
             status.message = message.into();
             change(status);
         });
-    }
-}
-
-impl Life {
-    /// Asks it to end in order.
-    fn stop(&mut self, within: Duration, now: Instant) {
-        self.stop_by = Some(after(now, within));
-        self.queue.push_back(Outgoing::Stop { within });
-    }
-}
-
-impl Outgoing {
-    fn message(&self, directory: &std::path::Path) -> v1::logd_command::Command {
-        use v1::logd_command::Command;
-        match self {
-            Outgoing::Run(id) => Command::Run(v1::LogdRun { id: *id, ..Default::default() }),
-            Outgoing::Ping(number) => Command::Ping(v1::LogdPing { number: *number }),
-            Outgoing::Forget(service) => Command::Forget(v1::LogdForget { service: service.to_string() }),
-            Outgoing::Directory => {
-                Command::Directory(v1::LogdDirectory { path: directory.display().to_string() })
-            }
-            Outgoing::Stop { within } => Command::Stop(v1::LogdStop {
-                within_ms: u32::try_from(within.as_millis()).unwrap_or(u32::MAX),
-            }),
-        }
-    }
-}
-
-impl Logd {
-    /// What comes next from logd; cancelled by dropping, without a loss.
-    async fn event(&mut self) -> Event {
-        match self {
-            Logd::Absent { .. } => std::future::pending().await,
-            Logd::Launching(launch) => Event::Launched(launch.future.as_mut().await),
-            Logd::Running(life) => {
-                let Life { control, receiver, process, queue, exit_by, .. } = life.as_mut();
-                let open = exit_by.is_none();
-                let writable = async {
-                    if queue.is_empty() {
-                        std::future::pending::<()>().await;
-                    }
-                    // An error shows when it is written to.
-                    let _ = control.writable().await.map(|mut ready| ready.retain_ready());
-                };
-                tokio::select! {
-                    biased;
-                    packet = control.async_io(Interest::READABLE, |fd| receiver.receive(fd.as_fd())), if open => {
-                        Event::Packet(packet)
-                    }
-                    how = process.exit.as_mut() => Event::Exited(how),
-                    () = writable, if open => Event::Writable,
-                }
-            }
-        }
     }
 }

@@ -14,11 +14,12 @@ use kelson_proto::v1;
 use kelson_proto::v1::logs_server::{Logs, LogsServer};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, timeout_at};
+use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
 use tonic::transport::Server;
-use tonic::transport::server::UdsConnectInfo;
 use tonic::{Request, Response, Status};
 
+use super::client::{self, Client, Leaving, Peer};
 use super::history::{History, Wanted};
 use super::line::{self, Source};
 use super::store::{OwnedLine, Store, client_note};
@@ -33,6 +34,8 @@ const WRITTEN: Duration = Duration::from_millis(300);
 /// Opening files and finding the beginning; reading a piece of them.
 const OPENING: Duration = Duration::from_secs(5);
 const READING: Duration = Duration::from_secs(5);
+/// At the end, until clients have read the last lines.
+const LEAVING: Duration = Duration::from_millis(500);
 /// Text in one message, lines in one look at the ring.
 const CHUNK: usize = 32 * 1024;
 const LIVE: usize = 256;
@@ -55,14 +58,20 @@ pub fn serve(listener: OwnedFd, store: Arc<Store>, allowed: Allowed) -> std::io:
     let result = runtime.block_on(async {
         let listener = tokio::net::UnixListener::from_std(UnixListener::from(listener))?;
         let closed = closed(store.clone());
+        let accepted = store.clone();
         let service = LogsServer::new(Service {
             store,
             allowed,
             readers: Arc::new(Semaphore::new(READERS)),
             streams: Arc::new(Semaphore::new(STREAMS)),
         });
-        let clients = UnixListenerStream::new(listener);
+        let leaving = Leaving::default();
+        let kept = leaving.clone();
+        let clients = UnixListenerStream::new(listener)
+            .map(move |stream| stream.map(|stream| Client::new(stream, accepted.clone(), kept.clone())));
         let served = Server::builder().serve_with_incoming_shutdown(service, clients, closed).await;
+        // Clients that do not care are not waited for.
+        let _ = tokio::time::timeout(LEAVING, client::left(&leaving)).await;
         served.map_err(std::io::Error::other)
     });
     // A thread that hangs on a dead disk stays behind.
@@ -107,7 +116,7 @@ impl Logs for Service {
     type ReadStream = ReceiverStream<Result<v1::ReadResponse, Status>>;
 
     async fn read(&self, request: Request<v1::ReadRequest>) -> Result<Response<Self::ReadStream>, Status> {
-        self.allowed.check(request.extensions().get::<UdsConnectInfo>())?;
+        self.allowed.check(request.extensions().get::<Peer>())?;
         let asked = look_at(request.into_inner())?;
         let Ok(permit) = self.streams.clone().try_acquire_owned() else {
             return Err(Status::resource_exhausted(format!("{STREAMS} clients read logs already")));
@@ -127,8 +136,8 @@ impl Logs for Service {
 }
 
 impl Allowed {
-    fn check(self, peer: Option<&UdsConnectInfo>) -> Result<(), Status> {
-        let uid = peer.and_then(|info| info.peer_cred).map(|credentials| credentials.uid());
+    fn check(self, peer: Option<&Peer>) -> Result<(), Status> {
+        let uid = peer.and_then(|peer| peer.0).map(|credentials| credentials.uid());
         let own = nix::unistd::geteuid().as_raw();
         if uid.is_some_and(|uid| uid == 0 || uid == own || Some(uid) == self.apid) {
             return Ok(());

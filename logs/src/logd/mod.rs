@@ -5,6 +5,7 @@
 //! is started at the first. Killed at any time it loses what was in its memory, no more; the next one says so.
 
 mod api;
+mod client;
 mod console;
 mod files;
 mod history;
@@ -131,21 +132,16 @@ fn run(options: &Options) -> io::Result<()> {
         // Lines are collected all the same.
         Err(error) => troubles.tell(format!("{}: {error}; logs cannot be read over it", socket.display())),
     }
-    let writer = writer(options, &store, &troubles);
+    let writer = Writer::new(store.clone(), options.logs.clone(), options.runtime.join("log"), troubles);
     at_work.spawn("write", move || {
         // Here, since it reads a file: only the writer may wait for a disk.
         open_to_group(&socket);
         writer.run();
     })?;
-    let End { within } = reader.run();
+    let End { within, control } = reader.run();
     at_work.wait(within.saturating_sub(SPARE));
+    drop(control);
     Ok(())
-}
-
-fn writer(options: &Options, store: &Arc<Store>, troubles: &Arc<Troubles>) -> Writer {
-    let troubles = troubles.clone();
-    let fallback = options.runtime.join("log");
-    Writer::new(store.clone(), options.logs.clone(), fallback, Box::new(move |text| troubles.tell(text)))
 }
 
 fn serve(

@@ -30,10 +30,12 @@ const WAKE: u64 = u64::MAX - 1;
 const CLIENT: u64 = u64::MAX - 2;
 const SIGNAL: u64 = u64::MAX - 3;
 
-/// Why the reader ended, and how long the rest may take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The reader has ended.
 pub struct End {
+    /// The rest may take so long.
     pub within: Duration,
+    /// PID 1 takes a closed socket for the end of the process: to be kept until then.
+    pub control: OwnedFd,
 }
 
 struct Stream {
@@ -356,7 +358,7 @@ impl Reader {
         self.report_lost();
         self.send();
         self.store.close();
-        End { within }
+        End { within, control: self.control }
     }
 }
 

@@ -3,6 +3,9 @@
 //! One lock, held for the time of a copy, never over a system call that can wait. The reader never waits for room: what
 //! does not fit is dropped and counted, told to PID 1, and noted in the log where writing goes on.
 
+mod clients;
+mod service;
+
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +15,10 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::line::{self, Clock, Line, Source};
-use super::ring::{Kept, Ring};
+use super::ring::Ring;
+pub use clients::{OwnedLine, Seam, client_note};
+use service::Service;
+pub use service::{Batch, Job, Limits, Lost, Mark};
 
 /// Bytes of lines that wait for the disk: in all, and of one service, so that one cannot crowd out the others.
 const QUEUE: usize = 1024 * 1024;
@@ -24,75 +30,6 @@ const MUCH: usize = QUEUE / 8;
 const RECENT: usize = 256 * 1024;
 const RECENT_FOLLOWED: usize = 1024 * 1024;
 
-/// Lines that were lost.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Lost {
-    pub lines: u64,
-    pub bytes: u64,
-}
-
-impl Lost {
-    fn add(&mut self, lines: u64, bytes: u64) {
-        self.lines = self.lines.saturating_add(lines);
-        self.bytes = self.bytes.saturating_add(bytes);
-    }
-}
-
-/// How the log of a service is kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    pub max_size: u64,
-    pub max_files: u32,
-}
-
-/// The file that a service is written to, and how much of it holds whole batches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mark {
-    pub device: u64,
-    pub inode: u64,
-    pub length: u64,
-}
-
-struct Service {
-    limits: Limits,
-    /// Number of the next line.
-    next: u64,
-    /// Text for the file, whole lines.
-    pending: Vec<u8>,
-    pending_lines: u64,
-    /// What the notes in `pending` tell of, to be told again if they are not written.
-    pending_said: Lost,
-    /// Lines up to this one are in the file, or lost and said.
-    written: u64,
-    mark: Option<Mark>,
-    /// Lost and not yet noted in the log, or not yet told to PID 1.
-    unsaid: Lost,
-    untold: Lost,
-    reason: Arc<str>,
-    /// To be written before the next line.
-    notes: Vec<String>,
-}
-
-/// Work for the writer.
-#[derive(Debug)]
-pub enum Job {
-    Write(Batch),
-    Directory(PathBuf),
-    Close(Arc<str>),
-    End,
-}
-
-/// Whole lines of one service.
-#[derive(Debug)]
-pub struct Batch {
-    pub service: Arc<str>,
-    pub limits: Limits,
-    pub bytes: Vec<u8>,
-    lines: u64,
-    last: u64,
-    said: Lost,
-}
-
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Waiting {
     No,
@@ -101,7 +38,8 @@ enum Waiting {
 }
 
 struct Inner {
-    services: HashMap<Arc<str>, Service>,
+    /// Boxed: a hash table is half empty.
+    services: HashMap<Arc<str>, Box<Service>>,
     /// Services with something pending, and other work, in order.
     ready: VecDeque<Arc<str>>,
     jobs: VecDeque<Job>,
@@ -113,29 +51,6 @@ struct Inner {
     untold: HashSet<Arc<str>>,
     closed: bool,
     directory: PathBuf,
-}
-
-/// A line that owns its text, for clients.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OwnedLine {
-    pub service: Arc<str>,
-    pub time: i64,
-    pub source: Source,
-    pub partial: bool,
-    pub text: Vec<u8>,
-}
-
-/// Where file and memory of a service meet, at one instant.
-pub struct Seam {
-    pub mark: Option<Mark>,
-    /// Lines that are not in the file, oldest first.
-    pub unwritten: Vec<OwnedLine>,
-    /// Lines that are in memory although they are in the file too.
-    pub written: Vec<OwnedLine>,
-    /// Lines neither in the file nor in memory any more.
-    pub missed: u64,
-    /// Number of the next line.
-    pub next: u64,
 }
 
 /// See the module.
@@ -178,7 +93,7 @@ impl Store {
     /// A run of this service is read from now on.
     pub fn open(&self, service: &Arc<str>, limits: Limits) {
         let mut inner = self.lock();
-        let kept = inner.services.entry(service.clone()).or_insert_with(|| Service::new(limits));
+        let kept = inner.services.entry(service.clone()).or_insert_with(|| Box::new(Service::new(limits)));
         kept.limits = limits;
     }
 
@@ -348,175 +263,9 @@ impl Store {
         self.lock().directory = directory;
     }
 
-    // The clients' side.
-
-    pub fn directory(&self) -> PathBuf {
-        self.lock().directory.clone()
-    }
-
-    /// Where file and memory of a service meet now.
-    pub fn seam(&self, name: &Arc<str>) -> Seam {
-        let inner = self.lock();
-        let (mark, written, next) = inner
-            .services
-            .get(name)
-            .map_or((None, 0, 1), |service| (service.mark, service.written, service.next));
-        let mut seam = Seam { mark, unwritten: Vec::new(), written: Vec::new(), missed: 0, next };
-        for (_, kept) in inner.ring.from(0).filter(|(_, kept)| kept.service == name) {
-            if kept.seq > written { &mut seam.unwritten } else { &mut seam.written }.push(owned(kept));
-        }
-        let unwritten = next.saturating_sub(1).saturating_sub(written);
-        seam.missed = unwritten.saturating_sub(seam.unwritten.len() as u64);
-        seam
-    }
-
-    /// Whether all lines that had come by `numbers` are written.
-    pub fn all_written(&self, numbers: &HashMap<Arc<str>, u64>) -> bool {
-        let inner = self.lock();
-        numbers.iter().all(|(name, next)| {
-            inner.services.get(name).is_none_or(|service| service.written >= next.saturating_sub(1))
-        })
-    }
-
-    /// The number of the next line of each.
-    pub fn numbers(&self, names: &[Arc<str>]) -> HashMap<Arc<str>, u64> {
-        let inner = self.lock();
-        let next = |name| inner.services.get(name).map_or(1, |service: &Service| service.next);
-        names.iter().map(|name| (name.clone(), next(name))).collect()
-    }
-
-    /// Lines of the services in `expected` from `position` on, at most `limit`; moves both on. A gap in the numbers
-    /// becomes a note.
-    pub fn live(
-        &self,
-        position: &mut u64,
-        expected: &mut HashMap<Arc<str>, u64>,
-        limit: usize,
-    ) -> Vec<OwnedLine> {
-        let inner = self.lock();
-        let mut lines = Vec::new();
-        for (behind, kept) in inner.ring.from(*position) {
-            *position = behind;
-            let Some(next) = expected.get_mut(kept.service).filter(|next| kept.seq >= **next) else {
-                continue;
-            };
-            missed(&mut lines, kept.service, kept.seq.saturating_sub(*next), kept.time);
-            *next = kept.seq.saturating_add(1);
-            lines.push(owned(kept));
-            if lines.len() >= limit {
-                return lines;
-            }
-        }
-        for (name, next) in expected.iter_mut() {
-            if let Some(service) = inner.services.get(name).filter(|service| service.next > *next) {
-                missed(&mut lines, name, service.next.saturating_sub(*next), line::now());
-                *next = service.next;
-            }
-        }
-        lines
-    }
-
-    /// No further lines come.
-    pub fn is_closed(&self) -> bool {
-        self.lock().closed
-    }
-
-    /// While the guard lives, [`Store::news`] tells of changes.
-    pub fn interest(self: &Arc<Store>, follower: bool) -> Interest {
-        self.interested.fetch_add(1, Ordering::SeqCst);
-        if follower {
-            let mut inner = self.lock();
-            inner.followers = inner.followers.saturating_add(1);
-            inner.ring.set_limit(RECENT_FOLLOWED);
-        }
-        Interest { store: self.clone(), follower }
-    }
-
-    /// Told at each change while somebody is interested.
-    pub fn news(&self) -> &Notify {
-        &self.news
-    }
-
     fn tell(&self) {
         if self.interested.load(Ordering::SeqCst) > 0 {
             self.news.notify_waiters();
-        }
-    }
-}
-
-/// Somebody waits for news.
-pub struct Interest {
-    store: Arc<Store>,
-    follower: bool,
-}
-
-impl Drop for Interest {
-    fn drop(&mut self) {
-        self.store.interested.fetch_sub(1, Ordering::SeqCst);
-        if self.follower {
-            let mut inner = self.store.lock();
-            inner.followers = inner.followers.saturating_sub(1);
-            if inner.followers == 0 {
-                inner.ring.set_limit(RECENT);
-            }
-        }
-    }
-}
-
-fn owned(kept: Kept<'_>) -> OwnedLine {
-    let (time, source, partial) = (kept.time, kept.source, kept.partial);
-    OwnedLine {
-        service: kept.service.clone(),
-        time,
-        source,
-        partial,
-        text: [kept.text.0, kept.text.1].concat(),
-    }
-}
-
-/// A note to a client.
-pub fn client_note(service: &Arc<str>, time: i64, text: String) -> OwnedLine {
-    OwnedLine {
-        service: service.clone(),
-        time,
-        source: Source::Note,
-        partial: false,
-        text: text.into_bytes(),
-    }
-}
-
-fn missed(lines: &mut Vec<OwnedLine>, service: &Arc<str>, count: u64, time: i64) {
-    if count > 0 {
-        lines.push(client_note(
-            service,
-            time,
-            format!("{count} lines are missing here: they came too fast to follow"),
-        ));
-    }
-}
-
-impl Service {
-    fn new(limits: Limits) -> Service {
-        Service {
-            limits,
-            next: 1,
-            pending: Vec::new(),
-            pending_lines: 0,
-            pending_said: Lost::default(),
-            written: 0,
-            mark: None,
-            unsaid: Lost::default(),
-            untold: Lost::default(),
-            reason: "".into(),
-            notes: Vec::new(),
-        }
-    }
-
-    fn lose(&mut self, lines: u64, bytes: u64, reason: &str) {
-        self.unsaid.add(lines, bytes);
-        self.untold.add(lines, bytes);
-        if *self.reason != *reason {
-            self.reason = reason.into();
         }
     }
 }

@@ -8,16 +8,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::files::{Files, path_of};
-use super::store::{Batch, Job, Limits, Store};
+use super::reader::Troubles;
+use super::store::{Batch, Job, Limits, Mark, Store};
 use crate::valid_name;
 
 /// After a failure a service's lines are lost without a try for so long.
 const AGAIN: Duration = Duration::from_secs(1);
 /// Bytes moved at a time from one directory to the next.
 const PIECE: usize = 64 * 1024;
-
-/// Tells the operator, through the reader.
-pub type Tell = Box<dyn Fn(String) + Send>;
 
 /// See the module.
 pub struct Writer {
@@ -30,14 +28,14 @@ pub struct Writer {
     failing: HashMap<Arc<str>, Instant>,
     told: Option<String>,
     limits: HashMap<Arc<str>, Limits>,
-    tell: Tell,
+    troubles: Arc<Troubles>,
 }
 
 impl Writer {
-    pub fn new(store: Arc<Store>, directory: PathBuf, fallback: PathBuf, tell: Tell) -> Writer {
+    pub fn new(store: Arc<Store>, directory: PathBuf, fallback: PathBuf, troubles: Arc<Troubles>) -> Writer {
         let files = Files::new(directory);
         let limits = HashMap::new();
-        Writer { store, files, wanted: None, fallback, failing: HashMap::new(), told: None, limits, tell }
+        Writer { store, files, wanted: None, fallback, failing: HashMap::new(), told: None, limits, troubles }
     }
 
     /// Returns once everything is written after the store was closed.
@@ -61,7 +59,7 @@ impl Writer {
     fn write(&mut self, batch: &Batch) {
         if self.failing.get(&batch.service).is_some_and(|since| since.elapsed() < AGAIN) {
             let reason = self.told.clone().unwrap_or_default();
-            return self.store.not_written(batch, 0, None, &reason);
+            return self.lost(batch, 0, None, &reason);
         }
         if let Some(wanted) = self.wanted.take() {
             self.move_to(wanted);
@@ -77,9 +75,15 @@ impl Writer {
             (result, mark) => {
                 let reason = self.failed(result.err().unwrap_or_else(|| io::ErrorKind::NotFound.into()));
                 self.failing.insert(batch.service.clone(), Instant::now());
-                self.store.not_written(batch, written.kept, mark, &reason);
+                self.lost(batch, written.kept, mark, &reason);
             }
         }
+    }
+
+    /// Counts what was not written; the reader tells PID 1.
+    fn lost(&self, batch: &Batch, kept: usize, mark: Option<Mark>, reason: &str) {
+        self.store.not_written(batch, kept, mark, reason);
+        self.troubles.wake();
     }
 
     /// Tells once per change; gives the text.
@@ -87,14 +91,14 @@ impl Writer {
         let text = format!("{}: {}", self.files.directory().display(), plain(&error));
         if self.told.as_ref() != Some(&text) {
             self.told = Some(text.clone());
-            (self.tell)(text.clone());
+            self.troubles.tell(text.clone());
         }
         text
     }
 
     fn recovered(&mut self) {
         if self.failing.is_empty() && self.told.take().is_some() {
-            (self.tell)(format!("{}: log files are written again", self.files.directory().display()));
+            self.troubles.tell(format!("{}: log files are written again", self.files.directory().display()));
         }
     }
 
@@ -109,7 +113,7 @@ impl Writer {
             );
             if self.told.as_ref() != Some(&text) {
                 self.told = Some(text.clone());
-                (self.tell)(text);
+                self.troubles.tell(text);
             }
             self.wanted = Some(path);
             return;
@@ -141,7 +145,7 @@ impl Writer {
                 .collect();
             for number in numbers.into_iter().rev() {
                 if let Err(error) = self.move_file(&path_of(source, &name, number), &name.as_str().into()) {
-                    (self.tell)(format!(
+                    self.troubles.tell(format!(
                         "the log of {name} could not be moved from {}: {}",
                         source.display(),
                         plain(&error)
