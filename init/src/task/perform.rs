@@ -222,12 +222,22 @@ fn load_seed(path: &Path) -> Result<String, String> {
     }
 }
 
+/// Random bytes as good as the kernel has them now. Early in a boot `/dev/urandom` would make a reader wait for seconds
+/// until it has gathered some; what is saved here is mixed with later seeds and never credited.
+fn fill_at_once(bytes: &mut [u8]) -> std::io::Result<()> {
+    // SAFETY: the buffer is ours and as long as is said.
+    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), libc::GRND_INSECURE) };
+    if usize::try_from(got).is_ok_and(|got| got == bytes.len()) {
+        return Ok(());
+    }
+    // Kernels before 5.6 do not know the flag.
+    File::open("/dev/urandom")?.read_exact(bytes)
+}
+
 fn save_seed(path: &Path) -> Result<(), String> {
     use std::os::unix::fs::OpenOptionsExt;
     let mut seed = [0; SEED_LENGTH];
-    File::open("/dev/urandom")
-        .and_then(|mut file| file.read_exact(&mut seed))
-        .map_err(|error| at(path, error))?;
+    fill_at_once(&mut seed).map_err(|error| at(Path::new("getrandom"), error))?;
     let folder = path.parent().unwrap_or(Path::new("/"));
     std::fs::create_dir_all(folder).map_err(|error| at(folder, error))?;
     let new = path.with_extension("new");
