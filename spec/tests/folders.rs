@@ -47,6 +47,8 @@ fn whatever_lies_in_the_folder_is_borne() {
     let pipe = std::ffi::CString::new(services.join("pipe.yaml").as_os_str().as_bytes()).unwrap();
     // SAFETY: the path is a C string that lives during the call.
     assert_eq!(unsafe { libc::mkfifo(pipe.as_ptr(), 0o600) }, 0);
+    // Told by what it is, so it was looked at and not opened: to open a device can do things.
+    let _socket = std::os::unix::net::UnixListener::bind(services.join("socket.yaml")).unwrap();
     std::fs::create_dir(services.join("dir.yaml")).unwrap();
     std::fs::create_dir(services.join("dir")).unwrap();
     symlink("/dev/null", services.join("device.yaml")).unwrap();
@@ -72,6 +74,7 @@ fn whatever_lies_in_the_folder_is_borne() {
             "services/logd.yaml:1:7: name: logd is the name of a part of Kelson; choose another",
             "services/old.yml: this file is not read; rename it to old.yaml",
             "services/pipe.yaml: this is a FIFO; a regular file is needed",
+            "services/socket.yaml: this is a socket; a regular file is needed",
         ]
     );
     let loaded = folder.load();
@@ -79,7 +82,7 @@ fn whatever_lies_in_the_folder_is_borne() {
     // A name in the way of a built-in makes the built-in no faulty service.
     assert_eq!(
         (names, loaded.faulty()),
-        (vec!["good", "linked"], vec!["dangling", "device", "dir", "old", "pipe"])
+        (vec!["good", "linked"], vec!["dangling", "device", "dir", "old", "pipe", "socket"])
     );
 }
 
