@@ -22,7 +22,7 @@ Examples:
   kelsonctl graph --format svg > graph.svg
   kelsonctl graph --format dot | dot -Tpng > graph.png")]
 pub struct Arguments {
-    /// How to draw it [default: text]
+    /// Draw it as
     #[arg(short, long, value_enum, value_name = "FORMAT")]
     format: Option<Language>,
 }
