@@ -171,6 +171,15 @@ pub fn index_of(name: &str) -> Option<u32> {
     nix::net::if_::if_nametoindex(CString::new(name).ok()?.as_c_str()).ok()
 }
 
+/// The names of all interfaces, sorted.
+pub fn names() -> Vec<String> {
+    let Ok(folder) = std::fs::read_dir("/sys/class/net") else { return Vec::new() };
+    let mut names: Vec<String> =
+        folder.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort();
+    names
+}
+
 /// The network card that came first: the lowest number of those that are Ethernet and belong to a device.
 fn first_card() -> Option<(String, u32)> {
     let mut cards: Vec<(u32, String)> = std::fs::read_dir("/sys/class/net")

@@ -92,8 +92,9 @@ async fn bring_up(wanted: Wanted) -> Result<String, TaskFailure> {
     let Ok(found) = tokio::time::timeout(APPEAR, appear).await else {
         let name = wanted.interface.as_deref().unwrap_or("network card");
         return Err(format!(
-            "no {name} has come within {} s; is its driver among the modules of machine.yaml?",
-            APPEAR.as_secs()
+            "no {name} has come within {} s (there are: {}); is its driver among the modules of machine.yaml?",
+            APPEAR.as_secs(),
+            netlink::names().join(", ")
         )
         .into());
     };
