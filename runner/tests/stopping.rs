@@ -77,6 +77,8 @@ fn open_run_stop_run_stop_close() {
             let (running, text) = run_until_ready(&mut runner, number).await;
             let members = std::fs::read_to_string(path.join("cgroup.procs")).unwrap();
             assert!(members.lines().any(|pid| pid == running.pid.to_string()), "{members}");
+            let usage = processes.usage("web");
+            assert!(usage.processes.is_some_and(|count| count >= 1) && usage.cpu.is_some(), "{usage:?}");
             let report = runner.stop(PATIENT).await.unwrap();
             assert_eq!(report, StopReport { killed: false, left_behind: 0 });
             assert_eq!(running.exit.await, Exit::Signal { signal: libc::SIGTERM, core: false });

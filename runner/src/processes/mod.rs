@@ -26,7 +26,7 @@ pub use reaper::ReapReport;
 pub(crate) use reaper::open_pidfd;
 pub use slots::Leftover;
 
-use crate::cgroup::CgroupRoot;
+use crate::cgroup::{Cgroup, CgroupRoot, Usage};
 use crate::command::Command;
 use crate::runner::{Exit, RunnerError};
 use crate::seccomp::{Filter, Filters};
@@ -260,6 +260,12 @@ impl Processes {
     /// The default seccomp profile for who can hold the capabilities `held`; compiled once.
     pub fn default_filter(&self, held: u64) -> Arc<Filter> {
         lock(&self.shared.filters).default_profile(held)
+    }
+
+    /// What the cgroup of a service uses now; nothing where it has none.
+    pub fn usage(&self, service: &str) -> Usage {
+        let open = |root| Cgroup::open(root, service).ok().flatten();
+        self.cgroups().and_then(open).map(|cgroup| cgroup.usage()).unwrap_or_default()
     }
 
     /// Names this life of the host: the first part of `KELSON_RUN`.
