@@ -71,11 +71,16 @@ pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
         tail: arguments.tail,
         last: arguments.since.map(time::to_wire),
     };
+    // logd said itself that it ends: another one takes its place, unless the host ends too.
+    let mut ended: Option<Instant> = None;
     loop {
         let reason = match reader.stream(&client, &request).await {
             Ok(()) if !arguments.follow => break,
-            // logd has ended: another one takes its place, unless the host ends too.
-            Ok(()) => Failure::NotReachable("the stream of logs has ended".to_owned()),
+            Ok(()) => {
+                ended = Some(Instant::now());
+                Failure::NotReachable("the stream of logs has ended".to_owned())
+            }
+            Err(failure) if failure.is_passing() && is_recent(ended) && has_ended(&client).await => break,
             Err(failure) if arguments.follow && reader.began => failure,
             Err(failure) => return Err(explain_names(failure, &client, &names).await),
         };
@@ -85,7 +90,7 @@ pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
         request.last = Some(time::to_wire(reader.arrived.elapsed() + OVERLAP));
     }
     reader.writer.finish()?;
-    if reader.resume.is_empty() {
+    if reader.resume.is_empty() && !arguments.follow {
         known(&client, &names).await?;
     }
     Ok(())
@@ -96,6 +101,16 @@ async fn known(client: &Client, names: &[String]) -> Result<(), Failure> {
     let Ok(all) = answer(client.services().list(ListRequest::default())).await else { return Ok(()) };
     let known: Vec<String> = all.services.into_iter().map(|service| service.name).collect();
     unknown_names(names, &known).map_or(Ok(()), |said| Err(Failure::Unknown(said)))
+}
+
+/// So long before the host's end logd may have ended: it is among the last to stop.
+fn is_recent(ended: Option<Instant>) -> bool {
+    ended.is_some_and(|at| at.elapsed() < Duration::from_secs(10))
+}
+
+/// Nobody is there any more who could start another logd.
+async fn has_ended(client: &Client) -> bool {
+    matches!(answer(client.services().list(ListRequest::default())).await, Err(failure) if failure.is_passing())
 }
 
 struct Reader<'a> {

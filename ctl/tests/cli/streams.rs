@@ -175,6 +175,22 @@ fn logs_go_on_after_a_break_without_doubles() {
 }
 
 #[test]
+fn logs_end_with_the_host() {
+    let mut fake = Fake::start(State { lines: vec![line("web", 0, b"one")], ..two() });
+    let mut following = Following::new(&fake, "logs -f web");
+    assert_eq!(following.line(), "one");
+    fake.change(|state| {
+        state.lines.push(line("web", 1, b"last"));
+        state.ending = true;
+    });
+    assert_eq!(following.line(), "last");
+    fake.until_asked("logs", 2);
+    fake.cut();
+    let (status, rest, errors) = following.end();
+    assert_eq!((status, rest.as_str()), (Some(0), ""), "{errors}");
+}
+
+#[test]
 fn the_kernel_log() {
     let message = |seq, text: &str| KernelMessage {
         seq,
