@@ -16,7 +16,7 @@ use crate::service::ServiceSpec;
 use crate::tree::{self, Node, Position, Value};
 
 /// How many mistakes of one file are told.
-const MOST_MISTAKES: usize = 100;
+pub(crate) const MOST_MISTAKES: usize = 100;
 
 /// One mistake: where it is, what was found and what would be right.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

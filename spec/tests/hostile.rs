@@ -183,7 +183,7 @@ fn a_damaged_file_is_answered_never_a_panic() {
     folder.root_file("etc/web.env", "A=1\n");
     let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
     let (mut sound, mut faulty) = (0, 0);
-    for _ in 0..3000 {
+    for _ in 0..1500 {
         let mut content = WHOLE.as_bytes().to_vec();
         for _ in 0..=dice.below(4) {
             let at = dice.below(content.len());
@@ -224,7 +224,7 @@ fn a_damaged_file_is_answered_never_a_panic() {
         if web_is_faulty { faulty += 1 } else { sound += 1 }
     }
     assert!(
-        sound > 100 && faulty > 1000,
+        sound > 50 && faulty > 500,
         "the damage is too small or too great: {sound} sound, {faulty} faulty"
     );
 }

@@ -16,7 +16,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::accounts::Accounts;
-use crate::load::Diagnostic;
+use crate::load::{Diagnostic, MOST_MISTAKES};
 use crate::near::near;
 pub use crate::quote::{quoted, shown};
 use crate::read::ReadError;
@@ -181,7 +181,9 @@ impl Decoder<'_> {
             if allowed.contains(&key) {
                 continue;
             }
-            let hint = match near(key, allowed.iter().copied()) {
+            // A file of nothing but mistakes is not worth the search.
+            let near = near(key, allowed.iter().copied().filter(|_| self.diagnostics.len() < MOST_MISTAKES));
+            let hint = match near {
                 Some(near) => format!("; did you mean {near}? Allowed here: "),
                 None => "; allowed here: ".to_owned(),
             };

@@ -17,6 +17,9 @@ const LONGEST_PATH: usize = 64;
 /// The largest knot of services in which each gets a path of its own.
 const LARGEST_KNOT: usize = 256;
 
+/// How many unknown names get a "did you mean".
+const MOST_HINTS: usize = 20;
+
 /// A mistake of one service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
@@ -51,7 +54,9 @@ fn unknown_and_self(
             } else if index.contains_key(name) || others.contains(name) {
                 None
             } else {
-                let known = index.keys().copied().filter(|known| *known != spec.name);
+                // To look through all names for each of thousands would take long.
+                let worth = problems.len() < MOST_HINTS;
+                let known = index.keys().copied().filter(|known| worth && *known != spec.name);
                 let near = near(name, known.chain(others.iter().map(String::as_str)));
                 let hint = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
                 Some(format!("{key}: there is no service {name}{hint}"))
@@ -317,6 +322,15 @@ mod tests {
             "{}",
             found[0]
         );
+    }
+
+    #[test]
+    fn two_thousand_unknown_names_take_no_long_time() {
+        let text: String = (0..2_000).map(|n| format!("s{n:05}: s{n:05}x\n")).collect();
+        let found = problems(&text);
+        assert_eq!(found.len(), 2_000);
+        assert_eq!(found[0], "s00000@0: depends: there is no service s00000x; did you mean s00001?");
+        assert_eq!(found[1_999], "s01999@0: depends: there is no service s01999x");
     }
 
     #[test]
