@@ -50,7 +50,7 @@ fn writing(pipe: OwnedFd, size: usize, pause: Duration) -> Writing {
             longest = longest.max(start.elapsed());
         };
         while !told.load(Ordering::Relaxed) {
-            put(format!("{number:0size$}\n"));
+            put(format!("{number:0size$}.\n"));
             number += 1;
             std::thread::sleep(pause);
         }
@@ -76,9 +76,10 @@ fn drain(host: &mut Host) -> Vec<Report> {
     reports
 }
 
-/// The number in the text of a line of a file, if it is one of [`writing`].
+/// The number in the text of a line of a file, if it is a whole one of [`writing`]: a logd that is killed in the middle of
+/// a write leaves half a line.
 fn number(line: &str) -> Option<usize> {
-    line.split_once(" stdout F ")?.1.parse().ok()
+    line.split_once(" stdout F ")?.1.strip_suffix('.')?.parse().ok()
 }
 
 /// All files of a service, oldest first.

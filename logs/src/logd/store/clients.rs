@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use tokio::sync::Notify;
 
 use super::service::Mark;
-use super::{RECENT, RECENT_FOLLOWED, Service, Store};
+use super::{RECENT, RECENT_FOLLOWED, Store};
 use crate::logd::line::{self, Source};
 use crate::logd::ring::Kept;
 
@@ -67,7 +67,7 @@ impl Store {
     /// The number of the next line of each.
     pub fn numbers(&self, names: &[Arc<str>]) -> HashMap<Arc<str>, u64> {
         let inner = self.lock();
-        let next = |name| inner.services.get(name).map_or(1, |service: &Box<Service>| service.next);
+        let next = |name: &Arc<str>| inner.services.get(name).map_or(1, |service| service.next);
         names.iter().map(|name| (name.clone(), next(name))).collect()
     }
 
