@@ -118,3 +118,54 @@ fn p1_a_batch_is_bounded() {
         assert_eq!(processes.reap(), kelson_runner::ReapReport::default());
     });
 }
+
+/// Container runtimes answer `clone3` with ENOSYS, as our own default profile does: this test puts itself under it.
+#[test]
+fn without_clone3_children_are_made_and_reaped_all_the_same() {
+    const NESTED: &str = "KELSON_TEST_NESTED";
+    let name = "without_clone3_children_are_made_and_reaped_all_the_same";
+    as_pid_one(name, || async {
+        if std::env::var_os(NESTED).is_none() {
+            // The inner process reads SIGCHLD from a signalfd as well.
+            let blocked = 1 << (libc::SIGCHLD - 1);
+            let options = kelson_runner::Options { signal_mask: blocked, ..Default::default() };
+            let processes = kelson_runner::Processes::new(options).unwrap();
+            pid_one::reap_on_sigchld(&processes);
+            let (read, write) = pipe();
+            let exe = std::env::current_exe().unwrap();
+            let command = Command::new(exe.to_str().unwrap())
+                .args(["--exact", name, "--nocapture", "--test-threads=1"])
+                .env("KELSON_TEST_INSIDE", "1")
+                .env(NESTED, "1")
+                .stdout(Stdio::Descriptor(write.try_clone().unwrap()))
+                .stderr(Stdio::Descriptor(write))
+                .no_new_privileges(true)
+                .seccomp(Some(processes.default_filter(0)));
+            let child = processes.spawn(command).await.unwrap();
+            let text = pid_one::read_all(read).await;
+            assert_eq!(child.exit.await, Exit::Status(0), "{text}");
+            return;
+        }
+        let processes = processes();
+        let cgroup = kelson_runner::Cgroup::create(processes.cgroups().unwrap(), "web").unwrap();
+        let mut starts = tokio::task::JoinSet::new();
+        for number in 0..200 {
+            let (processes, folder) = (processes.clone(), cgroup.folder());
+            starts.spawn(async move {
+                let program = if number % 2 == 0 { "/bin/true" } else { "/bin/false" };
+                let child = processes.spawn(Command::new(program).cgroup(folder, "web")).await.unwrap();
+                assert_eq!(child.exit.await, Exit::Status(number % 2));
+            });
+        }
+        while let Some(result) = starts.join_next().await {
+            result.unwrap();
+        }
+        let sleep = Command::new("/bin/sleep").arg("1000").cgroup(cgroup.folder(), "web");
+        let child = processes.spawn(sleep).await.unwrap();
+        assert_eq!(cgroup.processes(10), [child.pid]);
+        child.signal(libc::SIGKILL);
+        assert_eq!(child.exit.await, Exit::Signal { signal: libc::SIGKILL, core: false });
+        let error = processes.spawn(Command::new("/usr/bin/nope")).await.unwrap_err();
+        assert_eq!(error.text, "/usr/bin/nope: no such file or directory");
+    });
+}
