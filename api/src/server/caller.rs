@@ -54,7 +54,8 @@ impl Admission {
         };
         let uid = peer.uid();
         if uid == 0 || uid == self.own_uid {
-            Standing::Trusted { uid, pid: peer.pid() }
+            // 0 is a process outside this PID namespace.
+            Standing::Trusted { uid, pid: peer.pid().filter(|pid| *pid > 0) }
         } else if Some(uid) == self.apid_uid {
             Standing::Forwarder
         } else {

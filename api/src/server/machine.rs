@@ -113,9 +113,9 @@ impl Machine for MachineApi {
         let given: String =
             request.reason.chars().filter(|char| !char.is_control()).take(REASON_MAX).collect();
         let reason = if given.is_empty() {
-            format!("asked by {caller}")
+            caller.to_string()
         } else {
-            format!("asked by {caller}: {given}")
+            format!("{caller}: {given}")
         };
         let (reply, answer) = oneshot::channel();
         self.host.requests.send(HostRequest::Shutdown { action, reason, reply }).await.map_err(ending)?;
