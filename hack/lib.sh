@@ -64,15 +64,16 @@ END
 # An initramfs on stdout, of what hack/image has laid out and this configuration and folder of images (may be empty):
 # pack CONFIG IMAGES [OPTION OF MKSQUASHFS…]
 pack() {
-    local config=$1 images=$2 work
+    local config=$1 images=$2 work as_root=()
     shift 2
+    if ((EUID != 0)); then as_root=(fakeroot); fi
     work=$(mktemp -d "$out/pack.XXXXXX")
     # Links cost nothing; what is added is added as files of its own.
     cp -al "$out/image/root" "$work/root"
     cp -al "$out/image/initramfs" "$work/initramfs"
     configuration "$config" "$work/root/etc/kelson"
     if [[ $images ]]; then cp -rL "$images/." "$work/root/usr/share/kelson/images/"; fi
-    mksquashfs "$work/root" "$work/initramfs/root.squashfs" -quiet -no-progress -noappend -all-root \
+    "${as_root[@]}" mksquashfs "$work/root" "$work/initramfs/root.squashfs" -quiet -no-progress -noappend \
         -mkfs-time 0 -all-time 0 "$@" \
         -p '/var/lib/redis m 750 100 100' -p '/var/lib/nginx m 750 33 33' -p '/var/log/nginx m 750 33 33' >&2
     find "$work/initramfs" -exec touch -h -d @0 {} +
