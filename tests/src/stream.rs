@@ -52,7 +52,11 @@ impl Lines {
                 Ok(line) => seen.push(line),
                 Err(error) => {
                     let why = if error == RecvTimeoutError::Timeout { "in time" } else { "before its end" };
-                    panic!("{}: no line with \"{text}\" {why}; there came\n{}", self.name, seen.join("\n"));
+                    let _ = self.child.kill();
+                    let (stderr, seen, name) = (self.stderr(), seen.join("\n"), &self.name);
+                    panic!(
+                        "{name}: no line with \"{text}\" {why}; there came\n{seen}\nand on stderr\n{stderr}"
+                    );
                 }
             }
         }
@@ -73,11 +77,19 @@ impl Lines {
             }
         }
         let status = self.child.wait().expect("it is our child").code().unwrap_or(-1);
-        let mut stderr = String::new();
-        if let Some(mut pipe) = self.child.stderr.take() {
-            let _ = pipe.read_to_string(&mut stderr);
-        }
+        let stderr = self.stderr();
         (rest, Output::new(status, String::new(), stderr, self.name.clone()))
+    }
+}
+
+impl Lines {
+    /// All of it; to be asked for once the program has ended.
+    fn stderr(&mut self) -> String {
+        let mut text = String::new();
+        if let Some(mut pipe) = self.child.stderr.take() {
+            let _ = pipe.read_to_string(&mut text);
+        }
+        text
     }
 }
 

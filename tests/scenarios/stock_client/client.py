@@ -28,7 +28,9 @@ def put(value):
 
 
 def main():
-    channel = grpc.insecure_channel(f"unix:{sys.argv[1]}")
+    # Of a Unix socket, grpcio makes an :authority that HTTP/2 does not allow ("%2Ftmp…"), and servers refuse it.
+    options = [("grpc.default_authority", "localhost")]
+    channel = grpc.insecure_channel(f"unix:{sys.argv[1]}", options=options)
     reflection = ProtoReflectionDescriptorDatabase(channel)
     pool = descriptor_pool.DescriptorPool(reflection)
 
