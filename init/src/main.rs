@@ -16,6 +16,7 @@ mod boot;
 mod devices;
 mod entry;
 mod failure;
+mod heap;
 mod initramfs;
 mod kernel_words;
 mod kmsg;
@@ -76,6 +77,7 @@ fn start() -> i32 {
     if personality == Personality::Init && std::process::id() == 1 {
         signals::block();
     }
+    heap::keep_one_arena();
     entry::settle(personality);
     match personality {
         Personality::Init if std::process::id() == 1 => init(&program, rest),

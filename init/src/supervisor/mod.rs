@@ -116,6 +116,7 @@ pub async fn run(options: Options, sequence: Sequence, limits: Vec<kelson_spec::
             tokio::spawn(async move {
                 manager.settled().await;
                 sequence.finished();
+                crate::heap::give_back();
             });
         }
     }
@@ -310,6 +311,7 @@ impl House {
             let _turn = turn.lock().await;
             let loaded = personalities.load(&config).await;
             let report = manager.reload(loaded).await;
+            crate::heap::give_back();
             manager.host_event(&summary(&report));
             if let Some(reply) = reply {
                 let _ = reply.send(report);

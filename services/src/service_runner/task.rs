@@ -93,8 +93,7 @@ pub fn launch(
     let (publisher, snapshot) = watch::channel(first_snapshot(&name, &spec, &life, builtin));
     let mailbox = Mailbox::default();
     surroundings.registry.add(Arc::clone(&name), snapshot.clone());
-    let core = Core {
-        rules: rules(&spec),
+    let core = Box::new(Core {
         name,
         spec,
         new_spec: None,
@@ -108,6 +107,7 @@ pub fn launch(
         start_time: 0,
         voice: Voice::Silent,
         timers: [None; TIMERS],
+        sleep: None,
         watchdog: None,
         status_text: None,
         since: SystemTime::now(),
@@ -118,7 +118,7 @@ pub fn launch(
         killing: false,
         rested: None,
         random: Random::new(),
-    };
+    });
     tokio::spawn(drive(core, runner));
     Ok(ServiceHandle { mailbox, snapshot })
 }
@@ -193,7 +193,6 @@ struct Core {
     name: Arc<str>,
     spec: Arc<ServiceSpec>,
     new_spec: Option<Arc<ServiceSpec>>,
-    rules: Rules,
     builtin: bool,
     life: Life,
     surroundings: Arc<Surroundings>,
@@ -204,6 +203,8 @@ struct Core {
     start_time: u64,
     voice: Voice,
     timers: [Option<Instant>; TIMERS],
+    /// Rings at the first of them.
+    sleep: Option<std::pin::Pin<Box<tokio::time::Sleep>>>,
     watchdog: Option<Duration>,
     status_text: Option<Arc<str>>,
     since: SystemTime,
@@ -219,26 +220,18 @@ struct Core {
 }
 
 /// The service's life: one piece of work after the other, each dropped when the next begins.
-async fn drive(mut core: Core, mut runner: Box<dyn Runner>) {
+// Boxed: a future holds what it was given twice, once as argument and once as its own.
+async fn drive(mut core: Box<Core>, mut runner: Box<dyn Runner>) {
     let mut work = Work::None;
     loop {
         let mut doing = core.begin(work, &mut runner);
         let (next, adopted) = loop {
-            let next = match &mut doing {
-                None => {
-                    let happened = core.happen().await;
-                    core.apply(happened)
+            let next = match core.happen(&mut doing).await {
+                Happened::Brought(brought) => {
+                    doing = None;
+                    core.bring(*brought)
                 }
-                Some(future) => {
-                    tokio::select! {
-                        biased;
-                        brought = future.as_mut() => {
-                            doing = None;
-                            core.bring(brought)
-                        }
-                        happened = core.happen() => core.apply(happened),
-                    }
-                }
+                happened => core.apply(happened),
             };
             match next {
                 Next::Same => {}
@@ -258,8 +251,10 @@ async fn drive(mut core: Core, mut runner: Box<dyn Runner>) {
     }
 }
 
-/// Something from outside the work.
+/// The next thing that concerns a service.
 enum Happened {
+    /// The work is done.
+    Brought(Box<Brought>),
     Command(Command),
     Heard(Heard),
     Exit(Exit),
@@ -273,12 +268,16 @@ impl Core {
     }
 
     /// Waits for the next thing that concerns this service. Cancelled by dropping; loses nothing then.
-    async fn happen(&mut self) -> Happened {
-        let deadline = self.timers.iter().flatten().min().copied();
+    async fn happen(&mut self, doing: &mut Option<BoxFuture<'_, Brought>>) -> Happened {
+        self.arm();
         // What a run says before its spawn has been reported waits until then.
         let listening = self.life.phase != Phase::Spawning;
-        let Core { mailbox, voice, exit, gate, .. } = self;
+        let Core { mailbox, voice, exit, gate, sleep, .. } = self;
         tokio::select! {
+            // In turns, so that no flood of one starves another.
+            brought = async { match doing { Some(doing) => doing.await, None => std::future::pending().await } } => {
+                Happened::Brought(Box::new(brought))
+            }
             command = mailbox.receive() => Happened::Command(command),
             heard = voice.next(), if listening => Happened::Heard(heard),
             ended = async { match exit { Some(exit) => exit.await, None => std::future::pending().await } } => {
@@ -286,15 +285,23 @@ impl Core {
                 Happened::Exit(ended)
             }
             () = async { match gate { Some(gate) => gate.changed().await, None => std::future::pending().await } } => Happened::Gate,
-            () = async { match deadline {
-                Some(deadline) => tokio::time::sleep_until(deadline).await,
-                None => std::future::pending().await,
-            } } => Happened::Time,
+            () = async { match sleep { Some(sleep) => sleep.await, None => std::future::pending().await } } => Happened::Time,
+        }
+    }
+
+    /// Sets the alarm for the next of the clocks.
+    fn arm(&mut self) {
+        match (self.timers.iter().flatten().min(), &mut self.sleep) {
+            (None, sleep) => *sleep = None,
+            (Some(deadline), Some(sleep)) if sleep.deadline() != *deadline => sleep.as_mut().reset(*deadline),
+            (Some(_), Some(_)) => {}
+            (Some(deadline), sleep) => *sleep = Some(Box::pin(tokio::time::sleep_until(*deadline))),
         }
     }
 
     fn apply(&mut self, happened: Happened) -> Next {
         match happened {
+            Happened::Brought(brought) => self.bring(*brought),
             Happened::Command(command) => self.command(command),
             Happened::Heard(heard) => self.hear(heard),
             Happened::Exit(exit) => {
@@ -370,6 +377,7 @@ impl Core {
 
     /// The clocks that have run out.
     fn times_up(&mut self) -> Next {
+        self.sleep = None;
         let now = Instant::now();
         for timer in [Timer::Start, Timer::StopDelay, Timer::Backoff, Timer::Watchdog] {
             if let Some(slot) = self.timers.get_mut(timer_index(timer))
@@ -519,7 +527,7 @@ impl Core {
         let mut adopted = false;
         while let Some(input) = inputs.pop_front() {
             let (now, chance) = (self.now(), self.random.next());
-            let step = self.life.step(&self.rules, input, now, chance);
+            let step = self.life.step(&rules(&self.spec), input, now, chance);
             if step.answer.is_some() {
                 answer = step.answer;
             }
@@ -544,7 +552,6 @@ impl Core {
                     }
                     Effect::Adopt => {
                         if let Some(spec) = self.new_spec.take() {
-                            self.rules = rules(&spec);
                             self.spec = spec;
                             self.gate = None;
                             adopted = true;
@@ -700,7 +707,8 @@ impl Core {
 
     /// Remembers and publishes the present state.
     fn publish(&mut self) {
-        let up = self.life.up(&self.rules);
+        let rules = rules(&self.spec);
+        let up = self.life.up(&rules);
         if up && self.up_after.is_none() {
             self.up_after = Some(self.now());
         }
@@ -710,7 +718,7 @@ impl Core {
             name: Arc::clone(&self.name),
             state: life.state,
             up,
-            down: life.down(&self.rules),
+            down: life.down(&rules),
             finished: life.finished,
             healthy: life.healthy,
             restarts: life.restarts,
@@ -722,7 +730,7 @@ impl Core {
             stopped: life.stopped,
             status_text: self.status_text.clone(),
             run: life.run,
-            oneshot: self.rules.kind == kelson_spec::service::ServiceKind::Oneshot,
+            oneshot: rules.kind == kelson_spec::service::ServiceKind::Oneshot,
             changed: self.new_spec.is_some(),
             ticket: life.ticket,
             spawned_after: self.spawned_after,
@@ -775,5 +783,18 @@ impl Random {
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         u32::try_from(self.0 >> 32).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    /// A thousand services wait most of the time: what one of them holds then is bounded.
+    #[test]
+    fn a_service_at_rest_is_small() {
+        fn size<F>(_: fn(Box<super::Core>, Box<dyn kelson_runner::Runner>) -> F) -> usize {
+            std::mem::size_of::<F>()
+        }
+        let (task, core) = (size(super::drive), std::mem::size_of::<super::Core>());
+        assert!(task <= 640 && core <= 640, "task {task}, core {core}");
     }
 }
