@@ -196,14 +196,12 @@ impl Manager {
         self.log().add(&Arc::from(name), state, message, run);
     }
 
-    /// Returns once every service that the boot starts is up, has ended or waits for an operator.
+    /// Returns once every service that the boot starts is up or down: a one-shot that still runs is neither.
     pub async fn settled(&self) {
         let mut newest = self.newest_event();
         loop {
             newest.borrow_and_update();
-            let settled = self.list().iter().all(|service| {
-                service.up || service.down || matches!(service.state, State::Running | State::Initialized)
-            });
+            let settled = self.list().iter().all(|service| service.up || service.down);
             if settled || newest.changed().await.is_err() {
                 return;
             }
