@@ -11,7 +11,7 @@
 //! ```no_run
 //! use kelson_tests::Host;
 //!
-//! let host = Host::builder()
+//! let mut host = Host::builder()
 //!     .service("db", "process: {command: [$PROGRAM, 'sleep=50ms', 'notify=READY=1', serve]}\nreadiness: notify")
 //!     .service("web", "process: {command: [$PROGRAM, serve]}\ndepends: [{service: db}]")
 //!     .start();

@@ -67,3 +67,20 @@ fn without_a_cgroup_a_stop_takes_the_strays_along() {
     assert!(host.processes_with("orphan=").is_empty(), "{:?}", host.processes());
     host.poweroff();
 }
+
+#[test]
+fn the_boot_is_over_once_its_one_shots_have_ended() {
+    let mut host = Host::builder()
+        .service("migrate", "process: {command: [$PROGRAM, 'wait-path=$DIR/go']}\ntype: oneshot")
+        .service("web", "process: {command: [$PROGRAM, serve]}")
+        .start();
+    let total =
+        |host: &Host| host.ctl(&["-o", "json", "boot"]).ok().json::<serde_json::Value>()["totalMs"].as_f64();
+    host.wait_up("web");
+    host.wait_state("migrate", "running");
+    assert_eq!(total(&host), None);
+    std::fs::write(host.path("go"), "").expect("the test's folder is writable");
+    host.wait_finished("migrate");
+    until("the boot to be over", PATIENCE, || total(&host));
+    host.poweroff();
+}
