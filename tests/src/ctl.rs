@@ -37,6 +37,38 @@ pub struct Event {
     pub message: String,
 }
 
+impl Event {
+    /// When it happened, to the millisecond; only differences mean something.
+    #[track_caller]
+    pub fn at(&self) -> Duration {
+        let text = self.time.as_str().unwrap_or_default();
+        let numbers: Vec<u64> = text.split(|c: char| !c.is_ascii_digit()).flat_map(str::parse).collect();
+        let [_, _, day, hour, minute, second, milli] = numbers[..] else { panic!("no time in {self:?}") };
+        Duration::from_millis((((day * 24 + hour) * 60 + minute) * 60 + second) * 1000 + milli)
+    }
+}
+
+/// What became of one service, from `kelsonctl start|stop|restart -o json`.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Action {
+    pub name: String,
+    /// `done`, `nothing-to-do`, `superseded`, `refused`, `failed`.
+    pub outcome: String,
+    pub message: String,
+    pub state: String,
+    pub up: bool,
+}
+
+/// One link of the chain of `kelsonctl why -o json`.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Reason {
+    pub subject: String,
+    pub text: String,
+    pub state: String,
+    pub holds: bool,
+    pub causes: Vec<Reason>,
+}
+
 /// What a command of `kelsonctl` ended with.
 #[derive(Debug, Clone)]
 pub struct Output {
@@ -139,6 +171,20 @@ impl Ctl {
         let all = self.services();
         let names: Vec<String> = all.iter().map(|service| service.name.clone()).collect();
         all.into_iter().find(|s| s.name == name).unwrap_or_else(|| panic!("no service {name} in {names:?}"))
+    }
+
+    /// What became of the one service that a `start`, `stop` or `restart` names, whatever the exit status.
+    #[track_caller]
+    pub fn act(&self, args: &[&str]) -> Action {
+        let mut results: Vec<Action> = self.run(&[&["-o", "json"], args].concat()).json();
+        assert_eq!(results.len(), 1, "one service, one answer: {results:?}");
+        results.remove(0)
+    }
+
+    /// The chain of `kelsonctl why`.
+    #[track_caller]
+    pub fn why(&self, name: &str) -> Reason {
+        self.run(&["-o", "json", "why", name]).ok().json()
     }
 
     /// All events that are still kept, oldest first.

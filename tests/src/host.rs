@@ -133,7 +133,7 @@ impl HostBuilder {
         }
         let child = command.spawn().expect("unshare(1) can be started");
         let ctl = Ctl::at(format!("unix://{}", dir.join("run/init.sock").display()));
-        Host { child, ctl, files: host_files, dir, ended: None, _cgroup: cgroup }
+        Host { child, ctl, files: host_files, dir, ended: None, cgroup }
     }
 }
 
@@ -146,7 +146,7 @@ pub struct Host {
     dir: PathBuf,
     ended: Option<ExitStatus>,
     // After the child: it can be removed once nobody is in it.
-    _cgroup: Option<Cgroup>,
+    cgroup: Option<Cgroup>,
 }
 
 impl Host {
@@ -285,6 +285,25 @@ impl Host {
     pub fn outer_pid(&self, pid: i32) -> i32 {
         let all = self.processes();
         all.iter().find(|p| p.pid == pid).unwrap_or_else(|| panic!("no process {pid} in {all:?}")).outer_pid
+    }
+
+    /// Where the cgroup of a service is, whether it exists or not.
+    #[track_caller]
+    pub fn cgroup_of(&self, name: &str) -> PathBuf {
+        let cgroup = self.cgroup.as_ref().expect("a cgroup2 that can be written");
+        cgroup.path().join("kelson").join(name)
+    }
+
+    /// Panics unless nothing is left of a service: no process that names it (its steps hold `word`), no cgroup, no
+    /// socket.
+    #[track_caller]
+    pub fn assert_nothing_left(&self, name: &str, word: &str) {
+        assert_eq!(self.service(name).pid, None);
+        let processes = self.processes_with(word);
+        assert!(processes.is_empty(), "processes of {name} are left: {processes:?}");
+        assert!(!self.cgroup_of(name).exists(), "the cgroup of {name} is left");
+        let socket = self.dir.join("run/notify").join(name);
+        assert!(!socket.exists(), "{} is left", socket.display());
     }
 
     /// Sends a signal to a process of the host.

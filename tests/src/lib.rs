@@ -36,7 +36,7 @@ pub mod process;
 pub mod stream;
 pub mod vm;
 
-pub use ctl::{Ctl, Event, Output, Service};
+pub use ctl::{Action, Ctl, Event, Output, Reason, Service};
 pub use deadline::{PATIENCE, until};
 pub use host::{Host, HostBuilder};
 pub use process::Process;
