@@ -160,25 +160,25 @@ impl Manager {
     /// # Errors
     /// A sentence that names an unknown service.
     pub async fn wait(&self, names: &[String], awaited: Awaited) -> Result<(), String> {
-        let mut newest = self.newest_event();
-        loop {
-            newest.borrow_and_update();
-            let mut all = true;
-            for name in names {
-                let snapshot = self.get(name).ok_or_else(|| self.unknown(name))?;
-                all &= match awaited {
-                    Awaited::Up => snapshot.up,
-                    Awaited::Down => snapshot.down,
-                    Awaited::Finished => snapshot.finished,
-                };
-            }
-            if all {
-                return Ok(());
-            }
-            if newest.changed().await.is_err() {
-                return Err("the host has stopped".into());
+        let mut watched = Vec::new();
+        for name in names {
+            let snapshot = self.entries().get(name.as_str()).map(super::Entry::watch);
+            watched.push(snapshot.ok_or_else(|| self.unknown(name))?);
+        }
+        let holds = |snapshot: &Snapshot| match awaited {
+            Awaited::Up => snapshot.up,
+            Awaited::Down => snapshot.down,
+            Awaited::Finished => snapshot.finished,
+        };
+        // Whatever else changes: while the first that is missing does not hold, all together do not.
+        while let Some(missing) = watched.iter().position(|snapshot| !holds(&snapshot.borrow())) {
+            let Some(snapshot) = watched.get_mut(missing) else { return Ok(()) };
+            if snapshot.wait_for(holds).await.is_err() {
+                let name = names.get(missing).map_or("", String::as_str);
+                return Err(format!("service \"{name}\" was removed, or the host has stopped"));
             }
         }
+        Ok(())
     }
 }
 

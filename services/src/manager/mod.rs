@@ -83,12 +83,16 @@ struct Entry {
 }
 
 impl Entry {
-    fn snapshot(&self) -> Snapshot {
+    fn watch(&self) -> watch::Receiver<Snapshot> {
         match &self.kind {
-            Kind::Live(handle) => handle.snapshot.borrow().clone(),
-            Kind::Faulty(publisher) => publisher.borrow().clone(),
-            Kind::Foreign(foreign) => foreign.snapshot().borrow().clone(),
+            Kind::Live(handle) => handle.snapshot.clone(),
+            Kind::Faulty(publisher) => publisher.subscribe(),
+            Kind::Foreign(foreign) => foreign.snapshot(),
         }
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        self.watch().borrow().clone()
     }
 }
 
@@ -196,15 +200,20 @@ impl Manager {
         self.log().add(&Arc::from(name), state, message, run);
     }
 
-    /// Returns once every service that the boot starts is up or down: a one-shot that still runs is neither.
+    /// Returns once every service that the boot starts has been up, has ended or runs without being ready for ever.
     pub async fn settled(&self) {
-        let mut newest = self.newest_event();
-        loop {
-            newest.borrow_and_update();
-            let settled = self.list().iter().all(|service| service.up || service.down);
-            if settled || newest.changed().await.is_err() {
-                return;
-            }
+        let waiting: Vec<watch::Receiver<Snapshot>> = self
+            .entries()
+            .values()
+            .filter_map(|entry| match &entry.kind {
+                Kind::Live(handle) => Some(handle.snapshot.clone()),
+                Kind::Faulty(_) | Kind::Foreign(_) => None,
+            })
+            .collect();
+        for mut snapshot in waiting {
+            let done = |now: &Snapshot| now.up || now.down || now.state == State::Running;
+            // A service that was removed meanwhile is not waited for.
+            let _ = snapshot.wait_for(done).await;
         }
     }
 }
