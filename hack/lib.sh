@@ -25,14 +25,17 @@ hash_of() {
     find "$@" -type f -print0 | LC_ALL=C sort -z | xargs -0r sha256sum | sha256sum
 }
 
-# Debian packages as a tar on stdout: debian_tar VARIANT PACKAGES [OPTION…]
-debian_tar() {
-    local variant=$1 packages=$2
-    shift 2
+# Debian packages, extracted to a folder: debian_tree VARIANT PACKAGES TO [OPTION OF MMDEBSTRAP…]
+debian_tree() {
+    local variant=$1 packages=$2 to=$3 owner=()
+    shift 3
+    if ((EUID != 0)); then owner=(--no-same-owner); fi
+    # The rest after the archive's end is read too: mmdebstrap would take a closed pipe for a failure.
     mmdebstrap --quiet --format=tar --variant="$variant" --include="$packages" \
         --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
         --dpkgopt='path-exclude=/usr/share/locale/*' "$@" "$suite" - \
-        "deb $mirror $suite main" "deb $mirror $suite-updates main" "deb $security $suite-security main"
+        "deb $mirror $suite main" "deb $mirror $suite-updates main" "deb $security $suite-security main" |
+        { tar -x "${owner[@]}" --delay-directory-restore --exclude='./dev/*' -C "$to" && cat >/dev/null; }
 }
 
 # Puts a copy of the configuration folder $1 at $2, fit for a machine that hack/vm boots: its one interface, and

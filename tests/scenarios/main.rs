@@ -2,4 +2,6 @@
 //! tests bear the scenario's id: `g1_…`.
 
 mod basics;
+mod gates;
+mod restarts;
 mod stock_client;

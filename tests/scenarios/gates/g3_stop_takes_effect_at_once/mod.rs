@@ -1,0 +1,221 @@
+//! G3: a stop while waiting, preparing, starting or in backoff takes effect at once, ends as finished, says that it was
+//! asked for, and leaves nothing of the start.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use kelson_tests::{Host, PATIENCE, paths, until};
+
+/// Far below every timeout of these services.
+const AT_ONCE: Duration = Duration::from_secs(5);
+
+/// Stops it, and looks at what is left. `during` is what the text says it was doing.
+#[track_caller]
+fn stops_at_once(host: &Host, name: &str, during: &str) {
+    let newest = host.newest_event();
+    let asked = Instant::now();
+    let answer = host.client().act(&["stop", name, "--wait"]);
+    assert!(asked.elapsed() < AT_ONCE, "the stop of {name} took {:?}", asked.elapsed());
+    assert_eq!((answer.outcome.as_str(), answer.state.as_str()), ("done", "finished"), "{answer:?}");
+
+    let service = host.service(name);
+    assert_eq!(
+        (service.state.as_str(), service.stopped, service.up),
+        ("finished", true, false),
+        "{service:?}"
+    );
+    assert!(service.waiting_for.is_empty(), "{service:?}");
+    assert!(service.message.contains("asked by an operator"), "{service:?}");
+    assert!(service.message.contains(during), "{service:?}");
+    host.assert_nothing_left(name, &format!("print={name}"));
+    host.wait_down(name);
+    // Stopped is not finished.
+    host.ctl(&["wait", name, "--for", "finished", "--timeout", "1ms"]).expect(5);
+
+    let last = host.events_of(name).pop().expect("events of it");
+    assert!(last.seq > newest && last.state == "finished", "{last:?}");
+    assert_eq!(last.message, service.message);
+}
+
+#[test]
+fn g3_stop_while_waiting() {
+    let mut host = Host::builder()
+        .service("gone", "process: {command: [$PROGRAM, serve]}\nstart: manual")
+        .service(
+            "web",
+            "process: {command: [$PROGRAM, print=web, serve]}\ndepends: [{service: gone}, {path: $DIR/flag}]",
+        )
+        .start();
+    host.wait_state("web", "waiting");
+    stops_at_once(&host, "web", "while waiting for service \"gone\" to be up");
+    // The gate is not watched any more: what opens it starts nothing.
+    host.ctl(&["start", "gone", "--wait"]).ok();
+    fs::write(host.path("flag"), "").unwrap();
+    host.ctl(&["restart", "gone", "--wait"]).ok();
+    assert_eq!(host.states_of("web"), ["waiting", "finished"]);
+    // Nor is the stop remembered against the next start.
+    host.ctl(&["start", "web", "--wait"]).ok();
+    assert!(host.service("web").up);
+    host.poweroff();
+}
+
+#[test]
+fn g3_stop_while_starting() {
+    let mut host = Host::builder()
+        .service(
+            "notify",
+            "process: {command: [$PROGRAM, print=notify, 'orphan=print=notify,setsid,ignore=TERM,hang', hang]}
+readiness: notify\nstartTimeout: 90s\nstop: {timeout: 60s}",
+        )
+        .service(
+            "descriptor",
+            "process: {command: [$PROGRAM, print=descriptor, hang]}\nreadiness: {fd: 3}\nstop: {timeout: 60s}",
+        )
+        .service("web", "process: {command: [$PROGRAM, serve]}\ndepends: [{service: notify}]")
+        .start();
+    until("the orphan", PATIENCE, || (host.processes_with("print=notify").len() == 2).then_some(()));
+    for name in ["notify", "descriptor"] {
+        let service = host.wait_for(name, "to have its process", |service| service.pid.is_some());
+        assert_eq!((service.state.as_str(), service.up), ("starting", false), "{service:?}");
+        stops_at_once(&host, name, "stopped");
+        assert_eq!(host.states_of(name), ["preparing", "starting", "stopping", "finished"]);
+    }
+    // It was never up, so its dependant never ran, and knows why.
+    let web = host.wait_for("web", "to know of the stop", |web| web.message.contains("it was stopped"));
+    assert_eq!(web.state, "waiting");
+    assert_eq!(host.states_of("web"), ["waiting"]);
+    host.poweroff();
+}
+
+#[test]
+fn g3_stop_in_backoff() {
+    let mut host = Host::builder()
+        .service(
+            "web",
+            "process: {command: [$PROGRAM, print=web, 'append=$DIR/runs', exit=3]}
+restart: {delay: 5m, maxDelay: 5m}",
+        )
+        .service(
+            "quick",
+            "process: {command: [$PROGRAM, print=quick, exit=3]}\nrestart: {delay: 1ms, maxDelay: 1ms}",
+        )
+        .start();
+    host.wait_state("web", "backoff");
+    stops_at_once(&host, "web", "before its restart");
+    assert_eq!(host.wait_file("runs").lines().count(), 1);
+    assert_eq!(host.states_of("web"), ["preparing", "starting", "running", "backoff", "finished"]);
+
+    // One that restarts all the time is stopped wherever it is.
+    for round in 0..20 {
+        host.wait_for("quick", "to have failed some times", |quick| quick.restarts > 2);
+        stops_at_once(&host, "quick", "stopped");
+        let after = host.newest_event();
+        let start = host.client().act(&["start", "quick"]);
+        assert_eq!(start.outcome, "done", "round {round}: {start:?}");
+        let between = host.events_of("quick").into_iter().find(|event| event.seq > after).expect("its start");
+        assert_eq!(between.state, "preparing", "nothing came between: {between:?}");
+    }
+    host.poweroff();
+}
+
+/// A process that nothing can kill until it is thawed: in a frozen cgroup of version 1.
+struct Frozen {
+    child: Child,
+    folder: PathBuf,
+}
+
+impl Frozen {
+    /// One that has been left in this cgroup; `None` where there is no freezer of version 1.
+    fn new(cgroup: &Path) -> Option<Frozen> {
+        let folder = PathBuf::from(format!("/sys/fs/cgroup/freezer/kelson-test-{}", std::process::id()));
+        fs::create_dir(&folder).ok()?;
+        let child = Command::new(paths::binary("kelson-test-program")).arg("hang").spawn().unwrap();
+        fs::create_dir_all(cgroup).unwrap();
+        for procs in [cgroup.join("cgroup.procs"), folder.join("cgroup.procs")] {
+            fs::write(&procs, child.id().to_string()).unwrap_or_else(|e| panic!("{}: {e}", procs.display()));
+        }
+        fs::write(folder.join("freezer.state"), "FROZEN").unwrap();
+        until("the stray to be frozen", PATIENCE, || {
+            (fs::read_to_string(folder.join("freezer.state")).ok()?.trim() == "FROZEN").then_some(())
+        });
+        Some(Frozen { child, folder })
+    }
+
+    fn thaw(&self) {
+        fs::write(self.folder.join("freezer.state"), "THAWED").unwrap();
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        let _ = fs::write(self.folder.join("freezer.state"), "THAWED");
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir(&self.folder);
+    }
+}
+
+#[test]
+fn g3_stop_while_preparing() {
+    let mut host = Host::builder()
+        .service("web", "process: {command: [$PROGRAM, print=web, 'touch=$DIR/ran', serve]}\nstart: manual")
+        .start();
+    // What an earlier life left in its cgroup must end before the service can be prepared, and cannot.
+    let Some(mut stray) = Frozen::new(&host.cgroup_of("web")) else {
+        eprintln!("no cgroup freezer of version 1 here: nothing can hold a service in `preparing`");
+        return host.poweroff();
+    };
+    let before = host.newest_event();
+    let start = host.client().act(&["start", "web"]);
+    assert_eq!((start.outcome.as_str(), start.state.as_str()), ("done", "preparing"), "{start:?}");
+    let stop = host.client().act(&["stop", "web"]);
+    assert_eq!((stop.outcome.as_str(), stop.state.as_str()), ("done", "stopping"), "{stop:?}");
+    assert!(stop.message.contains("undoing what was prepared"), "{stop:?}");
+    stray.thaw();
+    host.wait_down("web");
+    let web = host.service("web");
+    assert_eq!((web.state.as_str(), web.stopped), ("finished", true), "{web:?}");
+    assert_eq!(web.message, "stopped while preparing: asked by an operator");
+    host.assert_nothing_left("web", "print=web");
+    assert!(!host.path("ran").exists());
+    // The stray has been killed with it.
+    until("the end of the stray", PATIENCE, || stray.child.try_wait().unwrap());
+    let states: Vec<String> = host
+        .events_of("web")
+        .into_iter()
+        .filter(|event| event.seq > before)
+        .map(|event| event.state)
+        .collect();
+    assert_eq!(states, ["preparing", "stopping", "finished"]);
+    host.poweroff();
+}
+
+#[test]
+fn g3_stop_right_after_the_start_leaves_nothing() {
+    let mut host = Host::builder()
+        .service("web", "process: {command: [$PROGRAM, print=web, serve]}\nstart: manual")
+        .start();
+    for round in 0..30 {
+        let client = host.client().clone();
+        // Side by side: the stop meets the start in one of its steps, or comes before it.
+        let start = std::thread::spawn(move || client.act(&["start", "web"]));
+        let stop = host.client().act(&["stop", "web", "--wait"]);
+        let start = start.join().unwrap();
+        assert_eq!(start.outcome, "done", "round {round}: {start:?}");
+        match stop.outcome.as_str() {
+            "done" | "nothing-to-do" | "superseded" => {}
+            _ => panic!("round {round}: {stop:?}"),
+        }
+        if !host.service("web").stopped {
+            // The start was the later one.
+            host.wait_up("web");
+            host.ctl(&["stop", "web", "--wait"]).ok();
+        }
+        let web = host.service("web");
+        assert_eq!((web.state.as_str(), web.stopped), ("finished", true), "round {round}: {web:?}");
+        host.assert_nothing_left("web", "print=web");
+    }
+    host.poweroff();
+}

@@ -1,0 +1,81 @@
+//! G7: a service with `start: manual` that was never started is down; one that the boot has yet to start is not.
+
+use std::time::{Duration, Instant};
+
+use kelson_tests::Host;
+
+#[test]
+fn g7_a_manual_service_that_was_never_started_is_down() {
+    let mut host = Host::builder()
+        .service(
+            "spare",
+            "process: {command: [$PROGRAM, ignore=TERM, hang]}\nstart: manual\nstop: {timeout: 60s}",
+        )
+        .service("needs-spare", "process: {command: [$PROGRAM, serve]}\nstart: manual\ndepends: [{service: spare}]")
+        .service(
+            "standby",
+            "process: {command: [$PROGRAM, 'append=$DIR/standby', serve]}\ndepends: [{service: spare, event: down}]",
+        )
+        .start();
+    // `event: down` holds for it, for the waiting operator as well.
+    host.wait_up("standby");
+    host.ctl(&["wait", "spare", "--for", "down", "--timeout", "1ms"]).ok();
+    let spare = host.service("spare");
+    assert_eq!((spare.state.as_str(), spare.up, spare.stopped), ("initialized", false, false), "{spare:?}");
+    assert!(host.events_of("spare").is_empty());
+
+    // Nothing waits for it at shutdown, nor is it told to stop.
+    let (events, asked) = (host.follow_events(0), Instant::now());
+    host.poweroff();
+    assert!(asked.elapsed() < Duration::from_secs(10), "the shutdown took {:?}", asked.elapsed());
+    let (events, _) = events.rest();
+    assert!(events.iter().any(|event| event.service == "standby" && event.state == "finished"), "{events:?}");
+    assert!(!events.iter().any(|event| event.service.contains("spare")), "{events:?}");
+}
+
+#[test]
+fn g7_down_does_not_fire_for_a_service_that_the_boot_has_yet_to_start() {
+    // The watchers come first in every order of names; `later` itself waits.
+    let mut host = Host::builder()
+        .service(
+            "a-watcher",
+            "process: {command: [$PROGRAM, serve]}\ndepends: [{service: later, event: down}]",
+        )
+        .service(
+            "b-watcher",
+            "process: {command: [$PROGRAM, serve]}\ndepends: [{service: task, event: down}]",
+        )
+        .service("later", "process: {command: [$PROGRAM, serve]}\ndepends: [{path: $DIR/flag}]")
+        .service("task", "process: {command: [$PROGRAM]}\ntype: oneshot\ndepends: [{service: later}]")
+        .start();
+    host.wait_state("later", "waiting");
+    std::fs::write(host.path("flag"), "").unwrap();
+    host.wait_up("later");
+    host.wait_finished("task");
+    for name in ["a-watcher", "b-watcher"] {
+        // Neither before it was begun, nor while it waited, nor while it ran; a successful one-shot is not down.
+        assert_eq!(host.states_of(name), ["waiting"], "{name}");
+    }
+    host.ctl(&["stop", "later", "--wait"]).ok();
+    host.wait_up("a-watcher");
+    assert_eq!(host.states_of("b-watcher"), ["waiting"]);
+    host.poweroff();
+}
+
+#[test]
+fn g7_down_does_not_fire_while_a_manual_service_runs() {
+    let mut host = Host::builder()
+        .service("spare", "process: {command: [$PROGRAM, serve]}\nstart: manual")
+        .service(
+            "standby",
+            "process: {command: [$PROGRAM, serve]}\nstart: manual\ndepends: [{service: spare, event: down}]",
+        )
+        .start();
+    host.ctl(&["start", "spare", "--wait"]).ok();
+    let start = host.client().act(&["start", "standby"]);
+    assert_eq!((start.state.as_str(), start.up), ("waiting", false), "{start:?}");
+    assert_eq!(host.service("standby").waiting_for, ["service \"spare\" to be down"]);
+    host.ctl(&["stop", "spare", "--wait"]).ok();
+    host.wait_up("standby");
+    host.poweroff();
+}

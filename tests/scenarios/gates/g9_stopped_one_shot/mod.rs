@@ -1,0 +1,54 @@
+//! G9: a one-shot that an operator stopped half way is down, not finished: its gate stays shut.
+
+use kelson_tests::Host;
+
+#[test]
+fn g9_a_one_shot_stopped_half_way_is_down_and_its_gate_stays_shut() {
+    let mut host = Host::builder()
+        // It ends with status 0 when it is told to: that is no success of its own.
+        .service(
+            "migrate",
+            "process: {command: [$PROGRAM, 'append=$DIR/runs', await=TERM, exit=0]}\ntype: oneshot",
+        )
+        .service("web", "process: {command: [$PROGRAM, serve]}\ndepends: [{service: migrate}]")
+        .service(
+            "report",
+            "process: {command: [$PROGRAM, serve]}\ndepends: [{service: migrate, event: finished}]",
+        )
+        .service(
+            "rescue",
+            "process: {command: [$PROGRAM, serve]}\ndepends: [{service: migrate, event: down}]",
+        )
+        .start();
+    host.wait_state("migrate", "running");
+    let stop = host.client().act(&["stop", "migrate", "--wait"]);
+    assert_eq!(stop.outcome, "done", "{stop:?}");
+    let migrate = host.service("migrate");
+    assert_eq!(
+        (migrate.state.as_str(), migrate.stopped, migrate.up),
+        ("finished", true, false),
+        "{migrate:?}"
+    );
+    host.ctl(&["wait", "migrate", "--for", "down", "--timeout", "1ms"]).ok();
+    host.ctl(&["wait", "migrate", "--for", "up", "--timeout", "1ms"]).expect(5);
+    host.ctl(&["wait", "migrate", "--for", "finished", "--timeout", "1ms"]).expect(5);
+    // Who waits for its end as down starts; the others know why they do not.
+    host.wait_up("rescue");
+    for name in ["web", "report"] {
+        let waiter = host.wait_for(name, "to know of the stop", |s| s.message.contains("it was stopped"));
+        assert_eq!(waiter.state, "waiting");
+        assert_eq!(host.states_of(name), ["waiting"], "{name}");
+    }
+
+    // A restart is a start as well; what ends by itself opens the gate.
+    host.write_service("migrate", "process: {command: [$PROGRAM]}\ntype: oneshot");
+    let before = host.newest_event();
+    host.signal(libc::SIGHUP);
+    host.wait_event(before, "of the host that it read its files", |event| event.service.is_empty());
+    host.ctl(&["start", "migrate", "--wait"]).ok();
+    for name in ["web", "report"] {
+        host.wait_up(name);
+    }
+    assert!(!host.service("migrate").stopped);
+    host.poweroff();
+}

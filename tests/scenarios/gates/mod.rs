@@ -1,0 +1,11 @@
+//! Gates (G1 to G9): what a service waits for, who says what, and what a stop or a second request does meanwhile.
+
+mod g1_all_hold_now;
+mod g2_text_of_a_wait;
+mod g3_stop_takes_effect_at_once;
+mod g4_failed_one_shot;
+mod g5_dependant_runs_on;
+mod g6_cycles_and_strangers;
+mod g7_manual_is_down;
+mod g8_two_requests_at_once;
+mod g9_stopped_one_shot;

@@ -1,0 +1,81 @@
+//! R5: every restart starts from the pre stage's results that still hold, and asks the whole gate again.
+
+use std::os::unix::fs::MetadataExt as _;
+
+use kelson_tests::{Event, Host};
+
+const DB: &str = "process: {command: [$PROGRAM, notify=READY=1, serve]}\nreadiness: notify
+restart: {delay: 5m, maxDelay: 5m}";
+
+/// Which folder its cgroup is: the same number as long as what was prepared stands.
+#[track_caller]
+fn prepared(host: &Host, name: &str) -> u64 {
+    std::fs::metadata(host.cgroup_of(name)).expect("its cgroup").ino()
+}
+
+fn states_after(host: &Host, name: &str, after: u64) -> Vec<String> {
+    let mut states: Vec<String> =
+        host.events_of(name).into_iter().filter(|event| event.seq > after).map(|event| event.state).collect();
+    states.dedup();
+    states
+}
+
+#[test]
+fn r5_a_restart_waits_for_a_dependency_that_is_in_backoff() {
+    let mut host = Host::builder()
+        .service("db", DB)
+        .service(
+            "web",
+            "process: {command: [$PROGRAM, serve]}\ndepends: [{service: db}, {path: $DIR/config}]
+restart: {delay: 10ms, maxDelay: 10ms}",
+        )
+        .start();
+    host.wait_up("web");
+    let (boot, cgroup) = (host.newest_event(), prepared(&host, "web"));
+    host.kill(host.pid_of("db"), libc::SIGKILL);
+    host.wait_state("db", "backoff");
+    host.kill(host.pid_of("web"), libc::SIGKILL);
+    let waiting = host.wait_event(boot, "of web waiting again", |event: &Event| {
+        event.service == "web" && event.state == "waiting"
+    });
+    assert_eq!(waiting.message, "waiting for service \"db\" to be up");
+    let web = host.service("web");
+    assert_eq!((web.state.as_str(), web.up, web.pid, web.restarts), ("waiting", false, None, 1), "{web:?}");
+    let why = host.client().why("web");
+    assert_eq!((why.causes.len(), why.causes[0].state.as_str()), (1, "backoff"), "{why:?}");
+
+    host.ctl(&["restart", "db", "--wait"]).ok();
+    host.wait_up("web");
+    // What was prepared still held: it was not prepared again.
+    assert_eq!(states_after(&host, "web", boot), ["backoff", "waiting", "starting", "running"]);
+    assert_eq!(prepared(&host, "web"), cgroup);
+    assert_eq!(host.service("web").restarts, 1);
+    host.poweroff();
+}
+
+#[test]
+fn r5_an_operators_restart_asks_the_gate_again() {
+    let mut host = Host::builder()
+        .service("db", DB)
+        .service("web", "process: {command: [$PROGRAM, serve]}\ndepends: [{service: db}, {path: $DIR/flag}]")
+        .start();
+    std::fs::write(host.path("flag"), "").unwrap();
+    host.wait_up("web");
+    let (boot, cgroup) = (host.newest_event(), prepared(&host, "web"));
+    host.kill(host.pid_of("db"), libc::SIGKILL);
+    host.wait_state("db", "backoff");
+    std::fs::remove_file(host.path("flag")).unwrap();
+    host.ctl(&["restart", "web"]).ok();
+    let flag = format!("path \"{}\" to exist", host.path("flag").display());
+    host.wait_for("web", "to wait for both", |web| {
+        web.waiting_for == ["service \"db\" to be up".to_owned(), flag.clone()]
+    });
+    host.ctl(&["start", "db", "--wait"]).ok();
+    host.wait_for("web", "to wait for the path alone", |web| web.waiting_for == [flag.clone()]);
+    std::fs::write(host.path("flag"), "").unwrap();
+    host.wait_up("web");
+    assert_eq!(states_after(&host, "web", boot), ["stopping", "waiting", "starting", "running"]);
+    assert_eq!(prepared(&host, "web"), cgroup);
+    assert_eq!(host.service("web").restarts, 0);
+    host.poweroff();
+}
