@@ -120,6 +120,7 @@ impl World {
             logs: Arc::new(Nothing),
             notify_directory: folder.path().to_owned(),
             origin: tokio::time::Instant::now(),
+            turns: Arc::new(tokio::sync::Semaphore::new(kelson_services::service_runner::task::TURNS)),
         });
         let manager = Manager::new(surroundings, Arc::new(Nothing));
         let mut db = ServiceSpec::process("db", ["/usr/bin/db", "--fast"]);

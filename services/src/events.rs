@@ -57,7 +57,7 @@ impl EventLog {
     }
 
     /// Adds an event: to the ring, the state on disk, the kernel log and to whoever follows. Returns its number.
-    pub fn add(&self, service: &Arc<str>, state: State, message: &str, run: u64) -> u64 {
+    pub fn add(&self, service: &Arc<str>, state: State, message: impl Into<Arc<str>>, run: u64) -> u64 {
         let mut ring = self.ring();
         let seq = ring.next;
         ring.next = seq.saturating_add(1);
@@ -66,7 +66,7 @@ impl EventLog {
             time: SystemTime::now(),
             service: Arc::clone(service),
             state,
-            message: Arc::from(message),
+            message: message.into(),
             run,
         };
         if let Some(store) = &self.inner.store {
@@ -141,7 +141,7 @@ mod tests {
         let log = EventLog::new(None);
         let names: [Arc<str>; 2] = [Arc::from("a"), Arc::from("b")];
         for n in 0..count {
-            log.add(&names[usize::try_from(n % 2).unwrap()], State::Running, &format!("m{n}"), 1);
+            log.add(&names[usize::try_from(n % 2).unwrap()], State::Running, format!("m{n}"), 1);
         }
         log
     }

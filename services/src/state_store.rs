@@ -213,7 +213,9 @@ impl StateStore {
         if let Err(error) = result {
             let first = !std::mem::replace(&mut self.places().failed, true);
             if first {
-                tracing::error!("the state of the services cannot be written: {error}; a crash would lose it");
+                tracing::error!(
+                    "the state of the services cannot be written: {error}; a crash would lose it"
+                );
             }
         }
     }

@@ -112,11 +112,7 @@ impl Machine for MachineApi {
         };
         let given: String =
             request.reason.chars().filter(|char| !char.is_control()).take(REASON_MAX).collect();
-        let reason = if given.is_empty() {
-            caller.to_string()
-        } else {
-            format!("{caller}: {given}")
-        };
+        let reason = if given.is_empty() { caller.to_string() } else { format!("{caller}: {given}") };
         let (reply, answer) = oneshot::channel();
         self.host.requests.send(HostRequest::Shutdown { action, reason, reply }).await.map_err(ending)?;
         let message = answer.await.map_err(ending)?;

@@ -45,13 +45,19 @@ impl Intents {
                 *current = Some(Intent { action, reason: reason.to_owned() });
                 true
             }
-            Some(under_way) if under_way.action == ShutdownAction::Reboot && action == ShutdownAction::PowerOff => {
+            Some(under_way)
+                if under_way.action == ShutdownAction::Reboot && action == ShutdownAction::PowerOff =>
+            {
                 answer = format!("power off replaces the reboot that was asked for by {}", under_way.reason);
                 *under_way = Intent { action, reason: reason.to_owned() };
                 true
             }
             Some(under_way) => {
-                answer = format!("{} is under way already, asked for by {}", verb(under_way.action), under_way.reason);
+                answer = format!(
+                    "{} is under way already, asked for by {}",
+                    verb(under_way.action),
+                    under_way.reason
+                );
                 false
             }
         });

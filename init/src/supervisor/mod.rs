@@ -23,7 +23,7 @@ use kelson_services::host::{Host, HostRequest, ReloadReport};
 use kelson_services::manager::Manager;
 use kelson_services::runners::ProcessRunners;
 use kelson_services::service_runner::gate::{Registry, Sources};
-use kelson_services::service_runner::task::Surroundings;
+use kelson_services::service_runner::task::{Surroundings, TURNS};
 use kelson_services::state_store::{LifeId, StateStore};
 use kelson_spec::Loaded;
 use tokio::sync::{mpsc, oneshot};
@@ -67,7 +67,11 @@ struct House {
 ///
 /// # Errors
 /// When not even children can be made or signals be read: then there is nothing that PID 1 could do.
-pub async fn run(options: Options, sequence: Sequence, limits: Vec<kelson_spec::service::ResourceLimit>) -> Result<Ended, String> {
+pub async fn run(
+    options: Options,
+    sequence: Sequence,
+    limits: Vec<kelson_spec::service::ResourceLimit>,
+) -> Result<Ended, String> {
     let binary = Arc::new(crate::memory::exe_fd().map_err(|error| format!("/proc/self/exe: {error}"))?);
     let sequence = Arc::new(sequence);
     let intents = Intents::default();
@@ -129,7 +133,9 @@ fn personalities(
     cgroups: bool,
 ) -> Result<Personalities, String> {
     let cgroups = if cgroups {
-        CgroupRoot::discover().map_err(|error| tracing::warn!("{error}; strays are found by their KELSON_RUN, best effort")).ok()
+        CgroupRoot::discover()
+            .map_err(|error| tracing::warn!("{error}; strays are found by their KELSON_RUN, best effort"))
+            .ok()
     } else {
         None
     };
@@ -148,7 +154,11 @@ fn open(
 ) -> Result<House, String> {
     let runtime = options.runtime_dir.clone();
     let store = LifeId::current().and_then(|life| StateStore::create(&runtime.join("state"), &life));
-    let store = store.map_err(|error| tracing::error!("{}: {error}; a crash would lose all state", runtime.join("state").display())).ok();
+    let store = store
+        .map_err(|error| {
+            tracing::error!("{}: {error}; a crash would lose all state", runtime.join("state").display())
+        })
+        .ok();
     let events = EventLog::new(store.clone());
     for complaint in &options.complaints {
         events.host(complaint);
@@ -180,6 +190,7 @@ fn open(
         runners: runners.clone(),
         logs: Arc::new(logd::Pipes(collector.clone())),
         notify_directory,
+        turns: Arc::new(tokio::sync::Semaphore::new(TURNS)),
         origin: Instant::now().checked_sub(sequence.elapsed()).unwrap_or_else(Instant::now),
     });
     let manager = Manager::new(surroundings, runners);
@@ -284,7 +295,10 @@ async fn serve(mut house: House, mut reloads: mpsc::Receiver<String>, failure: O
     }
     house.collector.shutdown(deadline.max(Instant::now().checked_add(LAST_WORDS).unwrap_or(deadline))).await;
     if let Some(intent) = house.intents.current() {
-        manager.host_event(&format!("{}: services and logd have stopped, the rest follows", verb(intent.action)));
+        manager.host_event(&format!(
+            "{}: services and logd have stopped, the rest follows",
+            verb(intent.action)
+        ));
     }
     manager.close_events();
     let _ = house.close_api.send(());

@@ -48,7 +48,8 @@ impl Launcher for LogdLauncher {
         });
         let processes = self.processes.clone();
         Box::pin(async move {
-            let child = processes.spawn(command?).await.map_err(|error| io::Error::other(error.to_string()))?;
+            let child =
+                processes.spawn(command?).await.map_err(|error| io::Error::other(error.to_string()))?;
             let Child { pid, pidfd, exit, .. } = child;
             Ok(Launched {
                 pid,
@@ -103,7 +104,7 @@ pub fn show(manager: &Manager, events: &EventLog, collector: Collector, mut repo
             let now = snapshot(&status.borrow_and_update());
             let before = publisher.send_replace(now.clone());
             if before.message != now.message || before.pid != now.pid {
-                events.add(&name, now.state, &now.message, now.run);
+                events.add(&name, now.state, Arc::clone(&now.message), now.run);
             }
         }
     });

@@ -106,12 +106,9 @@ impl Manager {
         let mut results = Vec::new();
         for (name, asked) in asked {
             results.push(match asked {
-                Err(message) => ActionResult {
-                    outcome: Outcome::Refused,
-                    message,
-                    snapshot: self.get(&name),
-                    name,
-                },
+                Err(message) => {
+                    ActionResult { outcome: Outcome::Refused, message, snapshot: self.get(&name), name }
+                }
                 Ok(asked) => asked.outcome(name, wait, goal).await,
             });
         }
@@ -135,7 +132,10 @@ impl Manager {
                 let ticket = self.ticket();
                 let (reply, answer) = oneshot::channel();
                 let command = Command::Request { input: input(ticket), reply: Some(reply) };
-                handle.mailbox.send(command).map_err(|_| "too many requests are waiting for it".to_owned())?;
+                handle
+                    .mailbox
+                    .send(command)
+                    .map_err(|_| "too many requests are waiting for it".to_owned())?;
                 Ok(Asked::Live { ticket, answer, snapshot: handle.snapshot.clone() })
             }
         }
@@ -257,8 +257,7 @@ fn distance(a: &str, b: &str) -> usize {
         for (j, cb) in b.iter().enumerate() {
             let above = row.get(j.saturating_add(1)).copied().unwrap_or_default();
             let cost = usize::from(ca != *cb);
-            let best =
-                above.saturating_add(1).min(left.saturating_add(1)).min(diagonal.saturating_add(cost));
+            let best = above.saturating_add(1).min(left.saturating_add(1)).min(diagonal.saturating_add(cost));
             diagonal = above;
             if let Some(cell) = row.get_mut(j) {
                 *cell = left;

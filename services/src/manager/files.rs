@@ -130,9 +130,7 @@ impl Manager {
         let gone: Vec<Arc<str>> = self
             .entries()
             .iter()
-            .filter(|(name, entry)| {
-                !wanted.contains(&***name) && !entry.snapshot().builtin
-            })
+            .filter(|(name, entry)| !wanted.contains(&***name) && !entry.snapshot().builtin)
             .map(|(name, _)| Arc::clone(name))
             .collect();
         for name in gone {

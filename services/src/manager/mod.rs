@@ -10,8 +10,8 @@ use std::time::{Duration, SystemTime};
 use kelson_spec::ServiceSpec;
 use tokio::sync::watch;
 
-use crate::events::EventLog;
 pub use crate::events::EventBatch;
+use crate::events::EventLog;
 use crate::model::{Event, Snapshot, State};
 use crate::service_runner::task::{ServiceHandle, Surroundings};
 
@@ -200,7 +200,7 @@ impl Manager {
         self.log().add(&Arc::from(name), state, message, run);
     }
 
-    /// Returns once every service that the boot starts has been up, has ended or runs without being ready for ever.
+    /// Returns once every service that the boot starts has been up or down: a one-shot that still runs is neither.
     pub async fn settled(&self) {
         let waiting: Vec<watch::Receiver<Snapshot>> = self
             .entries()
@@ -211,7 +211,7 @@ impl Manager {
             })
             .collect();
         for mut snapshot in waiting {
-            let done = |now: &Snapshot| now.up || now.down || now.state == State::Running;
+            let done = |now: &Snapshot| now.up || now.down;
             // A service that was removed meanwhile is not waited for.
             let _ = snapshot.wait_for(done).await;
         }

@@ -68,7 +68,9 @@ impl Manager {
                         other != name
                     }
                     Requirement::Any(each) => {
-                        !each.iter().any(|one| matches!(one, Requirement::Service { name: n, .. } if n == name))
+                        !each
+                            .iter()
+                            .any(|one| matches!(one, Requirement::Service { name: n, .. } if n == name))
                             || each.iter().any(|one| match one {
                                 Requirement::Service { name: other, event } => {
                                     other != name

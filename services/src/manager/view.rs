@@ -168,9 +168,10 @@ impl Manager {
                 self.edges(requirement, &snapshot, false, &mut view, &mut conditions);
             }
         }
-        for (id, held) in conditions.iter().map(|id: &String| {
-            (id, view.edges.iter().filter(|edge| edge.to == *id).all(|edge| edge.holds))
-        }) {
+        for (id, held) in conditions
+            .iter()
+            .map(|id: &String| (id, view.edges.iter().filter(|edge| edge.to == *id).all(|edge| edge.holds)))
+        {
             view.nodes.push(GraphNode { id: id.clone(), is_service: false, state: None, up: held });
         }
         view

@@ -85,7 +85,9 @@ impl Condition for ServiceCondition {
 
     fn describe(&self) -> Option<String> {
         let text = event_text(&self.name, self.event);
-        let Some(snapshot) = &self.snapshot else { return Some(format!("{text} (there is no such service)")) };
+        let Some(snapshot) = &self.snapshot else {
+            return Some(format!("{text} (there is no such service)"));
+        };
         let snapshot = snapshot.borrow();
         if event_holds(&snapshot, self.event) {
             return None;

@@ -45,7 +45,10 @@ pub fn parse(datagram: &[u8]) -> Vec<Message> {
         let (key, rest) = line.split_at(equals);
         let value = rest.get(1..).unwrap_or_default();
         let micros = || {
-            std::str::from_utf8(value).ok().and_then(|v| v.trim().parse::<u64>().ok()).map(Duration::from_micros)
+            std::str::from_utf8(value)
+                .ok()
+                .and_then(|v| v.trim().parse::<u64>().ok())
+                .map(Duration::from_micros)
         };
         match key {
             b"READY" if value == b"1" => messages.push(Message::Ready),
@@ -94,15 +97,20 @@ impl NotifySocket {
         }
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let socket = socket(AddressFamily::Unix, SockType::Datagram, flags, None)?;
-        let address = UnixAddr::new(&path)
-            .map_err(|error| io::Error::new(io::Error::from(error).kind(), format!("{}: path too long for a socket", path.display())))?;
+        let address = UnixAddr::new(&path).map_err(|error| {
+            io::Error::new(
+                io::Error::from(error).kind(),
+                format!("{}: path too long for a socket", path.display()),
+            )
+        })?;
         bind(socket.as_raw_fd(), &address)?;
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
         if uid.is_some() {
             std::os::unix::fs::chown(&path, uid, None)?;
         }
         // SAFETY: an `OwnedFd` is one descriptor from its making to its drop, and nobody takes it out of the `AsyncFd`.
-        let socket = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }.map_err(io::Error::from)?;
+        let socket = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }
+            .map_err(io::Error::from)?;
         Ok(NotifySocket { socket, path })
     }
 
@@ -182,7 +190,10 @@ mod tests {
             let _ = parse(&bytes);
         }
         assert_eq!(parse(b"STATUS=\xff\xfe"), [Message::Status("\u{fffd}\u{fffd}".into())]);
-        assert_eq!(parse(&[b"STATUS=".as_slice(), &[b'x'; 4000]].concat()), [Message::Status("x".repeat(256))]);
+        assert_eq!(
+            parse(&[b"STATUS=".as_slice(), &[b'x'; 4000]].concat()),
+            [Message::Status("x".repeat(256))]
+        );
     }
 
     #[tokio::test]

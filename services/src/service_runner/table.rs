@@ -1,5 +1,6 @@
 //! The table: (phase, input) → (phase, effects). Pure; time comes in as an argument.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use kelson_runner::Exit;
@@ -47,11 +48,20 @@ pub enum Phase {
 /// How a run came to its end, for the policy and in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ended {
-    Exited { exit: Exit, ran: Duration, before_ready: bool },
+    Exited {
+        exit: Exit,
+        ran: Duration,
+        before_ready: bool,
+    },
     /// Kelson ended it: not ready in time, a watchdog. The text says why.
-    GivenUp { ran: Duration, text: String },
+    GivenUp {
+        ran: Duration,
+        text: String,
+    },
     /// Preparing or spawning failed.
-    NotStarted { text: String },
+    NotStarted {
+        text: String,
+    },
 }
 
 impl Ended {
@@ -223,7 +233,8 @@ pub struct Life {
     /// Ended successfully by itself.
     pub finished: bool,
     pub ticket: u64,
-    pub message: String,
+    /// Shared with the snapshot and the event that tell it.
+    pub message: Arc<str>,
     pub waiting_for: Vec<String>,
     /// Something will start it: not yet begun, but not down either.
     pub will_start: bool,
@@ -250,7 +261,7 @@ impl Life {
             stopped: false,
             finished: false,
             ticket: 0,
-            message: String::new(),
+            message: Arc::from(""),
             waiting_for: Vec::new(),
             will_start,
             exit: None,
@@ -348,7 +359,8 @@ impl Life {
             Input::Opened(Err(text)) if self.phase == Phase::Opening => {
                 fx.push(Effect::Note(format!("preparing failed: {text}")));
                 fx.push(Effect::DropGate);
-                self.after = Some(After::Decide(Ended::NotStarted { text: format!("preparing failed: {text}") }));
+                self.after =
+                    Some(After::Decide(Ended::NotStarted { text: format!("preparing failed: {text}") }));
                 self.close(fx);
             }
             Input::Spawned(Ok(pid)) if self.phase == Phase::Spawning => {
@@ -459,7 +471,7 @@ impl Life {
 
     fn tell(&mut self, state: State, message: String, fx: &mut Vec<Effect>) {
         self.state = state;
-        self.message = message;
+        self.message = Arc::from(message);
         fx.push(Effect::Tell);
     }
 
@@ -532,7 +544,8 @@ impl Life {
         match self.phase {
             Phase::Active => {
                 let ran = now.saturating_sub(self.spawned_at);
-                let early = rules.kind == ServiceKind::Service && !self.ready && self.state == State::Starting;
+                let early =
+                    rules.kind == ServiceKind::Service && !self.ready && self.state == State::Starting;
                 self.after = Some(After::Decide(Ended::Exited { exit, ran, before_ready: early }));
                 self.phase = Phase::Clearing;
                 self.run_is_over(fx);
@@ -592,7 +605,10 @@ impl Life {
         let what = words::ended(&ended);
         if self.closing {
             let finished = ended.success();
-            self.end(After::End { state: words::end_state(&ended), finished, stopped: false, text: what }, fx);
+            self.end(
+                After::End { state: words::end_state(&ended), finished, stopped: false, text: what },
+                fx,
+            );
             return;
         }
         match restart::decide(&rules.restart, &mut self.history, ended.for_policy(), now, chance) {
@@ -614,10 +630,7 @@ impl Life {
                     }
                     _ => what,
                 };
-                self.end(
-                    After::End { state: words::end_state(&ended), finished, stopped: false, text },
-                    fx,
-                );
+                self.end(After::End { state: words::end_state(&ended), finished, stopped: false, text }, fx);
             }
             Decision::Exhausted { text } => self.end(
                 After::End {

@@ -60,8 +60,7 @@ impl Case {
                 Effect::Tell => self.told.push(format!("{}: {}", self.life.state.name(), self.life.message)),
                 Effect::Work(work) => self.work = work,
                 Effect::AskGate => {
-                    let input =
-                        if self.gate { Input::GateHolds } else { Input::GateShut(vec!["x".into()]) };
+                    let input = if self.gate { Input::GateHolds } else { Input::GateShut(vec!["x".into()]) };
                     self.feed(input);
                 }
                 Effect::Rested => self.rested += 1,

@@ -11,7 +11,7 @@ use kelson_conditions::{All, Condition as _};
 use kelson_runner::{BoxFuture, Exit, RunContext, Runner, RunnerError, Running, StopPlan};
 use kelson_spec::ServiceSpec;
 use kelson_spec::service::{LogSpec, Readiness};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::gate::{self, Registry, Sources};
@@ -53,17 +53,32 @@ pub struct Surroundings {
     pub notify_directory: PathBuf,
     /// PID 1's start: all times of the table count from here.
     pub origin: Instant,
+    /// How many services may be preparing or spawning at the same time: the spawner threads are kept busy with a few,
+    /// and what a start needs for a moment is not needed a thousand times at once.
+    pub turns: Arc<Semaphore>,
 }
+
+/// So many [`Surroundings::turns`].
+pub const TURNS: usize = 32;
+/// A start that takes longer (its disk is slow) gives its turn away.
+const TURN: Duration = Duration::from_secs(1);
 
 /// What others may ask of a service.
 pub enum Command {
-    Request { input: Input, reply: Option<oneshot::Sender<Answer>> },
+    Request {
+        input: Input,
+        reply: Option<oneshot::Sender<Answer>>,
+    },
     /// Its file changed; taken up by the next start that an operator asks for.
     NewSpec(Arc<ServiceSpec>),
     /// Services came or went: the gate is built anew.
     Regate,
     /// Stop, and say so when at rest (or when a later request means that it will not come to rest).
-    Stop { ticket: u64, reason: StopReason, rested: mpsc::UnboundedSender<Arc<str>> },
+    Stop {
+        ticket: u64,
+        reason: StopReason,
+        rested: mpsc::UnboundedSender<Arc<str>>,
+    },
     /// The total deadline has passed: kill what is left, at once.
     Kill,
     /// The task ends; the service is at rest.
@@ -116,6 +131,7 @@ pub fn launch(
         up_after: None,
         stop_until: None,
         killing: false,
+        turn: None,
         rested: None,
         random: Random::new(),
     });
@@ -136,7 +152,11 @@ fn first_snapshot(name: &Arc<str>, spec: &ServiceSpec, life: &Life, builtin: boo
         pid: None,
         since: SystemTime::now(),
         waiting_for: Vec::new(),
-        message: Arc::from(if life.will_start { "not started yet" } else { "never started (its start is manual)" }),
+        message: Arc::from(if life.will_start {
+            "not started yet"
+        } else {
+            "never started (its start is manual)"
+        }),
         builtin,
         stopped: false,
         status_text: None,
@@ -175,6 +195,8 @@ fn timer_index(timer: Timer) -> usize {
 /// What a piece of work brought.
 enum Brought {
     Input(Input),
+    /// It is its turn to start.
+    Turn(OwnedSemaphorePermit),
     /// Prepared; what of the spec is not enforced on this host.
     Open(Vec<String>),
     Run(Box<Running>),
@@ -215,6 +237,8 @@ struct Core {
     stop_until: Option<Instant>,
     /// The host's total deadline has passed.
     killing: bool,
+    /// Held while it prepares and spawns.
+    turn: Option<OwnedSemaphorePermit>,
     rested: Option<mpsc::UnboundedSender<Arc<str>>>,
     random: Random,
 }
@@ -488,6 +512,11 @@ impl Core {
                 self.step(Input::Cleared { exit, killed, left_behind })
             }
             Brought::Input(input) => self.step(input),
+            Brought::Turn(turn) => {
+                self.turn = Some(turn);
+                let work = if self.life.phase == Phase::Opening { Work::Open } else { Work::Spawn };
+                Next::Work(work, false)
+            }
             Brought::Open(warnings) => {
                 for warning in warnings {
                     self.note(&warning);
@@ -594,6 +623,22 @@ impl Core {
 
     /// Begins a piece of work; its future borrows the runner alone.
     fn begin<'a>(&mut self, work: Work, runner: &'a mut Box<dyn Runner>) -> Option<BoxFuture<'a, Brought>> {
+        let turn = match work {
+            Work::Open | Work::Spawn => match self.turn.take() {
+                Some(turn) => Some(turn),
+                None => {
+                    let turns = Arc::clone(&self.surroundings.turns);
+                    return Some(Box::pin(async move {
+                        match turns.acquire_owned().await {
+                            Ok(turn) => Brought::Turn(turn),
+                            // Nobody closes it; without turns there is no order to keep.
+                            Err(_) => std::future::pending().await,
+                        }
+                    }));
+                }
+            },
+            _ => None,
+        };
         match work {
             Work::None => None,
             Work::When => {
@@ -610,21 +655,21 @@ impl Core {
                 }))
             }
             Work::Open => Some(Box::pin(async move {
-                match runner.open().await {
+                match in_turn(turn, runner.open()).await {
                     Ok(()) => Brought::Open(runner.warnings().to_vec()),
                     Err(error) => Brought::Input(Input::Opened(Err(error.message))),
                 }
             })),
             Work::Spawn => match self.context() {
                 Ok(context) => Some(Box::pin(async move {
-                    match runner.run(context).await {
+                    match in_turn(turn, runner.run(context)).await {
                         Ok(running) => Brought::Run(Box::new(running)),
                         Err(RunnerError { message, .. }) => Brought::Input(Input::Spawned(Err(message))),
                     }
                 })),
-                Err(error) => Some(Box::pin(std::future::ready(Brought::Input(Input::Spawned(Err(
-                    error.to_string()
-                )))))),
+                Err(error) => {
+                    Some(Box::pin(std::future::ready(Brought::Input(Input::Spawned(Err(error.to_string()))))))
+                }
             },
             Work::Stop | Work::Clear => {
                 let plan = self.stop_plan(work);
@@ -698,7 +743,12 @@ impl Core {
             self.since = SystemTime::now();
         }
         self.publish();
-        self.surroundings.events.add(&self.name, self.life.state, &self.life.message, self.life.run);
+        self.surroundings.events.add(
+            &self.name,
+            self.life.state,
+            Arc::clone(&self.life.message),
+            self.life.run,
+        );
     }
 
     fn note(&self, text: &str) {
@@ -725,7 +775,7 @@ impl Core {
             pid: life.pid,
             since: self.since,
             waiting_for: life.waiting_for.clone(),
-            message: Arc::from(life.message.as_str()),
+            message: Arc::clone(&life.message),
             builtin: self.builtin,
             stopped: life.stopped,
             status_text: self.status_text.clone(),
@@ -765,6 +815,17 @@ impl Core {
                     .unwrap_or_default(),
             },
         );
+    }
+}
+
+/// Does a part of a start, and gives its turn away when that takes long.
+async fn in_turn<T>(turn: Option<OwnedSemaphorePermit>, mut part: BoxFuture<'_, T>) -> T {
+    match tokio::time::timeout(TURN, part.as_mut()).await {
+        Ok(done) => done,
+        Err(_) => {
+            drop(turn);
+            part.await
+        }
     }
 }
 

@@ -67,7 +67,9 @@ pub fn end_state(ended: &Ended) -> State {
 pub fn stopped(reason: &StopReason, during: &str) -> String {
     match reason {
         StopReason::Operator => format!("stopped{during}: asked by an operator"),
-        StopReason::Cascade(other) => format!("stopped{during}: \"{other}\", which it needs, is to be stopped"),
+        StopReason::Cascade(other) => {
+            format!("stopped{during}: \"{other}\", which it needs, is to be stopped")
+        }
         StopReason::Removed => format!("stopped{during}: its file was removed"),
         StopReason::Shutdown => format!("stopped{during}: the host is stopping"),
     }
