@@ -100,39 +100,6 @@ fn connection(status: &Status) -> Option<Failure> {
         }
         cause = error.source();
     }
-    words.join(": ")
-}
-
-/// What the making of the connection said; it is found among the causes.
-fn connection(status: &Status) -> Option<Failure> {
-    let mut cause = status.source();
-    while let Some(error) = cause {
-        if let Some(failure) = error.downcast_ref::<Failure>() {
-            return Some(failure.clone());
-        }
-        if error.is::<tonic::TimeoutExpired>() {
-            return Some(Failure::Deadline("the time that was given has passed".to_owned()));
-        }
-        #[cfg(feature = "tls")]
-        if let Some(failure) =
-            error.downcast_ref::<tokio_rustls::rustls::Error>().and_then(super::tls::failure)
-        {
-            return Some(failure);
-        }
-        // What stands in an io::Error is not among its sources.
-        if let Some(inner) = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref) {
-            if let Some(failure) = inner.downcast_ref::<Failure>() {
-                return Some(failure.clone());
-            }
-            #[cfg(feature = "tls")]
-            if let Some(failure) =
-                inner.downcast_ref::<tokio_rustls::rustls::Error>().and_then(super::tls::failure)
-            {
-                return Some(failure);
-            }
-        }
-        cause = error.source();
-    }
     None
 }
 
