@@ -1,6 +1,17 @@
 //! That a host starts, runs a service, and ends.
 
-use kelson_tests::{Host, PATIENCE, until};
+use std::process::Command;
+
+use kelson_tests::{Host, PATIENCE, paths, until};
+
+#[test]
+fn the_binaries_are_static() {
+    for name in ["init", "kelsonctl"] {
+        let output = Command::new("file").arg("--brief").arg(paths::binary(name)).output().expect("file(1)");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(said.contains("static") && !said.contains("interpreter"), "{name}: {said}");
+    }
+}
 
 #[test]
 fn a_host_without_services_boots_answers_and_powers_off() {
