@@ -6,7 +6,7 @@ use std::time::Duration;
 use kelson_spec::ServiceSpec;
 use tokio::time::timeout;
 
-use crate::cgroup::Cgroup;
+use crate::cgroup::{Cgroup, CgroupRoot};
 use crate::command::{Command, Program};
 use crate::processes::{Child, ExitReceiver, Processes, signal_pidfd};
 use crate::runner::{BoxFuture, RunContext, Runner, RunnerError, Running, StopPlan, StopReport};
@@ -79,16 +79,32 @@ impl ProcessRunner {
             old.remove()?;
             self.cgroup = None;
         }
-        let cgroup = Cgroup::create(&root, &self.spec.name)?;
+        self.make_cgroup(&root)
+    }
+
+    fn make_cgroup(&mut self, root: &CgroupRoot) -> Result<(), RunnerError> {
+        let cgroup = Cgroup::create(root, &self.spec.name)?;
         self.warnings = cgroup.limit(&self.spec.resources);
         self.cgroup = Some(cgroup);
         Ok(())
+    }
+
+    /// A run after one whose left-overs were killed gets a new cgroup: the old one takes no process any more.
+    fn renew_cgroup(&mut self) -> Result<(), RunnerError> {
+        match (self.processes.cgroups().cloned(), &self.cgroup) {
+            (Some(root), Some(old)) if old.is_spent() => {
+                old.remove()?;
+                self.make_cgroup(&root)
+            }
+            _ => Ok(()),
+        }
     }
 
     async fn start(&mut self, context: RunContext) -> Result<Running, RunnerError> {
         if self.main.as_ref().is_some_and(|main| main.exit.exited().is_none()) {
             return Err(RunnerError::new(format!("service {} runs already", self.spec.name)));
         }
+        self.renew_cgroup()?;
         let run = context.run;
         let mut command = Command::from_spec(&self.spec, context, &self.processes)?
             .owner(service_id(&self.spec.name), run)

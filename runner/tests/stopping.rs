@@ -257,3 +257,18 @@ fn c1_what_an_earlier_life_left_is_gone_after_open() {
         runner.close().await.unwrap();
     });
 }
+
+#[test]
+fn a_run_after_one_whose_left_overs_were_killed_lives() {
+    as_pid_one("a_run_after_one_whose_left_overs_were_killed_lives", || async {
+        let mut runner = ProcessRunner::new(processes(), spec("sleep 1000 & exit 7"));
+        runner.open().await.unwrap();
+        for number in 1..=3 {
+            let (running, _) = run(&mut runner, number).await;
+            assert_eq!(running.exit.await, Exit::Status(7), "run {number}");
+            runner.stop(IMPATIENT).await.unwrap();
+            eventually("what it left is gone", || only(&[])).await;
+        }
+        runner.close().await.unwrap();
+    });
+}

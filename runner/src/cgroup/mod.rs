@@ -12,6 +12,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use nix::fcntl::{OFlag, openat};
@@ -31,6 +32,7 @@ pub struct Cgroup {
     root: CgroupRoot,
     name: String,
     folder: Arc<OwnedFd>,
+    spent: AtomicBool,
 }
 
 /// What `cgroup.events` says.
@@ -57,11 +59,15 @@ impl Cgroup {
     pub fn create(root: &CgroupRoot, name: &str) -> Result<Cgroup, RunnerError> {
         let cannot =
             |error: &io::Error| RunnerError::system(format_args!("cannot make cgroup {name}"), error);
-        match nix::sys::stat::mkdirat(root.folder(), name, Mode::from_bits_truncate(0o755)) {
-            Ok(()) | Err(nix::errno::Errno::EEXIST) => {}
+        let spent = match nix::sys::stat::mkdirat(root.folder(), name, Mode::from_bits_truncate(0o755)) {
+            Ok(()) => false,
+            Err(nix::errno::Errno::EEXIST) => true,
             Err(errno) => return Err(cannot(&errno.into())),
-        }
-        Cgroup::open(root, name)?.ok_or_else(|| cannot(&io::Error::from_raw_os_error(libc::ENOENT)))
+        };
+        let cgroup =
+            Cgroup::open(root, name)?.ok_or_else(|| cannot(&io::Error::from_raw_os_error(libc::ENOENT)))?;
+        cgroup.spent.store(spent, Ordering::Relaxed);
+        Ok(cgroup)
     }
 
     /// The one that is there, for instance from an earlier life of PID 1.
@@ -71,9 +77,12 @@ impl Cgroup {
     pub fn open(root: &CgroupRoot, name: &str) -> Result<Option<Cgroup>, RunnerError> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         match openat(root.folder(), name, flags, Mode::empty()) {
-            Ok(folder) => {
-                Ok(Some(Cgroup { root: root.clone(), name: name.to_owned(), folder: Arc::new(folder) }))
-            }
+            Ok(folder) => Ok(Some(Cgroup {
+                root: root.clone(),
+                name: name.to_owned(),
+                folder: Arc::new(folder),
+                spent: AtomicBool::new(true),
+            })),
             Err(nix::errno::Errno::ENOENT) => Ok(None),
             Err(errno) => {
                 Err(RunnerError::system(format_args!("cannot open cgroup {name}"), &io::Error::from(errno)))
@@ -83,6 +92,13 @@ impl Cgroup {
 
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Whether it has been killed, or may have been, by an earlier life of PID 1. It takes no new process then: Linux
+    /// (seen on 6.18) holds its count of kills against that of the cgroup of whoever clones, and kills a child that is
+    /// cloned straight into it at birth.
+    pub fn is_spent(&self) -> bool {
+        self.spent.load(Ordering::Relaxed)
     }
 
     /// For `clone3`.
@@ -151,6 +167,7 @@ impl Cgroup {
     /// # Errors
     /// When the kernel refuses.
     pub fn kill(&self) -> Result<(), RunnerError> {
+        self.spent.store(true, Ordering::Relaxed);
         match self.write("cgroup.kill", "1") {
             Err(error) if error.kind() == io::ErrorKind::NotFound && self.path().exists() => {
                 // Before Linux 5.14. Frozen, nothing can fork meanwhile.
