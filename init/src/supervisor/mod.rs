@@ -38,6 +38,8 @@ use crate::signals::{Meaning, Signals};
 
 /// How long clients have to read the last events.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How long logd has to write what it holds.
+const LOGD_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What is left to do once all services are down.
 pub struct Ended {
@@ -120,6 +122,10 @@ pub async fn run(
             tokio::spawn(async move {
                 manager.settled().await;
                 sequence.finished();
+                manager.host_event(&format!(
+                    "the boot is over after {}: every service that it starts is up or down",
+                    kelson_services::service_runner::words::duration(sequence.elapsed())
+                ));
                 crate::heap::give_back();
             });
         }
@@ -279,12 +285,13 @@ async fn serve(mut house: House, mut reloads: mpsc::Receiver<String>, failure: O
         }
     }
     let deadline = Instant::now().checked_add(house.shutdown_timeout).unwrap_or_else(Instant::now);
-    let manager = house.manager.clone();
+    let (manager, collector) = (house.manager.clone(), house.collector.clone());
     let stopping = async {
         let stopped = manager.stop_all(deadline, &[apid::NAME]).await;
         if stopped.given_up.is_empty() {
             manager.host_event("all services are down");
         }
+        collector.shutdown(Instant::now().checked_add(LOGD_PATIENCE).unwrap_or(deadline)).await;
     };
     tokio::pin!(stopping);
     loop {
@@ -293,7 +300,6 @@ async fn serve(mut house: House, mut reloads: mpsc::Receiver<String>, failure: O
             Some(request) = house.requests.recv() => house.answer(request),
         }
     }
-    house.collector.shutdown(deadline.max(Instant::now().checked_add(LAST_WORDS).unwrap_or(deadline))).await;
     if let Some(intent) = house.intents.current() {
         manager.host_event(&format!(
             "{}: services and logd have stopped, the rest follows",

@@ -94,14 +94,15 @@ impl Foreign for Shown {
 /// Shows logd among the services, and makes events of what it reports.
 pub fn show(manager: &Manager, events: &EventLog, collector: Collector, mut reports: mpsc::Receiver<Report>) {
     let mut status = collector.status();
-    let first = snapshot(&status.borrow_and_update());
+    let first = snapshot(&status.borrow_and_update(), false);
     let (publisher, receiver) = watch::channel(first);
     manager.add_foreign(NAME, Arc::new(Shown { collector, snapshot: receiver }));
     let (events, told) = (events.clone(), manager.clone());
+    let reported = manager.clone();
     let name: Arc<str> = Arc::from(NAME);
     tokio::spawn(async move {
         while status.changed().await.is_ok() {
-            let now = snapshot(&status.borrow_and_update());
+            let now = snapshot(&status.borrow_and_update(), told.closing());
             let before = publisher.send_replace(now.clone());
             if before.message != now.message || before.pid != now.pid {
                 events.add(&name, now.state, Arc::clone(&now.message), now.run);
@@ -111,23 +112,28 @@ pub fn show(manager: &Manager, events: &EventLog, collector: Collector, mut repo
     tokio::spawn(async move {
         while let Some(report) = reports.recv().await {
             match report {
-                Report::Dropped { service, lines, bytes, reason } => told.service_event(
+                Report::Dropped { service, lines, bytes, reason } => reported.service_event(
                     &service,
                     &format!("{lines} lines ({bytes} bytes) of its log were dropped: {reason}"),
                 ),
-                Report::Trouble { text } => told.service_event(NAME, &text),
-                Report::Restarted { reason } => told.service_event(NAME, &format!("replaced: {reason}")),
+                Report::Trouble { text } => reported.service_event(NAME, &text),
+                Report::Restarted { reason } => reported.service_event(NAME, &format!("replaced: {reason}")),
             }
         }
     });
 }
 
-fn snapshot(status: &LogdStatus) -> Snapshot {
+fn snapshot(status: &LogdStatus, closing: bool) -> Snapshot {
+    let ended = closing && status.pid.is_none();
     Snapshot {
         name: Arc::from(NAME),
-        state: if status.up { State::Running } else { State::Starting },
+        state: match status.up {
+            true => State::Running,
+            false if ended => State::Finished,
+            false => State::Starting,
+        },
         up: status.up,
-        down: false,
+        down: ended,
         finished: false,
         healthy: None,
         restarts: status.restarts,
@@ -136,7 +142,7 @@ fn snapshot(status: &LogdStatus) -> Snapshot {
         waiting_for: Vec::new(),
         message: Arc::clone(&status.message),
         builtin: true,
-        stopped: false,
+        stopped: ended,
         status_text: None,
         run: u64::from(status.restarts).saturating_add(1),
         oneshot: false,

@@ -1,7 +1,7 @@
 //! From what `kelson-load` found to services: at the boot, and again when the files are read anew.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use kelson_spec::service::{ServiceSpec, StartMode, Workload};
 use kelson_spec::{Diagnostic, Loaded};
@@ -82,6 +82,11 @@ impl Manager {
             errors: loaded.diagnostics.iter().map(ToString::to_string).collect(),
             ..ReloadReport::default()
         };
+        // A service that is on its way out is not the one that a new file of its name means.
+        let removals = std::mem::take(&mut *self.removals());
+        for removal in removals {
+            let _ = removal.await;
+        }
         if self.closing() {
             report.errors.push("the host is stopping, the files were not taken up".into());
             return report;
@@ -162,7 +167,7 @@ impl Manager {
             return;
         }
         let (manager, name) = (self.clone(), Arc::clone(name));
-        tokio::spawn(async move {
+        let removal = tokio::spawn(async move {
             at_rest.recv().await;
             // Started again meanwhile: then it stays.
             if handle.snapshot.borrow().down {
@@ -170,6 +175,11 @@ impl Manager {
                 manager.forget(&name);
             }
         });
+        self.removals().push(removal);
+    }
+
+    fn removals(&self) -> std::sync::MutexGuard<'_, Vec<tokio::task::JoinHandle<()>>> {
+        self.inner.removals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn forget(&self, name: &Arc<str>) {

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use kelson_spec::ServiceSpec;
@@ -108,6 +108,8 @@ struct Inner {
     usage: Arc<dyn UsageSource>,
     tickets: AtomicU64,
     closing: AtomicBool,
+    /// Services whose files are gone and that are still stopping.
+    removals: Mutex<Vec<tokio::task::JoinHandle<()>>>,
 }
 
 impl Manager {
@@ -119,6 +121,7 @@ impl Manager {
                 usage,
                 tickets: AtomicU64::new(0),
                 closing: AtomicBool::new(false),
+                removals: Mutex::default(),
             }),
         }
     }
@@ -139,7 +142,8 @@ impl Manager {
         self.inner.tickets.fetch_add(1, Ordering::Relaxed).saturating_add(1)
     }
 
-    fn closing(&self) -> bool {
+    /// The host is stopping.
+    pub(crate) fn closing(&self) -> bool {
         self.inner.closing.load(Ordering::Relaxed)
     }
 

@@ -58,6 +58,8 @@ pub struct Surroundings {
     pub turns: Arc<Semaphore>,
 }
 
+/// So many datagrams are read after a process has ended; what it left behind may go on sending for ever.
+const LAST_WORDS: usize = 64;
 /// So many [`Surroundings::turns`].
 pub const TURNS: usize = 32;
 /// A start that takes longer (its disk is slow) gives its turn away.
@@ -330,7 +332,8 @@ impl Core {
             Happened::Heard(heard) => self.hear(heard),
             Happened::Exit(exit) => {
                 // What it said before it ended comes before its end.
-                while let Some(heard) = self.voice.next_now() {
+                for _ in 0..LAST_WORDS {
+                    let Some(heard) = self.voice.next_now() else { break };
                     let closed = heard == Heard::Closed;
                     if !closed && let next @ Next::Work(..) = self.hear(heard) {
                         // Put back what has not been dealt with.
