@@ -130,3 +130,10 @@ fn the_manual_page() {
     assert_eq!(page.status, 0);
     assert!(page.out.starts_with(".TH KELSONCTL 1 ") && page.out.contains(".SH EXIT STATUS\n"));
 }
+
+#[test]
+fn the_manual_page_of_the_documents_is_the_one_it_prints() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/man/kelsonctl.1");
+    let kept = std::fs::read_to_string(&path).unwrap();
+    assert!(run("man").out == kept, "docs/man/kelsonctl.1 is old: kelsonctl man >docs/man/kelsonctl.1");
+}
