@@ -2,9 +2,10 @@
 #   make run                            builds, boots the demo in QEMU, leaves you at a prompt of kelsonctl
 #   make test                           every test: unit, PID namespace, real boots
 #   make image [CONFIG=DIR] [IMAGES=DIR] out/vmlinuz and out/initramfs.zst, the demo's or your own services
+#   make bench                          beside a bare C loop, s6 and runit: one table; on a quiet machine, as root
 #   make lint                           rustfmt, clippy, shellcheck, protobuf, directions of imports
 
-.PHONY: run test image lint deps
+.PHONY: run test image bench lint deps
 .DEFAULT_GOAL := run
 
 export CONFIG IMAGES
@@ -20,6 +21,9 @@ run: image
 
 test: image
 	@hack/test
+
+bench: deps
+	@hack/bench --record
 
 lint: deps
 	@hack/lint

@@ -22,10 +22,11 @@ pub fn switches(processes: &[Process]) -> u64 {
 
 fn switches_of(pid: i32) -> u64 {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    threads.map(|thread| {
-        let status = fs::read_to_string(thread.path().join("status")).unwrap_or_default();
-        let counts = status.lines().filter(|line| line.contains("_ctxt_switches:"));
-        counts.filter_map(|line| line.split_whitespace().last()?.parse::<u64>().ok()).sum::<u64>()
-    })
-    .sum()
+    threads
+        .map(|thread| {
+            let status = fs::read_to_string(thread.path().join("status")).unwrap_or_default();
+            let counts = status.lines().filter(|line| line.contains("_ctxt_switches:"));
+            counts.filter_map(|line| line.split_whitespace().last()?.parse::<u64>().ok()).sum::<u64>()
+        })
+        .sum()
 }

@@ -22,7 +22,7 @@ use system::{Programs, System};
 const USAGE: &str = "\
 Usage: kelson-bench --programs DIR [--json FILE] [--services N] [--chain N] [--rounds N] [--idle SECONDS]
                     [--idle-rounds N] [--kills N] [--only NAME,NAME…]
-DIR holds `service` and `loop`, built from hack/bench-programs. The names are those of the table's head.
+DIR holds `service`, `service-bare` and `loop`, built from hack/bench-programs. The names are those of the table's head.
 ";
 
 fn main() {
@@ -45,15 +45,18 @@ fn main() {
         }
     }
     let programs = programs.unwrap_or_else(|| usage());
-    let programs = fs::canonicalize(&programs).unwrap_or_else(|error| fail(&programs.display().to_string(), &error));
+    let programs =
+        fs::canonicalize(&programs).unwrap_or_else(|error| fail(&programs.display().to_string(), &error));
     let programs = Programs {
         service: programs.join("service"),
+        bare_service: programs.join("service-bare"),
         bare_loop: programs.join("loop"),
         init: paths::binary("init"),
         ctl: paths::binary("kelsonctl"),
     };
 
-    let base = PathBuf::from("/tmp");
+    let base = std::env::temp_dir().join(format!("kelson-bench-{}", std::process::id()));
+    fs::create_dir(&base).unwrap_or_else(|error| fail(&base.display().to_string(), &error));
     private_tmpfs(&base);
     raise_open_files();
     let mut figures = Figures::default();
@@ -68,6 +71,9 @@ fn main() {
             measure::round(*system, round, &plan, &base, &programs, &mut figures);
         }
     }
+    // Nothing is left in it. What is below the mount is what others see.
+    let _ = std::process::Command::new("umount").args(["--lazy".as_ref(), base.as_os_str()]).status();
+    let _ = fs::remove_dir(&base);
     if let Some(file) = json {
         let text = serde_json::to_string_pretty(&figures.to_json()).expect("numbers under names");
         fs::write(&file, text).unwrap_or_else(|error| fail(&file.display().to_string(), &error));

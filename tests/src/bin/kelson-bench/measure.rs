@@ -23,6 +23,7 @@ pub struct Plan {
 pub enum Metric {
     First,
     Up,
+    UpBare,
     SaidUp,
     Chain,
     Gone,
@@ -39,6 +40,7 @@ impl Metric {
         match self {
             Metric::First => "first_ms",
             Metric::Up => "up_ms",
+            Metric::UpBare => "up_bare_ms",
             Metric::SaidUp => "said_up_ms",
             Metric::Chain => "chain_ms",
             Metric::Gone => "gone_ms",
@@ -101,7 +103,14 @@ fn millis(nanos: u64) -> f64 {
 }
 
 /// Measures all of one system once.
-pub fn round(system: System, round: usize, plan: &Plan, base: &Path, programs: &Programs, figures: &mut Figures) {
+pub fn round(
+    system: System,
+    round: usize,
+    plan: &Plan,
+    base: &Path,
+    programs: &Programs,
+    figures: &mut Figures,
+) {
     let mut add = |metric, value| figures.add(system, metric, round, value);
     let supervised = system != System::Loop;
 
@@ -132,6 +141,12 @@ pub fn round(system: System, round: usize, plan: &Plan, base: &Path, programs: &
         if let Some(stopped) = stopped {
             add(Metric::Stopped, millis(stopped));
         }
+    });
+
+    in_folder(base, |dir| {
+        let programs = Programs { service: programs.bare_service.clone(), ..programs.clone() };
+        let mut run = Run::start(system, Shape::Flat, plan.services, dir, &programs);
+        add(Metric::UpBare, millis(run.wait_started().1));
     });
 
     if supervised && round < plan.idle_rounds {

@@ -67,8 +67,11 @@ pub enum Shape {
 }
 
 /// Where the programs are.
+#[derive(Clone)]
 pub struct Programs {
     pub service: PathBuf,
+    /// The same without a C library.
+    pub bare_service: PathBuf,
     pub bare_loop: PathBuf,
     pub init: PathBuf,
     pub ctl: PathBuf,
@@ -95,7 +98,13 @@ fn name(slot: usize) -> String {
 
 impl<'a> Run<'a> {
     /// Writes the files, then starts it. `dir` is an empty folder on a tmpfs.
-    pub fn start(system: System, shape: Shape, services: usize, dir: &Path, programs: &'a Programs) -> Run<'a> {
+    pub fn start(
+        system: System,
+        shape: Shape,
+        services: usize,
+        dir: &Path,
+        programs: &'a Programs,
+    ) -> Run<'a> {
         let board = Board::new(&dir.join("board"), services).expect("the board can be made");
         board.expect(services as u32);
         let mut command = Command::new("unshare");
@@ -143,17 +152,7 @@ impl<'a> Run<'a> {
         }
         let began = now();
         let child = command.spawn().expect("unshare(1) can be started");
-        Run {
-            system,
-            dir: dir.to_owned(),
-            programs,
-            board,
-            child,
-            init: 0,
-            services,
-            began,
-            _cgroup: cgroup,
-        }
+        Run { system, dir: dir.to_owned(), programs, board, child, init: 0, services, began, _cgroup: cgroup }
     }
 
     /// Returns once all services have started; nanoseconds since the start to the first and to the last of them.
@@ -224,9 +223,8 @@ impl<'a> Run<'a> {
     pub fn processes(&mut self) -> (Vec<Process>, Vec<Process>) {
         let init = self.init_pid();
         let service = self.programs.service.to_string_lossy().into_owned();
-        let is_service = |p: &Process| {
-            p.command.first().is_some_and(|word| *word == service || word == "service")
-        };
+        let is_service =
+            |p: &Process| p.command.first().is_some_and(|word| *word == service || word == "service");
         process::of_namespace(init).into_iter().partition(|process| !is_service(process))
     }
 
@@ -295,7 +293,11 @@ impl<'a> Run<'a> {
         let console = fs::read(self.dir.join("console")).unwrap_or_default();
         let console = String::from_utf8_lossy(&console);
         let tail: Vec<&str> = console.lines().rev().take(20).collect();
-        panic!("{}: {what}; the end of its console, last line first:\n{}", self.system.name(), tail.join("\n"));
+        panic!(
+            "{}: {what}; the end of its console, last line first:\n{}",
+            self.system.name(),
+            tail.join("\n")
+        );
     }
 }
 
@@ -329,7 +331,14 @@ fn write_kelson(shape: Shape, services: usize, dir: &Path, board: &Board, progra
 }
 
 /// The folder of s6-svscan or runsvdir. A run script is the program itself behind `#!`, which costs no shell.
-fn write_scandir(system: System, shape: Shape, services: usize, dir: &Path, board: &Board, programs: &Programs) {
+fn write_scandir(
+    system: System,
+    shape: Shape,
+    services: usize,
+    dir: &Path,
+    board: &Board,
+    programs: &Programs,
+) {
     let is_s6 = matches!(system, System::S6 | System::S6WithoutLogs);
     let scan = dir.join("scan");
     fs::create_dir_all(scan.join(".s6-svscan")).expect("the folder is writable");

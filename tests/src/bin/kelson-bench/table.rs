@@ -25,7 +25,8 @@ pub fn render(figures: &Figures, services: usize, chain: usize, idle: u64) -> St
     let row = |metric, what: String, target, digits| Row { metric, what, target, digits };
     let rows = [
         row(Metric::Up, format!("{services} services up, ms"), Target::Ratio(1.3), 0),
-        row(Metric::SaidUp, format!("… and `kelsonctl services` has said so, ms"), Target::None, 0),
+        row(Metric::SaidUp, "… and `kelsonctl services` has said so, ms".to_owned(), Target::None, 0),
+        row(Metric::UpBare, format!("{services} services without libc up, ms"), Target::None, 0),
         row(Metric::Chain, format!("chain of {chain} with readiness up, ms"), Target::None, 0),
         row(Metric::Gone, format!("stop of {services}: last service gone, ms"), Target::None, 0),
         row(Metric::Stopped, format!("stop of {services}: PID 1 has ended, ms"), Target::Ratio(2.0), 0),
@@ -33,7 +34,12 @@ pub fn render(figures: &Figures, services: usize, chain: usize, idle: u64) -> St
         row(Metric::MemoryNone, "memory with 0 services, MB PSS".to_owned(), Target::None, 2),
         row(Metric::MemorySome, format!("memory with {}, MB PSS", services / 10), Target::None, 2),
         row(Metric::MemoryAll, format!("memory with {services}, MB PSS"), Target::Below(6.0), 2),
-        row(Metric::Wakeups, format!("wake-ups in {idle} s at idle"), Target::Below(idle as f64 / 2.0 + 0.5), 0),
+        row(
+            Metric::Wakeups,
+            format!("wake-ups in {idle} s at idle"),
+            Target::Below(idle as f64 / 2.0 + 0.5),
+            0,
+        ),
     ];
     let systems = figures.systems();
     let mut text = String::from("| |");
