@@ -29,33 +29,67 @@ fn main() {
     let limit = libc::rlimit { rlim_cur: 65_536, rlim_max: 65_536 };
     // SAFETY: a struct of the right size.
     unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    // Before the descriptors, as in PID 1.
+    let processes = Processes::new(Options::default()).unwrap();
     let open: Vec<_> = (0..descriptors).map(|_| std::fs::File::open("/dev/null").unwrap()).collect();
 
     let path = CString::new(program.clone()).unwrap();
-    let report = |what: &str, time: Duration, base: Duration| {
-        let each = time.as_secs_f64() * 1e6 / starts as f64;
-        println!("{what:<34} {each:>8.1} µs a start  {:>5.2}", time.as_secs_f64() / base.as_secs_f64());
+    let report = |what: &str, time: Spent, base: Spent| {
+        let each = |time: Duration| time.as_secs_f64() * 1e6 / starts as f64;
+        let times = |time: Duration, base: Duration| time.as_secs_f64() / base.as_secs_f64();
+        let (wall, cpu) = (times(time.wall, base.wall), times(time.cpu, base.cpu));
+        let (each_wall, each_cpu) = (each(time.wall), each(time.cpu));
+        println!("{what:<34} {each_wall:>8.1} µs a start {wall:>5.2}  CPU {each_cpu:>8.1} µs {cpu:>5.2}");
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for _ in 0..3 {
         let base = timed(|| (0..starts).for_each(|_| vfork_exec_wait(&path)));
         report("vfork, exec, wait", base, base);
         report("posix_spawn, wait", timed(|| (0..starts).for_each(|_| posix_spawn_wait(&path))), base);
         for one_by_one in [true, false] {
-            let time = runtime.block_on(through_processes(&program, starts, None, one_by_one));
+            let time = runtime.block_on(through_processes(&processes, &program, starts, None, one_by_one));
             report(if one_by_one { "Processes, one by one" } else { "Processes, all at once" }, time, base);
         }
         let root = CgroupRoot::discover().unwrap();
-        let time = runtime.block_on(through_processes(&program, starts, Some(&root), false));
+        let time = runtime.block_on(through_processes(&processes, &program, starts, Some(&root), false));
         report("Processes, a fresh cgroup each", time, base);
     }
     drop((ballast, open));
 }
 
-fn timed(work: impl FnOnce()) -> Duration {
-    let begun = Instant::now();
+/// On a busy machine the CPU time, of this process and its children, says more than the clock.
+#[derive(Clone, Copy)]
+struct Spent {
+    wall: Duration,
+    cpu: Duration,
+}
+
+struct Stopwatch(Instant, Duration);
+
+impl Stopwatch {
+    fn start() -> Stopwatch {
+        Stopwatch(Instant::now(), cpu())
+    }
+
+    fn read(&self) -> Spent {
+        Spent { wall: self.0.elapsed(), cpu: cpu() - self.1 }
+    }
+}
+
+fn cpu() -> Duration {
+    use nix::sys::resource::{UsageWho, getrusage};
+    let times = [UsageWho::RUSAGE_SELF, UsageWho::RUSAGE_CHILDREN].map(|who| getrusage(who).unwrap());
+    let sum = times.iter().flat_map(|usage| [usage.user_time(), usage.system_time()]);
+    sum.map(|time| {
+        Duration::new(time.tv_sec().cast_unsigned(), 1000 * u32::try_from(time.tv_usec()).unwrap())
+    })
+    .sum()
+}
+
+fn timed(work: impl FnOnce()) -> Spent {
+    let begun = Stopwatch::start();
     work();
-    begun.elapsed()
+    begun.read()
 }
 
 /// As a C program would: the child touches nothing before its exec.
@@ -92,12 +126,12 @@ fn posix_spawn_wait(path: &CString) {
 }
 
 async fn through_processes(
+    processes: &Processes,
     program: &str,
     starts: usize,
     root: Option<&CgroupRoot>,
     one_by_one: bool,
-) -> Duration {
-    let processes = Processes::new(Options::default()).unwrap();
+) -> Spent {
     let mut set = nix::sys::signal::SigSet::empty();
     set.add(nix::sys::signal::Signal::SIGCHLD);
     set.thread_block().unwrap();
@@ -115,7 +149,7 @@ async fn through_processes(
             }
         }
     });
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     let mut cgroups = Vec::new();
     let mut running = tokio::task::JoinSet::new();
     for number in 0..starts {
@@ -136,7 +170,7 @@ async fn through_processes(
         }
     }
     while running.join_next().await.is_some() {}
-    let time = begun.elapsed();
+    let time = begun.read();
     reaping.abort();
     for cgroup in cgroups {
         cgroup.remove().unwrap();

@@ -5,18 +5,21 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
 use super::slots::SlotGuard;
 use super::{Child, Shared, lock, signal_pidfd};
 use crate::command::Command;
 use crate::runner::Exit;
 use crate::spawn::control::Control;
-use crate::spawn::{SpawnError, Step};
+use crate::spawn::{SpawnError, Subject};
 
 /// A start.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) control: Arc<Control>,
+    /// What an error text names.
+    pub(super) subject: Subject,
     pub(super) work: Mutex<Work>,
 }
 
@@ -45,8 +48,9 @@ impl Work {
 
 impl Job {
     pub(super) fn new(command: Command) -> Arc<Job> {
+        let subject = command.subject();
         let work = Work { command: Some(command), ..Work::default() };
-        Arc::new(Job { control: Arc::new(Control::new()), work: Mutex::new(work) })
+        Arc::new(Job { control: Arc::new(Control::new()), subject, work: Mutex::new(work) })
     }
 
     /// PID of the child being made; 0 before the clone and after the report.
@@ -107,8 +111,9 @@ impl<'a> Pending<'a> {
         .await
     }
 
-    pub(super) fn step(&self) -> Step {
-        self.job.control.step()
+    /// The error of a start that was not done within its deadline.
+    pub(super) fn late(&self, deadline: Duration) -> SpawnError {
+        SpawnError::late(self.job.control.step(), deadline, &self.job.subject)
     }
 }
 

@@ -32,6 +32,7 @@ use crate::runner::{Exit, RunnerError};
 use crate::seccomp::{Filter, Filters};
 use crate::spawn::SpawnError;
 use crate::spawn::clone::Refused;
+use crate::spawn::window::Window;
 use exit::ExitCell;
 use job::{Job, Pending};
 use slots::Slots;
@@ -119,6 +120,8 @@ struct Shared {
     inheritance: Inheritance,
     refused: Refused,
     spawners: usize,
+    /// Of the first threads, by their numbers. Locked by its thread alone, while it makes a child.
+    windows: Vec<Mutex<Window>>,
     cgroups: Option<CgroupRoot>,
     life: String,
     filters: Mutex<Filters>,
@@ -165,7 +168,8 @@ pub fn signal_pidfd(pidfd: &impl AsFd, signal: i32) {
 }
 
 impl Processes {
-    /// Sets up; threads are started by the first spawn. Set dispositions of signals before: those ignored now are
+    /// Sets up; threads are started by the first spawn. Do it while this process has few descriptors: low numbers are
+    /// reserved for the spawners, without which each start costs more the more descriptors there are. Set dispositions of signals before: those ignored now are
     /// what children are freed of.
     ///
     /// # Errors
@@ -181,6 +185,7 @@ impl Processes {
             ignored: spawner::ignored_signals(),
             null: OnceLock::new(),
         };
+        let spawners = options.spawners.clamp(1, spawner::MOST);
         let shared = Shared {
             state: Mutex::default(),
             queued: Condvar::new(),
@@ -188,7 +193,8 @@ impl Processes {
             leftovers,
             inheritance,
             refused: Refused::default(),
-            spawners: options.spawners.clamp(1, spawner::MOST),
+            spawners,
+            windows: Window::reserve(spawners).into_iter().map(Mutex::new).collect(),
             cgroups: options.cgroups,
             life,
             filters: Mutex::default(),
@@ -205,7 +211,6 @@ impl Processes {
     /// The step that failed, or the one it hung in when the command's deadline passed.
     pub async fn spawn(&self, command: Command) -> Result<Child, SpawnError> {
         let deadline = command.deadline;
-        let subject = command.subject();
         let pending = Pending::new(&self.shared, Job::new(command));
         let mut waited = Duration::ZERO;
         loop {
@@ -216,7 +221,7 @@ impl Processes {
                 () = tokio::time::sleep(step) => waited = waited.saturating_add(step),
             }
             if waited >= deadline {
-                return Err(SpawnError::late(pending.step(), deadline, &subject));
+                return Err(pending.late(deadline));
             }
             self.shared.relieve();
         }

@@ -18,6 +18,7 @@ use crate::command::Command;
 use crate::spawn::clone::clone;
 use crate::spawn::plan::Plan;
 use crate::spawn::stack::ChildStack;
+use crate::spawn::window::Window;
 use crate::spawn::{SpawnError, Step};
 
 /// Threads at most, also with a dead disk.
@@ -98,7 +99,7 @@ impl Shared {
         block_all_signals();
         let mut stack = ChildStack::new();
         while let Some(job) = self.next_job(number) {
-            self.make(&job, &mut stack);
+            self.make(&job, number, &mut stack);
             if let Some(worker) = lock(&self.state).workers.get_mut(number) {
                 worker.busy = None;
             }
@@ -124,7 +125,7 @@ impl Shared {
         }
     }
 
-    fn make(&self, job: &Arc<Job>, stack: &mut io::Result<ChildStack>) {
+    fn make(&self, job: &Arc<Job>, number: usize, stack: &mut io::Result<ChildStack>) {
         let command = {
             let mut work = lock(&job.work);
             let Some(command) = work.command.take() else { return };
@@ -132,7 +133,9 @@ impl Shared {
             command
         };
         job.control.enter(Step::Prepare);
-        let result = self.try_make(job, command, stack);
+        let mut window = self.windows.get(number).map(lock);
+        let result = self.try_make(job, command, stack, window.as_deref_mut());
+        drop(window);
         if result.is_err() {
             lock(&job.work).slot = None;
         }
@@ -144,6 +147,7 @@ impl Shared {
         job: &Arc<Job>,
         command: Command,
         stack: &mut io::Result<ChildStack>,
+        mut window: Option<&mut Window>,
     ) -> Result<Child, SpawnError> {
         if stack.is_err() {
             *stack = ChildStack::new();
@@ -156,18 +160,24 @@ impl Shared {
         let cell = slot.as_ref().and_then(|slot| slot.pid()).unwrap_or(&job.control.pid);
         job.control.enter(Step::Clone);
         if job.control.is_cancelled() {
-            return Err(SpawnError::refused(Step::Clone, libc::ECANCELED, 0, &plan.subject));
+            return Err(SpawnError::refused(Step::Clone, libc::ECANCELED, 0, &job.subject));
+        }
+        if let Some(window) = window.as_deref_mut() {
+            plan.stage(window);
         }
         let cloned = clone(&mut plan, stack, &self.refused, cell, &job.control.pidfd);
+        if let Some(window) = window {
+            window.clear();
+        }
         let pidfd = job.control.take_pidfd();
         if let Err(errno) = cloned {
-            return Err(SpawnError::refused(Step::Clone, errno, 0, &plan.subject));
+            return Err(SpawnError::refused(Step::Clone, errno, 0, &job.subject));
         }
         let pid = cell.load(SeqCst);
         match job.control.failure() {
             None => {
                 let child = self.report(job, pid, pidfd);
-                child.map_err(|errno| SpawnError::refused(Step::Clone, errno, 0, &plan.subject))
+                child.map_err(|errno| SpawnError::refused(Step::Clone, errno, 0, &job.subject))
             }
             Some(errno) => {
                 let mut state = lock(&self.state);
@@ -175,7 +185,7 @@ impl Shared {
                     state.children.insert(pid, None);
                 }
                 let control = &job.control;
-                Err(SpawnError::refused(control.step(), errno, control.detail(), &plan.subject))
+                Err(SpawnError::refused(control.step(), errno, control.detail(), &job.subject))
             }
         }
     }

@@ -31,6 +31,12 @@ pub(crate) extern "C" fn main(argument: *mut c_void) -> ! {
 }
 
 fn steps(plan: &mut Plan) -> Result<Infallible, i32> {
+    // Before anything that opens or closes: the table is PID 1's own until then.
+    if let Some(end) = plan.table_end {
+        plan.control.enter(Step::Table);
+        let flags = wide(libc::CLOSE_RANGE_UNSHARE);
+        call(libc::SYS_close_range, [signed(end), wide(u32::MAX), flags, 0, 0])?;
+    }
     if plan.join_cgroup {
         plan.control.enter(Step::Cgroup);
         join_cgroup(plan.cgroup_fd)?;

@@ -32,6 +32,8 @@ pub(crate) fn clone(
         let mut result = clone3(plan, stack, pid, pidfd, plan.cgroup_fd);
         if plan.cgroup_fd >= 0 && result.is_err_and(may_be_the_cgroup) {
             plan.join_cgroup = true;
+            // The folder of the cgroup may stand anywhere in the table.
+            plan.table_end = None;
             result = clone3(plan, stack, pid, pidfd, -1);
         }
         match result {
@@ -41,6 +43,9 @@ pub(crate) fn clone(
         }
     }
     plan.join_cgroup = plan.cgroup_fd >= 0;
+    if plan.join_cgroup {
+        plan.table_end = None;
+    }
     plan.reset_all_signals = true;
     let result = clone2(plan, stack, pid);
     if result.is_ok() {
@@ -63,7 +68,8 @@ fn clone3(
 ) -> SysResult {
     let clear_handlers: u64 = 0x1_0000_0000;
     let into_cgroup: u64 = 0x2_0000_0000;
-    let mut flags = u64::from((SHARED | libc::CLONE_PIDFD).cast_unsigned()) | clear_handlers;
+    let shared = SHARED | libc::CLONE_PIDFD | share_table(plan);
+    let mut flags = u64::from(shared.cast_unsigned()) | clear_handlers;
     if cgroup >= 0 {
         flags |= into_cgroup;
     }
@@ -95,7 +101,7 @@ fn clone3(
 
 /// `clone`, which knows neither cgroups nor a pidfd beside the PID; the parent opens the pidfd.
 fn clone2(plan: &mut Plan, stack: &mut ChildStack, pid: &AtomicI32) -> SysResult {
-    let flags = (SHARED | libc::SIGCHLD).cast_unsigned() as usize;
+    let flags = (SHARED | share_table(plan) | libc::SIGCHLD).cast_unsigned() as usize;
     let top = stack.bottom().saturating_add(stack.size());
     // SAFETY: as in `clone3`.
     unsafe {
@@ -106,6 +112,10 @@ fn clone2(plan: &mut Plan, stack: &mut ChildStack, pid: &AtomicI32) -> SysResult
             std::ptr::from_mut(plan).cast(),
         )
     }
+}
+
+fn share_table(plan: &Plan) -> i32 {
+    if plan.table_end.is_some() { libc::CLONE_FILES } else { 0 }
 }
 
 fn word(value: usize) -> u64 {

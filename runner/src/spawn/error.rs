@@ -11,6 +11,8 @@ pub enum Step {
     /// Making everything ready in PID 1.
     Prepare,
     Clone,
+    /// A table of descriptors of its own.
+    Table,
     Cgroup,
     Session,
     Descriptors,
@@ -29,10 +31,11 @@ pub enum Step {
     Execute,
 }
 
-const STEPS: [Step; 18] = [
+const STEPS: [Step; 19] = [
     Step::Queued,
     Step::Prepare,
     Step::Clone,
+    Step::Table,
     Step::Cgroup,
     Step::Session,
     Step::Descriptors,
@@ -60,7 +63,7 @@ impl Step {
         match self {
             Step::Queued => "waiting for a thread to start it",
             Step::Prepare => "preparing the start",
-            Step::Clone => "making the process",
+            Step::Clone | Step::Table => "making the process",
             Step::Cgroup => "entering its cgroup",
             Step::Session => "making a session",
             Step::Descriptors => "handing over descriptors",
@@ -124,7 +127,7 @@ impl SpawnError {
             },
             Step::Seccomp => String::from("cannot install the seccomp filter"),
             Step::Signals => String::from("cannot reset signals"),
-            Step::Clone | Step::Queued | Step::Prepare => {
+            Step::Clone | Step::Table | Step::Queued | Step::Prepare => {
                 format!("cannot make a process for {}", subject.program)
             }
         };

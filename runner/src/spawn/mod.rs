@@ -12,6 +12,7 @@ mod error;
 pub(crate) mod plan;
 pub(crate) mod stack;
 pub(crate) mod sys;
+pub(crate) mod window;
 
 pub(crate) use error::Subject;
 pub use error::{SpawnError, Step, errno_text};

@@ -1,12 +1,13 @@
 //! A [`Command`] made ready for the child: plain pointers and numbers, so that nothing allocates after the clone.
 
 use std::ffi::{CStr, CString, c_char};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::Arc;
 
 use super::control::Control;
-use super::error::{SpawnError, Subject};
+use super::error::SpawnError;
+use super::window::Window;
 use crate::command::{Command, DEFAULT_PATH, Program, Stdio};
 use crate::processes::Inheritance;
 use crate::seccomp::Filter;
@@ -49,7 +50,8 @@ pub(crate) struct Plan {
     /// Handlers of PID 1 are not cleared by the clone itself.
     pub(crate) reset_all_signals: bool,
     pub(crate) signal_mask: u64,
-    pub(crate) subject: Subject,
+    /// The child shares PID 1's table of descriptors and first takes a copy of the numbers below this one.
+    pub(crate) table_end: Option<RawFd>,
     _strings: Vec<CString>,
     _filter: Option<Arc<Filter>>,
     _files: Vec<OwnedFd>,
@@ -78,7 +80,6 @@ impl Plan {
         let mut strings = Vec::new();
         let argv = pointers(&command.argv);
         let envp = pointers(&command.environment);
-        let subject = command.subject();
         let mut files = Vec::new();
         let mut moves = Vec::with_capacity(command.descriptors.len().saturating_add(3));
         let mut null = None;
@@ -148,13 +149,31 @@ impl Plan {
             ignored: inheritance.ignored,
             reset_all_signals: false,
             signal_mask: inheritance.signal_mask,
-            subject,
+            table_end: None,
             _strings: strings,
             _filter: command.seccomp,
             _files: files,
             _cgroup: command.cgroup,
             _null: null,
         })
+    }
+
+    /// Puts what the child needs into the window, so that it need not copy the whole table; leaves the plan as it is
+    /// where there is too much of it. The window is to be cleared after the clone.
+    pub(crate) fn stage(&mut self, window: &mut Window) {
+        let program = (self.exec_fd >= 0).then_some(self.exec_fd);
+        let sources = self.moves.iter().map(|each| each.source).chain(program);
+        // SAFETY: the plan owns what it names, and lives as long as the borrow.
+        let sources = sources.map(|source| unsafe { BorrowedFd::borrow_raw(source) });
+        let held: Option<Vec<RawFd>> = sources.map(|source| window.hold(source)).collect();
+        let Some(held) = held else { return };
+        for (each, number) in self.moves.iter_mut().zip(&held) {
+            each.source = *number;
+        }
+        if let (Some(_), Some(number)) = (program, held.last()) {
+            self.exec_fd = *number;
+        }
+        self.table_end = Some(window.end());
     }
 }
 
