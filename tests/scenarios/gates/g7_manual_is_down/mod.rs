@@ -43,15 +43,15 @@ fn g7_down_does_not_fire_for_a_service_that_the_boot_has_yet_to_start() {
         )
         .service(
             "b-watcher",
-            "process: {command: [$PROGRAM, serve]}\ndepends: [{service: task, event: down}]",
+            "process: {command: [$PROGRAM, serve]}\ndepends: [{service: migrate, event: down}]",
         )
         .service("later", "process: {command: [$PROGRAM, serve]}\ndepends: [{path: $DIR/flag}]")
-        .service("task", "process: {command: [$PROGRAM]}\ntype: oneshot\ndepends: [{service: later}]")
+        .service("migrate", "process: {command: [$PROGRAM]}\ntype: oneshot\ndepends: [{service: later}]")
         .start();
     host.wait_state("later", "waiting");
     std::fs::write(host.path("flag"), "").unwrap();
     host.wait_up("later");
-    host.wait_finished("task");
+    host.wait_finished("migrate");
     for name in ["a-watcher", "b-watcher"] {
         // Neither before it was begun, nor while it waited, nor while it ran; a successful one-shot is not down.
         assert_eq!(host.states_of(name), ["waiting"], "{name}");

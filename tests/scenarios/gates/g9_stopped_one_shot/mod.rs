@@ -44,7 +44,9 @@ fn g9_a_one_shot_stopped_half_way_is_down_and_its_gate_stays_shut() {
     host.write_service("migrate", "process: {command: [$PROGRAM]}\ntype: oneshot");
     let before = host.newest_event();
     host.signal(libc::SIGHUP);
-    host.wait_event(before, "of the host that it read its files", |event| event.service.is_empty());
+    host.wait_event(before, "of the host that it read its files", |event| {
+        event.message.starts_with("the files were read again; changed, restart them to take it up: migrate")
+    });
     host.ctl(&["start", "migrate", "--wait"]).ok();
     for name in ["web", "report"] {
         host.wait_up(name);

@@ -105,17 +105,38 @@ fn r1_every_policy_with_every_end_of_a_one_shot() {
 fn r1_the_policy_is_forever_for_services_and_once_for_one_shots() {
     let mut host = Host::builder()
         .service("service", "process: {command: [$PROGRAM, exit=0]}\nrestart: {delay: 10ms, maxDelay: 10ms}")
-        .service("task", "process: {command: [$PROGRAM, exit=3]}\ntype: oneshot\nrestart: {delay: 10ms}")
+        .service("migrate", "process: {command: [$PROGRAM, exit=3]}\ntype: oneshot\nrestart: {delay: 10ms}")
         .service("refused", "process: {command: [$PROGRAM]}\ntype: oneshot\nrestart: {policy: forever}")
         .start();
     host.wait_for("service", "to have been started again", |service| service.restarts >= 2);
-    let task = host.wait_state("task", "failed");
-    assert_eq!(task.restarts, 0, "{task:?}");
+    let migrate = host.wait_state("migrate", "failed");
+    assert_eq!(migrate.restarts, 0, "{migrate:?}");
     let refused = host.service("refused");
     assert_eq!((refused.state.as_str(), refused.pid), ("failed", None), "{refused:?}");
     assert!(
         refused.message.contains("refused.yaml:4:") && refused.message.contains("forever"),
         "{refused:?}"
     );
+    host.poweroff();
+}
+
+#[test]
+fn r1_a_service_that_left_processes_behind_is_started_again() {
+    let mut host = Host::builder()
+        .service(
+            "web",
+            "process: {command: [$PROGRAM, 'orphan=setsid,ignore=TERM,hang', 'append=$DIR/runs', exit=3]}
+restart: {delay: 10ms, maxDelay: 10ms}",
+        )
+        .start();
+    host.wait_for("web", "to have been started again five times", |web| web.restarts >= 5);
+    let ends: Vec<String> = host
+        .events_of("web")
+        .into_iter()
+        .filter(|event| event.state == "backoff")
+        .map(|event| event.message)
+        .collect();
+    assert!(ends.iter().all(|end| end.starts_with("exited with status 3 after ")), "{ends:#?}");
+    assert!(host.processes_with("orphan=").len() <= 3, "each run's own alone: {:?}", host.processes());
     host.poweroff();
 }

@@ -26,7 +26,7 @@ fn r5_a_restart_waits_for_a_dependency_that_is_in_backoff() {
         .service("db", DB)
         .service(
             "web",
-            "process: {command: [$PROGRAM, serve]}\ndepends: [{service: db}, {path: $DIR/config}]
+            "process: {command: [$PROGRAM, serve]}\ndepends: [{service: db}]
 restart: {delay: 10ms, maxDelay: 10ms}",
         )
         .start();
