@@ -1,6 +1,6 @@
 //! What the documents show is what the parser takes: the blocks of YAML that begin with `# services/NAME.yaml` or
 //! `# machine.yaml` are whole files, and those of one document are a configuration folder without a mistake.
-#![allow(clippy::unwrap_used, reason = "a test ends at its first surprise")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test ends at its first surprise")]
 
 mod folder;
 
@@ -10,18 +10,18 @@ use folder::Folder;
 
 /// Lays the files of a document into a folder; how many there are.
 fn lay_out(folder: &Folder, document: &str) -> usize {
-    let mut count = 0;
-    for block in document.split("```yaml\n").skip(1) {
-        let (text, _) = block.split_once("```").unwrap_or_else(|| panic!("a block has no end: {block}"));
-        let Some(name) = text.lines().next().and_then(|line| line.strip_prefix("# ")) else { continue };
+    let blocks = document.split("```yaml\n").skip(1);
+    let texts = blocks.map(|block| block.split_once("```").expect("each block has an end").0);
+    let is_file = |text: &&str| {
+        let Some(name) = text.lines().next().and_then(|line| line.strip_prefix("# ")) else { return false };
         match name.strip_prefix("services/").and_then(|name| name.strip_suffix(".yaml")) {
             Some(service) => folder.service(service, text),
             None if name == "machine.yaml" => folder.machine(text),
-            None => continue,
+            None => return false,
         }
-        count += 1;
-    }
-    count
+        true
+    };
+    texts.filter(is_file).count()
 }
 
 #[track_caller]
