@@ -113,7 +113,7 @@ pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
         "{} not {} within {}",
         list(&arguments.names),
         arguments.event.word(),
-        time::measured(arguments.timeout.unwrap_or_default())
+        kelson_spec::duration_text(arguments.timeout.unwrap_or_default())
     )))
 }
 

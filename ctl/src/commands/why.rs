@@ -38,8 +38,10 @@ pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
 /// A line for a link of the chain: `service "db": failed, exited with status 3`.
 fn branch(reason: &Reason, palette: Palette) -> Branch {
     let state = state_name(reason.state());
-    let text = escape(&reason.text);
     // The text often begins with the state; it is not said twice.
+    let text =
+        reason.text.strip_prefix(state).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&reason.text);
+    let text = escape(text);
     let said = if state.is_empty() || text.starts_with(state) {
         text.into_owned()
     } else if text.is_empty() {
@@ -94,6 +96,22 @@ service \"web\": waiting for service \"db\" to be up
 └─ path \"/run/x\": does not exist
 "
         );
+    }
+
+    #[test]
+    fn the_state_is_said_once() {
+        let line = |state, text| branch(&reason("web", state, text, vec![]), Palette::None).line;
+        assert_eq!(line(State::Waiting, "waiting: waiting for path \"/x\""), "web: waiting for path \"/x\"");
+        assert_eq!(
+            line(State::Running, "running: running, ready after 2 s"),
+            "web: running, ready after 2 s"
+        );
+        assert_eq!(
+            line(State::Backoff, "backoff: exited with status 3"),
+            "web: backoff, exited with status 3"
+        );
+        assert_eq!(line(State::Finished, "finished: "), "web: finished");
+        assert_eq!(line(State::Unspecified, "not yet"), "web: not yet");
     }
 
     #[test]

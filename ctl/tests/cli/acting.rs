@@ -95,7 +95,7 @@ fn wait_says_what_is_missing() {
     assert_eq!((done.status, done.out.as_str()), (5, ""));
     assert_eq!(
         done.err,
-        "kelsonctl: web is waiting: path \"/run/x\" to exist\nkelsonctl: db and web not up within 100 ms\n"
+        "kelsonctl: web is waiting: path \"/run/x\" to exist\nkelsonctl: db and web not up within 100ms\n"
     );
     let done = fake.run("-o json wait web --for up --timeout 10ms");
     assert_eq!(done.status, 5);

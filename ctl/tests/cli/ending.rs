@@ -24,10 +24,7 @@ fn the_stop_order_is_shown_until_the_end() {
         assert!(lines[1].contains("web") && lines[2].contains("db"), "{}", done.out);
         assert_eq!(lines.len(), 3, "nothing older than the shutdown: {}", done.out);
         let asked = fake.asked();
-        assert!(
-            asked.last().unwrap().starts_with(&format!("shutdown {action} kelsonctl (process ")),
-            "{asked:?}"
-        );
+        assert_eq!(asked.last().unwrap(), &format!("shutdown {action} kelsonctl"));
     }
 }
 
@@ -36,7 +33,7 @@ fn without_staying_only_the_answer_is_shown() {
     let fake = Fake::start(last_words());
     let done = fake.run("reboot --no-wait --reason maintenance");
     assert_eq!((done.status, done.out.as_str()), (0, "everything stops, then the host reboots\n"));
-    assert!(fake.asked()[0].starts_with("shutdown Reboot maintenance, by kelsonctl "), "{:?}", fake.asked());
+    assert_eq!(fake.asked(), ["shutdown Reboot maintenance, by kelsonctl"]);
 }
 
 #[test]
