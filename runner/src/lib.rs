@@ -26,7 +26,7 @@ pub mod seccomp;
 mod spawn;
 mod strays;
 
-pub use cgroup::{Cgroup, CgroupRoot, Usage};
+pub use cgroup::{Cgroup, CgroupRoot, Place, Usage};
 pub use command::{Command, Program, Stdio};
 pub use process::{ProcessRunner, service_id};
 pub use processes::{Child, ExitReceiver, Leftover, Options, Processes, ReapReport, signal_pidfd};

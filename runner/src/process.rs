@@ -1,14 +1,15 @@
 //! The [`Runner`] of services that are plain processes: a cgroup for all runs, a child a run.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use kelson_spec::ServiceSpec;
 use tokio::time::timeout;
 
-use crate::cgroup::{Cgroup, CgroupRoot};
+use crate::cgroup::Place;
 use crate::command::{Command, Program};
-use crate::processes::{Child, ExitReceiver, Processes, signal_pidfd};
+use crate::processes::{Child, ExitReceiver, Processes};
 use crate::runner::{BoxFuture, RunContext, Runner, RunnerError, Running, StopPlan, StopReport};
 use crate::strays;
 
@@ -16,29 +17,45 @@ use crate::strays;
 /// it (a dead disk): it is left behind and counted.
 const KILL_DEADLINE: Duration = Duration::from_secs(2);
 
+/// How long a stop waits before it looks whether the service is frozen.
+const PROMPT: Duration = Duration::from_millis(100);
+
 /// Number of a service in the spawn record: FNV-1a of its name.
 pub fn service_id(name: &str) -> u32 {
     name.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 /// Runs the process of one service.
+///
+/// A running service holds no descriptor here and no name of its own: its cgroup is opened when it is needed, and its
+/// process is signalled by its PID under the lock of the reaper.
 #[derive(Debug)]
 pub struct ProcessRunner {
     processes: Processes,
     spec: Arc<ServiceSpec>,
-    cgroup: Option<Cgroup>,
+    /// `None`: not made, or there are no cgroups on this host.
+    cgroup: Option<CgroupState>,
     main: Option<Main>,
     /// Something was started that a stop has not yet cleared away.
     started: bool,
     warnings: Vec<String>,
     /// Executed instead of the file that the spec names, which is only the first argument then.
-    binary: Option<Arc<std::os::fd::OwnedFd>>,
+    binary: Option<Arc<OwnedFd>>,
+}
+
+/// What the cgroup is good for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CgroupState {
+    Fresh,
+    /// It has been killed, or may have been. It takes no new process then: Linux (seen on 6.18) holds its count of kills
+    /// against that of the cgroup of whoever clones, and kills a child that is cloned straight into it at birth.
+    Spent,
 }
 
 /// The process of the current run.
 #[derive(Debug)]
 struct Main {
-    pidfd: std::os::fd::OwnedFd,
+    pid: i32,
     exit: ExitReceiver,
 }
 
@@ -57,54 +74,70 @@ impl ProcessRunner {
 
     /// Runs this open file under the name that the spec's command begins with: a personality of PID 1's own binary.
     #[must_use]
-    pub fn with_binary(mut self, binary: Arc<std::os::fd::OwnedFd>) -> ProcessRunner {
+    pub fn with_binary(mut self, binary: Arc<OwnedFd>) -> ProcessRunner {
         self.binary = Some(binary);
         self
     }
 
+    /// Where its cgroup is, or is to be.
+    fn place(&self) -> Option<Place> {
+        self.processes.cgroups().map(|root| root.place(&self.spec.name))
+    }
+
     async fn open_cgroup(&mut self) -> Result<(), RunnerError> {
-        let Some(root) = self.processes.cgroups().cloned() else { return Ok(()) };
-        if self.cgroup.is_none() {
-            self.cgroup = Cgroup::open(&root, &self.spec.name)?;
-        }
-        // Processes and limits of an earlier life.
-        if let Some(old) = &self.cgroup {
-            let left = clear_cgroup(old).await?;
+        let Some(place) = self.place() else { return Ok(()) };
+        if !place.make()? {
+            // Processes and limits of an earlier life.
+            let left = self.clear_cgroup(&place).await?;
             if left > 0 {
                 let name = &self.spec.name;
                 return Err(RunnerError::new(format!(
                     "{left} processes of an earlier life of service {name} cannot be killed"
                 )));
             }
-            old.remove()?;
-            self.cgroup = None;
+            place.remove()?;
+            place.make()?;
         }
-        self.make_cgroup(&root)
-    }
-
-    fn make_cgroup(&mut self, root: &CgroupRoot) -> Result<(), RunnerError> {
-        let cgroup = Cgroup::create(root, &self.spec.name)?;
-        self.warnings = cgroup.limit(&self.spec.resources);
-        self.cgroup = Some(cgroup);
+        self.set_up(&place);
         Ok(())
     }
 
+    fn set_up(&mut self, place: &Place) {
+        self.cgroup = Some(CgroupState::Fresh);
+        self.warnings = place.limit(&self.spec.resources);
+    }
+
     /// A run after one whose left-overs were killed gets a new cgroup: the old one takes no process any more.
-    fn renew_cgroup(&mut self) -> Result<(), RunnerError> {
-        match (self.processes.cgroups().cloned(), &self.cgroup) {
-            (Some(root), Some(old)) if old.is_spent() => {
-                old.remove()?;
-                self.make_cgroup(&root)
-            }
-            _ => Ok(()),
+    fn renew_cgroup(&mut self, place: &Place) -> Result<(), RunnerError> {
+        if self.cgroup == Some(CgroupState::Spent) {
+            place.remove()?;
+            place.make()?;
+            self.set_up(place);
         }
+        Ok(())
+    }
+
+    /// Kills all that is in its cgroup and waits for its end. Returns how many outlived it. One read where it is empty.
+    async fn clear_cgroup(&mut self, place: &Place) -> Result<u32, RunnerError> {
+        if !place.is_populated() {
+            return Ok(0);
+        }
+        self.cgroup = Some(CgroupState::Spent);
+        place.kill()?;
+        if place.unpopulated(KILL_DEADLINE).await? {
+            return Ok(0);
+        }
+        Ok(u32::try_from(place.processes(10_000).len()).unwrap_or(u32::MAX).max(1))
     }
 
     async fn start(&mut self, context: RunContext) -> Result<Running, RunnerError> {
         if self.main.as_ref().is_some_and(|main| main.exit.exited().is_none()) {
             return Err(RunnerError::new(format!("service {} runs already", self.spec.name)));
         }
-        self.renew_cgroup()?;
+        let place = self.place().filter(|_| self.cgroup.is_some());
+        if let Some(place) = &place {
+            self.renew_cgroup(place)?;
+        }
         let run = context.run;
         let mut command = Command::from_spec(&self.spec, context, &self.processes)?
             .owner(service_id(&self.spec.name), run)
@@ -115,33 +148,42 @@ impl ProcessRunner {
                 .map_err(|error| RunnerError::system("cannot hand over Kelson's own binary", &error))?;
             command = command.program(Program::Descriptor(binary));
         }
-        if let Some(cgroup) = &self.cgroup {
-            command = command.cgroup(cgroup.folder(), cgroup.name());
+        if let Some(place) = place {
+            command = command.cgroup(place.folder_once()?, place.name());
         }
         self.started = true;
-        let Child { pid, pidfd, start_time, exit } = self.processes.spawn(command).await?;
-        self.main = Some(Main { pidfd, exit: exit.clone() });
+        let Child { pid, start_time, exit, .. } = self.processes.spawn(command).await?;
+        self.main = Some(Main { pid, exit: exit.clone() });
         Ok(Running { pid, start_time, exit: Box::pin(exit) })
     }
 
     async fn end(&mut self, plan: StopPlan) -> Result<StopReport, RunnerError> {
         let mut killed = false;
         if let Some(main) = self.main.as_ref().filter(|main| main.exit.exited().is_none()) {
-            signal_pidfd(&main.pidfd, plan.signal);
-            // What is stopped or frozen would sleep through it.
-            signal_pidfd(&main.pidfd, libc::SIGCONT);
-            if let Some(cgroup) = self.cgroup.as_ref().filter(|cgroup| cgroup.is_frozen())
-                && let Err(error) = cgroup.thaw()
-            {
-                tracing::warn!("{error}");
+            let signal = |signal| self.processes.signal(main.pid, &main.exit, signal);
+            signal(plan.signal);
+            // What is stopped would sleep through it.
+            signal(libc::SIGCONT);
+            let prompt = PROMPT.min(plan.timeout.checked_div(2).unwrap_or_default());
+            if timeout(prompt, main.exit.clone()).await.is_err() {
+                self.thaw();
+                killed = timeout(plan.timeout.saturating_sub(prompt), main.exit.clone()).await.is_err();
             }
-            killed = timeout(plan.timeout, main.exit.clone()).await.is_err();
             if killed {
-                signal_pidfd(&main.pidfd, libc::SIGKILL);
+                signal(libc::SIGKILL);
             }
         }
         let left_behind = self.clear().await?;
         Ok(StopReport { killed, left_behind })
+    }
+
+    /// What is frozen sleeps through its signal too. It is rare, and asking costs as much as a stop.
+    fn thaw(&self) {
+        if let Some(place) = self.place().filter(|place| self.cgroup.is_some() && place.is_frozen())
+            && let Err(error) = place.thaw()
+        {
+            tracing::warn!("{error}");
+        }
     }
 
     /// Ends whatever the service has left. Returns how many processes outlived it.
@@ -149,8 +191,8 @@ impl ProcessRunner {
         if !self.started && self.main.is_none() {
             return Ok(0);
         }
-        let mut left = match &self.cgroup {
-            Some(cgroup) => clear_cgroup(cgroup).await?,
+        let mut left = match self.place().filter(|_| self.cgroup.is_some()) {
+            Some(place) => self.clear_cgroup(&place).await?,
             None => {
                 let mark = format!("{}:{}:", self.processes.life(), self.spec.name);
                 strays::clear(mark, KILL_DEADLINE).await.1
@@ -170,26 +212,19 @@ impl ProcessRunner {
 
     async fn end_all(&mut self) -> Result<(), RunnerError> {
         let left = self.clear().await;
-        if let Some(cgroup) = self.cgroup.take() {
-            if left.as_ref().is_ok_and(|left| *left == 0) {
-                clear_cgroup(&cgroup).await?;
+        if let Some(place) = self.place().filter(|_| self.cgroup.is_some()) {
+            // It is empty as a rule: then this is all.
+            if place.remove().is_err() {
+                if left.as_ref().is_ok_and(|left| *left == 0) {
+                    self.clear_cgroup(&place).await?;
+                }
+                self.cgroup = None;
+                place.remove()?;
             }
-            cgroup.remove()?;
+            self.cgroup = None;
         }
         left.map(|_| ())
     }
-}
-
-/// Kills all that is in a cgroup and waits for its end. Returns how many outlived it. One read where it is empty.
-async fn clear_cgroup(cgroup: &Cgroup) -> Result<u32, RunnerError> {
-    if !cgroup.is_populated() {
-        return Ok(0);
-    }
-    cgroup.kill()?;
-    if cgroup.unpopulated(KILL_DEADLINE).await? {
-        return Ok(0);
-    }
-    Ok(u32::try_from(cgroup.processes(10_000).len()).unwrap_or(u32::MAX).max(1))
 }
 
 impl Runner for ProcessRunner {

@@ -1,22 +1,25 @@
 //! One cgroup a service: what holds all of its processes, however often they fork, and ends them all at once.
 //!
-//! [`CgroupRoot`] is found once (its story is in [`root`]); a [`Cgroup`] is one folder below it. Making one costs one
-//! `mkdir` and one `open`; it is kept over restarts. Only memory file systems are touched, so PID 1 may do all of this
-//! itself.
+//! [`CgroupRoot`] is found once (its story is in [`root`]); a [`Place`] names one folder below it and does all that can
+//! be done with it; a [`Cgroup`] is a place that is there, with its folder open. A running service keeps neither a
+//! descriptor nor a path: files are opened below the root when they are needed. Only memory file systems are touched,
+//! so PID 1 may do all of this itself.
 
 mod resources;
 mod root;
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::ops::Deref;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
+use nix::unistd::{UnlinkatFlags, unlinkat};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::timeout;
@@ -26,13 +29,26 @@ pub use root::CgroupRoot;
 
 use crate::runner::RunnerError;
 
-/// One cgroup below the root.
+/// One cgroup below the root, by its name; it need not be there.
 #[derive(Debug)]
-pub struct Cgroup {
+pub struct Place {
     root: CgroupRoot,
     name: String,
+}
+
+/// One cgroup below the root with its folder open.
+#[derive(Debug)]
+pub struct Cgroup {
+    place: Place,
     folder: Arc<OwnedFd>,
-    spent: AtomicBool,
+}
+
+impl Deref for Cgroup {
+    type Target = Place;
+
+    fn deref(&self) -> &Place {
+        &self.place
+    }
 }
 
 /// What `cgroup.events` says.
@@ -57,17 +73,9 @@ impl Cgroup {
     /// # Errors
     /// When the kernel refuses.
     pub fn create(root: &CgroupRoot, name: &str) -> Result<Cgroup, RunnerError> {
-        let cannot =
-            |error: &io::Error| RunnerError::system(format_args!("cannot make cgroup {name}"), error);
-        let spent = match nix::sys::stat::mkdirat(root.folder(), name, Mode::from_bits_truncate(0o755)) {
-            Ok(()) => false,
-            Err(nix::errno::Errno::EEXIST) => true,
-            Err(errno) => return Err(cannot(&errno.into())),
-        };
-        let cgroup =
-            Cgroup::open(root, name)?.ok_or_else(|| cannot(&io::Error::from_raw_os_error(libc::ENOENT)))?;
-        cgroup.spent.store(spent, Ordering::Relaxed);
-        Ok(cgroup)
+        let place = root.place(name);
+        place.make()?;
+        place.open()?.ok_or_else(|| place.cannot("make", &io::Error::from_raw_os_error(libc::ENOENT)))
     }
 
     /// The one that is there, for instance from an earlier life of PID 1.
@@ -75,35 +83,53 @@ impl Cgroup {
     /// # Errors
     /// When it is there and cannot be opened.
     pub fn open(root: &CgroupRoot, name: &str) -> Result<Option<Cgroup>, RunnerError> {
-        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        match openat(root.folder(), name, flags, Mode::empty()) {
-            Ok(folder) => Ok(Some(Cgroup {
-                root: root.clone(),
-                name: name.to_owned(),
-                folder: Arc::new(folder),
-                spent: AtomicBool::new(true),
-            })),
-            Err(nix::errno::Errno::ENOENT) => Ok(None),
-            Err(errno) => {
-                Err(RunnerError::system(format_args!("cannot open cgroup {name}"), &io::Error::from(errno)))
-            }
-        }
-    }
-
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Whether it has been killed, or may have been, by an earlier life of PID 1. It takes no new process then: Linux
-    /// (seen on 6.18) holds its count of kills against that of the cgroup of whoever clones, and kills a child that is
-    /// cloned straight into it at birth.
-    pub fn is_spent(&self) -> bool {
-        self.spent.load(Ordering::Relaxed)
+        root.place(name).open()
     }
 
     /// For `clone3`.
     pub fn folder(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.folder)
+    }
+}
+
+impl CgroupRoot {
+    pub(crate) fn place(&self, name: &str) -> Place {
+        Place { root: self.clone(), name: name.to_owned() }
+    }
+}
+
+impl Place {
+    /// Makes it. Returns whether it was not there before.
+    pub(crate) fn make(&self) -> Result<bool, RunnerError> {
+        let name = self.name.as_str();
+        match nix::sys::stat::mkdirat(self.root.folder(), name, Mode::from_bits_truncate(0o755)) {
+            Ok(()) => Ok(true),
+            Err(Errno::EEXIST) => Ok(false),
+            Err(errno) => Err(self.cannot("make", &errno.into())),
+        }
+    }
+
+    fn open(&self) -> Result<Option<Cgroup>, RunnerError> {
+        match self.open_folder() {
+            Ok(folder) => Ok(Some(Cgroup { place: self.root.place(&self.name), folder: Arc::new(folder) })),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(errno) => Err(self.cannot("open", &errno.into())),
+        }
+    }
+
+    fn open_folder(&self) -> nix::Result<OwnedFd> {
+        // Enough for `clone3`, and to open what is below.
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        openat(self.root.folder(), self.name.as_str(), flags, Mode::empty())
+    }
+
+    /// Its folder for one `clone3`.
+    pub(crate) fn folder_once(&self) -> Result<Arc<OwnedFd>, RunnerError> {
+        self.open_folder().map(Arc::new).map_err(|errno| self.cannot("open", &errno.into()))
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     pub fn path(&self) -> PathBuf {
@@ -115,7 +141,8 @@ impl Cgroup {
     }
 
     fn file(&self, name: &str, flags: OFlag) -> io::Result<File> {
-        let fd = openat(self.folder.as_fd(), name, flags | OFlag::O_CLOEXEC, Mode::empty())?;
+        let path = [self.name.as_str(), name].join("/");
+        let fd = openat(self.root.folder(), path.as_str(), flags | OFlag::O_CLOEXEC, Mode::empty())?;
         Ok(File::from(fd))
     }
 
@@ -130,7 +157,8 @@ impl Cgroup {
     }
 
     fn events(&self) -> io::Result<Events> {
-        Ok(Events::parse(&self.read("cgroup.events")?))
+        let file = self.file("cgroup.events", OFlag::O_RDONLY)?;
+        Ok(Events::parse(&read_from_start(&file)?))
     }
 
     /// Whether it, or a cgroup below it, holds a process that has not ended. One that cannot be asked holds none: it
@@ -167,7 +195,6 @@ impl Cgroup {
     /// # Errors
     /// When the kernel refuses.
     pub fn kill(&self) -> Result<(), RunnerError> {
-        self.spent.store(true, Ordering::Relaxed);
         match self.write("cgroup.kill", "1") {
             Err(error) if error.kind() == io::ErrorKind::NotFound && self.path().exists() => {
                 // Before Linux 5.14. Frozen, nothing can fork meanwhile.
@@ -238,16 +265,16 @@ impl Cgroup {
     /// # Errors
     /// When it still holds a process.
     pub fn remove(&self) -> Result<(), RunnerError> {
-        match fs::remove_dir(self.path()) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        let remove = || unlinkat(self.root.folder(), self.name.as_str(), UnlinkatFlags::RemoveDir);
+        match remove() {
+            Ok(()) | Err(Errno::ENOENT) => Ok(()),
             // Only then look for cgroups below: there are none as a rule.
             Err(_) => {
                 for folder in self.below() {
                     let _ = fs::remove_dir(folder);
                 }
-                fs::remove_dir(self.path()).map_err(|error| self.cannot("remove", &error))
+                remove().map_err(|errno| self.cannot("remove", &errno.into()))
             }
-            Ok(()) => Ok(()),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kelson_spec::service::Resources;
 
-use super::Cgroup;
+use super::Place;
 use crate::runner::RunnerError;
 
 /// Period of `cpu.max` in microseconds, the kernel's own default.
@@ -21,7 +21,7 @@ pub struct Usage {
     pub processes: Option<u32>,
 }
 
-impl Cgroup {
+impl Place {
     /// Writes the limits. What cannot be applied is no failure: it is returned, a sentence each.
     pub fn limit(&self, resources: &Resources) -> Vec<String> {
         let mut warnings = Vec::new();

@@ -57,6 +57,10 @@ pub struct ExitReceiver {
 }
 
 impl ExitReceiver {
+    pub(super) fn is_of(&self, cell: &Arc<ExitCell>) -> bool {
+        Arc::ptr_eq(&self.cell, cell)
+    }
+
     /// How the child ended, if it has.
     pub fn exited(&self) -> Option<Exit> {
         self.cell.exit()
@@ -80,7 +84,11 @@ impl Future for ExitReceiver {
         }
         match inner.wakers.iter_mut().find(|(key, _)| *key == self.key) {
             Some((_, waker)) => waker.clone_from(context.waker()),
-            None => inner.wakers.push((self.key, context.waker().clone())),
+            None => {
+                // One receiver waits as a rule, and this stands for each running service: room for no more.
+                inner.wakers.reserve_exact(1);
+                inner.wakers.push((self.key, context.waker().clone()));
+            }
         }
         Poll::Pending
     }

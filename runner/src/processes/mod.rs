@@ -239,6 +239,18 @@ impl Processes {
         self.shared.reap(record)
     }
 
+    /// Sends a signal to the child `pid` whose end `exit` tells. Nothing happens when it has ended: under the lock a
+    /// PID that is known is not reaped. So whoever keeps the two needs no pidfd.
+    pub fn signal(&self, pid: i32, exit: &ExitReceiver, signal: i32) {
+        let state = lock(&self.shared.state);
+        if let Some(Some(cell)) = state.children.get(&pid)
+            && exit.is_of(cell)
+        {
+            // SAFETY: numbers only, of a child that nobody has reaped.
+            unsafe { libc::kill(pid, signal) };
+        }
+    }
+
     /// Takes over a child that an earlier life of PID 1 made: its exit will be reaped for this owner.
     ///
     /// # Errors
