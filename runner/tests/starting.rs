@@ -256,6 +256,24 @@ fn a_read_only_root_is_read_only_everywhere_and_for_itself_alone() {
     });
 }
 
+/// The clock and `/proc` agree on when a child began.
+#[test]
+fn the_start_time_is_that_of_proc() {
+    as_pid_one("the_start_time_is_that_of_proc", || async {
+        let processes = processes();
+        for _ in 0..200 {
+            let child = processes.spawn(Command::new("/bin/sleep").arg("1000")).await.unwrap();
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.pid)).unwrap();
+            let ticks = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(19).unwrap();
+            assert_eq!(child.start_time.to_string(), ticks);
+            processes.signal(child.pid, &child.exit, libc::SIGKILL);
+            assert_eq!(child.exit.clone().await, Exit::Signal { signal: libc::SIGKILL, core: false });
+            // Reaped: the number may be anybody's now.
+            processes.signal(child.pid, &child.exit, libc::SIGKILL);
+        }
+    });
+}
+
 #[test]
 fn a_program_may_be_a_descriptor() {
     as_pid_one("a_program_may_be_a_descriptor", || async {

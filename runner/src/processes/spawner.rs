@@ -23,6 +23,8 @@ use crate::spawn::{SpawnError, Step};
 
 /// Threads at most, also with a dead disk.
 pub(super) const MOST: usize = 8;
+/// Starts for which the queue keeps room.
+const QUEUED: usize = 16;
 /// A thread that is busy with one start for longer hangs.
 pub(super) const STUCK: Duration = Duration::from_millis(500);
 
@@ -111,6 +113,10 @@ impl Shared {
         let mut state = lock(&self.state);
         loop {
             let job = state.queue.pop_front();
+            // A boot queues all services at once; what that took is not kept.
+            if state.queue.is_empty() {
+                state.queue.shrink_to(QUEUED);
+            }
             let alive = state.alive();
             let worker = state.workers.get_mut(number)?;
             if let Some(job) = job {
@@ -165,6 +171,7 @@ impl Shared {
         if let Some(window) = window.as_deref_mut() {
             plan.stage(window);
         }
+        let begun = start_time::ticks_now();
         let cloned = clone(&mut plan, stack, &self.refused, cell, &job.control.pidfd);
         if let Some(window) = window {
             window.clear();
@@ -176,7 +183,8 @@ impl Shared {
         let pid = cell.load(SeqCst);
         match job.control.failure() {
             None => {
-                let child = self.report(job, pid, pidfd);
+                let ticks = start_time::between(begun, start_time::ticks_now());
+                let child = self.report(job, pid, pidfd, ticks);
                 child.map_err(|errno| SpawnError::refused(Step::Clone, errno, 0, &job.subject))
             }
             Some(errno) => {
@@ -191,8 +199,8 @@ impl Shared {
     }
 
     /// Registers a child that has executed its program; from here on its exit is the owner's.
-    fn report(&self, job: &Job, pid: i32, pidfd: Option<OwnedFd>) -> Result<Child, i32> {
-        let ticks = start_time::start_time(&pid.to_string()).unwrap_or_default();
+    fn report(&self, job: &Job, pid: i32, pidfd: Option<OwnedFd>, ticks: Option<u64>) -> Result<Child, i32> {
+        let ticks = ticks.or_else(|| start_time::start_time(&pid.to_string())).unwrap_or_default();
         let exit = Arc::new(ExitCell::default());
         let mut state = lock(&self.state);
         let mut work = lock(&job.work);
