@@ -49,6 +49,8 @@ pub struct Command {
     pub(crate) stdin: Stdio,
     pub(crate) stdout: Stdio,
     pub(crate) stderr: Stdio,
+    /// `stdout` and `stderr` are pipes made for this child: they become its user's.
+    pub(crate) own_pipes: bool,
     pub(crate) descriptors: Vec<(OwnedFd, i32)>,
     pub(crate) credentials: Option<Ids>,
     pub(crate) limits: Vec<ResourceLimit>,
@@ -93,6 +95,7 @@ impl Command {
             stdin: Stdio::Null,
             stdout: Stdio::Null,
             stderr: Stdio::Null,
+            own_pipes: false,
             descriptors: Vec::new(),
             credentials: None,
             limits: Vec::new(),
@@ -128,7 +131,12 @@ impl Command {
 
     /// Sets a variable; a later value replaces an earlier one.
     pub fn env(mut self, name: &str, value: &str) -> Command {
-        let entry = self.text("the environment", format!("{name}={value}"));
+        // With room for the NUL at its end.
+        let mut entry = Vec::with_capacity(name.len().saturating_add(value.len()).saturating_add(2));
+        entry.extend_from_slice(name.as_bytes());
+        entry.push(b'=');
+        entry.extend_from_slice(value.as_bytes());
+        let entry = self.text("the environment", entry);
         let same = |known: &CString| {
             known.to_bytes().strip_prefix(name.as_bytes()).is_some_and(|rest| rest.first() == Some(&b'='))
         };
@@ -269,6 +277,7 @@ impl Command {
             }
         };
         command.descriptors.extend(context.descriptors);
+        command.own_pipes = true;
         Ok(command
             .working_directory(process.working_directory.as_os_str().as_encoded_bytes())
             .stdout(Stdio::Descriptor(context.stdout))

@@ -18,6 +18,7 @@ use kelson_runner::{
     StopReport,
 };
 use kelson_spec::ServiceSpec;
+use kelson_spec::service::Credentials;
 use pid_one::{all_processes, as_pid_one, eventually, pipe, processes, read_all, reap_on_sigchld};
 
 const PATIENT: StopPlan = StopPlan { signal: libc::SIGTERM, timeout: Duration::from_secs(20) };
@@ -270,5 +271,60 @@ fn a_run_after_one_whose_left_overs_were_killed_lives() {
             eventually("what it left is gone", || only(&[])).await;
         }
         runner.close().await.unwrap();
+    });
+}
+
+#[test]
+fn a_service_of_another_user_may_open_its_output_anew() {
+    as_pid_one("a_service_of_another_user_may_open_its_output_anew", || async {
+        let script = "id -u; echo out >/proc/self/fd/1; echo err >/proc/self/fd/2; cat /proc/self/fd/0";
+        let mut spec = ServiceSpec::process("web", ["/bin/sh", "-c", script]);
+        spec.user = Some(Credentials { uid: 33, gid: 33, groups: vec![], name: "www".into(), home: None });
+        let mut runner = ProcessRunner::new(processes(), Arc::new(spec));
+        runner.open().await.unwrap();
+        let (running, text) = run(&mut runner, 1).await;
+        assert_eq!(text.await, "33\nout\nerr\n");
+        assert_eq!(running.exit.await, Exit::Status(0));
+        // /dev/null is nobody's.
+        let owner = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/dev/null").unwrap());
+        assert_eq!(owner, 0);
+        runner.stop(PATIENT).await.unwrap();
+        runner.close().await.unwrap();
+    });
+}
+
+/// What a running service costs in this process: no descriptor at all.
+#[test]
+fn a_running_service_keeps_no_descriptor() {
+    as_pid_one("a_running_service_keeps_no_descriptor", || async {
+        let processes = processes();
+        let count = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+        let mut runners = Vec::new();
+        let mut before = 0;
+        for number in 0..20 {
+            let spec = ServiceSpec::process(&format!("web-{number}"), ["/bin/sleep", "1000"]);
+            let mut runner = ProcessRunner::new(processes.clone(), Arc::new(spec));
+            runner.open().await.unwrap();
+            let null = || std::fs::File::options().write(true).open("/dev/null").unwrap().into();
+            let context = RunContext {
+                run: 1,
+                stdout: null(),
+                stderr: null(),
+                environment: vec![],
+                descriptors: vec![],
+            };
+            let running = runner.run(context).await.unwrap();
+            if number == 0 {
+                before = count();
+            }
+            runners.push((runner, running));
+        }
+        eventually("no descriptor is kept", || count() == before).await;
+        for (runner, running) in &mut runners {
+            assert_eq!(runner.stop(PATIENT).await.unwrap(), StopReport { killed: false, left_behind: 0 });
+            assert_eq!((&mut running.exit).await, Exit::Signal { signal: libc::SIGTERM, core: false });
+            runner.close().await.unwrap();
+        }
+        assert_eq!(count(), before);
     });
 }

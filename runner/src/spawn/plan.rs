@@ -5,6 +5,9 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::Arc;
 
+use nix::sys::stat::fstat;
+use nix::unistd::{Gid, Uid, fchown};
+
 use super::control::Control;
 use super::error::SpawnError;
 use super::window::Window;
@@ -94,6 +97,9 @@ impl Plan {
             };
             moves.push(Move { source, staged: source, target });
         }
+        if let Some(ids) = command.credentials.as_ref().filter(|_| command.own_pipes) {
+            files.iter().for_each(|pipe| hand_over(pipe, ids));
+        }
         for (fd, target) in command.descriptors {
             if target < 0 {
                 return Err(SpawnError::prepare(
@@ -174,6 +180,17 @@ impl Plan {
             self.exec_fd = *number;
         }
         self.table_end = Some(window.end());
+    }
+}
+
+/// Gives a pipe to the user of the service, as opening `/dev/stdout` opens it anew, which only its owner may. Nothing
+/// but a pipe; where this process may not (it lacks the capability) the service writes to the open one all the same.
+fn hand_over(pipe: &OwnedFd, ids: &Ids) {
+    let kind = fstat(pipe).map(|stat| stat.st_mode & libc::S_IFMT);
+    if kind == Ok(libc::S_IFIFO)
+        && let Err(errno) = fchown(pipe, Some(Uid::from_raw(ids.uid)), Some(Gid::from_raw(ids.gid)))
+    {
+        tracing::debug!("cannot give a pipe of the log to user {}: {errno}", ids.uid);
     }
 }
 
