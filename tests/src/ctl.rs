@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::deadline::PATIENCE;
 use crate::paths;
 use crate::stream::Lines;
 
@@ -126,7 +127,8 @@ impl Ctl {
         Ctl { program: paths::binary("kelsonctl"), endpoint: None, config: Some(file) }
     }
 
-    fn command(&self, args: &[&str]) -> Command {
+    /// The command itself, for a test that reads its output in a way of its own, or not at all.
+    pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         // Nothing of the operator who runs the tests leaks in.
         command
@@ -173,10 +175,13 @@ impl Ctl {
         all.into_iter().find(|s| s.name == name).unwrap_or_else(|| panic!("no service {name} in {names:?}"))
     }
 
-    /// What became of the one service that a `start`, `stop` or `restart` names, whatever the exit status.
+    /// What became of the one service that a `start`, `stop` or `restart` names, whatever the exit status; panics when
+    /// a `--wait` among `args` is not over in time.
     #[track_caller]
     pub fn act(&self, args: &[&str]) -> Action {
-        let mut results: Vec<Action> = self.run(&[&["-o", "json"], args].concat()).json();
+        let timeout = format!("{}s", PATIENCE.as_secs());
+        let bound: &[&str] = if args.contains(&"--wait") { &["--timeout", &timeout] } else { &[] };
+        let mut results: Vec<Action> = self.run(&[&["-o", "json"], args, bound].concat()).json();
         assert_eq!(results.len(), 1, "one service, one answer: {results:?}");
         results.remove(0)
     }

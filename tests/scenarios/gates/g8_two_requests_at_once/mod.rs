@@ -189,7 +189,7 @@ fn g8_the_last_of_many_requests_wins() {
         let web = host.service("web");
         assert_eq!((web.state.as_str(), web.stopped), ("finished", true), "round {round}: {web:?}");
         host.assert_nothing_left("web", "append=");
-        for command in ["start", "stop", "restart", "start"] {
+        for command in ["start", "restart", "stop", "start"] {
             host.client().act(&[command, "web"]);
         }
         host.wait_up("web");
