@@ -11,12 +11,14 @@
 )]
 
 use std::ffi::CString;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use kelson_runner::seccomp::Filter;
 use kelson_runner::{Cgroup, CgroupRoot, Command, Options, Processes};
 
 fn main() {
@@ -47,11 +49,16 @@ fn main() {
         report("vfork, exec, wait", base, base);
         report("posix_spawn, wait", timed(|| (0..starts).for_each(|_| posix_spawn_wait(&path))), base);
         for one_by_one in [true, false] {
-            let time = runtime.block_on(through_processes(&processes, &program, starts, None, one_by_one));
+            let time =
+                runtime.block_on(through_processes(&processes, &program, starts, None, one_by_one, None));
             report(if one_by_one { "Processes, one by one" } else { "Processes, all at once" }, time, base);
         }
+        let filter = Some(processes.default_filter(u64::MAX));
+        let time = runtime.block_on(through_processes(&processes, &program, starts, None, false, filter));
+        report("Processes, the default seccomp", time, base);
         let root = CgroupRoot::discover().unwrap();
-        let time = runtime.block_on(through_processes(&processes, &program, starts, Some(&root), false));
+        let time =
+            runtime.block_on(through_processes(&processes, &program, starts, Some(&root), false, None));
         report("Processes, a fresh cgroup each", time, base);
     }
     drop((ballast, open));
@@ -131,6 +138,7 @@ async fn through_processes(
     starts: usize,
     root: Option<&CgroupRoot>,
     one_by_one: bool,
+    filter: Option<Arc<Filter>>,
 ) -> Spent {
     let mut set = nix::sys::signal::SigSet::empty();
     set.add(nix::sys::signal::Signal::SIGCHLD);
@@ -153,7 +161,7 @@ async fn through_processes(
     let mut cgroups = Vec::new();
     let mut running = tokio::task::JoinSet::new();
     for number in 0..starts {
-        let mut command = Command::new(program);
+        let mut command = Command::new(program).no_new_privileges(true).seccomp(filter.clone());
         if let Some(root) = root {
             let name = format!("bench-{number}");
             let cgroup = Cgroup::create(root, &name).unwrap();
