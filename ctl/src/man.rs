@@ -52,7 +52,10 @@ pub fn page(command: &Command) -> String {
         page.text(meaning);
     }
     page.raw(".SH FILES\n.TP\n.I /run/kelson/init.sock");
-    page.text("The socket of PID 1. Only root and the group kelson may open it.");
+    page.text("The socket of PID 1. It answers root, and the user that PID 1 itself runs as.");
+    page.raw(".TP\n.I /run/kelson/log.sock");
+    page.text("The socket of logd, which serves the logs of services.");
+    page.raw(".SH SEE ALSO\n.BR init (8)");
     page.0
 }
 
