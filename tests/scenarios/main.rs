@@ -2,6 +2,10 @@
 //! tests bear the scenario's id: `g1_…`.
 
 mod basics;
+mod files;
 mod gates;
+mod processes;
 mod restarts;
+mod scale;
 mod stock_client;
+mod stopping;

@@ -23,6 +23,7 @@ pub struct HostBuilder {
     machine: Option<String>,
     arguments: Vec<String>,
     without_cgroup: bool,
+    burdened: bool,
 }
 
 impl HostBuilder {
@@ -65,6 +66,13 @@ impl HostBuilder {
     /// Hides every cgroup file system from the host: strays are then found by the mark in their environment.
     pub fn without_cgroup(mut self) -> HostBuilder {
         self.without_cgroup = true;
+        self
+    }
+
+    /// Starts PID 1 with much that no service should get: descriptor 77, the variable `BURDEN`, SIGHUP and SIGPIPE
+    /// ignored, SIGUSR1 blocked, at most 1000 open files (4000 hard), a limit of 12345 bytes on core files.
+    pub fn burdened(mut self) -> HostBuilder {
+        self.burdened = true;
         self
     }
 
@@ -117,6 +125,11 @@ impl HostBuilder {
             .stdin(Stdio::null())
             .stdout(console.try_clone().expect("a descriptor"))
             .stderr(console);
+        if self.burdened {
+            command.env("BURDEN", "1");
+            // SAFETY: `burden` makes system calls alone, which allocate nothing.
+            unsafe { command.pre_exec(burden) };
+        }
         let cgroup = if self.without_cgroup { None } else { Cgroup::new() };
         let door = cgroup.as_ref().map(|cgroup| {
             OpenOptions::new().write(true).open(cgroup.door()).expect("the test's cgroup can be entered")
@@ -471,6 +484,23 @@ pub fn send(pid: i32, signal: i32) {
     // SAFETY: kill(2) has no preconditions.
     let result = unsafe { libc::kill(pid, signal) };
     assert_eq!(result, 0, "signal {signal} to {pid}: {}", std::io::Error::last_os_error());
+}
+
+/// What [`HostBuilder::burdened`] says, between fork and exec.
+fn burden() -> std::io::Result<()> {
+    // SAFETY: system calls on numbers and on initialised values of this frame.
+    unsafe {
+        libc::dup2(0, 77);
+        libc::signal(libc::SIGHUP, libc::SIG_IGN);
+        libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, libc::SIGUSR1);
+        libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+        libc::setrlimit(libc::RLIMIT_NOFILE, &libc::rlimit { rlim_cur: 1000, rlim_max: 4000 });
+        libc::setrlimit(libc::RLIMIT_CORE, &libc::rlimit { rlim_cur: 12345, rlim_max: 12345 });
+    }
+    Ok(())
 }
 
 /// A short path: that of a Unix socket below it must not be longer than 107 bytes.

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `print=TEXT`, `eprint=TEXT`, `write=TEXT` | a line on stdout, on stderr; text on stdout without a newline |
 //! | `lines=N` | `line 1` to `line N` on stdout, as fast as it can |
+//! | `beat=D:SIZE:PATH` | `beat 1`, `beat 2`, … of SIZE bytes on stdout, one every D, for ever; PATH holds the last one's number and how many milliseconds the longest write took |
 //! | `ticker=D` | `tick 1`, `tick 2`, … on stdout, one every D, for ever |
 //! | `sleep=D` | D as in service files: `50ms`, `2s` |
 //! | `touch=PATH`, `append=PATH` | make the file; add a line with its PID to it |
@@ -64,6 +65,7 @@ fn run(steps: &[&str]) {
             "write" => put(1, value),
             "lines" => lines(number(value)),
             "ticker" => ticker(duration(value)),
+            "beat" => beat(value),
             "sleep" => std::thread::sleep(duration(value)),
             "touch" => or_die(value, fs::write(value, "")),
             "append" => append(value, &format!("{}\n", std::process::id())),
@@ -166,6 +168,28 @@ fn lines(count: u64) {
 fn ticker(every: Duration) {
     for n in 1_u64.. {
         put(1, &format!("tick {n}\n"));
+        std::thread::sleep(every);
+    }
+}
+
+fn beat(value: &str) {
+    use std::os::unix::fs::FileExt as _;
+    let mut parts = value.splitn(3, ':');
+    let (Some(every), Some(size), Some(path)) = (parts.next(), parts.next(), parts.next()) else {
+        die("beat=D:SIZE:PATH")
+    };
+    let (every, size): (Duration, usize) = (duration(every), number(size));
+    let board = or_die(path, fs::File::create(path));
+    let mut longest = Duration::ZERO;
+    for n in 1_u64.. {
+        let mut line = format!("beat {n} ");
+        line.extend(std::iter::repeat_n('.', size.saturating_sub(line.len() + 1)));
+        line.push('\n');
+        let before = std::time::Instant::now();
+        put(1, &line);
+        longest = longest.max(before.elapsed());
+        // In one write of one length: who reads it meanwhile finds all of it.
+        or_die(path, board.write_all_at(format!("{n:10} {:10}\n", longest.as_millis()).as_bytes(), 0));
         std::thread::sleep(every);
     }
 }

@@ -1,0 +1,83 @@
+//! P3: no file descriptor, signal mask, ignored signal, rlimit or environment of PID 1 leaks into a service.
+
+use std::collections::BTreeMap;
+
+use kelson_tests::Host;
+
+/// The lines of `report`, by their first word or, of files with fields, by `file field`.
+fn read(report: &str) -> BTreeMap<String, String> {
+    report
+        .lines()
+        .filter_map(|line| {
+            let (key, value) = line.split_once(' ')?;
+            match (key, value.split_once(':')) {
+                ("status", Some((field, value))) => {
+                    Some((format!("status.{field}"), value.trim().to_owned()))
+                }
+                ("limits", _) => {
+                    let words: Vec<&str> =
+                        value.split("  ").map(str::trim).filter(|w| !w.is_empty()).collect();
+                    Some((format!("limits.{}", words.first()?), words.get(1..3)?.join(" ")))
+                }
+                _ => Some((key.to_owned(), value.to_owned())),
+            }
+        })
+        .collect()
+}
+
+#[test]
+fn p3_nothing_of_pid_1_leaks_into_a_service() {
+    let mut host = Host::builder()
+        .burdened()
+        .service("plain", "process: {command: [$PROGRAM, report=$DIR/plain, serve]}")
+        .service("notifying", "process: {command: [$PROGRAM, report=$DIR/notifying, notify=READY=1, serve]}\nreadiness: notify")
+        .service("by-fd", "process: {command: [$PROGRAM, report=$DIR/by-fd, newline-on=3, serve]}\nreadiness: {fd: 3}")
+        .service("given", "process: {command: [$PROGRAM, report=$DIR/given, serve]}\nenvironment: {LANG: de}\nlimits: {nofile: 77}")
+        .start();
+    for name in ["plain", "notifying", "by-fd", "given"] {
+        host.wait_up(name);
+        let text = host.wait_file(name);
+        let report = read(&text);
+        let get = |key: &str| report.get(key).map_or("", String::as_str);
+
+        let descriptors: Vec<&str> = report.keys().filter_map(|key| key.strip_prefix("fd.")).collect();
+        let wanted: &[&str] = if name == "by-fd" { &["0", "1", "2", "3"] } else { &["0", "1", "2"] };
+        assert_eq!(descriptors, wanted, "{name}: {text}");
+        assert_eq!(get("fd.0"), "/dev/null");
+        assert!(get("fd.1").starts_with("pipe:") && get("fd.2").starts_with("pipe:"), "{name}: {text}");
+        assert_ne!(get("fd.1"), get("fd.2"), "{name}: the streams are told apart");
+
+        for mask in ["SigIgn", "SigCgt", "SigPnd", "ShdPnd"] {
+            assert_eq!(get(&format!("status.{mask}")), "0000000000000000", "{name}, {mask}: {text}");
+        }
+        // `serve` blocks the one signal that it waits for.
+        assert_eq!(get("status.SigBlk"), format!("{:016x}", 1 << (libc::SIGTERM - 1)), "{name}: {text}");
+
+        let nofile = if name == "given" { "77 77" } else { "1000 4000" };
+        assert_eq!(get("limits.Max open files"), nofile, "{name}: what PID 1 was given itself: {text}");
+        assert_eq!(get("limits.Max core file size"), "12345 12345", "{name}: {text}");
+
+        let environment: Vec<&str> = report.keys().filter_map(|key| key.strip_prefix("env.")).collect();
+        let mut wanted = vec!["KELSON_RUN", "PATH"];
+        match name {
+            "notifying" => wanted.insert(1, "NOTIFY_SOCKET"),
+            "given" => wanted.insert(1, "LANG"),
+            _ => {}
+        }
+        let environment: Vec<&str> =
+            environment.into_iter().filter(|name| *name != "KELSON_SERVICE").collect();
+        assert_eq!(environment, wanted, "{name}: {text}");
+
+        let pid = host.pid_of(name).to_string();
+        for id in ["pid", "sid", "pgid"] {
+            assert_eq!(get(id), pid, "{name}: a session of its own: {text}");
+        }
+        assert_eq!((get("ppid"), get("tty"), get("cwd")), ("1", "false", "/"), "{name}: {text}");
+        assert!(
+            text.lines()
+                .any(|line| line.starts_with("cgroup 0::") && line.ends_with(&format!("/kelson/{name}"))),
+            "{text}"
+        );
+    }
+    host.poweroff();
+}

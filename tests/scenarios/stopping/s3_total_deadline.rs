@@ -1,0 +1,156 @@
+//! S3: stopped, frozen and deaf processes do not keep a host from its end, and it says whom it killed or gave up on.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use kelson_tests::{Host, PATIENCE, process, until};
+
+const DEADLINE: &str = "shutdown: {timeout: 3s}";
+
+#[track_caller]
+fn wait_frozen(folder: &std::path::Path) {
+    fs::write(folder.join("cgroup.freeze"), "1").expect("its cgroup can be frozen");
+    until("its cgroup to be frozen", PATIENCE, || {
+        fs::read_to_string(folder.join("cgroup.events")).ok()?.contains("frozen 1").then_some(())
+    });
+}
+
+#[track_caller]
+fn wait_stopped(host: &Host, word: &str) {
+    until("it to be stopped", PATIENCE, || {
+        host.processes_with(word).iter().any(|process| process.state == 'T').then_some(())
+    });
+}
+
+#[test]
+fn s3_a_stopped_process_ends_by_its_stop_signal() {
+    let mut host =
+        Host::builder().service("asleep", "process: {command: [$PROGRAM, stop-self, hang]}").start();
+    wait_stopped(&host, "stop-self");
+    let begun = Instant::now();
+    host.ctl(&["stop", "asleep", "--wait"]).ok();
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}, half of its timeout", begun.elapsed());
+    host.assert_nothing_left("asleep", "stop-self");
+    let said = host.events_of("asleep");
+    assert!(!said.iter().any(|event| event.message.contains("killed by SIGKILL")), "{said:#?}");
+    host.poweroff();
+}
+
+#[test]
+fn s3_a_frozen_cgroup_is_thawed_to_stop() {
+    let mut host = Host::builder()
+        .service("ice", "process: {command: [$PROGRAM, await=TERM, touch=$DIR/obeyed]}")
+        .start();
+    host.wait_up("ice");
+    wait_frozen(&host.cgroup_of("ice"));
+    let begun = Instant::now();
+    host.ctl(&["stop", "ice", "--wait"]).ok();
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}, half of its timeout", begun.elapsed());
+    assert!(host.path("obeyed").exists(), "it could not act on its stop signal");
+    host.assert_nothing_left("ice", "await=TERM");
+    host.poweroff();
+}
+
+#[test]
+fn s3_the_total_deadline_ends_all_and_says_whom_it_killed() {
+    let mut host = Host::builder()
+        .machine(DEADLINE)
+        .service("deaf", "process: {command: [$PROGRAM, ignore=TERM, hang]}\nstop: {timeout: 5m}")
+        .service("delayed", "process: {command: [$PROGRAM, ignore=TERM, hang]}\nstop: {timeout: 5m, delay: 5m}")
+        .service("ice", "process: {command: [$PROGRAM, ignore=TERM, hang]}\nstop: {timeout: 5m}")
+        // It comes to no stop of its own: what needs it does not end.
+        .service("below", "process: {command: [$PROGRAM, serve]}")
+        .service(
+            "asleep",
+            "process: {command: [$PROGRAM, ignore=TERM, stop-self, stop-self, hang]}\nstop: {timeout: 5m}\ndepends: [{service: below}]",
+        )
+        .service("good", "process: {command: [$PROGRAM, serve]}")
+        .start();
+    for name in ["deaf", "delayed", "ice", "good"] {
+        host.wait_up(name);
+    }
+    wait_stopped(&host, "stop-self");
+    wait_frozen(&host.cgroup_of("ice"));
+    let events = super::following(&host);
+    let begun = Instant::now();
+    host.ctl(&["poweroff"]).ok();
+    assert_eq!(host.wait_exit_within(Duration::from_secs(12)), 0);
+    let took = begun.elapsed();
+    assert!(took >= Duration::from_secs(3), "they have the time that the machine file gives: {took:?}");
+    assert!(took < Duration::from_secs(8), "{took:?}");
+    let (events, _) = events.rest();
+    let passed = events
+        .iter()
+        .find(|event| event.service.is_empty() && event.message.contains("total deadline"))
+        .unwrap_or_else(|| panic!("nobody said whom it killed: {events:#?}"));
+    let (_, names) = passed.message.split_once("killing ").expect("whom");
+    assert_eq!(names, "asleep, below, deaf, delayed, ice", "{passed:?}");
+    for name in ["asleep", "deaf", "delayed", "ice"] {
+        let said = "the total deadline has passed: killed";
+        let told = events.iter().any(|event| event.service == name && event.message.contains(said));
+        assert!(told, "{name}: {events:#?}");
+    }
+}
+
+/// A cgroup of the first version: processes frozen in it do not even die.
+struct Freezer(PathBuf);
+
+impl Freezer {
+    fn new() -> Option<Freezer> {
+        let path = PathBuf::from(format!("/sys/fs/cgroup/freezer/kelson-test-{}", std::process::id()));
+        fs::create_dir(&path).ok()?;
+        Some(Freezer(path))
+    }
+
+    #[track_caller]
+    fn freeze(&self, outer_pid: i32) {
+        fs::write(self.0.join("cgroup.procs"), outer_pid.to_string()).expect("it can be entered");
+        fs::write(self.0.join("freezer.state"), "FROZEN").expect("it can be frozen");
+        until("it to be frozen", PATIENCE, || {
+            fs::read_to_string(self.0.join("freezer.state")).ok()?.starts_with("FROZEN").then_some(())
+        });
+    }
+
+    fn thaw(&self) {
+        let _ = fs::write(self.0.join("freezer.state"), "THAWED");
+    }
+}
+
+impl Drop for Freezer {
+    fn drop(&mut self) {
+        self.thaw();
+        until("the freezer to be empty", PATIENCE, || fs::remove_dir(&self.0).is_ok().then_some(()));
+    }
+}
+
+#[test]
+fn s3_a_process_that_not_even_sigkill_ends_is_given_up_on_by_name() {
+    let mut host = Host::builder()
+        .machine(DEADLINE)
+        .service("stuck", "process: {command: [$PROGRAM, hang]}\nstop: {timeout: 200ms}")
+        .service("good", "process: {command: [$PROGRAM, serve]}")
+        .start();
+    host.wait_up("stuck");
+    host.wait_up("good");
+    let Some(freezer) = Freezer::new() else {
+        eprintln!("no freezer of cgroup v1 here: nothing can be made unkillable");
+        return;
+    };
+    let outer = host.outer_pid(host.pid_of("stuck"));
+    freezer.freeze(outer);
+    let events = super::following(&host);
+    host.ctl(&["poweroff"]).ok();
+    let console = until("PID 1 to give up on it", Duration::from_secs(25), || {
+        Some(host.console()).filter(|console| console.contains("gave up on kelson-test-"))
+    });
+    assert!(console.contains("not even SIGKILL ended them"), "{console}");
+    // The kernel itself waits for it in a PID namespace, where a machine would be off by now.
+    assert!(process::of_namespace(host.init_pid()).iter().any(|process| process.outer_pid == outer));
+    freezer.thaw();
+    assert_eq!(host.wait_exit(), 0);
+    let (events, _) = events.rest();
+    let named = "gave up on stuck: its processes cannot be killed";
+    assert!(events.iter().any(|event| event.message == named), "{events:#?}");
+    assert_eq!(super::first(&events, "good", "finished").service, "good");
+}

@@ -1,0 +1,160 @@
+//! S5: the end of the run happens once, as first asked, whenever that is; but a power off replaces a reboot that has
+//! not reached its final call. And what each signal to PID 1 asks for.
+
+use kelson_tests::{Host, PATIENCE, until};
+
+use super::following;
+
+/// Ends only once the test lets it.
+const HELD: &str =
+    "process: {command: [$PROGRAM, notify=READY=1, await=TERM, touch=$DIR/told, wait-path=$DIR/go]}
+readiness: notify
+stop: {timeout: 5m}";
+
+/// A host in the middle of its stop, after this command.
+#[track_caller]
+fn stopping(command: &str) -> Host {
+    let host = Host::builder().service("held", HELD).start();
+    host.wait_up("held");
+    let said = host.ctl(&[command, "--no-wait"]).ok();
+    assert!(said.stdout.contains("has begun") || said.stderr.contains("has begun"), "{said:?}");
+    host.wait_file("told");
+    host
+}
+
+#[track_caller]
+fn let_go(mut host: Host) -> i32 {
+    std::fs::write(host.path("go"), "").expect("the test's folder is writable");
+    host.wait_exit()
+}
+
+#[track_caller]
+fn said(host: &Host, command: &str, text: &str) {
+    let said = host.ctl(&[command, "--no-wait"]).ok();
+    assert!(format!("{}{}", said.stdout, said.stderr).contains(text), "{said:?}");
+}
+
+#[test]
+fn s5_a_power_off_while_booting_undoes_what_has_begun() {
+    let mut host = Host::builder()
+        .service(
+            "gated",
+            "process: {command: [$PROGRAM, append=$DIR/started, serve]}\ndepends: [{path: $DIR/gate}]",
+        )
+        .service("unready", "process: {command: [$PROGRAM, hang]}\nreadiness: notify\nstartTimeout: 5m")
+        .service(
+            "behind",
+            "process: {command: [$PROGRAM, append=$DIR/started, serve]}\ndepends: [{service: unready}]",
+        )
+        .service("first", "process: {command: [$PROGRAM, hang]}\ntype: oneshot")
+        .service("held", HELD)
+        .start();
+    host.wait_state("gated", "waiting");
+    host.wait_state("unready", "starting");
+    host.wait_state("first", "running");
+    host.wait_up("held");
+    let events = following(&host);
+    host.ctl(&["poweroff", "--no-wait"]).ok();
+    host.wait_file("told");
+    // The gate opens now: nobody goes through it any more.
+    std::fs::write(host.path("gate"), "").expect("the test's folder is writable");
+    let start = host.client().act(&["start", "gated"]);
+    assert_eq!(start.outcome, "refused", "{start:?}");
+    assert!(start.message.contains("the host is stopping"), "{start:?}");
+    std::fs::write(host.path("go"), "").expect("the test's folder is writable");
+    assert_eq!(host.wait_exit(), 0);
+    assert!(!host.path("started").exists(), "a service was started in the middle of the stop");
+    let (events, _) = events.rest();
+    assert!(
+        !events.iter().any(|e| ["starting", "running"].contains(&&*e.state) && !e.service.is_empty()),
+        "{events:#?}"
+    );
+    let down: Vec<_> = events.iter().filter(|e| e.message == "all services are down").collect();
+    assert_eq!(down.len(), 1, "{events:#?}");
+}
+
+#[test]
+fn s5_a_second_power_off_changes_nothing() {
+    let host = stopping("poweroff");
+    said(&host, "poweroff", "power off is under way already");
+    said(&host, "reboot", "power off is under way already");
+    said(&host, "halt", "power off is under way already");
+    let asked = host.events().into_iter().filter(|e| e.message.contains("asked for by")).count();
+    assert_eq!(asked, 1);
+    assert_eq!(let_go(host), 0);
+}
+
+#[test]
+fn s5_a_power_off_replaces_a_reboot() {
+    let host = stopping("reboot");
+    said(&host, "reboot", "reboot is under way already");
+    said(&host, "poweroff", "power off replaces the reboot");
+    assert_eq!(let_go(host), 0);
+}
+
+#[test]
+fn s5_a_halt_does_not_replace_a_reboot() {
+    let host = stopping("reboot");
+    said(&host, "halt", "reboot is under way already");
+    assert_eq!(let_go(host), 10);
+}
+
+#[test]
+fn s5_a_signal_replaces_a_reboot_as_well() {
+    let host = stopping("reboot");
+    host.signal(libc::SIGUSR2);
+    until("PID 1 to have read it", PATIENCE, || host.console().contains("power off replaces").then_some(()));
+    host.signal(libc::SIGINT);
+    until("PID 1 to have read it", PATIENCE, || {
+        host.console().contains("power off is under way already").then_some(())
+    });
+    assert_eq!(let_go(host), 0);
+}
+
+#[test]
+fn s5_each_signal_asks_for_what_the_manual_says() {
+    let realtime = libc::SIGRTMIN();
+    for (signal, name, status) in [
+        (libc::SIGTERM, "SIGTERM", 0),
+        (libc::SIGINT, "SIGINT", 10),
+        (libc::SIGUSR1, "SIGUSR1", 0),
+        (libc::SIGUSR2, "SIGUSR2", 0),
+        (libc::SIGPWR, "SIGPWR", 0),
+        (realtime + 3, "SIGRTMIN+3", 0),
+        (realtime + 4, "SIGRTMIN+4", 0),
+        (realtime + 5, "SIGRTMIN+5", 10),
+    ] {
+        let mut host = Host::builder()
+            .service("web", "process: {command: [$PROGRAM, notify=READY=1, await=TERM, touch=$DIR/in-order]}\nreadiness: notify")
+            .start();
+        host.wait_up("web");
+        host.signal(signal);
+        assert_eq!(host.wait_exit(), status, "{name}; its console:\n{}", host.console());
+        assert!(host.path("in-order").exists(), "{name}: the service was not stopped in order");
+        let said = format!("{name} from a process outside");
+        assert!(host.console().contains(&said), "{said}: {}", host.console());
+    }
+}
+
+#[test]
+fn s5_other_signals_do_nothing() {
+    let mut host = Host::builder().service("web", "process: {command: [$PROGRAM, serve]}").start();
+    host.wait_up("web");
+    let realtime = libc::SIGRTMIN();
+    for signal in [
+        libc::SIGQUIT,
+        libc::SIGPIPE,
+        libc::SIGALRM,
+        libc::SIGTSTP,
+        libc::SIGTTIN,
+        libc::SIGWINCH,
+        realtime,
+        realtime + 6,
+    ] {
+        host.signal(signal);
+    }
+    let pid = host.pid_of("web");
+    host.ctl(&["restart", "web", "--wait"]).ok();
+    assert_ne!(host.pid_of("web"), pid);
+    host.poweroff();
+}
