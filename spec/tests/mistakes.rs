@@ -137,7 +137,7 @@ fn each_mistake_of_a_value_is_pointed_at() {
         ),
         (
             "logs: {maxFiles: 99999999999999999999}\n",
-            &["5:18: logs.maxFiles: 99999999999999999999 is out of range; write a number from 1 to 1000"],
+            &["5:18: logs.maxFiles: 99999999999999999999 is out of range; write a number from 1 to 100"],
         ),
         ("logs: {maxSize: 100}\n", &["5:17: logs.maxSize: 100 is out of range; write at least 4Ki"]),
         ("logs: {console: yes}\n", &["5:17: logs.console: \"yes\" is not true or false"]),
@@ -375,7 +375,7 @@ fn each_mistake_of_a_value_is_pointed_at() {
                 "5:7: type: \"x\" is not one of service, oneshot",
                 "6:16: stop.signal: \"Y\" is not a signal",
                 "6:28: stop.timeout: \"1\" is not a duration; write a number with a unit, such as 5s, 500ms or 1m30s",
-                "7:18: logs.maxFiles: \"z\" is not a number; write a whole number from 1 to 1000",
+                "7:18: logs.maxFiles: \"z\" is not a number; write a whole number from 1 to 100",
             ],
         ),
     ];

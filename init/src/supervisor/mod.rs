@@ -173,7 +173,6 @@ fn open(
         processes: personalities.processes.clone(),
         binary: Arc::clone(&personalities.binary),
         runtime_dir: runtime.clone(),
-        log_dir: log_directory(&options),
     };
     let (collector, driver, reports) = Collector::new(Arc::new(launcher), log_directory(&options))
         .map_err(|error| format!("the log collector: {error}"))?;

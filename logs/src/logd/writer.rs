@@ -17,6 +17,12 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// Bytes moved at a time from one directory to the next.
 const PIECE: usize = 64 * 1024;
 
+/// A folder that is there may still be on a read-only file system.
+fn writable(folder: &Path) -> io::Result<()> {
+    let access = nix::unistd::AccessFlags::W_OK | nix::unistd::AccessFlags::X_OK;
+    Ok(nix::unistd::access(folder, access)?)
+}
+
 /// See the module.
 pub struct Writer {
     store: Arc<Store>,
@@ -104,7 +110,7 @@ impl Writer {
 
     /// Files are in `path` from now on; what is elsewhere moves along as far as it can.
     fn move_to(&mut self, path: PathBuf) {
-        if let Err(error) = fs::create_dir_all(&path) {
+        if let Err(error) = fs::create_dir_all(&path).and_then(|()| writable(&path)) {
             let text = format!(
                 "{}: {}; logs stay in {}",
                 path.display(),

@@ -23,13 +23,13 @@ use crate::service_runner::words;
 /// The name under which it is shown.
 pub const NAME: &str = "logd";
 
-/// Starts `kelson-logd` from PID 1's copy in memory.
+/// Starts `kelson-logd` from PID 1's copy in memory. It begins below the runtime folder; the [`Collector`] tells it the
+/// folder that is wanted, and it stays where it is while that one cannot be written.
 pub struct LogdLauncher {
     pub processes: Processes,
     /// The binary itself, for `execveat`.
     pub binary: Arc<OwnedFd>,
     pub runtime_dir: PathBuf,
-    pub log_dir: PathBuf,
 }
 
 impl Launcher for LogdLauncher {
@@ -38,8 +38,6 @@ impl Launcher for LogdLauncher {
             let mut command = Command::from_descriptor(binary, "kelson-logd")
                 .arg("--runtime-dir")
                 .arg(self.runtime_dir.as_os_str().as_encoded_bytes())
-                .arg("--log-dir")
-                .arg(self.log_dir.as_os_str().as_encoded_bytes())
                 .descriptor(control, 3);
             if let Some(Ok(cgroup)) = self.processes.cgroups().map(|root| Cgroup::create(root, NAME)) {
                 command = command.cgroup(cgroup.folder(), NAME);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
 
-use kelson_spec::service::{ServiceSpec, StartMode, Workload};
+use kelson_spec::service::{ServiceSpec, StartMode};
 use kelson_spec::{Diagnostic, Loaded};
 use tokio::sync::watch;
 
@@ -28,12 +28,7 @@ impl Manager {
     pub fn add(&self, spec: Arc<ServiceSpec>, builtin: bool) {
         let name: Arc<str> = Arc::from(spec.name.as_str());
         let will_start = spec.start == StartMode::Auto;
-        let fault = refused(&spec);
-        let launched = match fault {
-            Some(text) => Err(text),
-            None => launch(Arc::clone(&spec), builtin, will_start, &self.inner.surroundings),
-        };
-        match launched {
+        match launch(Arc::clone(&spec), builtin, will_start, &self.inner.surroundings) {
             Ok(handle) => {
                 let entry = Entry { spec: Some(spec), kind: Kind::Live(handle) };
                 self.entries_mut().insert(name, entry);
@@ -103,10 +98,6 @@ impl Manager {
                     if known.as_deref() == Some(&*spec) {
                         // An earlier change that was taken back is no change any more; the task finds out.
                         let _ = handle.mailbox.send(Command::NewSpec(spec));
-                        continue;
-                    }
-                    if let Some(text) = refused(&spec) {
-                        report.errors.push(format!("{}: {text}; it goes on as it was", spec.name));
                         continue;
                     }
                     report.changed.push(spec.name.clone());
@@ -200,23 +191,6 @@ impl Manager {
 
 fn send_begin(handle: &ServiceHandle) {
     let _ = handle.mailbox.send(Command::Request { input: Input::Begin, reply: None });
-}
-
-/// Why this version cannot run a service, whose file is otherwise right.
-fn refused(spec: &ServiceSpec) -> Option<String> {
-    if matches!(spec.workload, Workload::Container(_)) {
-        return Some(format!(
-            "{}: `container` needs a Kelson that runs containers; this version runs `process` alone",
-            spec.file.display()
-        ));
-    }
-    if !spec.health.is_empty() {
-        return Some(format!(
-            "{}: `health` needs a Kelson that runs health checks; this version has `readiness` alone",
-            spec.file.display()
-        ));
-    }
-    None
 }
 
 /// The mistakes of each faulty service, as one text.

@@ -41,6 +41,10 @@ const KEYS: [&str; 20] = [
 const SHORTEST: Duration = Duration::from_millis(1);
 /// The most attempts a restart budget may have.
 const MOST_ATTEMPTS: u32 = 1_000_000;
+/// Keys of the contract that this version reads and cannot act on.
+const NO_CONTAINERS: &str = "container: this version of Kelson runs `process` services alone";
+const NO_CHECKS: &str =
+    "health: this version of Kelson runs no health checks; use `readiness`, or leave the key out";
 /// The highest descriptor for readiness: below the usual soft limit of 1024.
 const HIGHEST_DESCRIPTOR: i32 = 1023;
 
@@ -49,6 +53,8 @@ const HIGHEST_DESCRIPTOR: i32 = 1023;
 pub struct Decoded {
     pub spec: ServiceSpec,
     pub references: Vec<Position>,
+    /// What is right and this version cannot do: where, and the sentence.
+    pub unsupported: Vec<(Position, &'static str)>,
 }
 
 /// Decodes the tree of the service file of the name `stem`; `None` where it has a mistake.
@@ -63,9 +69,16 @@ fn whole(d: &mut Decoder<'_>, stem: &str, root: &Node) -> Option<Decoded> {
     let fields = d.fields(&place, root, &KEYS)?;
     d.require(&fields, "name", &format!("name: {stem}"), |d, p, n| d.own_name(stem, p, n));
 
+    let mut unsupported = Vec::new();
     let workload = match d.one_of(&fields, &["process", "container"]) {
         Some("process") => d.read(&fields, "process", |d, p, n| d.process(p, n)).map(Workload::Process),
-        Some(_) => d.read(&fields, "container", |d, p, n| d.container(p, n)).map(Workload::Container),
+        Some(_) => {
+            let container = d.read(&fields, "container", |d, p, n| {
+                unsupported.push((n.at, NO_CONTAINERS));
+                d.container(p, n)
+            });
+            container.map(Workload::Container)
+        }
         None => None,
     };
     // Where there is no workload that can be used, the rest is still read: all mistakes at once.
@@ -91,14 +104,20 @@ fn whole(d: &mut Decoder<'_>, stem: &str, root: &Node) -> Option<Decoded> {
     d.set(&fields, "restart", &mut spec.restart, |d, p, n| d.restart(kind, p, n));
     d.set(&fields, "readiness", &mut spec.readiness, |d, p, n| d.readiness(p, n));
     d.set(&fields, "startTimeout", &mut spec.start_timeout, |d, p, n| d.duration(p, n, SHORTEST));
-    d.set(&fields, "health", &mut spec.health, |d, p, n| d.health(p, n));
+    d.set(&fields, "health", &mut spec.health, |d, p, n| {
+        let checks = d.health(p, n)?;
+        if !checks.is_empty() {
+            unsupported.push((n.at, NO_CHECKS));
+        }
+        Some(checks)
+    });
     d.set(&fields, "stop", &mut spec.stop, |d, p, n| d.stop(p, n));
     d.set(&fields, "user", &mut spec.user, |d, p, n| d.user(p, n).map(Some));
     d.set(&fields, "resources", &mut spec.resources, |d, p, n| d.resources(p, n));
     d.set(&fields, "limits", &mut spec.limits, |d, p, n| d.limits(p, n));
     d.set(&fields, "security", &mut spec.security, |d, p, n| d.security(p, n));
     d.set(&fields, "logs", &mut spec.logs, |d, p, n| d.logs(p, n));
-    usable.then_some(Decoded { spec, references })
+    usable.then_some(Decoded { spec, references, unsupported })
 }
 
 impl Decoder<'_> {
@@ -293,7 +312,7 @@ impl Decoder<'_> {
         let fields = self.fields(place, node, &["maxSize", "maxFiles", "console"])?;
         let mut logs = LogSpec::default();
         self.set(&fields, "maxSize", &mut logs.max_size, |d, p, n| d.size(p, n, 4096));
-        self.set(&fields, "maxFiles", &mut logs.max_files, |d, p, n| d.number(p, n, 1..=1000));
+        self.set(&fields, "maxFiles", &mut logs.max_files, |d, p, n| d.number(p, n, 1..=100));
         self.set(&fields, "console", &mut logs.console, |d, p, n| d.boolean(p, n));
         Some(logs)
     }

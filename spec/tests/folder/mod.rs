@@ -45,7 +45,7 @@ impl Folder {
     }
 
     pub fn load(&self) -> Loaded {
-        load_with(&self.config(), &Sources { root: self.root.join("root") })
+        load_with(&self.config(), &Sources { root: self.root.join("root"), later: true })
     }
 
     /// Each diagnostic as `FILE:LINE:COLUMN: MESSAGE`, paths below the configuration folder or the host's root.
