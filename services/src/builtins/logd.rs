@@ -40,6 +40,10 @@ impl Launcher for LogdLauncher {
                 .arg(self.runtime_dir.as_os_str().as_encoded_bytes())
                 .descriptor(control, 3);
             if let Some(Ok(cgroup)) = self.processes.cgroups().map(|root| Cgroup::create(root, NAME)) {
+                // Where the last one was frozen, the next would be too.
+                if let Err(error) = cgroup.thaw() {
+                    tracing::warn!("{error}");
+                }
                 command = command.cgroup(cgroup.folder(), NAME);
             }
             command
