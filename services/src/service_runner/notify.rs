@@ -5,13 +5,11 @@
 //! reads any more. Only the service's user (and root) may send.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use nix::sys::socket::{
-    AddressFamily, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr, bind, recvmsg, socket,
-};
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, bind, recvmsg, socket};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -146,20 +144,9 @@ impl Drop for NotifySocket {
 fn receive(socket: &OwnedFd) -> io::Result<Vec<Message>> {
     let mut buffer = [0_u8; DATAGRAM];
     let mut slices = [io::IoSliceMut::new(&mut buffer)];
-    let mut control = nix::cmsg_space!([i32; 253]);
-    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_CMSG_CLOEXEC;
-    let message = recvmsg::<()>(socket.as_raw_fd(), &mut slices, Some(&mut control), flags)?;
-    // Descriptors that come along (FDSTORE, BARRIER) are closed: none is kept, and a barrier is thereby answered.
-    if let Ok(items) = message.cmsgs() {
-        for item in items {
-            if let ControlMessageOwned::ScmRights(descriptors) = item {
-                for descriptor in descriptors {
-                    // SAFETY: the kernel has just made this descriptor for us; nobody else knows it.
-                    drop(unsafe { OwnedFd::from_raw_fd(descriptor) });
-                }
-            }
-        }
-    }
+    // No room for descriptors that come along (FDSTORE, BARRIER): the kernel drops them, which answers a barrier. PID 1
+    // must not close them itself: the last close of a file on a dead disk waits for that disk.
+    let message = recvmsg::<()>(socket.as_raw_fd(), &mut slices, None, MsgFlags::MSG_DONTWAIT)?;
     let truncated = message.flags.contains(MsgFlags::MSG_TRUNC);
     let length = message.bytes;
     Ok(if truncated { Vec::new() } else { parse(buffer.get(..length).unwrap_or_default()) })
