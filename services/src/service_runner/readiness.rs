@@ -10,14 +10,22 @@ use tokio::time::Instant;
 
 use super::notify::{Message, NotifySocket};
 
-/// So many datagrams a second are read from one service; a flood waits in its socket, not in PID 1's time.
-const DATAGRAMS_A_SECOND: u32 = 200;
+/// So many messages a second are read from one service; a flood waits in its socket, not in PID 1's time.
+const MESSAGES_A_SECOND: u32 = 200;
+/// The kernel closes what a dying process had open before it tells of its death: that is what is to be told then.
+const DEATH_FOLLOWS: Duration = Duration::from_millis(100);
 
 /// What a run tells of itself.
 pub enum Voice {
     Silent,
-    Notify { socket: NotifySocket, window: Instant, count: u32 },
+    Notify {
+        socket: NotifySocket,
+        window: Instant,
+        count: u32,
+    },
     Descriptor(AsyncFd<OwnedFd>),
+    /// The descriptor was closed; said at this time, unless the process turns out to have ended.
+    Closed(Instant),
 }
 
 /// What was heard.
@@ -48,7 +56,7 @@ impl Voice {
         match self {
             Voice::Silent => std::future::pending().await,
             Voice::Notify { socket, window, count } => {
-                if *count >= DATAGRAMS_A_SECOND {
+                if *count >= MESSAGES_A_SECOND {
                     let pause = Duration::from_secs(1).saturating_sub(window.elapsed());
                     tokio::time::sleep(pause).await;
                 }
@@ -58,7 +66,8 @@ impl Voice {
                 }
                 match socket.next().await {
                     Ok(messages) => {
-                        *count = count.saturating_add(1);
+                        let more = u32::try_from(messages.len()).unwrap_or(u32::MAX).max(1);
+                        *count = count.saturating_add(more);
                         Heard::Messages(messages)
                     }
                     Err(error) => {
@@ -67,24 +76,32 @@ impl Voice {
                     }
                 }
             }
-            Voice::Descriptor(descriptor) => loop {
-                let mut ready = match descriptor.readable().await {
-                    Ok(ready) => ready,
-                    Err(_) => return Heard::Closed,
-                };
-                match ready.try_io(|descriptor| read(descriptor.get_ref())) {
-                    Ok(Ok(Some(heard))) => return heard,
-                    Ok(Ok(None)) | Err(_) => {}
-                    Ok(Err(_)) => return Heard::Closed,
+            Voice::Descriptor(descriptor) => {
+                loop {
+                    let Ok(mut ready) = descriptor.readable().await else { break };
+                    match ready.try_io(|descriptor| read(descriptor.get_ref())) {
+                        Ok(Ok(Some(Heard::Closed)) | Err(_)) => break,
+                        Ok(Ok(Some(heard))) => return heard,
+                        Ok(Ok(None)) | Err(_) => {}
+                    }
                 }
-            },
+                let now = Instant::now();
+                let until = now.checked_add(DEATH_FOLLOWS).unwrap_or(now);
+                *self = Voice::Closed(until);
+                tokio::time::sleep_until(until).await;
+                Heard::Closed
+            }
+            Voice::Closed(until) => {
+                tokio::time::sleep_until(*until).await;
+                Heard::Closed
+            }
         }
     }
 
     /// What is there already, said before the process ended.
     pub fn next_now(&mut self) -> Option<Heard> {
         match self {
-            Voice::Silent => None,
+            Voice::Silent | Voice::Closed(_) => None,
             Voice::Notify { socket, .. } => socket.next_now().map(Heard::Messages),
             Voice::Descriptor(descriptor) => read(descriptor.get_ref()).ok().flatten(),
         }
