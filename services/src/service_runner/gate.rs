@@ -12,6 +12,8 @@ use crate::model::{Snapshot, State};
 
 /// How long `when:` waits for the file system of a path to answer.
 const WHEN_DEADLINE: Duration = Duration::from_secs(5);
+/// How long it waits for anything else to be known.
+const LEVEL_DEADLINE: Duration = Duration::from_millis(200);
 
 /// Where conditions other than services come from.
 #[derive(Clone)]
@@ -154,29 +156,48 @@ pub async fn ask_when(
     sources: Sources,
 ) -> Result<(), String> {
     for requirement in &requirements {
-        let path = match requirement {
-            Requirement::Path(path) => Some(path),
-            _ => None,
-        };
-        if let Some(path) = path {
-            match sources.paths.exists_now(path.clone(), WHEN_DEADLINE).await {
-                Some(true) => {}
-                Some(false) => return Err(format!("path \"{}\" does not exist", path.display())),
-                None => return Err(format!("the file system of \"{}\" does not answer", path.display())),
-            }
-        } else {
-            let mut condition = condition(requirement, &registry, &sources);
-            // A level that has to be asked for first (netlink, a path inside `any`) gets a moment to be known.
-            let known = async {
-                while !condition.holds() {
-                    condition.changed().await;
-                }
-            };
-            if tokio::time::timeout(Duration::from_millis(200), known).await.is_err() {
-                let missing = condition.describe().unwrap_or_default();
-                return Err(format!("`when` asks for {missing}"));
-            }
-        }
+        ask(requirement, &registry, &sources).await?;
     }
     Ok(())
+}
+
+/// Asks one requirement once; of alternatives, one after the other until one holds.
+fn ask<'a>(
+    requirement: &'a Requirement,
+    registry: &'a Registry,
+    sources: &'a Sources,
+) -> BoxFuture<'a, Result<(), String>> {
+    Box::pin(async move {
+        match requirement {
+            Requirement::Path(path) => match sources.paths.exists_now(path.clone(), WHEN_DEADLINE).await {
+                Some(true) => Ok(()),
+                Some(false) => Err(format!("path \"{}\" does not exist", path.display())),
+                None => Err(format!("the file system of \"{}\" does not answer", path.display())),
+            },
+            Requirement::Any(alternatives) => {
+                let mut missing = Vec::new();
+                for one in alternatives {
+                    match ask(one, registry, sources).await {
+                        Ok(()) => return Ok(()),
+                        Err(text) => missing.push(text),
+                    }
+                }
+                Err(missing.join(", and "))
+            }
+            other => {
+                let mut condition = condition(other, registry, sources);
+                // A level that has to be asked for first (netlink) gets a moment to be known.
+                let known = async {
+                    while !condition.holds() {
+                        condition.changed().await;
+                    }
+                };
+                if tokio::time::timeout(LEVEL_DEADLINE, known).await.is_ok() {
+                    return Ok(());
+                }
+                let missing = condition.describe().unwrap_or_default();
+                Err(format!("`when` asks for {missing}"))
+            }
+        }
+    })
 }
