@@ -20,6 +20,11 @@ pub enum State {
 }
 
 impl State {
+    /// Nothing runs and nothing is under way.
+    pub fn at_rest(self) -> bool {
+        matches!(self, State::Initialized | State::Finished | State::Failed | State::Skipped)
+    }
+
     /// The word of the command line and of JSON.
     pub fn name(self) -> &'static str {
         match self {

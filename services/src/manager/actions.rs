@@ -1,11 +1,15 @@
 //! What operators ask: start, stop, restart, wait.
 
+use std::collections::BTreeSet;
+
 use tokio::sync::{oneshot, watch};
 
 use super::{ActionResult, Awaited, Kind, Manager, Outcome};
 use crate::model::{Snapshot, State};
 use crate::service_runner::table::{Answer, Input, StopReason};
 use crate::service_runner::task::Command;
+
+const REPLACED: &str = "a later request replaced this one";
 
 /// What a request waits for when it is to be answered once it is done.
 #[derive(Clone, Copy)]
@@ -31,10 +35,13 @@ impl Manager {
         let mut results = Vec::new();
         let mut plain = Vec::new();
         let mut ordered = Vec::new();
+        let users = self.users_now();
+        let named: BTreeSet<&str> = names.iter().map(String::as_str).collect();
         for name in names {
-            let mut needed: Vec<String> = self.needed_now_by(name);
-            needed.retain(|other| !names.contains(other));
-            if needed.is_empty() && !names.iter().any(|other| self.needed_now_by(name).contains(other)) {
+            let all = users.get(name.as_str()).map(Vec::as_slice).unwrap_or_default();
+            let needed: Vec<&str> =
+                all.iter().map(|user| &**user).filter(|user| !named.contains(user)).collect();
+            if all.is_empty() {
                 plain.push(name.clone());
             } else if needed.is_empty() || cascade {
                 ordered.push(name.clone());
@@ -77,16 +84,15 @@ impl Manager {
             .iter()
             .map(|name| {
                 let snapshot = self.get(name);
-                ActionResult {
-                    name: name.clone(),
-                    outcome: if snapshot.is_some() { Outcome::Done } else { Outcome::Refused },
-                    message: match &snapshot {
-                        None => self.unknown(name),
-                        Some(s) if wait => format!("{}{also}", s.message),
-                        Some(_) => format!("stopping{also}"),
-                    },
-                    snapshot,
-                }
+                let (outcome, message) = match &snapshot {
+                    None => (Outcome::Refused, self.unknown(name)),
+                    Some(now) if wait && now.state.at_rest() => {
+                        (Outcome::Done, format!("{}{also}", now.message))
+                    }
+                    Some(_) if wait => (Outcome::Superseded, REPLACED.into()),
+                    Some(_) => (Outcome::Done, format!("stopping{also}")),
+                };
+                ActionResult { name: name.clone(), outcome, message, snapshot }
             })
             .collect()
     }
@@ -128,6 +134,9 @@ impl Manager {
                 Input::Start { .. } => Ok(Asked::Foreign(foreign.snapshot())),
                 _ => Err(format!("\"{name}\" stops with the host alone; restart replaces it")),
             },
+            Kind::Live(_) if self.closing() && !matches!(input(0), Input::Stop { .. }) => {
+                Err("the host is stopping, nothing is started any more".into())
+            }
             Kind::Live(handle) => {
                 let ticket = self.ticket();
                 let (reply, answer) = oneshot::channel();
@@ -208,12 +217,11 @@ impl Asked {
             Err(_) => return result(Outcome::Failed, "it was removed".into(), last),
             Ok(Answer::Refused(text)) => return result(Outcome::Refused, text, last),
             Ok(Answer::NothingToDo(text)) if !wait => return result(Outcome::NothingToDo, text, last),
-            Ok(Answer::NothingToDo(text)) => {
-                if let Some((outcome, _)) = reached(&last, ticket, goal) {
-                    let outcome = if outcome == Outcome::Done { Outcome::NothingToDo } else { outcome };
-                    return result(outcome, text, last);
-                }
-            }
+            Ok(Answer::NothingToDo(text)) => match reached(&last, ticket, goal) {
+                Some((Outcome::Done, _)) => return result(Outcome::NothingToDo, text, last),
+                Some((outcome, message)) => return result(outcome, message, last),
+                None => {}
+            },
             Ok(Answer::Done) if !wait => {
                 let message = format!("{}: {}", last.state.name(), last.message);
                 return result(Outcome::Done, message, last);
@@ -235,10 +243,10 @@ impl Asked {
 /// What became of a request, once that is certain.
 fn reached(snapshot: &Snapshot, ticket: u64, goal: Goal) -> Option<(Outcome, String)> {
     if snapshot.ticket > ticket {
-        return Some((Outcome::Superseded, "a later request replaced this one".into()));
+        return Some((Outcome::Superseded, REPLACED.into()));
     }
     let message = || snapshot.message.to_string();
-    let at_rest = matches!(snapshot.state, State::Finished | State::Failed | State::Skipped);
+    let at_rest = snapshot.state.at_rest() && snapshot.state != State::Initialized;
     match goal {
         Goal::Started if snapshot.up || snapshot.finished => Some((Outcome::Done, message())),
         Goal::Started if at_rest => Some((Outcome::Failed, message())),

@@ -86,6 +86,11 @@ impl Manager {
             report.errors.push("the host is stopping, the files were not taken up".into());
             return report;
         }
+        // What could not be read is not gone.
+        let unread = loaded.diagnostics.iter().any(of_a_folder);
+        if unread {
+            report.errors.push("not all files could be read, so no service was removed".into());
+        }
         let faulty = faults(&loaded.diagnostics);
         let mut fresh = Vec::new();
         let wanted: BTreeSet<String> =
@@ -129,6 +134,7 @@ impl Manager {
             .filter(|(name, entry)| !wanted.contains(&***name) && !entry.snapshot().builtin)
             .map(|(name, _)| Arc::clone(name))
             .collect();
+        let gone = if unread { Vec::new() } else { gone };
         for name in gone {
             self.remove(&name);
             report.stopped.push(name.to_string());
@@ -153,6 +159,7 @@ impl Manager {
             return;
         };
         let (rested, mut at_rest) = tokio::sync::mpsc::unbounded_channel();
+        let (left, gone) = tokio::sync::oneshot::channel();
         let stop = Command::Stop { ticket: self.ticket(), reason: StopReason::Removed, rested };
         if handle.mailbox.send(stop).is_err() {
             return;
@@ -161,8 +168,7 @@ impl Manager {
         let removal = tokio::spawn(async move {
             at_rest.recv().await;
             // Started again meanwhile: then it stays.
-            if handle.snapshot.borrow().down {
-                let _ = handle.mailbox.send(Command::Leave);
+            if handle.mailbox.send(Command::Leave { left }).is_ok() && gone.await == Ok(true) {
                 manager.forget(&name);
             }
         });
@@ -181,16 +187,18 @@ impl Manager {
         if let Some(store) = &surroundings.store {
             store.remove(name);
         }
-        for entry in self.entries().values() {
-            if let Kind::Live(handle) = &entry.kind {
-                let _ = handle.mailbox.send(Command::Regate);
-            }
-        }
+        // Whoever waits for it learns of its end from its snapshot, whose other end is gone.
     }
 }
 
 fn send_begin(handle: &ServiceHandle) {
     let _ = handle.mailbox.send(Command::Request { input: Input::Begin, reply: None });
+}
+
+/// Whether it tells of a whole folder, and not of one file in it.
+fn of_a_folder(diagnostic: &Diagnostic) -> bool {
+    let extension = diagnostic.file.extension().and_then(std::ffi::OsStr::to_str);
+    diagnostic.service.is_none() && !matches!(extension, Some("yaml" | "yml"))
 }
 
 /// The mistakes of each faulty service, as one text.

@@ -1,6 +1,6 @@
 //! Stopping in the reverse order of the dependencies: a service stops as soon as all that depend on it are down.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::{Kind, Manager};
 use crate::model::State;
 use crate::service_runner::gate::event_holds;
-use crate::service_runner::table::StopReason;
+use crate::service_runner::table::{Input, StopReason};
 use crate::service_runner::task::{Command, ServiceHandle};
 
 /// After the total deadline everything is killed, and this long waited for.
@@ -57,62 +57,62 @@ impl Manager {
             .collect()
     }
 
-    /// Services that are starting or running and would miss it. Those that still wait do not count, nor those for
-    /// which another alternative holds.
-    pub(super) fn needed_now_by(&self, name: &str) -> Vec<String> {
-        let entries = self.entries();
-        let stands_without = |requirement: &Requirement| -> bool {
-            fn stands(requirement: &Requirement, name: &str, manager: &Manager) -> bool {
-                match requirement {
-                    Requirement::Service { name: other, event: ServiceEvent::Up | ServiceEvent::Running } => {
-                        other != name
-                    }
-                    Requirement::Any(each) => {
-                        !each
-                            .iter()
-                            .any(|one| matches!(one, Requirement::Service { name: n, .. } if n == name))
-                            || each.iter().any(|one| match one {
-                                Requirement::Service { name: other, event } => {
-                                    other != name
-                                        && manager
-                                            .inner
-                                            .surroundings
-                                            .registry
-                                            .get(other)
-                                            .is_some_and(|s| event_holds(&s.borrow(), *event))
-                                }
-                                _ => false,
-                            })
-                    }
-                    _ => true,
+    /// Of each service, those that are starting or running and would miss it. Those that still wait do not count, nor
+    /// those for which another alternative holds. Asked of all at once: one by one it would be asked a million times.
+    pub(super) fn users_now(&self) -> HashMap<String, Vec<Arc<str>>> {
+        let mut users: HashMap<String, Vec<Arc<str>>> = HashMap::new();
+        for (name, entry) in self.entries().iter() {
+            let Some(spec) = &entry.spec else { continue };
+            let state = entry.watch().borrow().state;
+            if !matches!(state, State::Preparing | State::Starting | State::Running | State::Stopping) {
+                continue;
+            }
+            let needed: BTreeSet<&str> = named(spec).into_iter().map(|(other, _, _)| other).collect();
+            for other in needed {
+                if spec.depends.iter().any(|requirement| !self.stands_without(requirement, other)) {
+                    users.entry(other.to_owned()).or_default().push(Arc::clone(name));
                 }
             }
-            stands(requirement, name, self)
-        };
-        entries
-            .iter()
-            .filter(|(_, entry)| {
-                let Some(spec) = &entry.spec else { return false };
-                let state = entry.snapshot().state;
-                matches!(state, State::Preparing | State::Starting | State::Running | State::Stopping)
-                    && !spec.depends.iter().all(stands_without)
-            })
-            .map(|(name, _)| name.to_string())
-            .collect()
+        }
+        users
+    }
+
+    /// Whether what a requirement asks for would still hold without a service.
+    fn stands_without(&self, requirement: &Requirement, name: &str) -> bool {
+        match requirement {
+            Requirement::Service { name: other, event: ServiceEvent::Up | ServiceEvent::Running } => {
+                other != name
+            }
+            Requirement::Any(each) => {
+                let is = |one: &Requirement| matches!(one, Requirement::Service { name: n, .. } if n == name);
+                let registry = &self.inner.surroundings.registry;
+                !each.iter().any(is)
+                    || each.iter().any(|one| match one {
+                        Requirement::Service { name: other, event } => {
+                            other != name
+                                && registry.get(other).is_some_and(|s| event_holds(&s.borrow(), *event))
+                        }
+                        _ => false,
+                    })
+            }
+            _ => true,
+        }
     }
 
     /// All that has to be stopped before these can be: their users, those users' users, and so on.
     pub(super) fn needed_closure(&self, names: &[String]) -> Vec<String> {
-        let mut found: BTreeSet<String> = BTreeSet::new();
-        let mut open: Vec<String> = names.to_vec();
+        let users = self.users_now();
+        let named: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+        let mut found: BTreeSet<&str> = BTreeSet::new();
+        let mut open: Vec<&str> = names.iter().map(String::as_str).collect();
         while let Some(name) = open.pop() {
-            for user in self.needed_now_by(&name) {
-                if !names.contains(&user) && found.insert(user.clone()) {
+            for user in users.get(name).into_iter().flatten() {
+                if !named.contains(&**user) && found.insert(user) {
                     open.push(user);
                 }
             }
         }
-        found.into_iter().collect()
+        found.into_iter().map(str::to_owned).collect()
     }
 
     /// Stops `first` and `names` in order.
@@ -138,6 +138,12 @@ impl Manager {
     /// in their order, after all others. What is left at `deadline` is killed.
     pub async fn stop_all(&self, deadline: Instant, last: &[&str]) -> StopSummary {
         self.inner.closing.store(true, Ordering::Relaxed);
+        // Whoever must wait for others to stop first must not start meanwhile either.
+        for entry in self.entries().values() {
+            if let Kind::Live(handle) = &entry.kind {
+                let _ = handle.mailbox.send(Command::Request { input: Input::Closing, reply: None });
+            }
+        }
         let all: BTreeSet<Arc<str>> = self
             .entries()
             .iter()

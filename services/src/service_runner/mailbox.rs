@@ -14,7 +14,8 @@ pub struct Mailbox<T> {
 }
 
 struct Shared<T> {
-    queue: Mutex<VecDeque<T>>,
+    /// `None`: nobody receives any more.
+    queue: Mutex<Option<VecDeque<T>>>,
     filled: Notify,
 }
 
@@ -26,23 +27,23 @@ impl<T> Clone for Mailbox<T> {
 
 impl<T> Default for Mailbox<T> {
     fn default() -> Self {
-        Mailbox { shared: Arc::new(Shared { queue: Mutex::new(VecDeque::new()), filled: Notify::new() }) }
+        Mailbox {
+            shared: Arc::new(Shared { queue: Mutex::new(Some(VecDeque::new())), filled: Notify::new() }),
+        }
     }
 }
 
 impl<T> Mailbox<T> {
-    fn queue(&self) -> std::sync::MutexGuard<'_, VecDeque<T>> {
+    fn queue(&self) -> std::sync::MutexGuard<'_, Option<VecDeque<T>>> {
         self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a message in. `Err` gives it back when the queue is full.
+    /// Puts a message in. `Err` gives it back when the queue is full or nobody receives any more.
     pub fn send(&self, message: T) -> Result<(), T> {
-        let mut queue = self.queue();
-        if queue.len() >= BOUND {
-            return Err(message);
+        match self.queue().as_mut() {
+            Some(queue) if queue.len() < BOUND => queue.push_back(message),
+            _ => return Err(message),
         }
-        queue.push_back(message);
-        drop(queue);
         self.shared.filled.notify_one();
         Ok(())
     }
@@ -57,8 +58,14 @@ impl<T> Mailbox<T> {
         }
     }
 
+    /// Nobody receives any more; what still was in it.
+    pub fn close(&self) -> VecDeque<T> {
+        self.queue().take().unwrap_or_default()
+    }
+
     fn take(&self) -> Option<T> {
         let mut queue = self.queue();
+        let queue = queue.as_mut()?;
         let message = queue.pop_front();
         if queue.is_empty() && queue.capacity() > 16 {
             queue.shrink_to_fit();
@@ -94,6 +101,8 @@ mod tests {
         for n in 0..BOUND {
             mailbox.send(n).unwrap();
         }
+        assert_eq!(mailbox.send(9), Err(9));
+        assert_eq!(mailbox.close().len(), BOUND);
         assert_eq!(mailbox.send(9), Err(9));
     }
 

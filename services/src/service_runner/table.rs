@@ -153,8 +153,19 @@ pub enum Input {
     },
     Closed(Result<(), String>),
     Timer(Timer),
+    /// It found itself broken, and says so.
+    Broken {
+        run: u64,
+        text: String,
+    },
     /// A new spec waits to be taken up at the next start.
-    NewSpec,
+    NewSpec {
+        has_when: bool,
+    },
+    /// The new spec was taken back.
+    OldSpec,
+    /// The host is stopping: nothing is started any more, and its own stop comes in its turn.
+    Closing,
 }
 
 /// The clocks of one service; each runs or does not.
@@ -241,7 +252,8 @@ pub struct Life {
     /// The last exit that was learnt and not yet acted on.
     pub exit: Option<Exit>,
     opened: bool,
-    new_spec: bool,
+    /// A new spec waits; whether that has a `when`.
+    new_spec: Option<bool>,
     closing: bool,
     after: Option<After>,
     history: RestartHistory,
@@ -266,7 +278,7 @@ impl Life {
             will_start,
             exit: None,
             opened: false,
-            new_spec: false,
+            new_spec: None,
             closing: false,
             after: None,
             history: RestartHistory::default(),
@@ -308,6 +320,7 @@ impl Life {
             Input::Ready { run }
             | Input::Unready { run, .. }
             | Input::NeverReady { run, .. }
+            | Input::Broken { run, .. }
             | Input::Health { run, .. }
             | Input::Exited { run, .. }
                 if run != self.run => {}
@@ -321,10 +334,15 @@ impl Life {
             Input::Start { ticket } => step.answer = Some(self.start(rules, ticket, fx)),
             Input::Restart { ticket } => step.answer = Some(self.restart(rules, ticket, fx)),
             Input::Stop { ticket, reason } => step.answer = Some(self.stop(rules, ticket, &reason, fx)),
-            Input::NewSpec => {
-                self.new_spec = true;
+            Input::NewSpec { has_when } => {
+                self.new_spec = Some(has_when);
                 fx.push(Effect::Publish);
             }
+            Input::OldSpec => {
+                self.new_spec = None;
+                fx.push(Effect::Publish);
+            }
+            Input::Closing => self.closing = true,
 
             Input::WhenHolds if self.phase == Phase::When => self.ask_gate(fx),
             Input::WhenFails(text) if self.phase == Phase::When => {
@@ -338,13 +356,19 @@ impl Life {
                 self.waiting_for = missing;
                 self.tell(State::Waiting, format!("waiting for {}", words::list(&self.waiting_for)), fx);
             }
-            Input::GateHolds if self.phase == Phase::Gate => {
+            // It went shut while the spawn waited for its turn: the task watches it until then.
+            Input::GateShut(missing) if self.phase == Phase::Spawning => {
+                self.phase = Phase::Gate;
+                self.waiting_for = missing;
+                fx.push(Effect::Work(Work::None));
+                self.tell(State::Waiting, format!("waiting for {}", words::list(&self.waiting_for)), fx);
+            }
+            Input::GateHolds if self.phase == Phase::Gate && !self.closing => {
                 self.waiting_for.clear();
                 if self.opened {
-                    fx.push(Effect::DropGate);
                     self.spawn(fx);
                 } else {
-                    // The gate stays watched: it is asked again after preparing.
+                    // The gate stays watched: it is asked again after preparing, and while the spawn waits.
                     self.phase = Phase::Opening;
                     self.tell(State::Preparing, "preparing".into(), fx);
                     fx.push(Effect::Work(Work::Open));
@@ -409,6 +433,7 @@ impl Life {
             Input::NeverReady { text, .. } if self.phase == Phase::Active && !self.ready => {
                 self.end_run(text, now, fx);
             }
+            Input::Broken { text, .. } if self.phase == Phase::Active => self.end_run(text, now, fx),
             Input::Health { healthy, .. } if self.phase == Phase::Active && healthy != self.healthy => {
                 self.healthy = healthy;
                 let text = match healthy {
@@ -481,11 +506,12 @@ impl Life {
         self.finished = false;
         self.stopped = false;
         self.after = None;
-        if self.new_spec {
-            self.new_spec = false;
+        let mut has_when = rules.has_when;
+        if let Some(new) = self.new_spec.take() {
+            has_when = new;
             fx.push(Effect::Adopt);
         }
-        if ask_when && rules.has_when {
+        if ask_when && has_when {
             self.phase = Phase::When;
             self.waiting_for = Vec::new();
             self.tell(State::Waiting, "asking whether its `when` holds".into(), fx);
@@ -571,7 +597,7 @@ impl Life {
         match self.after.take() {
             Some(After::Decide(ended)) => self.decide(rules, ended, now, chance, fx),
             Some(After::Again) if !self.closing => {
-                if self.new_spec && self.opened {
+                if self.new_spec.is_some() && self.opened {
                     self.after = Some(After::Again);
                     self.close(fx);
                     return;
@@ -674,40 +700,42 @@ impl Life {
         if self.closing {
             return Answer::Refused("the host is stopping, nothing is started any more".into());
         }
-        self.ticket = ticket;
-        match self.phase {
+        // A request that changes nothing replaces none.
+        let text = match self.phase {
             Phase::Rest => {
+                self.ticket = ticket;
                 self.restarts = 0;
                 self.history = RestartHistory::default();
                 self.begin(rules, true, fx);
-                Answer::Done
+                return Answer::Done;
             }
             Phase::Backoff => {
+                self.ticket = ticket;
                 self.history = RestartHistory::default();
                 fx.push(Effect::Timer(Timer::Backoff, None));
-                self.ask_gate(fx);
-                Answer::Done
+                self.again_from_gate(rules, fx);
+                return Answer::Done;
             }
             Phase::StopDelay | Phase::Ending | Phase::Clearing | Phase::Closing => {
-                if matches!(self.after, Some(After::End { stopped: true, .. })) {
-                    self.after = Some(After::Again);
-                    fx.push(Effect::Note("starts again once it has stopped: asked by an operator".into()));
+                if self.after != Some(After::Again) {
+                    self.ticket = ticket;
+                    let ended = match self.after.replace(After::Again) {
+                        Some(After::Decide(ended)) => format!("{}, ", words::ended(&ended)),
+                        Some(After::End { text, stopped: false, .. }) => format!("{text}, "),
+                        _ => String::new(),
+                    };
+                    fx.push(Effect::Note(format!(
+                        "{ended}starts again once it has stopped: asked by an operator"
+                    )));
                     fx.push(Effect::Publish);
-                    Answer::Done
-                } else {
-                    fx.push(Effect::Publish);
-                    Answer::NothingToDo("it is restarting already".into())
+                    return Answer::Done;
                 }
+                "it is restarting already"
             }
-            Phase::When | Phase::Gate | Phase::Opening | Phase::Spawning => {
-                fx.push(Effect::Publish);
-                Answer::NothingToDo("it is starting already".into())
-            }
-            Phase::Active => {
-                fx.push(Effect::Publish);
-                Answer::NothingToDo("it runs already".into())
-            }
-        }
+            Phase::When | Phase::Gate | Phase::Opening | Phase::Spawning => "it is starting already",
+            Phase::Active => "it runs already",
+        };
+        Answer::NothingToDo(text.into())
     }
 
     fn restart(&mut self, rules: &Rules, ticket: u64, fx: &mut Vec<Effect>) -> Answer {
@@ -733,6 +761,7 @@ impl Life {
                 self.close(fx);
             }
             Phase::Spawning => {
+                fx.push(Effect::DropGate);
                 self.after = Some(After::Again);
                 self.phase = Phase::Clearing;
                 self.tell(State::Stopping, TEXT.into(), fx);
@@ -752,7 +781,7 @@ impl Life {
 
     /// Nothing runs; a new spec may be waiting.
     fn again_from_gate(&mut self, rules: &Rules, fx: &mut Vec<Effect>) {
-        if self.new_spec && self.opened {
+        if self.new_spec.is_some() && self.opened {
             self.after = Some(After::Again);
             fx.push(Effect::DropGate);
             self.close(fx);
@@ -763,7 +792,6 @@ impl Life {
     }
 
     fn stop(&mut self, rules: &Rules, ticket: u64, reason: &StopReason, fx: &mut Vec<Effect>) -> Answer {
-        self.ticket = self.ticket.max(ticket);
         if *reason == StopReason::Shutdown {
             self.closing = true;
         }
@@ -772,6 +800,7 @@ impl Life {
         match self.phase {
             Phase::Rest => {
                 if *reason != StopReason::Shutdown && self.state == State::Initialized {
+                    self.ticket = self.ticket.max(ticket);
                     self.stopped = true;
                     self.rest(State::Finished, text, fx);
                     return Answer::Done;
@@ -804,6 +833,7 @@ impl Life {
                 self.close(fx);
             }
             Phase::Spawning => {
+                fx.push(Effect::DropGate);
                 self.after = Some(end(words::stopped(reason, " while starting")));
                 self.phase = Phase::Clearing;
                 self.tell(State::Stopping, text, fx);
@@ -819,29 +849,25 @@ impl Life {
                 };
                 self.begin_stop(delay, told, fx);
             }
-            Phase::StopDelay | Phase::Ending | Phase::Clearing | Phase::Closing => {
-                return match &self.after {
-                    // It ended by itself, successfully, and only its cleanup is left: that is what happened.
-                    Some(After::End { stopped: false, finished: true, .. }) => {
-                        fx.push(Effect::Publish);
-                        Answer::NothingToDo("it has just finished".into())
-                    }
-                    Some(After::Decide(ended)) if rules.kind == ServiceKind::Oneshot && ended.success() => {
-                        fx.push(Effect::Publish);
-                        Answer::NothingToDo("it has just finished".into())
-                    }
-                    Some(After::End { stopped: true, .. }) => {
-                        fx.push(Effect::Publish);
-                        Answer::NothingToDo("it is stopping already".into())
-                    }
-                    _ => {
-                        self.after = Some(end(text.clone()));
-                        self.tell(State::Stopping, text, fx);
-                        Answer::Done
-                    }
-                };
-            }
+            Phase::StopDelay | Phase::Ending | Phase::Clearing | Phase::Closing => match &self.after {
+                // It ended by itself and only its cleanup is left: that is what happened.
+                Some(After::End { stopped: false, state, .. }) => {
+                    return Answer::NothingToDo(format!("it has just {}", state.name()));
+                }
+                Some(After::Decide(ended)) if rules.kind == ServiceKind::Oneshot && ended.success() => {
+                    return Answer::NothingToDo("it has just finished".into());
+                }
+                Some(After::End { stopped: true, .. }) => {
+                    return Answer::NothingToDo("it is stopping already".into());
+                }
+                _ => {
+                    self.after = Some(end(text.clone()));
+                    self.tell(State::Stopping, text, fx);
+                }
+            },
         }
+        self.ticket = self.ticket.max(ticket);
+        fx.push(Effect::Publish);
         Answer::Done
     }
 }

@@ -425,7 +425,7 @@ fn no_order_of_inputs_breaks_the_invariants() {
                     5 => Input::Timer(Timer::Backoff),
                     6 => Input::Timer(Timer::StopDelay),
                     7 => Input::Timer(Timer::Start),
-                    8 => Input::NewSpec,
+                    8 => Input::NewSpec { has_when: false },
                     _ => Input::Ready { run: case.life.run },
                 },
                 _ if alive && random(2) == 0 => Input::Exited { run: case.life.run, exit: Exit::Status(1) },

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use kelson_conditions::{All, Condition as _};
-use kelson_runner::{BoxFuture, Exit, RunContext, Runner, RunnerError, Running, StopPlan};
+use kelson_runner::{BoxFuture, Exit, RunContext, Runner, RunnerError, Running, StopPlan, StopReport};
 use kelson_spec::ServiceSpec;
 use kelson_spec::service::{LogSpec, Readiness};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
@@ -83,8 +83,10 @@ pub enum Command {
     },
     /// The total deadline has passed: kill what is left, at once.
     Kill,
-    /// The task ends; the service is at rest.
-    Leave,
+    /// The task ends if the service is at rest; answered with whether it does.
+    Leave {
+        left: oneshot::Sender<bool>,
+    },
 }
 
 /// A service's task from outside.
@@ -134,7 +136,8 @@ pub fn launch(
         stop_until: None,
         killing: false,
         turn: None,
-        rested: None,
+        rested: Vec::new(),
+        main_pid_refused: false,
         random: Random::new(),
     });
     tokio::spawn(drive(core, runner));
@@ -202,6 +205,8 @@ enum Brought {
     /// Prepared; what of the spec is not enforced on this host.
     Open(Vec<String>),
     Run(Box<Running>),
+    /// What was to end has ended.
+    Cleared(Result<StopReport, RunnerError>),
 }
 
 /// What the loop does next.
@@ -241,7 +246,10 @@ struct Core {
     killing: bool,
     /// Held while it prepares and spawns.
     turn: Option<OwnedSemaphorePermit>,
-    rested: Option<mpsc::UnboundedSender<Arc<str>>>,
+    /// Who waits for it to come to rest.
+    rested: Vec<mpsc::UnboundedSender<Arc<str>>>,
+    /// The run has been told that its MAINPID is refused.
+    main_pid_refused: bool,
     random: Random,
 }
 
@@ -359,10 +367,15 @@ impl Core {
             Command::Request { input, reply } => self.request(input, reply),
             Command::NewSpec(spec) => {
                 if *spec == *self.spec {
-                    return Next::Same;
+                    // A change that was taken back is none.
+                    return match self.new_spec.take() {
+                        Some(_) => self.step(Input::OldSpec),
+                        None => Next::Same,
+                    };
                 }
+                let has_when = !spec.when.is_empty();
                 self.new_spec = Some(spec);
-                self.step(Input::NewSpec)
+                self.step(Input::NewSpec { has_when })
             }
             Command::Regate => {
                 if self.gate.is_none() {
@@ -373,7 +386,7 @@ impl Core {
                 self.step(input)
             }
             Command::Stop { ticket, reason, rested } => {
-                self.rested = Some(rested);
+                self.rested.push(rested);
                 self.step(Input::Stop { ticket, reason })
             }
             Command::Kill => {
@@ -385,7 +398,19 @@ impl Core {
                     _ => Next::Same,
                 }
             }
-            Command::Leave => Next::Leave,
+            Command::Leave { left } => {
+                let rests = self.life.phase == Phase::Rest;
+                if rests {
+                    for command in self.mailbox.close() {
+                        if let Command::Stop { rested, .. } = command {
+                            self.rested.push(rested);
+                        }
+                    }
+                    self.say_rested();
+                }
+                let _ = left.send(rests);
+                if rests { Next::Leave } else { Next::Same }
+            }
         }
     }
 
@@ -466,9 +491,13 @@ impl Core {
                 self.arm_watchdog();
                 Next::Same
             }
-            Message::WatchdogTrigger => self.step(Input::Timer(Timer::Watchdog)),
+            Message::WatchdogTrigger => {
+                self.step(Input::Broken { run, text: "says that it is broken (WATCHDOG=trigger)".into() })
+            }
             Message::ExtendTimeout(by) => self.extend(by),
+            Message::MainPid(_) if self.main_pid_refused => Next::Same,
             Message::MainPid(pid) => {
+                self.main_pid_refused = true;
                 self.note(&format!(
                     "MAINPID={pid} refused: Kelson follows the process that it started; run it in the foreground"
                 ));
@@ -508,17 +537,33 @@ impl Core {
     /// Takes in what the work brought.
     fn bring(&mut self, brought: Brought) -> Next {
         match brought {
-            Brought::Input(Input::Cleared { exit, killed, left_behind }) => {
-                let exit = exit.or_else(|| self.exit_now());
+            Brought::Cleared(report) => {
+                let exit = self.exit_now();
                 self.exit = None;
                 self.stop_until = None;
+                let (killed, left_behind) = match report {
+                    // That the total deadline killed it has been told.
+                    Ok(report) => (report.killed && !self.killing, report.left_behind),
+                    Err(error) => {
+                        self.note(&format!("its processes could not be ended: {}", error.message));
+                        (false, 0)
+                    }
+                };
                 self.step(Input::Cleared { exit, killed, left_behind })
             }
             Brought::Input(input) => self.step(input),
             Brought::Turn(turn) => {
+                if self.life.phase == Phase::Opening {
+                    self.turn = Some(turn);
+                    return Next::Work(Work::Open, false);
+                }
+                // The last look before the spawn.
+                if let shut @ Input::GateShut(_) = self.look_at_gate() {
+                    return self.step(shut);
+                }
+                self.gate = None;
                 self.turn = Some(turn);
-                let work = if self.life.phase == Phase::Opening { Work::Open } else { Work::Spawn };
-                Next::Work(work, false)
+                Next::Work(Work::Spawn, false)
             }
             Brought::Open(warnings) => {
                 for warning in warnings {
@@ -606,7 +651,7 @@ impl Core {
     }
 
     fn say_rested(&mut self) {
-        if let Some(rested) = self.rested.take() {
+        for rested in self.rested.drain(..) {
             // Whoever waited for it may have gone away.
             let _ = rested.send(Arc::clone(&self.name));
         }
@@ -676,19 +721,7 @@ impl Core {
             },
             Work::Stop | Work::Clear => {
                 let plan = self.stop_plan(work);
-                Some(Box::pin(async move {
-                    Brought::Input(match runner.stop(plan).await {
-                        Ok(report) => Input::Cleared {
-                            exit: None,
-                            killed: report.killed,
-                            left_behind: report.left_behind,
-                        },
-                        Err(error) => {
-                            tracing::error!("{}", error.message);
-                            Input::Cleared { exit: None, killed: false, left_behind: 0 }
-                        }
-                    })
-                }))
+                Some(Box::pin(async move { Brought::Cleared(runner.stop(plan).await) }))
             }
             Work::Close => Some(Box::pin(async move {
                 Brought::Input(Input::Closed(runner.close().await.map_err(|error| error.message)))
@@ -719,6 +752,7 @@ impl Core {
             RunContext { run, stdout, stderr, environment: Vec::new(), descriptors: Vec::new() };
         self.status_text = None;
         self.watchdog = None;
+        self.main_pid_refused = false;
         // The old socket goes first: it has the same name.
         self.voice = Voice::Silent;
         match self.spec.readiness {
@@ -802,7 +836,8 @@ impl Core {
                 run: life.run,
                 pid: life.pid,
                 start_time: if life.pid.is_some() { self.start_time } else { 0 },
-                opened: life.is_open(),
+                // Also what is only half prepared must be undone.
+                opened: life.is_open() || matches!(life.phase, Phase::Opening | Phase::Closing),
                 stopped: life.stopped || matches!(life.phase, Phase::StopDelay | Phase::Ending),
                 finished: life.finished,
                 restarts: life.restarts,
