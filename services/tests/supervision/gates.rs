@@ -1,0 +1,314 @@
+//! G1, G2, G3, G4, G5, G7, G8, G9 through the Manager.
+
+use std::time::Duration;
+
+use kelson_services::manager::{Awaited, Outcome};
+use kelson_services::model::State;
+use kelson_spec::service::{Requirement, ServiceEvent, ServiceSpec};
+
+use crate::house::*;
+
+#[tokio::test(start_paused = true)]
+async fn g1_a_gate_asks_whether_all_hold_now() {
+    let house = House::with([notify("a"), notify("b"), needs("c", &["a", "b"])]).await;
+    house.say("a", "READY=1").await;
+    house.say("a", "RELOADING=1").await;
+    house.say("b", "READY=1").await;
+    tokio::time::sleep(secs(60)).await;
+    assert_eq!(house.state("c"), State::Waiting);
+    assert_eq!(house.played("c", |c| c.runs), 0);
+    house.say("a", "READY=1").await;
+    assert_eq!(house.state("c"), State::Running);
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn g1_the_gate_is_asked_again_after_preparing_and_after_waiting_for_a_turn() {
+    let house = House::new();
+    house.manners("c", |c| c.open = secs(5));
+    house.manager.take_in(loaded([notify("a"), needs("c", &["a"])]));
+    house.manager.begin();
+    house.settle().await;
+    house.say("a", "READY=1").await;
+    assert_eq!(house.state("c"), State::Preparing);
+    house.say("a", "RELOADING=1").await;
+    tokio::time::sleep(secs(6)).await;
+    assert_eq!(house.state("c"), State::Waiting, "prepared, and shut again");
+    // Now nobody gets a turn, and the dependency goes while it waits for one.
+    let all = house.turns.acquire_many(32).await.unwrap();
+    house.say("a", "READY=1").await;
+    assert_eq!(house.state("c"), State::Starting);
+    house.say("a", "RELOADING=1").await;
+    drop(all);
+    tokio::time::sleep(secs(1)).await;
+    assert_eq!((house.state("c"), house.played("c", |c| c.runs)), (State::Waiting, 0));
+    house.say("a", "READY=1").await;
+    assert_eq!((house.state("c"), house.played("c", |c| c.runs)), (State::Running, 1));
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn g2_the_text_names_what_is_missing_and_changes() {
+    let mut c = needs("c", &["a", "b"]);
+    c.depends.push(Requirement::TimeSynced);
+    c.depends.push(Requirement::Path("/proc/nothing-of-the-kind".into()));
+    c.depends.push(Requirement::Any(vec![
+        Requirement::Service { name: "m".into(), event: ServiceEvent::Running },
+        Requirement::Service { name: "f".into(), event: ServiceEvent::Finished },
+    ]));
+    let house = House::with([notify("a"), notify("b"), manual(spec("m")), manual(oneshot("f")), c]).await;
+    house.say("a", "READY=1").await;
+    let waits = house.now("c").waiting_for;
+    assert_eq!(
+        waits,
+        [
+            "service \"b\" to be up",
+            "the clock to be synchronised",
+            "path \"/proc/nothing-of-the-kind\" to exist",
+            "service \"m\" to be running (nothing starts it; its start is manual) or service \"f\" to have \
+             finished (nothing starts it; its start is manual)",
+        ]
+    );
+    house.assert_told("c", "waiting for service \"a\" to be up, service \"b\" to be up, ");
+    house.assert_told("c", "waiting for service \"b\" to be up, the clock");
+    house.manners("m", |m| m.spawn_fails = Some("no such file".into()));
+    house.manager.stop(&names(&["b"]), false, true).await;
+    assert_eq!(house.now("c").waiting_for[0], "service \"b\" to be up (it was stopped)");
+    house.check();
+}
+
+/// Starts `web`, brings it where it is to be stopped, stops it.
+async fn stopped_at(spec: ServiceSpec, manners: impl FnOnce(&mut Manners), at: State) -> House {
+    let house = House::new();
+    house.manners("web", manners);
+    house.manager.take_in(loaded([spec]));
+    house.manager.begin();
+    house.settle().await;
+    assert_eq!(house.state("web"), at);
+    let before = tokio::time::Instant::now();
+    let results = house.manager.stop(&names(&["web"]), false, true).await;
+    assert_eq!(results[0].outcome, Outcome::Done, "{results:?}");
+    assert!(before.elapsed() <= MS, "{at:?}: took {:?}", before.elapsed());
+    house.settle().await;
+    let now = house.now("web");
+    assert!(now.state == State::Finished && now.stopped && now.down && !now.finished, "{at:?}: {now:?}");
+    assert!(now.message.contains("asked by an operator"), "{}", now.message);
+    tokio::time::sleep(secs(600)).await;
+    assert_eq!(house.now("web"), now, "nothing of the start is left");
+    house.check();
+    house
+}
+
+#[tokio::test(start_paused = true)]
+async fn g3_stop_takes_effect_at_once_in_every_phase() {
+    let mut waiting = spec("web");
+    waiting.depends.push(Requirement::TimeSynced);
+    let house = stopped_at(waiting, |_| (), State::Waiting).await;
+    assert!(house.message("web").contains("while waiting for the clock to be synchronised"));
+    assert_eq!(house.played("web", |web| web.calls.len()), 0);
+
+    let mut when = spec("web");
+    when.when.push(Requirement::TimeSynced);
+    let house = House::new();
+    house.manager.take_in(loaded([when]));
+    house.manager.begin();
+    house.settle().await;
+    house.manager.stop(&names(&["web"]), false, true).await;
+    assert!(house.now("web").stopped, "while `when` is asked");
+
+    let house = stopped_at(spec("web"), |web| web.open = secs(100), State::Preparing).await;
+    assert_eq!(house.played("web", |web| web.said()), ["open", "close"]);
+    assert!(house.message("web").contains("while preparing"));
+
+    let house = stopped_at(spec("web"), |web| web.spawn = secs(100), State::Starting).await;
+    assert_eq!(house.played("web", |web| web.said()), ["open", "run 1", "kill", "killed", "close"]);
+    assert!(house.message("web").contains("while starting"));
+
+    let house = stopped_at(notify("web"), |_| (), State::Starting).await;
+    assert_eq!(house.played("web", |web| web.said()), ["open", "run 1", "signal 15", "close"]);
+
+    let house = stopped_at(spec("web"), |web| web.spawn_fails = Some("no".into()), State::Backoff).await;
+    assert!(house.message("web").contains("before its restart"));
+    assert_eq!(house.played("web", |web| web.said()), ["open", "run 1", "close"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn g3_a_start_that_waits_for_its_turn_is_cancelled() {
+    let house = House::new();
+    let all = house.turns.acquire_many(32).await.unwrap();
+    house.manager.take_in(loaded([spec("web")]));
+    house.manager.begin();
+    house.settle().await;
+    assert_eq!(house.state("web"), State::Preparing);
+    let results = house.manager.stop(&names(&["web"]), false, true).await;
+    assert_eq!(results[0].outcome, Outcome::Done);
+    drop(all);
+    tokio::time::sleep(secs(5)).await;
+    assert_eq!(house.played("web", |web| web.opens + web.runs), 0);
+    assert_eq!(house.turns.available_permits(), 32);
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_starts_hold_the_others_up_for_a_second_a_batch() {
+    let house = House::new();
+    for n in 0..66 {
+        house.manners(&format!("slow-{n:02}"), |slow| slow.open = secs(30));
+    }
+    let slow = (0..66).map(|n| spec(&format!("slow-{n:02}")));
+    house.manager.take_in(loaded(slow.chain([spec("web")])));
+    house.manager.begin();
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    assert_eq!(house.state("web"), State::Running);
+    tokio::time::sleep(secs(40)).await;
+    assert!(house.manager.list().iter().all(|service| service.up));
+    assert_eq!(house.turns.available_permits(), 32);
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn g4_a_oneshot_that_failed_keeps_its_dependants_waiting() {
+    let house = House::with([oneshot("migrate"), needs("web", &["migrate"])]).await;
+    house.exit("migrate", 3).await;
+    let waits = house.now("web").waiting_for;
+    assert!(
+        waits[0].starts_with("service \"migrate\" to be up (it failed: exited with status 3"),
+        "{waits:?}"
+    );
+    let again = house.manager.restart(&names(&["migrate"]), false).await;
+    assert_eq!(again[0].outcome, Outcome::Done);
+    house.settle().await;
+    assert_eq!(house.state("web"), State::Waiting);
+    house.exit("migrate", 0).await;
+    assert_eq!(house.state("web"), State::Running);
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn g5_a_dependency_that_restarts_leaves_its_dependant_alone() {
+    let house = House::with([spec("db"), needs("web", &["db"])]).await;
+    house.exit("db", 1).await;
+    assert_eq!((house.state("db"), house.state("web")), (State::Backoff, State::Running));
+    tokio::time::sleep(secs(3)).await;
+    house.manager.restart(&names(&["db"]), true).await;
+    assert_eq!(house.played("web", |web| web.runs), 1);
+    assert_eq!(house.played("db", |db| db.runs), 3);
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn g7_manual_is_down_and_what_the_boot_will_start_is_not() {
+    let house = House::new();
+    let down = |name: &str, other: &str| ServiceSpec {
+        depends: vec![Requirement::Service { name: other.into(), event: ServiceEvent::Down }],
+        ..spec(name)
+    };
+    house.manager.take_in(loaded([
+        manual(spec("m")),
+        spec("a"),
+        down("of-m", "m"),
+        manual(down("of-a", "a")),
+    ]));
+    assert!(house.now("m").down && !house.now("a").down);
+    house.manager.start(&names(&["of-a"]), false).await;
+    house.settle().await;
+    assert_eq!(house.now("of-a").waiting_for, ["service \"a\" to be down"]);
+    house.manager.begin();
+    house.settle().await;
+    assert_eq!(house.state("of-m"), State::Running);
+    assert_eq!(house.now("of-a").waiting_for, ["service \"a\" to be down"]);
+    house.manager.stop(&names(&["a"]), false, true).await;
+    house.settle().await;
+    assert_eq!(house.state("of-a"), State::Running);
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn g8_two_requests_at_once_are_each_answered_with_what_happened() {
+    let house = House::with([spec("web")]).await;
+    house.manners("web", |web| web.obeys = Some(secs(2)));
+    let web = names(&["web"]);
+    let manager = &house.manager;
+    let (a, b) = tokio::join!(manager.restart(&web, true), manager.restart(&web, true));
+    assert_eq!((a[0].outcome, b[0].outcome), (Outcome::Superseded, Outcome::Done));
+    assert_eq!(house.played("web", |web| web.runs), 2, "one restart");
+
+    let (a, b) = tokio::join!(manager.stop(&web, false, true), manager.start(&web, true));
+    assert_eq!((a[0].outcome, b[0].outcome), (Outcome::Superseded, Outcome::Done));
+    assert_eq!((house.state("web"), house.played("web", |web| web.runs)), (State::Running, 3));
+
+    let (a, b) = tokio::join!(manager.restart(&web, true), manager.stop(&web, false, true));
+    assert_eq!((a[0].outcome, b[0].outcome), (Outcome::Superseded, Outcome::Done));
+    assert!(house.now("web").stopped);
+
+    // Two that want the same thing: what was asked for happens to both.
+    house.manners("web", |web| web.spawn = secs(2));
+    let (a, b) = tokio::join!(manager.start(&web, true), manager.start(&web, true));
+    assert_eq!((a[0].outcome, b[0].outcome), (Outcome::Done, Outcome::Done), "{a:?} {b:?}");
+    let (a, b) = tokio::join!(manager.stop(&web, false, true), manager.stop(&web, false, true));
+    assert_eq!((a[0].outcome, b[0].outcome), (Outcome::Done, Outcome::Done), "{a:?} {b:?}");
+    let c = manager.start(&names(&["webb"]), true).await;
+    assert_eq!(c[0].message, "there is no service \"webb\"; did you mean \"web\"?");
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn g8_a_start_while_a_failed_run_is_cleaned_up_is_not_lost() {
+    let house = House::with([once("web")]).await;
+    house.manners("web", |web| web.close = secs(2));
+    house.exit("web", 1).await;
+    let results = house.manager.start(&names(&["web"]), true).await;
+    assert_eq!(results[0].outcome, Outcome::Done, "{results:?}");
+    assert_eq!(house.state("web"), State::Running);
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn g9_a_oneshot_that_was_stopped_half_way_is_down_and_not_finished() {
+    let mut after = spec("after");
+    after.depends = vec![Requirement::Service { name: "job".into(), event: ServiceEvent::Finished }];
+    let house = House::with([oneshot("job"), after]).await;
+    house.manager.stop(&names(&["job"]), false, true).await;
+    house.settle().await;
+    let job = house.now("job");
+    assert!(job.down && !job.up && !job.finished && job.stopped, "{job:?}");
+    assert_eq!(house.now("after").waiting_for, ["service \"job\" to have finished (it was stopped)"]);
+    assert!(house.manager.wait(&names(&["job"]), Awaited::Down).await.is_ok());
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_is_asked_once_and_an_alternative_is_enough() {
+    let mut skipped = spec("skipped");
+    skipped.when = vec![Requirement::Path("/proc/nothing-of-the-kind".into())];
+    let mut started = spec("started");
+    started.when = vec![Requirement::Any(vec![
+        Requirement::Path("/proc/nothing-of-the-kind".into()),
+        Requirement::Path("/proc/self/stat".into()),
+    ])];
+    let house = House::with([skipped, started]).await;
+    tokio::time::sleep(secs(10)).await;
+    assert_eq!(house.state("skipped"), State::Skipped);
+    assert_eq!(house.message("skipped"), "skipped: path \"/proc/nothing-of-the-kind\" does not exist");
+    assert!(house.now("skipped").down);
+    assert_eq!(house.state("started"), State::Running);
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_transition_is_recorded() {
+    let house = House::with([notify("web")]).await;
+    let of = |state| (state, house.record("web").unwrap());
+    let (_, record) = of(State::Starting);
+    assert!(record.pid.is_some() && record.opened && record.start_time == 7 && record.run == 1);
+    house.say("web", "READY=1").await;
+    assert_eq!(house.record("web").unwrap().state, State::Running);
+    house.exit("web", 3).await;
+    let record = house.record("web").unwrap();
+    assert_eq!((record.state, record.exit, record.restarts), (State::Backoff, Some(3), 1));
+    assert!(record.pid.is_none() && record.opened);
+    house.manager.stop(&names(&["web"]), false, true).await;
+    let record = house.record("web").unwrap();
+    assert!(record.state == State::Finished && record.stopped && !record.opened);
+    house.check();
+}

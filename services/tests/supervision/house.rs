@@ -1,0 +1,498 @@
+//! A Manager over services that are played: the clock stands still and jumps, and each runner notes what is asked of it.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use kelson_conditions::{Clock, ClockSource, Helper, HelperSpawner, Network, Paths};
+use kelson_runner::{BoxFuture, Exit, RunContext, Runner, RunnerError, Running, StopPlan, StopReport};
+use kelson_services::Manager;
+use kelson_services::events::EventLog;
+use kelson_services::manager::{Usage, UsageSource};
+use kelson_services::model::{Snapshot, State};
+use kelson_services::service_runner::gate::{Registry, Sources};
+use kelson_services::service_runner::task::{LogPipes, RunnerFactory, Surroundings, TURNS};
+use kelson_services::state_store::{self, LifeId, Record, StateStore};
+use kelson_spec::service::{
+    LogSpec, Readiness, Requirement, RestartPolicy, RestartSpec, ServiceEvent, ServiceKind, ServiceSpec,
+    StartMode,
+};
+use kelson_spec::{Diagnostic, Loaded};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
+
+pub const MS: Duration = Duration::from_millis(1);
+
+pub fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// How a played service behaves.
+#[derive(Clone)]
+pub struct Manners {
+    pub open: Duration,
+    pub open_fails: Option<String>,
+    pub spawn: Duration,
+    pub spawn_fails: Option<String>,
+    /// How long it takes to end after its stop signal; `None`: it ignores it.
+    pub obeys: Option<Duration>,
+    /// Not even SIGKILL ends it.
+    pub unkillable: bool,
+    pub stop_fails: Option<String>,
+    pub close: Duration,
+}
+
+impl Default for Manners {
+    fn default() -> Self {
+        Manners {
+            open: Duration::ZERO,
+            open_fails: None,
+            spawn: Duration::ZERO,
+            spawn_fails: None,
+            obeys: Some(Duration::ZERO),
+            unkillable: false,
+            stop_fails: None,
+            close: Duration::ZERO,
+        }
+    }
+}
+
+struct Living {
+    exit: watch::Sender<Option<Exit>>,
+    signalled: Option<Instant>,
+}
+
+/// What became of one service.
+#[derive(Default)]
+pub struct Played {
+    pub manners: Manners,
+    /// `open`, `run 1`, `signal 15`, `kill`, `close`, each with the time since the house was built.
+    pub calls: Vec<(Duration, String)>,
+    pub wrongs: Vec<String>,
+    pub opened: bool,
+    pub runs: u32,
+    pub opens: u32,
+    pub closes: u32,
+    pub environment: Vec<(String, String)>,
+    pub descriptors: Vec<(OwnedFd, i32)>,
+    /// The command of the spec that the last run had.
+    pub command: String,
+    living: Option<Living>,
+}
+
+impl Played {
+    pub fn lives(&self) -> bool {
+        self.living.is_some()
+    }
+
+    pub fn said(&self) -> Vec<String> {
+        self.calls.iter().map(|(_, call)| call.clone()).collect()
+    }
+
+    pub fn when(&self, call: &str) -> Option<Duration> {
+        self.calls.iter().find(|(_, said)| said == call).map(|(at, _)| *at)
+    }
+
+    fn end(&mut self, exit: Exit) {
+        self.descriptors.clear();
+        if let Some(living) = self.living.take() {
+            living.exit.send_replace(Some(exit));
+        }
+    }
+}
+
+/// All played services; makes their runners.
+#[derive(Clone)]
+pub struct Stage {
+    played: Arc<Mutex<HashMap<String, Arc<Mutex<Played>>>>>,
+    origin: Instant,
+    pids: Arc<AtomicI32>,
+}
+
+impl Stage {
+    pub fn of(&self, name: &str) -> Arc<Mutex<Played>> {
+        Arc::clone(self.played.lock().unwrap().entry(name.to_owned()).or_default())
+    }
+}
+
+impl RunnerFactory for Stage {
+    fn runner(&self, spec: &Arc<ServiceSpec>) -> Result<Box<dyn Runner>, String> {
+        Ok(Box::new(Player { spec: Arc::clone(spec), played: self.of(&spec.name), stage: self.clone() }))
+    }
+}
+
+impl UsageSource for Stage {
+    fn usage(&self, _: &str) -> Usage {
+        Usage::default()
+    }
+}
+
+struct Player {
+    spec: Arc<ServiceSpec>,
+    played: Arc<Mutex<Played>>,
+    stage: Stage,
+}
+
+impl Player {
+    fn played(&self) -> MutexGuard<'_, Played> {
+        self.played.lock().unwrap()
+    }
+
+    fn call(&self, call: impl Into<String>) -> Manners {
+        let at = Instant::now() - self.stage.origin;
+        let mut played = self.played();
+        played.calls.push((at, call.into()));
+        played.manners.clone()
+    }
+}
+
+fn error(message: &str) -> RunnerError {
+    RunnerError { message: message.to_owned(), errno: None }
+}
+
+impl Runner for Player {
+    fn open(&mut self) -> BoxFuture<'_, Result<(), RunnerError>> {
+        Box::pin(async move {
+            let manners = self.call("open");
+            {
+                let mut played = self.played();
+                if played.opened {
+                    played.wrongs.push("opened twice without a close".into());
+                }
+                played.opened = true;
+                played.opens += 1;
+            }
+            tokio::time::sleep(manners.open).await;
+            manners.open_fails.map_or(Ok(()), |text| Err(error(&text)))
+        })
+    }
+
+    fn run(&mut self, context: RunContext) -> BoxFuture<'_, Result<Running, RunnerError>> {
+        Box::pin(async move {
+            let manners = self.call(format!("run {}", context.run));
+            let pid = self.stage.pids.fetch_add(1, Ordering::Relaxed);
+            let exit = {
+                let mut played = self.played();
+                if !played.opened {
+                    played.wrongs.push(format!("run {} without open", context.run));
+                }
+                if played.lives() {
+                    played.wrongs.push(format!("run {} beside another", context.run));
+                }
+                played.runs += 1;
+                let (exit, exited) = watch::channel(None);
+                if manners.spawn_fails.is_none() {
+                    played.living = Some(Living { exit, signalled: None });
+                    played.environment = context.environment;
+                    played.descriptors = context.descriptors;
+                }
+                if let kelson_spec::service::Workload::Process(process) = &self.spec.workload {
+                    played.command = process.command.join(" ");
+                }
+                exited
+            };
+            tokio::time::sleep(manners.spawn).await;
+            if let Some(text) = manners.spawn_fails {
+                return Err(error(&text));
+            }
+            let mut exit = exit;
+            let exit = Box::pin(async move {
+                match exit.wait_for(Option::is_some).await {
+                    Ok(exit) => exit.unwrap_or(Exit::Lost),
+                    Err(_) => Exit::Lost,
+                }
+            });
+            Ok(Running { pid, start_time: 7, exit })
+        })
+    }
+
+    fn stop(&mut self, plan: StopPlan) -> BoxFuture<'_, Result<StopReport, RunnerError>> {
+        Box::pin(async move {
+            let mut killed = false;
+            if self.played().lives() {
+                let manners = self.call(match (plan.signal, plan.timeout) {
+                    (libc::SIGKILL, Duration::ZERO) => "kill".to_owned(),
+                    (signal, _) => format!("signal {signal}"),
+                });
+                if let Some(text) = manners.stop_fails {
+                    return Err(error(&text));
+                }
+                if manners.unkillable {
+                    std::future::pending::<()>().await;
+                }
+                let (mut exit, since) = {
+                    let mut played = self.played();
+                    let living = played.living.as_mut().unwrap();
+                    let since = *living.signalled.get_or_insert_with(Instant::now);
+                    (living.exit.subscribe(), since)
+                };
+                let obeyed = async {
+                    match manners.obeys {
+                        Some(after) if plan.signal != libc::SIGKILL => {
+                            tokio::time::sleep_until(since + after).await
+                        }
+                        _ => std::future::pending().await,
+                    }
+                };
+                killed = tokio::select! {
+                    biased;
+                    _ = exit.wait_for(Option::is_some) => false,
+                    () = obeyed => {
+                        self.played().end(Exit::Signal { signal: 15, core: false });
+                        false
+                    }
+                    () = tokio::time::sleep(plan.timeout) => {
+                        self.call("killed");
+                        self.played().end(Exit::Signal { signal: 9, core: false });
+                        true
+                    }
+                };
+            }
+            Ok(StopReport { killed, left_behind: 0 })
+        })
+    }
+
+    fn close(&mut self) -> BoxFuture<'_, Result<(), RunnerError>> {
+        Box::pin(async move {
+            let manners = self.call("close");
+            if self.played().lives() {
+                self.played().wrongs.push("closed while it lives".into());
+            }
+            tokio::time::sleep(manners.close).await;
+            let mut played = self.played();
+            played.closes += u32::from(played.opened);
+            played.opened = false;
+            Ok(())
+        })
+    }
+}
+
+/// Pipes that nobody reads.
+struct NoLogs;
+
+impl LogPipes for NoLogs {
+    fn pipes(&self, _: &str, _: u64, _: &LogSpec) -> io::Result<(OwnedFd, OwnedFd)> {
+        let file = std::fs::OpenOptions::new().write(true).open("/dev/null")?;
+        Ok((file.try_clone()?.into(), file.into()))
+    }
+
+    fn forget(&self, _: &str) {}
+}
+
+struct NoHelper;
+
+impl HelperSpawner for NoHelper {
+    fn spawn(&self) -> BoxFuture<'static, io::Result<Helper>> {
+        Box::pin(async { Err(io::Error::other("none here")) })
+    }
+}
+
+struct WrongClock;
+
+impl ClockSource for WrongClock {
+    fn synchronised(&self) -> bool {
+        false
+    }
+}
+
+pub struct House {
+    pub manager: Manager,
+    pub stage: Stage,
+    pub turns: Arc<Semaphore>,
+    pub life: LifeId,
+    pub directory: PathBuf,
+    pub sent: std::os::unix::net::UnixDatagram,
+}
+
+static HOUSES: AtomicU32 = AtomicU32::new(0);
+
+impl House {
+    pub fn new() -> House {
+        let number = HOUSES.fetch_add(1, Ordering::Relaxed);
+        let directory = std::env::temp_dir().join(format!("kelson-house-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(directory.join("notify")).unwrap();
+        let life = LifeId::current().unwrap();
+        let store = StateStore::create(&directory, &life).unwrap();
+        let stage =
+            Stage { played: Arc::default(), origin: Instant::now(), pids: Arc::new(AtomicI32::new(100)) };
+        let turns = Arc::new(Semaphore::new(TURNS));
+        let surroundings = Arc::new(Surroundings {
+            events: EventLog::new(Some(store.clone())),
+            store: Some(store),
+            registry: Registry::default(),
+            sources: Sources {
+                paths: Paths::new(Arc::new(NoHelper)),
+                network: Network::new(),
+                clock: Clock::with_source(Arc::new(WrongClock)),
+            },
+            runners: Arc::new(stage.clone()),
+            logs: Arc::new(NoLogs),
+            notify_directory: directory.join("notify"),
+            origin: Instant::now(),
+            turns: Arc::clone(&turns),
+        });
+        let manager = Manager::new(Arc::clone(&surroundings), Arc::new(stage.clone()));
+        let sent = std::os::unix::net::UnixDatagram::unbound().unwrap();
+        House { manager, stage, turns, life, directory, sent }
+    }
+
+    /// A house whose services have been started by the boot.
+    pub async fn with(specs: impl IntoIterator<Item = ServiceSpec>) -> House {
+        let house = House::new();
+        house.manager.take_in(loaded(specs));
+        house.manager.begin();
+        house.settle().await;
+        house
+    }
+
+    /// Lets everything that can happen now happen.
+    pub async fn settle(&self) {
+        tokio::time::sleep(MS).await;
+    }
+
+    pub fn now(&self, name: &str) -> Snapshot {
+        self.manager.get(name).unwrap_or_else(|| panic!("no service {name}"))
+    }
+
+    pub fn state(&self, name: &str) -> State {
+        self.now(name).state
+    }
+
+    pub fn message(&self, name: &str) -> String {
+        self.now(name).message.to_string()
+    }
+
+    pub fn manners(&self, name: &str, change: impl FnOnce(&mut Manners)) {
+        change(&mut self.stage.of(name).lock().unwrap().manners);
+    }
+
+    pub fn played<T>(&self, name: &str, look: impl FnOnce(&Played) -> T) -> T {
+        look(&self.stage.of(name).lock().unwrap())
+    }
+
+    /// `state: message` of each event of a service.
+    pub fn told(&self, name: &str) -> Vec<String> {
+        let events = self.manager.events_of(name);
+        events.iter().map(|event| format!("{}: {}", event.state.name(), event.message)).collect()
+    }
+
+    #[track_caller]
+    pub fn assert_told(&self, name: &str, part: &str) {
+        let told = self.told(name);
+        assert!(told.iter().any(|event| event.contains(part)), "{part:?} is not in {told:#?}");
+    }
+
+    /// The run ends by itself.
+    pub async fn exit(&self, name: &str, status: i32) {
+        self.stage.of(name).lock().unwrap().end(Exit::Status(status));
+        self.settle().await;
+    }
+
+    /// Says something over the socket of the present run.
+    pub async fn say(&self, name: &str, text: &str) {
+        self.sent.send_to(text.as_bytes(), self.directory.join("notify").join(name)).unwrap();
+        self.settle().await;
+    }
+
+    pub fn record(&self, name: &str) -> Option<Record> {
+        let recovered = state_store::read(&self.directory, &self.life).unwrap();
+        assert_eq!(recovered.doubts, Vec::<String>::new());
+        recovered.records.into_iter().find(|record| record.name == name)
+    }
+
+    /// Nothing that must never be was, and what is published and recorded agree.
+    #[track_caller]
+    pub fn check(&self) {
+        for (name, played) in self.stage.played.lock().unwrap().iter() {
+            let played = played.lock().unwrap();
+            assert!(played.wrongs.is_empty(), "{name}: {:?} in {:?}", played.wrongs, played.calls);
+            assert!(played.opens == played.closes + u32::from(played.opened), "{name}: {:?}", played.calls);
+            let Some(now) = self.manager.get(name) else {
+                assert!(!played.opened && !played.lives(), "{name} is gone and not cleaned up");
+                continue;
+            };
+            let rest =
+                matches!(now.state, State::Finished | State::Failed | State::Skipped | State::Initialized);
+            assert!(
+                !rest || (!played.opened && !played.lives()),
+                "{name} rests: {now:?}, {:?}",
+                played.calls
+            );
+            assert!(!(now.up && now.down), "{now:?}");
+            assert!(!now.up || now.oneshot || played.lives(), "{now:?}");
+            assert_eq!(now.state == State::Waiting, !now.waiting_for.is_empty(), "{now:?}");
+            if let Some(record) = self.record(name) {
+                assert_eq!((record.state, record.run, record.pid), (now.state, now.run, now.pid));
+                assert_eq!((record.finished, record.restarts), (now.finished, now.restarts));
+                assert!(record.opened || !played.opened, "what must be undone is not remembered: {now:?}");
+                assert!(!record.opened || !rest, "{now:?}");
+            }
+        }
+    }
+}
+
+impl Drop for House {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+pub fn spec(name: &str) -> ServiceSpec {
+    ServiceSpec::process(name, [name])
+}
+
+pub fn needs(name: &str, others: &[&str]) -> ServiceSpec {
+    let up = |other: &&str| Requirement::Service { name: (*other).into(), event: ServiceEvent::Up };
+    ServiceSpec { depends: others.iter().map(up).collect(), ..spec(name) }
+}
+
+pub fn notify(name: &str) -> ServiceSpec {
+    ServiceSpec { readiness: Readiness::Notify, ..spec(name) }
+}
+
+pub fn oneshot(name: &str) -> ServiceSpec {
+    let kind = ServiceKind::Oneshot;
+    ServiceSpec { kind, restart: RestartSpec::for_kind(kind), ..spec(name) }
+}
+
+pub fn once(name: &str) -> ServiceSpec {
+    let mut spec = spec(name);
+    spec.restart.policy = RestartPolicy::Once;
+    spec
+}
+
+pub fn manual(spec: ServiceSpec) -> ServiceSpec {
+    ServiceSpec { start: StartMode::Manual, ..spec }
+}
+
+pub fn loaded(specs: impl IntoIterator<Item = ServiceSpec>) -> Loaded {
+    Loaded { services: specs.into_iter().collect(), ..Loaded::default() }
+}
+
+pub fn fault(service: Option<&str>, file: &str, message: &str) -> Diagnostic {
+    Diagnostic {
+        file: file.into(),
+        line: 0,
+        column: 0,
+        service: service.map(str::to_owned),
+        message: message.into(),
+    }
+}
+
+pub fn names(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// Passes a copy of a descriptor over a datagram.
+pub fn send_descriptor(house: &House, service: &str, descriptor: &OwnedFd, text: &str) {
+    use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
+    let address = UnixAddr::new(&house.directory.join("notify").join(service)).unwrap();
+    let descriptors = [descriptor.as_raw_fd()];
+    let rights = [ControlMessage::ScmRights(&descriptors)];
+    let bytes = [io::IoSlice::new(text.as_bytes())];
+    sendmsg(house.sent.as_raw_fd(), &bytes, &rights, MsgFlags::empty(), Some(&address)).unwrap();
+}

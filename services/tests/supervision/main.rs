@@ -1,0 +1,16 @@
+//! The ServiceRunner task and the Manager as they are, over played services and a clock that jumps.
+#![allow(clippy::arithmetic_side_effects, reason = "a test that overflows has failed, as it should")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that panics has failed"
+)]
+
+mod gates;
+mod house;
+mod random;
+mod readiness;
+mod reload;
+mod restarts;
+mod stopping;

@@ -1,0 +1,194 @@
+//! Reading the files again.
+
+use kelson_services::manager::Outcome;
+use kelson_services::model::State;
+use kelson_spec::Loaded;
+use kelson_spec::service::{Requirement, ServiceSpec};
+
+use crate::house::*;
+
+fn other(name: &str) -> ServiceSpec {
+    ServiceSpec::process(name, [name, "--new"])
+}
+
+#[tokio::test(start_paused = true)]
+async fn new_ones_start_removed_ones_stop_and_waiters_learn_of_it() {
+    let house = House::with([spec("old"), needs("web", &["new"])]).await;
+    assert_eq!(house.now("web").waiting_for, ["service \"new\" to be up (there is no such service)"]);
+    let report = house.manager.reload(loaded([spec("new"), needs("web", &["new"])])).await;
+    assert_eq!((report.started, report.stopped), (names(&["new"]), names(&["old"])));
+    house.settle().await;
+    assert_eq!((house.state("new"), house.state("web")), (State::Running, State::Running));
+    assert!(house.manager.get("old").is_none() && house.record("old").is_none());
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_one_takes_its_file_up_when_an_operator_starts_it() {
+    let house = House::with([spec("web")]).await;
+    let report = house.manager.reload(loaded([other("web")])).await;
+    assert_eq!(report.changed, ["web"]);
+    house.settle().await;
+    assert!(house.now("web").changed);
+    house.exit("web", 1).await;
+    tokio::time::sleep(secs(2)).await;
+    assert_eq!(house.played("web", |web| web.command.clone()), "web", "the policy's restart does not");
+    house.manager.restart(&names(&["web"]), true).await;
+    let (command, opens) = house.played("web", |web| (web.command.clone(), web.opens));
+    assert_eq!((command.as_str(), opens), ("web --new", 2));
+    assert!(!house.now("web").changed);
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_during_the_backoff_takes_the_file_up() {
+    let house = House::with([spec("web")]).await;
+    house.exit("web", 1).await;
+    house.manager.reload(loaded([other("web")])).await;
+    let results = house.manager.start(&names(&["web"]), true).await;
+    assert_eq!(results[0].outcome, Outcome::Done);
+    assert_eq!(house.played("web", |web| web.command.clone()), "web --new");
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_is_taken_back_is_none() {
+    let house = House::with([spec("web")]).await;
+    house.manager.reload(loaded([other("web")])).await;
+    house.manager.reload(loaded([spec("web")])).await;
+    house.settle().await;
+    assert!(!house.now("web").changed);
+    house.manager.restart(&names(&["web"]), true).await;
+    assert_eq!(house.played("web", |web| web.command.clone()), "web");
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_when_of_a_new_file_is_asked() {
+    let house = House::with([spec("web")]).await;
+    house.manager.stop(&names(&["web"]), false, true).await;
+    let mut changed = spec("web");
+    changed.when = vec![Requirement::Path("/proc/nothing-of-the-kind".into())];
+    house.manager.reload(loaded([changed])).await;
+    house.manager.start(&names(&["web"]), true).await;
+    assert_eq!(house.state("web"), State::Skipped);
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn removed_and_added_again_while_it_stops() {
+    let house = House::with([spec("web")]).await;
+    house.manners("web", |web| web.obeys = Some(secs(5)));
+    house.manager.reload(loaded([])).await;
+    house.settle().await;
+    assert_eq!(house.state("web"), State::Stopping);
+    let report = house.manager.reload(loaded([other("web")])).await;
+    assert_eq!(report.started, ["web"]);
+    house.settle().await;
+    assert_eq!(house.played("web", |web| (web.command.clone(), web.runs)), ("web --new".into(), 2));
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_oneshot_that_has_finished_can_be_removed() {
+    let house = House::with([oneshot("job"), spec("web")]).await;
+    house.exit("job", 0).await;
+    let report = house.manager.reload(loaded([spec("web")])).await;
+    assert_eq!(report.stopped, ["job"]);
+    house.settle().await;
+    assert!(house.manager.get("job").is_none());
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_beside_a_removal_leaves_no_run_without_its_owner() {
+    let house = House::with([spec("web")]).await;
+    house.manager.reload(loaded([])).await;
+    // Asked for at the moment when the service comes to rest.
+    let _ = house.manager.wait(&names(&["web"]), kelson_services::manager::Awaited::Down).await;
+    let results = house.manager.start(&names(&["web"]), true).await;
+    house.settle().await;
+    match house.manager.get("web") {
+        Some(now) => assert!(now.up, "{now:?} {results:?}"),
+        None => assert!(!house.played("web", |web| web.lives()), "{results:?}"),
+    }
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_beside_a_removal_waits_for_nobody_who_is_gone() {
+    let house = House::with([spec("web"), spec("db")]).await;
+    house.manners("web", |web| web.obeys = Some(secs(2)));
+    house.manager.reload(loaded([spec("db")])).await;
+    house.settle().await;
+    let begun = tokio::time::Instant::now();
+    let summary = house.manager.stop_all(begun + secs(60), &[]).await;
+    assert!(summary.killed.is_empty() && begun.elapsed() <= secs(3), "{summary:?} {:?}", begun.elapsed());
+    house.settle().await;
+    assert!(house.manager.get("web").is_none(), "its removal was not forgotten");
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn faulty_becomes_good_and_good_becomes_faulty() {
+    let house = House::new();
+    let faulty = || Loaded {
+        services: vec![spec("db")],
+        diagnostics: vec![fault(Some("web"), "services/web.yaml", "unknown key")],
+        ..Loaded::default()
+    };
+    house.manager.take_in(faulty());
+    house.manager.begin();
+    house.settle().await;
+    assert_eq!(
+        (house.state("web"), house.message("web").as_str()),
+        (State::Failed, "services/web.yaml: unknown key")
+    );
+    let refused = house.manager.start(&names(&["web"]), true).await;
+    assert_eq!(refused[0].outcome, Outcome::Refused);
+    let report = house.manager.reload(loaded([spec("db"), spec("web")])).await;
+    assert_eq!(report.started, ["web"]);
+    house.settle().await;
+    assert_eq!(house.state("web"), State::Running);
+    house.manager.reload(faulty()).await;
+    house.settle().await;
+    assert_eq!(house.state("web"), State::Running, "what runs goes on with the file that it had");
+    house.check();
+}
+
+/// A folder that cannot be read is no folder without services.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_removed_when_the_files_could_not_be_read() {
+    let house = House::with([spec("web")]).await;
+    for file in ["/etc/kelson", "/etc/kelson/services"] {
+        let unread =
+            Loaded { diagnostics: vec![fault(None, file, "the folder cannot be read")], ..Loaded::default() };
+        let report = house.manager.reload(unread).await;
+        house.settle().await;
+        assert_eq!(house.state("web"), State::Running);
+        assert!(report.stopped.is_empty());
+        assert!(report.errors.iter().any(|error| error.contains("no service was removed")), "{report:?}");
+    }
+    let machine = Loaded {
+        diagnostics: vec![fault(None, "/etc/kelson/machine.yaml", "unknown key")],
+        ..Loaded::default()
+    };
+    assert_eq!(house.manager.reload(machine).await.stopped, ["web"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_removals_lose_no_start() {
+    let house = House::new();
+    let fault = |n: u32| fault(Some(&format!("f{n}")), "x.yaml", "unknown key");
+    house.manager.take_in(Loaded {
+        services: vec![spec("web")],
+        diagnostics: (0..1500).map(fault).collect(),
+        ..Loaded::default()
+    });
+    house.manager.begin();
+    house.settle().await;
+    let report = house.manager.reload(loaded([spec("web"), spec("new")])).await;
+    assert_eq!((report.started.len(), report.stopped.len()), (1, 1500));
+    house.settle().await;
+    assert_eq!(house.state("new"), State::Running);
+}

@@ -1,0 +1,195 @@
+//! S1, S4, S7 and the stop of all.
+
+use std::time::Duration;
+
+use kelson_services::manager::Outcome;
+use kelson_services::model::State;
+use kelson_spec::service::{Requirement, ServiceEvent, ServiceSpec};
+use tokio::time::Instant;
+
+use crate::house::*;
+
+#[tokio::test(start_paused = true)]
+async fn s1_the_order_is_the_reverse_and_branches_overlap() {
+    // a ← b ← c, and a diamond: base ← left, right ← top.
+    let house = House::with([
+        spec("a"),
+        needs("b", &["a"]),
+        needs("c", &["b"]),
+        spec("base"),
+        needs("left", &["base"]),
+        needs("right", &["base"]),
+        needs("top", &["left", "right"]),
+        manual(needs("idle", &["a"])),
+    ])
+    .await;
+    for service in house.manager.list() {
+        house.manners(&service.name, |one| one.obeys = Some(secs(2)));
+    }
+    let begun = Instant::now();
+    let summary = house.manager.stop_all(begun + secs(60), &[]).await;
+    assert!(summary.killed.is_empty() && summary.given_up.is_empty(), "{summary:?}");
+    assert!(begun.elapsed() < Duration::from_millis(6100), "{:?}", begun.elapsed());
+    let signal = |name: &str| house.played(name, |one| one.when("signal 15").unwrap());
+    let close = |name: &str| house.played(name, |one| one.when("close").unwrap());
+    for (first, then) in
+        [("c", "b"), ("b", "a"), ("top", "left"), ("top", "right"), ("left", "base"), ("right", "base")]
+    {
+        assert!(close(first) <= signal(then), "{first} before {then}");
+    }
+    assert_eq!(signal("left"), signal("right"));
+    assert_eq!(signal("c"), signal("top"));
+    assert!(house.manager.list().iter().all(|service| service.down));
+    assert_eq!(house.message("c"), "stopped: the host is stopping");
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_starts_once_the_host_stops() {
+    let mut waits = needs("waits", &["late"]);
+    waits.restart.delay = Duration::ZERO;
+    let house =
+        House::with([spec("db"), needs("web", &["db"]), notify("late"), waits, manual(spec("idle"))]).await;
+    house.manners("web", |web| web.obeys = Some(secs(5)));
+    let manager = house.manager.clone();
+    let stopping = tokio::spawn(async move { manager.stop_all(Instant::now() + secs(60), &[]).await });
+    house.settle().await;
+    assert_eq!((house.state("web"), house.state("db")), (State::Stopping, State::Running));
+    for asked in [
+        house.manager.start(&names(&["db", "idle"]), false).await,
+        house.manager.restart(&names(&["db", "idle"]), false).await,
+    ] {
+        assert!(asked.iter().all(|result| result.outcome == Outcome::Refused), "{asked:?}");
+    }
+    // It fails while it waits for those that need it to stop.
+    house.exit("db", 1).await;
+    tokio::time::sleep(secs(3)).await;
+    assert_eq!(house.played("db", |db| db.runs), 1);
+    assert!(stopping.await.unwrap().killed.is_empty());
+    assert_eq!(house.played("waits", |one| one.runs) + house.played("idle", |one| one.runs), 0);
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn s3_the_total_deadline_kills_and_gives_up() {
+    let house = House::with([spec("db"), needs("web", &["db"]), spec("rock"), spec("apid")]).await;
+    house.manners("web", |web| web.obeys = None);
+    house.manners("rock", |rock| rock.unkillable = true);
+    let begun = Instant::now();
+    let summary = house.manager.stop_all(begun + secs(5), &["apid"]).await;
+    assert!(begun.elapsed() < secs(9), "{:?}", begun.elapsed());
+    assert_eq!(summary.given_up, ["rock"]);
+    assert!(summary.killed.contains(&"web".to_owned()), "{summary:?}");
+    assert_eq!(
+        (house.state("web"), house.state("db"), house.state("apid")),
+        (State::Finished, State::Finished, State::Finished)
+    );
+    house.assert_told("web", "the total deadline has passed: killed");
+    let told = house.told("web");
+    assert!(!told.iter().any(|event| event.contains("did not end within 10 s")), "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn s4_the_delay_comes_before_the_signal_and_ends_with_the_process() {
+    let mut web = spec("web");
+    web.stop.delay = secs(3);
+    let house = House::with([web]).await;
+    for restart in [true, false] {
+        let at = Instant::now();
+        let manager = &house.manager;
+        let web = names(&["web"]);
+        match restart {
+            true => manager.restart(&web, false).await,
+            false => manager.stop(&web, false, false).await,
+        };
+        house.settle().await;
+        assert!(!house.now("web").up && house.state("web") == State::Stopping);
+        assert_eq!(house.played("web", |web| web.when("signal 15")).is_some(), !restart);
+        tokio::time::sleep(secs(3)).await;
+        assert_eq!(house.state("web"), if restart { State::Running } else { State::Finished });
+        assert!(at.elapsed() < secs(4));
+    }
+    house.manager.start(&names(&["web"]), true).await;
+    let signals = house.played("web", |web| web.said().iter().filter(|call| *call == "signal 15").count());
+    house.manager.stop(&names(&["web"]), false, false).await;
+    house.exit("web", 0).await;
+    assert_eq!(house.state("web"), State::Finished, "gone before the delay was over");
+    let after = house.played("web", |web| web.said().iter().filter(|call| *call == "signal 15").count());
+    assert_eq!((signals, after), (2, 2), "nobody was left to be signalled");
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn s7_what_others_need_is_refused_or_stopped_after_them() {
+    let mut either = spec("either");
+    let up = |name: &str| Requirement::Service { name: name.into(), event: ServiceEvent::Up };
+    either.depends = vec![Requirement::Any(vec![up("db"), up("spare")])];
+    let house = House::with([
+        spec("db"),
+        spec("spare"),
+        either,
+        needs("web", &["db"]),
+        needs("top", &["web"]),
+        ServiceSpec { depends: vec![up("db"), Requirement::TimeSynced], ..spec("waiting") },
+    ])
+    .await;
+    let refused = house.manager.stop(&names(&["db"]), false, true).await;
+    assert_eq!(refused[0].outcome, Outcome::Refused);
+    assert_eq!(refused[0].message, "needed by \"web\"; stop that first, or use --cascade");
+    assert_eq!(house.state("db"), State::Running);
+    for name in ["web", "top"] {
+        house.manners(name, |one| one.obeys = Some(secs(1)));
+    }
+    let done = house.manager.stop(&names(&["db"]), true, true).await;
+    assert_eq!(done[0].outcome, Outcome::Done, "{done:?}");
+    assert!(done[0].message.ends_with(", after top, web"), "{}", done[0].message);
+    let at = |name: &str, call: &str| house.played(name, |one| one.when(call).unwrap());
+    assert!(at("top", "close") <= at("web", "signal 15") && at("web", "close") <= at("db", "signal 15"));
+    assert_eq!(house.message("web"), "stopped: \"db\", which it needs, is to be stopped");
+    assert_eq!((house.state("either"), house.state("waiting")), (State::Running, State::Waiting));
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn s7_two_cascades_at_once_are_both_answered() {
+    let house = House::with([spec("db"), needs("web", &["db"])]).await;
+    house.manners("web", |web| web.obeys = Some(secs(2)));
+    let db = names(&["db"]);
+    let both =
+        async { tokio::join!(house.manager.stop(&db, true, true), house.manager.stop(&db, true, true)) };
+    let (a, b) = tokio::time::timeout(secs(20), both).await.expect("both are answered");
+    assert_eq!((a[0].outcome, b[0].outcome), (Outcome::Done, Outcome::Done));
+    assert!(house.now("db").stopped && house.now("web").stopped);
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn s7_a_cascade_that_was_overtaken_says_so() {
+    let house = House::with([spec("db"), needs("web", &["db"])]).await;
+    house.manners("web", |web| web.obeys = Some(secs(2)));
+    house.manners("db", |db| db.obeys = Some(secs(2)));
+    let db = names(&["db"]);
+    let start = async {
+        tokio::time::sleep(secs(3)).await;
+        house.manager.start(&db, true).await
+    };
+    let (stopped, started) = tokio::join!(house.manager.stop(&db, true, true), start);
+    assert_eq!((stopped[0].outcome, started[0].outcome), (Outcome::Superseded, Outcome::Done), "{stopped:?}");
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_are_stopped_without_asking_a_million_times() {
+    let house = House::new();
+    house.manager.take_in(loaded(
+        (0..1000).map(|n| if n == 0 { spec("s0") } else { needs(&format!("s{n}"), &["s0"]) }),
+    ));
+    house.manager.begin();
+    tokio::time::sleep(secs(5)).await;
+    let all: Vec<String> = (0..1000).map(|n| format!("s{n}")).collect();
+    let begun = std::time::Instant::now();
+    let results = house.manager.stop(&all, false, true).await;
+    assert_eq!(results.len(), 1000);
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    house.check();
+}
