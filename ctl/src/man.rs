@@ -164,7 +164,7 @@ mod tests {
         assert!(!page.lines().any(|line| {
             line.starts_with('.')
                 && !line.starts_with(".S")
-                && ![".TH", ".TP", ".PP", ".B ", ".I ", ".nf", ".fi"]
+                && ![".TH", ".TP", ".PP", ".B ", ".BR ", ".I ", ".nf", ".fi"]
                     .iter()
                     .any(|known| line.starts_with(known))
         }));
