@@ -302,6 +302,7 @@ impl ClockSource for WrongClock {
 pub struct House {
     pub manager: Manager,
     pub stage: Stage,
+    pub surroundings: Arc<Surroundings>,
     pub turns: Arc<Semaphore>,
     pub life: LifeId,
     pub directory: PathBuf,
@@ -337,7 +338,7 @@ impl House {
         });
         let manager = Manager::new(Arc::clone(&surroundings), Arc::new(stage.clone()));
         let sent = std::os::unix::net::UnixDatagram::unbound().unwrap();
-        House { manager, stage, turns, life, directory, sent }
+        House { manager, stage, surroundings, turns, life, directory, sent }
     }
 
     /// A house whose services have been started by the boot.

@@ -1,9 +1,14 @@
 //! Reading the files again.
 
-use kelson_services::manager::Outcome;
+use std::sync::Arc;
+
+use kelson_services::manager::{Awaited, Outcome};
 use kelson_services::model::State;
+use kelson_services::service_runner::table::{Input, StopReason};
+use kelson_services::service_runner::task::{Command, launch};
 use kelson_spec::Loaded;
 use kelson_spec::service::{Requirement, ServiceSpec};
+use tokio::sync::{mpsc, oneshot};
 
 use crate::house::*;
 
@@ -104,9 +109,14 @@ async fn a_oneshot_that_has_finished_can_be_removed() {
 async fn a_start_beside_a_removal_leaves_no_run_without_its_owner() {
     let house = House::with([spec("web")]).await;
     house.manager.reload(loaded([])).await;
-    // Asked for at the moment when the service comes to rest.
-    let _ = house.manager.wait(&names(&["web"]), kelson_services::manager::Awaited::Down).await;
-    let results = house.manager.start(&names(&["web"]), true).await;
+    // Asked for at the moment when the service comes to rest, before its removal hears of that.
+    let manager = house.manager.clone();
+    let results = tokio::spawn(async move {
+        let web = names(&["web"]);
+        let _ = manager.wait(&web, Awaited::Down).await;
+        manager.start(&web, true).await
+    });
+    let results = results.await.unwrap();
     house.settle().await;
     match house.manager.get("web") {
         Some(now) => assert!(now.up, "{now:?} {results:?}"),
@@ -191,4 +201,31 @@ async fn a_thousand_removals_lose_no_start() {
     assert_eq!((report.started.len(), report.stopped.len()), (1, 1500));
     house.settle().await;
     assert_eq!(house.state("new"), State::Running);
+}
+
+/// A start that came before the end of a removal: whoever runs is not left without its owner.
+#[tokio::test(start_paused = true)]
+async fn only_who_rests_leaves() {
+    let house = House::new();
+    let handle = launch(Arc::new(spec("web")), false, true, &house.surroundings).unwrap();
+    let leave = || {
+        let (left, answer) = oneshot::channel();
+        (handle.mailbox.send(Command::Leave { left }).is_ok(), answer)
+    };
+    assert!(handle.mailbox.send(Command::Request { input: Input::Begin, reply: None }).is_ok());
+    assert_eq!(leave().1.await, Ok(false));
+    house.settle().await;
+    assert!(handle.snapshot.borrow().up && house.played("web", |web| web.lives()));
+
+    // A stop that comes after it has left is answered all the same.
+    let (rested, mut at_rest) = mpsc::unbounded_channel();
+    let stop = |ticket| Command::Stop { ticket, reason: StopReason::Removed, rested: rested.clone() };
+    assert!(handle.mailbox.send(stop(1)).is_ok());
+    assert_eq!(at_rest.recv().await.as_deref(), Some("web"));
+    let (_, answer) = leave();
+    assert!(handle.mailbox.send(stop(2)).is_ok());
+    assert_eq!(at_rest.recv().await.as_deref(), Some("web"));
+    assert_eq!(answer.await, Ok(true));
+    assert!(handle.mailbox.send(stop(3)).is_err(), "nobody is there any more");
+    assert!(!house.played("web", |web| web.lives() || web.opened));
 }
