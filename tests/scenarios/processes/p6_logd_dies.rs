@@ -89,11 +89,9 @@ fn p6_a_killed_logd_costs_no_service_anything() {
     let host = writing();
     let before = pids(&host);
     let boot = host.newest_event();
-    let mut restarts = 0;
-    for _ in 0..3 {
+    for restarts in 1..=3 {
         let old = logd(&host);
         host.kill(old, libc::SIGKILL);
-        restarts += 1;
         host.wait_for("logd", "to be replaced", |service| {
             service.up && service.pid != Some(old) && service.restarts == restarts
         });
@@ -135,7 +133,7 @@ fn p6_services_start_while_logd_dies_again_and_again() {
     for n in 0..COUNT {
         builder = builder.service(
             &name(n),
-            &format!("process: {{command: [$PROGRAM, print=begin, wait-path=$DIR/go, print=late, serve]}}\nstart: manual"),
+            "process: {command: [$PROGRAM, print=begin, wait-path=$DIR/go, print=late, serve]}\nstart: manual",
         );
     }
     let mut host = builder.start();
