@@ -1,4 +1,7 @@
 //! The task that owns one service: carries out what the table says and feeds it what comes of it.
+//!
+//! The loop stands here; `work` holds the pieces of work, `speech` what a run says of itself, `telling` how a state is
+//! recorded, published and told.
 
 use std::collections::VecDeque;
 use std::io;
@@ -8,20 +11,23 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use kelson_conditions::{All, Condition as _};
-use kelson_runner::{BoxFuture, Exit, RunContext, Runner, RunnerError, Running, StopPlan, StopReport};
+use kelson_runner::{BoxFuture, Exit, Runner, RunnerError, Running, StopReport};
 use kelson_spec::ServiceSpec;
-use kelson_spec::service::{LogSpec, Readiness};
+use kelson_spec::service::LogSpec;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::gate::{self, Registry, Sources};
 use super::mailbox::Mailbox;
-use super::notify::{Message, NotifySocket};
 use super::readiness::{Heard, Voice};
 use super::table::{Answer, Effect, Input, Life, Phase, Rules, StopReason, Timer, Work};
 use crate::events::EventLog;
 use crate::model::{Snapshot, State};
-use crate::state_store::{Record, StateStore};
+use crate::state_store::StateStore;
+
+mod speech;
+mod telling;
+mod work;
 
 /// Makes the runner of a spec.
 pub trait RunnerFactory: Send + Sync {
@@ -442,98 +448,6 @@ impl Core {
         Next::Same
     }
 
-    fn hear(&mut self, heard: Heard) -> Next {
-        let run = self.life.run;
-        match heard {
-            Heard::Newline => {
-                self.voice = Voice::Silent;
-                self.step(Input::Ready { run })
-            }
-            Heard::Closed => {
-                self.voice = Voice::Silent;
-                self.step(Input::NeverReady {
-                    run,
-                    text: "closed its readiness descriptor without a newline".into(),
-                })
-            }
-            Heard::Messages(messages) => {
-                let mut last = Next::Same;
-                for message in messages {
-                    if let next @ (Next::Work(..) | Next::Leave) = self.message(message) {
-                        last = next;
-                    }
-                }
-                last
-            }
-        }
-    }
-
-    fn message(&mut self, message: Message) -> Next {
-        let run = self.life.run;
-        match message {
-            Message::Ready => self.step(Input::Ready { run }),
-            Message::Reloading => self.step(Input::Unready { run, text: "says that it is reloading".into() }),
-            Message::Stopping => self.step(Input::Unready { run, text: "says that it is stopping".into() }),
-            Message::Status(text) => {
-                let text: Option<Arc<str>> = (!text.is_empty()).then(|| Arc::from(text));
-                if text != self.status_text {
-                    self.status_text = text;
-                    self.publish();
-                }
-                Next::Same
-            }
-            Message::Watchdog => {
-                self.arm_watchdog();
-                Next::Same
-            }
-            Message::WatchdogInterval(interval) => {
-                self.watchdog = (!interval.is_zero()).then_some(interval);
-                self.arm_watchdog();
-                Next::Same
-            }
-            Message::WatchdogTrigger => {
-                self.step(Input::Broken { run, text: "says that it is broken (WATCHDOG=trigger)".into() })
-            }
-            Message::ExtendTimeout(by) => self.extend(by),
-            Message::MainPid(_) if self.main_pid_refused => Next::Same,
-            Message::MainPid(pid) => {
-                self.main_pid_refused = true;
-                self.note(&format!(
-                    "MAINPID={pid} refused: Kelson follows the process that it started; run it in the foreground"
-                ));
-                Next::Same
-            }
-        }
-    }
-
-    fn arm_watchdog(&mut self) {
-        let deadline = match self.life.phase {
-            Phase::Active => self.watchdog.and_then(|interval| Instant::now().checked_add(interval)),
-            _ => None,
-        };
-        if let Some(slot) = self.timers.get_mut(timer_index(Timer::Watchdog)) {
-            *slot = deadline;
-        }
-    }
-
-    /// `EXTEND_TIMEOUT_USEC`: the clock that runs has at least so much left.
-    fn extend(&mut self, by: Duration) -> Next {
-        let Some(until) = Instant::now().checked_add(by) else { return Next::Same };
-        match self.life.phase {
-            Phase::Active => {
-                if let Some(Some(deadline)) = self.timers.get_mut(timer_index(Timer::Start)) {
-                    *deadline = (*deadline).max(until);
-                }
-                Next::Same
-            }
-            Phase::Ending if !self.killing && self.stop_until.is_some_and(|deadline| deadline < until) => {
-                self.stop_until = Some(until);
-                Next::Work(Work::Stop, false)
-            }
-            _ => Next::Same,
-        }
-    }
-
     /// Takes in what the work brought.
     fn bring(&mut self, brought: Brought) -> Next {
         match brought {
@@ -666,203 +580,6 @@ impl Core {
         match &self.gate {
             Some(gate) if !gate.holds() => Input::GateShut(gate.missing()),
             _ => Input::GateHolds,
-        }
-    }
-
-    /// Begins a piece of work; its future borrows the runner alone.
-    fn begin<'a>(&mut self, work: Work, runner: &'a mut Box<dyn Runner>) -> Option<BoxFuture<'a, Brought>> {
-        let turn = match work {
-            Work::Open | Work::Spawn => match self.turn.take() {
-                Some(turn) => Some(turn),
-                None => {
-                    let turns = Arc::clone(&self.surroundings.turns);
-                    return Some(Box::pin(async move {
-                        match turns.acquire_owned().await {
-                            Ok(turn) => Brought::Turn(turn),
-                            // Nobody closes it; without turns there is no order to keep.
-                            Err(_) => std::future::pending().await,
-                        }
-                    }));
-                }
-            },
-            _ => None,
-        };
-        match work {
-            Work::None => None,
-            Work::When => {
-                let (requirements, registry, sources) = (
-                    self.spec.when.clone(),
-                    self.surroundings.registry.clone(),
-                    self.surroundings.sources.clone(),
-                );
-                Some(Box::pin(async move {
-                    Brought::Input(match gate::ask_when(requirements, registry, sources).await {
-                        Ok(()) => Input::WhenHolds,
-                        Err(text) => Input::WhenFails(text),
-                    })
-                }))
-            }
-            Work::Open => Some(Box::pin(async move {
-                match in_turn(turn, runner.open()).await {
-                    Ok(()) => Brought::Open(runner.warnings().to_vec()),
-                    Err(error) => Brought::Input(Input::Opened(Err(error.message))),
-                }
-            })),
-            Work::Spawn => match self.context() {
-                Ok(context) => Some(Box::pin(async move {
-                    match in_turn(turn, runner.run(context)).await {
-                        Ok(running) => Brought::Run(Box::new(running)),
-                        Err(RunnerError { message, .. }) => Brought::Input(Input::Spawned(Err(message))),
-                    }
-                })),
-                Err(error) => {
-                    Some(Box::pin(std::future::ready(Brought::Input(Input::Spawned(Err(error.to_string()))))))
-                }
-            },
-            Work::Stop | Work::Clear => {
-                let plan = self.stop_plan(work);
-                Some(Box::pin(async move { Brought::Cleared(runner.stop(plan).await) }))
-            }
-            Work::Close => Some(Box::pin(async move {
-                Brought::Input(Input::Closed(runner.close().await.map_err(|error| error.message)))
-            })),
-        }
-    }
-
-    fn stop_plan(&mut self, work: Work) -> StopPlan {
-        let now = Instant::now();
-        if self.killing || work == Work::Clear {
-            return StopPlan { signal: libc::SIGKILL, timeout: Duration::ZERO };
-        }
-        match self.stop_until {
-            // The signal was sent already; only the patience is new.
-            Some(until) => StopPlan { signal: 0, timeout: until.saturating_duration_since(now) },
-            None => {
-                self.stop_until = now.checked_add(self.spec.stop.timeout);
-                StopPlan { signal: self.spec.stop.signal, timeout: self.spec.stop.timeout }
-            }
-        }
-    }
-
-    /// What the next run is given.
-    fn context(&mut self) -> io::Result<RunContext> {
-        let run = self.life.run;
-        let (stdout, stderr) = self.surroundings.logs.pipes(&self.name, run, &self.spec.logs)?;
-        let mut context =
-            RunContext { run, stdout, stderr, environment: Vec::new(), descriptors: Vec::new() };
-        self.status_text = None;
-        self.watchdog = None;
-        self.main_pid_refused = false;
-        // The old socket goes first: it has the same name.
-        self.voice = Voice::Silent;
-        match self.spec.readiness {
-            Readiness::None => {}
-            Readiness::Notify => {
-                let uid = self.spec.user.as_ref().map(|user| user.uid);
-                let socket = NotifySocket::bind(&self.surroundings.notify_directory, &self.name, uid)?;
-                context.environment.push(("NOTIFY_SOCKET".into(), socket.path().display().to_string()));
-                self.voice = Voice::notify(socket);
-            }
-            Readiness::Descriptor(number) => {
-                let (read_end, write_end) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
-                nix::fcntl::fcntl(&read_end, nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::O_NONBLOCK))?;
-                self.voice = Voice::descriptor(read_end)?;
-                context.descriptors.push((write_end, number));
-            }
-        }
-        Ok(context)
-    }
-
-    /// Remembers, publishes and tells the present state.
-    fn tell(&mut self) {
-        if self.life.state != self.shown {
-            self.shown = self.life.state;
-            self.since = SystemTime::now();
-        }
-        self.publish();
-        self.surroundings.events.add(
-            &self.name,
-            self.life.state,
-            Arc::clone(&self.life.message),
-            self.life.run,
-        );
-    }
-
-    fn note(&self, text: &str) {
-        self.surroundings.events.add(&self.name, self.life.state, text, self.life.run);
-    }
-
-    /// Remembers and publishes the present state.
-    fn publish(&mut self) {
-        let rules = rules(&self.spec);
-        let up = self.life.up(&rules);
-        if up && self.up_after.is_none() {
-            self.up_after = Some(self.now());
-        }
-        self.record();
-        let life = &self.life;
-        self.publisher.send_replace(Snapshot {
-            name: Arc::clone(&self.name),
-            state: life.state,
-            up,
-            down: life.down(&rules),
-            finished: life.finished,
-            healthy: life.healthy,
-            restarts: life.restarts,
-            pid: life.pid,
-            since: self.since,
-            waiting_for: life.waiting_for.clone(),
-            message: Arc::clone(&life.message),
-            builtin: self.builtin,
-            stopped: life.stopped,
-            status_text: self.status_text.clone(),
-            run: life.run,
-            oneshot: rules.kind == kelson_spec::service::ServiceKind::Oneshot,
-            changed: self.new_spec.is_some(),
-            ticket: life.ticket,
-            spawned_after: self.spawned_after,
-            up_after: self.up_after,
-        });
-    }
-
-    fn record(&self) {
-        let Some(store) = &self.surroundings.store else { return };
-        let life = &self.life;
-        store.record(
-            &self.name,
-            &Record {
-                name: self.name.to_string(),
-                state: life.state,
-                run: life.run,
-                pid: life.pid,
-                start_time: if life.pid.is_some() { self.start_time } else { 0 },
-                // Also what is only half prepared must be undone.
-                opened: life.is_open() || matches!(life.phase, Phase::Opening | Phase::Closing),
-                stopped: life.stopped || matches!(life.phase, Phase::StopDelay | Phase::Ending),
-                finished: life.finished,
-                restarts: life.restarts,
-                exit: life.exit.map(|exit| match exit {
-                    Exit::Status(status) => status,
-                    Exit::Signal { signal, .. } => signal.saturating_neg(),
-                    Exit::Lost => i32::MIN,
-                }),
-                since: self
-                    .since
-                    .duration_since(SystemTime::UNIX_EPOCH)
-                    .map(|since| since.as_secs())
-                    .unwrap_or_default(),
-            },
-        );
-    }
-}
-
-/// Does a part of a start, and gives its turn away when that takes long.
-async fn in_turn<T>(turn: Option<OwnedSemaphorePermit>, mut part: BoxFuture<'_, T>) -> T {
-    match tokio::time::timeout(TURN, part.as_mut()).await {
-        Ok(done) => done,
-        Err(_) => {
-            drop(turn);
-            part.await
         }
     }
 }

@@ -1,0 +1,105 @@
+//! What a run says of itself: readiness, status, watchdog, more time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Core, Next, timer_index};
+use crate::service_runner::notify::Message;
+use crate::service_runner::readiness::{Heard, Voice};
+use crate::service_runner::table::{Input, Phase, Timer, Work};
+
+impl Core {
+    pub(super) fn hear(&mut self, heard: Heard) -> Next {
+        let run = self.life.run;
+        match heard {
+            Heard::Newline => {
+                self.voice = Voice::Silent;
+                self.step(Input::Ready { run })
+            }
+            Heard::Closed => {
+                self.voice = Voice::Silent;
+                self.step(Input::NeverReady {
+                    run,
+                    text: "closed its readiness descriptor without a newline".into(),
+                })
+            }
+            Heard::Messages(messages) => {
+                let mut last = Next::Same;
+                for message in messages {
+                    if let next @ (Next::Work(..) | Next::Leave) = self.message(message) {
+                        last = next;
+                    }
+                }
+                last
+            }
+        }
+    }
+
+    fn message(&mut self, message: Message) -> Next {
+        let run = self.life.run;
+        match message {
+            Message::Ready => self.step(Input::Ready { run }),
+            Message::Reloading => self.step(Input::Unready { run, text: "says that it is reloading".into() }),
+            Message::Stopping => self.step(Input::Unready { run, text: "says that it is stopping".into() }),
+            Message::Status(text) => {
+                let text: Option<Arc<str>> = (!text.is_empty()).then(|| Arc::from(text));
+                if text != self.status_text {
+                    self.status_text = text;
+                    self.publish();
+                }
+                Next::Same
+            }
+            Message::Watchdog => {
+                self.arm_watchdog();
+                Next::Same
+            }
+            Message::WatchdogInterval(interval) => {
+                self.watchdog = (!interval.is_zero()).then_some(interval);
+                self.arm_watchdog();
+                Next::Same
+            }
+            Message::WatchdogTrigger => {
+                self.step(Input::Broken { run, text: "says that it is broken (WATCHDOG=trigger)".into() })
+            }
+            Message::ExtendTimeout(by) => self.extend(by),
+            Message::MainPid(_) if self.main_pid_refused => Next::Same,
+            Message::MainPid(pid) => {
+                self.main_pid_refused = true;
+                self.note(&format!(
+                    "MAINPID={pid} refused: Kelson follows the process that it started; run it in the foreground"
+                ));
+                Next::Same
+            }
+        }
+    }
+
+    fn arm_watchdog(&mut self) {
+        let deadline = match self.life.phase {
+            Phase::Active => self.watchdog.and_then(|interval| Instant::now().checked_add(interval)),
+            _ => None,
+        };
+        if let Some(slot) = self.timers.get_mut(timer_index(Timer::Watchdog)) {
+            *slot = deadline;
+        }
+    }
+
+    /// `EXTEND_TIMEOUT_USEC`: the clock that runs has at least so much left.
+    fn extend(&mut self, by: Duration) -> Next {
+        let Some(until) = Instant::now().checked_add(by) else { return Next::Same };
+        match self.life.phase {
+            Phase::Active => {
+                if let Some(Some(deadline)) = self.timers.get_mut(timer_index(Timer::Start)) {
+                    *deadline = (*deadline).max(until);
+                }
+                Next::Same
+            }
+            Phase::Ending if !self.killing && self.stop_until.is_some_and(|deadline| deadline < until) => {
+                self.stop_until = Some(until);
+                Next::Work(Work::Stop, false)
+            }
+            _ => Next::Same,
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! The pieces of work, and what each is given.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kelson_runner::{BoxFuture, RunContext, Runner, RunnerError, StopPlan};
+use kelson_spec::service::Readiness;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
+
+use super::{Brought, Core, TURN};
+use crate::service_runner::gate;
+use crate::service_runner::notify::NotifySocket;
+use crate::service_runner::readiness::Voice;
+use crate::service_runner::table::{Input, Work};
+
+impl Core {
+    /// Begins a piece of work; its future borrows the runner alone.
+    pub(super) fn begin<'a>(
+        &mut self,
+        work: Work,
+        runner: &'a mut Box<dyn Runner>,
+    ) -> Option<BoxFuture<'a, Brought>> {
+        let turn = match work {
+            Work::Open | Work::Spawn => match self.turn.take() {
+                Some(turn) => Some(turn),
+                None => {
+                    let turns = Arc::clone(&self.surroundings.turns);
+                    return Some(Box::pin(async move {
+                        match turns.acquire_owned().await {
+                            Ok(turn) => Brought::Turn(turn),
+                            // Nobody closes it; without turns there is no order to keep.
+                            Err(_) => std::future::pending().await,
+                        }
+                    }));
+                }
+            },
+            _ => None,
+        };
+        match work {
+            Work::None => None,
+            Work::When => {
+                let (requirements, registry, sources) = (
+                    self.spec.when.clone(),
+                    self.surroundings.registry.clone(),
+                    self.surroundings.sources.clone(),
+                );
+                Some(Box::pin(async move {
+                    Brought::Input(match gate::ask_when(requirements, registry, sources).await {
+                        Ok(()) => Input::WhenHolds,
+                        Err(text) => Input::WhenFails(text),
+                    })
+                }))
+            }
+            Work::Open => Some(Box::pin(async move {
+                match in_turn(turn, runner.open()).await {
+                    Ok(()) => Brought::Open(runner.warnings().to_vec()),
+                    Err(error) => Brought::Input(Input::Opened(Err(error.message))),
+                }
+            })),
+            Work::Spawn => match self.context() {
+                Ok(context) => Some(Box::pin(async move {
+                    match in_turn(turn, runner.run(context)).await {
+                        Ok(running) => Brought::Run(Box::new(running)),
+                        Err(RunnerError { message, .. }) => Brought::Input(Input::Spawned(Err(message))),
+                    }
+                })),
+                Err(error) => {
+                    Some(Box::pin(std::future::ready(Brought::Input(Input::Spawned(Err(error.to_string()))))))
+                }
+            },
+            Work::Stop | Work::Clear => {
+                let plan = self.stop_plan(work);
+                Some(Box::pin(async move { Brought::Cleared(runner.stop(plan).await) }))
+            }
+            Work::Close => Some(Box::pin(async move {
+                Brought::Input(Input::Closed(runner.close().await.map_err(|error| error.message)))
+            })),
+        }
+    }
+
+    fn stop_plan(&mut self, work: Work) -> StopPlan {
+        let now = Instant::now();
+        if self.killing || work == Work::Clear {
+            return StopPlan { signal: libc::SIGKILL, timeout: Duration::ZERO };
+        }
+        match self.stop_until {
+            // The signal was sent already; only the patience is new.
+            Some(until) => StopPlan { signal: 0, timeout: until.saturating_duration_since(now) },
+            None => {
+                self.stop_until = now.checked_add(self.spec.stop.timeout);
+                StopPlan { signal: self.spec.stop.signal, timeout: self.spec.stop.timeout }
+            }
+        }
+    }
+
+    /// What the next run is given.
+    fn context(&mut self) -> io::Result<RunContext> {
+        let run = self.life.run;
+        let (stdout, stderr) = self.surroundings.logs.pipes(&self.name, run, &self.spec.logs)?;
+        let mut context =
+            RunContext { run, stdout, stderr, environment: Vec::new(), descriptors: Vec::new() };
+        self.status_text = None;
+        self.watchdog = None;
+        self.main_pid_refused = false;
+        // The old socket goes first: it has the same name.
+        self.voice = Voice::Silent;
+        match self.spec.readiness {
+            Readiness::None => {}
+            Readiness::Notify => {
+                let uid = self.spec.user.as_ref().map(|user| user.uid);
+                let socket = NotifySocket::bind(&self.surroundings.notify_directory, &self.name, uid)?;
+                context.environment.push(("NOTIFY_SOCKET".into(), socket.path().display().to_string()));
+                self.voice = Voice::notify(socket);
+            }
+            Readiness::Descriptor(number) => {
+                let (read_end, write_end) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
+                nix::fcntl::fcntl(&read_end, nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::O_NONBLOCK))?;
+                self.voice = Voice::descriptor(read_end)?;
+                context.descriptors.push((write_end, number));
+            }
+        }
+        Ok(context)
+    }
+}
+
+/// Does a part of a start, and gives its turn away when that takes long.
+async fn in_turn<T>(turn: Option<OwnedSemaphorePermit>, mut part: BoxFuture<'_, T>) -> T {
+    match tokio::time::timeout(TURN, part.as_mut()).await {
+        Ok(done) => done,
+        Err(_) => {
+            drop(turn);
+            part.await
+        }
+    }
+}
