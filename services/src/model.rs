@@ -72,7 +72,7 @@ pub struct Snapshot {
     pub changed: bool,
     /// Number of the last operator's request that was taken up; a larger one than one's own supersedes it.
     pub ticket: u64,
-    /// Since PID 1's start: when the current run was spawned, and when it was up.
+    /// Since PID 1's start: when it was first up, and when the run that was so was spawned.
     pub spawned_after: Option<Duration>,
     pub up_after: Option<Duration>,
 }

@@ -118,7 +118,8 @@ impl Manager {
             let starts = spec.start == StartMode::Auto;
             let name = spec.name.clone();
             self.add(spec, false);
-            if starts {
+            // What this host cannot run shows as failed, and is not started.
+            if starts && self.live(&name).is_some() {
                 report.started.push(name);
             }
         }

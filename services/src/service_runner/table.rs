@@ -374,7 +374,7 @@ impl Life {
                 } else {
                     // The gate stays watched: it is asked again after preparing, and while the spawn waits.
                     self.phase = Phase::Opening;
-                    self.tell(State::Preparing, "preparing".into(), fx);
+                    self.tell(State::Preparing, "all that it waits for holds".into(), fx);
                     fx.push(Effect::Work(Work::Open));
                 }
             }
@@ -534,7 +534,7 @@ impl Life {
         self.phase = Phase::Spawning;
         self.run = self.run.saturating_add(1);
         self.exit = None;
-        self.tell(State::Starting, "starting".into(), fx);
+        self.tell(State::Starting, format!("run {}", self.run), fx);
         fx.push(Effect::Work(Work::Spawn));
     }
 
@@ -557,7 +557,11 @@ impl Life {
     }
 
     fn begin_stop(&mut self, delay: Duration, text: String, fx: &mut Vec<Effect>) {
-        self.tell(State::Stopping, text, fx);
+        let told = match delay {
+            Duration::ZERO => text,
+            _ => format!("{text}; its stop signal comes in {}", words::duration(delay)),
+        };
+        self.tell(State::Stopping, told, fx);
         fx.push(Effect::Timer(Timer::Start, None));
         fx.push(Effect::Timer(Timer::Watchdog, None));
         if delay.is_zero() {

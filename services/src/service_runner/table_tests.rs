@@ -123,8 +123,8 @@ fn from_file_to_running_to_stopped() {
     assert_eq!(
         case.told,
         [
-            "preparing: preparing",
-            "starting: starting",
+            "preparing: all that it waits for holds",
+            "starting: run 1",
             "running: running (PID 101)",
             "stopping: stopped: asked by an operator",
             "finished: stopped: asked by an operator",

@@ -489,8 +489,10 @@ impl Core {
                 let Running { pid, start_time, exit } = *running;
                 self.exit = Some(exit);
                 self.start_time = start_time;
-                self.spawned_after = Some(self.now());
-                self.up_after = None;
+                // The boot's part alone: what restarts later keeps its first times.
+                if self.up_after.is_none() {
+                    self.spawned_after = Some(self.now());
+                }
                 self.step(Input::Spawned(Ok(pid)))
             }
         }

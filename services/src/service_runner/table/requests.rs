@@ -159,13 +159,7 @@ impl Life {
             }
             Phase::Active => {
                 self.after = Some(end(text.clone()));
-                let delay = rules.stop.delay;
-                let told = if delay.is_zero() {
-                    text
-                } else {
-                    format!("{text}; its stop signal comes in {}", words::duration(delay))
-                };
-                self.begin_stop(delay, told, fx);
+                self.begin_stop(rules.stop.delay, text, fx);
             }
             Phase::StopDelay | Phase::Ending | Phase::Clearing | Phase::Closing => match &self.after {
                 // It ended by itself and only its cleanup is left: that is what happened.
