@@ -11,7 +11,6 @@
 mod pid_one;
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::task::{Context, Waker};
