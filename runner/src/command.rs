@@ -9,6 +9,8 @@ use kelson_spec::ServiceSpec;
 use kelson_spec::service::{Credentials, ResourceLimit, Seccomp, Workload};
 
 use crate::processes::Processes;
+use tokio::sync::oneshot;
+
 use crate::runner::{RunContext, RunnerError};
 use crate::seccomp::Filter;
 use crate::spawn::Subject;
@@ -64,6 +66,7 @@ pub struct Command {
     pub(crate) deadline: Duration,
     /// Number of the service and of its run, for the spawn record.
     pub(crate) owner: (u32, u64),
+    pub(crate) done: Option<oneshot::Sender<()>>,
     /// What of the command holds a NUL byte.
     pub(crate) invalid: Option<&'static str>,
 }
@@ -108,6 +111,7 @@ impl Command {
             cgroup_name: String::new(),
             deadline: DEADLINE,
             owner: (0, 0),
+            done: None,
             invalid: None,
         }
     }
@@ -229,6 +233,12 @@ impl Command {
     /// How long the start may take, from the call of `spawn` to the exec; then it is given up. 30 s by default.
     pub fn deadline(mut self, deadline: Duration) -> Command {
         self.deadline = deadline;
+        self
+    }
+
+    /// Dropped when no spawner works on the start any more, also long after it was given up.
+    pub fn done(mut self, done: oneshot::Sender<()>) -> Command {
+        self.done = Some(done);
         self
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kelson_spec::ServiceSpec;
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::cgroup::Place;
@@ -36,6 +37,8 @@ pub struct ProcessRunner {
     /// `None`: not made, or there are no cgroups on this host.
     cgroup: Option<CgroupState>,
     main: Option<Main>,
+    /// A start that was given up may still be on its way to a child.
+    starting: Option<oneshot::Receiver<()>>,
     /// Something was started that a stop has not yet cleared away.
     started: bool,
     warnings: Vec<String>,
@@ -66,6 +69,7 @@ impl ProcessRunner {
             spec,
             cgroup: None,
             main: None,
+            starting: None,
             started: false,
             warnings: Vec::new(),
             binary: None,
@@ -152,7 +156,11 @@ impl ProcessRunner {
             command = command.cgroup(place.folder_once()?, place.name());
         }
         self.started = true;
-        let Child { pid, start_time, exit, .. } = self.processes.spawn(command).await?;
+        let (done, starting) = oneshot::channel();
+        self.starting = Some(starting);
+        let made = self.processes.spawn(command.done(done)).await;
+        self.starting = None;
+        let Child { pid, start_time, exit, .. } = made?;
         self.main = Some(Main { pid, exit: exit.clone() });
         Ok(Running { pid, start_time, exit: Box::pin(exit) })
     }
@@ -190,6 +198,10 @@ impl ProcessRunner {
     async fn clear(&mut self) -> Result<u32, RunnerError> {
         if !self.started && self.main.is_none() {
             return Ok(0);
+        }
+        // A spawner that has just begun would put its child, dead at birth, into a cgroup that was seen empty.
+        if let Some(starting) = self.starting.take() {
+            let _ = timeout(KILL_DEADLINE, starting).await;
         }
         let mut left = match self.place().filter(|_| self.cgroup.is_some()) {
             Some(place) => self.clear_cgroup(&place).await?,

@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use tokio::sync::oneshot;
+
 use super::slots::SlotGuard;
 use super::{Child, Shared, lock, signal_pidfd};
 use crate::command::Command;
@@ -33,6 +35,8 @@ pub(super) struct Work {
     pub(super) early: Option<(Exit, Option<OwnedFd>)>,
     /// The spawner has reported the child: the PID is no longer this job's to know.
     reported: bool,
+    /// Dropped when nothing is done for it any more.
+    done: Option<oneshot::Sender<()>>,
     result: Option<Result<Child, SpawnError>>,
     waker: Option<Waker>,
 }
@@ -47,9 +51,10 @@ impl Work {
 }
 
 impl Job {
-    pub(super) fn new(command: Command) -> Arc<Job> {
+    pub(super) fn new(mut command: Command) -> Arc<Job> {
         let subject = command.subject();
-        let work = Work { command: Some(command), ..Work::default() };
+        let done = command.done.take();
+        let work = Work { command: Some(command), done, ..Work::default() };
         Arc::new(Job { control: Arc::new(Control::new()), subject, work: Mutex::new(work) })
     }
 
@@ -66,6 +71,7 @@ impl Job {
     pub(super) fn finish(&self, result: Result<Child, SpawnError>) {
         let waker = {
             let mut work = lock(&self.work);
+            let _done = work.done.take();
             if self.control.is_cancelled() {
                 kill(result);
                 return;
@@ -137,6 +143,7 @@ impl Drop for Pending<'_> {
             work.command.take()
         };
         if unwanted.is_some() {
+            lock(&self.job.work).done = None;
             state.queue.retain(|job| !Arc::ptr_eq(job, &self.job));
         }
     }
