@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::slots::SlotGuard;
-use super::{Child, Shared, lock, signal_pidfd};
+use super::{Child, Shared, State, lock, signal_pidfd};
 use crate::command::Command;
 use crate::runner::Exit;
 use crate::spawn::control::Control;
@@ -67,6 +67,22 @@ impl Job {
         cell.load(SeqCst)
     }
 
+    /// Kills the child that is being made, where its PID is known. The state's lock keeps it from being reaped, so the
+    /// number cannot become another's meanwhile.
+    fn kill_child(self: &Arc<Self>, state: &State, work: &Work) -> Killed {
+        if work.reported || work.early.is_some() || !state.is_being_made(self) {
+            return Killed::Needless;
+        }
+        match self.pid(work) {
+            0 => Killed::NotYet,
+            pid => {
+                // SAFETY: a number of a child that nobody has reaped.
+                unsafe { libc::kill(pid, libc::SIGKILL) };
+                Killed::Done
+            }
+        }
+    }
+
     /// Hands the result to who waits for it. One that nobody wants any more ends its child.
     pub(super) fn finish(&self, result: Result<Child, SpawnError>) {
         let waker = {
@@ -82,6 +98,35 @@ impl Job {
         if let Some(waker) = waker {
             waker.wake();
         }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Killed {
+    Done,
+    /// The start is not with a spawner, or its child is known otherwise.
+    Needless,
+    /// The kernel has not yet told its PID.
+    NotYet,
+}
+
+/// A start was given up while the kernel made its child. The child looks for that before its exec, but may never come
+/// there: frozen at birth, or asleep on a dead disk. Nothing tells when the PID is written, and the spawner waits for
+/// the child; so a thread looks until the clone has returned, a few milliseconds.
+fn kill_once_known(shared: Arc<Shared>, job: Arc<Job>) {
+    let look = move || {
+        loop {
+            std::thread::sleep(Duration::from_millis(1));
+            let state = lock(&shared.state);
+            let work = lock(&job.work);
+            if job.kill_child(&state, &work) != Killed::NotYet {
+                return;
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().name(String::from("give-up")).stack_size(128 * 1024);
+    if let Err(error) = thread.spawn(look) {
+        tracing::error!("cannot make a thread to end a start that was given up: {error}");
     }
 }
 
@@ -132,12 +177,8 @@ impl Drop for Pending<'_> {
             let mut work = lock(&self.job.work);
             if let Some(result) = work.result.take() {
                 kill(result);
-            } else if work.early.is_none() && state.is_being_made(&self.job) {
-                let pid = self.job.pid(&work);
-                if pid > 0 {
-                    // SAFETY: a number of a child that nobody has reaped.
-                    unsafe { libc::kill(pid, libc::SIGKILL) };
-                }
+            } else if self.job.kill_child(&state, &work) == Killed::NotYet {
+                kill_once_known(Arc::clone(self.shared), Arc::clone(&self.job));
             }
             work.waker = None;
             work.command.take()
