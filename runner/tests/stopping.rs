@@ -241,7 +241,7 @@ fn a_stop_that_was_dropped_is_finished_by_the_next() {
 fn c1_what_an_earlier_life_left_is_gone_after_open() {
     as_pid_one("c1_what_an_earlier_life_left_is_gone_after_open", || async {
         let processes = processes();
-        let root = CgroupRoot::discover().unwrap();
+        let root = processes.cgroups().unwrap().clone();
         let old = Cgroup::create(&root, "web").unwrap();
         std::fs::create_dir_all(old.path().join("a/b")).unwrap();
         let below = Cgroup::open(&root, "web/a/b").unwrap().unwrap();
@@ -256,6 +256,20 @@ fn c1_what_an_earlier_life_left_is_gone_after_open() {
         let (running, _) = run(&mut runner, 1).await;
         assert_eq!(running.exit.await, Exit::Status(0));
         runner.close().await.unwrap();
+    });
+}
+
+#[test]
+fn two_hosts_in_one_cgroup_do_not_take_each_others_services_for_left_over() {
+    as_pid_one("two_hosts_in_one_cgroup_do_not_take_each_others_services_for_left_over", || async {
+        let first = CgroupRoot::discover().unwrap();
+        let second = CgroupRoot::discover().unwrap();
+        assert!(first.path().ends_with("kelson") && first.warnings().is_empty());
+        assert!(second.path().ends_with("kelson-2"), "{}", second.path().display());
+        assert!(second.warnings()[0].contains("another host"), "{:?}", second.warnings());
+        drop(first);
+        assert!(CgroupRoot::discover().unwrap().path().ends_with("kelson"), "free again");
+        std::fs::remove_dir(second.path()).unwrap();
     });
 }
 

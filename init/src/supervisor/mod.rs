@@ -145,6 +145,9 @@ fn personalities(
     } else {
         None
     };
+    for warning in cgroups.iter().flat_map(|root| root.warnings()) {
+        tracing::warn!("{warning}");
+    }
     let options = ProcessOptions { limits: limits.to_vec(), cgroups, ..ProcessOptions::default() };
     let processes = Processes::new(options).map_err(|error| error.to_string())?;
     Ok(Personalities { processes, binary: Arc::clone(binary) })

@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,6 +14,8 @@ use crate::runner::RunnerError;
 
 /// The folder of all services' cgroups.
 const FOLDER: &str = "kelson";
+/// So many hosts may run in one cgroup: in PID namespaces of one shell, say.
+const MOST_HOSTS: u32 = 64;
 /// Where PID 1 itself sits in a container. No service has this name: theirs hold no underscore.
 const INIT: &str = "_init";
 /// The controllers that a service's resources need.
@@ -46,8 +48,8 @@ impl CgroupRoot {
         let own = own_folder(&read("/proc/self/mountinfo")?, &read("/proc/self/cgroup")?)
             .ok_or_else(|| RunnerError::new("there is no cgroup2 that holds this process"))?;
         // An earlier life moved us there.
-        let inside = Path::new(FOLDER).join(INIT);
-        let own = if own.ends_with(&inside) { own.ancestors().nth(2).unwrap_or(&own) } else { &own };
+        let moved = own.file_name().is_some_and(|name| name == INIT);
+        let own = if moved { own.ancestors().nth(2).unwrap_or(&own) } else { &own };
         CgroupRoot::below(own)
     }
 
@@ -56,19 +58,26 @@ impl CgroupRoot {
     /// # Errors
     /// When it is not writable.
     pub fn below(own: &Path) -> Result<CgroupRoot, RunnerError> {
-        let path = own.join(FOLDER);
-        let cannot = |error: &io::Error| {
-            RunnerError::system(format_args!("cannot make cgroup {}", path.display()), error)
-        };
-        match fs::create_dir(&path) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(cannot(&error)),
-            _ => {}
-        }
-        let folder: OwnedFd = fs::File::open(&path).map_err(|error| cannot(&error))?.into();
-        // A read-only mount with the folder already there shows only now.
-        nix::unistd::faccessat(&folder, ".", nix::unistd::AccessFlags::W_OK, nix::fcntl::AtFlags::AT_EACCESS)
-            .map_err(|errno| cannot(&errno.into()))?;
         let mut warnings = Vec::new();
+        let mut path = own.join(FOLDER);
+        let mut claimed = claim(&path)?;
+        for number in 2..=MOST_HOSTS {
+            if claimed.is_some() {
+                break;
+            }
+            path = own.join(format!("{FOLDER}-{number}"));
+            claimed = claim(&path)?;
+        }
+        let Some(folder) = claimed else {
+            let own = own.display();
+            return Err(RunnerError::new(format!("{MOST_HOSTS} other hosts have their cgroups below {own}")));
+        };
+        if !path.ends_with(FOLDER) {
+            warnings.push(format!(
+                "another host runs in this cgroup; the services of this one are below {}",
+                path.display()
+            ));
+        }
         let controllers = pass_on_controllers(own, &path, &mut warnings);
         Ok(CgroupRoot { inner: Arc::new(Inner { path, folder, controllers, warnings }) })
     }
@@ -90,6 +99,27 @@ impl CgroupRoot {
     pub fn warnings(&self) -> &[String] {
         &self.inner.warnings
     }
+}
+
+/// Makes a folder and takes it for this process alone; `None` where another host that lives has it. What is in a
+/// folder is taken for left over from an earlier life and killed: two hosts in one would kill each other's services.
+fn claim(path: &Path) -> Result<Option<OwnedFd>, RunnerError> {
+    let cannot =
+        |error: &io::Error| RunnerError::system(format_args!("cannot make cgroup {}", path.display()), error);
+    match fs::create_dir(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(cannot(&error)),
+        _ => {}
+    }
+    let folder: OwnedFd = fs::File::open(path).map_err(|error| cannot(&error))?.into();
+    // A read-only mount with the folder already there shows only now.
+    nix::unistd::faccessat(&folder, ".", nix::unistd::AccessFlags::W_OK, nix::fcntl::AtFlags::AT_EACCESS)
+        .map_err(|errno| cannot(&errno.into()))?;
+    // SAFETY: a system call on a descriptor that is ours; the lock goes with it.
+    if unsafe { libc::flock(folder.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
+        return Ok(Some(folder));
+    }
+    let error = io::Error::last_os_error();
+    if error.raw_os_error() == Some(libc::EWOULDBLOCK) { Ok(None) } else { Err(cannot(&error)) }
 }
 
 /// The folder of this process's own cgroup: `mountinfo` says where cgroup2 is, `membership` (`/proc/self/cgroup`) which
