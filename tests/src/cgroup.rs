@@ -1,11 +1,12 @@
-//! A cgroup for each host under test: so that hosts that run at the same time do not share `kelson/<service>`.
+//! A cgroup for each host under test: so that hosts that run at the same time do not share `kelson/<service>`. And one
+//! that makes processes unkillable.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use crate::deadline::until;
+use crate::deadline::{PATIENCE, until};
 
 /// A cgroup of its own, removed with all below it when dropped. Whoever is in it must have ended by then.
 #[derive(Debug)]
@@ -67,4 +68,43 @@ fn own() -> Option<PathBuf> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
     Some(Path::new(mount[1]).join(path))
+}
+
+/// A cgroup of the first version: processes frozen in it do not even die. Thawed when dropped; who was in it must end.
+#[derive(Debug)]
+pub struct Freezer(PathBuf);
+
+impl Freezer {
+    /// One a test; `None` where there is no freezer of version 1, or it cannot be written.
+    pub fn new() -> Option<Freezer> {
+        let path = PathBuf::from(format!("/sys/fs/cgroup/freezer/kelson-test-{}", std::process::id()));
+        fs::create_dir(&path).ok()?;
+        Some(Freezer(path))
+    }
+
+    /// Returns once the process (a PID of the test's own namespace) is frozen.
+    #[track_caller]
+    pub fn freeze(&self, pid: i32) {
+        fs::write(self.0.join("cgroup.procs"), pid.to_string()).expect("it can be entered");
+        fs::write(self.0.join("freezer.state"), "FROZEN").expect("it can be frozen");
+        until("it to be frozen", PATIENCE, || {
+            fs::read_to_string(self.0.join("freezer.state")).ok()?.starts_with("FROZEN").then_some(())
+        });
+    }
+
+    pub fn thaw(&self) {
+        let _ = fs::write(self.0.join("freezer.state"), "THAWED");
+    }
+}
+
+impl Drop for Freezer {
+    fn drop(&mut self) {
+        self.thaw();
+        let gone = || fs::remove_dir(&self.0).is_ok().then_some(());
+        if std::thread::panicking() {
+            gone();
+        } else {
+            until("the freezer to be empty", PATIENCE, gone);
+        }
+    }
 }

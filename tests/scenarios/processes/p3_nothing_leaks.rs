@@ -58,15 +58,14 @@ fn p3_nothing_of_pid_1_leaks_into_a_service() {
         assert_eq!(get("limits.Max core file size"), "12345 12345", "{name}: {text}");
 
         let environment: Vec<&str> = report.keys().filter_map(|key| key.strip_prefix("env.")).collect();
-        let mut wanted = vec!["KELSON_RUN", "PATH"];
+        let mut wanted = vec!["KELSON_RUN", "KELSON_SERVICE", "PATH"];
         match name {
-            "notifying" => wanted.insert(1, "NOTIFY_SOCKET"),
-            "given" => wanted.insert(1, "LANG"),
+            "notifying" => wanted.insert(2, "NOTIFY_SOCKET"),
+            "given" => wanted.insert(2, "LANG"),
             _ => {}
         }
-        let environment: Vec<&str> =
-            environment.into_iter().filter(|name| *name != "KELSON_SERVICE").collect();
         assert_eq!(environment, wanted, "{name}: {text}");
+        assert_eq!(get("env.KELSON_SERVICE"), name);
 
         let pid = host.pid_of(name).to_string();
         for id in ["pid", "sid", "pgid"] {

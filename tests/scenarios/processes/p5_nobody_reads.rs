@@ -1,13 +1,15 @@
 //! P5: a log reader that stops reading, a slow, dead or full disk, a log directory that vanishes: the service is never
 //! blocked or killed by it; what was dropped is counted and said.
 
+use std::ffi::CString;
 use std::fs;
 use std::io::Read as _;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use kelson_tests::{Host, PATIENCE, host, until};
+use kelson_tests::{Event, Host, PATIENCE, host, until};
 
 use super::{beats, beats_on, board, logd};
 
@@ -65,24 +67,101 @@ fn p5_a_reader_that_stops_reading_blocks_nobody_and_is_told_what_it_missed() {
     );
 }
 
+/// So large a log that none of it is rotated away in a test.
+const KEPT: &str = "process: {command: [$PROGRAM, 'beat=1ms:4000:$DIR/chatty']}\nlogs: {maxSize: 1Gi}\n";
+
 #[test]
-fn p5_a_log_directory_that_vanishes_is_made_again_or_its_loss_is_said() {
-    let mut host = Host::builder().service("chatty", CHATTY).start();
+fn p5_a_log_directory_that_vanishes_is_made_again_and_no_line_is_lost() {
+    let mut host = Host::builder().service("chatty", KEPT).start();
     host.wait_up("chatty");
     host.wait_log("chatty", "beat 50 ");
     let pid = host.pid_of("chatty");
-    fs::remove_dir_all(host.path("log"))
-        .or_else(|_| fs::remove_dir_all(host.path("log")))
-        .expect("the folder");
-    // More than a file holds, so that logd has to make the next one.
-    beats_on(&host, "chatty", 800);
+    // Whole and in one moment; where it is now tells what was written before.
+    fs::rename(host.path("log"), host.path("gone")).expect("the folder");
+    beats_on(&host, "chatty", 300);
     never_blocked(&host, pid);
     let (number, _) = board(&host, "chatty");
+    host.wait_log("chatty", &format!("beat {number} "));
+    never_blocked(&host, pid);
+    let said: Vec<_> = host.events().into_iter().filter(|event| event.message.contains("dropped")).collect();
+    assert!(said.is_empty(), "{said:#?}");
+    host.poweroff();
+    let before = beats(&fs::read_to_string(host.path("gone/chatty.log")).expect("the old file"));
+    let after = beats(&host.log_text("chatty"));
+    assert!(before.len() >= 50 && after.len() >= 200, "{} lines and {}", before.len(), after.len());
+    let all: Vec<u64> = before.into_iter().chain(after).collect();
+    assert_eq!(all, (1..=all.len() as u64).collect::<Vec<_>>(), "a line is missing, double or elsewhere");
+}
+
+/// Both paths lead to what the other one led to, and at no moment to nothing.
+#[track_caller]
+fn exchange(one: &Path, other: &Path) {
+    let [from, to] =
+        [one, other].map(|path| CString::new(path.as_os_str().as_bytes()).expect("no zero byte"));
+    // SAFETY: both paths are C strings that live over the call.
+    let result = unsafe {
+        libc::renameat2(libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), libc::RENAME_EXCHANGE)
+    };
+    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// How many lines are missing among the beats of a log; each gap is told of in its place, with its number.
+#[track_caller]
+fn counted_gaps(log: &str) -> u64 {
+    let (mut last, mut told, mut missing) = (0, 0, 0);
+    for line in log.lines() {
+        if let Some(number) = beats(line).first() {
+            assert_eq!(
+                number - last - 1,
+                told,
+                "beats {last} to {number}, where {told} were said to be lost"
+            );
+            (last, missing, told) = (*number, missing + told, 0);
+        } else if let Some((words, reason)) = line.split_once(" were lost here: ") {
+            let (_, words) = words.split_once(" note F ").expect("a line of logd's own");
+            let count: u64 = words.split(' ').next().and_then(|n| n.parse().ok()).expect("a number of lines");
+            assert!(reason.ends_with("/log: Not a directory"), "{line}");
+            told += count;
+        }
+    }
+    missing
+}
+
+#[test]
+fn p5_a_log_directory_that_cannot_be_made_again_costs_lines_that_are_counted_and_said() {
+    let mut host = Host::builder().service("chatty", KEPT).start();
+    host.wait_up("chatty");
+    host.wait_log("chatty", "beat 50 ");
+    let pid = host.pid_of("chatty");
+    // Now there is a file where the folder was.
+    fs::write(host.path("other"), "").expect("the test's folder is writable");
+    exchange(&host.path("log"), &host.path("other"));
+    let is_dropped =
+        |event: &Event| event.service == "chatty" && event.message.contains("of its log were dropped: ");
+    let dropped = host.wait_event(0, "that tells of the loss", is_dropped);
+    assert!(dropped.message.ends_with("/log: Not a directory"), "{dropped:?}");
+    let trouble = host.wait_event(0, "of logd's trouble", |event| {
+        event.service == "logd" && event.message.ends_with("/log: Not a directory")
+    });
+    assert!(trouble.message.starts_with('/'), "{trouble:?}");
+    beats_on(&host, "chatty", 300);
+    never_blocked(&host, pid);
+    // Who follows the log gets what the file does not.
+    let (number, _) = board(&host, "chatty");
     host.follow(&["logs", "-f", "chatty"]).find(&format!("beat {} ", number + 20), PATIENCE);
-    until("files again, or a word about them", PATIENCE, || {
-        let files = host.log_text("chatty").contains("beat ");
-        let said = host.events_of("logd").iter().any(|event| event.message.contains("/log"));
-        (files || said).then_some(())
+    // The folder is back: so is the log, and it tells of its gap.
+    exchange(&host.path("log"), &host.path("other"));
+    host.wait_event(trouble.seq, "that all is well again", |event| {
+        event.service == "logd" && event.message.ends_with("/log: log files are written again")
+    });
+    let (number, _) = board(&host, "chatty");
+    let log = host.wait_log("chatty", &format!("beat {number} "));
+    let missing = counted_gaps(&log);
+    assert!(missing >= 300, "{missing} of the lines that were written meanwhile");
+    until("the events to count what is missing", PATIENCE, || {
+        let count = |event: &Event| event.message.split(' ').next()?.parse::<u64>().ok();
+        let told = host.events().into_iter().filter(is_dropped).filter_map(|event| count(&event));
+        (told.sum::<u64>() == missing).then_some(())
     });
     never_blocked(&host, pid);
     host.poweroff();

@@ -1,9 +1,9 @@
 //! S3: stopped, frozen and deaf processes do not keep a host from its end, and it says whom it killed or gave up on.
 
 use std::fs;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use kelson_tests::cgroup::Freezer;
 use kelson_tests::{Host, PATIENCE, process, until};
 
 const DEADLINE: &str = "shutdown: {timeout: 3s}";
@@ -90,37 +90,6 @@ fn s3_the_total_deadline_ends_all_and_says_whom_it_killed() {
         let said = "the total deadline has passed: killed";
         let told = events.iter().any(|event| event.service == name && event.message.contains(said));
         assert!(told, "{name}: {events:#?}");
-    }
-}
-
-/// A cgroup of the first version: processes frozen in it do not even die.
-struct Freezer(PathBuf);
-
-impl Freezer {
-    fn new() -> Option<Freezer> {
-        let path = PathBuf::from(format!("/sys/fs/cgroup/freezer/kelson-test-{}", std::process::id()));
-        fs::create_dir(&path).ok()?;
-        Some(Freezer(path))
-    }
-
-    #[track_caller]
-    fn freeze(&self, outer_pid: i32) {
-        fs::write(self.0.join("cgroup.procs"), outer_pid.to_string()).expect("it can be entered");
-        fs::write(self.0.join("freezer.state"), "FROZEN").expect("it can be frozen");
-        until("it to be frozen", PATIENCE, || {
-            fs::read_to_string(self.0.join("freezer.state")).ok()?.starts_with("FROZEN").then_some(())
-        });
-    }
-
-    fn thaw(&self) {
-        let _ = fs::write(self.0.join("freezer.state"), "THAWED");
-    }
-}
-
-impl Drop for Freezer {
-    fn drop(&mut self) {
-        self.thaw();
-        until("the freezer to be empty", PATIENCE, || fs::remove_dir(&self.0).is_ok().then_some(()));
     }
 }
 

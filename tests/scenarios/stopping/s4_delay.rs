@@ -8,7 +8,7 @@ use kelson_tests::{Host, PATIENCE, until};
 const DELAYED: &str =
     "process: {command: [$PROGRAM, append=$DIR/started, notify=READY=1, await=TERM, append=$DIR/signalled]}
 readiness: notify
-stop: {delay: 1s}";
+stop: {delay: 2s}";
 
 /// Asks for it while a client looks on; returns once the service has had its signal.
 #[track_caller]
@@ -16,6 +16,11 @@ fn asked(host: &Host, verb: &str) {
     let mut events = host.follow_events(host.newest_event() + 1);
     host.ctl(&[verb, "web"]).ok();
     let stopping = events.find("of web stopping", PATIENCE, |e| e.service == "web" && e.state == "stopping");
+    let said = match verb {
+        "restart" => "restarting: asked by an operator; its stop signal comes in 2 s",
+        _ => "stopped: asked by an operator; its stop signal comes in 2 s",
+    };
+    assert_eq!(stopping.message, said);
     // In the middle of the delay: nobody new is sent there, and it serves on whom it has.
     let web = host.service("web");
     assert!(!host.path("signalled").exists(), "the signal came before the delay was over");
@@ -24,7 +29,7 @@ fn asked(host: &Host, verb: &str) {
     let end = events.find("after the signal", PATIENCE, |e| e.service == "web" && e.state != "stopping");
     assert!(host.path("signalled").exists());
     let took = end.at() - stopping.at();
-    assert!(took >= Duration::from_millis(990), "{took:?} instead of the delay: {stopping:?} {end:?}");
+    assert!(took >= Duration::from_millis(1990), "{took:?} instead of the delay: {stopping:?} {end:?}");
     assert!(took < Duration::from_secs(5), "{took:?}");
 }
 

@@ -1,7 +1,10 @@
 //! S5: the end of the run happens once, as first asked, whenever that is; but a power off replaces a reboot that has
 //! not reached its final call. And what each signal to PID 1 asks for.
 
-use kelson_tests::{Host, PATIENCE, until};
+use std::process::{Child, Command};
+
+use kelson_tests::cgroup::Freezer;
+use kelson_tests::{Host, PATIENCE, paths, until};
 
 use super::following;
 
@@ -47,7 +50,8 @@ fn s5_a_power_off_while_booting_undoes_what_has_begun() {
             "process: {command: [$PROGRAM, append=$DIR/started, serve]}\ndepends: [{service: unready}]",
         )
         .service("first", "process: {command: [$PROGRAM, hang]}\ntype: oneshot")
-        .service("held", HELD)
+        // It would go on without the gated one, whose own stop comes only after this one's.
+        .service("held", &format!("{HELD}\ndepends: [{{any: [{{service: gated}}, {{path: /}}]}}]"))
         .start();
     host.wait_state("gated", "waiting");
     host.wait_state("unready", "starting");
@@ -71,6 +75,72 @@ fn s5_a_power_off_while_booting_undoes_what_has_begun() {
     );
     let down: Vec<_> = events.iter().filter(|e| e.message == "all services are down").collect();
     assert_eq!(down.len(), 1, "{events:#?}");
+}
+
+/// What an earlier life left in the cgroup of a service.
+struct Stray(Child);
+
+impl Stray {
+    #[track_caller]
+    fn of(host: &Host, name: &str) -> Stray {
+        let stray =
+            Stray(Command::new(paths::binary("kelson-test-program")).arg("hang").spawn().expect("it"));
+        let cgroup = host.cgroup_of(name);
+        std::fs::create_dir_all(&cgroup).expect("a cgroup2 that can be written");
+        std::fs::write(cgroup.join("cgroup.procs"), stray.0.id().to_string()).expect("it can be entered");
+        stray
+    }
+}
+
+impl Drop for Stray {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn s5_a_power_off_while_preparing_undoes_it_and_starts_nothing() {
+    let mut host = Host::builder()
+        .service("web", "process: {command: [$PROGRAM, touch=$DIR/ran, serve]}\nstart: manual")
+        // Needed by the one that is being prepared, and stopped after it.
+        .service(
+            "behind",
+            "process: {command: [$PROGRAM, touch=$DIR/ran, serve]}\nstart: manual\ndepends: [{service: web}]",
+        )
+        .service("held", HELD)
+        .start();
+    host.wait_up("held");
+    // What is left in its cgroup must end before the service can be prepared, and cannot.
+    let mut stray = Stray::of(&host, "web");
+    let Some(freezer) = Freezer::new() else {
+        eprintln!("no freezer of cgroup v1 here: nothing can hold a service in `preparing`");
+        return;
+    };
+    freezer.freeze(stray.0.id().cast_signed());
+    let before = host.newest_event();
+    host.ctl(&["start", "behind"]).ok();
+    let start = host.client().act(&["start", "web"]);
+    assert_eq!((start.outcome.as_str(), start.state.as_str()), ("done", "preparing"), "{start:?}");
+    let mut events = host.follow_events(before + 1);
+    host.ctl(&["poweroff", "--no-wait"]).ok();
+    let told = events.find("of web stopping", PATIENCE, |e| e.service == "web" && e.state == "stopping");
+    assert_eq!(told.message, "stopped: the host is stopping, undoing what was prepared");
+    host.wait_file("told");
+    // From here on its preparation could come to its end, and its start go on.
+    freezer.thaw();
+    until("the end of the stray", PATIENCE, || stray.0.try_wait().expect("it is our child"));
+    let end = events.find("of its end", PATIENCE, |e| e.service == "web" && e.state == "finished");
+    assert_eq!(end.message, "stopped while preparing: the host is stopping");
+    std::fs::write(host.path("go"), "").expect("the test's folder is writable");
+    assert_eq!(host.wait_exit(), 0);
+    assert!(!host.path("ran").exists(), "a service was started in the middle of the stop");
+    let (events, _) = events.rest();
+    assert!(
+        !events.iter().any(|e| ["web", "behind"].contains(&&*e.service)),
+        "something came after its end: {events:#?}"
+    );
+    assert!(!host.cgroup_of("web").exists(), "the cgroup that was prepared is left");
 }
 
 #[test]
