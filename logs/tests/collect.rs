@@ -45,6 +45,21 @@ async fn p4_the_last_output_is_in_the_log_also_without_a_newline() {
 }
 
 #[tokio::test]
+async fn p4_the_last_words_of_a_run_stand_before_the_next_one() {
+    let host = Host::new("p4-runs");
+    // All of them have ended before there is a logd.
+    for run in 1..=20 {
+        let (stdout, _stderr) = host.collector.pipes("web", run, OPTIONS).unwrap();
+        write(&stdout, format!("begin {run}\nend {run}").as_bytes());
+    }
+    eventually(SOON, "all lines", || contents(&host.log("web")).lines().count() == 40).await;
+    let log = contents(&host.log("web"));
+    let words: Vec<&str> = log.lines().filter_map(|line| Some(line.split_once(" stdout ")?.1)).collect();
+    let wanted: Vec<String> = (1..=20).flat_map(|n| [format!("F begin {n}"), format!("P end {n}")]).collect();
+    assert_eq!(words, wanted);
+}
+
+#[tokio::test]
 async fn any_bytes_and_long_lines_come_back_as_they_were() {
     let host = Host::new("bytes");
     let (stdout, _stderr) = host.collector.pipes("web", 1, OPTIONS).unwrap();

@@ -22,7 +22,7 @@ use crate::valid_name;
 const READ: usize = 64 * 1024;
 /// What was lost is told to PID 1 no more often.
 const TELL: Duration = Duration::from_secs(1);
-/// At the end each pipe is read at most so often: a service that never stops writing must not keep logd.
+/// At its end, and at that of logd, a pipe is read at most so often in one go: a service that never stops writing must not keep logd.
 const LAST_READS: usize = 4;
 
 const CONTROL: u64 = u64::MAX;
@@ -154,7 +154,9 @@ impl Reader {
                 }
             }
             for event in events.iter().filter(|event| event.data() < SIGNAL) {
-                self.read(event.data());
+                // Its writers are gone: what it holds is all, and stands before what the next run writes.
+                let reads = if event.events().contains(EpollFlags::EPOLLHUP) { LAST_READS } else { 1 };
+                self.read(event.data(), reads);
             }
             self.report_lost();
             self.send();
@@ -288,12 +290,15 @@ impl Reader {
         }
     }
 
-    fn read(&mut self, token: u64) {
+    /// Reads at most so often, up to the end.
+    fn read(&mut self, token: u64, reads: usize) {
         let Some(stream) = self.streams.get_mut(&token) else { return };
-        match stream.read(&mut self.buffer, &self.store, &mut self.console) {
-            Ok(read) if read > 0 => {}
-            Err(Errno::EAGAIN | Errno::EINTR) => {}
-            Ok(_) | Err(_) => self.ended(token),
+        for _ in 0..reads {
+            match stream.read(&mut self.buffer, &self.store, &mut self.console) {
+                Ok(read) if read > 0 => {}
+                Err(Errno::EAGAIN | Errno::EINTR) => return,
+                Ok(_) | Err(_) => return self.ended(token),
+            }
         }
     }
 
