@@ -18,12 +18,23 @@ const BOUND: Duration = Duration::from_secs(2);
 /// A pipe of it is full in a few hundredths of a second.
 const CHATTY: &str = "process: {command: [$PROGRAM, 'beat=1ms:4000:$DIR/chatty']}\n";
 
+/// So large a log that none of it is rotated away in a test.
+const KEPT: &str = "process: {command: [$PROGRAM, 'beat=1ms:4000:$DIR/chatty']}\nlogs: {maxSize: 1Gi}\n";
+
 #[track_caller]
 fn never_blocked(host: &Host, pid: i32) {
     let (number, longest) = board(host, "chatty");
     assert!(longest < BOUND, "a write took {longest:?} (of {number})");
     let chatty = host.service("chatty");
     assert_eq!((chatty.pid, chatty.restarts, chatty.up), (Some(pid), 0, true), "{chatty:?}");
+}
+
+/// Returns once a client that follows the log is at this beat: there, or past it where it was told of a gap.
+#[track_caller]
+fn follows(host: &Host, number: u64) {
+    let mut lines = host.follow(&["logs", "-f", "chatty"]);
+    let there = |line: String| beats(&line).first().is_some_and(|beat| *beat >= number);
+    while !there(lines.next(PATIENCE).expect("the log goes on")) {}
 }
 
 #[test]
@@ -45,7 +56,7 @@ fn p5_a_reader_that_stops_reading_blocks_nobody_and_is_told_what_it_missed() {
     never_blocked(&host, pid);
     // Another reader is not held up by it.
     let (number, _) = board(&host, "chatty");
-    host.follow(&["logs", "-f", "chatty"]).find(&format!("beat {} ", number + 100), PATIENCE);
+    follows(&host, number + 100);
     never_blocked(&host, pid);
     host.poweroff();
     let (mut lines, mut said) = (String::from_utf8_lossy(&begin).into_owned(), String::new());
@@ -66,9 +77,6 @@ fn p5_a_reader_that_stops_reading_blocks_nobody_and_is_told_what_it_missed() {
         "nobody said that lines are missing: {said}"
     );
 }
-
-/// So large a log that none of it is rotated away in a test.
-const KEPT: &str = "process: {command: [$PROGRAM, 'beat=1ms:4000:$DIR/chatty']}\nlogs: {maxSize: 1Gi}\n";
 
 #[test]
 fn p5_a_log_directory_that_vanishes_is_made_again_and_no_line_is_lost() {
@@ -148,7 +156,7 @@ fn p5_a_log_directory_that_cannot_be_made_again_costs_lines_that_are_counted_and
     never_blocked(&host, pid);
     // Who follows the log gets what the file does not.
     let (number, _) = board(&host, "chatty");
-    host.follow(&["logs", "-f", "chatty"]).find(&format!("beat {} ", number + 20), PATIENCE);
+    follows(&host, number + 20);
     // The folder is back: so is the log, and it tells of its gap.
     exchange(&host.path("log"), &host.path("other"));
     host.wait_event(trouble.seq, "that all is well again", |event| {
@@ -226,7 +234,7 @@ fn p5_a_full_disk_blocks_nobody_and_the_loss_is_counted_and_said() {
 
 #[test]
 fn p5_a_stopped_logd_is_replaced_before_anybody_waits_long() {
-    let mut host = Host::builder().service("chatty", CHATTY).start();
+    let mut host = Host::builder().service("chatty", KEPT).start();
     host.wait_up("chatty");
     host.wait_log("chatty", "beat 50 ");
     let (pid, old) = (host.pid_of("chatty"), logd(&host));
