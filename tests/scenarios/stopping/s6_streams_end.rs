@@ -16,7 +16,8 @@ fn s6_followed_events_and_logs_end_with_the_last_one() {
     host.wait_up("web");
     let mut logs = host.follow(&["logs", "-f", "web"]);
     logs.find("hello", PATIENCE);
-    let events = host.follow_events(1);
+    let mut events = host.follow_events(1);
+    let oldest = events.next(PATIENCE).expect("the oldest event");
     let begun = Instant::now();
     host.poweroff();
     let took = begun.elapsed();
@@ -24,7 +25,7 @@ fn s6_followed_events_and_logs_end_with_the_last_one() {
     let (events, how) = events.rest();
     how.ok();
     assert_eq!(events.last().map(|event| event.message.as_str()), Some(&*format!("power off: {LAST}")));
-    let numbers: Vec<u64> = events.iter().map(|event| event.seq).collect();
+    let numbers: Vec<u64> = [&oldest].into_iter().chain(&events).map(|event| event.seq).collect();
     assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>(), "one is missing or double");
     let (lines, how) = logs.rest();
     how.ok();
