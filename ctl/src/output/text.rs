@@ -93,40 +93,12 @@ pub fn list(words: &[String]) -> String {
     }
 }
 
-/// The candidate that was most likely meant by `wrong`, if one is near enough.
+/// The candidate that was most likely meant by `wrong`, if one is near enough. A beginning that was typed right counts
+/// as near, however long the rest is.
 pub fn nearest<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let limit = (wrong.chars().count() / 3).max(1);
-    candidates
-        .into_iter()
-        .map(|name| {
-            // A beginning that was typed right counts as near, however long the rest is.
-            let distance =
-                if wrong.len() >= 2 && name.starts_with(wrong) { 1 } else { distance(wrong, name) };
-            (distance, name)
-        })
-        .filter(|(distance, _)| *distance <= limit)
-        .min()
-        .map(|(_, name)| name)
-}
-
-/// Insertions, deletions, replacements and swaps of neighbours that lead from one word to the other.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>(); a.len() + 1];
-    for (i, row) in rows.iter_mut().enumerate() {
-        row[0] = i;
-    }
-    for i in 1..=a.len() {
-        for j in 1..=b.len() {
-            let change = usize::from(a[i - 1] != b[j - 1]);
-            let mut best = (rows[i - 1][j] + 1).min(rows[i][j - 1] + 1).min(rows[i - 1][j - 1] + change);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                best = best.min(rows[i - 2][j - 2] + 1);
-            }
-            rows[i][j] = best;
-        }
-    }
-    rows[a.len()][b.len()]
+    let candidates: Vec<&str> = candidates.into_iter().collect();
+    kelson_spec::near(wrong, candidates.iter().copied())
+        .or_else(|| candidates.iter().copied().find(|name| wrong.len() >= 2 && name.starts_with(wrong)))
 }
 
 #[cfg(test)]

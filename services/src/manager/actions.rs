@@ -153,13 +153,8 @@ impl Manager {
     /// What to say of a name that no service has.
     pub fn unknown(&self, name: &str) -> String {
         let entries = self.entries();
-        let near = entries
-            .keys()
-            .map(|known| (distance(name, known), known))
-            .filter(|(distance, known)| distance.saturating_mul(3) <= known.len().max(3))
-            .min_by_key(|(distance, _)| *distance);
-        match near {
-            Some((_, near)) => format!("there is no service \"{name}\"; did you mean \"{near}\"?"),
+        match kelson_spec::near(name, entries.keys().map(AsRef::as_ref)) {
+            Some(near) => format!("there is no service \"{name}\"; did you mean \"{near}\"?"),
             None => format!("there is no service \"{name}\"; `kelsonctl services` lists them"),
         }
     }
@@ -252,43 +247,5 @@ fn reached(snapshot: &Snapshot, ticket: u64, goal: Goal) -> Option<(Outcome, Str
         Goal::Started if at_rest => Some((Outcome::Failed, message())),
         Goal::Stopped if at_rest || snapshot.down => Some((Outcome::Done, message())),
         _ => None,
-    }
-}
-
-/// How many letters must be changed, added or left out (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ca) in a.chars().enumerate() {
-        let mut left = i.saturating_add(1);
-        let mut diagonal = i;
-        for (j, cb) in b.iter().enumerate() {
-            let above = row.get(j.saturating_add(1)).copied().unwrap_or_default();
-            let cost = usize::from(ca != *cb);
-            let best = above.saturating_add(1).min(left.saturating_add(1)).min(diagonal.saturating_add(cost));
-            diagonal = above;
-            if let Some(cell) = row.get_mut(j) {
-                *cell = left;
-            }
-            left = best;
-        }
-        if let Some(cell) = row.last_mut() {
-            *cell = left;
-        }
-    }
-    row.last().copied().unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn near_names_are_found() {
-        assert_eq!(distance("redis", "redis"), 0);
-        assert_eq!(distance("reids", "redis"), 2);
-        assert_eq!(distance("web", "webx"), 1);
-        assert_eq!(distance("", "abc"), 3);
-        assert_eq!(distance("abc", ""), 3);
     }
 }
