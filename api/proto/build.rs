@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use prost::Message as _;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let files = ["services", "machine", "logs", "logd"].map(|name| format!("kelson/v1/{name}.proto"));
+    let files = ["services", "machine", "logs", "logd", "exec", "images"]
+        .map(|name| format!("kelson/v1/{name}.proto"));
     let descriptors = protox::compile(&files, ["."])?;
     let mut reflected = descriptors.clone();
     for file in &mut reflected.file {

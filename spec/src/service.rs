@@ -88,8 +88,44 @@ pub struct ContainerSpec {
     pub image: String,
     /// Empty: the image's entrypoint and command.
     pub command: Vec<String>,
+    /// `None`: the image's.
+    pub working_directory: Option<PathBuf>,
+    /// `None`: the host's with the host's network, else the service's name.
+    pub hostname: Option<String>,
     pub network: ContainerNetwork,
     pub mounts: Vec<ContainerMount>,
+    /// Devices of the host that it sees besides the usual harmless ones.
+    pub devices: Vec<ContainerDevice>,
+    /// `user[:group]` as the file has it: it is looked up in the image's own files. `None`: the image's user.
+    pub user: Option<String>,
+    /// The file names no signal to stop with: the image's counts, where it has one.
+    pub stop_signal_of_image: bool,
+}
+
+impl ContainerSpec {
+    /// A container of this image, with the default of every other key.
+    pub fn new(image: &str) -> Self {
+        ContainerSpec {
+            image: image.to_owned(),
+            command: Vec::new(),
+            working_directory: None,
+            hostname: None,
+            network: ContainerNetwork::Host,
+            mounts: Vec::new(),
+            devices: Vec::new(),
+            user: None,
+            stop_signal_of_image: true,
+        }
+    }
+}
+
+/// A device node of the host that a container is given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContainerDevice {
+    pub source: PathBuf,
+    pub target: PathBuf,
+    /// Some of `r`, `w`, `m`.
+    pub permissions: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

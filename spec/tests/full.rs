@@ -278,17 +278,12 @@ fn a_container_is_read() {
         options: vec!["ro".into(), "rbind".into()],
     };
     let full = ContainerSpec {
-        image: "demo/nginx:1".into(),
         command: vec!["/bin/sh".into()],
         network: ContainerNetwork::None,
         mounts: vec![mount],
+        ..ContainerSpec::new("demo/nginx:1")
     };
-    let least = ContainerSpec {
-        image: "demo/redis@sha256:00".into(),
-        command: vec![],
-        network: ContainerNetwork::Host,
-        mounts: vec![],
-    };
+    let least = ContainerSpec::new("demo/redis@sha256:00");
     assert_eq!(loaded.services[0].workload, Workload::Container(full));
     assert_eq!(loaded.services[1].workload, Workload::Container(least));
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use kelson_conditions::{All, Condition as _};
-use kelson_runner::{BoxFuture, Exit, Runner, RunnerError, Running, StopReport};
+use kelson_runner::{BoxFuture, Executor, Exit, Runner, RunnerError, Running, StopReport};
 use kelson_spec::ServiceSpec;
 use kelson_spec::service::LogSpec;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
@@ -34,6 +34,24 @@ pub trait RunnerFactory: Send + Sync {
     /// # Errors
     /// A sentence, when this host cannot run such a service.
     fn runner(&self, spec: &Arc<ServiceSpec>) -> Result<Box<dyn Runner>, String>;
+
+    /// What runs further commands beside this run's main process.
+    ///
+    /// # Errors
+    /// A sentence, when this host cannot.
+    fn executor(&self, spec: &Arc<ServiceSpec>, run: RunningProcess) -> Result<Arc<dyn Executor>, String> {
+        let _ = (spec, run);
+        Err("this host runs no further commands".into())
+    }
+}
+
+/// The main process of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunningProcess {
+    pub run: u64,
+    pub pid: i32,
+    /// Ticks since boot, field 22 of `/proc/PID/stat`; 0 where it was not learnt.
+    pub start_time: u64,
 }
 
 /// Makes the log pipes of a run.

@@ -52,7 +52,7 @@ impl Decoder<'_> {
         self.set(&fields, "mounts", &mut mounts, |d, p, n| {
             d.list(p, n, "a list of mounts", |d, p, n| d.container_mount(p, n))
         });
-        Some(ContainerSpec { image: image?, command, network, mounts })
+        Some(ContainerSpec { command, network, mounts, ..ContainerSpec::new(&image?) })
     }
 
     fn image(&mut self, place: &Place<'_>, node: &Node) -> Option<String> {

@@ -1,0 +1,88 @@
+//! What `kelson-unpack` tells PID 1 over a pipe.
+
+use serde::{Deserialize, Serialize};
+
+/// One message of a `kelson-unpack`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Report {
+    /// At most one a second.
+    Progress(Progress),
+    /// Something an operator should know that stops nothing: an archive that cannot be read.
+    Note(String),
+    /// The end of `unpack`: the image is complete in containerd and its layers are unpacked.
+    Unpacked(Box<Unpacked>),
+    /// A row of `list`; all of them come before `Done`.
+    Image(ImageRow),
+    /// An image that `prune` removed.
+    Pruned(Pruned),
+    /// The end of `list` and `prune`.
+    Done,
+    /// The end of whatever was asked: a sentence that says what, where and what would be right.
+    Failed(String),
+}
+
+/// How far an unpack has come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Bytes of blobs that are where they belong, compressed as they are in the archive.
+    pub bytes_done: u64,
+    pub bytes_total: u64,
+    /// The layer that is being unpacked, from 1; 0 before the first.
+    pub layer: u32,
+    pub layers: u32,
+}
+
+/// An image that is ready to run, and what its config says, with users looked up in its own files.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unpacked {
+    /// The reference under which containerd knows it.
+    pub image: String,
+    /// Digest of its manifest.
+    pub digest: String,
+    /// The snapshot that a container's own is prepared from; empty for an image without layers.
+    pub chain_id: String,
+    pub snapshotter: String,
+    pub entrypoint: Vec<String>,
+    pub command: Vec<String>,
+    /// `NAME=VALUE`, as the config has them.
+    pub environment: Vec<String>,
+    /// Empty: `/`.
+    pub working_directory: String,
+    pub uid: u32,
+    pub gid: u32,
+    /// Supplementary groups.
+    pub groups: Vec<u32>,
+    /// `HOME` of that user, where the image's passwd knows it.
+    pub home: Option<String>,
+    /// Number of the signal that asks it to stop, where the config names one.
+    pub stop_signal: Option<i32>,
+    /// Nothing had to be done: it was complete before.
+    pub was_there: bool,
+    /// Which of the host's files that programs with the host's network want are there: `/etc/hosts`, `/etc/resolv.conf`.
+    pub host_files: Vec<String>,
+}
+
+/// One image, of an archive or of containerd.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImageRow {
+    pub reference: String,
+    /// Of the manifest for this host's platform.
+    pub digest: String,
+    /// The archive that holds it; `None`: only containerd has it.
+    pub archive: Option<String>,
+    /// `linux/amd64`.
+    pub platform: String,
+    /// Bytes of its blobs.
+    pub size: u64,
+    /// All of it is in containerd, and its layers are unpacked.
+    pub unpacked: bool,
+    /// Why it cannot be used: another platform, a broken archive.
+    pub trouble: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pruned {
+    pub reference: String,
+    /// Bytes of its blobs.
+    pub size: u64,
+}

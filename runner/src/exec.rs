@@ -1,0 +1,56 @@
+//! Running a further command where a service runs: its health checks, and an operator's `exec`.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use crate::runner::{BoxFuture, Exit, RunnerError};
+
+/// Runs commands beside a service's main process: in its cgroup and namespaces, with its user, environment, limits and
+/// confinement. Knows one run; of a run that has ended it refuses.
+pub trait Executor: Send + Sync {
+    /// Starts a command. Dropping the future ends whatever it began.
+    fn exec(&self, request: ExecRequest) -> BoxFuture<'_, Result<Executing, RunnerError>>;
+}
+
+/// What is to be run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ExecRequest {
+    /// Program and arguments, never empty.
+    pub command: Vec<String>,
+    /// Added to the service's environment.
+    pub environment: Vec<(String, String)>,
+    /// Its input is kept open for the caller; otherwise it is `/dev/null`.
+    pub input: bool,
+    /// It gets a terminal of this size, and input, output and errors are one.
+    pub terminal: Option<WindowSize>,
+}
+
+/// Rows and columns of a terminal, in characters.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WindowSize {
+    pub rows: u16,
+    pub columns: u16,
+}
+
+/// A command that runs.
+pub struct Executing {
+    pub pid: i32,
+    /// Write end of its input, or of its terminal. `None` where none was asked for.
+    pub input: Option<OwnedFd>,
+    /// Read end of its output, or of its terminal.
+    pub output: OwnedFd,
+    /// Read end of its errors; `None` with a terminal.
+    pub errors: Option<OwnedFd>,
+    /// Ends when it has; dropping it ends nothing.
+    pub exit: BoxFuture<'static, Exit>,
+    pub control: Arc<dyn ExecControl>,
+}
+
+/// What may be done to a command that runs. Each returns at once; after its end all do nothing.
+pub trait ExecControl: Send + Sync {
+    /// Sends a signal to the command's process.
+    fn signal(&self, signal: i32);
+    /// Kills the command and all that it started, as far as they have not left its process group.
+    fn kill(&self);
+    fn resize(&self, size: WindowSize);
+}
