@@ -103,6 +103,15 @@ pub const CAPABILITIES: [&str; 41] = [
 /// The mask of all of [`CAPABILITIES`].
 pub const ALL_CAPABILITIES: u64 = (1 << 41) - 1;
 
+/// What a container holds that says nothing of capabilities: the fourteen that container engines give by default
+/// (containerd's `oci.WithDefaultSpec`, and Docker's, which it took them from).
+#[rustfmt::skip]
+pub const CONTAINER_CAPABILITIES: u64 =
+    /* chown, dac_override, fowner, fsetid */ 1 | 1 << 1 | 1 << 3 | 1 << 4
+    /* kill, setgid, setuid, setpcap */ | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8
+    /* net_bind_service, net_raw, sys_chroot */ | 1 << 10 | 1 << 13 | 1 << 18
+    /* mknod, audit_write, setfcap */ | 1 << 27 | 1 << 29 | 1 << 31;
+
 /// Reads `SIGTERM`, `TERM`, `15`, `SIGRTMIN+3` or `SIGRTMAX-1`.
 pub fn signal(text: &str) -> Option<i32> {
     if let Some(number) = crate::units::number(text) {
@@ -194,5 +203,23 @@ mod tests {
         assert_eq!(capability("checkpoint_restore"), Some(40));
         assert_eq!(capability("all"), None);
         assert_eq!(ALL_CAPABILITIES.count_ones() as usize, CAPABILITIES.len());
+        let usual = [
+            "chown",
+            "dac_override",
+            "fowner",
+            "fsetid",
+            "kill",
+            "setgid",
+            "setuid",
+            "setpcap",
+            "net_bind_service",
+            "net_raw",
+            "sys_chroot",
+            "mknod",
+            "audit_write",
+            "setfcap",
+        ];
+        let mask = usual.iter().fold(0, |mask, name| mask | 1_u64 << capability(name).unwrap());
+        assert_eq!(CONTAINER_CAPABILITIES, mask);
     }
 }

@@ -6,6 +6,7 @@
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects))]
 
 mod accounts;
+mod containers;
 mod decode;
 mod environment;
 pub mod graph;
@@ -24,8 +25,8 @@ mod units;
 pub mod wire;
 
 pub use graph::Graph;
-pub use kernel::signal_name;
-pub use load::{Diagnostic, Loaded, Sources, load, load_with};
+pub use kernel::{CONTAINER_CAPABILITIES, signal_name};
+pub use load::{Diagnostic, Loaded, Mode, Sources, load, load_with};
 pub use machine::MachineSpec;
 pub use near::near;
 pub use service::ServiceSpec;

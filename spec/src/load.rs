@@ -7,7 +7,8 @@ use std::rc::Rc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::decode::{self, Decoded, Decoder, Surroundings};
+use crate::containers;
+use crate::decode::{self, Decoded, DecodedMachine, Decoder, Surroundings};
 use crate::graph;
 use crate::machine::MachineSpec;
 use crate::names::BUILTINS;
@@ -15,6 +16,8 @@ use crate::read;
 use crate::service::ServiceSpec;
 use crate::tree::{self, Node, Position, Value};
 
+/// The machine file in the folder.
+const MACHINE: &str = "machine.yaml";
 /// How many mistakes of one file are told.
 pub(crate) const MOST_MISTAKES: usize = 100;
 
@@ -50,6 +53,8 @@ pub struct Loaded {
     pub diagnostics: Vec<Diagnostic>,
     /// The group `kelson`, whose members may open PID 1's socket; `None`: there is none.
     pub api_group: Option<u32>,
+    /// The built-in service `containerd` is on.
+    pub containerd: bool,
 }
 
 impl Loaded {
@@ -62,27 +67,47 @@ impl Loaded {
     }
 }
 
-/// Where the files lie that specs refer to: `/etc/passwd`, `/etc/group`, environment files.
+/// On what the host runs, as far as the meaning of the files depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    #[default]
+    Machine,
+    Container,
+}
+
+impl Mode {
+    /// Reads the word of the command line.
+    pub fn parse(word: &str) -> Option<Self> {
+        match word {
+            "machine" => Some(Mode::Machine),
+            "container" => Some(Mode::Container),
+            _ => None,
+        }
+    }
+}
+
+/// Where the files lie that specs refer to (`/etc/passwd`, `/etc/group`, environment files), and for whom they are read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sources {
     /// Stands before each absolute path; `/` on the host itself.
     pub root: PathBuf,
-    /// Takes keys of the contract that this version cannot act on (`container`, `health`); otherwise each is a mistake.
+    /// Takes keys of the contract that this version cannot act on (`health`); otherwise each is a mistake.
     pub later: bool,
+    pub mode: Mode,
 }
 
 impl Default for Sources {
     fn default() -> Self {
-        Sources { root: PathBuf::from("/"), later: false }
+        Sources { root: PathBuf::from("/"), later: false, mode: Mode::default() }
     }
 }
 
-/// Reads the folder `config` (as `/etc/kelson`). Never fails: what cannot be read is a diagnostic.
+/// Reads the folder `config` (as `/etc/kelson`) as a machine does. Never fails: what cannot be read is a diagnostic.
 pub fn load(config: &Path) -> Loaded {
     load_with(config, &Sources::default())
 }
 
-/// As [`load`], with the files that specs refer to elsewhere.
+/// As [`load`], with the files that specs refer to elsewhere, or for another mode.
 pub fn load_with(config: &Path, sources: &Sources) -> Loaded {
     let mut reading = Reading {
         surroundings: Surroundings::new(&sources.root),
@@ -91,8 +116,10 @@ pub fn load_with(config: &Path, sources: &Sources) -> Loaded {
         known: BUILTINS.iter().map(|name| (*name).to_owned()).collect(),
         diagnostics: Vec::new(),
     };
-    let machine = reading.machine_file(config);
+    let mut machine = reading.machine_file(config);
     reading.service_files(&config.join("services"));
+    let containerd = reading.containers(&machine.spec, sources.mode);
+    reading.check_builtins(&config.join(MACHINE), &mut machine);
     let services = reading.check_graph();
     let mut diagnostics = std::mem::take(&mut reading.diagnostics);
     diagnostics.sort_by(|a, b| {
@@ -100,7 +127,7 @@ pub fn load_with(config: &Path, sources: &Sources) -> Loaded {
         a.file.cmp(&b.file).then(key(a).cmp(&key(b))).then_with(|| a.service.cmp(&b.service))
     });
     let api_group = reading.surroundings.group("kelson");
-    Loaded { machine, services, diagnostics, api_group }
+    Loaded { machine: machine.spec, services, diagnostics, api_group, containerd }
 }
 
 /// A folder that is being read.
@@ -124,18 +151,18 @@ impl Reading {
         });
     }
 
-    fn machine_file(&mut self, config: &Path) -> MachineSpec {
+    fn machine_file(&mut self, config: &Path) -> DecodedMachine {
         if let Err(error) = std::fs::metadata(config) {
             self.note(config, None, format!("the folder cannot be read: {}", read::text(&error)));
-            return MachineSpec::default();
+            return DecodedMachine::default();
         }
         let misnamed = config.join("machine.yml");
         if misnamed.symlink_metadata().is_ok() {
             self.note(&misnamed, None, "this file is not read; rename it to machine.yaml".to_owned());
         }
-        let path = config.join("machine.yaml");
+        let path = config.join(MACHINE);
         if path.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
-            return MachineSpec::default();
+            return DecodedMachine::default();
         }
         self.file(&path, None, decode::machine).unwrap_or_default()
     }
@@ -235,6 +262,58 @@ impl Reading {
         }
         self.diagnostics.append(&mut found);
         decoded
+    }
+
+    /// Containers wait for containerd; where that is off they are faulty. Whether it is on.
+    fn containers(&mut self, machine: &MachineSpec, mode: Mode) -> bool {
+        let needed = self.services.iter().any(containers::is_container);
+        let on = containers::containerd_is_on(machine, mode, needed);
+        for mut decoded in std::mem::take(&mut self.services) {
+            if on || !containers::is_container(&decoded) {
+                containers::wait_for_containerd(&mut decoded);
+                self.services.push(decoded);
+                continue;
+            }
+            let Decoded { spec, workload, .. } = decoded;
+            self.diagnostics.push(Diagnostic {
+                file: spec.file,
+                line: workload.line,
+                column: workload.column,
+                service: Some(spec.name.clone()),
+                message: containers::off(machine).to_owned(),
+            });
+            self.known.insert(spec.name);
+        }
+        on
+    }
+
+    /// Takes out of the machine file what makes a built-in service wait for an unknown one, or for one that waits for it.
+    fn check_builtins(&mut self, file: &Path, machine: &mut DecodedMachine) {
+        let DecodedMachine { spec: machine, references } = machine;
+        if machine.builtins.iter().all(|builtin| builtin.depends.is_empty()) {
+            return;
+        }
+        let mut specs: Vec<ServiceSpec> = self.services.iter().map(|decoded| decoded.spec.clone()).collect();
+        let count = specs.len();
+        specs.extend(machine.builtins.iter().map(|builtin| {
+            let mut spec = ServiceSpec::process(&builtin.name, ["/"]);
+            spec.depends.clone_from(&builtin.depends);
+            spec
+        }));
+        for problem in graph::check(&specs, &self.known) {
+            let Some(place) = problem.service.checked_sub(count) else { continue };
+            let Some(builtin) = machine.builtins.get_mut(place) else { continue };
+            builtin.depends.clear();
+            let at = references.get(place).and_then(|list| list.get(problem.reference));
+            let at = at.copied().unwrap_or(Position::START);
+            self.diagnostics.push(Diagnostic {
+                file: file.to_owned(),
+                line: at.line,
+                column: at.column,
+                service: None,
+                message: format!("builtins.{}.{}", builtin.name, problem.message),
+            });
+        }
     }
 
     /// Takes out the services that name unknown ones or wait for each other.

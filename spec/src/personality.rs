@@ -1,13 +1,13 @@
 //! The personality `kelson-load`: reads the files of a configuration folder so that PID 1 does not have to.
 //!
-//! `kelson-load --config DIR` writes one [`crate::wire`] message to standard output and exits 0. What is wrong with the files
+//! `kelson-load --config DIR [--mode machine|container]` writes one [`crate::wire`] message to standard output and exits 0. What is wrong with the files
 //! is in the message. Only what keeps it from writing one gives another status, and a line on standard error.
 
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::PathBuf;
 
-use crate::load::load;
+use crate::load::{Mode, Sources, load_with};
 use crate::read::text;
 use crate::wire;
 
@@ -24,11 +24,17 @@ pub fn main(args: &[OsString]) -> i32 {
 }
 
 fn run(args: &[OsString], out: &mut impl std::io::Write) -> Result<(), (i32, String)> {
-    let config = match args {
-        [flag, config] if flag == "--config" => PathBuf::from(config),
-        _ => return Err((2, "usage: kelson-load --config DIR".to_owned())),
+    let usage = || (2, "usage: kelson-load --config DIR [--mode machine|container]".to_owned());
+    let (config, mode) = match args {
+        [flag, config] if flag == "--config" => (PathBuf::from(config), Mode::default()),
+        [flag, config, second, mode] if flag == "--config" && second == "--mode" => {
+            let mode = mode.to_str().and_then(Mode::parse).ok_or_else(usage)?;
+            (PathBuf::from(config), mode)
+        }
+        _ => return Err(usage()),
     };
-    let bytes = wire::encode(&load(&config)).map_err(|error| (1, error.to_string()))?;
+    let bytes = wire::encode(&load_with(&config, &Sources { mode, ..Sources::default() }))
+        .map_err(|error| (1, error.to_string()))?;
     let written = out.write_all(&bytes).and_then(|()| out.flush());
     written.map_err(|error| (1, format!("the findings cannot be handed over: {}", text(&error))))
 }
@@ -36,6 +42,7 @@ fn run(args: &[OsString], out: &mut impl std::io::Write) -> Result<(), (i32, Str
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::load;
 
     #[test]
     fn hands_over_what_it_found() {
@@ -52,7 +59,15 @@ mod tests {
             let args: Vec<OsString> = args.iter().map(OsString::from).collect();
             run(&args, &mut &mut *out).map_err(|(status, _)| status)
         };
-        for args in [&[][..], &["--config"], &["/etc/kelson"], &["--config", "/a", "/b"]] {
+        let wrong: [&[&str]; 6] = [
+            &[],
+            &["--config"],
+            &["/etc/kelson"],
+            &["--config", "/a", "/b"],
+            &["--config", "/a", "--mode"],
+            &["--config", "/a", "--mode", "both"],
+        ];
+        for args in wrong {
             assert_eq!(status(args, &mut [0; 512]), Err(2), "{args:?}");
         }
         // No room for what it has to say.

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use crate::kernel;
 use crate::service::{
-    Check, ContainerNetwork, Exhausted, NetworkAspect, Probe, Readiness, Requirement, RestartPolicy,
-    RestartSpec, Seccomp, Security, ServiceEvent, ServiceKind, ServiceSpec, StartMode, StopSpec, Workload,
+    Check, ContainerDevice, ContainerMount, ContainerNetwork, Exhausted, NetworkAspect, Probe, Readiness,
+    Requirement, RestartPolicy, RestartSpec, Seccomp, Security, ServiceEvent, ServiceKind, ServiceSpec,
+    StartMode, StopSpec, Workload,
 };
 use crate::units::{cpus_text, duration_text, size_text};
 
@@ -50,9 +51,18 @@ pub fn render(spec: &ServiceSpec) -> String {
     if !spec.health.is_empty() {
         out.items("health", spec.health.iter().map(check));
     }
-    out.flow("stop", stop(&spec.stop));
+    let container = match &spec.workload {
+        Workload::Process(_) => None,
+        Workload::Container(container) => Some(container),
+    };
+    // What an image says of the signal counts only where the file is silent.
+    let signal = container.map_or(spec.stop.signal != default.stop.signal, |c| !c.stop_signal_of_image);
+    out.flow("stop", stop(&spec.stop, signal));
     if let Some(user) = &spec.user {
         out.line("user", &scalar(&format!("{}:{}", user.name, user.gid)));
+    }
+    if let Some(user) = container.and_then(|container| container.user.as_deref()) {
+        out.line("user", &scalar(user));
     }
     out.flow("resources", resources(&spec.resources));
     let limits = spec.limits.iter().filter_map(|limit| {
@@ -66,7 +76,11 @@ pub fn render(spec: &ServiceSpec) -> String {
         Some((name, text))
     });
     out.flow("limits", limits.collect());
-    out.flow("security", security(&spec.security));
+    let held = match container {
+        Some(_) => kernel::CONTAINER_CAPABILITIES,
+        None => kernel::ALL_CAPABILITIES,
+    };
+    out.flow("security", security(&spec.security, held));
     let mut logs = Vec::new();
     if spec.logs.max_size != default.logs.max_size {
         logs.push(("maxSize", size_text(spec.logs.max_size)));
@@ -179,22 +193,43 @@ fn workload(out: &mut Block, workload: &Workload) {
             if !container.command.is_empty() {
                 out.line("command", &words(&container.command));
             }
+            if let Some(directory) = &container.working_directory {
+                out.line("workingDirectory", &path(directory));
+            }
+            if let Some(hostname) = &container.hostname {
+                out.line("hostname", &scalar(hostname));
+            }
             if container.network == ContainerNetwork::None {
                 out.line("network", "none");
             }
             if !container.mounts.is_empty() {
-                let mount = |mount: &crate::service::ContainerMount| {
-                    let mut entries = vec![("source", path(&mount.source)), ("target", path(&mount.target))];
-                    if !mount.options.is_empty() {
-                        entries.push(("options", words(&mount.options)));
-                    }
-                    mapping(entries)
-                };
                 out.items("mounts", container.mounts.iter().map(mount));
+            }
+            if !container.devices.is_empty() {
+                out.items("devices", container.devices.iter().map(device));
             }
         }
     }
     out.close();
+}
+
+fn mount(mount: &ContainerMount) -> String {
+    let mut entries = vec![("source", path(&mount.source)), ("target", path(&mount.target))];
+    if !mount.options.is_empty() {
+        entries.push(("options", words(&mount.options)));
+    }
+    mapping(entries)
+}
+
+fn device(device: &ContainerDevice) -> String {
+    let mut entries = vec![("source", path(&device.source))];
+    if device.target != device.source {
+        entries.push(("target", path(&device.target)));
+    }
+    if device.permissions != ContainerDevice::PERMISSIONS {
+        entries.push(("permissions", scalar(&device.permissions)));
+    }
+    mapping(entries)
 }
 
 fn requirements(out: &mut Block, key: &str, requirements: &[Requirement]) {
@@ -251,10 +286,10 @@ fn restart(restart: &RestartSpec, default: &RestartSpec) -> Vec<(&'static str, S
     entries
 }
 
-fn stop(stop: &StopSpec) -> Vec<(&'static str, String)> {
+fn stop(stop: &StopSpec, signal: bool) -> Vec<(&'static str, String)> {
     let default = StopSpec::default();
     let mut entries = Vec::new();
-    if stop.signal != default.signal {
+    if signal {
         entries.push(("signal", kernel::signal_name(stop.signal)));
     }
     duration(&mut entries, "timeout", stop.timeout, default.timeout);
@@ -295,7 +330,8 @@ fn resources(resources: &crate::service::Resources) -> Vec<(&'static str, String
     entries.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
 }
 
-fn security(security: &Security) -> Vec<(&'static str, String)> {
+/// `held`: the capabilities of a workload that is given and denied none.
+fn security(security: &Security, held: u64) -> Vec<(&'static str, String)> {
     let mut entries = Vec::new();
     if !security.no_new_privileges {
         entries.push(("noNewPrivileges", "false".to_owned()));
@@ -303,10 +339,10 @@ fn security(security: &Security) -> Vec<(&'static str, String)> {
     if security.read_only_root {
         entries.push(("readOnlyRoot", "true".to_owned()));
     }
-    let mask = security.capabilities.unwrap_or(kernel::ALL_CAPABILITIES);
-    let gone = kernel::ALL_CAPABILITIES & !mask;
+    let mask = security.capabilities.unwrap_or(held);
+    let gone = held & !mask;
     let mut capabilities = Vec::new();
-    if gone == kernel::ALL_CAPABILITIES || (gone != 0 && mask == security.ambient) {
+    if gone == held || (gone != 0 && mask == security.ambient) {
         // What `add` brings back is all there is.
         capabilities.push(("drop", "[all]".to_owned()));
     } else if gone != 0 {

@@ -128,6 +128,11 @@ pub struct ContainerDevice {
     pub permissions: String,
 }
 
+impl ContainerDevice {
+    /// `permissions` where the file has none.
+    pub const PERMISSIONS: &'static str = "rw";
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ContainerNetwork {
     Host,
@@ -136,9 +141,20 @@ pub enum ContainerNetwork {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ContainerMount {
+    /// A path of the host, or [`Self::TMPFS`].
     pub source: PathBuf,
     pub target: PathBuf,
+    /// Words that were checked, as a runtime takes them; a size is in bytes.
     pub options: Vec<String>,
+}
+
+impl ContainerMount {
+    /// In place of a path: a file system in memory.
+    pub const TMPFS: &'static str = "tmpfs";
+
+    pub fn is_tmpfs(&self) -> bool {
+        self.source.as_os_str() == Self::TMPFS
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -333,7 +349,8 @@ pub struct ResourceLimit {
 pub struct Security {
     pub no_new_privileges: bool,
     pub read_only_root: bool,
-    /// Bit n set: capability n stays in the bounding set. `None`: nothing was dropped, all that PID 1 has stays.
+    /// Bit n set: capability n stays in the bounding set. `None`: for a process, nothing was dropped, all that PID 1 has stays;
+    /// for a container, the usual ones ([`CONTAINER_CAPABILITIES`](crate::CONTAINER_CAPABILITIES)).
     pub capabilities: Option<u64>,
     /// The capabilities that `add` names: what a user other than root holds after the start.
     pub ambient: u64,

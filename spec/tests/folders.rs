@@ -119,7 +119,7 @@ network:
   - {address: 10.0.2.15/24}
 mounts: [{source: LABEL=STATE, target: var}]
 api: {listen: [localhost:50000], ca: /a, certificate: /b}
-builtins: {containers: {}, containerd: {limits: {}, enabled: maybe}}
+builtins: {containers: {}, containerd: {limit: {}, enabled: maybe, user: root}, probe: {logs: {}}}
 shutdown: {timeout: 0s}
 images: [images, /good]
 hostnmae: x
@@ -144,8 +144,10 @@ hostnmae: x
             "machine.yaml:12:6: api.key: this key is missing; write key: PATH",
             "machine.yaml:12:16: api.listen[0]: \"localhost:50000\" is not ADDRESS:PORT; write such as 0.0.0.0:50000 or [::]:50000",
             "machine.yaml:13:12: builtins.containers: this is not one of the built-in services apid, containerd, logd, probe; did you mean containerd?",
-            "machine.yaml:13:41: builtins.containerd.limits: this key is not known; allowed here: enabled, environment, environmentFiles, restart, resources",
-            "machine.yaml:13:62: builtins.containerd.enabled: \"maybe\" is not true or false",
+            "machine.yaml:13:41: builtins.containerd.limit: this key is not known; did you mean limits? Allowed here: enabled, environment, environmentFiles, depends, restart, startTimeout, health, stop, resources, limits, logs",
+            "machine.yaml:13:61: builtins.containerd.enabled: \"maybe\" is not true or false",
+            "machine.yaml:13:68: builtins.containerd.user: this is settled for containerd and cannot be changed; allowed here: enabled, environment, environmentFiles, depends, restart, startTimeout, health, stop, resources, limits, logs",
+            "machine.yaml:13:89: builtins.probe.logs: probe is always at hand and cannot be changed in this; allowed here: resources",
             "machine.yaml:14:21: shutdown.timeout: 0s is out of range; write a duration from 1s to 365d",
             "machine.yaml:15:10: images[0]: \"images\" is not a path from the root; write it with / first",
             "machine.yaml:16:1: hostnmae: this key is not known; did you mean hostname? Allowed here: hostname, modules, sysctl, network, mounts, api, builtins, shutdown, images",
@@ -161,7 +163,7 @@ hostnmae: x
     assert_eq!(machine.sysctl, [("vm.swappiness".to_owned(), "10".to_owned())]);
     assert_eq!(machine.network.len(), 1, "an address is kept where only the gateway is wrong");
     assert_eq!((machine.mounts.len(), machine.api.is_none()), (0, true));
-    assert_eq!(machine.builtins.len(), 1);
+    assert_eq!(machine.builtins.len(), 2);
     assert_eq!((machine.shutdown_timeout.as_secs(), machine.images.len()), (60, 1));
 }
 
@@ -182,12 +184,11 @@ fn a_folder_that_is_not_there_is_said() {
 #[test]
 fn what_a_later_version_runs_is_refused_where_it_stands() {
     let folder = Folder::new();
-    folder.service("box", "name: box\ncontainer:\n  image: demo/nginx:1\n");
     folder.service(
         "chk",
         "name: chk\nprocess: {command: [/bin/true]}\nhealth:\n  - {name: a, tcp: {port: 1}}\n",
     );
-    folder.service("web", "name: web\nprocess: {command: [/bin/true]}\ndepends: [{service: box}]\n");
+    folder.service("web", "name: web\nprocess: {command: [/bin/true]}\ndepends: [{service: chk}]\n");
     let loaded = kelson_spec::load(&folder.config());
     let told: Vec<String> = loaded
         .diagnostics
@@ -199,7 +200,6 @@ fn what_a_later_version_runs_is_refused_where_it_stands() {
     assert_eq!(
         told,
         [
-            "box:3:3 container: this version of Kelson runs `process` services alone",
             "chk:4:3 health: this version of Kelson runs no health checks; use `readiness`, or leave the key out",
         ]
     );

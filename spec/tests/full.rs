@@ -263,32 +263,6 @@ fn the_example_of_the_handbook_is_read() {
 }
 
 #[test]
-fn a_container_is_read() {
-    let folder = Folder::new();
-    folder.service(
-        "box",
-        "name: box\ncontainer:\n  image: demo/nginx:1\n  command: [/bin/sh]\n  network: none\n  mounts: [{source: /var/www, target: /srv, options: [ro, rbind]}]\n",
-    );
-    folder.service("least", "name: least\ncontainer: {image: demo/redis@sha256:00, command: []}\n");
-    let loaded = folder.load();
-    assert_eq!(loaded.diagnostics, []);
-    let mount = ContainerMount {
-        source: "/var/www".into(),
-        target: "/srv".into(),
-        options: vec!["ro".into(), "rbind".into()],
-    };
-    let full = ContainerSpec {
-        command: vec!["/bin/sh".into()],
-        network: ContainerNetwork::None,
-        mounts: vec![mount],
-        ..ContainerSpec::new("demo/nginx:1")
-    };
-    let least = ContainerSpec::new("demo/redis@sha256:00");
-    assert_eq!(loaded.services[0].workload, Workload::Container(full));
-    assert_eq!(loaded.services[1].workload, Workload::Container(least));
-}
-
-#[test]
 fn what_is_rendered_is_read_again() {
     let folder = folder();
     folder.service("web", WEB);
@@ -346,8 +320,19 @@ network:
 mounts: [{source: LABEL=STATE, target: /var, type: ext4, options: [noatime]}]
 api: {listen: ["0.0.0.0:50000", "[::]:50000"], ca: /etc/kelson/pki/ca.pem, certificate: /etc/kelson/pki/c.pem, key: /etc/kelson/pki/k.pem}
 builtins:
-  containerd: {enabled: true, environment: {A: b}, restart: {delay: 3s}, resources: {memoryMax: 512Mi}}
+  containerd:
+    enabled: true
+    environment: {A: b}
+    depends: [{path: /dev/vda}]
+    restart: {delay: 3s}
+    startTimeout: 5s
+    health: [{exec: {command: [ctr, version]}}]
+    stop: {timeout: 4s}
+    resources: {memoryMax: 512Mi}
+    limits: {nofile: 1024}
+    logs: {maxFiles: 2}
   apid: {enabled: false}
+  logd: {resources: {memoryMax: 32Mi}}
 shutdown: {timeout: 2m}
 images: [/images, /more]
 "#,
@@ -360,13 +345,6 @@ images: [/images, /more]
         prefix,
         gateway: Some(gateway.parse().unwrap()),
         dns: dns.iter().map(|ip| ip.parse().unwrap()).collect(),
-    };
-    let builtin = |name: &str| BuiltinSpec {
-        name: name.into(),
-        enabled: None,
-        environment: vec![],
-        restart: None,
-        resources: None,
     };
     let expected = MachineSpec {
         hostname: Some("edge-1".into()),
@@ -392,14 +370,27 @@ images: [/images, /more]
             BuiltinSpec {
                 enabled: Some(true),
                 environment: vec![pair("A", "b")],
+                depends: vec![Requirement::Path("/dev/vda".into())],
+                start_timeout: Some(Duration::from_secs(5)),
+                health: vec![Check::new(
+                    "exec",
+                    Probe::Exec { command: vec!["ctr".into(), "version".into()] },
+                )],
+                stop: Some(StopSpec { timeout: Duration::from_secs(4), ..StopSpec::default() }),
+                limits: vec![ResourceLimit { resource: libc::RLIMIT_NOFILE, soft: 1024, hard: 1024 }],
+                logs: Some(LogSpec { max_files: 2, ..LogSpec::default() }),
                 restart: Some(RestartSpec {
                     delay: Duration::from_secs(3),
                     ..RestartSpec::for_kind(ServiceKind::Service)
                 }),
                 resources: Some(Resources { memory_max: Some(512 << 20), ..Resources::default() }),
-                ..builtin("containerd")
+                ..BuiltinSpec::new("containerd")
             },
-            BuiltinSpec { enabled: Some(false), ..builtin("apid") },
+            BuiltinSpec { enabled: Some(false), ..BuiltinSpec::new("apid") },
+            BuiltinSpec {
+                resources: Some(Resources { memory_max: Some(32 << 20), ..Resources::default() }),
+                ..BuiltinSpec::new("logd")
+            },
         ],
         shutdown_timeout: Duration::from_secs(120),
         images: vec!["/images".into(), "/more".into()],

@@ -92,14 +92,15 @@ impl Decoder<'_> {
         value
     }
 
-    pub(super) fn security(&mut self, place: &Place<'_>, node: &Node) -> Option<Security> {
+    /// `held` are the capabilities of a workload that is given and denied none.
+    pub(super) fn security(&mut self, held: u64, place: &Place<'_>, node: &Node) -> Option<Security> {
         let keys = ["noNewPrivileges", "readOnlyRoot", "capabilities", "seccomp"];
         let fields = self.fields(place, node, &keys)?;
         let mut security = Security::default();
         self.set(&fields, "noNewPrivileges", &mut security.no_new_privileges, |d, p, n| d.boolean(p, n));
         self.set(&fields, "readOnlyRoot", &mut security.read_only_root, |d, p, n| d.boolean(p, n));
-        if let Some((bounding, ambient)) = self.read(&fields, "capabilities", |d, p, n| d.capabilities(p, n))
-        {
+        let capabilities = self.read(&fields, "capabilities", |d, p, n| d.capabilities(held, p, n));
+        if let Some((bounding, ambient)) = capabilities {
             security.capabilities = bounding;
             security.ambient = ambient;
         }
@@ -108,8 +109,9 @@ impl Decoder<'_> {
         Some(security)
     }
 
-    /// The mask that is left (all, less what `drop` names, with what `add` names), and what `add` names.
-    fn capabilities(&mut self, place: &Place<'_>, node: &Node) -> Option<(Option<u64>, u64)> {
+    /// The mask that is left (what is held, less what `drop` names, with what `add` names), where it differs from what is
+    /// held; and what `add` names.
+    fn capabilities(&mut self, held: u64, place: &Place<'_>, node: &Node) -> Option<(Option<u64>, u64)> {
         let fields = self.fields(place, node, &["drop", "add"])?;
         let mut masks = [0_u64; 2];
         for (key, mask) in ["drop", "add"].into_iter().zip(&mut masks) {
@@ -119,8 +121,8 @@ impl Decoder<'_> {
             });
         }
         let [drop, add] = masks;
-        let bounding = (drop != 0).then_some(kernel::ALL_CAPABILITIES & !drop | add);
-        Some((bounding, add))
+        let mask = held & !drop | add;
+        Some(((mask != held).then_some(mask), add))
     }
 
     fn capability(&mut self, place: &Place<'_>, node: &Node) -> Option<u64> {

@@ -3,12 +3,13 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use super::service::SHORTEST;
 use super::{Decoder, Place, quoted};
 use crate::machine::{ApiSpec, BuiltinSpec, InterfaceSpec, MachineSpec, MountSpec};
 use crate::names::BUILTINS;
 use crate::near::near;
 use crate::service::ServiceKind;
-use crate::tree::{Node, Value};
+use crate::tree::{Node, Position, Value};
 
 const KEYS: [&str; 9] =
     ["hostname", "modules", "sysctl", "network", "mounts", "api", "builtins", "shutdown", "images"];
@@ -18,11 +19,35 @@ const LONGEST_INTERFACE: usize = 15;
 /// The longest name of a host, in bytes.
 const LONGEST_HOSTNAME: usize = 64;
 
+/// What a built-in service may be changed in; of the others only what their starter can do.
+const CHANGES: [&str; 11] = [
+    "enabled",
+    "environment",
+    "environmentFiles",
+    "depends",
+    "restart",
+    "startTimeout",
+    "health",
+    "stop",
+    "resources",
+    "limits",
+    "logs",
+];
+const CHANGES_OF_HELPERS: [&str; 1] = ["resources"];
+
+/// The machine file, and where the `depends` of each of its `builtins` name services.
+#[derive(Debug, Default)]
+pub struct DecodedMachine {
+    pub spec: MachineSpec,
+    pub references: Vec<Vec<Position>>,
+}
+
 /// Decodes the tree of the machine file.
-pub fn machine(d: &mut Decoder<'_>, root: &Node) -> MachineSpec {
-    let mut spec = MachineSpec::default();
+pub fn machine(d: &mut Decoder<'_>, root: &Node) -> DecodedMachine {
+    let mut decoded = DecodedMachine::default();
+    let DecodedMachine { spec, references } = &mut decoded;
     let place = Place::Root;
-    let Some(fields) = d.fields(&place, root, &KEYS) else { return spec };
+    let Some(fields) = d.fields(&place, root, &KEYS) else { return decoded };
     d.set(&fields, "hostname", &mut spec.hostname, |d, p, n| d.hostname(p, n).map(Some));
     d.set(&fields, "modules", &mut spec.modules, |d, p, n| {
         d.list(p, n, "a list of kernel modules", |d, p, n| d.module(p, n))
@@ -35,7 +60,7 @@ pub fn machine(d: &mut Decoder<'_>, root: &Node) -> MachineSpec {
         d.list(p, n, "a list of mounts", |d, p, n| d.mount(p, n))
     });
     d.set(&fields, "api", &mut spec.api, |d, p, n| d.api(p, n).map(Some));
-    d.set(&fields, "builtins", &mut spec.builtins, |d, p, n| d.builtins(p, n));
+    d.set(&fields, "builtins", &mut spec.builtins, |d, p, n| d.builtins(p, n, references));
     d.set(&fields, "shutdown", &mut spec.shutdown_timeout, |d, p, n| {
         let fields = d.fields(p, n, &["timeout"])?;
         d.read(&fields, "timeout", |d, p, n| d.duration(p, n, Duration::from_secs(1)))
@@ -43,11 +68,11 @@ pub fn machine(d: &mut Decoder<'_>, root: &Node) -> MachineSpec {
     d.set(&fields, "images", &mut spec.images, |d, p, n| {
         d.list(p, n, "a list of directories", |d, p, n| d.path(p, n))
     });
-    spec
+    decoded
 }
 
 impl Decoder<'_> {
-    fn hostname(&mut self, place: &Place<'_>, node: &Node) -> Option<String> {
+    pub(super) fn hostname(&mut self, place: &Place<'_>, node: &Node) -> Option<String> {
         let text = self.word(place, node)?;
         let label = |label: &str| {
             !label.is_empty()
@@ -210,7 +235,12 @@ impl Decoder<'_> {
         Some(text)
     }
 
-    fn builtins(&mut self, place: &Place<'_>, node: &Node) -> Option<Vec<BuiltinSpec>> {
+    fn builtins(
+        &mut self,
+        place: &Place<'_>,
+        node: &Node,
+        references: &mut Vec<Vec<Position>>,
+    ) -> Option<Vec<BuiltinSpec>> {
         let mut list = Vec::new();
         for (name, entry) in self.entries(place, node)? {
             let inner = Place::Key(place, name);
@@ -226,21 +256,44 @@ impl Decoder<'_> {
             } else if matches!(entry.value.value, Value::Null) {
                 self.wrong(&inner, entry.value.at, "this key has no value; give it one or remove it");
             } else {
-                list.extend(self.builtin(name, &inner, &entry.value));
+                let mut own = Vec::new();
+                if let Some(builtin) = self.builtin(name, &inner, &entry.value, &mut own) {
+                    list.push(builtin);
+                    references.push(own);
+                }
             }
         }
         Some(list)
     }
 
-    fn builtin(&mut self, name: &str, place: &Place<'_>, node: &Node) -> Option<BuiltinSpec> {
-        let keys = ["enabled", "environment", "environmentFiles", "restart", "resources"];
-        let fields = self.fields(place, node, &keys)?;
-        let enabled = self.read(&fields, "enabled", |d, p, n| d.boolean(p, n));
-        let mut environment = Vec::new();
-        self.environments(&fields, &mut environment);
-        let restart = self.read(&fields, "restart", |d, p, n| d.restart(ServiceKind::Service, p, n));
-        let resources = self.read(&fields, "resources", |d, p, n| d.resources(p, n));
-        Some(BuiltinSpec { name: name.to_owned(), enabled, environment, restart, resources })
+    fn builtin(
+        &mut self,
+        name: &str,
+        place: &Place<'_>,
+        node: &Node,
+        references: &mut Vec<Position>,
+    ) -> Option<BuiltinSpec> {
+        let fields = if matches!(name, "logd" | "probe") {
+            let mut elsewhere = super::service::KEYS.to_vec();
+            elsewhere.push("enabled");
+            let why = format!("{name} is always at hand and cannot be changed in this");
+            self.fields_where(place, node, &CHANGES_OF_HELPERS, &elsewhere, &why)?
+        } else {
+            let why = format!("this is settled for {name} and cannot be changed");
+            self.fields_where(place, node, &CHANGES, &super::service::KEYS, &why)?
+        };
+        let mut builtin = BuiltinSpec::new(name);
+        builtin.enabled = self.read(&fields, "enabled", |d, p, n| d.boolean(p, n));
+        self.environments(&fields, &mut builtin.environment);
+        self.set(&fields, "depends", &mut builtin.depends, |d, p, n| d.requirements(p, n, references));
+        builtin.restart = self.read(&fields, "restart", |d, p, n| d.restart(ServiceKind::Service, p, n));
+        builtin.start_timeout = self.read(&fields, "startTimeout", |d, p, n| d.duration(p, n, SHORTEST));
+        self.set(&fields, "health", &mut builtin.health, |d, p, n| d.health(p, n));
+        builtin.stop = self.read(&fields, "stop", |d, p, n| d.stop(p, n, &mut false));
+        builtin.resources = self.read(&fields, "resources", |d, p, n| d.resources(p, n));
+        self.set(&fields, "limits", &mut builtin.limits, |d, p, n| d.limits(p, n));
+        builtin.logs = self.read(&fields, "logs", |d, p, n| d.logs(p, n));
+        Some(builtin)
     }
 }
 

@@ -4,6 +4,7 @@
 //! whether anything was noted. Functions give `None` exactly when they noted a mistake (or a caller above them did).
 
 mod confinement;
+mod container;
 mod health;
 mod machine;
 mod requirement;
@@ -22,7 +23,7 @@ pub use crate::quote::{quoted, shown};
 use crate::read::ReadError;
 use crate::tree::{Entry, Node, Position, Value};
 
-pub use machine::machine;
+pub use machine::{DecodedMachine, machine};
 pub use service::{Decoded, service, service_name};
 
 /// The files outside the configuration folder that specs refer to.
@@ -177,8 +178,25 @@ impl Decoder<'_> {
         node: &'n Node,
         allowed: &[&str],
     ) -> Option<Fields<'p, 'n>> {
+        self.fields_where(place, node, allowed, &[], "")
+    }
+
+    /// As [`Self::fields`]; of the keys `elsewhere`, which are known but may not stand here, `why` is said.
+    pub fn fields_where<'p, 'n>(
+        &mut self,
+        place: &'p Place<'p>,
+        node: &'n Node,
+        allowed: &[&str],
+        elsewhere: &[&str],
+        why: &str,
+    ) -> Option<Fields<'p, 'n>> {
         for (key, entry) in self.entries(place, node)? {
             if allowed.contains(&key) {
+                continue;
+            }
+            if elsewhere.contains(&key) {
+                let text = format!("{why}; allowed here: {}", allowed.join(", "));
+                self.wrong(&Place::Key(place, key), entry.key.at, text);
                 continue;
             }
             // A file of nothing but mistakes is not worth the search.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::{Decoder, Fields, Place, found, quoted, scalar, shown};
 use crate::environment;
+use crate::kernel::{ALL_CAPABILITIES, CONTAINER_CAPABILITIES};
 use crate::load::Diagnostic;
 use crate::names::RESERVED;
 use crate::read::{self, MAX_FILE, ReadError};
@@ -14,7 +15,7 @@ use crate::service::{
 };
 use crate::tree::{Node, Position, Value};
 
-const KEYS: [&str; 20] = [
+pub(super) const KEYS: [&str; 20] = [
     "name",
     "description",
     "process",
@@ -38,11 +39,10 @@ const KEYS: [&str; 20] = [
 ];
 
 /// The shortest time that may be waited for something to happen.
-const SHORTEST: Duration = Duration::from_millis(1);
+pub(super) const SHORTEST: Duration = Duration::from_millis(1);
 /// The most attempts a restart budget may have.
 const MOST_ATTEMPTS: u32 = 1_000_000;
-/// Keys of the contract that this version reads and cannot act on.
-const NO_CONTAINERS: &str = "container: this version of Kelson runs `process` services alone";
+/// A key of the contract that this version reads and cannot act on.
 const NO_CHECKS: &str =
     "health: this version of Kelson runs no health checks; use `readiness`, or leave the key out";
 /// The highest descriptor for readiness: below the usual soft limit of 1024.
@@ -53,6 +53,8 @@ const HIGHEST_DESCRIPTOR: i32 = 1023;
 pub struct Decoded {
     pub spec: ServiceSpec,
     pub references: Vec<Position>,
+    /// Where what it runs is written.
+    pub workload: Position,
     /// What is right and this version cannot do: where, and the sentence.
     pub unsupported: Vec<(Position, &'static str)>,
 }
@@ -72,15 +74,10 @@ fn whole(d: &mut Decoder<'_>, stem: &str, root: &Node) -> Option<Decoded> {
     let mut unsupported = Vec::new();
     let workload = match d.one_of(&fields, &["process", "container"]) {
         Some("process") => d.read(&fields, "process", |d, p, n| d.process(p, n)).map(Workload::Process),
-        Some(_) => {
-            let container = d.read(&fields, "container", |d, p, n| {
-                unsupported.push((n.at, NO_CONTAINERS));
-                d.container(p, n)
-            });
-            container.map(Workload::Container)
-        }
+        Some(_) => d.read(&fields, "container", |d, p, n| d.container(p, n)).map(Workload::Container),
         None => None,
     };
+    let is_container = fields.has("container");
     // Where there is no workload that can be used, the rest is still read: all mistakes at once.
     let mut spec = ServiceSpec::process(stem, ["/"]);
     spec.file = d.file.to_owned();
@@ -102,7 +99,15 @@ fn whole(d: &mut Decoder<'_>, stem: &str, root: &Node) -> Option<Decoded> {
     let kind = spec.kind;
     spec.restart = RestartSpec::for_kind(kind);
     d.set(&fields, "restart", &mut spec.restart, |d, p, n| d.restart(kind, p, n));
-    d.set(&fields, "readiness", &mut spec.readiness, |d, p, n| d.readiness(p, n));
+    d.set(&fields, "readiness", &mut spec.readiness, |d, p, n| {
+        let readiness = d.readiness(p, n)?;
+        if is_container && matches!(readiness, Readiness::Descriptor(_)) {
+            // Between Kelson and the container stand containerd and its shim.
+            d.wrong(p, n.at, "no descriptor reaches into a container; write readiness: notify");
+            return None;
+        }
+        Some(readiness)
+    });
     d.set(&fields, "startTimeout", &mut spec.start_timeout, |d, p, n| d.duration(p, n, SHORTEST));
     d.set(&fields, "health", &mut spec.health, |d, p, n| {
         let checks = d.health(p, n)?;
@@ -111,13 +116,25 @@ fn whole(d: &mut Decoder<'_>, stem: &str, root: &Node) -> Option<Decoded> {
         }
         Some(checks)
     });
-    d.set(&fields, "stop", &mut spec.stop, |d, p, n| d.stop(p, n));
-    d.set(&fields, "user", &mut spec.user, |d, p, n| d.user(p, n).map(Some));
+    let mut signal_is_named = false;
+    d.set(&fields, "stop", &mut spec.stop, |d, p, n| d.stop(p, n, &mut signal_is_named));
+    if is_container {
+        // Who that is stands in the image.
+        let user = d.read(&fields, "user", |d, p, n| d.container_user(p, n));
+        if let Workload::Container(container) = &mut spec.workload {
+            container.user = user;
+            container.stop_signal_of_image = !signal_is_named;
+        }
+    } else {
+        d.set(&fields, "user", &mut spec.user, |d, p, n| d.user(p, n).map(Some));
+    }
     d.set(&fields, "resources", &mut spec.resources, |d, p, n| d.resources(p, n));
     d.set(&fields, "limits", &mut spec.limits, |d, p, n| d.limits(p, n));
-    d.set(&fields, "security", &mut spec.security, |d, p, n| d.security(p, n));
+    let held = if is_container { CONTAINER_CAPABILITIES } else { ALL_CAPABILITIES };
+    d.set(&fields, "security", &mut spec.security, |d, p, n| d.security(held, p, n));
     d.set(&fields, "logs", &mut spec.logs, |d, p, n| d.logs(p, n));
-    usable.then_some(Decoded { spec, references, unsupported })
+    let workload = fields.position(if is_container { "container" } else { "process" });
+    usable.then_some(Decoded { spec, references, workload, unsupported })
 }
 
 impl Decoder<'_> {
@@ -278,8 +295,10 @@ impl Decoder<'_> {
         }
     }
 
-    fn stop(&mut self, place: &Place<'_>, node: &Node) -> Option<StopSpec> {
+    /// `named`: whether a signal is written at all.
+    pub(super) fn stop(&mut self, place: &Place<'_>, node: &Node, named: &mut bool) -> Option<StopSpec> {
         let fields = self.fields(place, node, &["signal", "timeout", "delay"])?;
+        *named = fields.has("signal");
         let mut stop = StopSpec::default();
         self.set(&fields, "signal", &mut stop.signal, |d, p, n| d.signal(p, n));
         self.set(&fields, "timeout", &mut stop.timeout, |d, p, n| d.duration(p, n, Duration::ZERO));
@@ -308,7 +327,7 @@ impl Decoder<'_> {
         resolved.map_err(|message| self.wrong(place, node.at, message)).ok()
     }
 
-    fn logs(&mut self, place: &Place<'_>, node: &Node) -> Option<LogSpec> {
+    pub(super) fn logs(&mut self, place: &Place<'_>, node: &Node) -> Option<LogSpec> {
         let fields = self.fields(place, node, &["maxSize", "maxFiles", "console"])?;
         let mut logs = LogSpec::default();
         self.set(&fields, "maxSize", &mut logs.max_size, |d, p, n| d.size(p, n, 4096));

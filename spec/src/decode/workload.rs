@@ -1,7 +1,7 @@
-//! What a service runs: `process`, `container`, and the command of either.
+//! What a service runs: `process`, and the command of it or of a container.
 
 use super::{Decoder, Place, quoted};
-use crate::service::{ContainerMount, ContainerNetwork, ContainerSpec, ProcessSpec};
+use crate::service::ProcessSpec;
 use crate::tree::{Node, Value};
 
 impl Decoder<'_> {
@@ -38,39 +38,5 @@ impl Decoder<'_> {
             Some(_) => return Some(command),
         }
         None
-    }
-
-    pub(super) fn container(&mut self, place: &Place<'_>, node: &Node) -> Option<ContainerSpec> {
-        let fields = self.fields(place, node, &["image", "command", "network", "mounts"])?;
-        let image = self.require(&fields, "image", "image: NAME:TAG", |d, p, n| d.image(p, n));
-        let mut command = Vec::new();
-        self.set(&fields, "command", &mut command, |d, p, n| d.texts(p, n));
-        let mut network = ContainerNetwork::Host;
-        let networks = [("host", ContainerNetwork::Host), ("none", ContainerNetwork::None)];
-        self.set(&fields, "network", &mut network, |d, p, n| d.choice(p, n, &networks));
-        let mut mounts = Vec::new();
-        self.set(&fields, "mounts", &mut mounts, |d, p, n| {
-            d.list(p, n, "a list of mounts", |d, p, n| d.container_mount(p, n))
-        });
-        Some(ContainerSpec { command, network, mounts, ..ContainerSpec::new(&image?) })
-    }
-
-    fn image(&mut self, place: &Place<'_>, node: &Node) -> Option<String> {
-        let image = self.word(place, node)?;
-        if image.contains(char::is_whitespace) {
-            let text = format!("{} is not a reference of an image, such as demo/nginx:1", quoted(&image));
-            self.wrong(place, node.at, text);
-            return None;
-        }
-        Some(image)
-    }
-
-    fn container_mount(&mut self, place: &Place<'_>, node: &Node) -> Option<ContainerMount> {
-        let fields = self.fields(place, node, &["source", "target", "options"])?;
-        let source = self.require(&fields, "source", "source: PATH", |d, p, n| d.path(p, n));
-        let target = self.require(&fields, "target", "target: PATH", |d, p, n| d.path(p, n));
-        let mut options = Vec::new();
-        self.set(&fields, "options", &mut options, |d, p, n| d.texts(p, n));
-        Some(ContainerMount { source: source?, target: target?, options })
     }
 }

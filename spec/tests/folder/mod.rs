@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use kelson_spec::{Loaded, Sources, load_with};
+use kelson_spec::{Loaded, Mode, Sources, load_with};
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
@@ -45,7 +45,11 @@ impl Folder {
     }
 
     pub fn load(&self) -> Loaded {
-        load_with(&self.config(), &Sources { root: self.root.join("root"), later: true })
+        self.load_for(Mode::Machine)
+    }
+
+    pub fn load_for(&self, mode: Mode) -> Loaded {
+        load_with(&self.config(), &Sources { root: self.root.join("root"), later: true, mode })
     }
 
     /// Each diagnostic as `FILE:LINE:COLUMN: MESSAGE`, paths below the configuration folder or the host's root.

@@ -1,0 +1,42 @@
+//! What services from images need of the host: the built-in service `containerd`.
+
+use crate::decode::Decoded;
+use crate::load::Mode;
+use crate::machine::MachineSpec;
+use crate::service::{Requirement, ServiceEvent, Workload};
+
+/// The built-in service that every container waits for.
+pub const CONTAINERD: &str = "containerd";
+
+/// Whether a decoded service runs from an image.
+pub fn is_container(decoded: &Decoded) -> bool {
+    matches!(decoded.spec.workload, Workload::Container(_))
+}
+
+/// Whether containerd is on: what the machine file says counts; where it says nothing, a machine has it as soon as a
+/// service needs it, and a container (whose host has one) does not.
+pub fn containerd_is_on(machine: &MachineSpec, mode: Mode, needed: bool) -> bool {
+    machine.is_enabled(CONTAINERD).unwrap_or(mode == Mode::Machine && needed)
+}
+
+/// What is wrong with a container where containerd is off.
+pub fn off(machine: &MachineSpec) -> &'static str {
+    match machine.is_enabled(CONTAINERD) {
+        Some(_) => {
+            "container: machine.yaml switches containerd off; write builtins: {containerd: {enabled: true}} there, or remove enabled"
+        }
+        None => {
+            "container: containerd is off in container mode; write builtins: {containerd: {enabled: true}} in machine.yaml"
+        }
+    }
+}
+
+/// Makes a container wait for containerd, unless its file says so itself.
+pub fn wait_for_containerd(decoded: &mut Decoded) {
+    let requirement = Requirement::Service { name: CONTAINERD.to_owned(), event: ServiceEvent::Up };
+    if is_container(decoded) && !decoded.spec.depends.contains(&requirement) {
+        // Positions stand in the order of a walk: the first requirement has the first.
+        decoded.spec.depends.insert(0, requirement);
+        decoded.references.insert(0, decoded.workload);
+    }
+}
