@@ -4,6 +4,7 @@
 //! that reads an archive. PID 1 uses [`Unpacker`] alone, which starts one for a piece of work, hears its [`Report`]s
 //! and kills it when nobody waits for the work any more.
 
+pub mod archive;
 mod report;
 
 pub use report::{ImageRow, Progress, Pruned, Report, Unpacked};
