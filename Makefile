@@ -1,11 +1,12 @@
 # The front door. Each target does its own set-up; all of them keep what they make in target/ and out/.
 #   make run                            builds, boots the demo in QEMU, leaves you at a prompt of kelsonctl
 #   make test                           every test: unit, PID namespace, real boots
-#   make image [CONFIG=DIR] [IMAGES=DIR] out/vmlinuz and out/initramfs.zst, the demo's or your own services
+#   make test-long                      what takes longer: the boots once more, with the other containerd
+#   make image [CONFIG=DIR] [IMAGES=DIR] out/vmlinuz and out/initramfs.zst, the demo's or your own services and their images
 #   make bench                          beside a bare C loop, s6 and runit: one table; on a quiet machine, as root
 #   make lint                           rustfmt, clippy, shellcheck, protobuf, directions of imports
 
-.PHONY: run test image bench lint deps
+.PHONY: run test test-long image bench lint deps
 .DEFAULT_GOAL := run
 
 export CONFIG IMAGES
@@ -21,6 +22,9 @@ run: image
 
 test: image
 	@hack/test
+
+test-long: image
+	@hack/test-long
 
 bench: deps
 	@hack/bench --record

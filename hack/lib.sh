@@ -64,21 +64,82 @@ END
     fi
 }
 
-# An initramfs on stdout, of what hack/image has laid out and this configuration and folder of images (may be empty):
-# pack CONFIG IMAGES [OPTION OF MKSQUASHFS…]
-pack() {
-    local config=$1 images=$2 work as_root=()
+# Copies programs of a Debian tree with the libraries that they are linked with, all found in the tree alone:
+# copy_programs TREE TO PROGRAM…
+copy_programs() {
+    local tree=$1 to=$2 name from library
     shift 2
+    mkdir -p "$to/usr/bin" "$to/usr/lib/x86_64-linux-gnu" "$to/usr/lib64"
+    for name; do
+        # Debian's newer packages have no /bin of their own; /usr is all there is then.
+        from=$(find "$tree"/{,usr/}{bin,sbin} -name "$name" 2>/dev/null | head -n1) || true
+        [[ $from ]] || die "$name is in none of the packages that were fetched"
+        cp -L "$from" "$to/usr/bin/"
+        while read -r library; do
+            cp -L "$library" "$to/usr/lib/x86_64-linux-gnu/"
+        done < <(libraries "$tree" "$from")
+    done
+    # The loader, which is among them, by the name that programs know it by.
+    ln -sf ../lib/x86_64-linux-gnu/ld-linux-x86-64.so.2 "$to/usr/lib64/"
+}
+
+# The libraries that a program of a Debian tree is linked with, one a line: libraries TREE PROGRAM
+libraries() {
+    local tree=$1 program=$2 folders loader
+    folders=$tree/lib/x86_64-linux-gnu:$tree/usr/lib/x86_64-linux-gnu
+    loader=$(find "$tree"/{,usr/}lib/x86_64-linux-gnu -name ld-linux-x86-64.so.2 2>/dev/null | head -n1) || true
+    # A static program has none, which the loader calls an error.
+    { "$loader" --library-path "$folders" --list "$program" || true; } 2>/dev/null |
+        sed -n 's/.* => \(\/[^ ]*\) .*/\1/p'
+}
+
+# The folder with containerd of this version and what it runs containers with, once fetch_containerd VERSION has ended.
+containerd_folder() {
+    local how
+    how=$(declare -f fetch_containerd copy_programs libraries debian_tree)
+    printf '%s/containerd-%s-%s\n' "$cache" "$1" "$(sha256sum <<<"$how" | cut -c1-16)"
+}
+
+# 1.6 is that of the Debian which all else is from, 1.7 that of the one after it.
+fetch_containerd() {
+    local version=$1 from to
+    case $version in
+        1.6) from=bookworm ;;
+        1.7) from=trixie ;;
+        *) die "containerd $version: there are 1.6 and 1.7" ;;
+    esac
+    to=$(containerd_folder "$version")
+    if [[ ! -d $to ]]; then (
+        mkdir -p "$cache"
+        work=$(mktemp -d "$cache/containerd.XXXXXX")
+        trap 'rm -rf "$work"' EXIT
+        say "fetching containerd $version (once)"
+        mkdir "$work/debian" "$work/root"
+        suite=$from debian_tree extract containerd,runc "$work/debian"
+        copy_programs "$work/debian" "$work/root" containerd containerd-shim-runc-v2 ctr runc
+        chmod -R u+w,go+rX "$work/root"
+        # Two who fetch at the same time have fetched the same.
+        mv -T "$work/root" "$to" 2>/dev/null || [[ -d $to ]]
+    ) fi
+}
+
+# An initramfs on stdout, of what hack/image has laid out, this version of containerd, this configuration and this
+# folder of images (may be empty): pack CONTAINERD CONFIG IMAGES [OPTION OF MKSQUASHFS…]
+pack() {
+    local containerd config=$2 images=$3 work as_root=()
+    fetch_containerd "$1"
+    containerd=$(containerd_folder "$1")
+    shift 3
     if ((EUID != 0)); then as_root=(fakeroot); fi
     work=$(mktemp -d "$out/pack.XXXXXX")
     # Links cost nothing; what is added is added as files of its own.
     cp -al "$out/image/root" "$work/root"
+    cp -al "$containerd/." "$work/root/"
     cp -al "$out/image/initramfs" "$work/initramfs"
     configuration "$config" "$work/root/etc/kelson"
     if [[ $images ]]; then cp -rL "$images/." "$work/root/usr/share/kelson/images/"; fi
     "${as_root[@]}" mksquashfs "$work/root" "$work/initramfs/root.squashfs" -quiet -no-progress -noappend \
-        -mkfs-time 0 -all-time 0 "$@" \
-        -p '/var/lib/redis m 750 100 100' -p '/var/lib/nginx m 750 33 33' -p '/var/log/nginx m 750 33 33' >&2
+        -mkfs-time 0 -all-time 0 "$@" -p '/var/lib/redis m 750 100 100' >&2
     find "$work/initramfs" -exec touch -h -d @0 {} +
     (cd "$work/initramfs" && find . -print0 | LC_ALL=C sort -z |
         cpio --quiet --null --create --format=newc --reproducible --owner=0:0)
