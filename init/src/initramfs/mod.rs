@@ -29,7 +29,10 @@ const IMAGE: &str = "/root.squashfs";
 /// Modules to load, one a line; `make image` writes it.
 const MODULES: &str = "/etc/kelson/modules";
 /// What the root is made of.
-const PARTS: &str = "/run/kelson/root";
+pub const PARTS: &str = "/run/kelson/root";
+/// The part that is written to, by where it is mounted among them.
+pub const DISK: &str = "disk";
+pub const MEMORY: &str = "memory";
 /// Where the root is put together.
 const NEW_ROOT: &str = "/newroot";
 /// What statfs(2) calls the kernel's own rootfs, where that is no tmpfs.
@@ -76,11 +79,11 @@ fn assemble(words: &KernelWords, root: &Path, steps: &mut Steps) -> Result<(), S
     steps.run("root image", || mount_image(&image))?;
     let on_disk = words.disk.as_deref().map(|disk| steps.run("writable disk", || mount_writable_disk(disk)));
     let upper = match on_disk {
-        Some(Ok(())) => Path::new(PARTS).join("disk"),
+        Some(Ok(())) => Path::new(PARTS).join(DISK),
         // A machine that can be reached and says what is wrong is better than none.
         Some(Err(_)) | None => {
             steps.run("writable memory", mount_writable_memory)?;
-            Path::new(PARTS).join("memory")
+            Path::new(PARTS).join(MEMORY)
         }
     };
     steps.run("overlay", || mount_overlay(&image, &upper, root))
@@ -107,7 +110,7 @@ fn mount_image(target: &Path) -> Result<String, String> {
 fn mount_writable_disk(disk: &str) -> Result<String, String> {
     crate::task::perform(&Request::Mount {
         source: disk.to_owned(),
-        target: Path::new(PARTS).join("disk"),
+        target: Path::new(PARTS).join(DISK),
         fs_type: String::new(),
         options: "noatime".to_owned(),
         patience: PATIENCE,
@@ -115,7 +118,7 @@ fn mount_writable_disk(disk: &str) -> Result<String, String> {
 }
 
 fn mount_writable_memory() -> Result<String, String> {
-    let target = Path::new(PARTS).join("memory");
+    let target = Path::new(PARTS).join(MEMORY);
     make_folder(&target)?;
     mount(Some("tmpfs"), &target, Some("tmpfs"), MsFlags::empty(), Some("mode=0755,size=50%"))
         .map_err(|errno| format!("tmpfs on {}: {}", target.display(), errno.desc()))?;

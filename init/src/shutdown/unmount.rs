@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::disks;
+use crate::initramfs;
 use crate::mountinfo::{self, Mount};
 use crate::task::{self, Launcher, Request, TaskError};
 
@@ -33,17 +34,22 @@ pub struct Unmounter<'a> {
 pub async fn all_but_root(launcher: &dyn Launcher, call: Duration, deadline: Instant) {
     let read = || mountinfo::read().unwrap_or_default();
     let unmounter = Unmounter { launcher, read: &read, call, deadline };
-    let mut stuck = unmounter.run(&|mount| !is_kept(&mount.target)).await;
+    let mut stuck = unmounter.run(&|mount| !is_kept(mount)).await;
     // A loop device that lets go frees the file system that its file is on.
     if !stuck.is_empty() && disks::detach_loops(launcher, call).await > 0 {
-        stuck = unmounter.run(&|mount| !is_kept(&mount.target)).await;
+        stuck = unmounter.run(&|mount| !is_kept(mount)).await;
     }
     unmounter.make_read_only(&stuck).await;
 }
 
-/// Stays until the root goes: the root, what lies beneath it, and where the kernel's interfaces are.
-fn is_kept(target: &Path) -> bool {
-    target == Path::new("/") || ["/proc", "/sys", "/dev", "/run"].iter().any(|kept| target.starts_with(kept))
+/// Stays until the root goes: the root, what lies beneath it, and where the kernel's interfaces are. Below `/run` that is
+/// memory alone: the root of a container that was left behind there would hold the disk that its layers are on.
+fn is_kept(mount: &Mount) -> bool {
+    let target = &mount.target;
+    let of_memory = matches!(mount.fs_type.as_str(), "tmpfs" | "ramfs");
+    target == Path::new("/")
+        || ["/proc", "/sys", "/dev"].iter().any(|kept| target.starts_with(kept))
+        || target.starts_with("/run") && (of_memory || target.starts_with(initramfs::PARTS))
 }
 
 impl Unmounter<'_> {
@@ -138,6 +144,20 @@ mod tests {
 6 1 254:4 / /dead rw - ext4 /dev/vda4 rw
 ";
 
+    #[test]
+    fn below_run_only_memory_and_the_roots_parts_stay() {
+        let mounts = mountinfo::parse(
+            b"1 0 0:20 / / rw - overlay overlay rw\n\
+2 1 0:21 / /run rw - tmpfs tmpfs rw\n\
+3 2 254:1 / /run/kelson/root/disk rw - ext4 /dev/vda rw\n\
+4 2 0:22 / /run/kelson/state rw - tmpfs tmpfs rw\n\
+5 2 0:23 / /run/kelson/containerd/state/io.containerd.runtime.v2.task/kelson/web/rootfs rw - overlay overlay rw\n\
+6 1 254:1 /state /var/lib/kelson rw - ext4 /dev/vda rw\n",
+        );
+        let gone: Vec<u64> = mounts.iter().filter(|mount| !is_kept(mount)).map(|mount| mount.id).collect();
+        assert_eq!(gone, [5, 6]);
+    }
+
     /// A machine on which `busy` comes off only in the second round, and `/dead` hangs.
     async fn play(busy: Option<&'static str>) -> (Vec<String>, Vec<Stuck>) {
         let mounts = Mutex::new(mountinfo::parse(MOUNTS.as_bytes()));
@@ -163,7 +183,7 @@ mod tests {
             call: Duration::from_secs(5),
             deadline: Instant::now() + Duration::from_secs(60),
         };
-        let stuck = unmounter.run(&|mount| !is_kept(&mount.target)).await;
+        let stuck = unmounter.run(&|mount| !is_kept(mount)).await;
         let lines = launcher.1.lock().unwrap().clone();
         (lines, stuck)
     }
