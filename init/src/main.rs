@@ -55,6 +55,7 @@ Options:
   --runtime-dir DIR         sockets and state (default /run/kelson)
   --images DIR              service images (default: as machine.yaml says)
   --log-dir DIR             logs of services (default /var/log/kelson)
+  --state-dir DIR           what must outlive a reboot (default /var/lib/kelson)
 On the kernel's command line the same words stand as kelson.mode=… and so on, with kelson.panic=SECONDS.
 kelsonctl talks to a running init.
 ";

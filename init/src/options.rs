@@ -50,6 +50,8 @@ pub struct Options {
     pub images: Option<PathBuf>,
     /// Instead of `/var/log/kelson`.
     pub log_dir: Option<PathBuf>,
+    /// Instead of `/var/lib/kelson`.
+    pub state_dir: PathBuf,
     /// How long a failed boot waits before it reboots; zero: for ever.
     pub panic: Duration,
     pub crash_limit: CrashLimit,
@@ -68,6 +70,7 @@ impl Options {
             runtime_dir: PathBuf::from("/run/kelson"),
             images: None,
             log_dir: None,
+            state_dir: PathBuf::from("/var/lib/kelson"),
             panic: Duration::from_secs(10),
             crash_limit: CrashLimit { count: 3, window: Duration::from_secs(60) },
             kernel: KernelWords::default(),
@@ -104,7 +107,7 @@ impl Options {
                 Some((name, value)) => (name, Some(value.to_owned())),
                 None => (flag, None),
             };
-            if !matches!(name, "mode" | "config" | "runtime-dir" | "images" | "log-dir") {
+            if !matches!(name, "mode" | "config" | "runtime-dir" | "images" | "log-dir" | "state-dir") {
                 continue;
             }
             match attached.or_else(|| rest.next().cloned()) {
@@ -128,7 +131,7 @@ impl Options {
                 Some(mode) => return self.mode = mode,
                 None => "\"machine\" or \"container\"",
             },
-            "config" | "runtime-dir" | "images" | "log-dir" => match absolute(value) {
+            "config" | "runtime-dir" | "images" | "log-dir" | "state-dir" => match absolute(value) {
                 Some(path) => return self.set_path(key, path),
                 None => "a folder's absolute path, such as /etc/kelson",
             },
@@ -144,7 +147,7 @@ impl Options {
             "disk" => return,
             _ => {
                 return self.complaints.push(format!(
-                    "{word} is not known; known are mode, config, runtime-dir, images, log-dir, panic, crashLimit and disk"
+                    "{word} is not known; known are mode, config, runtime-dir, images, log-dir, state-dir, panic, crashLimit and disk"
                 ));
             }
         };
@@ -156,6 +159,7 @@ impl Options {
             "config" => self.config = path,
             "runtime-dir" => self.runtime_dir = path,
             "images" => self.images = Some(path),
+            "state-dir" => self.state_dir = path,
             _ => self.log_dir = Some(path),
         }
     }
@@ -237,12 +241,13 @@ mod tests {
     #[test]
     fn flags_win_over_the_kernel_command_line() {
         let options = gather(
-            &["--config", "/a", "--runtime-dir=/b", "quiet"],
+            &["--config", "/a", "--runtime-dir=/b", "--state-dir", "/s", "quiet"],
             "kelson.config=/x kelson.runtime-dir=/y kelson.log-dir=/z kelson.panic=0 kelson.crashLimit=5/10s",
         );
         assert_eq!(options.config, PathBuf::from("/a"));
         assert_eq!(options.runtime_dir, PathBuf::from("/b"));
         assert_eq!(options.log_dir, Some(PathBuf::from("/z")));
+        assert_eq!(options.state_dir, PathBuf::from("/s"));
         assert_eq!(options.panic, Duration::ZERO);
         assert_eq!(options.crash_limit, CrashLimit { count: 5, window: Duration::from_secs(10) });
         assert!(options.complaints.is_empty(), "{:?}", options.complaints);

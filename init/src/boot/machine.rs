@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use kelson_spec::MachineSpec;
 
-use super::{Order, Phase, Task, TaskFailure, clock, devices, identity, mounts, network, root, settings};
+use super::{
+    Order, Phase, Task, TaskFailure, clock, devices, identity, mounts, network, root, settings, state_folder,
+};
 use crate::options::Options;
 use crate::task::{self, Launcher, Request};
 use crate::{log, signals};
@@ -36,6 +38,8 @@ pub fn configured(options: &Options, machine: &MachineSpec, launcher: Arc<dyn La
     for group in devices::tasks(&launcher, &machine.mounts) {
         phases.push(Phase::new("mounts", Order::SideBySide).tasks(group));
     }
+    let state = state_folder::task(launcher.clone(), options.state_dir.clone());
+    phases.push(Phase::new("mounts", Order::InTurn).task(state));
     let from_kernel = options.kernel.ip.iter().find_map(|word| word.hostname.clone());
     phases.push(
         Phase::new("settings", Order::SideBySide)

@@ -15,5 +15,6 @@ pub mod network;
 pub mod root;
 pub mod sequence;
 pub mod settings;
+pub mod state_folder;
 
 pub use sequence::{BootFailure, Order, Phase, Sequence, Task, TaskFailure};

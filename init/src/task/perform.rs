@@ -1,9 +1,10 @@
 //! The process's side: the calls themselves, straight and blocking.
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{Read, Write};
+use std::fs::{DirBuilder, File};
+use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -63,6 +64,7 @@ pub fn perform(request: &Request) -> Result<String, String> {
             umount2(target, MntFlags::UMOUNT_NOFOLLOW).map_err(|errno| at(target, errno.desc()))?;
             Ok(String::new())
         }
+        Request::MakeFolder { path, mode } => make_folder(path, *mode),
         Request::Check { device } => check(device),
         Request::Sync => {
             nix::unistd::sync();
@@ -77,6 +79,15 @@ pub fn perform(request: &Request) -> Result<String, String> {
         Request::DetachLoop { device } => detach_loop(device),
         Request::LoadSeed { path } => load_seed(path),
         Request::SaveSeed { path } => save_seed(path).map(|()| String::new()),
+    }
+}
+
+fn make_folder(path: &Path, mode: u32) -> Result<String, String> {
+    match DirBuilder::new().mode(mode).create(path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => {
+            Ok("it was there already".to_owned())
+        }
+        result => result.map(|()| String::new()).map_err(|error| at(path, error)),
     }
 }
 

@@ -24,6 +24,11 @@ pub enum Request {
     Unmount {
         target: PathBuf,
     },
+    /// Make a folder in one that is there, with these permissions; one that is there already is left as it is.
+    MakeFolder {
+        path: PathBuf,
+        mode: u32,
+    },
     /// Check the ext4 file system on a device, if the program for it is there.
     Check {
         device: PathBuf,
@@ -73,6 +78,7 @@ impl Request {
             | Request::DetachLoop { device: path }
             | Request::LoadSeed { path }
             | Request::SaveSeed { path } => words.push(path.into()),
+            Request::MakeFolder { path, mode } => words.extend([path.into(), format!("{mode:o}").into()]),
             Request::Sync => {}
             Request::LoadModules { names } => words.extend(names.iter().map(OsString::from)),
         }
@@ -99,6 +105,10 @@ impl Request {
             },
             "remount" => Request::Remount { target: path(0)?, options: text(1)? },
             "umount" => Request::Unmount { target: path(0)? },
+            "mkdir" => Request::MakeFolder {
+                path: path(0)?,
+                mode: u32::from_str_radix(&text(1)?, 8).map_err(|_| missing())?,
+            },
             "fsck" => Request::Check { device: path(0)? },
             "sync" => Request::Sync,
             "stat" => Request::Stat { path: path(0)? },
@@ -117,6 +127,7 @@ impl Request {
             Request::Mount { .. } => "mount",
             Request::Remount { .. } => "remount",
             Request::Unmount { .. } => "umount",
+            Request::MakeFolder { .. } => "mkdir",
             Request::Check { .. } => "fsck",
             Request::Sync => "sync",
             Request::Stat { .. } => "stat",
@@ -150,6 +161,7 @@ mod tests {
             },
             Request::Remount { target: path.clone(), options: "ro".to_owned() },
             Request::Unmount { target: path.clone() },
+            Request::MakeFolder { path: path.clone(), mode: 0o700 },
             Request::Check { device: path.clone() },
             Request::Sync,
             Request::Stat { path: path.clone() },
