@@ -15,6 +15,7 @@ use kelson_spec::{Diagnostic, Loaded};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
 
+use crate::options::Mode;
 use crate::task;
 
 /// A configuration of more bytes than this is no configuration.
@@ -38,8 +39,8 @@ impl Personalities {
         Ok(Command::from_descriptor(self.binary.try_clone()?, name))
     }
 
-    /// Has `kelson-load` read the configuration. What goes wrong on the way becomes a diagnostic: the host boots.
-    pub async fn load(&self, config: &Path) -> Loaded {
+    /// Has `kelson-load` read the configuration as it counts in this mode. What goes wrong on the way becomes a diagnostic: the host boots.
+    pub async fn load(&self, config: &Path, mode: Mode) -> Loaded {
         let trouble = |message: String| Loaded {
             diagnostics: vec![Diagnostic {
                 file: config.to_owned(),
@@ -50,7 +51,7 @@ impl Personalities {
             }],
             ..Loaded::default()
         };
-        match tokio::time::timeout(LOAD_DEADLINE, self.read_hand_over(config)).await {
+        match tokio::time::timeout(LOAD_DEADLINE, self.read_hand_over(config, mode)).await {
             Ok(Ok(loaded)) => loaded,
             Ok(Err(error)) => trouble(format!("could not be read, no service is known: {error}")),
             Err(_) => trouble(format!(
@@ -60,12 +61,14 @@ impl Personalities {
         }
     }
 
-    async fn read_hand_over(&self, config: &Path) -> io::Result<Loaded> {
+    async fn read_hand_over(&self, config: &Path, mode: Mode) -> io::Result<Loaded> {
         let (reader, writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
         let command = self
             .command("kelson-load")?
             .arg("--config")
             .arg(config.as_os_str().as_encoded_bytes())
+            .arg("--mode")
+            .arg(mode.name())
             .stdout(Stdio::Descriptor(writer));
         let child =
             self.processes.spawn(command).await.map_err(|error| io::Error::other(error.to_string()))?;

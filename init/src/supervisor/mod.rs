@@ -17,7 +17,7 @@ use kelson_conditions::{Clock, Network, Paths};
 use kelson_logs::Collector;
 use kelson_runner::cgroup::CgroupRoot;
 use kelson_runner::{Options as ProcessOptions, Processes};
-use kelson_services::builtins::{apid, logd};
+use kelson_services::builtins::{apid, containerd, logd};
 use kelson_services::events::EventLog;
 use kelson_services::host::{Host, HostRequest, ReloadReport};
 use kelson_services::manager::Manager;
@@ -25,7 +25,7 @@ use kelson_services::runners::ProcessRunners;
 use kelson_services::service_runner::gate::{Registry, Sources};
 use kelson_services::service_runner::task::{Surroundings, TURNS};
 use kelson_services::state_store::{LifeId, StateStore};
-use kelson_spec::Loaded;
+use kelson_spec::{Loaded, MachineSpec, ServiceSpec};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -99,7 +99,7 @@ pub async fn run(
     let personalities = personalities(&binary, &limits, true)?;
     reaper.set(&personalities.processes);
     let loaded = tokio::select! {
-        loaded = personalities.load(&options.config) => loaded,
+        loaded = personalities.load(&options.config, options.mode) => loaded,
         _ = intents.asked() => Loaded::default(),
     };
     if failure.is_none() && options.mode == Mode::Machine && intents.current().is_none() {
@@ -176,6 +176,11 @@ fn open(
         processes: personalities.processes.clone(),
         binary: Arc::clone(&personalities.binary),
         runtime_dir: runtime.clone(),
+        resources: loaded
+            .machine
+            .builtin(logd::NAME)
+            .and_then(|logd| logd.resources.clone())
+            .unwrap_or_default(),
     };
     let (collector, driver, reports) = Collector::new(Arc::new(launcher), log_directory(&options))
         .map_err(|error| format!("the log collector: {error}"))?;
@@ -207,10 +212,11 @@ fn open(
         events.host(&diagnostic.to_string());
     }
     let machine = loaded.machine.clone();
-    if let Some(api) = &machine.api
-        && let Some(spec) = apid::spec(api, &machine.builtins, &runtime)
-    {
+    if let Some(spec) = apid::spec(&machine, &runtime) {
         manager.add(Arc::new(spec), true);
+    }
+    if loaded.containerd {
+        manager.add(Arc::new(containerd_spec(&options, &machine, &manager)), true);
     }
     let group = loaded.api_group;
     manager.take_in(loaded);
@@ -250,6 +256,21 @@ fn open(
         close_api,
         api,
     })
+}
+
+/// The built-in service `containerd`, with what it finds when it starts.
+fn containerd_spec(options: &Options, machine: &MachineSpec, manager: &Manager) -> ServiceSpec {
+    let runtime = &options.runtime_dir;
+    if let Err(error) = containerd::write_configuration(runtime, &options.state_dir) {
+        let folder = containerd::folder(runtime);
+        manager.host_event(&format!("containerd cannot start: {}: {error}", folder.display()));
+    }
+    if options.mode == Mode::Machine
+        && let Err(error) = containerd::link(Path::new(containerd::USUAL_FOLDER), runtime)
+    {
+        tracing::warn!("{}: {error}; tools need --address", containerd::USUAL_FOLDER);
+    }
+    containerd::spec(machine, runtime)
 }
 
 fn log_directory(options: &Options) -> PathBuf {
@@ -327,11 +348,15 @@ impl House {
     /// Reads the files again beside all else: their disk may be slow.
     fn reload(&self, reply: Option<oneshot::Sender<ReloadReport>>) {
         let (personalities, manager) = (self.personalities.clone(), self.manager.clone());
-        let (config, turn) = (self.options.config.clone(), Arc::clone(&self.reloading));
+        let (options, turn) = (self.options.clone(), Arc::clone(&self.reloading));
         tokio::spawn(async move {
             // One after the other: the later reading must be the one that counts.
             let _turn = turn.lock().await;
-            let loaded = personalities.load(&config).await;
+            let loaded = personalities.load(&options.config, options.mode).await;
+            // The first container has come: containers wait for it from their first moment on.
+            if loaded.containerd && manager.get(containerd::NAME).is_none() {
+                manager.bring_in(Arc::new(containerd_spec(&options, &loaded.machine, &manager)));
+            }
             let report = manager.reload(loaded).await;
             crate::heap::give_back();
             manager.host_event(&summary(&report));

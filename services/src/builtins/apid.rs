@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use kelson_spec::machine::{ApiSpec, BuiltinSpec};
+use kelson_spec::MachineSpec;
 use kelson_spec::service::{
     Exhausted, LogSpec, ProcessSpec, Readiness, RestartPolicy, RestartSpec, Seccomp, Security, ServiceKind,
     ServiceSpec, StartMode, StopSpec, Workload,
@@ -12,8 +12,9 @@ use kelson_spec::service::{
 /// The name under which it is shown.
 pub const NAME: &str = "apid";
 
-/// The service, with what the machine file changes of it. `None`: switched off.
-pub fn spec(api: &ApiSpec, changes: &[BuiltinSpec], runtime_dir: &Path) -> Option<ServiceSpec> {
+/// The service, with what the machine file changes of it. `None`: it has no `api`, or is switched off.
+pub fn spec(machine: &MachineSpec, runtime_dir: &Path) -> Option<ServiceSpec> {
+    let api = machine.api.as_ref().filter(|_| machine.is_enabled(NAME) != Some(false))?;
     let text = |path: &Path| path.display().to_string();
     let mut command = vec!["kelson-apid".to_owned(), "--runtime-dir".into(), text(runtime_dir)];
     for listen in &api.listen {
@@ -56,17 +57,8 @@ pub fn spec(api: &ApiSpec, changes: &[BuiltinSpec], runtime_dir: &Path) -> Optio
         },
         logs: LogSpec { max_size: 1 << 20, max_files: 3, console: false },
     };
-    for change in changes.iter().filter(|change| change.name == NAME) {
-        if change.enabled == Some(false) {
-            return None;
-        }
-        spec.environment.extend(change.environment.iter().cloned());
-        if let Some(restart) = &change.restart {
-            spec.restart = restart.clone();
-        }
-        if let Some(resources) = &change.resources {
-            spec.resources = resources.clone();
-        }
+    if let Some(changes) = machine.builtin(NAME) {
+        changes.apply(&mut spec);
     }
     Some(spec)
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use kelson_logs::{BoxFuture, Collector, Launched, Launcher, LogOptions, LogdStatus, Report};
 use kelson_runner::cgroup::Cgroup;
 use kelson_runner::{Child, Command, Processes};
-use kelson_spec::service::LogSpec;
+use kelson_spec::service::{LogSpec, Resources};
 use tokio::sync::{mpsc, watch};
 
 use crate::events::EventLog;
@@ -30,6 +30,8 @@ pub struct LogdLauncher {
     /// The binary itself, for `execveat`.
     pub binary: Arc<OwnedFd>,
     pub runtime_dir: PathBuf,
+    /// What its cgroup may use.
+    pub resources: Resources,
 }
 
 impl Launcher for LogdLauncher {
@@ -43,6 +45,9 @@ impl Launcher for LogdLauncher {
                 // Where the last one was frozen, the next would be too.
                 if let Err(error) = cgroup.thaw() {
                     tracing::warn!("{error}");
+                }
+                for warning in cgroup.limit(&self.resources) {
+                    tracing::warn!("{NAME}: {warning}");
                 }
                 command = command.cgroup(cgroup.folder(), NAME);
             }

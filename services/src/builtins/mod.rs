@@ -1,4 +1,5 @@
 //! The services that Kelson brings along, one file each.
 
 pub mod apid;
+pub mod containerd;
 pub mod logd;

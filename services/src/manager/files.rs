@@ -37,6 +37,15 @@ impl Manager {
         }
     }
 
+    /// Adds a built-in service to a host that runs already, and starts it.
+    pub fn bring_in(&self, spec: Arc<ServiceSpec>) {
+        let name = spec.name.clone();
+        self.add(spec, true);
+        if let Some(handle) = self.live(&name).filter(|_| !self.closing()) {
+            send_begin(&handle);
+        }
+    }
+
     /// Adds a built-in service that runs in its own way.
     pub fn add_foreign(&self, name: &str, foreign: Arc<dyn Foreign>) {
         let name: Arc<str> = Arc::from(name);
