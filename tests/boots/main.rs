@@ -1,10 +1,12 @@
 //! Real boots in QEMU, through our own initramfs and through Debian's. One at a time; seconds each.
 //! The consoles stay in `out/test-logs`.
 
+mod demo;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use kelson_tests::{Event, PATIENCE, Vm, paths};
+use kelson_tests::{Vm, paths};
 
 /// The order in which these lines stand on the console.
 #[track_caller]
@@ -48,24 +50,6 @@ impl Drop for Disk {
             let _ = std::fs::remove_file(&self.0);
         }
     }
-}
-
-#[test]
-fn the_demo_boots_from_our_initramfs_until_all_is_up() {
-    let mut vm = Vm::builder("demo").demo().boot();
-    vm.wait_up(&["redis", "nginx", "crond", "seed"]);
-    let services = vm.services();
-    for service in services.iter().filter(|service| !service.builtin) {
-        assert!(service.up, "{service:?}");
-    }
-    vm.ctl(&["boot"]).ok();
-    let newest = vm.client().events().last().map_or(0, |event| event.seq);
-    let mut events = vm.client().follow_events(newest + 1);
-    vm.poweroff();
-    // nginx needs redis: it has ended before redis begins to stop.
-    let is = |service, state| move |event: &Event| event.service == service && event.state == state;
-    let stop = events.collect("of redis stopping", PATIENCE, is("redis", "stopping"));
-    assert!(stop.iter().any(is("nginx", "finished")), "{stop:?}");
 }
 
 #[test]

@@ -4,7 +4,8 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::net::TcpListener;
+use std::io::{self, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,9 @@ pub struct VmBuilder {
     services: BTreeMap<String, String>,
     machine: Option<String>,
     demo: bool,
+    images: Option<PathBuf>,
+    programs: Vec<(String, PathBuf)>,
+    forwards: BTreeMap<u16, u16>,
     append: String,
     disk: Option<PathBuf>,
     root_disk: Option<PathBuf>,
@@ -50,6 +54,24 @@ impl VmBuilder {
     /// The demo as it is in the image; services and machine file of the builder are not used.
     pub fn demo(mut self) -> VmBuilder {
         self.demo = true;
+        self
+    }
+
+    /// The service images of this folder.
+    pub fn images(mut self, folder: &Path) -> VmBuilder {
+        self.images = Some(folder.to_owned());
+        self
+    }
+
+    /// Adds a service image of this name that holds `kelson-test-program` alone, at `/kelson-test-program`.
+    pub fn program_image(mut self, reference: &str) -> VmBuilder {
+        self.programs.push((reference.to_owned(), paths::binary("kelson-test-program")));
+        self
+    }
+
+    /// Lets the test reach this port of the machine: [`Vm::get`].
+    pub fn forward(mut self, port: u16) -> VmBuilder {
+        self.forwards.insert(port, free_port());
         self
     }
 
@@ -99,6 +121,12 @@ impl VmBuilder {
         } else if !self.demo {
             command.arg("--config").arg(&config);
         }
+        if let Some(images) = self.all_images(&dir) {
+            command.arg("--images").arg(images);
+        }
+        for (machine, here) in &self.forwards {
+            command.args(["--forward", &format!("{here}:{machine}")]);
+        }
         if let Some(disk) = &self.disk {
             command.arg("--disk").arg(disk);
         }
@@ -124,7 +152,15 @@ impl VmBuilder {
             .status()
             .expect("hack/pki can be started");
         assert!(made.success(), "hack/pki --kelsonconfig failed");
-        let mut vm = Vm { child, ctl: Ctl::with_config(contexts), log, dir, ended: false, _lock: lock };
+        let mut vm = Vm {
+            child,
+            ctl: Ctl::with_config(contexts),
+            log,
+            dir,
+            forwards: self.forwards,
+            ended: false,
+            _lock: lock,
+        };
         until("the machine to answer", BOOT_PATIENCE, || {
             if let Some(status) = vm.child.try_wait().expect("it is our child") {
                 panic!("the machine ended before it answered, {status}: {}", vm.said());
@@ -132,6 +168,29 @@ impl VmBuilder {
             (vm.ctl(&["version"]).status == 0).then_some(())
         });
         vm
+    }
+
+    /// One folder with the images of the given one and those made of a program; `None` when there are none.
+    fn all_images(&self, dir: &Path) -> Option<PathBuf> {
+        if self.programs.is_empty() {
+            return self.images.clone();
+        }
+        let all = dir.join("images");
+        fs::create_dir_all(&all).expect("the test's folder is writable");
+        for archive in
+            self.images.iter().flat_map(|folder| fs::read_dir(folder).expect("the folder of images"))
+        {
+            let archive = archive.expect("the folder of images").path();
+            fs::copy(&archive, all.join(archive.file_name().expect("a file")))
+                .expect("an archive can be copied");
+        }
+        for (number, (reference, program)) in self.programs.iter().enumerate() {
+            let mut make = Command::new(paths::top().join("hack/images"));
+            make.arg("--program").arg(program).arg(reference).arg(all.join(format!("program-{number}.tar")));
+            let made = make.output().expect("hack/images can be started");
+            assert!(made.status.success(), "hack/images: {}", String::from_utf8_lossy(&made.stderr));
+        }
+        Some(all)
     }
 
     fn write_config(&self, config: &Path) {
@@ -157,6 +216,7 @@ pub struct Vm {
     ctl: Ctl,
     log: PathBuf,
     dir: PathBuf,
+    forwards: BTreeMap<u16, u16>,
     ended: bool,
     _lock: File,
 }
@@ -190,6 +250,28 @@ impl Vm {
         args.extend(names);
         args.extend(["--for", "up", "--timeout", &timeout]);
         self.ctl(&args).ok();
+    }
+
+    /// What a web server at a forwarded port of the machine answers to a GET: the status and the text.
+    ///
+    /// # Errors
+    /// Nobody answers there, or not in time, or no HTTP.
+    #[track_caller]
+    pub fn get(&self, port: u16, path: &str) -> io::Result<(u16, String)> {
+        let here = self.forwards.get(&port).unwrap_or_else(|| panic!("port {port} is not forwarded"));
+        let address = SocketAddr::from(([127, 0, 0, 1], *here));
+        let patience = Some(Duration::from_secs(20));
+        let mut server = TcpStream::connect(address)?;
+        server.set_read_timeout(patience)?;
+        server.set_write_timeout(patience)?;
+        server.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes())?;
+        let mut answer = String::new();
+        server.read_to_string(&mut answer)?;
+        let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
+        match (status, answer.split_once("\r\n\r\n")) {
+            (Some(status), Some((_, text))) => Ok((status, text.to_owned())),
+            _ => Err(io::Error::other(format!("no HTTP: {answer:?}"))),
+        }
     }
 
     /// The serial console so far.

@@ -1,0 +1,115 @@
+//! The demo: services from images that three tools made, in two kinds of archive, with three compressions.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use kelson_tests::{Event, PATIENCE, Vm};
+
+use crate::{Disk, assert_clean};
+
+/// The services that run an image, and the image.
+const CONTAINERS: [(&str, &str); 4] =
+    [("redis", "demo/redis:7"), ("seed", "demo/redis:7"), ("web", "demo/web:1"), ("nginx", "demo/nginx:1")];
+const ALL: [&str; 5] = ["redis", "seed", "web", "nginx", "watch"];
+/// What an event says of an image that was complete in containerd.
+const WAS_THERE: &str = "was unpacked before";
+
+/// The number that the web page counts visits with.
+#[track_caller]
+fn visits(vm: &Vm) -> u64 {
+    let (status, text) = vm.get(80, "/").expect("the web page answers");
+    assert_eq!(status, 200, "{text}");
+    assert!(text.starts_with("hello from Kelson\n"), "the one-shot wrote no greeting: {text:?}");
+    let number = text.lines().find_map(|line| line.strip_prefix("visits: "));
+    number.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no number of visits in {text:?}"))
+}
+
+/// The services that an event with this text tells of.
+fn told(events: &[Event], text: &str) -> BTreeSet<String> {
+    events.iter().filter(|event| event.message.contains(text)).map(|event| event.service.clone()).collect()
+}
+
+#[test]
+fn the_demo_boots_from_our_initramfs_until_all_is_up() {
+    let mut vm = Vm::builder("demo").demo().forward(80).boot();
+    vm.wait_up(&ALL);
+    for service in vm.services() {
+        assert!(service.up, "{service:?}");
+        // Who has a check has passed it: it would not be up otherwise.
+        let checked = ["redis", "web"].contains(&service.name.as_str());
+        assert!(service.builtin || service.healthy == checked.then_some(true), "{service:?}");
+    }
+    vm.ctl(&["boot"]).ok();
+
+    let first = visits(&vm);
+    assert_eq!(visits(&vm), first + 1);
+
+    let images = vm.ctl(&["images"]).ok().stdout;
+    for (_, image) in CONTAINERS {
+        assert!(images.contains(image), "{image} is not in\n{images}");
+    }
+    let log = vm.ctl(&["logs", "web"]).ok().stdout;
+    assert!(log.contains("listening on 127.0.0.1:8000"), "{log}");
+    let info = vm.ctl(&["exec", "redis", "--", "redis-cli", "info"]).ok().stdout;
+    assert!(info.contains("redis_version:"), "{info}");
+    // The status of what ran inside is handed through.
+    vm.ctl(&["exec", "redis", "--", "redis-cli", "-e", "no-such-command"]).expect(1);
+
+    // containerd's own tool sees the same processes.
+    let tasks =
+        vm.ctl(&["exec", "watch", "--", "/usr/bin/ctr", "--namespace", "kelson", "task", "ls"]).ok().stdout;
+    for name in ["redis", "web", "nginx"] {
+        let pid = vm.client().service(name).pid.expect("it runs").to_string();
+        let is_task = |line: &str| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            words == [name, &pid, "RUNNING"]
+        };
+        assert!(tasks.lines().any(is_task), "{name} with PID {pid} is not in\n{tasks}");
+    }
+
+    let newest = vm.client().events().last().map_or(0, |event| event.seq);
+    let mut events = vm.client().follow_events(newest + 1);
+    vm.poweroff();
+    // nginx needs web, which needs redis: each has ended before the next begins to stop.
+    let is = |service, state| move |event: &Event| event.service == service && event.state == state;
+    let stop = events.collect("of redis stopping", PATIENCE, is("redis", "stopping"));
+    let at = |service, state| stop.iter().position(is(service, state));
+    let (nginx, web) = (at("nginx", "finished"), at("web", "finished"));
+    assert!(nginx.is_some() && nginx < at("web", "stopping") && web.is_some(), "{stop:?}");
+}
+
+#[test]
+fn a_second_boot_from_a_disk_unpacks_nothing() {
+    let disk = Disk::new("demo-on-a-disk");
+    let mut took = Vec::new();
+    let mut counted = 0;
+    for boot in 1..=2 {
+        let mut vm = Vm::builder("demo-on-a-disk").demo().disk(&disk.0).forward(80).boot();
+        vm.wait_up(&ALL);
+        let events = vm.client().events();
+        let was_there = told(&events, WAS_THERE);
+        if boot == 1 {
+            // The one-shot shares redis' image and comes after it; the others are new.
+            assert_eq!(was_there, BTreeSet::from(["seed".to_owned()]), "{events:?}");
+        } else {
+            let all = CONTAINERS.map(|(service, _)| service.to_owned());
+            assert_eq!(was_there, BTreeSet::from(all), "{events:?}");
+        }
+        took.push(until_up(&events, "nginx"));
+        // redis keeps its values on the disk, through a mount of its container.
+        let now = visits(&vm);
+        assert_eq!(now, counted + 1);
+        counted = now;
+        vm.poweroff();
+        assert_clean(&disk.0);
+    }
+    assert!(took[1] < took[0], "unpacking nothing takes longer: {took:?}");
+}
+
+/// From the first event of the boot until this service was up.
+#[track_caller]
+fn until_up(events: &[Event], service: &str) -> Duration {
+    let first = events.first().expect("there are events").at();
+    let up = events.iter().find(|event| event.service == service && event.state == "running");
+    up.expect("it is up").at().saturating_sub(first)
+}
