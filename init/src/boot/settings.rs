@@ -41,6 +41,17 @@ pub fn raise_file_limit() -> std::io::Result<FileLimit> {
     Ok(FileLimit { soft, hard })
 }
 
+/// How many open files a child can be given, at most `wanted`: a limit above PID 1's own takes a privilege that a container
+/// may not have, and then its child could not be started at all.
+pub fn files_for_child(wanted: u64) -> u64 {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return wanted };
+    // PID 1 keeps what it gets here: its children are given their own limits.
+    match hard < wanted && setrlimit(Resource::RLIMIT_NOFILE, soft, wanted).is_err() {
+        true => hard,
+        false => wanted,
+    }
+}
+
 /// Sets kernel parameters, all of them, and names those that could not be.
 pub fn sysctl(settings: Vec<(String, String)>) -> Task {
     Task::call("kernel parameters", move || {
@@ -95,6 +106,14 @@ pub fn modules(launcher: Arc<dyn Launcher>, names: Vec<String>) -> Task {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_child_is_promised_more_files_than_it_can_have() {
+        let given = files_for_child(1 << 20);
+        let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+        assert!(given <= hard, "{given} of {hard}");
+        assert_eq!(files_for_child(16), 16);
+    }
 
     #[test]
     fn keys_become_paths() {

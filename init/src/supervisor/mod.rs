@@ -270,7 +270,7 @@ fn containerd_spec(options: &Options, machine: &MachineSpec, manager: &Manager) 
     {
         tracing::warn!("{}: {error}; tools need --address", containerd::USUAL_FOLDER);
     }
-    containerd::spec(machine, runtime)
+    containerd::spec(machine, runtime, boot::settings::files_for_child(containerd::FILES))
 }
 
 fn log_directory(options: &Options) -> PathBuf {

@@ -23,12 +23,13 @@ pub const NAME: &str = "containerd";
 /// Where stock `ctr` looks for it.
 pub const USUAL_FOLDER: &str = "/run/containerd";
 
-/// Each container costs it a few descriptors, each layer that is unpacked many for a moment.
-const FILES: u64 = 1_048_576;
+/// So many open files it may have, where the host lets it: each container costs it a few.
+pub const FILES: u64 = 1_048_576;
 
 /// What Kelson does not use: the interface of Kubernetes, snapshotters for file systems of their own, restarts by
 /// containerd itself, programs below `/opt`, tracing. Both 1.6 and 1.7 pass over names that they do not have.
-const DISABLED: [&str; 12] = [
+/// The first runtime of 1.6 (`io.containerd.runtime.v1.linux`) must stay: without it 1.6 runs no tasks at all.
+const DISABLED: [&str; 11] = [
     "io.containerd.grpc.v1.cri",
     "io.containerd.nri.v1.nri",
     "io.containerd.snapshotter.v1.aufs",
@@ -40,7 +41,6 @@ const DISABLED: [&str; 12] = [
     "io.containerd.internal.v1.restart",
     "io.containerd.internal.v1.tracing",
     "io.containerd.tracing.processor.v1.otlp",
-    "io.containerd.runtime.v1.linux",
 ];
 
 /// Its folder below the runtime folder: configuration, socket, and what it knows of what runs.
@@ -57,8 +57,8 @@ fn configuration_file(runtime_dir: &Path) -> PathBuf {
     folder(runtime_dir).join("config.toml")
 }
 
-/// The service, with what the machine file changes of it.
-pub fn spec(machine: &MachineSpec, runtime_dir: &Path) -> ServiceSpec {
+/// The service, with what the machine file changes of it. `files` is what this host can give it of [`FILES`].
+pub fn spec(machine: &MachineSpec, runtime_dir: &Path, files: u64) -> ServiceSpec {
     let file = configuration_file(runtime_dir);
     let mut spec = ServiceSpec::process(NAME, [NAME, "--config", &file.to_string_lossy()]);
     spec.description = "runs services from images".into();
@@ -68,7 +68,7 @@ pub fn spec(machine: &MachineSpec, runtime_dir: &Path) -> ServiceSpec {
     spec.restart =
         RestartSpec { max_delay: Duration::from_secs(10), ..RestartSpec::for_kind(ServiceKind::Service) };
     spec.stop = StopSpec { signal: libc::SIGTERM, timeout: Duration::from_secs(10), delay: Duration::ZERO };
-    spec.limits = vec![ResourceLimit { resource: libc::RLIMIT_NOFILE, soft: FILES, hard: FILES }];
+    spec.limits = vec![ResourceLimit { resource: libc::RLIMIT_NOFILE, soft: files, hard: files }];
     // Whatever it is denied, every container is denied too.
     spec.security = Security {
         no_new_privileges: false,
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn the_machine_file_changes_it() {
         let runtime = Path::new("/run/kelson");
-        let plain = spec(&MachineSpec::default(), runtime);
+        let plain = spec(&MachineSpec::default(), runtime, FILES);
         let Workload::Process(process) = &plain.workload else { panic!("no process") };
         assert_eq!(process.command, ["containerd", "--config", "/run/kelson/containerd/config.toml"]);
         assert!(!plain.security.no_new_privileges && !plain.file.as_os_str().is_empty());
@@ -180,7 +180,7 @@ mod tests {
             }],
             ..MachineSpec::default()
         };
-        let changed = spec(&machine, runtime);
+        let changed = spec(&machine, runtime, FILES);
         assert_eq!(changed, ServiceSpec { resources, limits: vec![limit], ..plain });
     }
 
