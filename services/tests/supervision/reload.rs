@@ -29,6 +29,32 @@ async fn new_ones_start_removed_ones_stop_and_waiters_learn_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_built_in_that_the_first_of_its_users_brings_stays_and_stops_after_them() {
+    let house = House::with([spec("web")]).await;
+    house.manager.bring_in(Arc::new(notify("containerd")));
+    house.manager.reload(loaded([spec("web"), needs("box", &["containerd"])])).await;
+    house.settle().await;
+    assert_eq!((house.state("containerd"), house.state("box")), (State::Starting, State::Waiting));
+    assert!(house.now("containerd").builtin);
+    house.say("containerd", "READY=1").await;
+    assert_eq!((house.state("containerd"), house.state("box")), (State::Running, State::Running));
+    // No file names it, and it stays.
+    let report = house.manager.reload(loaded([spec("web")])).await;
+    assert_eq!(report.stopped, ["box"]);
+    house.manager.reload(loaded([spec("web"), needs("box", &["containerd"])])).await;
+    house.settle().await;
+    assert_eq!((house.state("containerd"), house.state("box")), (State::Running, State::Running));
+    house.manager.stop_all(tokio::time::Instant::now() + secs(60), &[]).await;
+    let log = house.manager.events(0, 4096).events;
+    let stopped = |name: &str| {
+        log.iter().rposition(|event| &*event.service == name && event.state == State::Stopping).unwrap()
+    };
+    let rested = log.iter().rposition(|event| &*event.service == "box" && event.state.at_rest()).unwrap();
+    assert!(stopped("box") < rested && rested < stopped("containerd"), "{log:?}");
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_changed_one_takes_its_file_up_when_an_operator_starts_it() {
     let house = House::with([spec("web")]).await;
     let report = house.manager.reload(loaded([other("web")])).await;
