@@ -351,6 +351,18 @@ fn mistakes_of_a_container_are_pointed_at() {
             "2:33: container.devices[0]: \"ttyS0\" is not a path from the root; write it with / first",
         ),
         (
+            with("devices: [/etc/passwd]"),
+            "2:33: container.devices[0]: a device is named by its path below /dev, such as /dev/ttyS0",
+        ),
+        (
+            with("devices: [{source: /dev/../etc}]"),
+            "2:42: container.devices[0].source: a device is named by its path below /dev, such as /dev/ttyS0",
+        ),
+        (
+            with("devices: [/dev]"),
+            "2:33: container.devices[0]: a device is named by its path below /dev, such as /dev/ttyS0",
+        ),
+        (
             with("devices: [{target: /dev/a}]"),
             "2:33: container.devices[0].source: this key is missing; write source: /dev/ttyS0",
         ),

@@ -1,7 +1,7 @@
 //! `container`: the image, and what of the host is seen in it.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use super::{Decoder, Place, quoted};
 use crate::near::near;
@@ -120,7 +120,7 @@ impl Decoder<'_> {
         let target = self.path(place, node)?;
         // Compared by components: /a/ and /a//. are one place.
         let plain: PathBuf = target.components().collect();
-        let message = if target.components().any(|part| part == std::path::Component::ParentDir) {
+        let message = if target.components().any(|part| part == Component::ParentDir) {
             "a path in the container cannot hold .."
         } else if plain == Path::new("/") {
             "the root of the container is its image; write a path below it"
@@ -194,11 +194,13 @@ impl Decoder<'_> {
     ) -> Option<ContainerDevice> {
         let mut permissions = ContainerDevice::PERMISSIONS.to_owned();
         if !matches!(node.value, Value::Mapping(_)) {
+            self.below_dev(place, node)?;
             let source = self.place_within(place, node, targets)?;
             return Some(ContainerDevice { target: source.clone(), source, permissions });
         }
         let fields = self.fields(place, node, &["source", "target", "permissions"])?;
         let source = self.require(&fields, "source", "source: /dev/ttyS0", |d, p, n| {
+            d.below_dev(p, n)?;
             if fields.has("target") { d.path(p, n) } else { d.place_within(p, n, targets) }
         });
         let target = match fields.has("target") {
@@ -207,6 +209,17 @@ impl Decoder<'_> {
         };
         self.set(&fields, "permissions", &mut permissions, |d, p, n| d.permissions(p, n));
         Some(ContainerDevice { source: source?, target: target?, permissions })
+    }
+
+    /// A path elsewhere is a slip of the pen, or a node that somebody made.
+    fn below_dev(&mut self, place: &Place<'_>, node: &Node) -> Option<()> {
+        let path = self.path(place, node)?;
+        let mut parts = path.strip_prefix("/dev").unwrap_or(Path::new("..")).components().peekable();
+        if parts.peek().is_none() || parts.any(|part| part == Component::ParentDir) {
+            self.wrong(place, node.at, "a device is named by its path below /dev, such as /dev/ttyS0");
+            return None;
+        }
+        Some(())
     }
 
     fn permissions(&mut self, place: &Place<'_>, node: &Node) -> Option<String> {
