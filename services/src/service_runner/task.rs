@@ -111,6 +111,10 @@ pub enum Command {
     Leave {
         left: oneshot::Sender<bool>,
     },
+    /// What runs further commands beside the main process; a sentence where there is none that may be joined.
+    Executor {
+        reply: oneshot::Sender<Result<Arc<dyn Executor>, String>>,
+    },
 }
 
 /// A service's task from outside.
@@ -435,6 +439,22 @@ impl Core {
                 let _ = left.send(rests);
                 if rests { Next::Leave } else { Next::Same }
             }
+            Command::Executor { reply } => {
+                // Whoever asked may have gone away.
+                let _ = reply.send(self.executor());
+                Next::Same
+            }
+        }
+    }
+
+    /// For the present run, while it is neither ending nor about to.
+    fn executor(&self) -> Result<Arc<dyn Executor>, String> {
+        match self.life.pid.filter(|_| self.life.phase == Phase::Active) {
+            Some(pid) => {
+                let run = RunningProcess { run: self.life.run, pid, start_time: self.start_time };
+                self.surroundings.runners.executor(&self.spec, run)
+            }
+            None => Err(format!("service \"{}\" does not run: it is {}", self.name, self.life.state.name())),
         }
     }
 
