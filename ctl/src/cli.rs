@@ -4,8 +4,8 @@
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::commands::{
-    boot, complete, completion, dmesg, events, graph, halt, logs, poweroff, reboot, restart, services, start,
-    status, stop, validate, version, wait, why,
+    boot, complete, completion, dmesg, events, graph, halt, images, logs, poweroff, reboot, restart,
+    services, start, status, stop, validate, version, wait, why,
 };
 use crate::output::Format;
 
@@ -68,6 +68,7 @@ pub enum Command {
     Logs(logs::Arguments),
     Dmesg(dmesg::Arguments),
     Boot(boot::Arguments),
+    Images(images::Arguments),
     Reboot(reboot::Arguments),
     Poweroff(poweroff::Arguments),
     Halt(halt::Arguments),
@@ -126,6 +127,8 @@ mod tests {
             "kelsonctl events --since yesterday",
             "kelsonctl start db --timeout 5s",
             "kelsonctl boot blames",
+            "kelsonctl images prune web",
+            "kelsonctl images --dry-run",
             "kelsonctl graph --format png",
             "kelsonctl completion tcsh",
             "kelsonctl validate",

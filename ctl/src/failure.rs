@@ -83,10 +83,21 @@ impl From<tonic::Status> for Failure {
 pub async fn answer<T>(
     call: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>,
 ) -> Result<T, Failure> {
-    match tokio::time::timeout(ANSWER, call).await {
+    answer_within(ANSWER, call).await
+}
+
+/// Awaits the answer to a question for which the host has to work.
+///
+/// # Errors
+/// The call failed, or there was no answer in this time.
+pub async fn answer_within<T>(
+    time: Duration,
+    call: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>,
+) -> Result<T, Failure> {
+    match tokio::time::timeout(time, call).await {
         Ok(Ok(response)) => Ok(response.into_inner()),
         Ok(Err(status)) => Err(status.into()),
-        Err(_) => Err(Failure::TimedOut(format!("the host gave no answer within {} s", ANSWER.as_secs()))),
+        Err(_) => Err(Failure::TimedOut(format!("the host gave no answer within {} s", time.as_secs()))),
     }
 }
 

@@ -9,6 +9,7 @@ mod ending;
 pub mod events;
 pub mod graph;
 pub mod halt;
+pub mod images;
 pub mod logs;
 pub mod poweroff;
 pub mod reboot;
@@ -80,6 +81,7 @@ pub async fn run(command: Command, call: &Call) -> Result<(), Failure> {
         Command::Logs(arguments) => logs::run(call, arguments).await,
         Command::Dmesg(arguments) => dmesg::run(call, arguments).await,
         Command::Boot(arguments) => boot::run(call, arguments).await,
+        Command::Images(arguments) => images::run(call, arguments).await,
         Command::Reboot(arguments) => reboot::run(call, arguments).await,
         Command::Poweroff(arguments) => poweroff::run(call, arguments).await,
         Command::Halt(arguments) => halt::run(call, arguments).await,

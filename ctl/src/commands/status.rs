@@ -7,6 +7,7 @@ use kelson_proto::v1::{Service, StatusRequest, StatusResponse};
 
 use super::Call;
 use crate::failure::{Failure, answer, explain_names};
+use crate::output::size::size;
 use crate::output::style::{Tone, service_tone, state_name, state_tone};
 use crate::output::table::{Table, cell, toned};
 use crate::output::terminal::Terminal;
@@ -127,7 +128,7 @@ fn facts(status: &StatusResponse, now: SystemTime, terminal: &Terminal) -> Vec<(
         (None, _) => String::new(),
     };
     fact("pid", &processes);
-    fact("memory", &status.memory_bytes.map_or(String::new(), bytes));
+    fact("memory", &status.memory_bytes.map_or(String::new(), size));
     fact("cpu", &status.cpu.as_ref().map_or(String::new(), |cpu| time::measured(time::duration(cpu))));
     let kind = if service.oneshot { ", one-shot" } else { "" };
     fact("restarts", &format!("{} (run {}{kind})", service.restarts, service.run));
@@ -145,18 +146,6 @@ fn facts(status: &StatusResponse, now: SystemTime, terminal: &Terminal) -> Vec<(
 fn state(service: &Service) -> String {
     let word = state_name(service.state());
     if service.stopped { format!("{word} (stopped)") } else { word.to_owned() }
-}
-
-/// `512 B`, `1.5 KiB`, `64.0 MiB`.
-fn bytes(count: u64) -> String {
-    let mut value = count as f64;
-    for unit in ["B", "KiB", "MiB", "GiB"] {
-        if value < 1024.0 {
-            return if unit == "B" { format!("{value:.0} {unit}") } else { format!("{value:.1} {unit}") };
-        }
-        value /= 1024.0;
-    }
-    format!("{value:.1} TiB")
 }
 
 #[cfg(test)]
@@ -221,14 +210,6 @@ Spec
   name: db
   stop: {timeout: 10s}
 "
-        );
-    }
-
-    #[test]
-    fn sizes() {
-        assert_eq!(
-            [0, 1023, 1024, 67_108_864, 5 << 40].map(bytes),
-            ["0 B", "1023 B", "1.0 KiB", "64.0 MiB", "5.0 TiB"]
         );
     }
 }

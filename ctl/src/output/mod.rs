@@ -5,6 +5,7 @@
 
 pub mod drawing;
 pub mod layout;
+pub mod size;
 pub mod style;
 pub mod table;
 pub mod terminal;

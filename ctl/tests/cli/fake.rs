@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use kelson_proto::v1::action_result::Outcome;
+use kelson_proto::v1::images_server::{Images, ImagesServer};
 use kelson_proto::v1::logs_server::{Logs, LogsServer};
 use kelson_proto::v1::machine_server::{Machine, MachineServer};
 use kelson_proto::v1::services_server::{Services, ServicesServer};
@@ -27,6 +28,8 @@ pub struct State {
     pub graph: GraphResponse,
     pub why: Reason,
     pub status: StatusResponse,
+    pub images: ListImagesResponse,
+    pub pruned: PruneImagesResponse,
     /// What `start`, `stop` and `restart` answer.
     pub results: Vec<ActionResult>,
     /// Everybody is refused.
@@ -119,6 +122,7 @@ impl Fake {
                 let init = Server::builder()
                     .add_service(ServicesServer::new(shared.clone()))
                     .add_service(MachineServer::new(shared.clone()))
+                    .add_service(ImagesServer::new(shared.clone()))
                     .serve_with_incoming(listen("init.sock"));
                 let logs = Server::builder()
                     .add_service(LogsServer::new(shared.clone()))
@@ -394,6 +398,19 @@ impl Machine for Shared {
         Ok(self.stream(request.into_inner().follow, |state, place| {
             Some(DmesgResponse { messages: vec![state.kernel.get(place)?.clone()] })
         }))
+    }
+}
+
+#[tonic::async_trait]
+impl Images for Shared {
+    async fn list(&self, _: Request<ListImagesRequest>) -> Answer<ListImagesResponse> {
+        self.note("images".to_owned())?;
+        Ok(Response::new(self.state().images.clone()))
+    }
+
+    async fn prune(&self, request: Request<PruneImagesRequest>) -> Answer<PruneImagesResponse> {
+        self.note(format!("prune dry_run={}", request.into_inner().dry_run))?;
+        Ok(Response::new(self.state().pruned.clone()))
     }
 }
 

@@ -3,6 +3,7 @@
 mod acting;
 mod ending;
 mod fake;
+mod images;
 mod local;
 mod reaching;
 mod reading;

@@ -1,0 +1,167 @@
+//! `images`: the images of archives and of containerd, and the removal of those that no service needs.
+
+use std::path::Path;
+use std::time::Duration;
+
+use kelson_proto::v1::{
+    Image, ListImagesRequest, ListImagesResponse, PruneImagesRequest, PruneImagesResponse,
+};
+
+use super::Call;
+use crate::failure::{Failure, answer_within};
+use crate::output::size::size;
+use crate::output::style::Tone;
+use crate::output::table::{Cell, Table, cell, toned};
+use crate::output::terminal::{Progress, Terminal};
+use crate::output::text::escape;
+use crate::output::{note, print, views};
+
+/// The host reads every archive for it.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// List the images of services: where from, unpacked or not
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  kelsonctl images
+  kelsonctl images -o json | jq -r '.[] | select(.trouble).reference'
+  kelsonctl images prune --dry-run")]
+pub struct Arguments {
+    #[command(subcommand)]
+    action: Option<Action>,
+}
+
+/// What to do besides listing.
+#[derive(Debug, Clone, Copy, clap::Subcommand)]
+enum Action {
+    /// Remove from containerd the images that no service names
+    Prune {
+        /// Only tell what would be removed
+        #[arg(short = 'n', long)]
+        dry_run: bool,
+    },
+}
+
+pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
+    let mut images = call.client()?.images();
+    let mut progress = Progress::new();
+    match arguments.action {
+        None => {
+            progress.show("the host reads its archives");
+            let listing = answer_within(PATIENCE, images.list(ListImagesRequest {})).await?;
+            drop(progress);
+            tell(&listing.notes);
+            if call.is_table() {
+                print(&table(&listing, &call.terminal))
+            } else {
+                call.format.print(&listing.images.iter().map(views::Image::from).collect::<Vec<_>>())
+            }
+        }
+        Some(Action::Prune { dry_run }) => {
+            progress.show("containerd removes what no service names");
+            let pruned = answer_within(PATIENCE, images.prune(PruneImagesRequest { dry_run })).await?;
+            drop(progress);
+            tell(&pruned.notes);
+            if call.is_table() {
+                print(&told(&pruned, dry_run))
+            } else {
+                let images = pruned.images.iter().map(views::PrunedImage::from).collect();
+                call.format.print(&views::Prune { dry_run, images })
+            }
+        }
+    }
+}
+
+fn tell(notes: &[String]) {
+    for text in notes {
+        note(text);
+    }
+}
+
+fn table(listing: &ListImagesResponse, terminal: &Terminal) -> String {
+    let mut table = Table::new(&["IMAGE", "ARCHIVE", "SIZE", "UNPACKED", "SERVICES", "TROUBLE"]).right(&[2]);
+    for image in &listing.images {
+        table.row(vec![
+            cell(&image.reference),
+            archive(image),
+            cell(size(image.size)),
+            if image.unpacked { toned(Tone::Good, "yes") } else { cell("no") },
+            cell(image.services.join(", ")),
+            toned(Tone::Bad, &image.trouble),
+        ]);
+    }
+    table.render(terminal.width, terminal.palette)
+}
+
+/// The file's name; its folder is told by the other formats.
+fn archive(image: &Image) -> Cell {
+    match Path::new(&image.archive).file_name() {
+        Some(name) => cell(name.to_string_lossy()),
+        None => toned(Tone::Quiet, "-"),
+    }
+}
+
+fn told(pruned: &PruneImagesResponse, dry_run: bool) -> String {
+    let verb = if dry_run { "would remove" } else { "removed" };
+    if pruned.images.is_empty() {
+        return "nothing to remove: containerd has no image that no service names\n".to_owned();
+    }
+    pruned
+        .images
+        .iter()
+        .map(|image| format!("{verb} {} ({})\n", escape(&image.reference), size(image.size)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kelson_proto::v1::PrunedImage;
+
+    fn image(reference: &str) -> Image {
+        Image { reference: reference.to_owned(), ..Image::default() }
+    }
+
+    #[test]
+    fn the_table_of_images() {
+        let listing = ListImagesResponse {
+            images: vec![
+                Image {
+                    archive: "/usr/share/kelson/images/nginx.tar.zst".to_owned(),
+                    size: 42_047_897,
+                    unpacked: true,
+                    services: vec!["front".to_owned(), "web".to_owned()],
+                    ..image("demo/nginx:1")
+                },
+                Image { size: 1 << 10, unpacked: true, ..image("demo/old:1") },
+                Image {
+                    archive: "/usr/share/kelson/images/arm.tar".to_owned(),
+                    size: 7,
+                    trouble: "it holds linux/arm64 alone, and this host is linux/amd64".to_owned(),
+                    ..image("demo/arm:1\x1b[2J")
+                },
+            ],
+            notes: Vec::new(),
+        };
+        assert_eq!(
+            table(&listing, &Terminal::plain()),
+            "\
+IMAGE              ARCHIVE            SIZE  UNPACKED  SERVICES    TROUBLE
+demo/nginx:1       nginx.tar.zst  40.1 MiB  yes       front, web
+demo/old:1         -               1.0 KiB  yes
+demo/arm:1\\x1b[2J  arm.tar             7 B  no                    it holds linux/arm64 alone, and this host is linux/amd64
+"
+        );
+    }
+
+    #[test]
+    fn what_was_removed_is_told_a_line_each() {
+        let pruned = PruneImagesResponse {
+            images: vec![PrunedImage { reference: "demo/old:1".to_owned(), size: 2048 }],
+            notes: Vec::new(),
+        };
+        assert_eq!(told(&pruned, false), "removed demo/old:1 (2.0 KiB)\n");
+        assert_eq!(told(&pruned, true), "would remove demo/old:1 (2.0 KiB)\n");
+        assert!(told(&PruneImagesResponse::default(), false).starts_with("nothing to remove"));
+    }
+}
