@@ -5,6 +5,11 @@
 //! and kills it when nobody waits for the work any more.
 
 pub mod archive;
+mod arguments;
+mod frame;
 mod report;
+mod unpacker;
 
+pub use arguments::{Arguments, NAME, REPORT_DESCRIPTOR, Work};
 pub use report::{ImageRow, Progress, Pruned, Report, Unpacked};
+pub use unpacker::{BoxFuture, Launched, Launcher, Listing, PruneResult, Unpacker, UnpackerOptions};

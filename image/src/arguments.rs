@@ -1,0 +1,174 @@
+//! The command line of `kelson-unpack`, written and read in one place.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// What one `kelson-unpack` is asked to do, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Arguments {
+    pub work: Work,
+    /// Folders of archives.
+    pub images: Vec<PathBuf>,
+    pub containerd_socket: PathBuf,
+    /// Its locks are below: a file system of this boot.
+    pub runtime_dir: PathBuf,
+    /// What it remembers of archives is below.
+    pub state_dir: PathBuf,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Work {
+    Unpack {
+        image: String,
+        /// `user[:group]` instead of the config's.
+        user: Option<String>,
+    },
+    List,
+    Prune {
+        /// References of the images that stay.
+        keep: Vec<String>,
+        dry_run: bool,
+    },
+}
+
+/// The name by which the personality is called.
+pub const NAME: &str = "kelson-unpack";
+
+/// The descriptor to which it reports.
+pub const REPORT_DESCRIPTOR: i32 = 3;
+
+const USAGE: &str = "usage: kelson-unpack unpack|list|prune --containerd SOCKET --runtime-dir DIR --state-dir DIR \
+                     [--images DIR]… [--user USER] [--dry-run] [--] [IMAGE…]";
+
+impl Arguments {
+    /// The words behind `argv[0]`.
+    pub fn words(&self) -> Vec<OsString> {
+        let mut words: Vec<OsString> = Vec::new();
+        words.push(
+            match self.work {
+                Work::Unpack { .. } => "unpack",
+                Work::List => "list",
+                Work::Prune { .. } => "prune",
+            }
+            .into(),
+        );
+        let mut flag =
+            |name: &str, value: &PathBuf| words.extend([name.into(), value.as_os_str().to_owned()]);
+        flag("--containerd", &self.containerd_socket);
+        flag("--runtime-dir", &self.runtime_dir);
+        flag("--state-dir", &self.state_dir);
+        for folder in &self.images {
+            flag("--images", folder);
+        }
+        match &self.work {
+            Work::Unpack { image, user } => {
+                if let Some(user) = user {
+                    words.extend(["--user".into(), user.into()]);
+                }
+                words.extend(["--".into(), image.into()]);
+            }
+            Work::List => {}
+            Work::Prune { keep, dry_run } => {
+                if *dry_run {
+                    words.push("--dry-run".into());
+                }
+                words.push("--".into());
+                words.extend(keep.iter().map(OsString::from));
+            }
+        }
+        words
+    }
+
+    /// Reads what [`words`](Self::words) wrote; the error is a sentence with the usage.
+    pub fn parse(words: impl Iterator<Item = OsString>) -> Result<Self, String> {
+        Self::read(words).map_err(|error| format!("{error}; {USAGE}"))
+    }
+
+    fn read(mut words: impl Iterator<Item = OsString>) -> Result<Self, String> {
+        let work = words.next().ok_or("nothing to do was named")?;
+        let (mut images, mut socket, mut runtime_dir, mut state_dir) = (Vec::new(), None, None, None);
+        let (mut user, mut dry_run, mut names) = (None, false, Vec::new());
+        while let Some(word) = words.next() {
+            let mut value = || words.next().ok_or_else(|| format!("{} needs a value", word.display()));
+            match word.to_str() {
+                Some("--images") => images.push(PathBuf::from(value()?)),
+                Some("--containerd") => socket = Some(PathBuf::from(value()?)),
+                Some("--runtime-dir") => runtime_dir = Some(PathBuf::from(value()?)),
+                Some("--state-dir") => state_dir = Some(PathBuf::from(value()?)),
+                Some("--user") => user = Some(text(value()?)?),
+                Some("--dry-run") => dry_run = true,
+                Some("--") => {
+                    for name in words.by_ref() {
+                        names.push(text(name)?);
+                    }
+                }
+                Some(name) if !name.starts_with('-') => names.push(name.to_owned()),
+                _ => return Err(format!("{} is not known", word.display())),
+            }
+        }
+        let work = match work.to_str() {
+            Some("unpack") => match names.as_slice() {
+                [image] => Work::Unpack { image: image.clone(), user },
+                _ => return Err(format!("unpack takes one image, not {}", names.len())),
+            },
+            Some("list") => Work::List,
+            Some("prune") => Work::Prune { keep: names, dry_run },
+            _ => return Err(format!("{} is not known", work.display())),
+        };
+        Ok(Self {
+            work,
+            images,
+            containerd_socket: socket.ok_or("--containerd is missing")?,
+            runtime_dir: runtime_dir.ok_or("--runtime-dir is missing")?,
+            state_dir: state_dir.ok_or("--state-dir is missing")?,
+        })
+    }
+}
+
+fn text(word: OsString) -> Result<String, String> {
+    word.into_string().map_err(|word| format!("{} is not UTF-8", word.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arguments(work: Work) -> Arguments {
+        Arguments {
+            work,
+            images: vec!["/a".into(), "-b".into()],
+            containerd_socket: "/run/c.sock".into(),
+            runtime_dir: "/run/kelson".into(),
+            state_dir: "/var/lib/kelson".into(),
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        for work in [
+            Work::Unpack { image: "-odd".to_owned(), user: None },
+            Work::Unpack { image: "demo/web:1".to_owned(), user: Some("www:web".to_owned()) },
+            Work::List,
+            Work::Prune { keep: vec![], dry_run: false },
+            Work::Prune { keep: vec!["a".to_owned(), "--dry-run".to_owned()], dry_run: true },
+        ] {
+            let arguments = arguments(work);
+            assert_eq!(Arguments::parse(arguments.words().into_iter()), Ok(arguments));
+        }
+    }
+
+    #[test]
+    fn a_wrong_word_is_named_with_the_usage() {
+        for (words, names) in [
+            (vec![], "nothing"),
+            (vec!["fly"], "fly"),
+            (vec!["unpack", "--user"], "--user needs"),
+            (vec!["list", "--what"], "--what"),
+            (vec!["list", "--runtime-dir", "/r", "--state-dir", "/s"], "--containerd"),
+            (vec!["unpack", "a", "b"], "one image"),
+        ] {
+            let error = Arguments::parse(words.into_iter().map(OsString::from)).unwrap_err();
+            assert!(error.contains(names) && error.contains("usage:"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! PID 1's side: starts a `kelson-unpack` for each piece of work, hears of it, and kills it when nobody waits any more.
+//!
+//! Whatever the process does, PID 1 comes to no harm by it: what it sends is bounded, nonsense and silence end it, and
+//! a future that is dropped takes its process with it. What it had done stays done; the next one goes on from there.
+
+mod hearing;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsString;
+use std::future::Future;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use crate::arguments::{Arguments, Work};
+use crate::report::{ImageRow, Progress, Pruned, Report, Unpacked};
+use hearing::Hearing;
+
+/// A boxed future that may be sent between threads.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Starts `kelson-unpack`.
+pub trait Launcher: Send + Sync {
+    /// Starts one with these words behind `argv[0]` and `report` as its descriptor 3, its only link to PID 1. If the
+    /// future is dropped, whatever it started may live on: it ends by itself once it finds the other end of `report`
+    /// closed.
+    fn launch(&self, arguments: Vec<OsString>, report: OwnedFd) -> BoxFuture<'static, io::Result<Launched>>;
+}
+
+/// A `kelson-unpack` that was started.
+pub struct Launched {
+    pub pid: i32,
+    /// Ends when it has, and says how (`killed by SIGKILL`); dropping it loses nothing.
+    pub exit: BoxFuture<'static, String>,
+    /// Sends SIGKILL to this very process; may be called after its end.
+    pub kill: Box<dyn Fn() + Send + Sync>,
+}
+
+/// Where images come from and go to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnpackerOptions {
+    /// Folders of archives; the first that holds a reference counts.
+    pub images: Vec<PathBuf>,
+    pub containerd_socket: PathBuf,
+    /// `/run/kelson`: locks are in `unpack/` below it.
+    pub runtime_dir: PathBuf,
+    /// What is remembered of archives between boots.
+    pub state_dir: PathBuf,
+}
+
+/// Has images unpacked, listed and pruned. Cheap to clone.
+#[derive(Clone)]
+pub struct Unpacker {
+    launcher: Arc<dyn Launcher>,
+    options: Arc<UnpackerOptions>,
+}
+
+/// What `list` found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Listing {
+    pub images: Vec<ImageRow>,
+    /// What an operator should know: archives that cannot be read.
+    pub notes: Vec<String>,
+}
+
+/// What `prune` removed, or would remove.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PruneResult {
+    pub removed: Vec<Pruned>,
+    pub notes: Vec<String>,
+}
+
+impl Unpacker {
+    pub fn new(launcher: Arc<dyn Launcher>, options: UnpackerOptions) -> Self {
+        Self { launcher, options: Arc::new(options) }
+    }
+
+    pub fn options(&self) -> &UnpackerOptions {
+        &self.options
+    }
+
+    /// The image, complete in containerd; unpacked now where that is missing. `user` instead of the config's. Progress
+    /// comes about once a second, also when nothing moves. Must be called within a Tokio runtime with I/O and time.
+    ///
+    /// # Errors
+    /// A sentence for the operator.
+    pub async fn unpack(
+        &self,
+        image: &str,
+        user: Option<&str>,
+        mut on_progress: impl FnMut(Progress) + Send,
+    ) -> Result<Unpacked, String> {
+        let work = Work::Unpack { image: image.to_owned(), user: user.map(str::to_owned) };
+        let mut hearing = self.start(work).await?;
+        loop {
+            match hearing.next().await? {
+                Report::Progress(progress) => on_progress(progress),
+                Report::Note(note) => tracing::warn!("image {image}: {note}"),
+                Report::Unpacked(unpacked) => {
+                    hearing.end().await;
+                    return Ok(*unpacked);
+                }
+                Report::Failed(text) => {
+                    hearing.end().await;
+                    return Err(text);
+                }
+                Report::Image(_) | Report::Pruned(_) | Report::Done => return Err(hearing.nonsense()),
+            }
+        }
+    }
+
+    /// All images of the archives and of containerd.
+    ///
+    /// # Errors
+    /// A sentence for the operator.
+    pub async fn list(&self) -> Result<Listing, String> {
+        let mut hearing = self.start(Work::List).await?;
+        let mut listing = Listing::default();
+        loop {
+            match hearing.next().await? {
+                Report::Image(row) => listing.images.push(row),
+                Report::Note(note) => listing.notes.push(note),
+                Report::Progress(_) => {}
+                Report::Done => {
+                    hearing.end().await;
+                    return Ok(listing);
+                }
+                Report::Failed(text) => {
+                    hearing.end().await;
+                    return Err(text);
+                }
+                Report::Unpacked(_) | Report::Pruned(_) => return Err(hearing.nonsense()),
+            }
+        }
+    }
+
+    /// Removes the images of Kelson's namespace whose reference is none of `keep`; with `dry_run` it only tells them.
+    ///
+    /// # Errors
+    /// A sentence for the operator; what was removed before stays removed.
+    pub async fn prune(&self, keep: Vec<String>, dry_run: bool) -> Result<PruneResult, String> {
+        let mut hearing = self.start(Work::Prune { keep, dry_run }).await?;
+        let mut result = PruneResult::default();
+        loop {
+            match hearing.next().await? {
+                Report::Pruned(pruned) => result.removed.push(pruned),
+                Report::Note(note) => result.notes.push(note),
+                Report::Progress(_) => {}
+                Report::Done => {
+                    hearing.end().await;
+                    return Ok(result);
+                }
+                Report::Failed(text) => {
+                    hearing.end().await;
+                    return Err(text);
+                }
+                Report::Unpacked(_) | Report::Image(_) => return Err(hearing.nonsense()),
+            }
+        }
+    }
+
+    async fn start(&self, work: Work) -> Result<Hearing, String> {
+        let options = &self.options;
+        let arguments = Arguments {
+            work,
+            images: options.images.clone(),
+            containerd_socket: options.containerd_socket.clone(),
+            runtime_dir: options.runtime_dir.clone(),
+            state_dir: options.state_dir.clone(),
+        };
+        Hearing::start(&*self.launcher, arguments.words()).await
+    }
+}
