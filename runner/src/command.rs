@@ -53,6 +53,8 @@ pub struct Command {
     pub(crate) stderr: Stdio,
     /// `stdout` and `stderr` are pipes made for this child: they become its user's.
     pub(crate) own_pipes: bool,
+    /// `stdin` is the terminal that is to control its session.
+    pub(crate) controlling_terminal: bool,
     pub(crate) descriptors: Vec<(OwnedFd, i32)>,
     pub(crate) credentials: Option<Ids>,
     pub(crate) limits: Vec<ResourceLimit>,
@@ -69,6 +71,11 @@ pub struct Command {
     pub(crate) done: Option<oneshot::Sender<()>>,
     /// What of the command holds a NUL byte.
     pub(crate) invalid: Option<&'static str>,
+}
+
+/// By which the processes of a run are found where there are no cgroups: the value of `KELSON_RUN`.
+pub(crate) fn run_mark(spec: &ServiceSpec, run: u64, processes: &Processes) -> String {
+    format!("{}:{}:{run}", processes.life(), spec.name)
 }
 
 impl Command {
@@ -99,6 +106,7 @@ impl Command {
             stdout: Stdio::Null,
             stderr: Stdio::Null,
             own_pipes: false,
+            controlling_terminal: false,
             descriptors: Vec::new(),
             credentials: None,
             limits: Vec::new(),
@@ -154,6 +162,20 @@ impl Command {
     /// Executes this instead; the arguments stay.
     pub fn program(mut self, program: Program) -> Command {
         self.program = program;
+        self
+    }
+
+    /// Runs these words, program and arguments, instead.
+    pub(crate) fn words(mut self, program: &str, arguments: &[String]) -> Command {
+        let program = self.text("the program", program);
+        self.program = Program::Path(program.clone());
+        self.argv = vec![program];
+        self.args(arguments.iter().map(String::as_str))
+    }
+
+    /// Its input is a terminal, which is to control its session.
+    pub(crate) fn with_terminal(mut self) -> Command {
+        self.controlling_terminal = true;
         self
     }
 
@@ -273,7 +295,7 @@ impl Command {
         }
         command = command
             .env("KELSON_SERVICE", &spec.name)
-            .env("KELSON_RUN", &format!("{}:{}:{}", processes.life(), spec.name, context.run));
+            .env("KELSON_RUN", &run_mark(spec, context.run, processes));
         for (name, value) in &context.environment {
             command = command.env(name, value);
         }

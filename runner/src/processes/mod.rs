@@ -251,6 +251,25 @@ impl Processes {
         }
     }
 
+    /// As [`Processes::signal`], to the whole process group that the child leads. Until the child is reaped the group's
+    /// number is its own.
+    pub fn signal_group(&self, leader: i32, exit: &ExitReceiver, signal: i32) {
+        let state = lock(&self.shared.state);
+        if let Some(Some(cell)) = state.children.get(&leader)
+            && exit.is_of(cell)
+        {
+            // SAFETY: numbers only; every child leads a session, and so a group, of its own number.
+            unsafe { libc::killpg(leader, signal) };
+        }
+    }
+
+    /// Whether this very process is a child that has not been reaped. A `start_time` of 0 is not known and not compared.
+    pub(crate) fn lives(&self, pid: i32, start_time: u64) -> bool {
+        let state = lock(&self.shared.state);
+        matches!(state.children.get(&pid), Some(Some(_)))
+            && (start_time == 0 || start_time::start_time(&pid.to_string()) == Some(start_time))
+    }
+
     /// Takes over a child that an earlier life of PID 1 made: its exit will be reaped for this owner.
     ///
     /// # Errors

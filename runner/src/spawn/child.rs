@@ -16,6 +16,9 @@ use super::{Step, control::Control};
 const DEFAULT_ACTION: [u64; 4] = [0; 4];
 /// Bytes of the kernel's `sigset_t`.
 const SIGSET_SIZE: usize = 8;
+/// `TIOCSCTTY`, whose type differs from one C library to the next. Without its argument it takes no terminal that
+/// controls another session.
+const SET_CONTROLLING_TERMINAL: usize = 0x540e;
 /// More than any kernel knows.
 const CAPABILITIES: u32 = 64;
 
@@ -46,6 +49,10 @@ fn steps(plan: &mut Plan) -> Result<Infallible, i32> {
     call(libc::SYS_umask, [0o022, 0, 0, 0, 0])?;
     plan.control.enter(Step::Descriptors);
     descriptors(plan)?;
+    if plan.controlling_terminal {
+        plan.control.enter(Step::Terminal);
+        call(libc::SYS_ioctl, [0, SET_CONTROLLING_TERMINAL, 0, 0, 0])?;
+    }
     plan.control.enter(Step::Limits);
     limits(plan)?;
     if !plan.oom_score.is_empty() {

@@ -16,6 +16,8 @@ pub enum Step {
     Cgroup,
     Session,
     Descriptors,
+    /// The terminal that controls the session.
+    Terminal,
     Limits,
     OomScore,
     /// A mount namespace of its own, all of it read-only.
@@ -31,7 +33,7 @@ pub enum Step {
     Execute,
 }
 
-const STEPS: [Step; 19] = [
+const STEPS: [Step; 20] = [
     Step::Queued,
     Step::Prepare,
     Step::Clone,
@@ -39,6 +41,7 @@ const STEPS: [Step; 19] = [
     Step::Cgroup,
     Step::Session,
     Step::Descriptors,
+    Step::Terminal,
     Step::Limits,
     Step::OomScore,
     Step::ReadOnlyRoot,
@@ -67,6 +70,7 @@ impl Step {
             Step::Cgroup => "entering its cgroup",
             Step::Session => "making a session",
             Step::Descriptors => "handing over descriptors",
+            Step::Terminal => "taking its terminal",
             Step::Limits => "setting limits",
             Step::OomScore => "setting the OOM score",
             Step::ReadOnlyRoot => "making the root read-only",
@@ -117,6 +121,7 @@ impl SpawnError {
             Step::Cgroup => format!("cannot enter cgroup {}", subject.cgroup),
             Step::Session => String::from("cannot make a session"),
             Step::Descriptors => format!("cannot hand over descriptor {detail}"),
+            Step::Terminal => String::from("cannot take the terminal"),
             Step::Limits => format!("cannot set limit {}", limit_name(detail)),
             Step::OomScore => String::from("cannot write /proc/self/oom_score_adj"),
             Step::ReadOnlyRoot => String::from("cannot make the root read-only"),

@@ -37,6 +37,8 @@ pub(crate) struct Plan {
     /// The kernel could not clone straight into the cgroup.
     pub(crate) join_cgroup: bool,
     pub(crate) moves: Vec<Move>,
+    /// Descriptor 0 is to control the session.
+    pub(crate) controlling_terminal: bool,
     pub(crate) limits: Vec<(u32, libc::rlimit64)>,
     /// Empty: left as PID 1's.
     pub(crate) oom_score: Vec<u8>,
@@ -141,6 +143,7 @@ impl Plan {
             cgroup_fd: command.cgroup.as_ref().map_or(-1, |fd| fd.as_raw_fd()),
             join_cgroup: false,
             moves,
+            controlling_terminal: command.controlling_terminal,
             limits: limits
                 .map(|l| (l.resource, libc::rlimit64 { rlim_cur: l.soft, rlim_max: l.hard }))
                 .collect(),

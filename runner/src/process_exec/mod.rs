@@ -1,0 +1,189 @@
+//! Running a command beside the main process of a service that is a plain process.
+//!
+//! The command is made as a run of the service is ([`Command::from_spec`]), into the same cgroup: a stop of the service
+//! takes it along, as does the end of the main process. It leads a session of its own, so that its terminal and its
+//! signals are its alone, and nothing of it is heard as the service's: not its exit, and no readiness.
+//!
+//! The main process lives in PID 1's namespaces, so there is none to enter. The one exception is `readOnlyRoot`: each
+//! process that PID 1 starts gets a mount namespace of its own then, the command too, made in the same way.
+
+mod terminal;
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use kelson_spec::ServiceSpec;
+
+use crate::cgroup::Place;
+use crate::command::{Command, Stdio, run_mark};
+use crate::exec::{ExecControl, ExecRequest, Executing, Executor, WindowSize};
+use crate::processes::{Child, ExitReceiver, Processes};
+use crate::runner::{BoxFuture, RunContext, RunnerError};
+use terminal::{End, Terminal, duplicate, pipe};
+
+/// Runs commands beside the main process of one run.
+#[derive(Debug)]
+pub struct ProcessExecutor {
+    processes: Processes,
+    spec: Arc<ServiceSpec>,
+    run: u64,
+    pid: i32,
+    start_time: u64,
+}
+
+/// What the caller keeps of the command's input, output and errors.
+struct Ends {
+    input: Option<OwnedFd>,
+    output: OwnedFd,
+    errors: Option<OwnedFd>,
+    terminal: Option<OwnedFd>,
+}
+
+impl ProcessExecutor {
+    /// For the run whose main process is named by `pid` and `start_time` (0: not known).
+    pub fn new(
+        processes: Processes,
+        spec: Arc<ServiceSpec>,
+        run: u64,
+        pid: i32,
+        start_time: u64,
+    ) -> ProcessExecutor {
+        ProcessExecutor { processes, spec, run, pid, start_time }
+    }
+
+    /// A command that joins what has ended would be killed at birth, or be a stray in what follows.
+    fn main_lives(&self) -> Result<(), RunnerError> {
+        if self.processes.lives(self.pid, self.start_time) {
+            return Ok(());
+        }
+        Err(RunnerError::new(format!("the main process of service {} has ended", self.spec.name)))
+    }
+
+    fn place(&self) -> Option<Place> {
+        self.processes.cgroups().map(|root| root.place(&self.spec.name))
+    }
+
+    async fn start(&self, request: ExecRequest) -> Result<Executing, RunnerError> {
+        self.main_lives()?;
+        let (command, ends) = self.command(request)?;
+        let Child { pid, exit, .. } = self.processes.spawn(command).await?;
+        let control =
+            Control { processes: self.processes.clone(), pid, exit: exit.clone(), terminal: ends.terminal };
+        // It may have ended while the command was made.
+        if let Err(error) = self.main_lives() {
+            control.kill();
+            return Err(error);
+        }
+        Ok(Executing {
+            pid,
+            input: ends.input,
+            output: ends.output,
+            errors: ends.errors,
+            exit: Box::pin(exit),
+            control: Arc::new(control),
+        })
+    }
+
+    fn command(&self, request: ExecRequest) -> Result<(Command, Ends), RunnerError> {
+        let Some((program, arguments)) = request.command.split_first() else {
+            return Err(RunnerError::new("there is no command to run"));
+        };
+        for (name, _) in &request.environment {
+            if name.is_empty() || name.contains('=') {
+                return Err(RunnerError::new(format!("\"{name}\" is no name of an environment variable")));
+            }
+        }
+        let (ends, theirs) = match request.terminal {
+            Some(size) => self.on_terminal(size, request.input)?,
+            None => on_pipes(request.input)?,
+        };
+        let context = RunContext {
+            run: self.run,
+            stdout: theirs.output,
+            stderr: theirs.errors,
+            environment: request.environment,
+            descriptors: Vec::new(),
+        };
+        let mut command = Command::from_spec(&self.spec, context, &self.processes)?
+            .words(program, arguments)
+            // Not the request's to change: where there are no cgroups a stop finds it by this.
+            .env("KELSON_RUN", &run_mark(&self.spec, self.run, &self.processes));
+        if let Some(input) = theirs.input {
+            command = command.stdin(Stdio::Descriptor(input));
+        }
+        if request.terminal.is_some() {
+            command = command.with_terminal();
+        }
+        if let Some(place) = self.place() {
+            command = command.cgroup(place.folder_once()?, place.name());
+        }
+        Ok((command, ends))
+    }
+
+    fn on_terminal(&self, size: WindowSize, input: bool) -> Result<(Ends, Theirs), RunnerError> {
+        let owner = self.spec.user.as_ref().map(|user| user.uid);
+        let Terminal { ours, theirs } = Terminal::new(size, owner)?;
+        let ends = Ends {
+            input: if input { Some(duplicate(&ours)?) } else { None },
+            output: duplicate(&ours)?,
+            errors: None,
+            terminal: Some(ours),
+        };
+        let (input, output) = (duplicate(&theirs)?, duplicate(&theirs)?);
+        Ok((ends, Theirs { input: Some(input), output, errors: theirs }))
+    }
+}
+
+/// What the command gets. Without input that is `/dev/null`.
+struct Theirs {
+    input: Option<OwnedFd>,
+    output: OwnedFd,
+    errors: OwnedFd,
+}
+
+fn on_pipes(input: bool) -> Result<(Ends, Theirs), RunnerError> {
+    let (read, write) = match input {
+        true => {
+            let (read, write) = pipe(End::Write)?;
+            (Some(read), Some(write))
+        }
+        false => (None, None),
+    };
+    let (output, output_end) = pipe(End::Read)?;
+    let (errors, errors_end) = pipe(End::Read)?;
+    let ends = Ends { input: write, output, errors: Some(errors), terminal: None };
+    Ok((ends, Theirs { input: read, output: output_end, errors: errors_end }))
+}
+
+impl Executor for ProcessExecutor {
+    fn exec(&self, request: ExecRequest) -> BoxFuture<'_, Result<Executing, RunnerError>> {
+        Box::pin(self.start(request))
+    }
+}
+
+/// Acts on a command by its PID, under the lock of the reaper: once it is reaped all do nothing.
+struct Control {
+    processes: Processes,
+    pid: i32,
+    exit: ExitReceiver,
+    terminal: Option<OwnedFd>,
+}
+
+impl ExecControl for Control {
+    fn signal(&self, signal: i32) {
+        self.processes.signal(self.pid, &self.exit, signal);
+    }
+
+    fn kill(&self) {
+        self.processes.signal_group(self.pid, &self.exit, libc::SIGKILL);
+    }
+
+    fn resize(&self, size: WindowSize) {
+        if let Some(terminal) = &self.terminal
+            && self.exit.exited().is_none()
+            && let Err(error) = terminal::resize(terminal, size)
+        {
+            tracing::debug!("cannot resize the terminal of process {}: {error}", self.pid);
+        }
+    }
+}
