@@ -4,12 +4,12 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use kelson_runner::cgroup::Cgroup;
-use kelson_runner::{ProcessRunner, Processes, Runner};
+use kelson_runner::{Executor, ProcessExecutor, ProcessRunner, Processes, Runner};
 use kelson_spec::ServiceSpec;
 use kelson_spec::service::Workload;
 
 use crate::manager::{Usage, UsageSource};
-use crate::service_runner::task::RunnerFactory;
+use crate::service_runner::task::{RunnerFactory, RunningProcess};
 
 /// Runs processes; the built-in ones from PID 1's copy in memory.
 pub struct ProcessRunners {
@@ -29,6 +29,17 @@ impl RunnerFactory for ProcessRunners {
                 } else {
                     runner
                 }))
+            }
+            Workload::Container(_) => Err("this version runs no containers".into()),
+        }
+    }
+
+    fn executor(&self, spec: &Arc<ServiceSpec>, run: RunningProcess) -> Result<Arc<dyn Executor>, String> {
+        match spec.workload {
+            Workload::Process(_) => {
+                let RunningProcess { run, pid, start_time } = run;
+                let (processes, spec) = (self.processes.clone(), Arc::clone(spec));
+                Ok(Arc::new(ProcessExecutor::new(processes, spec, run, pid, start_time)))
             }
             Workload::Container(_) => Err("this version runs no containers".into()),
         }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use kelson_spec::ServiceSpec;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 pub use crate::events::EventBatch;
 use crate::events::EventLog;
@@ -16,6 +16,7 @@ use crate::model::{Event, Snapshot, State};
 use crate::service_runner::task::{ServiceHandle, Surroundings};
 
 mod actions;
+mod exec;
 mod files;
 mod order;
 mod view;
@@ -108,6 +109,8 @@ struct Inner {
     usage: Arc<dyn UsageSource>,
     tickets: AtomicU64,
     closing: AtomicBool,
+    /// So many more commands may run beside services.
+    execs: Arc<Semaphore>,
     /// Services whose files are gone and that are still stopping.
     removals: Mutex<Vec<tokio::task::JoinHandle<()>>>,
 }
@@ -121,6 +124,7 @@ impl Manager {
                 usage,
                 tickets: AtomicU64::new(0),
                 closing: AtomicBool::new(false),
+                execs: Arc::new(Semaphore::new(exec::MOST)),
                 removals: Mutex::default(),
             }),
         }
