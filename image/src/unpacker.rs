@@ -58,6 +58,14 @@ pub struct Unpacker {
     options: Arc<UnpackerOptions>,
 }
 
+/// What is heard of an unpack before its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum News {
+    Progress(Progress),
+    /// Something an operator should know that stops nothing.
+    Note(String),
+}
+
 /// What `list` found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Listing {
@@ -91,14 +99,14 @@ impl Unpacker {
         &self,
         image: &str,
         user: Option<&str>,
-        mut on_progress: impl FnMut(Progress) + Send,
+        mut on_news: impl FnMut(News) + Send,
     ) -> Result<Unpacked, String> {
         let work = Work::Unpack { image: image.to_owned(), user: user.map(str::to_owned) };
         let mut hearing = self.start(work).await?;
         loop {
             match hearing.next().await? {
-                Report::Progress(progress) => on_progress(progress),
-                Report::Note(note) => tracing::warn!("image {image}: {note}"),
+                Report::Progress(progress) => on_news(News::Progress(progress)),
+                Report::Note(note) => on_news(News::Note(note)),
                 Report::Unpacked(unpacked) => {
                     hearing.end().await;
                     return Ok(*unpacked);

@@ -55,7 +55,7 @@ fn send(pipe: &mut File, report: &Report) {
     let _ = pipe.write_all(&crate::frame::encode(report));
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn an_unpack_tells_its_progress_and_its_end() {
     let (unpacker, fake) = unpacker(|mut pipe| {
         send(&mut pipe, &Report::Progress(Progress { bytes_done: 1, bytes_total: 2, layer: 1, layers: 1 }));
@@ -63,8 +63,12 @@ async fn an_unpack_tells_its_progress_and_its_end() {
         send(&mut pipe, &Report::Unpacked(Box::new(Unpacked { uid: 33, ..Unpacked::default() })));
     });
     let mut seen = Vec::new();
-    let unpacked = unpacker.unpack("a:1", None, |progress| seen.push(progress.bytes_done)).await.unwrap();
-    assert_eq!((unpacked.uid, seen), (33, vec![1]));
+    let unpacked = unpacker.unpack("a:1", None, |news| seen.push(news)).await.unwrap();
+    let progress = Progress { bytes_done: 1, bytes_total: 2, layer: 1, layers: 1 };
+    assert_eq!(
+        (unpacked.uid, seen),
+        (33, vec![News::Progress(progress), News::Note("odd".to_owned())])
+    );
     assert!(fake.killed.load(Ordering::SeqCst), "it is killed in any case once it has answered");
 }
 
