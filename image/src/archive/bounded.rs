@@ -77,7 +77,7 @@ mod tests {
     fn a_list_ends_at_its_bound() {
         let list: List<u8, 2> = parse("x", b"[1,2]").unwrap();
         assert_eq!(list.0, [1, 2]);
-        assert_eq!(parse::<List<u8, 2>>("x", b"null").unwrap().0, []);
+        assert!(parse::<List<u8, 2>>("x", b"null").unwrap().0.is_empty());
         let error = parse::<List<u8, 2>>("index.json", b"[1,2,3]").unwrap_err().to_string();
         assert!(error.contains("index.json") && error.contains("more than 2"), "{error}");
     }

@@ -13,8 +13,7 @@ use super::{Digest, Platform, Reference};
 #[error("archive {}: {trouble}", archive.display())]
 pub struct ArchiveError {
     pub archive: PathBuf,
-    #[source]
-    pub trouble: Trouble,
+    pub trouble: Box<Trouble>,
 }
 
 #[derive(Debug, Error)]
@@ -25,12 +24,16 @@ pub enum Trouble {
     Compression(String),
     #[error("is neither a file nor an OCI layout directory")]
     NotAFile,
-    #[error("holds no images: index.json with oci-layout, or manifest.json, would be right ({0})")]
+    #[error("is no archive of images: it has neither index.json and oci-layout, nor manifest.json{0}")]
     Foreign(&'static str),
     #[error(transparent)]
     Header(#[from] HeaderError),
     #[error("is cut short: {entry} needs bytes up to {needed}, it ends at {found}")]
     CutShort { entry: String, needed: u64, found: u64 },
+    #[error(
+        "the name of its entry {0} is absolute, no text or holds a .. part: names begin at the archive's top"
+    )]
+    Outside(String),
     #[error("holds more than {most} {what}")]
     TooMany { what: &'static str, most: u64 },
     #[error("{file} has {size} bytes, at most {most} are read of a file of JSON")]
@@ -45,20 +48,25 @@ pub enum Trouble {
     Size { blob: String, expected: u64, found: u64 },
     #[error("{blob} is damaged: its digest is {found}, {expected} would be right")]
     Digest { blob: String, expected: Digest, found: Digest },
-    #[error("image {image} has {layers} layers, but its config has {diff_ids} diff_ids")]
-    Layers { image: String, layers: usize, diff_ids: usize },
+    #[error("image {manifest} has {layers} layers, but its config has {diff_ids} diff_ids")]
+    Layers { manifest: Digest, layers: usize, diff_ids: usize },
+    #[error("image {image} cannot be used: {why}")]
+    Unusable { image: String, why: String },
     #[error("holds no image {wanted}; it holds {held}")]
     NoImage { wanted: Reference, held: String },
     #[error("image {image} is for {held} only, this host is {host}")]
     NoPlatform { image: String, held: String, host: Platform },
-    #[error("was replaced while it was read")]
-    Replaced,
 }
 
 impl Trouble {
     /// Whether the same bytes will have the same trouble tomorrow: a failing disk may recover.
     pub fn lasts(&self) -> bool {
-        !matches!(self, Self::Io(_) | Self::Replaced)
+        !matches!(self, Self::Io(_))
+    }
+
+    /// Whether the archive's other images may be sound.
+    pub(super) fn is_of_one_image(&self) -> bool {
+        !matches!(self, Self::Io(_) | Self::Compression(_) | Self::CutShort { .. } | Self::TooMany { .. })
     }
 }
 

@@ -157,7 +157,7 @@ impl Headers {
             return Err(HeaderError::LongName(at, longest));
         }
         if pax.sparse || letter == b'S' {
-            return Err(HeaderError::Sparse(at, String::from_utf8_lossy(&name).into_owned()));
+            return Err(HeaderError::Sparse(at, shown(&name)));
         }
         let kind = match letter {
             0 if name.ends_with(b"/") => Kind::Directory,
@@ -200,6 +200,13 @@ impl Pax {
         }
         Some(pax)
     }
+}
+
+/// A name for people: quoted, without what would harm a terminal, and not too long.
+pub(super) fn shown(name: &[u8]) -> String {
+    const LONGEST: usize = 256;
+    let text = String::from_utf8_lossy(name.get(..LONGEST).unwrap_or(name));
+    format!("{text:?}{}", if name.len() > LONGEST { "…" } else { "" })
 }
 
 fn field(block: &[u8], from: usize, length: usize) -> &[u8] {

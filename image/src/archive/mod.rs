@@ -12,13 +12,24 @@
 mod bounded;
 mod catalog;
 mod config;
+mod contents;
 mod digest;
+mod docker;
+mod draft;
 mod error;
 mod headers;
 mod image;
 mod layer_check;
+mod layout;
+mod manifest;
+mod packing;
 mod platform;
+mod reading;
 mod reference;
+mod store;
+mod tape;
+#[cfg(test)]
+mod tests;
 
 use std::path::{Path, PathBuf};
 
@@ -31,6 +42,9 @@ pub use image::{Blob, Document, Image, Layer, Listed};
 pub use layer_check::{Checked, LayerCheck, LayerError};
 pub use platform::Platform;
 pub use reference::{Reference, ReferenceError};
+
+use draft::Documents;
+use store::{Stop, Store};
 
 /// Takes the blobs that [`Archive::read`] reads.
 pub trait BlobSink {
@@ -49,6 +63,7 @@ pub trait BlobSink {
 /// An archive or a directory of images, open.
 pub struct Archive {
     path: PathBuf,
+    store: Store,
     images: Vec<Listed>,
 }
 
@@ -56,7 +71,12 @@ impl Archive {
     /// Reads what the archive holds. A compressed one is decompressed once to its end. In `docker save` archives whose
     /// layers are compressed these are read too, since nothing else tells their digests.
     pub fn open(path: &Path) -> Result<Self, ArchiveError> {
-        Err(ArchiveError { archive: path.to_owned(), trouble: Trouble::NotAFile })
+        let error = |trouble| ArchiveError { archive: path.to_owned(), trouble: Box::new(trouble) };
+        let mut store = Store::open(path).map_err(error)?;
+        let file_name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let images = list(&store, &file_name).map_err(error)?;
+        store.forget();
+        Ok(Self { path: path.to_owned(), store, images })
     }
 
     pub fn path(&self) -> &Path {
@@ -70,26 +90,70 @@ impl Archive {
 
     /// The image that a service means, for this host.
     pub fn image(&self, wanted: &Reference, host: &Platform) -> Result<Image, ArchiveError> {
-        let _ = (wanted, host);
-        Err(ArchiveError { archive: self.path.clone(), trouble: Trouble::NotAFile })
+        let mut first_error = None;
+        for image in &self.images {
+            let digests = image.digests();
+            if image.references.iter().any(|name| wanted.means(name, &digests)) {
+                match self.build(image, host, wanted.digest()) {
+                    Ok(image) => return Ok(image),
+                    Err(error) => first_error = first_error.or(Some(error)),
+                }
+            }
+        }
+        Err(first_error.unwrap_or_else(|| {
+            self.error(Trouble::NoImage { wanted: wanted.clone(), held: names(&self.images) })
+        }))
     }
 
     /// An image of [`images`](Self::images), for this host.
     pub fn choose(&self, image: &Listed, host: &Platform) -> Result<Image, ArchiveError> {
-        let _ = (image, host);
-        Err(ArchiveError { archive: self.path.clone(), trouble: Trouble::NotAFile })
+        self.build(image, host, None)
+    }
+
+    fn build(&self, image: &Listed, host: &Platform, digest: Option<Digest>) -> Result<Image, ArchiveError> {
+        let candidate = image.best(host, digest).map_err(|trouble| self.error(trouble))?;
+        candidate.image(image).map_err(|trouble| self.error(trouble))
     }
 
     /// Whether several threads may call [`read`](Self::read) at once without each reading the whole archive: of a
     /// compressed one all wanted blobs are best read by one call.
     pub fn reads_side_by_side(&self) -> bool {
-        false
+        self.store.is_seekable()
     }
 
     /// Reads blobs of this archive's images into `sink`, in the order in which they lie in it; one that is wanted twice
     /// is read once. Ends at the first error: a blob that has begun and not ended is not to be trusted.
     pub fn read<S: BlobSink>(&self, blobs: &[Blob], sink: &mut S) -> Result<(), ReadError<S::Error>> {
-        let _ = (blobs, sink);
-        Err(ReadError::Archive(ArchiveError { archive: self.path.clone(), trouble: Trouble::NotAFile }))
+        reading::read_proved(&self.store, blobs, sink).map_err(|stop| match stop {
+            Stop::Trouble(trouble) => ReadError::Archive(self.error(trouble)),
+            Stop::Sink(error) => ReadError::Sink(error),
+        })
+    }
+
+    fn error(&self, trouble: Trouble) -> ArchiveError {
+        ArchiveError { archive: self.path.clone(), trouble: Box::new(trouble) }
+    }
+}
+
+/// The images of an archive, by whatever leads to them in it. `index.json` goes before `manifest.json` where it is whole.
+fn list(store: &Store, file_name: &str) -> Result<Vec<Listed>, Trouble> {
+    let mut documents = Documents::new(store);
+    let layout = layout::read_layout(&mut documents)?;
+    let drafts = docker::read_docker(&mut documents, layout)?;
+    let drafts = drafts.ok_or_else(|| Trouble::Foreign(store.hint()))?;
+    Ok(drafts.into_iter().map(|draft| draft.list(file_name)).collect())
+}
+
+/// What an archive holds, for a message.
+fn names(images: &[Listed]) -> String {
+    const SHOWN: usize = 10;
+    let mut names: Vec<String> =
+        images.iter().flat_map(|image| &image.references).map(Reference::to_string).collect();
+    let more = names.len().saturating_sub(SHOWN);
+    names.truncate(SHOWN);
+    match (names.is_empty(), more) {
+        (true, _) => "none".to_owned(),
+        (false, 0) => names.join(", "),
+        (false, more) => format!("{} and {more} more", names.join(", ")),
     }
 }
