@@ -65,10 +65,7 @@ async fn an_unpack_tells_its_progress_and_its_end() {
     let mut seen = Vec::new();
     let unpacked = unpacker.unpack("a:1", None, |news| seen.push(news)).await.unwrap();
     let progress = Progress { bytes_done: 1, bytes_total: 2, layer: 1, layers: 1 };
-    assert_eq!(
-        (unpacked.uid, seen),
-        (33, vec![News::Progress(progress), News::Note("odd".to_owned())])
-    );
+    assert_eq!((unpacked.uid, seen), (33, vec![News::Progress(progress), News::Note("odd".to_owned())]));
     assert!(fake.killed.load(Ordering::SeqCst), "it is killed in any case once it has answered");
 }
 
