@@ -8,11 +8,14 @@
 //! as large, and the kernel runs a new filter once for each of its call numbers when it is installed: that would
 //! cost more than the whole start of the process.
 
+mod oci;
 mod profile;
 
 use std::sync::Arc;
 
 use libc::{sock_filter, sock_fprog};
+
+pub(crate) use oci::Profile;
 
 /// A compiled filter; shared by all services that have the same.
 pub struct Filter {
