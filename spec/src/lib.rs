@@ -25,7 +25,7 @@ mod units;
 pub mod wire;
 
 pub use graph::Graph;
-pub use kernel::{CONTAINER_CAPABILITIES, signal_name};
+pub use kernel::{CAPABILITIES, CONTAINER_CAPABILITIES, LIMITS, signal_name};
 pub use load::{Diagnostic, Loaded, Mode, Sources, load, load_with};
 pub use machine::MachineSpec;
 pub use near::near;
