@@ -3,6 +3,7 @@
 //! - [`Processes`] makes every child of PID 1 and reaps every one: the only place that does either.
 //! - [`Command`] says what a child is; the folder `spawn` makes it, step by step, between clone and exec.
 //! - [`ProcessRunner`] is the [`Runner`] of services that are plain processes, in a [`cgroup`] of their own.
+//! - [`ContainerRunner`] is the one of services from images, which containerd runs ([`containerd`]).
 //! - [`Executor`] runs a further command where a service runs, [`Images`] is where containers get theirs from.
 //! - [`restart`] decides, from how a run ended, whether there is another. It knows no process.
 
@@ -19,6 +20,7 @@
 
 pub mod cgroup;
 mod command;
+pub mod containerd;
 mod exec;
 mod images;
 mod process;
@@ -32,6 +34,7 @@ mod strays;
 
 pub use cgroup::{Cgroup, CgroupRoot, Place, Usage};
 pub use command::{Command, Program, Stdio};
+pub use containerd::{Containerd, ContainerExecutor, ContainerRunner, ContainerdError};
 pub use exec::{ExecControl, ExecRequest, Executing, Executor, WindowSize};
 pub use images::{ImageConfig, Images};
 pub use process::{ProcessRunner, service_id};

@@ -7,6 +7,7 @@
 
 mod resources;
 mod root;
+mod shims;
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};

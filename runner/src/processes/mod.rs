@@ -24,6 +24,7 @@ use kelson_spec::service::ResourceLimit;
 pub use exit::ExitReceiver;
 pub use reaper::ReapReport;
 pub(crate) use reaper::open_pidfd;
+pub(crate) use start_time::start_time;
 pub use slots::Leftover;
 
 use crate::cgroup::{Cgroup, CgroupRoot, Usage};

@@ -3,7 +3,7 @@
 use std::fs;
 
 /// Ticks since boot at which the process started, field 22 of `/proc/PID/stat`.
-pub(super) fn start_time(pid: &str) -> Option<u64> {
+pub(crate) fn start_time(pid: &str) -> Option<u64> {
     parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 

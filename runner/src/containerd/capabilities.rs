@@ -1,0 +1,83 @@
+//! The capabilities of a container: what its file says, or the usual ones, and never more than PID 1 has itself.
+
+use std::fs;
+
+use kelson_spec::service::Security;
+use kelson_spec::{CAPABILITIES, CONTAINER_CAPABILITIES};
+
+use super::oci::Capabilities;
+
+/// What a program of the container can ever hold (bit n: capability n): the seccomp profile opens what that allows.
+pub(super) fn held(security: &Security, uid: u32, own: u64) -> u64 {
+    let all = bounding(security, own);
+    if uid == 0 { all } else { all & security.ambient }
+}
+
+fn bounding(security: &Security, own: u64) -> u64 {
+    security.capabilities.unwrap_or(CONTAINER_CAPABILITIES) & own
+}
+
+/// Root holds all of them; another user those that the file adds, the ambient ones.
+pub(super) fn capabilities(security: &Security, uid: u32, own: u64) -> Capabilities {
+    let held = names(held(security, uid, own));
+    let ambient = if uid == 0 { Vec::new() } else { held.clone() };
+    Capabilities {
+        bounding: names(bounding(security, own)),
+        effective: held.clone(),
+        permitted: held,
+        inheritable: ambient.clone(),
+        ambient,
+    }
+}
+
+/// What PID 1 holds: a container in a container holds less than all, and runc cannot give what it lacks.
+pub(super) fn own() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    permitted(&status).unwrap_or(u64::MAX)
+}
+
+fn permitted(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("CapPrm:"))?;
+    u64::from_str_radix(line.trim(), 16).ok()
+}
+
+fn names(mask: u64) -> Vec<String> {
+    let bit = |number: usize| u32::try_from(number).ok().and_then(|number| 1u64.checked_shl(number));
+    CAPABILITIES
+        .iter()
+        .enumerate()
+        .filter(|(number, _)| bit(*number).is_some_and(|bit| mask & bit != 0))
+        .map(|(_, name)| format!("CAP_{}", name.to_ascii_uppercase()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_holds_all_and_others_what_is_added() {
+        let usual = capabilities(&Security::default(), 0, u64::MAX);
+        assert_eq!(usual.bounding.len(), 14);
+        assert_eq!((usual.effective.len(), usual.permitted.len(), usual.ambient.len()), (14, 14, 0));
+        let user = capabilities(&Security::default(), 1000, u64::MAX);
+        assert_eq!((user.bounding.len(), user.effective.len()), (14, 0));
+        let added = Security {
+            capabilities: Some(CONTAINER_CAPABILITIES | 1 << 12),
+            ambient: 1 << 12,
+            ..Security::default()
+        };
+        let user = capabilities(&added, 1000, u64::MAX);
+        assert_eq!(user.ambient, ["CAP_NET_ADMIN"]);
+        assert_eq!((&user.effective, &user.inheritable), (&user.ambient, &user.ambient));
+        assert_eq!(held(&added, 1000, u64::MAX), 1 << 12);
+        assert_eq!(held(&added, 0, 1 << 12 | 1), 1 << 12 | 1);
+        assert_eq!(capabilities(&added, 0, 1).bounding, ["CAP_CHOWN"]);
+    }
+
+    #[test]
+    fn own_capabilities_are_read_from_proc() {
+        assert_eq!(permitted("Name:\tx\nCapPrm:\t00000000a80425fb\nCapEff:\t0\n"), Some(0xa804_25fb));
+        assert_eq!(permitted("Name:\tx\n"), None);
+    }
+}

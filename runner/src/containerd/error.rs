@@ -1,0 +1,156 @@
+//! What can go wrong with containerd, in two kinds that are answered differently: it is away (wait and try again), or
+//! it refused (trying again changes nothing).
+
+use tonic::{Code, Status};
+
+use crate::runner::RunnerError;
+
+/// Why a call to containerd gave nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ContainerdError {
+    /// It is not there, does not answer in time, or went away meanwhile. Whether it did what was asked is not known.
+    #[error("containerd does not answer: {0}")]
+    Away(String),
+    /// It said no.
+    #[error("{text}")]
+    Refused { code: Code, text: String },
+    /// This host itself failed.
+    #[error(transparent)]
+    Host(#[from] RunnerError),
+}
+
+impl ContainerdError {
+    pub(super) fn from_status(status: &Status) -> ContainerdError {
+        // What the server says bears no source; what the connection says does.
+        let lost = std::error::Error::source(status).is_some();
+        match status.code() {
+            Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled => {
+                ContainerdError::Away(plain(status.message()))
+            }
+            _ if lost => ContainerdError::Away(plain(status.message())),
+            code => ContainerdError::Refused { code, text: plain(status.message()) },
+        }
+    }
+
+    pub fn is_away(&self) -> bool {
+        matches!(self, ContainerdError::Away(_))
+    }
+
+    pub(super) fn is(&self, wanted: Code) -> bool {
+        matches!(self, ContainerdError::Refused { code, .. } if *code == wanted)
+    }
+
+    /// With what was being done before it: `cannot make the snapshot of service web: …`.
+    pub(super) fn while_doing(self, what: &str) -> ContainerdError {
+        match self {
+            ContainerdError::Away(why) => ContainerdError::Away(format!("{why} ({what})")),
+            ContainerdError::Refused { code, text } => {
+                ContainerdError::Refused { code, text: format!("{what}: {text}") }
+            }
+            ContainerdError::Host(error) => ContainerdError::Host(error),
+        }
+    }
+}
+
+impl From<ContainerdError> for RunnerError {
+    fn from(error: ContainerdError) -> RunnerError {
+        match error {
+            ContainerdError::Host(error) => error,
+            other => RunnerError::new(other.to_string()),
+        }
+    }
+}
+
+/// What containerd, its shim and runc put before the reason, each for itself.
+const PREAMBLES: [&str; 10] = [
+    "failed to create shim task: ",
+    "failed to create containerd task: ",
+    "failed to start shim: ",
+    "OCI runtime create failed: ",
+    "OCI runtime start failed: ",
+    "OCI runtime exec failed: ",
+    "runc create failed: ",
+    "exec failed: ",
+    "unable to start container process: ",
+    "starting container process caused: ",
+];
+
+/// The part of an error text that tells the reason. Bounded: it goes into events.
+pub(super) fn plain(text: &str) -> String {
+    let reason = PREAMBLES
+        .iter()
+        .filter_map(|preamble| Some(text.rfind(preamble)?.saturating_add(preamble.len())))
+        .max()
+        .and_then(|at| text.get(at..))
+        .unwrap_or(text);
+    // The kind of the error, in words that only its maker needs.
+    let mut reason = reason.trim();
+    for kind in [": unknown", ": not found", ": failed precondition", ": unavailable"] {
+        if let Some(rest) = reason.strip_suffix(kind)
+            && (kind == ": unknown" || rest.contains(": "))
+        {
+            reason = rest;
+        }
+    }
+    if let Some(text) = missing_command(reason) {
+        return text;
+    }
+    let mut short: String = reason.chars().map(|c| if c.is_control() { ' ' } else { c }).take(512).collect();
+    if short.is_empty() {
+        short.push_str("it gave no reason");
+    }
+    short
+}
+
+/// The commonest mistake, in plain words.
+fn missing_command(reason: &str) -> Option<String> {
+    let (_, quoted) = reason.split_once("exec: \"")?;
+    let (command, why) = quoted.split_once("\": ")?;
+    if why.contains("not found") || why.contains("no such file or directory") {
+        return Some(format!("the image has no command {command}"));
+    }
+    why.contains("permission denied").then(|| format!("the image's {command} may not be executed"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_stands_alone() {
+        let cases = [
+            (
+                r#"failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process: exec: "/nope": stat /nope: no such file or directory: unknown"#,
+                "the image has no command /nope",
+            ),
+            (
+                r#"OCI runtime create failed: container_linux.go:380: starting container process caused: exec: "nope": executable file not found in $PATH: unknown"#,
+                "the image has no command nope",
+            ),
+            (
+                r#"OCI runtime exec failed: exec failed: unable to start container process: exec: "/etc": permission denied: unknown"#,
+                "the image's /etc may not be executed",
+            ),
+            (
+                "failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process: error mounting \"/x\" to rootfs at \"/y\": no such file or directory: unknown",
+                "error mounting \"/x\" to rootfs at \"/y\": no such file or directory",
+            ),
+            ("snapshot web does not exist: not found", "snapshot web does not exist: not found"),
+            ("", "it gave no reason"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(plain(text), expected);
+        }
+        assert_eq!(plain(&"x".repeat(5000)).len(), 512);
+    }
+
+    #[test]
+    fn what_the_server_says_is_told_from_what_the_connection_says() {
+        let away = |status: &Status| ContainerdError::from_status(status).is_away();
+        assert!(away(&Status::unavailable("x")));
+        assert!(away(&Status::deadline_exceeded("x")));
+        assert!(!away(&Status::not_found("x")));
+        assert!(!away(&Status::unknown("runc failed")));
+        assert!(away(&Status::from_error(Box::new(std::io::Error::other("broken pipe")))));
+    }
+}

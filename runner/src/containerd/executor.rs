@@ -1,0 +1,309 @@
+//! Further commands inside a container: health checks, and an operator's `exec`.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use containerd_client::types::v1::{Process as TaskState, Status};
+use nix::fcntl::OFlag;
+use nix::unistd::pipe2;
+use prost_types::Any;
+use tokio::sync::watch as channel;
+use tokio::time::{Instant, sleep};
+
+use super::calls::{Streams, TaskProcess};
+use super::client::Containerd;
+use super::error::ContainerdError;
+use super::launch::path_of;
+use super::oci::{ConsoleSize, Process, Running};
+use super::pidfd::{ProcessHandle, is_same};
+use super::runtime::PROCESS;
+use super::spec::set;
+use super::watch::{self, Ending};
+use crate::exec::{ExecControl, ExecRequest, Executing, Executor, WindowSize};
+use crate::runner::{BoxFuture, RunnerError};
+
+/// How long a command that was given up is looked after until it is dead and forgotten.
+const CLEANUP: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Runs commands inside the container of one run of a service.
+#[derive(Debug, Clone)]
+pub struct ContainerExecutor {
+    containerd: Containerd,
+    service: String,
+    pid: i32,
+    start_time: u64,
+}
+
+impl ContainerExecutor {
+    /// `pid` and `start_time` name the run's main process.
+    pub fn new(containerd: Containerd, service: &str, pid: i32, start_time: u64) -> ContainerExecutor {
+        ContainerExecutor { containerd, service: service.to_owned(), pid, start_time }
+    }
+
+    async fn begin(&self, request: ExecRequest) -> Result<Executing, RunnerError> {
+        if request.command.is_empty() {
+            return Err(RunnerError::new("there is no command to run"));
+        }
+        let spec = self.running_process().await?;
+        let ends = Ends::new(&request)?;
+        let terminal = request.terminal;
+        let spec = described(spec, request)?;
+        let process = TaskProcess {
+            container: self.service.clone(),
+            exec: format!("exec-{}", self.containerd.next_number()),
+        };
+        let cleanup = Cleanup { containerd: self.containerd.clone(), process: Some(process.clone()) };
+        let refused = |error: ContainerdError| match error {
+            ContainerdError::Refused { text, .. } => {
+                RunnerError::new(format!("cannot run a command in service {}: {text}", self.service))
+            }
+            other => other.into(),
+        };
+        let made = self.containerd.make_exec(&process, spec, ends.streams(), terminal.is_some()).await;
+        made.map_err(refused)?;
+        let pid = self.containerd.start(&process).await.map_err(refused)?;
+        let pid = i32::try_from(pid).unwrap_or_default();
+        let handle = Arc::new(ProcessHandle::open(pid)?);
+        let ending = watch::begin(self.containerd.clone(), process.clone(), Arc::clone(&handle));
+        if ends.input.is_some() && terminal.is_none() {
+            // The shim holds the pipe open for writers to come; there is one, the caller.
+            self.containerd.let_input_end(&process).await.map_err(refused)?;
+        }
+        let Ends { input, output, errors, shim: _ } = ends;
+        // The shim hangs a terminal up when nobody can write to it any more, which the end of the caller's input does
+        // not mean.
+        let kept = match (&input, terminal) {
+            (Some(input), Some(_)) => Some(clone(input)?),
+            _ => None,
+        };
+        let size = terminal.map(|size| {
+            let (sender, sizes) = channel::channel(size);
+            tokio::spawn(follow_size(self.containerd.clone(), process.clone(), sizes, ending.clone()));
+            sender
+        });
+        tokio::spawn(see_off(cleanup, ending.clone(), kept));
+        Ok(Executing {
+            pid,
+            input,
+            output,
+            errors,
+            exit: ending.into_future(),
+            control: Arc::new(Control { handle, size }),
+        })
+    }
+
+    /// What the main process is: a further one is the same but for its command.
+    async fn running_process(&self) -> Result<Process, RunnerError> {
+        let ended = || RunnerError::new(format!("service {} does not run any more", self.service));
+        if self.start_time != 0 && !is_same(self.pid, self.start_time) {
+            return Err(ended());
+        }
+        let state = self.containerd.process(&TaskProcess::main(&self.service)).await?.ok_or_else(ended)?;
+        let TaskState { pid, status, .. } = state;
+        if i32::try_from(pid) != Ok(self.pid) || status == Status::Stopped as i32 {
+            return Err(ended());
+        }
+        let record = self.containerd.container(&self.service).await?.ok_or_else(ended)?;
+        let spec = record.spec.unwrap_or_default().value;
+        serde_json::from_slice::<Running>(&spec).map(|running| running.process).map_err(|error| {
+            RunnerError::new(format!("cannot read the specification of service {}: {error}", self.service))
+        })
+    }
+}
+
+impl Executor for ContainerExecutor {
+    fn exec(&self, request: ExecRequest) -> BoxFuture<'_, Result<Executing, RunnerError>> {
+        Box::pin(self.begin(request))
+    }
+}
+
+/// The specification of the command, packed for containerd.
+fn described(mut process: Process, request: ExecRequest) -> Result<Any, RunnerError> {
+    process.args = request.command;
+    process.terminal = request.terminal.is_some();
+    process.console_size =
+        request.terminal.map(|size| ConsoleSize { height: size.rows, width: size.columns });
+    if request.terminal.is_some() && !process.env.iter().any(|entry| entry.starts_with("TERM=")) {
+        process.env.push(String::from("TERM=xterm"));
+    }
+    for (name, value) in request.environment {
+        set(&mut process.env, format!("{name}={value}"));
+    }
+    let value = serde_json::to_vec(&process)
+        .map_err(|error| RunnerError::new(format!("cannot describe the command: {error}")))?;
+    Ok(Any { type_url: PROCESS.to_owned(), value })
+}
+
+/// The pipes of a command: ours, and those that the shim opens by their paths.
+struct Ends {
+    input: Option<OwnedFd>,
+    output: OwnedFd,
+    errors: Option<OwnedFd>,
+    shim: [Option<OwnedFd>; 3],
+}
+
+impl Ends {
+    fn new(request: &ExecRequest) -> Result<Ends, RunnerError> {
+        let pipe = || {
+            pipe2(OFlag::O_CLOEXEC)
+                .map_err(|errno| RunnerError::system("cannot make a pipe for a command", &errno.into()))
+        };
+        let terminal = request.terminal.is_some();
+        let (shims_input, input) = match request.input || terminal {
+            true => pipe().map(|(read, write)| (Some(read), Some(write)))?,
+            false => (None, None),
+        };
+        let (output, shims_output) = pipe()?;
+        let (errors, shims_errors) = match terminal {
+            true => (None, None),
+            false => pipe().map(|(read, write)| (Some(read), Some(write)))?,
+        };
+        Ok(Ends { input, output, errors, shim: [shims_input, Some(shims_output), shims_errors] })
+    }
+
+    fn streams(&self) -> Streams {
+        let [stdin, stdout, stderr] = &self.shim;
+        let path = |end: &Option<OwnedFd>| end.as_ref().map(path_of).unwrap_or_default();
+        Streams { stdin: path(stdin), stdout: path(stdout), stderr: path(stderr) }
+    }
+}
+
+fn clone(descriptor: &OwnedFd) -> Result<OwnedFd, RunnerError> {
+    descriptor.try_clone().map_err(|error: io::Error| RunnerError::system("cannot keep a terminal", &error))
+}
+
+/// Waits for a command's end, then has containerd forget it.
+async fn see_off(mut cleanup: Cleanup, mut ending: Ending, kept: Option<OwnedFd>) {
+    ending.exit().await;
+    drop(kept);
+    if let Some(process) = cleanup.process.take() {
+        forget(&cleanup.containerd, &process).await;
+    }
+}
+
+/// The last size counts; those that come while one is handed over are passed by.
+async fn follow_size(
+    containerd: Containerd,
+    process: TaskProcess,
+    mut sizes: channel::Receiver<WindowSize>,
+    mut ending: Ending,
+) {
+    let follow = async {
+        while sizes.changed().await.is_ok() {
+            let WindowSize { rows, columns } = *sizes.borrow_and_update();
+            if let Err(error) = containerd.resize(&process, rows, columns).await {
+                tracing::debug!("cannot resize a terminal: {error}");
+            }
+        }
+    };
+    tokio::select! {
+        () = follow => {}
+        _ = ending.exit() => {}
+    }
+}
+
+/// Ends a command whose start was given up or failed half way.
+struct Cleanup {
+    containerd: Containerd,
+    process: Option<TaskProcess>,
+}
+
+impl Drop for Cleanup {
+    fn drop(&mut self) {
+        if let Some(process) = self.process.take()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            let containerd = self.containerd.clone();
+            runtime.spawn(async move { forget(&containerd, &process).await });
+        }
+    }
+}
+
+/// Kills a command, where it lives, until it can be deleted.
+async fn forget(containerd: &Containerd, process: &TaskProcess) {
+    let begun = Instant::now();
+    while begun.elapsed() < CLEANUP {
+        match containerd.remove_exec(process).await {
+            Ok(()) => return,
+            Err(error) => tracing::debug!("a command in {} is still there: {error}", process.container),
+        }
+        let _ = containerd.kill_exec(process).await;
+        sleep(LOOK).await;
+    }
+}
+
+struct Control {
+    handle: Arc<Option<ProcessHandle>>,
+    size: Option<channel::Sender<WindowSize>>,
+}
+
+impl ExecControl for Control {
+    fn signal(&self, signal: i32) {
+        if let Some(handle) = self.handle.as_ref() {
+            handle.signal(signal);
+        }
+    }
+
+    fn kill(&self) {
+        if let Some(handle) = self.handle.as_ref() {
+            handle.kill_group();
+        }
+    }
+
+    fn resize(&self, size: WindowSize) {
+        if let Some(sizes) = &self.size {
+            sizes.send_replace(size);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::containerd::oci::{Capabilities, User};
+
+    #[test]
+    fn a_command_takes_over_all_but_itself() {
+        let main = Process {
+            terminal: false,
+            console_size: None,
+            user: User { uid: 33, gid: 33, additional_gids: vec![4] },
+            args: vec!["/serve".into()],
+            env: vec!["A=1".into(), "B=2".into()],
+            cwd: "/srv".into(),
+            capabilities: Capabilities::default(),
+            rlimits: Vec::new(),
+            no_new_privileges: true,
+            oom_score_adj: 0,
+        };
+        let request = ExecRequest {
+            command: vec!["sh".into(), "-c".into(), "true".into()],
+            environment: vec![("B".into(), "3".into())],
+            input: false,
+            terminal: Some(WindowSize { rows: 24, columns: 80 }),
+        };
+        let packed = described(main.clone(), request).unwrap();
+        let made: Process = serde_json::from_slice(&packed.value).unwrap();
+        assert_eq!(made.args, ["sh", "-c", "true"]);
+        assert_eq!(made.env, ["A=1", "B=3", "TERM=xterm"]);
+        assert_eq!(made.console_size, Some(ConsoleSize { height: 24, width: 80 }));
+        assert_eq!((made.user, made.cwd), (main.user, main.cwd));
+        assert!(made.terminal && made.no_new_privileges);
+    }
+
+    #[test]
+    fn each_stream_has_a_path_only_where_it_is_wanted() {
+        let streams = |input, terminal| {
+            let request = ExecRequest { input, terminal, ..ExecRequest::default() };
+            let Streams { stdin, stdout, stderr } = Ends::new(&request).unwrap().streams();
+            [stdin, stdout, stderr].map(|path| !path.is_empty())
+        };
+        let size = Some(WindowSize::default());
+        assert_eq!(streams(false, None), [false, true, true]);
+        assert_eq!(streams(true, None), [true, true, true]);
+        assert_eq!(streams(false, size), [true, true, false]);
+    }
+}

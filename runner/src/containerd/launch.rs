@@ -1,0 +1,183 @@
+//! One run of a container, from the leftovers of the last to a process that runs.
+//!
+//! It goes on in a task of its own: a start that is given up half way must not leave a process that nobody knows. Who
+//! gives it up says so, and waits for a moment until it has stopped where it is.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use containerd_client::types::v1::{Process, Status};
+use kelson_spec::service::Resources;
+use prost_types::Any;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::calls::{Streams, TaskProcess};
+use super::client::Containerd;
+use super::error::ContainerdError;
+use super::patience::Patience;
+use super::pidfd::ProcessHandle;
+use super::watch::{self, Ending};
+use super::{KILL_DEADLINE, PATIENCE, leftovers};
+use crate::cgroup::{CgroupRoot, Place};
+use crate::runner::RunnerError;
+
+/// A process that runs.
+#[derive(Debug)]
+pub(super) struct Launched {
+    pub(super) pid: i32,
+    /// `None`: it had ended before it could be looked at.
+    pub(super) handle: Arc<Option<ProcessHandle>>,
+    pub(super) ending: Ending,
+}
+
+/// What a run is made of.
+pub(super) struct Launch {
+    pub(super) containerd: Containerd,
+    pub(super) service: String,
+    pub(super) snapshotter: String,
+    pub(super) spec: Any,
+    pub(super) resources: Resources,
+    pub(super) cgroups: Option<CgroupRoot>,
+    pub(super) stdout: OwnedFd,
+    pub(super) stderr: OwnedFd,
+}
+
+/// A run on its way.
+#[derive(Debug)]
+pub(super) struct Launching {
+    task: JoinHandle<Result<Launched, ContainerdError>>,
+    given_up: Arc<AtomicBool>,
+}
+
+impl Launching {
+    pub(super) fn begin(launch: Launch) -> Launching {
+        let given_up = Arc::new(AtomicBool::new(false));
+        let task = tokio::spawn(launch.carry_out(Arc::clone(&given_up)));
+        Launching { task, given_up }
+    }
+
+    /// Cancelled by dropping; it goes on then.
+    pub(super) async fn result(&mut self) -> Result<Launched, ContainerdError> {
+        match (&mut self.task).await {
+            Ok(result) => result,
+            Err(_) => Err(RunnerError::new("the start of a container broke off").into()),
+        }
+    }
+
+    /// Ends it. Returns the process where it has come so far.
+    pub(super) async fn give_up(mut self) -> Option<Launched> {
+        self.given_up.store(true, Ordering::Relaxed);
+        match timeout(KILL_DEADLINE, self.result()).await {
+            Ok(result) => result.ok(),
+            Err(_) => {
+                // containerd hears of that too, and undoes what it was doing.
+                self.task.abort();
+                None
+            }
+        }
+    }
+}
+
+/// The path by which another process opens a descriptor of this one: a pipe behind it is a FIFO to who opens it. Good
+/// for as long as the descriptor is open here.
+pub(super) fn path_of(descriptor: &OwnedFd) -> String {
+    format!("/proc/{}/fd/{}", std::process::id(), descriptor.as_raw_fd())
+}
+
+impl Launch {
+    async fn carry_out(self, given_up: Arc<AtomicBool>) -> Result<Launched, ContainerdError> {
+        let mut patience = Patience::new(PATIENCE);
+        loop {
+            match self.attempt(&given_up, &mut patience).await {
+                Err(error) if error.is_away() && !given_up.load(Ordering::Relaxed) => {
+                    if !patience.lasts().await {
+                        return Err(error);
+                    }
+                }
+                other => return other,
+            }
+        }
+    }
+
+    async fn attempt(
+        &self,
+        given_up: &AtomicBool,
+        patience: &mut Patience,
+    ) -> Result<Launched, ContainerdError> {
+        let Launch { containerd, service, .. } = self;
+        let stop_here = || match given_up.load(Ordering::Relaxed) {
+            true => Err(ContainerdError::Host(RunnerError::new("the start was given up"))),
+            false => Ok(()),
+        };
+        let place = self.cgroups.as_ref().map(|root| root.place(service));
+        leftovers::remove_task(containerd, service, place.as_ref()).await?;
+        if let Some(place) = &place {
+            fresh_cgroup(place, &self.resources, service).await?;
+        }
+        let rootfs = containerd.snapshot_mounts(&self.snapshotter, service).await?;
+        containerd.set_spec(service, self.spec.clone()).await?;
+        stop_here()?;
+        // Both, always: a shim of containerd 1.6 breaks when one is missing.
+        let streams =
+            Streams { stdin: String::new(), stdout: path_of(&self.stdout), stderr: path_of(&self.stderr) };
+        let pid = containerd.make_task(service, rootfs, streams).await?;
+        let pid = i32::try_from(pid).unwrap_or_default();
+        // It waits for its start, so it lives.
+        let handle = Arc::new(ProcessHandle::open(pid)?);
+        let main = TaskProcess::main(service);
+        let ending = watch::begin(containerd.clone(), main.clone(), Arc::clone(&handle));
+        stop_here()?;
+        self.start(&main, patience).await?;
+        Ok(Launched { pid, handle, ending })
+    }
+
+    /// A start whose answer was lost may have happened: it is looked at before it is tried again.
+    async fn start(&self, main: &TaskProcess, patience: &mut Patience) -> Result<(), ContainerdError> {
+        let mut result = self.containerd.start(main).await;
+        loop {
+            match result {
+                Err(error) if error.is_away() => {
+                    if !patience.lasts().await {
+                        return Err(error);
+                    }
+                    result = match self.containerd.process(main).await {
+                        Ok(Some(Process { status, .. })) if status == Status::Created as i32 => {
+                            self.containerd.start(main).await
+                        }
+                        Ok(Some(_)) => return Ok(()),
+                        Ok(None) => {
+                            let text = String::from("containerd lost the container while it was started");
+                            return Err(ContainerdError::Refused { code: tonic::Code::NotFound, text });
+                        }
+                        Err(again) => Err(again),
+                    };
+                }
+                other => return other.map(|_| ()),
+            }
+        }
+    }
+}
+
+/// A cgroup that holds nothing and has been killed never. Returns what of the limits is not enforced.
+pub(super) async fn fresh_cgroup(
+    place: &Place,
+    resources: &Resources,
+    service: &str,
+) -> Result<Vec<String>, RunnerError> {
+    if !place.make()? {
+        if place.is_populated() {
+            place.kill()?;
+            if !place.unpopulated(KILL_DEADLINE).await? {
+                let left = place.processes(10_000).len().max(1);
+                return Err(RunnerError::new(format!(
+                    "{left} processes of an earlier life of service {service} cannot be killed"
+                )));
+            }
+        }
+        place.remove()?;
+        place.make()?;
+    }
+    Ok(place.limit(resources))
+}

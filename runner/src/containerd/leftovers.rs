@@ -1,0 +1,99 @@
+//! What a service has in containerd, removed: what an earlier life left, what a start that failed made, and all of it
+//! at the end. Whatever of it is there, in the reverse order of its making.
+
+use std::time::Duration;
+
+use containerd_client::types::v1::{Process, Status};
+use tokio::time::{Instant, sleep};
+use tonic::Code;
+
+use super::calls::TaskProcess;
+use super::client::{Containerd, PROMPT};
+use super::error::ContainerdError;
+use crate::cgroup::Place;
+
+/// How long the shim may take to see that its processes are dead.
+const SEEN: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The lease that holds what is half done.
+pub(super) fn lease(service: &str) -> String {
+    format!("kelson-{service}")
+}
+
+/// Removes task, container, snapshot and lease of a service.
+///
+/// # Errors
+/// At once when containerd is away; otherwise after all of it was tried, with every failure.
+pub(super) async fn remove(
+    containerd: &Containerd,
+    service: &str,
+    snapshotter: &str,
+    place: Option<&Place>,
+) -> Result<(), ContainerdError> {
+    // While its task is there its root is in use: nothing else can go.
+    remove_task(containerd, service, place)
+        .await
+        .map_err(|error| error.while_doing("cannot remove the task of an earlier run"))?;
+    let mut snapshotters = vec![snapshotter.to_owned()];
+    let mut failures = Vec::new();
+    let mut note = |result: Result<(), ContainerdError>, what: &str| match result {
+        Err(error) if error.is_away() => Err(error),
+        Err(error) => {
+            failures.push(error.while_doing(what));
+            Ok(())
+        }
+        Ok(()) => Ok(()),
+    };
+    match containerd.container(service).await {
+        Ok(Some(record)) => {
+            if !record.snapshotter.is_empty() && record.snapshotter != snapshotter {
+                snapshotters.push(record.snapshotter);
+            }
+            note(containerd.remove_container(service).await, "cannot remove the container")?;
+        }
+        Ok(None) => {}
+        Err(error) => note(Err(error), "cannot look for the container")?,
+    }
+    for snapshotter in snapshotters.iter().filter(|name| !name.is_empty()) {
+        note(containerd.remove_snapshot(snapshotter, service).await, "cannot remove the snapshot")?;
+    }
+    note(containerd.end_lease(&lease(service)).await, "cannot end the lease")?;
+    match failures.split_first() {
+        None => Ok(()),
+        Some((first, [])) => Err(first.clone()),
+        Some((first, rest)) => {
+            let text = rest.iter().fold(first.to_string(), |text, error| format!("{text}; {error}"));
+            Err(ContainerdError::Refused { code: Code::Unknown, text })
+        }
+    }
+}
+
+/// Ends and deletes a task, whatever its state.
+pub(super) async fn remove_task(
+    containerd: &Containerd,
+    service: &str,
+    place: Option<&Place>,
+) -> Result<(), ContainerdError> {
+    let Some(Process { status, .. }) = containerd.process(&TaskProcess::main(service)).await? else {
+        return Ok(());
+    };
+    if status != Status::Stopped as i32 {
+        if let Some(place) = place {
+            place.kill()?;
+        }
+        // A task that was made and never started is not in the cgroup of an earlier life, say.
+        match containerd.kill_task(service).await {
+            Err(error) if error.is_away() => return Err(error),
+            _ => {}
+        }
+    }
+    let begun = Instant::now();
+    loop {
+        match containerd.remove_task(service, PROMPT).await {
+            // The shim has not yet seen its end, which is no event.
+            Err(error) if error.is(Code::FailedPrecondition) && begun.elapsed() < SEEN => sleep(LOOK).await,
+            other => return other,
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Containers: services that containerd runs from images.
+//!
+//! PID 1 speaks gRPC to containerd's socket and nothing else of containerd's: images are unpacked by another process,
+//! before. Three things are kept apart here, since each fails on its own:
+//!
+//! - **containerd's records** (container, snapshot, task) are made and removed by calls, each with a deadline
+//!   ([`Containerd`]). What could not be removed is removed by the next start (`leftovers`).
+//! - **the process** is the kernel's: signalled by pidfd, killed through the service's cgroup, seen to end (`pidfd`).
+//! - **its exit status** is the shim's to tell, through containerd, however often that went away meanwhile (`watch`).
+//!
+//! [`ContainerRunner`] is the [`Runner`](crate::Runner) over them, [`ContainerExecutor`] runs further commands inside.
+
+mod calls;
+mod capabilities;
+mod client;
+mod devices;
+mod error;
+mod executor;
+mod health;
+mod launch;
+mod leftovers;
+mod mounts;
+mod oci;
+mod patience;
+mod pidfd;
+mod runner;
+mod runtime;
+mod spec;
+mod watch;
+
+use std::time::Duration;
+
+pub use client::{Containerd, NAMESPACE};
+pub use error::ContainerdError;
+pub use executor::ContainerExecutor;
+pub use runner::ContainerRunner;
+
+/// How long a start bears a containerd that is away.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long to wait for processes to end that were sent SIGKILL. One that takes longer sleeps where no signal reaches
+/// it (a dead disk): it is left behind and counted.
+const KILL_DEADLINE: Duration = Duration::from_secs(2);
+/// How long a stop waits before it looks whether the service is frozen.
+const PROMPT_STOP: Duration = Duration::from_millis(100);

@@ -1,0 +1,155 @@
+//! What a container sees of file systems besides its image.
+
+use kelson_spec::service::{ContainerMount, ContainerNetwork, ContainerSpec};
+
+use super::oci::Mount;
+
+/// Hidden: they tell of the host, or reach into it. The usual ones of container engines.
+pub(super) const MASKED: &[&str] = &[
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/interrupts",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/sys/devices/virtual/powercap",
+    "/sys/firmware",
+];
+
+/// To be read only.
+pub(super) const READ_ONLY: &[&str] =
+    &["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
+
+fn mount(destination: &str, kind: &'static str, source: &str, options: &[&str]) -> Mount {
+    Mount {
+        destination: destination.to_owned(),
+        kind,
+        source: source.to_owned(),
+        options: options.iter().map(|option| (*option).to_owned()).collect(),
+    }
+}
+
+/// A file of the host at the same place, which cannot be changed.
+fn shown(path: &str) -> Mount {
+    mount(path, "bind", path, &["bind", "ro", "nosuid", "nodev", "noexec", "rprivate"])
+}
+
+/// All mounts, those that lie below others after them: the usual ones, files of the host, the service file's, and the
+/// socket by which it says that it is ready.
+pub(super) fn mounts(
+    container: &ContainerSpec,
+    host_files: &[String],
+    notify_socket: Option<&str>,
+) -> Vec<Mount> {
+    let mut mounts = vec![
+        mount("/proc", "proc", "proc", &["nosuid", "noexec", "nodev"]),
+        mount("/dev", "tmpfs", "tmpfs", &["nosuid", "strictatime", "mode=755", "size=65536k"]),
+        mount(
+            "/dev/pts",
+            "devpts",
+            "devpts",
+            &["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"],
+        ),
+        mount("/dev/shm", "tmpfs", "shm", &["nosuid", "noexec", "nodev", "mode=1777", "size=65536k"]),
+        mount("/dev/mqueue", "mqueue", "mqueue", &["nosuid", "noexec", "nodev"]),
+        // Of the container's own network namespace, or of the host's where it shares that.
+        mount("/sys", "sysfs", "sysfs", &["nosuid", "noexec", "nodev", "ro"]),
+        mount("/sys/fs/cgroup", "cgroup", "cgroup", &["nosuid", "noexec", "nodev", "relatime", "ro"]),
+    ];
+    if container.network == ContainerNetwork::Host {
+        let listed =
+            |file: &&String| !container.mounts.iter().any(|mount| mount.target.as_os_str() == file.as_str());
+        mounts.extend(host_files.iter().filter(listed).map(|file| shown(file)));
+    }
+    mounts.extend(container.mounts.iter().map(listed));
+    // Over whatever of the host's /run the file shows: this run's socket is the one.
+    mounts.extend(
+        notify_socket.map(|path| mount(path, "bind", path, &["bind", "rw", "nosuid", "nodev", "rprivate"])),
+    );
+    mounts
+}
+
+/// A mount of the service file.
+fn listed(listed: &ContainerMount) -> Mount {
+    let mut options = listed.options.clone();
+    let has = |options: &[String], any: &[&str]| options.iter().any(|option| any.contains(&option.as_str()));
+    let kind = if listed.is_tmpfs() {
+        for safe in [["nosuid", "suid"], ["nodev", "dev"]] {
+            if !has(&options, &safe) {
+                options.extend(safe.first().map(|option| (*option).to_owned()));
+            }
+        }
+        "tmpfs"
+    } else {
+        if !has(&options, &["bind", "rbind"]) {
+            options.insert(0, String::from("bind"));
+        }
+        let propagation =
+            ["private", "rprivate", "slave", "rslave", "shared", "rshared", "unbindable", "runbindable"];
+        if !has(&options, &propagation) {
+            options.push(String::from("rprivate"));
+        }
+        "bind"
+    };
+    Mount {
+        destination: listed.target.to_string_lossy().into_owned(),
+        kind,
+        source: listed.source.to_string_lossy().into_owned(),
+        options,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(source: &str, options: &[&str]) -> ContainerMount {
+        let options = options.iter().map(|option| (*option).to_owned()).collect();
+        ContainerMount { source: source.into(), target: "/t".into(), options }
+    }
+
+    #[test]
+    fn mounts_of_the_file_are_binds_unless_they_are_in_memory() {
+        let cases: [(ContainerMount, &str, &[&str]); 5] = [
+            (entry("/a", &[]), "bind", &["bind", "rprivate"]),
+            (entry("/a", &["ro", "rbind"]), "bind", &["ro", "rbind", "rprivate"]),
+            (entry("/a", &["rw", "rslave"]), "bind", &["bind", "rw", "rslave"]),
+            (entry("tmpfs", &["size=1024"]), "tmpfs", &["size=1024", "nosuid", "nodev"]),
+            (entry("tmpfs", &["suid", "dev"]), "tmpfs", &["suid", "dev"]),
+        ];
+        for (entry, kind, options) in cases {
+            let mount = listed(&entry);
+            assert_eq!((mount.kind, mount.options.as_slice()), (kind, &options.map_to_owned()[..]));
+        }
+    }
+
+    trait MapToOwned {
+        fn map_to_owned(&self) -> Vec<String>;
+    }
+    impl MapToOwned for &[&str] {
+        fn map_to_owned(&self) -> Vec<String> {
+            self.iter().map(|text| (*text).to_owned()).collect()
+        }
+    }
+
+    #[test]
+    fn files_of_the_host_are_seen_with_its_network_alone() {
+        let files = [String::from("/etc/hosts"), String::from("/etc/resolv.conf")];
+        let mut container = ContainerSpec::new("x");
+        let count = |container: &ContainerSpec| {
+            mounts(container, &files, None)
+                .iter()
+                .filter(|mount| mount.destination.starts_with("/etc"))
+                .count()
+        };
+        assert_eq!(count(&container), 2);
+        container.mounts.push(ContainerMount { target: "/etc/hosts".into(), ..entry("/mine", &[]) });
+        assert_eq!(count(&container), 2, "the service file's own counts");
+        container.network = ContainerNetwork::None;
+        assert_eq!(count(&container), 1);
+    }
+}

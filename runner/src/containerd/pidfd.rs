@@ -1,0 +1,168 @@
+//! The container's process as the kernel knows it: what containerd and its shim say of it may come late or never.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use crate::processes::{open_pidfd, signal_pidfd, start_time};
+use crate::runner::{Exit, RunnerError};
+
+/// One process, for as long as this is held, whoever its parent is.
+#[derive(Debug)]
+pub(super) struct ProcessHandle {
+    pid: i32,
+    start_time: u64,
+    pidfd: AsyncFd<OwnedFd>,
+}
+
+/// `struct pidfd_info` of `<linux/pidfd.h>`, in its first and smallest size.
+#[repr(C)]
+#[derive(Default)]
+struct PidfdInfo {
+    mask: u64,
+    cgroup: u64,
+    ids: [u32; 11],
+    exit_code: i32,
+}
+
+/// `PIDFD_GET_INFO` for that size.
+const GET_INFO: u32 = (3 << 30) | (64 << 16) | (0xff << 8) | 11;
+/// The exit code is asked for, and given: from Linux 6.15 on, once the process has been reaped.
+const INFO_EXIT: u64 = 1 << 3;
+/// `PIDFD_SIGNAL_PROCESS_GROUP`, from Linux 6.9 on.
+const WHOLE_GROUP: u32 = 1 << 2;
+
+impl ProcessHandle {
+    /// The process with this PID now. `None`: there is none.
+    ///
+    /// # Errors
+    /// When it cannot be watched.
+    pub(super) fn open(pid: i32) -> Result<Option<ProcessHandle>, RunnerError> {
+        let Some(pidfd) = open_pidfd(pid) else { return Ok(None) };
+        // Read with the pidfd open, so that both mean the same process, or it has ended.
+        let start_time = start_time(&pid.to_string()).unwrap_or_default();
+        // SAFETY: an `OwnedFd` is one descriptor from its making to its drop, and nobody takes it out of the `AsyncFd`.
+        let pidfd =
+            unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }.map_err(|error| {
+                RunnerError::system(format_args!("cannot watch process {pid}"), &io::Error::from(error))
+            })?;
+        Ok(Some(ProcessHandle { pid, start_time, pidfd }))
+    }
+
+    pub(super) fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    pub(super) fn start_time(&self) -> u64 {
+        self.start_time
+    }
+
+    /// Returns once it has ended. Cancelled by dropping.
+    pub(super) async fn ended(&self) {
+        // A pidfd stays readable from its process's end on.
+        if self.pidfd.readable().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        let mut polled =
+            libc::pollfd { fd: self.pidfd.get_ref().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one entry, that lives on this stack; it does not wait.
+        let ready = unsafe { libc::poll(&raw mut polled, 1, 0) };
+        ready > 0
+    }
+
+    pub(super) fn signal(&self, signal: i32) {
+        signal_pidfd(self.pidfd.get_ref(), signal);
+    }
+
+    /// Kills its process group, which runc makes for each process that it starts, and the process itself.
+    pub(super) fn kill_group(&self) {
+        // SAFETY: numbers, and a null pointer that the call allows.
+        let sent = unsafe {
+            libc::syscall(
+                libc::SYS_pidfd_send_signal,
+                self.pidfd.get_ref().as_fd().as_raw_fd(),
+                libc::SIGKILL,
+                std::ptr::null::<u8>(),
+                WHOLE_GROUP,
+            )
+        };
+        if sent != 0 && !self.has_ended() {
+            // An older kernel. While it lives its group's number is its own.
+            // SAFETY: numbers only.
+            let leads = unsafe { libc::getpgid(self.pid) } == self.pid;
+            if leads {
+                // SAFETY: numbers only.
+                unsafe { libc::kill(self.pid.wrapping_neg(), libc::SIGKILL) };
+            }
+        }
+        self.signal(libc::SIGKILL);
+    }
+
+    /// How it ended, in the kernel's own words: they tell a signal from a status. `None` where the kernel is too old,
+    /// or its parent has not reaped it yet.
+    pub(super) fn exit(&self) -> Option<Exit> {
+        let mut info = PidfdInfo { mask: INFO_EXIT, ..PidfdInfo::default() };
+        // SAFETY: the number names the size of what the pointer points to.
+        let told = unsafe {
+            libc::ioctl(self.pidfd.get_ref().as_raw_fd(), libc::c_ulong::from(GET_INFO), &raw mut info)
+        };
+        (told == 0 && info.mask & INFO_EXIT != 0).then(|| exit_of_wait_status(info.exit_code))
+    }
+}
+
+/// What `wait` would have said.
+fn exit_of_wait_status(status: i32) -> Exit {
+    if libc::WIFSIGNALED(status) {
+        Exit::Signal { signal: libc::WTERMSIG(status), core: libc::WCOREDUMP(status) }
+    } else {
+        Exit::Status(libc::WEXITSTATUS(status))
+    }
+}
+
+/// Whether the process with this PID is the one that started then.
+pub(super) fn is_same(pid: i32, started: u64) -> bool {
+    fs::metadata("/proc/self").is_err() || start_time(&pid.to_string()) == Some(started)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_structure_has_its_size() {
+        assert_eq!(size_of::<PidfdInfo>(), 64);
+    }
+
+    #[test]
+    fn a_wait_status_tells_a_signal_from_a_status() {
+        assert_eq!(exit_of_wait_status(3 << 8), Exit::Status(3));
+        assert_eq!(exit_of_wait_status(137 << 8), Exit::Status(137));
+        assert_eq!(exit_of_wait_status(9), Exit::Signal { signal: 9, core: false });
+        assert_eq!(exit_of_wait_status(11 | 0x80), Exit::Signal { signal: 11, core: true });
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_process_is_seen() {
+        let mut command = std::process::Command::new("/bin/sh");
+        command.args(["-c", "read x; exit 5"]).stdin(std::process::Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let handle = ProcessHandle::open(pid).unwrap().unwrap();
+        assert!(handle.start_time() > 0 && is_same(pid, handle.start_time()));
+        assert!(!handle.has_ended());
+        assert_eq!(handle.exit(), None);
+        drop(child.stdin.take());
+        handle.ended().await;
+        assert!(handle.has_ended());
+        child.wait().unwrap();
+        // An older kernel does not know; one that knows says it right.
+        assert!(matches!(handle.exit(), None | Some(Exit::Status(5))), "{:?}", handle.exit());
+        assert!(!is_same(pid, handle.start_time().wrapping_add(1)));
+    }
+}

@@ -1,0 +1,49 @@
+//! What the runtime (the shim and runc) is told besides the container itself.
+
+use std::path::Path;
+
+use prost::Message;
+use prost_types::Any;
+
+/// The runtime by which containers run.
+pub(super) const RUNTIME: &str = "io.containerd.runc.v2";
+
+/// Type of [`Options`] in an `Any`.
+const OPTIONS: &str = "containerd.runc.v1.Options";
+/// Type of the container's specification.
+pub(super) const SPEC: &str = "types.containerd.io/opencontainers/runtime-spec/1/Spec";
+/// Type of the specification of a further process.
+pub(super) const PROCESS: &str = "types.containerd.io/opencontainers/runtime-spec/1/Process";
+
+/// `containerd.runc.v1.Options`: what of it Kelson sets. Its numbers are the shim's contract.
+#[derive(Clone, PartialEq, Message)]
+struct Options {
+    #[prost(string, tag = "3")]
+    shim_cgroup: String,
+    /// Owner of the pipes that the shim makes for the container: opening `/dev/stdout` anew opens them.
+    #[prost(uint32, tag = "4")]
+    io_uid: u32,
+    #[prost(uint32, tag = "5")]
+    io_gid: u32,
+    #[prost(string, tag = "7")]
+    root: String,
+}
+
+/// `shim_cgroup` counts from the mount of cgroup2; empty: the shim stays where containerd is.
+pub(super) fn options(runtime_dir: &Path, shim_cgroup: String, uid: u32, gid: u32) -> Any {
+    let root = runtime_dir.join("containerd/runc").to_string_lossy().into_owned();
+    let options = Options { shim_cgroup, io_uid: uid, io_gid: gid, root };
+    Any { type_url: OPTIONS.to_owned(), value: options.encode_to_vec() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_have_the_numbers_of_the_shim() {
+        let any = options(Path::new("/r"), String::from("/s"), 5, 6);
+        let expected = b"\x1a\x02/s\x20\x05\x28\x06\x3a\x12/r/containerd/runc";
+        assert_eq!(any.value, expected);
+    }
+}

@@ -1,0 +1,366 @@
+//! What a container is: the image's config with the service file on top, as runc reads it.
+
+use std::fs;
+
+use kelson_spec::service::{ContainerNetwork, ContainerSpec, Seccomp, Workload};
+use kelson_spec::{LIMITS, ServiceSpec};
+use prost_types::Any;
+
+use super::oci::{Capabilities, Linux, Namespace, Process, Resources, Rlimit, Root, Spec, User, VERSION};
+use super::runtime::SPEC;
+use super::{capabilities, devices, mounts};
+use crate::command::DEFAULT_PATH;
+use crate::images::ImageConfig;
+use crate::runner::RunnerError;
+use crate::seccomp::Profile;
+
+/// What of the host a container's specification depends on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Host {
+    pub(super) hostname: String,
+    /// Capabilities that PID 1 holds.
+    pub(super) capabilities: u64,
+    /// `oom_score_adj` of an ordinary process here; the shim's own would spare the container from the OOM killer.
+    pub(super) oom_score: i32,
+    /// Names this life of the host in `KELSON_RUN`.
+    pub(super) life: String,
+    /// The container's cgroup as runc counts it: from the mount of cgroup2.
+    pub(super) cgroup: String,
+}
+
+impl Host {
+    /// Reads what the kernel says.
+    pub(super) fn read(life: &str, cgroup: String) -> Host {
+        let line = |path| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+        Host {
+            hostname: line("/proc/sys/kernel/hostname"),
+            capabilities: capabilities::own(),
+            // PID 1 may have made itself safe from it.
+            oom_score: line("/proc/self/oom_score_adj").parse().unwrap_or(0).max(0),
+            life: life.to_owned(),
+            cgroup,
+        }
+    }
+}
+
+/// What is different in each run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Run {
+    pub(super) number: u64,
+    pub(super) environment: Vec<(String, String)>,
+}
+
+impl Run {
+    /// The socket that the service says `READY=1` to.
+    pub(super) fn notify_socket(&self) -> Option<&str> {
+        self.environment.iter().find(|(name, _)| name == "NOTIFY_SOCKET").map(|(_, path)| path.as_str())
+    }
+}
+
+/// The part of a service's spec that makes it a container.
+///
+/// # Errors
+/// When it is a process.
+pub(super) fn container(service: &ServiceSpec) -> Result<&ContainerSpec, RunnerError> {
+    match &service.workload {
+        Workload::Container(container) => Ok(container),
+        Workload::Process(_) => {
+            Err(RunnerError::new(format!("service {} is a process, not a container", service.name)))
+        }
+    }
+}
+
+/// The specification of one run, packed for containerd.
+///
+/// # Errors
+/// When neither the service file nor the image says what to run, or a device is not there.
+pub(super) fn packed(
+    service: &ServiceSpec,
+    image: &ImageConfig,
+    host: &Host,
+    run: &Run,
+) -> Result<Any, RunnerError> {
+    let value = serde_json::to_vec(&spec(service, image, host, run)?)
+        .map_err(|error| RunnerError::new(format!("cannot write the container's specification: {error}")))?;
+    Ok(Any { type_url: SPEC.to_owned(), value })
+}
+
+pub(super) fn spec(
+    service: &ServiceSpec,
+    image: &ImageConfig,
+    host: &Host,
+    run: &Run,
+) -> Result<Spec, RunnerError> {
+    let container = container(service)?;
+    let hostname = container.hostname.clone().unwrap_or_else(|| match container.network {
+        ContainerNetwork::Host if !host.hostname.is_empty() => host.hostname.clone(),
+        _ => service.name.clone(),
+    });
+    let mut nodes = Vec::new();
+    let mut rules = vec![devices::deny_all()];
+    for listed in &container.devices {
+        let (node, rule) = devices::device(listed)?;
+        nodes.push(node);
+        rules.push(rule);
+    }
+    let security = &service.security;
+    let held = capabilities::held(security, image.uid, host.capabilities);
+    Ok(Spec {
+        oci_version: VERSION,
+        process: process(service, container, image, host, run, &hostname)?,
+        root: Root { path: "rootfs", readonly: security.read_only_root },
+        hostname,
+        mounts: mounts::mounts(container, &image.host_files, run.notify_socket()),
+        linux: Linux {
+            cgroups_path: host.cgroup.clone(),
+            namespaces: namespaces(container.network),
+            // Limits are written to the cgroup by PID 1, for containers as for processes.
+            resources: Resources { devices: rules },
+            devices: nodes,
+            seccomp: (security.seccomp == Seccomp::Default).then(|| Profile::default_profile(held)),
+            masked_paths: mounts::MASKED,
+            readonly_paths: mounts::READ_ONLY,
+        },
+    })
+}
+
+fn namespaces(network: ContainerNetwork) -> Vec<Namespace> {
+    let mut kinds = vec!["pid", "ipc", "uts", "mount", "cgroup"];
+    if network == ContainerNetwork::None {
+        kinds.push("network");
+    }
+    kinds.into_iter().map(|kind| Namespace { kind }).collect()
+}
+
+fn process(
+    service: &ServiceSpec,
+    container: &ContainerSpec,
+    image: &ImageConfig,
+    host: &Host,
+    run: &Run,
+    hostname: &str,
+) -> Result<Process, RunnerError> {
+    let args: Vec<String> = if container.command.is_empty() {
+        image.entrypoint.iter().chain(&image.command).cloned().collect()
+    } else {
+        container.command.clone()
+    };
+    if args.is_empty() {
+        return Err(RunnerError::new(format!(
+            "image {} has no command of its own; give service {} one with container: {{command: […]}}",
+            container.image, service.name
+        )));
+    }
+    let directory = match &container.working_directory {
+        Some(directory) => directory.to_string_lossy().into_owned(),
+        None if image.working_directory.is_empty() => String::from("/"),
+        None => image.working_directory.clone(),
+    };
+    let security = &service.security;
+    let capabilities: Capabilities = capabilities::capabilities(security, image.uid, host.capabilities);
+    Ok(Process {
+        terminal: false,
+        console_size: None,
+        user: User { uid: image.uid, gid: image.gid, additional_gids: image.groups.clone() },
+        args,
+        env: environment(service, image, host, run, hostname),
+        cwd: directory,
+        capabilities,
+        rlimits: service
+            .limits
+            .iter()
+            .filter_map(|limit| rlimit(limit.resource, limit.soft, limit.hard))
+            .collect(),
+        no_new_privileges: security.no_new_privileges,
+        oom_score_adj: host.oom_score,
+    })
+}
+
+/// Later values win.
+fn environment(
+    service: &ServiceSpec,
+    image: &ImageConfig,
+    host: &Host,
+    run: &Run,
+    hostname: &str,
+) -> Vec<String> {
+    let mut environment = vec![format!("PATH={DEFAULT_PATH}"), format!("HOSTNAME={hostname}")];
+    if let Some(home) = &image.home {
+        environment.push(format!("HOME={home}"));
+    }
+    let mark = format!("{}:{}:{}", host.life, service.name, run.number);
+    let named = |(name, value): &(String, String)| format!("{name}={value}");
+    let later = image
+        .environment
+        .iter()
+        .cloned()
+        .chain(service.environment.iter().map(named))
+        .chain([format!("KELSON_SERVICE={}", service.name), format!("KELSON_RUN={mark}")])
+        .chain(run.environment.iter().map(named));
+    for entry in later {
+        set(&mut environment, entry);
+    }
+    environment
+}
+
+/// Sets a variable in place of an earlier one of the same name.
+pub(super) fn set(environment: &mut Vec<String>, entry: String) {
+    let name = |entry: &str| entry.split('=').next().unwrap_or_default().to_owned();
+    match environment.iter_mut().find(|known| name(known) == name(&entry)) {
+        Some(known) => *known = entry,
+        None => environment.push(entry),
+    }
+}
+
+fn rlimit(resource: u32, soft: u64, hard: u64) -> Option<Rlimit> {
+    let (name, _) = LIMITS.iter().find(|(_, number)| *number == resource)?;
+    Some(Rlimit { kind: format!("RLIMIT_{}", name.to_ascii_uppercase()), hard, soft })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kelson_spec::service::{ContainerDevice, ContainerMount, ResourceLimit, Security};
+
+    fn service() -> ServiceSpec {
+        let mut service = ServiceSpec::process("web", ["x"]);
+        service.workload = Workload::Container(ContainerSpec::new("demo/web:1"));
+        service
+    }
+
+    fn change(service: &mut ServiceSpec) -> &mut ContainerSpec {
+        match &mut service.workload {
+            Workload::Container(container) => container,
+            Workload::Process(_) => unreachable!(),
+        }
+    }
+
+    fn image() -> ImageConfig {
+        ImageConfig {
+            image: "demo/web:1".into(),
+            entrypoint: vec!["/entry".into()],
+            command: vec!["serve".into()],
+            environment: vec!["A=image".into(), "B=image".into()],
+            host_files: vec!["/etc/hosts".into()],
+            ..ImageConfig::default()
+        }
+    }
+
+    fn host() -> Host {
+        Host {
+            hostname: "edge-1".into(),
+            capabilities: u64::MAX,
+            oom_score: 0,
+            life: "abc-1".into(),
+            cgroup: "/kelson/web".into(),
+        }
+    }
+
+    fn made(service: &ServiceSpec, image: &ImageConfig) -> Spec {
+        spec(service, image, &host(), &Run { number: 7, environment: Vec::new() }).unwrap()
+    }
+
+    /// The whole of it stands in a file, to be read and compared. `KELSON_BLESS=1` writes it anew.
+    #[test]
+    fn the_specification_is_what_the_file_says() {
+        let mut service = service();
+        service.environment = vec![("B".into(), "service".into())];
+        service.limits = vec![ResourceLimit { resource: 7, soft: 1024, hard: 4096 }];
+        service.security.read_only_root = true;
+        let container = change(&mut service);
+        container.mounts = vec![ContainerMount {
+            source: "/var/www".into(),
+            target: "/srv".into(),
+            options: vec!["ro".into(), "rbind".into()],
+        }];
+        container.devices = vec![ContainerDevice {
+            source: "/dev/null".into(),
+            target: "/dev/sink".into(),
+            permissions: "rw".into(),
+        }];
+        let image =
+            ImageConfig { uid: 33, gid: 33, groups: vec![4], home: Some("/var/www".into()), ..image() };
+        let run =
+            Run { number: 7, environment: vec![("NOTIFY_SOCKET".into(), "/run/kelson/notify/web".into())] };
+        let mut spec = spec(&service, &image, &host(), &run).unwrap();
+        // The sandbox that tests run in may have another owner and mode of it.
+        spec.linux.devices.iter_mut().for_each(|device| {
+            (device.file_mode, device.uid, device.gid) = (0o666, 0, 0);
+        });
+        // Its list of calls has a test of its own.
+        spec.linux.seccomp = None;
+        let text = serde_json::to_string_pretty(&spec).unwrap() + "\n";
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/containerd/web.json");
+        if std::env::var_os("KELSON_BLESS").is_some() {
+            fs::write(file, &text).unwrap();
+        }
+        assert_eq!(text, fs::read_to_string(file).unwrap());
+    }
+
+    #[test]
+    fn the_service_file_is_on_top_of_the_image() {
+        let plain = made(&service(), &image());
+        assert_eq!(plain.process.args, ["/entry", "serve"]);
+        assert_eq!((plain.process.cwd.as_str(), plain.hostname.as_str()), ("/", "edge-1"));
+        assert_eq!(plain.process.capabilities.bounding.len(), 14);
+        assert!(plain.process.no_new_privileges && !plain.root.readonly);
+        assert!(plain.linux.seccomp.is_some());
+        assert_eq!(plain.linux.namespaces.len(), 5);
+        let mut changed = service();
+        changed.security = Security {
+            no_new_privileges: false,
+            capabilities: Some(1),
+            seccomp: Seccomp::Unconfined,
+            ..Security::default()
+        };
+        let container = change(&mut changed);
+        container.command = vec!["own".into()];
+        container.working_directory = Some("/srv".into());
+        container.network = ContainerNetwork::None;
+        let changed = made(&changed, &ImageConfig { working_directory: "/app".into(), ..image() });
+        assert_eq!(changed.process.args, ["own"], "a command replaces the entrypoint too");
+        assert_eq!((changed.process.cwd.as_str(), changed.hostname.as_str()), ("/srv", "web"));
+        assert_eq!(changed.process.capabilities.bounding, ["CAP_CHOWN"]);
+        assert!(!changed.process.no_new_privileges && changed.linux.seccomp.is_none());
+        assert_eq!(changed.linux.namespaces.last(), Some(&Namespace { kind: "network" }));
+        assert!(!changed.mounts.iter().any(|mount| mount.destination == "/etc/hosts"));
+    }
+
+    #[test]
+    fn later_variables_replace_earlier_ones() {
+        let mut service = service();
+        service.environment = vec![("B".into(), "service".into()), ("PATH".into(), "/mine".into())];
+        let image = ImageConfig { home: Some("/h".into()), ..image() };
+        assert_eq!(
+            made(&service, &image).process.env,
+            [
+                "PATH=/mine",
+                "HOSTNAME=edge-1",
+                "HOME=/h",
+                "A=image",
+                "B=service",
+                "KELSON_SERVICE=web",
+                "KELSON_RUN=abc-1:web:7"
+            ]
+        );
+    }
+
+    #[test]
+    fn an_image_without_a_command_is_told_plainly() {
+        let image = ImageConfig { entrypoint: Vec::new(), command: Vec::new(), ..image() };
+        let error = spec(&service(), &image, &host(), &Run::default()).unwrap_err();
+        assert_eq!(
+            error.message,
+            "image demo/web:1 has no command of its own; give service web one with container: {command: […]}"
+        );
+        assert!(container(&ServiceSpec::process("web", ["x"])).is_err());
+    }
+
+    #[test]
+    fn a_process_can_be_read_back() {
+        let spec = made(&service(), &image());
+        let text = serde_json::to_vec(&spec).unwrap();
+        let back: super::super::oci::Running = serde_json::from_slice(&text).unwrap();
+        assert_eq!(back.process, spec.process);
+    }
+}
