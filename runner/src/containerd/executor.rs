@@ -9,7 +9,7 @@ use containerd_client::types::v1::{Process as TaskState, Status};
 use nix::fcntl::OFlag;
 use nix::unistd::pipe2;
 use prost_types::Any;
-use tokio::sync::watch as channel;
+use tokio::sync::{oneshot, watch as channel};
 use tokio::time::{Instant, sleep};
 
 use super::calls::{Streams, TaskProcess};
@@ -24,7 +24,7 @@ use super::watch::{self, Ending};
 use crate::exec::{ExecControl, ExecRequest, Executing, Executor, WindowSize};
 use crate::runner::{BoxFuture, RunnerError};
 
-/// How long a command that was given up is looked after until it is dead and forgotten.
+/// How long containerd is asked to forget a command.
 const CLEANUP: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -115,8 +115,35 @@ impl ContainerExecutor {
 }
 
 impl Executor for ContainerExecutor {
+    /// Goes on in a task of its own: a start that is broken off half way would leave a process that nobody knows. One
+    /// that nobody wants any more is killed once it is known.
     fn exec(&self, request: ExecRequest) -> BoxFuture<'_, Result<Executing, RunnerError>> {
-        Box::pin(self.begin(request))
+        let executor = self.clone();
+        let (sender, receiver) = oneshot::channel();
+        tokio::spawn(async move {
+            if let Err(Ok(unwanted)) = sender.send(executor.begin(request).await) {
+                unwanted.control.kill();
+            }
+        });
+        let mut begun = Begun(receiver);
+        Box::pin(async move {
+            match (&mut begun.0).await {
+                Ok(result) => result,
+                Err(_) => Err(RunnerError::new("the start of a command broke off")),
+            }
+        })
+    }
+}
+
+/// A command on its way to who asked for it.
+struct Begun(oneshot::Receiver<Result<Executing, RunnerError>>);
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        self.0.close();
+        if let Ok(Ok(unwanted)) = self.0.try_recv() {
+            unwanted.control.kill();
+        }
     }
 }
 
@@ -205,7 +232,7 @@ async fn follow_size(
     }
 }
 
-/// Ends a command whose start was given up or failed half way.
+/// Ends a command whose start failed half way.
 struct Cleanup {
     containerd: Containerd,
     process: Option<TaskProcess>,
