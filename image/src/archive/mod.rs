@@ -29,6 +29,8 @@ mod reference;
 mod store;
 mod tape;
 #[cfg(test)]
+mod testing;
+#[cfg(test)]
 mod tests;
 
 use std::path::{Path, PathBuf};

@@ -1,10 +1,10 @@
 //! The files of an archive, be it a tar or a directory.
 
-use std::cell::Cell;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
@@ -24,7 +24,7 @@ const MAX_PASSES: u32 = 8;
 
 pub(super) enum Store {
     Directory(File),
-    Tar { file: File, packing: Packing, contents: Contents, passes: Cell<u32> },
+    Tar { file: File, packing: Packing, contents: Contents, passes: AtomicU32 },
 }
 
 /// A file that was found: where it is and how large.
@@ -65,7 +65,7 @@ impl Store {
         let read = Tape::new(&file, Packing::Plain)?.fill(&mut magic)?;
         let packing = Packing::of(magic.get(..read).unwrap_or_default());
         let contents = Contents::read(&mut Tape::new(&file, packing)?, packing != Packing::Plain)?;
-        Ok(Self::Tar { file, packing, contents, passes: Cell::new(0) })
+        Ok(Self::Tar { file, packing, contents, passes: AtomicU32::new(0) })
     }
 
     /// Whether blobs can be read without what lies before them.
@@ -117,8 +117,7 @@ impl Store {
                     return Ok(Some(kept.to_vec()));
                 }
                 if *packing != Packing::Plain {
-                    passes.set(passes.get().saturating_add(1));
-                    if passes.get() > MAX_PASSES {
+                    if passes.fetch_add(1, Ordering::Relaxed) >= MAX_PASSES {
                         return Err(Trouble::TooMany {
                             what: "large files of JSON",
                             most: u64::from(MAX_PASSES),

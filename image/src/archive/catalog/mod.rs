@@ -67,7 +67,7 @@ pub struct Catalog {
 
 impl Catalog {
     /// The catalog in the folder `folder`, which is made when there is something to remember.
-    pub fn new(folder: &Path) -> Self {
+    pub fn open(folder: &Path) -> Self {
         Self { file: folder.join("catalog.json") }
     }
 
