@@ -6,10 +6,13 @@
 
 pub mod archive;
 mod arguments;
+mod containerd;
 mod frame;
+pub mod personality;
 mod report;
 mod unpacker;
 
 pub use arguments::{Arguments, NAME, REPORT_DESCRIPTOR, Work};
+pub use frame::encode;
 pub use report::{ImageRow, Progress, Pruned, Report, Unpacked};
-pub use unpacker::{BoxFuture, Launched, Launcher, Listing, PruneResult, Unpacker, UnpackerOptions};
+pub use unpacker::{BoxFuture, Launched, Launcher, Listing, News, PruneResult, Unpacker, UnpackerOptions};

@@ -1,0 +1,60 @@
+//! What an operator may have meant.
+
+/// Names that are told at most.
+const TOLD: usize = 8;
+/// Letters that are compared; where two names differ later they are near anyhow.
+const COMPARED: usize = 64;
+
+/// `demo/nginx:1, demo/redis:7`: the names that are nearest to `wanted`, nearest first, and how many others there are.
+pub fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> String {
+    let mut names: Vec<(usize, &str)> = names.map(|name| (distance(wanted, name), name)).collect();
+    names.sort_unstable();
+    names.dedup();
+    let told: Vec<&str> = names.iter().take(TOLD).map(|(_, name)| *name).collect();
+    match names.len().saturating_sub(told.len()) {
+        0 => told.join(", "),
+        more => format!("{} and {more} more", told.join(", ")),
+    }
+}
+
+/// How many letters must be changed, put in or left out to make one of the other.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) =
+        (a.chars().take(COMPARED).collect(), b.chars().take(COMPARED).collect());
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut diagonal = i;
+        let mut left = i.saturating_add(1);
+        let mut next = Vec::with_capacity(row.len());
+        next.push(left);
+        for (above, y) in row.iter().skip(1).zip(&b) {
+            let replaced = diagonal.saturating_add(usize::from(x != y));
+            left = replaced.min(above.saturating_add(1)).min(left.saturating_add(1));
+            diagonal = *above;
+            next.push(left);
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_comes_first() {
+        let names = ["demo/redis:7", "demo/wec:1", "demo/web:2"];
+        assert_eq!(nearest("demo/web:2", names.into_iter()), "demo/web:2, demo/wec:1, demo/redis:7");
+        assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!(distance("", "abc"), 3);
+        assert_eq!(distance("abc", ""), 3);
+    }
+
+    #[test]
+    fn a_crowd_is_counted() {
+        let names: Vec<String> = (0..12).map(|n| format!("image-{n:02}")).collect();
+        let text = nearest("image-00", names.iter().map(String::as_str));
+        assert!(text.starts_with("image-00, ") && text.ends_with(" and 4 more"), "{text}");
+    }
+}

@@ -1,0 +1,59 @@
+//! The lease of one `kelson-unpack`, and the end of those whose owner was killed.
+//!
+//! The lease keeps all that is used from garbage collection until the image's record refers to it. Its owner holds a
+//! lock of the same name, taken before the lease is made: a lease without a locked file has nobody.
+
+use super::Bench;
+use super::error::UnpackError;
+use super::locks::Lock;
+use crate::containerd::{Containerd, Resource};
+
+const PREFIX: &str = "kelson-unpack-";
+
+pub struct Tenancy {
+    pub id: String,
+    /// All that is made with it belongs to the lease.
+    pub containerd: Containerd,
+    _lock: Lock,
+}
+
+impl Tenancy {
+    /// Ends the leases of the dead, and makes one.
+    pub async fn begin(bench: &Bench) -> Result<Self, UnpackError> {
+        for id in bench.containerd.leases_named(PREFIX).await? {
+            if id.contains('/') {
+                continue;
+            }
+            if let Some(_dead) = bench.locks.try_take(&id)? {
+                bench.containerd.end_lease(&id).await?;
+            }
+        }
+        let id = format!("{PREFIX}{}", nonce());
+        let lock = bench.locks.take(&id).await?;
+        bench.containerd.make_lease(&id).await?;
+        Ok(Self { containerd: bench.containerd.with_lease(&id)?, id, _lock: lock })
+    }
+
+    /// Keeps it from being taken, if it is there.
+    pub async fn hold(&self, resource: Resource<'_>) -> Result<(), UnpackError> {
+        Ok(self.containerd.hold(&self.id, resource).await?)
+    }
+
+    /// Gives back what nothing else refers to. A lease that stays is ended by the next.
+    pub async fn end(self) {
+        let _ = self.containerd.end_lease(&self.id).await;
+    }
+
+    /// A name that nobody else uses.
+    pub fn name(&self, what: &str) -> String {
+        format!("{}-{what}", self.id)
+    }
+}
+
+/// Digits that no other process has, in this boot or another.
+fn nonce() -> String {
+    let mut bytes = [0_u8; 16];
+    // SAFETY: as many bytes as there are. It waits only in the first moments of a boot.
+    unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    format!("{:032x}", u128::from_le_bytes(bytes))
+}
