@@ -19,7 +19,9 @@ use kelson_runner::{
     ImageConfig, Images, Options, Processes, RunContext, Runner, RunnerError, Running, StopPlan, WindowSize,
 };
 use kelson_spec::ServiceSpec;
-use kelson_spec::service::{ContainerMount, ContainerSpec, Workload};
+use kelson_spec::service::{
+    ContainerDevice, ContainerMount, ContainerNetwork, ContainerSpec, ResourceLimit, Workload,
+};
 use tokio::time::{sleep, timeout};
 
 /// A containerd of the test's own.
@@ -139,6 +141,16 @@ impl Host {
     }
 
     fn runner_of(&self, name: &str, command: &[&str], image: ImageConfig) -> ContainerRunner {
+        self.runner_with(name, command, image, |_, _| ())
+    }
+
+    fn runner_with(
+        &self,
+        name: &str,
+        command: &[&str],
+        image: ImageConfig,
+        change: impl FnOnce(&mut ServiceSpec, &mut ContainerSpec),
+    ) -> ContainerRunner {
         let mut container = ContainerSpec::new("test/busybox:1");
         container.command = command.iter().map(|word| (*word).to_owned()).collect();
         container.mounts = ["/bin/sh", "/bin/busybox"]
@@ -149,6 +161,7 @@ impl Host {
             })
             .to_vec();
         let mut spec = ServiceSpec::process(name, ["x"]);
+        change(&mut spec, &mut container);
         spec.workload = Workload::Container(container);
         ContainerRunner::new(
             self.containerd.clone(),
@@ -545,6 +558,87 @@ async fn h4_commands_run_inside() {
     runner.stop(KILL).await.unwrap();
     let error = executor.exec(sh("exit 0")).await.map(|_| ()).unwrap_err();
     assert_eq!(error.message, "service exec does not run any more");
+    runner.close().await.unwrap();
+    nothing_is_left(&host);
+}
+
+/// Runs a script, and returns what it wrote.
+async fn output_of(
+    host: &Host,
+    script: &str,
+    image: ImageConfig,
+    change: impl FnOnce(&mut ServiceSpec, &mut ContainerSpec),
+) -> String {
+    let mut runner = host.runner_with("inside", &["/bin/sh", "-c", script], image, change);
+    runner.open().await.unwrap();
+    let (context, out, err) = context(1);
+    let running = runner.run(context).await.unwrap();
+    let exit = ended(running).await;
+    let output = format!("{}{}{exit}", text(out).await, text(err).await);
+    runner.stop(KILL).await.unwrap();
+    runner.close().await.unwrap();
+    nothing_is_left(host);
+    output
+}
+
+#[tokio::test]
+async fn the_specification_holds_inside() {
+    let Some(host) = Host::new("inside").await else { return };
+    let script = "busybox grep -E 'CapBnd|CapEff|NoNewPrivs|Seccomp:' /proc/self/status; ulimit -n; \
+        busybox touch /x; busybox unshare -m true; busybox ls /sys/class/net; busybox ls /dev; \
+        busybox cat /etc/hosts; busybox df /mem | busybox tail -1; busybox cat /proc/self/cgroup; \
+        busybox hostname; pwd; echo $HOME; busybox cat /proc/self/oom_score_adj; echo x > /dev/sink; echo $$";
+    let image = ImageConfig {
+        home: Some("/home".into()),
+        host_files: vec!["/etc/hosts".into()],
+        ..ImageConfig::default()
+    };
+    let plain = output_of(&host, script, image.clone(), |_, _| ()).await;
+    assert!(plain.contains("CapBnd:\t00000000a80425fb") && plain.contains("CapEff:\t00000000a80425fb"));
+    assert!(plain.contains("NoNewPrivs:\t1") && plain.contains("Seccomp:\t2"));
+    assert!(!plain.contains("/x: Read-only"));
+    let strict = output_of(&host, script, ImageConfig { uid: 5, gid: 6, ..image }, |spec, container| {
+        spec.security.read_only_root = true;
+        spec.security.ambient = 1 << 10;
+        spec.limits = vec![ResourceLimit { resource: 7, soft: 100, hard: 200 }];
+        spec.resources.memory_max = Some(64 << 20);
+        container.network = ContainerNetwork::None;
+        container.working_directory = Some("/mem".into());
+        container.mounts.push(ContainerMount {
+            source: "tmpfs".into(),
+            target: "/mem".into(),
+            options: vec!["size=1048576".into()],
+        });
+        container.devices = vec![ContainerDevice {
+            source: "/dev/null".into(),
+            target: "/dev/sink".into(),
+            permissions: "rw".into(),
+        }];
+    })
+    .await;
+    assert!(strict.contains("CapEff:\t0000000000000400"));
+    assert!(strict.contains("/x: Read-only file system"));
+    assert!(strict.contains("\n100\n") && strict.contains("\nlo\n") && strict.contains("\nsink\n"));
+    assert!(strict.contains(" 1024 ") && strict.contains("\ninside\n/mem\n/home\n"));
+    assert!(strict.contains("/home\n0\n1\n") && strict.ends_with("exited with status 0"));
+}
+
+#[tokio::test]
+async fn it_says_that_it_is_ready_through_its_socket() {
+    let Some(host) = Host::new("notify").await else { return };
+    let path = host.daemon.dir.join("notify.sock");
+    let socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let image = ImageConfig { uid: 5, gid: 6, ..ImageConfig::default() };
+    let script = "echo READY=1 | busybox nc local:$NOTIFY_SOCKET; busybox stat -c '%u %g %F' $NOTIFY_SOCKET";
+    let mut runner = host.runner_of("notify", &["/bin/sh", "-c", script], image);
+    runner.open().await.unwrap();
+    let (mut context, out, _err) = context(1);
+    context.environment.push(("NOTIFY_SOCKET".into(), path.display().to_string()));
+    let running = runner.run(context).await.unwrap();
+    assert_eq!(ended(running).await, Exit::Status(0));
+    assert_eq!(text(out).await, "5 6 socket\n");
+    drop(socket);
+    runner.stop(KILL).await.unwrap();
     runner.close().await.unwrap();
     nothing_is_left(&host);
 }

@@ -1,0 +1,289 @@
+//! The container runner over a containerd that is played: answers that are lost, slow or no, leftovers, and starts
+//! that are given up at each step.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::arithmetic_side_effects,
+    reason = "a test that panics has failed, as it should"
+)]
+
+mod containerd;
+
+use std::collections::VecDeque;
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use containerd::{Fake, Fault, State, Task};
+use containerd_client::services::v1::Container;
+use containerd_client::types::v1::Status;
+use kelson_runner::{
+    BoxFuture, ContainerRunner, Containerd, Exit, ImageConfig, Images, Options, Processes, RunContext,
+    Runner, RunnerError, Running, StopPlan,
+};
+use kelson_spec::ServiceSpec;
+use kelson_spec::service::{ContainerSpec, Workload};
+use tokio::time::timeout;
+
+/// Of an `open` and a `run`, in their order.
+const STEPS: [&str; 9] = [
+    "Tasks/Get",
+    "Containers/Get",
+    "Leases/Create",
+    "Snapshots/Prepare",
+    "Containers/Create",
+    "Snapshots/Mounts",
+    "Containers/Update",
+    "Tasks/Create",
+    "Tasks/Start",
+];
+const GENTLE: StopPlan = StopPlan { signal: libc::SIGTERM, timeout: Duration::from_secs(5) };
+
+struct Prepared;
+
+impl Images for Prepared {
+    fn prepare<'a>(
+        &'a self,
+        _: &'a str,
+        image: &'a str,
+        _: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<ImageConfig, RunnerError>> {
+        let (image, snapshotter) = (image.to_owned(), String::from("overlayfs"));
+        let command = vec![String::from("/serve")];
+        Box::pin(std::future::ready(Ok(ImageConfig { image, snapshotter, command, ..Default::default() })))
+    }
+}
+
+struct Host {
+    dir: PathBuf,
+    state: Arc<Mutex<State>>,
+    fake: Option<Fake>,
+    runner: ContainerRunner,
+}
+
+impl Host {
+    fn new(name: &str) -> Host {
+        let dir = std::env::temp_dir().join(format!("kelson-{name}-{}", std::process::id()));
+        fs::create_dir_all(dir.join("containerd")).unwrap();
+        let state = Arc::new(Mutex::new(State::default()));
+        let mut spec = ServiceSpec::process("web", ["x"]);
+        spec.workload = Workload::Container(ContainerSpec::new("demo/web:1"));
+        let runner = ContainerRunner::new(
+            Containerd::below(&dir),
+            Processes::new(Options::default()).unwrap(),
+            Arc::new(Prepared),
+            Arc::new(spec),
+            Arc::from(dir.as_path()),
+        );
+        let mut host = Host { dir, state, fake: None, runner };
+        host.serve();
+        host
+    }
+
+    fn serve(&mut self) {
+        let socket = self.dir.join("containerd/containerd.sock");
+        self.fake = Some(Fake::start(&socket, Arc::clone(&self.state)));
+    }
+
+    fn fault(&self, call: &str, fault: Fault) {
+        self.state.lock().unwrap().faults.insert(call.to_owned(), VecDeque::from([fault]));
+    }
+
+    fn count(&self, call: &str) -> usize {
+        self.state.lock().unwrap().calls.iter().filter(|made| *made == call).count()
+    }
+
+    fn nothing_is_left(&self, why: &str) {
+        let state = self.state.lock().unwrap();
+        assert!(state.task.is_none(), "a task after {why}");
+        assert!(state.containers.is_empty(), "a container after {why}");
+        assert!(state.snapshots.is_empty(), "a snapshot after {why}");
+        assert!(state.leases.is_empty(), "a lease after {why}");
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+fn context(run: u64) -> RunContext {
+    let pipe = || -> OwnedFd { nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap().1 };
+    RunContext { run, stdout: pipe(), stderr: pipe(), environment: Vec::new(), descriptors: Vec::new() }
+}
+
+async fn exit_of(running: Running) -> Exit {
+    timeout(Duration::from_secs(10), running.exit).await.unwrap()
+}
+
+const TERMINATED: Exit = Exit::Signal { signal: libc::SIGTERM, core: false };
+
+#[tokio::test]
+async fn c5_the_container_is_made_once_and_a_task_each_run() {
+    let mut host = Host::new("c5");
+    host.runner.open().await.unwrap();
+    for run in [1, 2] {
+        let running = host.runner.run(context(run)).await.unwrap();
+        let spec = host.state.lock().unwrap().containers["web"].spec.clone().unwrap();
+        assert!(String::from_utf8(spec.value).unwrap().contains(&format!(":web:{run}\"")));
+        let report = host.runner.stop(GENTLE).await.unwrap();
+        assert!(!report.killed && report.left_behind == 0);
+        assert_eq!(exit_of(running).await, TERMINATED);
+        assert!(host.state.lock().unwrap().task.is_none(), "deleted before the next");
+    }
+    host.runner.close().await.unwrap();
+    assert_eq!((host.count("Containers/Create"), host.count("Tasks/Create")), (1, 2));
+    host.nothing_is_left("a close");
+}
+
+#[tokio::test]
+async fn c4_an_answer_that_is_lost_is_asked_for_again() {
+    for step in STEPS {
+        let mut host = Host::new("lost");
+        host.fault(step, Fault::Lost);
+        host.runner.open().await.unwrap();
+        let running = host.runner.run(context(1)).await.unwrap();
+        assert_eq!(host.state.lock().unwrap().started, 1, "{step}");
+        host.runner.stop(GENTLE).await.unwrap();
+        assert_eq!(exit_of(running).await, TERMINATED, "{step}");
+        host.runner.close().await.unwrap();
+        host.nothing_is_left(step);
+    }
+}
+
+#[tokio::test]
+async fn v6_what_is_refused_is_named_and_what_was_made_is_undone() {
+    for step in STEPS {
+        let mut host = Host::new("refused");
+        host.fault(step, Fault::Refused);
+        let opened = host.runner.open().await;
+        let preparing = opened.is_err();
+        let error = match opened {
+            Err(error) => error,
+            Ok(()) => host.runner.run(context(1)).await.map(|_| ()).unwrap_err(),
+        };
+        assert!(error.message.contains(&format!("{step} is refused")), "{error}");
+        if preparing {
+            host.nothing_is_left(step);
+        }
+        host.runner.stop(GENTLE).await.unwrap();
+        host.runner.close().await.unwrap();
+        host.nothing_is_left(step);
+    }
+}
+
+#[tokio::test]
+async fn g3_a_start_that_is_given_up_at_any_step_leaves_nothing() {
+    let slow = STEPS.map(|step| (step, Fault::Slow));
+    for (step, fault) in
+        slow.into_iter().chain([("Tasks/Create", Fault::Hangs), ("Tasks/Start", Fault::Hangs)])
+    {
+        let mut host = Host::new("given-up");
+        host.fault(step, fault);
+        let work = async {
+            host.runner.open().await.unwrap();
+            host.runner.run(context(1)).await.map(drop)
+        };
+        assert!(timeout(Duration::from_millis(150), work).await.is_err(), "{step}");
+        let begun = Instant::now();
+        host.runner.stop(GENTLE).await.unwrap();
+        host.runner.close().await.unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(6), "{step}: {:?}", begun.elapsed());
+        assert!(host.state.lock().unwrap().task.is_none(), "{step}");
+        host.runner.open().await.unwrap();
+        host.runner.close().await.unwrap();
+        host.nothing_is_left(step);
+    }
+}
+
+#[tokio::test]
+async fn c1_any_leftovers_of_an_earlier_life_go() {
+    for left in 0..16 {
+        let has = |bit: u32| left & (1 << bit) != 0;
+        let mut host = Host::new("left");
+        {
+            let mut state = host.state.lock().unwrap();
+            if has(0) {
+                state
+                    .containers
+                    .insert("web".into(), Container { snapshotter: "old".into(), ..Default::default() });
+            }
+            if has(1) {
+                state.snapshots.insert("web".into());
+            }
+            if has(2) {
+                state.task = Some(Task::new(if has(0) { Status::Running } else { Status::Created }));
+            }
+            if has(3) {
+                state.leases.insert("kelson-web".into());
+            }
+        }
+        host.runner.open().await.unwrap();
+        let running = host.runner.run(context(1)).await.unwrap();
+        host.runner.stop(GENTLE).await.unwrap();
+        assert_eq!(exit_of(running).await, TERMINATED);
+        host.runner.close().await.unwrap();
+        host.nothing_is_left("leftovers");
+    }
+}
+
+#[tokio::test]
+async fn c4_a_connection_that_breaks_is_no_exit() {
+    let mut host = Host::new("broken");
+    host.runner.open().await.unwrap();
+    let Running { mut exit, pid, .. } = host.runner.run(context(1)).await.unwrap();
+    for _ in 0..3 {
+        host.fake.as_ref().unwrap().break_off();
+        assert!(timeout(Duration::from_millis(400), &mut exit).await.is_err());
+    }
+    host.fake = None;
+    assert!(timeout(Duration::from_millis(500), &mut exit).await.is_err());
+    // It ends while containerd is away; the status is there when that is back.
+    // SAFETY: numbers, of a child that the test made and nobody reaps but the test.
+    unsafe { libc::kill(pid, libc::SIGTERM) };
+    host.serve();
+    assert_eq!(timeout(Duration::from_secs(10), exit).await.unwrap(), TERMINATED);
+    host.runner.stop(GENTLE).await.unwrap();
+    host.runner.close().await.unwrap();
+    host.nothing_is_left("a break");
+}
+
+#[tokio::test]
+async fn c4_a_process_that_containerd_forgot_is_lost_only_once_it_has_ended() {
+    let mut host = Host::new("forgot");
+    host.runner.open().await.unwrap();
+    let Running { mut exit, .. } = host.runner.run(context(1)).await.unwrap();
+    let forgotten = host.state.lock().unwrap().task.take();
+    assert!(timeout(Duration::from_millis(800), &mut exit).await.is_err());
+    drop(forgotten);
+    let exit = timeout(Duration::from_secs(10), exit).await.unwrap();
+    // A newer kernel knows more than containerd.
+    assert!(matches!(exit, Exit::Lost | Exit::Signal { signal: 9, .. }), "{exit:?}");
+    host.runner.stop(GENTLE).await.unwrap();
+    host.runner.close().await.unwrap();
+    host.nothing_is_left("it was forgotten");
+}
+
+#[tokio::test]
+async fn a_containerd_that_is_away_fails_a_close_at_once_and_the_next_open_makes_up_for_it() {
+    let mut host = Host::new("away");
+    host.runner.open().await.unwrap();
+    let running = host.runner.run(context(1)).await.unwrap();
+    host.fake = None;
+    let begun = Instant::now();
+    assert!(!host.runner.stop(GENTLE).await.unwrap().killed);
+    let error = host.runner.close().await.unwrap_err();
+    assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
+    assert!(error.message.starts_with("containerd does not answer: "), "{error}");
+    assert!(error.message.ends_with("what service web left in it is removed by its next start"), "{error}");
+    drop(running);
+    // Cancelled by dropping, however long it would wait.
+    assert!(timeout(Duration::from_millis(300), host.runner.open()).await.is_err());
+    host.serve();
+    host.runner.open().await.unwrap();
+    host.runner.close().await.unwrap();
+    host.nothing_is_left("it was away");
+}
