@@ -217,7 +217,7 @@ impl Reading {
                         line: at.line,
                         column: at.column,
                         service: Some(decoded.spec.name.clone()),
-                        message: message.to_owned(),
+                        message,
                     });
                 }
             }

@@ -186,7 +186,7 @@ fn what_a_later_version_runs_is_refused_where_it_stands() {
     let folder = Folder::new();
     folder.service(
         "chk",
-        "name: chk\nprocess: {command: [/bin/true]}\nhealth:\n  - {name: a, tcp: {port: 1}}\n",
+        "name: chk\nprocess: {command: [/bin/true]}\nhealth:\n  - {name: a, exec: {command: [/bin/true]}}\n  - {name: b, tcp: {port: 1}}\n",
     );
     folder.service("web", "name: web\nprocess: {command: [/bin/true]}\ndepends: [{service: chk}]\n");
     let loaded = kelson_spec::load(&folder.config());
@@ -200,7 +200,7 @@ fn what_a_later_version_runs_is_refused_where_it_stands() {
     assert_eq!(
         told,
         [
-            "chk:4:3 health: this version of Kelson runs no health checks; use `readiness`, or leave the key out",
+            "chk:5:15 health: this version of Kelson runs no http, tcp and grpc checks; use exec, or leave the check out",
         ]
     );
     let names: Vec<&str> = loaded.services.iter().map(|spec| spec.name.as_str()).collect();

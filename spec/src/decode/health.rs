@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Decoder, Place};
 use crate::service::{Check, Probe};
-use crate::tree::Node;
+use crate::tree::{Node, Position, Value};
 
 const PROBES: [&str; 4] = ["http", "tcp", "grpc", "exec"];
 const KEYS: [&str; 12] = [
@@ -21,6 +21,26 @@ const KEYS: [&str; 12] = [
     "restartAfter",
     "grace",
 ];
+
+/// Probes of the contract that this version reads and has nobody for.
+pub(super) const NO_NETWORK_PROBES: &str =
+    "this version of Kelson runs no http, tcp and grpc checks; use exec, or leave the check out";
+
+/// Where in a list of checks such probes are written.
+pub(super) fn network_probes(list: &Node) -> impl Iterator<Item = Position> {
+    let checks = match &list.value {
+        Value::Sequence(checks) => checks.as_slice(),
+        _ => &[],
+    };
+    let entries = checks.iter().flat_map(|check| match &check.value {
+        Value::Mapping(entries) => entries.as_slice(),
+        _ => &[],
+    });
+    entries.filter_map(|entry| match &entry.key.value {
+        Value::Scalar(key) if matches!(key.as_str(), "http" | "tcp" | "grpc") => Some(entry.key.at),
+        _ => None,
+    })
+}
 
 /// The shortest time between two runs of a check, and the shortest timeout.
 const SHORTEST: Duration = Duration::from_millis(10);

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::{Decoder, Fields, Place, found, quoted, scalar, shown};
+use super::{Decoder, Fields, Place, found, health, quoted, scalar, shown};
 use crate::environment;
 use crate::kernel::{ALL_CAPABILITIES, CONTAINER_CAPABILITIES};
 use crate::load::Diagnostic;
@@ -42,9 +42,6 @@ pub(super) const KEYS: [&str; 20] = [
 pub(super) const SHORTEST: Duration = Duration::from_millis(1);
 /// The most attempts a restart budget may have.
 const MOST_ATTEMPTS: u32 = 1_000_000;
-/// A key of the contract that this version reads and cannot act on.
-const NO_CHECKS: &str =
-    "health: this version of Kelson runs no health checks; use `readiness`, or leave the key out";
 /// The highest descriptor for readiness: below the usual soft limit of 1024.
 const HIGHEST_DESCRIPTOR: i32 = 1023;
 
@@ -56,7 +53,7 @@ pub struct Decoded {
     /// Where what it runs is written.
     pub workload: Position,
     /// What is right and this version cannot do: where, and the sentence.
-    pub unsupported: Vec<(Position, &'static str)>,
+    pub unsupported: Vec<(Position, String)>,
 }
 
 /// Decodes the tree of the service file of the name `stem`; `None` where it has a mistake.
@@ -110,11 +107,9 @@ fn whole(d: &mut Decoder<'_>, stem: &str, root: &Node) -> Option<Decoded> {
     });
     d.set(&fields, "startTimeout", &mut spec.start_timeout, |d, p, n| d.duration(p, n, SHORTEST));
     d.set(&fields, "health", &mut spec.health, |d, p, n| {
-        let checks = d.health(p, n)?;
-        if !checks.is_empty() {
-            unsupported.push((n.at, NO_CHECKS));
-        }
-        Some(checks)
+        let text = format!("health: {}", health::NO_NETWORK_PROBES);
+        unsupported.extend(health::network_probes(n).map(|at| (at, text.clone())));
+        d.health(p, n)
     });
     let mut signal_is_named = false;
     d.set(&fields, "stop", &mut spec.stop, |d, p, n| d.stop(p, n, &mut signal_is_named));
