@@ -3,6 +3,7 @@
 
 pub mod builtins;
 pub mod events;
+pub mod health;
 pub mod host;
 pub mod manager;
 pub mod model;

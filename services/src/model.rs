@@ -89,3 +89,36 @@ pub struct Event {
     pub message: Arc<str>,
     pub run: u64,
 }
+
+/// How a check of a service stands, in the present run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Standing {
+    /// It has neither passed nor failed often enough.
+    #[default]
+    Pending,
+    Passing,
+    Failing,
+}
+
+/// One check of a service, and what it said last.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CheckReport {
+    pub name: Arc<str>,
+    /// `exec`, `http`, `tcp`, `grpc`.
+    pub kind: &'static str,
+    pub standing: Standing,
+    /// Since when it stands so; `None` while no run is checked.
+    pub since: Option<SystemTime>,
+    /// Of the present run, oldest first; at most ten.
+    pub results: Vec<CheckResult>,
+}
+
+/// What came of a check once.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CheckResult {
+    pub at: SystemTime,
+    pub took: Duration,
+    pub passed: bool,
+    /// The last 3 KiB of what it said; of all results but the last, the last line of that.
+    pub output: String,
+}

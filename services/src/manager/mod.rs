@@ -16,6 +16,7 @@ use crate::model::{Event, Snapshot, State};
 use crate::service_runner::task::{ServiceHandle, Surroundings};
 
 mod actions;
+mod checks;
 mod exec;
 mod files;
 mod order;

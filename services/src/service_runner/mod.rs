@@ -10,6 +10,7 @@
 pub mod gate;
 pub mod mailbox;
 pub mod notify;
+pub mod random;
 pub mod readiness;
 pub mod table;
 pub mod task;

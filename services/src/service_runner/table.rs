@@ -24,6 +24,15 @@ pub struct Rules {
     pub stop: StopSpec,
     pub has_when: bool,
     pub has_checks: bool,
+    /// One of its checks restarts it.
+    pub checks_restart: bool,
+}
+
+impl Rules {
+    /// `startTimeout` covers not only ready but also healthy for the first time: only where checks may restart it at all.
+    fn awaits_health(&self) -> bool {
+        self.has_checks && self.checks_restart && self.kind == ServiceKind::Service
+    }
 }
 
 /// Where the service is, finer than the [`State`] that is shown.
@@ -140,10 +149,11 @@ pub enum Input {
         run: u64,
         text: String,
     },
-    /// All its checks pass, one fails, or (`None`) there is no result yet.
+    /// All its checks pass, one fails, or (`None`) not each has a result yet; what is missing, in words.
     Health {
         run: u64,
         healthy: Option<bool>,
+        missing: String,
     },
     Exited {
         run: u64,
@@ -243,6 +253,8 @@ pub struct Life {
     pub pid: Option<i32>,
     pub ready: bool,
     pub healthy: Option<bool>,
+    /// It has been healthy in this run.
+    proven: bool,
     pub restarts: u32,
     pub stopped: bool,
     /// Ended successfully by itself.
@@ -273,6 +285,7 @@ impl Life {
             pid: None,
             ready: false,
             healthy: None,
+            proven: false,
             restarts: 0,
             stopped: false,
             finished: false,
@@ -399,7 +412,11 @@ impl Life {
                 match rules.readiness {
                     Readiness::None => {
                         self.ready = true;
-                        self.tell(State::Running, format!("running (PID {pid})"), fx);
+                        let text = format!("running (PID {pid}){}", words::before_checks(rules));
+                        self.tell(State::Running, text, fx);
+                        if rules.awaits_health() {
+                            fx.push(Effect::Timer(Timer::Start, Some(rules.start_timeout)));
+                        }
                     }
                     Readiness::Notify | Readiness::Descriptor(_) => {
                         let limit = words::duration(rules.start_timeout);
@@ -421,12 +438,15 @@ impl Life {
 
             Input::Ready { .. } if self.phase == Phase::Active && !self.ready => {
                 self.ready = true;
-                fx.push(Effect::Timer(Timer::Start, None));
+                if self.proven || !rules.awaits_health() {
+                    fx.push(Effect::Timer(Timer::Start, None));
+                }
                 let text = if self.state == State::Running {
                     "ready again".to_owned()
                 } else {
                     let took = words::duration(now.saturating_sub(self.spawned_at));
-                    format!("running, ready after {took} (PID {})", self.pid.unwrap_or_default())
+                    let pid = self.pid.unwrap_or_default();
+                    format!("running, ready after {took} (PID {pid}){}", words::before_checks(rules))
                 };
                 self.tell(State::Running, text, fx);
             }
@@ -438,14 +458,8 @@ impl Life {
                 self.end_run(text, now, fx);
             }
             Input::Broken { text, .. } if self.phase == Phase::Active => self.end_run(text, now, fx),
-            Input::Health { healthy, .. } if self.phase == Phase::Active && healthy != self.healthy => {
-                self.healthy = healthy;
-                let text = match healthy {
-                    Some(true) => "healthy",
-                    Some(false) => "not healthy",
-                    None => "no check result yet",
-                };
-                self.tell(self.state, text.into(), fx);
+            Input::Health { healthy, missing, .. } if self.phase == Phase::Active => {
+                self.health(healthy, &missing, now, fx);
             }
 
             Input::Exited { exit, .. } => self.exited(rules, exit, now, fx),
@@ -481,6 +495,12 @@ impl Life {
 
             Input::Timer(Timer::Start) if self.phase == Phase::Active && self.state == State::Starting => {
                 let text = format!("not ready after {}", words::duration(rules.start_timeout));
+                self.end_run(text, now, fx);
+            }
+            Input::Timer(Timer::Start)
+                if self.phase == Phase::Active && rules.awaits_health() && !self.proven =>
+            {
+                let text = format!("not healthy after {}", words::duration(rules.start_timeout));
                 self.end_run(text, now, fx);
             }
             Input::Timer(Timer::Watchdog) if self.phase == Phase::Active => {
@@ -534,8 +554,35 @@ impl Life {
         self.phase = Phase::Spawning;
         self.run = self.run.saturating_add(1);
         self.exit = None;
+        self.proven = false;
         self.tell(State::Starting, format!("run {}", self.run), fx);
         fx.push(Effect::Work(Work::Spawn));
+    }
+
+    /// What its checks say together.
+    fn health(&mut self, healthy: Option<bool>, missing: &str, now: Duration, fx: &mut Vec<Effect>) {
+        let changed = healthy != self.healthy;
+        self.healthy = healthy;
+        let text = match healthy {
+            Some(true) if !changed => return,
+            Some(true) if self.proven => "running, healthy again".to_owned(),
+            Some(true) => {
+                self.proven = true;
+                fx.push(Effect::Timer(Timer::Start, None));
+                let took = words::duration(now.saturating_sub(self.spawned_at));
+                format!("running, healthy after {took} (PID {})", self.pid.unwrap_or_default())
+            }
+            _ => format!("running, waits for {missing}"),
+        };
+        if changed && self.ready {
+            self.tell(self.state, text, fx);
+        } else if changed {
+            // That it is not ready is the better reason.
+            fx.push(Effect::Publish);
+        } else if self.ready && *self.message != *text {
+            self.message = Arc::from(text);
+            fx.push(Effect::Publish);
+        }
     }
 
     /// Facts of a run are gone with it.
@@ -561,6 +608,8 @@ impl Life {
             Duration::ZERO => text,
             _ => format!("{text}; its stop signal comes in {}", words::duration(delay)),
         };
+        // Nothing is checked any more.
+        self.healthy = None;
         self.tell(State::Stopping, told, fx);
         fx.push(Effect::Timer(Timer::Start, None));
         fx.push(Effect::Timer(Timer::Watchdog, None));

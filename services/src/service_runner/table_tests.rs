@@ -24,6 +24,7 @@ fn rules() -> Rules {
         stop: StopSpec { signal: 15, timeout: Duration::from_secs(10), delay: Duration::ZERO },
         has_when: false,
         has_checks: false,
+        checks_restart: false,
     }
 }
 
@@ -205,18 +206,18 @@ fn h1_h2_nothing_of_an_earlier_run_counts() {
     let mut case = Case::new(Rules { has_checks: true, readiness: Readiness::Notify, ..rules() });
     case.run();
     case.feed(Input::Ready { run: 1 });
-    case.feed(Input::Health { run: 1, healthy: Some(true) });
+    case.feed(Input::Health { run: 1, healthy: Some(true), missing: String::new() });
     assert!(case.up());
     case.exit(1);
     assert!(!case.up());
     case.feed(Input::Timer(Timer::Backoff));
     case.opened_and_spawned();
     case.feed(Input::Ready { run: 1 });
-    case.feed(Input::Health { run: 1, healthy: Some(true) });
+    case.feed(Input::Health { run: 1, healthy: Some(true), missing: String::new() });
     assert!(!case.up() && !case.life.ready && case.life.healthy.is_none());
     case.feed(Input::Exited { run: 1, exit: Exit::Status(0) });
     assert_eq!(case.life.phase, Phase::Active);
-    case.feed(Input::Health { run: 2, healthy: Some(true) });
+    case.feed(Input::Health { run: 2, healthy: Some(true), missing: String::new() });
     assert!(!case.up(), "ready is missing");
     case.feed(Input::Ready { run: 2 });
     assert!(case.up());

@@ -19,12 +19,15 @@ use tokio::time::Instant;
 
 use super::gate::{self, Registry, Sources};
 use super::mailbox::Mailbox;
+use super::random::Random;
 use super::readiness::{Heard, Voice};
 use super::table::{Answer, Effect, Input, Life, Phase, Rules, StopReason, Timer, Work};
 use crate::events::EventLog;
-use crate::model::{Snapshot, State};
+use crate::health::{Checks, News, OwnCheck};
+use crate::model::{CheckReport, Snapshot, State};
 use crate::state_store::StateStore;
 
+mod checks;
 mod speech;
 mod telling;
 mod work;
@@ -42,6 +45,12 @@ pub trait RunnerFactory: Send + Sync {
     fn executor(&self, spec: &Arc<ServiceSpec>, run: RunningProcess) -> Result<Arc<dyn Executor>, String> {
         let _ = (spec, run);
         Err("this host runs no further commands".into())
+    }
+
+    /// The check that a built-in service brings with it, besides those of its spec.
+    fn own_check(&self, spec: &Arc<ServiceSpec>) -> Option<OwnCheck> {
+        let _ = spec;
+        None
     }
 }
 
@@ -115,6 +124,10 @@ pub enum Command {
     Executor {
         reply: oneshot::Sender<Result<Arc<dyn Executor>, String>>,
     },
+    /// How its checks stand.
+    Checks {
+        reply: oneshot::Sender<Vec<CheckReport>>,
+    },
 }
 
 /// A service's task from outside.
@@ -136,6 +149,7 @@ pub fn launch(
 ) -> Result<ServiceHandle, String> {
     let runner = surroundings.runners.runner(&spec)?;
     let life = Life::new(will_start);
+    let own_check = surroundings.runners.own_check(&spec).map(Box::new);
     let name: Arc<str> = Arc::from(spec.name.as_str());
     let (publisher, snapshot) = watch::channel(first_snapshot(&name, &spec, &life, builtin));
     let mailbox = Mailbox::default();
@@ -153,6 +167,8 @@ pub fn launch(
         exit: None,
         start_time: 0,
         voice: Voice::Silent,
+        own_check,
+        checks: None,
         timers: [None; TIMERS],
         sleep: None,
         watchdog: None,
@@ -173,7 +189,7 @@ pub fn launch(
 }
 
 fn first_snapshot(name: &Arc<str>, spec: &ServiceSpec, life: &Life, builtin: bool) -> Snapshot {
-    let rules = rules(spec);
+    let rules = rules(spec, false);
     Snapshot {
         name: Arc::clone(name),
         state: life.state,
@@ -202,7 +218,8 @@ fn first_snapshot(name: &Arc<str>, spec: &ServiceSpec, life: &Life, builtin: boo
     }
 }
 
-fn rules(spec: &ServiceSpec) -> Rules {
+/// `own_check`: it brings one with it.
+fn rules(spec: &ServiceSpec, own_check: bool) -> Rules {
     Rules {
         kind: spec.kind,
         restart: spec.restart.clone(),
@@ -210,7 +227,8 @@ fn rules(spec: &ServiceSpec) -> Rules {
         start_timeout: spec.start_timeout,
         stop: spec.stop.clone(),
         has_when: !spec.when.is_empty(),
-        has_checks: !spec.health.is_empty(),
+        has_checks: own_check || !spec.health.is_empty(),
+        checks_restart: spec.health.iter().any(|check| check.restart_after > 0),
     }
 }
 
@@ -259,6 +277,9 @@ struct Core {
     exit: Option<BoxFuture<'static, Exit>>,
     start_time: u64,
     voice: Voice,
+    own_check: Option<Box<OwnCheck>>,
+    /// The checks of the present run, while it is ready or was.
+    checks: Option<Box<Checks>>,
     timers: [Option<Instant>; TIMERS],
     /// Rings at the first of them.
     sleep: Option<std::pin::Pin<Box<tokio::time::Sleep>>>,
@@ -320,11 +341,16 @@ enum Happened {
     Command(Command),
     Heard(Heard),
     Exit(Exit),
+    Checked(Box<News>),
     Gate,
     Time,
 }
 
 impl Core {
+    fn rules(&self) -> Rules {
+        rules(&self.spec, self.own_check.is_some())
+    }
+
     fn now(&self) -> Duration {
         Instant::now().saturating_duration_since(self.surroundings.origin)
     }
@@ -334,7 +360,7 @@ impl Core {
         self.arm();
         // What a run says before its spawn has been reported waits until then.
         let listening = self.life.phase != Phase::Spawning;
-        let Core { mailbox, voice, exit, gate, sleep, .. } = self;
+        let Core { mailbox, voice, exit, gate, sleep, checks, .. } = self;
         tokio::select! {
             // In turns, so that no flood of one starves another.
             brought = async { match doing { Some(doing) => doing.await, None => std::future::pending().await } } => {
@@ -345,6 +371,9 @@ impl Core {
             ended = async { match exit { Some(exit) => exit.await, None => std::future::pending().await } } => {
                 *exit = None;
                 Happened::Exit(ended)
+            }
+            news = async { match checks { Some(checks) => checks.next().await, None => std::future::pending().await } } => {
+                Happened::Checked(Box::new(news))
             }
             () = async { match gate { Some(gate) => gate.changed().await, None => std::future::pending().await } } => Happened::Gate,
             () = async { match sleep { Some(sleep) => sleep.await, None => std::future::pending().await } } => Happened::Time,
@@ -382,6 +411,7 @@ impl Core {
                 }
                 self.step(Input::Exited { run: self.life.run, exit })
             }
+            Happened::Checked(news) => self.checked(*news),
             Happened::Gate => {
                 let input = self.look_at_gate();
                 self.step(input)
@@ -442,6 +472,11 @@ impl Core {
             Command::Executor { reply } => {
                 // Whoever asked may have gone away.
                 let _ = reply.send(self.executor());
+                Next::Same
+            }
+            Command::Checks { reply } => {
+                // Whoever asked may have gone away.
+                let _ = reply.send(self.reports());
                 Next::Same
             }
         }
@@ -557,8 +592,8 @@ impl Core {
         let mut work = None;
         let mut adopted = false;
         while let Some(input) = inputs.pop_front() {
-            let (now, chance) = (self.now(), self.random.next());
-            let step = self.life.step(&rules(&self.spec), input, now, chance);
+            let (now, chance) = (self.now(), self.random.draw());
+            let step = self.life.step(&self.rules(), input, now, chance);
             if step.answer.is_some() {
                 answer = step.answer;
             }
@@ -584,6 +619,7 @@ impl Core {
                     Effect::Adopt => {
                         if let Some(spec) = self.new_spec.take() {
                             self.spec = spec;
+                            self.own_check = self.surroundings.runners.own_check(&self.spec).map(Box::new);
                             self.gate = None;
                             adopted = true;
                         }
@@ -591,6 +627,7 @@ impl Core {
                     Effect::Rested => self.say_rested(),
                 }
             }
+            inputs.extend(self.mind_checks());
         }
         if self.life.phase != Phase::Active && self.life.pid.is_none() && self.life.phase != Phase::Spawning {
             self.voice = Voice::Silent;
@@ -621,24 +658,6 @@ impl Core {
             Some(gate) if !gate.holds() => Input::GateShut(gate.missing()),
             _ => Input::GateHolds,
         }
-    }
-}
-
-/// A small generator for jitter; nobody's secret depends on it.
-struct Random(u64);
-
-impl Random {
-    fn new() -> Random {
-        use std::hash::{BuildHasher as _, Hasher as _};
-        Random(std::collections::hash_map::RandomState::new().build_hasher().finish() | 1)
-    }
-
-    /// Any number (xorshift).
-    fn next(&mut self) -> u32 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        u32::try_from(self.0 >> 32).unwrap_or_default()
     }
 }
 

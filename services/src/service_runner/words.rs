@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use kelson_runner::Exit;
-use kelson_spec::service::Readiness;
+use kelson_spec::service::{Readiness, ServiceKind};
 
-use super::table::{Ended, StopReason};
+use super::table::{Ended, Rules, StopReason};
 use crate::model::State;
 
 /// `120 ms`, `1.2 s`, `5m`, `1h30m`.
@@ -73,6 +73,11 @@ pub fn stopped(reason: &StopReason, during: &str) -> String {
         StopReason::Removed => format!("stopped{during}: its file was removed"),
         StopReason::Shutdown => format!("stopped{during}: the host is stopping"),
     }
+}
+
+/// What is still missing once a service with checks is ready.
+pub fn before_checks(rules: &Rules) -> &'static str {
+    if rules.has_checks && rules.kind == ServiceKind::Service { ", up once its checks pass" } else { "" }
 }
 
 pub fn readiness(readiness: Readiness) -> String {

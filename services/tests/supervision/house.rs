@@ -9,13 +9,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use kelson_conditions::{Clock, ClockSource, Helper, HelperSpawner, Network, Paths};
-use kelson_runner::{BoxFuture, Exit, RunContext, Runner, RunnerError, Running, StopPlan, StopReport};
+use kelson_runner::{BoxFuture, Executor, Exit, RunContext, Runner, RunnerError, Running, StopPlan, StopReport};
 use kelson_services::Manager;
 use kelson_services::events::EventLog;
+use kelson_services::health::OwnCheck;
 use kelson_services::manager::{Usage, UsageSource};
 use kelson_services::model::{Snapshot, State};
 use kelson_services::service_runner::gate::{Registry, Sources};
-use kelson_services::service_runner::task::{LogPipes, RunnerFactory, Surroundings, TURNS};
+use kelson_services::service_runner::task::{LogPipes, RunnerFactory, RunningProcess, Surroundings, TURNS};
 use kelson_services::state_store::{self, LifeId, Record, StateStore};
 use kelson_spec::service::{
     LogSpec, Readiness, Requirement, RestartPolicy, RestartSpec, ServiceEvent, ServiceKind, ServiceSpec,
@@ -24,6 +25,8 @@ use kelson_spec::service::{
 use kelson_spec::{Diagnostic, Loaded};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
+
+use crate::health_commands::Commands;
 
 pub const MS: Duration = Duration::from_millis(1);
 
@@ -81,6 +84,8 @@ pub struct Played {
     pub descriptors: Vec<(OwnedFd, i32)>,
     /// The command of the spec that the last run had.
     pub command: String,
+    /// What its checks run.
+    pub commands: Commands,
     living: Option<Living>,
 }
 
@@ -122,6 +127,14 @@ impl Stage {
 impl RunnerFactory for Stage {
     fn runner(&self, spec: &Arc<ServiceSpec>) -> Result<Box<dyn Runner>, String> {
         Ok(Box::new(Player { spec: Arc::clone(spec), played: self.of(&spec.name), stage: self.clone() }))
+    }
+
+    fn executor(&self, spec: &Arc<ServiceSpec>, run: RunningProcess) -> Result<Arc<dyn Executor>, String> {
+        Ok(Arc::new(self.of(&spec.name).lock().unwrap().commands.of_run(run.run)))
+    }
+
+    fn own_check(&self, spec: &Arc<ServiceSpec>) -> Option<OwnCheck> {
+        self.of(&spec.name).lock().unwrap().commands.own_check()
     }
 }
 

@@ -8,6 +8,8 @@
 )]
 
 mod gates;
+mod health;
+mod health_commands;
 mod house;
 mod random;
 mod readiness;

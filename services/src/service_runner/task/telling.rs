@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use kelson_runner::Exit;
 
-use super::{Core, rules};
+use super::Core;
 use crate::model::Snapshot;
 use crate::service_runner::table::Phase;
 use crate::state_store::Record;
@@ -32,7 +32,7 @@ impl Core {
 
     /// Remembers and publishes the present state.
     pub(super) fn publish(&mut self) {
-        let rules = rules(&self.spec);
+        let rules = self.rules();
         let up = self.life.up(&rules);
         if up && self.up_after.is_none() {
             self.up_after = Some(self.now());
