@@ -231,6 +231,30 @@ async fn c1_any_leftovers_of_an_earlier_life_go() {
 }
 
 #[tokio::test]
+async fn a_container_that_was_removed_by_another_hand_is_made_again() {
+    let mut host = Host::new("vanished");
+    host.runner.open().await.unwrap();
+    host.state.lock().unwrap().containers.clear();
+    host.runner.run(context(1)).await.unwrap();
+    host.runner.stop(GENTLE).await.unwrap();
+    host.runner.close().await.unwrap();
+    assert_eq!(host.count("Containers/Create"), 2);
+    host.nothing_is_left("it had vanished");
+}
+
+#[tokio::test]
+async fn g3_a_start_that_waits_for_containerd_is_given_up_at_once() {
+    let mut host = Host::new("waits");
+    host.runner.open().await.unwrap();
+    host.fake = None;
+    // Long enough for its pauses to be of two seconds.
+    assert!(timeout(Duration::from_millis(4000), host.runner.run(context(1))).await.is_err());
+    let begun = Instant::now();
+    host.runner.stop(GENTLE).await.unwrap();
+    assert!(begun.elapsed() < Duration::from_millis(500), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
 async fn c4_a_connection_that_breaks_is_no_exit() {
     let mut host = Host::new("broken");
     host.runner.open().await.unwrap();

@@ -47,7 +47,7 @@ impl Containerd {
         let socket: Arc<str> = Arc::from(socket.to_string_lossy().as_ref());
         let endpoint = Endpoint::from_shared(format!("unix:{socket}"))
             // It cannot be: a path needs no parsing.
-            .unwrap_or_else(|_| Endpoint::from_static("http://localhost"));
+            .unwrap_or_else(|_| Endpoint::from_static("unix:/"));
         // Another life of PID 1 used other numbers.
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let first = u64::from(now.subsec_nanos()).saturating_add(now.as_secs().wrapping_mul(1_000_000_000));

@@ -5,11 +5,11 @@
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use containerd_client::types::v1::{Process, Status};
 use kelson_spec::service::Resources;
 use prost_types::Any;
+use tokio::sync::watch as channel;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -48,14 +48,13 @@ pub(super) struct Launch {
 #[derive(Debug)]
 pub(super) struct Launching {
     task: JoinHandle<Result<Launched, ContainerdError>>,
-    given_up: Arc<AtomicBool>,
+    wanted: channel::Sender<bool>,
 }
 
 impl Launching {
     pub(super) fn begin(launch: Launch) -> Launching {
-        let given_up = Arc::new(AtomicBool::new(false));
-        let task = tokio::spawn(launch.carry_out(Arc::clone(&given_up)));
-        Launching { task, given_up }
+        let (wanted, still) = channel::channel(true);
+        Launching { task: tokio::spawn(launch.carry_out(Wanted(still))), wanted }
     }
 
     /// Cancelled by dropping; it goes on then.
@@ -68,7 +67,7 @@ impl Launching {
 
     /// Ends it. Returns the process where it has come so far.
     pub(super) async fn give_up(mut self) -> Option<Launched> {
-        self.given_up.store(true, Ordering::Relaxed);
+        self.wanted.send_replace(false);
         match timeout(KILL_DEADLINE, self.result()).await {
             Ok(result) => result.ok(),
             Err(_) => {
@@ -80,6 +79,25 @@ impl Launching {
     }
 }
 
+/// Whether a start is still wanted, as its task sees it.
+struct Wanted(channel::Receiver<bool>);
+
+impl Wanted {
+    fn check(&self) -> Result<(), ContainerdError> {
+        if *self.0.borrow() { Ok(()) } else { Err(RunnerError::new("the start was given up").into()) }
+    }
+
+    /// Waits before another try. Returns false when there is to be none.
+    async fn bears(&mut self, patience: &mut Patience) -> bool {
+        tokio::select! {
+            biased;
+            // Also when nobody is left who could want it.
+            _ = self.0.wait_for(|wanted| !wanted) => false,
+            lasts = patience.lasts() => lasts,
+        }
+    }
+}
+
 /// The path by which another process opens a descriptor of this one: a pipe behind it is a FIFO to who opens it. Good
 /// for as long as the descriptor is open here.
 pub(super) fn path_of(descriptor: &OwnedFd) -> String {
@@ -87,12 +105,12 @@ pub(super) fn path_of(descriptor: &OwnedFd) -> String {
 }
 
 impl Launch {
-    async fn carry_out(self, given_up: Arc<AtomicBool>) -> Result<Launched, ContainerdError> {
+    async fn carry_out(self, mut wanted: Wanted) -> Result<Launched, ContainerdError> {
         let mut patience = Patience::new(PATIENCE);
         loop {
-            match self.attempt(&given_up, &mut patience).await {
-                Err(error) if error.is_away() && !given_up.load(Ordering::Relaxed) => {
-                    if !patience.lasts().await {
+            match self.attempt(&mut wanted, &mut patience).await {
+                Err(error) if error.is_away() => {
+                    if !wanted.bears(&mut patience).await {
                         return Err(error);
                     }
                 }
@@ -103,14 +121,10 @@ impl Launch {
 
     async fn attempt(
         &self,
-        given_up: &AtomicBool,
+        wanted: &mut Wanted,
         patience: &mut Patience,
     ) -> Result<Launched, ContainerdError> {
         let Launch { containerd, service, .. } = self;
-        let stop_here = || match given_up.load(Ordering::Relaxed) {
-            true => Err(ContainerdError::Host(RunnerError::new("the start was given up"))),
-            false => Ok(()),
-        };
         let place = self.cgroups.as_ref().map(|root| root.place(service));
         leftovers::remove_task(containerd, service, place.as_ref()).await?;
         if let Some(place) = &place {
@@ -118,7 +132,7 @@ impl Launch {
         }
         let rootfs = containerd.snapshot_mounts(&self.snapshotter, service).await?;
         containerd.set_spec(service, self.spec.clone()).await?;
-        stop_here()?;
+        wanted.check()?;
         // Both, always: a shim of containerd 1.6 breaks when one is missing.
         let streams =
             Streams { stdin: String::new(), stdout: path_of(&self.stdout), stderr: path_of(&self.stderr) };
@@ -128,18 +142,23 @@ impl Launch {
         let handle = Arc::new(ProcessHandle::open(pid)?);
         let main = TaskProcess::main(service);
         let ending = watch::begin(containerd.clone(), main.clone(), Arc::clone(&handle));
-        stop_here()?;
-        self.start(&main, patience).await?;
+        wanted.check()?;
+        self.start(&main, wanted, patience).await?;
         Ok(Launched { pid, handle, ending })
     }
 
     /// A start whose answer was lost may have happened: it is looked at before it is tried again.
-    async fn start(&self, main: &TaskProcess, patience: &mut Patience) -> Result<(), ContainerdError> {
+    async fn start(
+        &self,
+        main: &TaskProcess,
+        wanted: &mut Wanted,
+        patience: &mut Patience,
+    ) -> Result<(), ContainerdError> {
         let mut result = self.containerd.start(main).await;
         loop {
             match result {
                 Err(error) if error.is_away() => {
-                    if !patience.lasts().await {
+                    if !wanted.bears(patience).await {
                         return Err(error);
                     }
                     result = match self.containerd.process(main).await {

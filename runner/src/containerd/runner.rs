@@ -12,7 +12,6 @@ use kelson_spec::ServiceSpec;
 use nix::unistd::{Gid, Uid, chown};
 use prost_types::Timestamp;
 use tokio::time::timeout;
-use tonic::Code;
 
 use super::calls::NewContainer;
 use super::client::Containerd;
@@ -194,6 +193,11 @@ impl ContainerRunner {
                 RunnerError::system(format_args!("cannot give {socket} to user {uid}"), &errno.into())
             })?;
         }
+        if let Ok(None) = self.containerd.container(&name).await {
+            // Removed by another hand, or with containerd's folder.
+            tracing::warn!("the container of service {name} has vanished from containerd and is made again");
+            self.make(&image).await.map_err(|error| explain(error, &name))?;
+        }
         let launch = Launch {
             containerd: self.containerd.clone(),
             service: name.clone(),
@@ -209,7 +213,16 @@ impl ContainerRunner {
         let launching = self.launching.insert(Launching::begin(launch));
         let result = launching.result().await;
         self.launching = None;
-        let launched = result.map_err(|error| explain(error, &name))?;
+        let launched = match result {
+            Ok(launched) => launched,
+            Err(error) => {
+                // It may have been made, and only its start refused.
+                if !error.is_away() {
+                    self.delete_task().await;
+                }
+                return Err(explain(error, &name));
+            }
+        };
         let running = Running {
             pid: launched.pid,
             start_time: launched.handle.as_ref().as_ref().map_or(0, |handle| handle.start_time()),
@@ -373,12 +386,9 @@ impl ContainerRunner {
     }
 }
 
-/// A refusal names the service that it is about; one that is known for what it is says so.
+/// A refusal names the service that it is about.
 fn explain(error: ContainerdError, service: &str) -> RunnerError {
     match error {
-        ContainerdError::Refused { code: Code::NotFound, text } => RunnerError::new(format!(
-            "the container or snapshot of service {service} has vanished from containerd: {text}"
-        )),
         ContainerdError::Refused { text, .. } => {
             RunnerError::new(format!("cannot start the container of service {service}: {text}"))
         }
