@@ -34,7 +34,7 @@ mod strays;
 
 pub use cgroup::{Cgroup, CgroupRoot, Place, Usage};
 pub use command::{Command, Program, Stdio};
-pub use containerd::{Containerd, ContainerExecutor, ContainerRunner, ContainerdError};
+pub use containerd::{ContainerExecutor, ContainerRunner, Containerd, ContainerdError};
 pub use exec::{ExecControl, ExecRequest, Executing, Executor, WindowSize};
 pub use images::{ImageConfig, Images};
 pub use process::{ProcessRunner, service_id};

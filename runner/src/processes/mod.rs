@@ -24,8 +24,8 @@ use kelson_spec::service::ResourceLimit;
 pub use exit::ExitReceiver;
 pub use reaper::ReapReport;
 pub(crate) use reaper::open_pidfd;
-pub(crate) use start_time::start_time;
 pub use slots::Leftover;
+pub(crate) use start_time::start_time;
 
 use crate::cgroup::{Cgroup, CgroupRoot, Usage};
 use crate::command::Command;
