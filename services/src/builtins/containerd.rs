@@ -10,12 +10,17 @@ use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
+use kelson_runner::{BoxFuture, Containerd};
 use kelson_spec::MachineSpec;
 use kelson_spec::service::{
     Readiness, ResourceLimit, RestartSpec, Seccomp, Security, ServiceKind, ServiceSpec, StopSpec,
 };
+use tokio::time::Instant;
+
+use crate::health::{Answer, OwnCheck, Plan, Probe};
 
 /// The name under which it is shown, and of its program.
 pub const NAME: &str = "containerd";
@@ -106,6 +111,41 @@ pub fn link(usual: &Path, runtime_dir: &Path) -> io::Result<()> {
     }
 }
 
+/// It is up while its own health service says so, and only then. One that is frozen for more than a minute is
+/// replaced: its containers do not notice.
+pub fn own_check(containerd: Containerd) -> OwnCheck {
+    let plan = Plan {
+        name: Arc::from("grpc"),
+        initial_delay: Duration::ZERO,
+        interval: Duration::from_secs(5),
+        timeout: Duration::from_secs(5),
+        success_threshold: 1,
+        failure_threshold: 2,
+        restart_after: 12,
+        grace: Duration::from_secs(30),
+    };
+    OwnCheck { plan, probe: Arc::new(Health(containerd)) }
+}
+
+/// Asks containerd's health service.
+struct Health(Containerd);
+
+impl Probe for Health {
+    fn kind(&self) -> &'static str {
+        "grpc"
+    }
+
+    fn ask(&self, _: Instant) -> BoxFuture<'static, Answer> {
+        let containerd = self.0.clone();
+        Box::pin(async move {
+            match containerd.health().await {
+                Ok(()) => Answer::passes("it serves"),
+                Err(error) => Answer::fails(error.to_string()),
+            }
+        })
+    }
+}
+
 fn configuration(runtime_dir: &Path, state_dir: &Path) -> String {
     let disabled = DISABLED.map(|name| format!("  {},\n", quoted(name))).concat();
     let path = |path: PathBuf| quoted(&path.to_string_lossy());
@@ -182,6 +222,15 @@ mod tests {
         };
         let changed = spec(&machine, runtime, FILES);
         assert_eq!(changed, ServiceSpec { resources, limits: vec![limit], ..plain });
+    }
+
+    #[tokio::test]
+    async fn nobody_on_its_socket_is_no_health() {
+        let nowhere = std::env::temp_dir().join(format!("kelson-nowhere-{}", std::process::id()));
+        let check = own_check(Containerd::below(&nowhere));
+        let answer = check.probe.ask(Instant::now() + Duration::from_secs(5)).await;
+        assert_eq!(answer.verdict, crate::health::Verdict::Fails);
+        assert!(answer.output.contains("containerd"), "{}", answer.output);
     }
 
     #[test]
