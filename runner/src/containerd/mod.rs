@@ -21,6 +21,7 @@ mod launch;
 mod leftovers;
 mod mounts;
 mod oci;
+mod opening;
 mod patience;
 mod pidfd;
 mod runner;

@@ -6,48 +6,42 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use kelson_spec::ServiceSpec;
 use nix::unistd::{Gid, Uid, chown};
-use prost_types::Timestamp;
 use tokio::time::timeout;
 
-use super::calls::NewContainer;
 use super::client::Containerd;
 use super::error::ContainerdError;
-use super::launch::{Launch, Launched, Launching, fresh_cgroup};
-use super::patience::Patience;
-use super::runtime::{self, RUNTIME};
+use super::launch::{Launch, Launched, Launching};
 use super::spec::{self, Host, Run};
-use super::{KILL_DEADLINE, PATIENCE, PROMPT_STOP, leftovers};
+use super::{KILL_DEADLINE, PROMPT_STOP, leftovers};
 use crate::cgroup::Place;
 use crate::images::{ImageConfig, Images};
 use crate::processes::Processes;
 use crate::runner::{BoxFuture, RunContext, Runner, RunnerError, Running, StopPlan, StopReport};
 
-/// How long a lease holds what is half done; longer than any start takes.
-const LEASE: Duration = Duration::from_secs(3600);
 /// How long a stop waits for containerd to delete the task; the next start does it otherwise.
 const DELETE: Duration = Duration::from_secs(3);
 /// How long a close waits for containerd in all.
-const CLOSE: Duration = Duration::from_secs(10);
+pub(super) const CLOSE: Duration = Duration::from_secs(10);
 
 /// Runs the container of one service.
 pub struct ContainerRunner {
-    containerd: Containerd,
-    processes: Processes,
-    images: Arc<dyn Images>,
-    spec: Arc<ServiceSpec>,
-    runtime_dir: Arc<Path>,
+    pub(super) containerd: Containerd,
+    pub(super) processes: Processes,
+    pub(super) images: Arc<dyn Images>,
+    pub(super) spec: Arc<ServiceSpec>,
+    pub(super) runtime_dir: Arc<Path>,
     /// Known from `open` to `close`.
-    image: Option<ImageConfig>,
+    pub(super) image: Option<ImageConfig>,
     /// Something of the service may be in containerd, a task alone or all of it.
     task: bool,
-    made: bool,
+    pub(super) made: bool,
     main: Option<Launched>,
     launching: Option<Launching>,
-    warnings: Vec<String>,
+    pub(super) warnings: Vec<String>,
 }
 
 impl ContainerRunner {
@@ -73,103 +67,14 @@ impl ContainerRunner {
         }
     }
 
-    fn place(&self) -> Option<Place> {
+    pub(super) fn place(&self) -> Option<Place> {
         self.processes.cgroups().map(|root| root.place(&self.spec.name))
     }
 
-    fn host(&self) -> Host {
+    pub(super) fn host(&self) -> Host {
         let found = self.place().and_then(|place| place.path_in_mount());
         let cgroup = found.unwrap_or_else(|| format!("/kelson/{}", self.spec.name));
         Host::read(self.processes.life(), cgroup)
-    }
-
-    async fn prepare(&mut self) -> Result<(), RunnerError> {
-        let container = spec::container(&self.spec)?;
-        let (image, user) = (container.image.clone(), container.user.clone());
-        self.reach().await?;
-        let image = self.images.prepare(&self.spec.name, &image, user.as_deref()).await?;
-        self.image = Some(image.clone());
-        let mut patience = Patience::new(PATIENCE);
-        loop {
-            match self.make(&image).await {
-                Err(error) if error.is_away() && patience.lasts().await => {}
-                Err(error) => return Err(self.undo(error.into(), &image).await),
-                Ok(()) => return Ok(()),
-            }
-        }
-    }
-
-    /// Waits for containerd, for a while.
-    async fn reach(&self) -> Result<(), RunnerError> {
-        let mut patience = Patience::new(PATIENCE);
-        loop {
-            match self.containerd.health().await {
-                Err(error) if error.is_away() => {
-                    if !patience.lasts().await {
-                        return Err(error.into());
-                    }
-                }
-                // It may refuse to tell, but it is there.
-                Ok(()) | Err(_) => return Ok(()),
-            }
-        }
-    }
-
-    /// Leftovers go; cgroup, snapshot and container come. A lease keeps containerd from collecting the snapshot before
-    /// the container refers to it, and lets it collect what a crash leaves half way.
-    async fn make(&mut self, image: &ImageConfig) -> Result<(), ContainerdError> {
-        let service = self.spec.name.as_str();
-        let place = self.place();
-        self.made = true;
-        leftovers::remove(&self.containerd, service, &image.snapshotter, place.as_ref()).await?;
-        if let Some(place) = &place {
-            self.warnings = fresh_cgroup(place, &self.spec.resources, service).await?;
-        }
-        let shim_cgroup = match self.processes.cgroups() {
-            Some(root) => root.make_shim_place(service)?.path_in_mount().unwrap_or_default(),
-            None => String::new(),
-        };
-        if self.place().is_some() && shim_cgroup.is_empty() {
-            self.warnings.push(String::from(
-                "containers are not in their own cgroups: cgroup2 is not mounted at /sys/fs/cgroup",
-            ));
-        }
-        let lease = leftovers::lease(service);
-        let expires = SystemTime::now().checked_add(LEASE).unwrap_or_else(SystemTime::now);
-        let expires = Timestamp::from(expires).to_string();
-        let containerd = &self.containerd;
-        let why = |what: &str| format!("cannot make the {what} of service {service}");
-        containerd.make_lease(&lease, expires).await.map_err(|e| e.while_doing(&why("lease")))?;
-        containerd
-            .make_snapshot(&image.snapshotter, service, &image.chain_id, &lease)
-            .await
-            .map_err(|error| error.while_doing(&why("snapshot")))?;
-        let container = NewContainer {
-            id: service.to_owned(),
-            image: image.image.clone(),
-            runtime: RUNTIME.to_owned(),
-            options: runtime::options(&self.runtime_dir, shim_cgroup, image.uid, image.gid),
-            spec: spec::packed(&self.spec, image, &self.host(), &Run::default())?,
-            snapshotter: image.snapshotter.clone(),
-        };
-        containerd.make_container(container).await.map_err(|error| error.while_doing(&why("container")))?;
-        containerd.end_lease(&lease).await
-    }
-
-    /// Takes back what a failed `open` made. The first failure is the reason; another does not hide it.
-    async fn undo(&mut self, reason: RunnerError, image: &ImageConfig) -> RunnerError {
-        let place = self.place();
-        let removed =
-            leftovers::remove(&self.containerd, &self.spec.name, &image.snapshotter, place.as_ref());
-        let mut message = reason.message;
-        match timeout(CLOSE, removed).await {
-            Ok(Ok(())) => self.made = false,
-            // One that is away is the reason itself.
-            Ok(Err(error)) if error.is_away() => {}
-            Ok(Err(error)) => message = format!("{message}; and it could not be undone: {error}"),
-            Err(_) => message = format!("{message}; and it could not be undone within {CLOSE:?}"),
-        }
-        RunnerError { message, errno: reason.errno }
     }
 
     async fn start(&mut self, context: RunContext) -> Result<Running, RunnerError> {

@@ -1,0 +1,110 @@
+//! The making of a container and of what belongs to it, and its undoing when that fails half way.
+
+use std::time::{Duration, SystemTime};
+
+use prost_types::Timestamp;
+use tokio::time::timeout;
+
+use super::calls::NewContainer;
+use super::error::ContainerdError;
+use super::launch::fresh_cgroup;
+use super::patience::Patience;
+use super::runner::{CLOSE, ContainerRunner};
+use super::runtime::{self, RUNTIME};
+use super::spec::{self, Run};
+use super::{PATIENCE, leftovers};
+use crate::images::ImageConfig;
+use crate::runner::RunnerError;
+
+/// How long a lease holds what is half done; longer than any start takes.
+const LEASE: Duration = Duration::from_secs(3600);
+impl ContainerRunner {
+    pub(super) async fn prepare(&mut self) -> Result<(), RunnerError> {
+        let container = spec::container(&self.spec)?;
+        let (image, user) = (container.image.clone(), container.user.clone());
+        self.reach().await?;
+        let image = self.images.prepare(&self.spec.name, &image, user.as_deref()).await?;
+        self.image = Some(image.clone());
+        let mut patience = Patience::new(PATIENCE);
+        loop {
+            match self.make(&image).await {
+                Err(error) if error.is_away() && patience.lasts().await => {}
+                Err(error) => return Err(self.undo(error.into(), &image).await),
+                Ok(()) => return Ok(()),
+            }
+        }
+    }
+
+    /// Waits for containerd, for a while.
+    async fn reach(&self) -> Result<(), RunnerError> {
+        let mut patience = Patience::new(PATIENCE);
+        loop {
+            match self.containerd.health().await {
+                Err(error) if error.is_away() => {
+                    if !patience.lasts().await {
+                        return Err(error.into());
+                    }
+                }
+                // It may refuse to tell, but it is there.
+                Ok(()) | Err(_) => return Ok(()),
+            }
+        }
+    }
+
+    /// Leftovers go; cgroup, snapshot and container come. A lease keeps containerd from collecting the snapshot before
+    /// the container refers to it, and lets it collect what a crash leaves half way.
+    pub(super) async fn make(&mut self, image: &ImageConfig) -> Result<(), ContainerdError> {
+        let service = self.spec.name.as_str();
+        let place = self.place();
+        self.made = true;
+        leftovers::remove(&self.containerd, service, &image.snapshotter, place.as_ref()).await?;
+        if let Some(place) = &place {
+            self.warnings = fresh_cgroup(place, &self.spec.resources, service).await?;
+        }
+        let shim_cgroup = match self.processes.cgroups() {
+            Some(root) => root.make_shim_place(service)?.path_in_mount().unwrap_or_default(),
+            None => String::new(),
+        };
+        if self.place().is_some() && shim_cgroup.is_empty() {
+            self.warnings.push(String::from(
+                "containers are not in their own cgroups: cgroup2 is not mounted at /sys/fs/cgroup",
+            ));
+        }
+        let lease = leftovers::lease(service);
+        let expires = SystemTime::now().checked_add(LEASE).unwrap_or_else(SystemTime::now);
+        let expires = Timestamp::from(expires).to_string();
+        let containerd = &self.containerd;
+        let why = |what: &str| format!("cannot make the {what} of service {service}");
+        containerd.make_lease(&lease, expires).await.map_err(|e| e.while_doing(&why("lease")))?;
+        containerd
+            .make_snapshot(&image.snapshotter, service, &image.chain_id, &lease)
+            .await
+            .map_err(|error| error.while_doing(&why("snapshot")))?;
+        let container = NewContainer {
+            id: service.to_owned(),
+            image: image.image.clone(),
+            runtime: RUNTIME.to_owned(),
+            options: runtime::options(&self.runtime_dir, shim_cgroup, image.uid, image.gid),
+            spec: spec::packed(&self.spec, image, &self.host(), &Run::default())?,
+            snapshotter: image.snapshotter.clone(),
+        };
+        containerd.make_container(container).await.map_err(|error| error.while_doing(&why("container")))?;
+        containerd.end_lease(&lease).await
+    }
+
+    /// Takes back what a failed `open` made. The first failure is the reason; another does not hide it.
+    async fn undo(&mut self, reason: RunnerError, image: &ImageConfig) -> RunnerError {
+        let place = self.place();
+        let removed =
+            leftovers::remove(&self.containerd, &self.spec.name, &image.snapshotter, place.as_ref());
+        let mut message = reason.message;
+        match timeout(CLOSE, removed).await {
+            Ok(Ok(())) => self.made = false,
+            // One that is away is the reason itself.
+            Ok(Err(error)) if error.is_away() => {}
+            Ok(Err(error)) => message = format!("{message}; and it could not be undone: {error}"),
+            Err(_) => message = format!("{message}; and it could not be undone within {CLOSE:?}"),
+        }
+        RunnerError { message, errno: reason.errno }
+    }
+}
