@@ -284,3 +284,62 @@ fn wrong_arguments_end_with_2_and_wrong_files_with_1() {
         assert!(log.contains(said), "{log}");
     }
 }
+
+fn exec_request(request: v1::run_request::Request) -> v1::RunRequest {
+    v1::RunRequest { request: Some(request) }
+}
+
+fn exec_start(command: &str) -> v1::RunRequest {
+    exec_request(v1::run_request::Request::Start(v1::RunStart {
+        command: vec![command.into()],
+        ..v1::RunStart::default()
+    }))
+}
+
+#[tokio::test]
+async fn a_stream_both_ways_goes_through() {
+    use v1::run_response::Response as Told;
+    let door = Door::open();
+    let echo = Echo::new("init");
+    world::serve(&door.socket("init.sock"), echo.exec());
+    let (requests, stream) = tokio::sync::mpsc::channel(1);
+    requests.send(exec_start("echo")).await.unwrap();
+    let stream = tokio_stream::wrappers::ReceiverStream::new(stream);
+    let mut responses = door.ann().exec().run(stream).await.unwrap().into_inner();
+    for number in 0..200u8 {
+        let bytes = vec![number; 10_000];
+        requests.send(exec_request(v1::run_request::Request::Input(bytes.clone()))).await.unwrap();
+        let told = responses.message().await.unwrap().unwrap().response.unwrap();
+        assert_eq!(told, Told::Output(bytes));
+    }
+    drop(requests);
+    let told = responses.message().await.unwrap().unwrap().response.unwrap();
+    assert_eq!(told, Told::Exited(v1::RunExited { status: Some(7), signal: None }));
+    echo.opened(0).await;
+}
+
+/// While PID 1 does not take what the client has sent, nothing of the call moves: its end is seen all the same.
+#[tokio::test]
+async fn a_client_that_goes_away_is_missed_though_nobody_reads_it() {
+    let door = Door::open();
+    let echo = Echo::new("init");
+    world::serve(&door.socket("init.sock"), echo.exec());
+    let (material, port) = (door.pki.client("ann", VALID), door.port);
+    let client = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let endpoint: Endpoint = format!("127.0.0.1:{port}").parse().unwrap();
+            let client = Client::connect(&endpoint, Some(&material)).unwrap();
+            let (requests, stream) = tokio::sync::mpsc::channel(1);
+            requests.send(exec_start("stop")).await.unwrap();
+            let stream = tokio_stream::wrappers::ReceiverStream::new(stream);
+            let _responses = client.exec().run(stream).await.unwrap();
+            let piece = || exec_request(v1::run_request::Request::Input(vec![0; 10_000]));
+            let patience = Duration::from_millis(300);
+            while tokio::time::timeout(patience, requests.send(piece())).await.is_ok() {}
+        });
+    });
+    echo.opened(1).await;
+    tokio::task::spawn_blocking(|| client.join().unwrap()).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(10), echo.opened(0)).await.expect("it is missed");
+}

@@ -3,6 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)] // a test may fail
 #![allow(clippy::arithmetic_side_effects)]
 
+#[path = "server/exec.rs"]
+mod exec;
+
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
@@ -14,13 +17,15 @@ use kelson_api::client::{Client, Endpoint, Failure};
 use kelson_api::server::{self, ServerOptions};
 use kelson_conditions::{Clock, Helper, HelperSpawner, Network, Paths};
 use kelson_proto::v1;
-use kelson_runner::{BoxFuture, Exit, RunContext, Runner, RunnerError, Running, StopPlan, StopReport};
+use kelson_runner::{
+    BoxFuture, Executor, Exit, RunContext, Runner, RunnerError, Running, StopPlan, StopReport,
+};
 use kelson_services::Manager;
 use kelson_services::events::EventLog;
 use kelson_services::host::{BootReport, Host, HostRequest, ShutdownAction};
 use kelson_services::manager::{Usage, UsageSource};
 use kelson_services::service_runner::gate::{Registry, Sources};
-use kelson_services::service_runner::task::{LogPipes, RunnerFactory, Surroundings};
+use kelson_services::service_runner::task::{LogPipes, RunnerFactory, RunningProcess, Surroundings};
 use kelson_services::spec::ServiceSpec;
 use kelson_services::spec::service::{LogSpec, Requirement, ServiceEvent};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -69,6 +74,10 @@ struct Nothing;
 impl RunnerFactory for Nothing {
     fn runner(&self, _: &Arc<ServiceSpec>) -> Result<Box<dyn Runner>, String> {
         Ok(Box::new(Idle::default()))
+    }
+
+    fn executor(&self, _: &Arc<ServiceSpec>, _: RunningProcess) -> Result<Arc<dyn Executor>, String> {
+        Ok(Arc::new(exec::Children))
     }
 }
 
@@ -357,7 +366,13 @@ async fn reflection_lists_the_services_in_both_versions() {
         panic!("no list");
     };
     let found: Vec<&str> = list.service.iter().map(|service| service.name.as_str()).collect();
-    for name in ["kelson.v1.Services", "kelson.v1.Machine", "kelson.v1.Logs", "grpc.health.v1.Health"] {
+    for name in [
+        "kelson.v1.Services",
+        "kelson.v1.Machine",
+        "kelson.v1.Exec",
+        "kelson.v1.Logs",
+        "grpc.health.v1.Health",
+    ] {
         assert!(found.contains(&name), "{found:?}");
     }
     let ask = older::ServerReflectionRequest {

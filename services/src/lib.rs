@@ -11,6 +11,11 @@ pub mod runners;
 pub mod service_runner;
 pub mod state_store;
 
+/// What [`Manager::exec`] takes and gives.
+pub mod exec {
+    pub use kelson_runner::{BoxFuture, ExecControl, ExecRequest, Executing, Exit, WindowSize};
+}
+
 pub use kelson_spec as spec;
 pub use manager::Manager;
 pub use model::{Event, Snapshot, State};

@@ -11,6 +11,7 @@ mod tls;
 
 use std::time::Duration;
 
+use kelson_proto::v1::exec_client::ExecClient;
 use kelson_proto::v1::images_client::ImagesClient;
 use kelson_proto::v1::logs_client::LogsClient;
 use kelson_proto::v1::machine_client::MachineClient;
@@ -84,6 +85,10 @@ impl Client {
 
     pub fn images(&self) -> ImagesClient<Channel> {
         ImagesClient::new(self.init.clone()).max_decoding_message_size(ANSWER_MAX)
+    }
+
+    pub fn exec(&self) -> ExecClient<Channel> {
+        ExecClient::new(self.init.clone()).max_decoding_message_size(ANSWER_MAX)
     }
 
     pub fn logs(&self) -> LogsClient<Channel> {

@@ -19,7 +19,7 @@ use tonic::codegen::http::header::{HOST, HeaderMap, HeaderName, HeaderValue};
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::codegen::http::{Request, Response, Uri};
 
-use super::relay::Relay;
+use super::relay::{Connection, Relay};
 use crate::{IDENTITY, INIT_SOCKET, LOG_SOCKET};
 
 /// Calls at the same time to each of the sockets: fewer than PID 1 serves, so that there is always room on the host.
@@ -56,7 +56,9 @@ impl Forward {
     /// Answers one call; that it could not be forwarded is an answer too. Dropping it ends the call.
     pub async fn call(&self, identity: &HeaderValue, request: Request<Incoming>) -> Response<Body> {
         match self.forward(identity, request).await {
-            Ok(response) => response.map(|body| Body::new(Relay::new(body, self.closed.clone()))),
+            Ok((response, connection)) => {
+                response.map(|body| Body::new(Relay::new(body, connection, self.closed.clone())))
+            }
             Err(status) => status.into_http(),
         }
     }
@@ -65,7 +67,7 @@ impl Forward {
         &self,
         identity: &HeaderValue,
         request: Request<Incoming>,
-    ) -> Result<Response<Incoming>, Status> {
+    ) -> Result<(Response<Incoming>, Connection), Status> {
         let path = request.uri().path();
         let target = if path.starts_with("/kelson.v1.Logs/") { &self.logs } else { &self.init };
         let request = rewrite(request, identity)?;
@@ -76,6 +78,7 @@ impl Forward {
             ))
         })?;
         let stream = UnixStream::connect(&target.path).await.map_err(|error| unreachable(target, &error))?;
+        let held = Connection::new(&stream).map_err(|error| unreachable(target, &error))?;
         let (mut sender, connection) = http2::Builder::new(TokioExecutor::new())
             .initial_stream_window_size(WINDOW)
             .initial_connection_window_size(WINDOW)
@@ -84,12 +87,13 @@ impl Forward {
             .handshake(TokioIo::new(stream))
             .await
             .map_err(|error| broken(target, &error))?;
-        // It ends by itself with the call: there is no second one on it.
+        // It ends with the call: there is no second one on it.
         tokio::spawn(async move {
             let _ = connection.await;
             drop(call);
         });
-        sender.send_request(request).await.map_err(|error| broken(target, &error))
+        let response = sender.send_request(request).await.map_err(|error| broken(target, &error))?;
+        Ok((response, held))
     }
 }
 

@@ -1,13 +1,35 @@
 //! The body of an answer on its way through: frame by frame as the client takes them, nothing is collected.
 
 use std::future::Future;
+use std::net::Shutdown;
+use std::os::fd::AsFd as _;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use hyper::body::{Body, Bytes, Frame, Incoming};
+use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tonic::Status;
 use tonic::codegen::http::HeaderMap;
+
+/// The connection of one call; dropped, it is closed. Otherwise a client that goes away while the host does not read what
+/// it had sent would never be missed there.
+pub struct Connection(std::os::unix::net::UnixStream);
+
+impl Connection {
+    /// # Errors
+    /// When there is no descriptor left.
+    pub fn new(stream: &UnixStream) -> std::io::Result<Connection> {
+        Ok(Connection(stream.as_fd().try_clone_to_owned()?.into()))
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // Those that serve it hold on to it while something of the call waits to be sent: they see its end.
+        let _ = self.0.shutdown(Shutdown::Both);
+    }
+}
 
 /// Passes the frames on. Where the stream breaks off, by the other side or because the door closes, the client is told
 /// so by gRPC's own words, and need not guess from a reset.
@@ -15,13 +37,14 @@ pub struct Relay {
     body: Incoming,
     closed: Pin<Box<dyn Future<Output = ()> + Send>>,
     ended: bool,
+    _connection: Connection,
 }
 
 impl Relay {
     /// `closed` ends the stream when its sender is dropped.
-    pub fn new(body: Incoming, mut closed: watch::Receiver<()>) -> Relay {
+    pub fn new(body: Incoming, connection: Connection, mut closed: watch::Receiver<()>) -> Relay {
         let closed = Box::pin(async move { while closed.changed().await.is_ok() {} });
-        Relay { body, closed, ended: false }
+        Relay { body, closed, ended: false, _connection: connection }
     }
 
     fn end(&mut self, status: &Status) -> Option<Result<Frame<Bytes>, Status>> {

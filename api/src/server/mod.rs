@@ -1,7 +1,7 @@
 //! The gRPC server of PID 1 on `/run/kelson/init.sock`.
 //!
 //! A connection comes in ([`accept`]), its peer is judged once by SO_PEERCRED ([`caller`]), each of its calls is judged
-//! again and handed to the service it names ([`dispatch`]): Services, Machine, health, reflection. Everything is
+//! again and handed to the service it names ([`dispatch`]): Services, Machine, Exec, health, reflection. Everything is
 //! bounded: connections, calls of one connection, the size of a request, what is held for a reader that is slow.
 //! Streams pull from the ring of events when their client has room, so a client that stops reading costs one batch.
 
@@ -9,6 +9,7 @@ mod accept;
 mod caller;
 mod dispatch;
 mod events;
+mod exec;
 mod health;
 mod kmsg;
 mod machine;

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use kelson_api::client::TlsMaterial;
 use kelson_proto::v1;
+use kelson_proto::v1::exec_server::{Exec, ExecServer};
 use kelson_proto::v1::logs_server::{Logs, LogsServer};
 use kelson_proto::v1::machine_server::{Machine, MachineServer};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair};
@@ -94,6 +95,10 @@ impl Echo {
         MachineServer::new(self.clone()).max_decoding_message_size(4 << 20)
     }
 
+    pub fn exec(&self) -> ExecServer<Echo> {
+        ExecServer::new(self.clone())
+    }
+
     pub fn logs(&self) -> LogsServer<Echo> {
         LogsServer::new(self.clone())
     }
@@ -173,6 +178,36 @@ impl Machine for Echo {
             *produced.lock().unwrap() += 1;
             std::future::ready(Some((Ok(message(seq)), (seq + 1, open))))
         }))))
+    }
+}
+
+#[tonic::async_trait]
+impl Exec for Echo {
+    type RunStream = ReceiverStream<Result<v1::RunResponse, Status>>;
+
+    /// Gives back what is put in, until the command is `stop`: then it reads no more.
+    async fn run(
+        &self,
+        request: Request<tonic::Streaming<v1::RunRequest>>,
+    ) -> Result<Response<Self::RunStream>, Status> {
+        let mut requests = request.into_inner();
+        let (sender, receiver) = mpsc::channel(1);
+        let open = Open::new(&self.open);
+        tokio::spawn(async move {
+            use v1::run_request::Request as Asked;
+            use v1::run_response::Response as Told;
+            let _open = open;
+            let tell = async |told| sender.send(Ok(v1::RunResponse { response: Some(told) })).await;
+            while let Ok(Some(request)) = requests.message().await {
+                match request.request {
+                    Some(Asked::Start(start)) if start.command == ["stop"] => return sender.closed().await,
+                    Some(Asked::Input(bytes)) => drop(tell(Told::Output(bytes)).await),
+                    _ => {}
+                }
+            }
+            let _ = tell(Told::Exited(v1::RunExited { status: Some(7), signal: None })).await;
+        });
+        Ok(Response::new(receiver.into()))
     }
 }
 

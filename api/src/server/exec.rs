@@ -1,0 +1,89 @@
+//! The service Exec: an operator's command beside a service.
+
+mod session;
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures_util::Stream;
+use kelson_proto::v1;
+use kelson_proto::v1::exec_server::Exec;
+use kelson_proto::v1::run_request::Request as Asked;
+use kelson_services::Manager;
+use kelson_services::exec::{ExecRequest, WindowSize};
+use tokio::sync::{mpsc, watch};
+use tonic::{Request, Response, Status, Streaming};
+
+use super::services::caller;
+use session::Session;
+
+/// Whoever opens the stream says at once what is to be run.
+const FIRST: Duration = Duration::from_secs(10);
+/// Responses that wait for a client to read them. Each pump of a session holds one place while it waits for more.
+const WAITING: usize = 4;
+
+pub struct ExecApi {
+    pub manager: Manager,
+    /// Its sender is dropped when PID 1 ends.
+    pub closed: watch::Receiver<()>,
+}
+
+#[tonic::async_trait]
+impl Exec for ExecApi {
+    type RunStream = Pin<Box<dyn Stream<Item = Result<v1::RunResponse, Status>> + Send>>;
+
+    async fn run(
+        &self,
+        request: Request<Streaming<v1::RunRequest>>,
+    ) -> Result<Response<Self::RunStream>, Status> {
+        let caller = caller(&request);
+        let mut requests = request.into_inner();
+        let first = tokio::time::timeout(FIRST, requests.message());
+        let first =
+            first.await.map_err(|_| Status::deadline_exceeded("the first request did not come"))??;
+        let Some(v1::RunRequest { request: Some(Asked::Start(start)) }) = first else {
+            return Err(Status::invalid_argument("the first request must be `start`"));
+        };
+        if self.manager.get(&start.name).is_none() {
+            return Err(Status::not_found(self.manager.unknown(&start.name)));
+        }
+        let name = start.name.clone();
+        let request = exec_request(start)?;
+        let on_terminal = request.terminal.is_some();
+        // Its arguments may hold what is nobody's business.
+        let program = request.command.first().cloned().unwrap_or_default();
+        let executing =
+            self.manager.exec(&name, request).await.map_err(|why| Status::failed_precondition(why))?;
+        tracing::info!("{name}: {caller} runs {program:?} (process {})", executing.pid);
+        let (sender, responses) = mpsc::channel(WAITING);
+        let session = Session::new(executing, on_terminal, sender)
+            .map_err(|error| Status::internal(format!("cannot wait for the command's output: {error}")))?;
+        tokio::spawn(session.serve(requests, self.closed.clone()));
+        let stream = futures_util::stream::unfold(responses, |mut responses| async move {
+            Some((responses.recv().await?, responses))
+        });
+        Ok(Response::new(Box::pin(stream)))
+    }
+}
+
+fn exec_request(start: v1::RunStart) -> Result<ExecRequest, Status> {
+    if start.command.first().is_none_or(String::is_empty) {
+        return Err(Status::invalid_argument("name a command"));
+    }
+    let environment = start.environment.iter().map(|entry| match entry.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err(Status::invalid_argument(format!("the environment takes NAME=VALUE, not {entry:?}"))),
+    });
+    Ok(ExecRequest {
+        environment: environment.collect::<Result<_, _>>()?,
+        command: start.command,
+        input: start.input,
+        terminal: start.terminal.map(window_size),
+    })
+}
+
+/// What no terminal has is taken for the most that one may have.
+fn window_size(size: v1::WindowSize) -> WindowSize {
+    let most = |number: u32| u16::try_from(number).unwrap_or(u16::MAX);
+    WindowSize { rows: most(size.rows), columns: most(size.columns) }
+}
