@@ -4,7 +4,7 @@
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::commands::{
-    boot, complete, completion, dmesg, events, graph, halt, images, logs, poweroff, reboot, restart,
+    boot, complete, completion, dmesg, events, exec, graph, halt, images, logs, poweroff, reboot, restart,
     services, start, status, stop, validate, version, wait, why,
 };
 use crate::output::Format;
@@ -65,6 +65,7 @@ pub enum Command {
     Why(why::Arguments),
     Graph(graph::Arguments),
     Events(events::Arguments),
+    Exec(exec::Arguments),
     Logs(logs::Arguments),
     Dmesg(dmesg::Arguments),
     Boot(boot::Arguments),
@@ -133,6 +134,9 @@ mod tests {
             "kelsonctl completion tcsh",
             "kelsonctl validate",
             "kelsonctl status",
+            "kelsonctl exec db",
+            "kelsonctl exec db ls",
+            "kelsonctl exec db -E A -- ls",
         ] {
             let error = parse(line).expect_err(line);
             assert_eq!(error.exit_code(), 2, "{line}: {error}");

@@ -160,11 +160,14 @@ mod tests {
             "logs -f ",
             "logs -n 5 db ",
             "stop -- ",
+            "exec ",
+            "exec -i ",
         ] {
             assert_eq!(ask(line).wanted, Wanted::Services, "{line}");
         }
         assert_eq!(ask("status db ").wanted, Wanted::Nothing, "one name is enough");
         assert_eq!(ask("validate ").wanted, Wanted::Nothing);
+        assert_eq!(ask("exec db -- ").wanted, Wanted::Nothing, "what it runs is known there alone");
     }
 
     #[test]

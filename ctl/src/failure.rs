@@ -20,6 +20,9 @@ pub enum Failure {
     /// What is wrong was already printed.
     #[error("")]
     Told,
+    /// A command of `exec` ended with this status, and has said itself what there is to say.
+    #[error("")]
+    Ended(u8),
     #[error("{0}")]
     Usage(String),
     #[error("{0}")]
@@ -38,6 +41,7 @@ impl Failure {
     pub fn exit_status(&self) -> u8 {
         match self {
             Failure::Failed(_) | Failure::Told | Failure::Unknown(_) => 1,
+            Failure::Ended(status) => *status,
             Failure::Usage(_) => 2,
             Failure::NotReachable(_) => 3,
             Failure::Denied(_) => 4,

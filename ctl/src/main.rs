@@ -27,7 +27,7 @@ fn main() -> ExitCode {
     match run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            if !matches!(failure, Failure::Told) {
+            if !matches!(failure, Failure::Told | Failure::Ended(_)) {
                 output::note(&failure.to_string());
             }
             ExitCode::from(failure.exit_status())

@@ -7,6 +7,7 @@ pub mod completion;
 pub mod dmesg;
 mod ending;
 pub mod events;
+pub mod exec;
 pub mod graph;
 pub mod halt;
 pub mod images;
@@ -77,6 +78,7 @@ pub async fn run(command: Command, call: &Call) -> Result<(), Failure> {
         Command::Wait(arguments) => wait::run(call, arguments).await,
         Command::Why(arguments) => why::run(call, arguments).await,
         Command::Graph(arguments) => graph::run(call, arguments).await,
+        Command::Exec(arguments) => exec::run(call, arguments).await,
         Command::Events(arguments) => events::run(call, arguments).await,
         Command::Logs(arguments) => logs::run(call, arguments).await,
         Command::Dmesg(arguments) => dmesg::run(call, arguments).await,

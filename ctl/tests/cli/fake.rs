@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use kelson_proto::v1::action_result::Outcome;
+use kelson_proto::v1::exec_server::{Exec, ExecServer};
 use kelson_proto::v1::images_server::{Images, ImagesServer};
 use kelson_proto::v1::logs_server::{Logs, LogsServer};
 use kelson_proto::v1::machine_server::{Machine, MachineServer};
@@ -122,6 +123,7 @@ impl Fake {
                 let init = Server::builder()
                     .add_service(ServicesServer::new(shared.clone()))
                     .add_service(MachineServer::new(shared.clone()))
+                    .add_service(ExecServer::new(shared.clone()))
                     .add_service(ImagesServer::new(shared.clone()))
                     .serve_with_incoming(listen("init.sock"));
                 let logs = Server::builder()
@@ -431,5 +433,84 @@ impl Logs for Shared {
                 lines: vec![state.lines.iter().skip(skip).filter(wanted).nth(place)?.clone()],
             })
         }))
+    }
+}
+
+/// Plays the command that it is told: each word is something to do. What it is asked meanwhile is noted.
+#[tonic::async_trait]
+impl Exec for Shared {
+    type RunStream = ReceiverStream<Result<RunResponse, Status>>;
+
+    async fn run(&self, request: Request<tonic::Streaming<RunRequest>>) -> Answer<Self::RunStream> {
+        use run_request::Request as Asked;
+        use run_response::Response as Told;
+        let mut requests = request.into_inner();
+        let Some(Asked::Start(start)) = requests.message().await?.and_then(|first| first.request) else {
+            return Err(Status::invalid_argument("the first request must be `start`"));
+        };
+        let size = start.terminal.map(|size| format!("{}x{}", size.columns, size.rows));
+        self.note(format!(
+            "exec {} {:?} input={} terminal={size:?} {:?}",
+            start.name, start.command, start.input, start.environment
+        ))?;
+        self.known(&[start.name])?;
+        if start.command == ["nope"] {
+            return Err(Status::failed_precondition("nope: no such file or directory"));
+        }
+        let (sender, receiver) = mpsc::channel(4);
+        let shared = self.clone();
+        tokio::spawn(async move {
+            let tell = async |told| sender.send(Ok(RunResponse { response: Some(told) })).await.is_ok();
+            tell(Told::Started(RunStarted { pid: 7 })).await;
+            for word in start.command {
+                match word.split_once(':').unwrap_or((&word, "")) {
+                    ("out", text) => drop(tell(Told::Output(text.as_bytes().to_vec())).await),
+                    ("err", text) => drop(tell(Told::Errors(text.as_bytes().to_vec())).await),
+                    ("bytes", _) => drop(tell(Told::Output(vec![0, 255, 10, 13])).await),
+                    ("flood", _) => while tell(Told::Output(vec![b'x'; 30_000])).await {},
+                    ("break", _) => return,
+                    ("killed", _) => {
+                        tell(Told::Exited(RunExited { status: None, signal: Some(9) })).await;
+                        return;
+                    }
+                    ("exit", status) => {
+                        let status = Some(status.parse().unwrap());
+                        tell(Told::Exited(RunExited { status, signal: None })).await;
+                        return;
+                    }
+                    // Until something of this kind comes, back with what comes as input.
+                    ("until", what) => loop {
+                        let asked = match requests.message().await {
+                            Ok(Some(request)) => request.request.unwrap(),
+                            _ => {
+                                let _ = shared.note("exec gone".to_owned());
+                                return;
+                            }
+                        };
+                        let kind = match asked {
+                            Asked::Input(bytes) => {
+                                tell(Told::Output(bytes)).await;
+                                "input"
+                            }
+                            Asked::InputEnd(_) => "end",
+                            Asked::Resize(size) => {
+                                let _ = shared.note(format!("exec size {}x{}", size.columns, size.rows));
+                                "size"
+                            }
+                            Asked::Signal(number) => {
+                                let _ = shared.note(format!("exec signal {number}"));
+                                "signal"
+                            }
+                            Asked::Start(_) => "start",
+                        };
+                        if kind == what {
+                            break;
+                        }
+                    },
+                    other => panic!("{other:?}"),
+                }
+            }
+        });
+        Ok(Response::new(ReceiverStream::new(receiver)))
     }
 }

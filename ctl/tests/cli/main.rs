@@ -2,6 +2,7 @@
 
 mod acting;
 mod ending;
+mod exec;
 mod fake;
 mod images;
 mod local;

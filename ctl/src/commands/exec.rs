@@ -1,0 +1,274 @@
+//! `exec`: a command beside a service, as if it ran here: its input, output, signals and exit status.
+
+mod keyboard;
+mod pipes;
+mod signals;
+
+use std::io::IsTerminal as _;
+
+use kelson_api::client::Client;
+use kelson_proto::v1::run_request::Request as Asked;
+use kelson_proto::v1::run_response::Response as Told;
+use kelson_proto::v1::{RunExited, RunRequest, RunResponse, RunStart};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Streaming;
+
+use super::Call;
+use crate::failure::{Failure, answer, explain_names};
+use crate::output::note;
+use crate::output::terminal::end_by_sigpipe;
+use keyboard::Keyboard;
+use pipes::{Printer, read_input};
+use signals::Signals;
+
+/// Run a command beside a service
+///
+/// It runs with the service's user, environment, limits and confinement, in its
+/// cgroup: it ends with the service, and when kelsonctl goes away. The first
+/// SIGINT (Ctrl-C) or SIGTERM is sent on to it, the second one leaves it.
+///
+/// The exit status is that of the command, 128+N where signal N ended it. What
+/// kelsonctl itself fails with (1 to 5, as always) is told apart by the line
+/// `kelsonctl: ...` on the standard error, which is there then and only then.
+#[derive(Debug, clap::Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  kelsonctl exec db -- /usr/bin/db-check --fast
+  kelsonctl exec -it db -- /bin/sh
+  kelsonctl exec -i db -E LANG=C -- /usr/bin/db-load <dump"
+)]
+pub struct Arguments {
+    /// Keep its input open, and send what is read here
+    #[arg(short, long)]
+    interactive: bool,
+    /// Give it a terminal, of the size of this one
+    #[arg(short, long)]
+    tty: bool,
+    /// Add a variable to the service's environment
+    #[arg(short = 'E', long = "env", value_name = "NAME=VALUE", value_parser = variable)]
+    environment: Vec<String>,
+    /// The service
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// The command and its arguments, after `--`
+    #[arg(required = true, last = true, value_name = "CMD")]
+    command: Vec<String>,
+}
+
+fn variable(text: &str) -> Result<String, String> {
+    match text.split_once('=') {
+        Some((name, _)) if !name.is_empty() => Ok(text.to_owned()),
+        _ => Err("it takes NAME=VALUE".to_owned()),
+    }
+}
+
+pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
+    if arguments.tty {
+        let missing = match (std::io::stdin().is_terminal(), std::io::stdout().is_terminal()) {
+            (false, _) if arguments.interactive => Some("input"),
+            (_, false) => Some("output"),
+            _ => None,
+        };
+        if let Some(missing) = missing {
+            return Err(Failure::Usage(format!("-t needs a terminal, and the standard {missing} is none")));
+        }
+    }
+    let mut signals = Signals::new()?;
+    let client = call.client()?;
+    let (requests, stream) = mpsc::channel(1);
+    let start = start(&arguments);
+    let starting = begin(&client, start, &requests, ReceiverStream::new(stream), &arguments.name);
+    let responses = tokio::select! {
+        started = starting => started?,
+        number = signals.leaving() => return Err(Failure::Ended(of_signal(number))),
+    };
+    // From here on to its drop, on whichever way, the terminal is the command's.
+    let keyboard = (arguments.tty && arguments.interactive).then(Keyboard::hand_over).transpose()?;
+    let input = arguments.interactive.then(read_input).transpose()?;
+    let session = Session { requests, responses, printer: Printer::new()?, tty: arguments.tty };
+    let ended = session.run(input, &mut signals).await;
+    drop(keyboard);
+    match ended? {
+        End::Exited(RunExited { status: Some(0), .. }) => Ok(()),
+        End::Exited(RunExited { status: Some(status), .. }) => Err(Failure::Ended(lowest_byte(status))),
+        End::Exited(RunExited { signal: Some(signal), .. }) => Err(Failure::Ended(of_signal(signal))),
+        End::Exited(_) => Err(Failure::Failed("the command ended unseen".to_owned())),
+        End::Left(signal) => {
+            note("left the command: the host kills it");
+            Err(Failure::Ended(of_signal(signal)))
+        }
+        End::Unread => end_by_sigpipe(),
+    }
+}
+
+fn start(arguments: &Arguments) -> RunStart {
+    let mut environment = arguments.environment.clone();
+    // A program asks it for what this terminal can do.
+    if arguments.tty
+        && !environment.iter().any(|entry| entry.starts_with("TERM="))
+        && let Ok(term) = std::env::var("TERM")
+    {
+        environment.push(format!("TERM={term}"));
+    }
+    RunStart {
+        name: arguments.name.clone(),
+        command: arguments.command.clone(),
+        input: arguments.interactive,
+        terminal: arguments.tty.then(keyboard::window_size),
+        environment,
+    }
+}
+
+/// Opens the stream; the command runs, or it is told why not.
+async fn begin(
+    client: &Client,
+    start: RunStart,
+    requests: &mpsc::Sender<RunRequest>,
+    stream: ReceiverStream<RunRequest>,
+    name: &str,
+) -> Result<Streaming<RunResponse>, Failure> {
+    // There is room for it: the stream is empty.
+    let _ = requests.send(asked(Asked::Start(start))).await;
+    match answer(client.exec().run(stream)).await {
+        Ok(responses) => Ok(responses),
+        Err(failure) => Err(explain_names(failure, client, &[name.to_owned()]).await),
+    }
+}
+
+fn asked(request: Asked) -> RunRequest {
+    RunRequest { request: Some(request) }
+}
+
+/// As a shell tells of a signal.
+fn of_signal(signal: i32) -> u8 {
+    lowest_byte(signal.saturating_add(128))
+}
+
+/// What the kernel hands on of an exit status.
+fn lowest_byte(status: i32) -> u8 {
+    status.to_le_bytes()[0]
+}
+
+/// How a session ended.
+enum End {
+    Exited(RunExited),
+    /// By a signal to this process.
+    Left(i32),
+    /// Nobody reads the output any more.
+    Unread,
+}
+
+struct Session {
+    requests: mpsc::Sender<RunRequest>,
+    responses: Streaming<RunResponse>,
+    printer: Printer,
+    tty: bool,
+}
+
+impl Session {
+    /// Until the command has ended and all that it wrote is written here.
+    async fn run(
+        self,
+        input: Option<mpsc::Receiver<Vec<u8>>>,
+        signals: &mut Signals,
+    ) -> Result<End, Failure> {
+        // What goes to the host waits for the host, what comes for the output here; neither for the other.
+        let (notices, mut noticed) = mpsc::channel(8);
+        let feeding = feed(self.requests, input, &mut noticed);
+        let mut feeding = std::pin::pin!(feeding);
+        let mut printing = std::pin::pin!(print(self.responses, self.printer));
+        let mut forwarded = false;
+        loop {
+            tokio::select! {
+                ended = &mut printing => return ended,
+                () = &mut feeding => {}
+                number = signals.next() => match number {
+                    // Where there is no room, one is under way that may be older: the next change tells again.
+                    libc::SIGWINCH if self.tty => drop(notices.try_send(Asked::Resize(keyboard::window_size()))),
+                    libc::SIGWINCH => {}
+                    number if forwarded || number == libc::SIGHUP => return Ok(End::Left(number)),
+                    number => {
+                        forwarded = true;
+                        // Where there is no room the host takes nothing: the next signal leaves.
+                        drop(notices.try_send(Asked::Signal(number)));
+                    }
+                },
+            }
+        }
+    }
+}
+
+/// Sends what is noticed and what is read. Never returns: the stream stays open until the session ends.
+async fn feed(
+    requests: mpsc::Sender<RunRequest>,
+    mut input: Option<mpsc::Receiver<Vec<u8>>>,
+    noticed: &mut mpsc::Receiver<Asked>,
+) {
+    loop {
+        let request = tokio::select! {
+            biased;
+            Some(notice) = noticed.recv() => notice,
+            bytes = async { match &mut input { Some(input) => input.recv().await, None => std::future::pending().await } } => {
+                match bytes {
+                    Some(bytes) => Asked::Input(bytes),
+                    None => {
+                        input = None;
+                        Asked::InputEnd(kelson_proto::v1::RunInputEnd {})
+                    }
+                }
+            }
+        };
+        if requests.send(asked(request)).await.is_err() {
+            // The host listens no more; what it says of that comes the other way.
+            return std::future::pending().await;
+        }
+    }
+}
+
+/// Prints what comes, up to how the command ended, and returns once all is written.
+async fn print(mut responses: Streaming<RunResponse>, printer: Printer) -> Result<End, Failure> {
+    let ended = loop {
+        let response = match responses.message().await {
+            Ok(Some(response)) => response.response,
+            Ok(None) => {
+                break Err(Failure::NotReachable("the host ended the stream before its command".to_owned()));
+            }
+            Err(status) => break Err(status.into()),
+        };
+        let goes_on = match response {
+            Some(Told::Output(bytes)) => printer.output(bytes).await,
+            Some(Told::Errors(bytes)) => printer.errors(bytes).await,
+            Some(Told::Exited(exited)) => break Ok(End::Exited(exited)),
+            Some(Told::Started(_)) | None => true,
+        };
+        if !goes_on {
+            break Ok(End::Unread);
+        }
+    };
+    match printer.finish().await {
+        Ok(()) => ended,
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(End::Unread),
+        Err(error) => Err(Failure::Failed(format!("cannot write the output: {error}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_is_told_as_shells_do() {
+        assert_eq!((of_signal(2), of_signal(9), of_signal(15)), (130, 137, 143));
+        assert_eq!((lowest_byte(7), lowest_byte(256)), (7, 0));
+    }
+
+    #[test]
+    fn a_variable_has_a_name() {
+        assert_eq!(variable("A=b=c"), Ok("A=b=c".to_owned()));
+        assert_eq!(variable("A="), Ok("A=".to_owned()));
+        assert!(variable("A").is_err() && variable("=b").is_err());
+    }
+}
