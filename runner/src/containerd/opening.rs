@@ -18,6 +18,7 @@ use crate::runner::RunnerError;
 
 /// How long a lease holds what is half done; longer than any start takes.
 const LEASE: Duration = Duration::from_secs(3600);
+
 impl ContainerRunner {
     pub(super) async fn prepare(&mut self) -> Result<(), RunnerError> {
         let container = spec::container(&self.spec)?;
