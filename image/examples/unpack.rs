@@ -37,8 +37,8 @@ impl Launcher for Itself {
             Ok(Launched {
                 pid,
                 exit: Box::pin(async move { exit.await.unwrap_or_default() }),
-                // SAFETY: a system call on numbers.
                 kill: Box::new(move || {
+                    // SAFETY: a system call on numbers.
                     let _ = unsafe { libc::kill(pid, libc::SIGKILL) };
                 }),
             })

@@ -3,12 +3,14 @@
 use super::Bench;
 use super::error::UnpackError;
 use super::present;
+use super::tenancy::end_dead;
 use crate::archive::Reference;
 use crate::report::{Pruned, Report};
 
 pub async fn run(bench: &Bench, keep: Vec<String>, dry_run: bool) -> Result<Report, UnpackError> {
     // A name that is kept but cannot be read keeps nothing: all that containerd has was once read.
     let keep: Vec<Reference> = keep.iter().filter_map(|name| Reference::parse(name).ok()).collect();
+    end_dead(bench).await?;
     let snapshotter = bench.containerd.snapshotter().await?;
     for record in bench.containerd.images().await? {
         let kept = Reference::parse(&record.name).is_ok_and(|name| keep.contains(&name));

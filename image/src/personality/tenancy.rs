@@ -20,14 +20,7 @@ pub struct Tenancy {
 impl Tenancy {
     /// Ends the leases of the dead, and makes one.
     pub async fn begin(bench: &Bench) -> Result<Self, UnpackError> {
-        for id in bench.containerd.leases_named(PREFIX).await? {
-            if id.contains('/') {
-                continue;
-            }
-            if let Some(_dead) = bench.locks.try_take(&id)? {
-                bench.containerd.end_lease(&id).await?;
-            }
-        }
+        end_dead(bench).await?;
         let id = format!("{PREFIX}{}", nonce());
         let lock = bench.locks.take(&id).await?;
         bench.containerd.make_lease(&id).await?;
@@ -39,15 +32,30 @@ impl Tenancy {
         Ok(self.containerd.hold(&self.id, resource).await?)
     }
 
-    /// Gives back what nothing else refers to. A lease that stays is ended by the next.
-    pub async fn end(self) {
+    /// Gives back what nothing else refers to. A lease that stays is ended by the next. One that was killed just
+    /// before this one began is dead by now, too.
+    pub async fn end(self, bench: &Bench) {
         let _ = self.containerd.end_lease(&self.id).await;
+        let _ = end_dead(bench).await;
     }
 
     /// A name that nobody else uses.
     pub fn name(&self, what: &str) -> String {
         format!("{}-{what}", self.id)
     }
+}
+
+/// Ends the leases whose owner does not live any more.
+pub async fn end_dead(bench: &Bench) -> Result<(), UnpackError> {
+    for id in bench.containerd.leases_named(PREFIX).await? {
+        if id.contains('/') {
+            continue;
+        }
+        if let Some(_dead) = bench.locks.try_take(&id)? {
+            bench.containerd.end_lease(&id).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Digits that no other process has, in this boot or another.

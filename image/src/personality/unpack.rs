@@ -98,25 +98,31 @@ async fn attempt(
     let usable =
         |present: &Present| present.complete && found.is_none_or(|found| found.manifest == present.digest);
     let tenancy = Tenancy::begin(bench).await?;
-    let standing = match (present, found) {
-        (Ok(Some(present)), _) if usable(&present) => {
-            bench.reporter.begin(present.size, present.chain_ids.len());
-            bench.reporter.add_bytes(present.size);
-            bench.reporter.at_layer(present.chain_ids.len());
-            Standing {
-                digest: present.digest,
-                settings: present.settings,
-                chain_ids: present.chain_ids,
-                was_there: true,
+    let work = async {
+        let standing = match (present, found) {
+            (Ok(Some(present)), _) if usable(&present) => {
+                bench.reporter.begin(present.size, present.chain_ids.len());
+                bench.reporter.add_bytes(present.size);
+                bench.reporter.at_layer(present.chain_ids.len());
+                Standing {
+                    digest: present.digest,
+                    settings: present.settings,
+                    chain_ids: present.chain_ids,
+                    was_there: true,
+                }
             }
-        }
-        // Whatever containerd has, the archive has it whole.
-        (_, Some(found)) => import(bench, &tenancy, &name, wanted, found, &snapshotter).await?,
-        (Err(error), None) => return Err(error),
-        (Ok(_), None) => return Err(missing()),
+            // Whatever containerd has, the archive has it whole.
+            (_, Some(found)) => import(bench, &tenancy, &name, wanted, found, &snapshotter).await?,
+            (Err(error), None) => return Err(error),
+            (Ok(_), None) => return Err(missing()),
+        };
+        describe(bench, &tenancy, name.clone(), standing, &snapshotter.name, user).await
     };
-    let unpacked = describe(bench, &tenancy, name, standing, &snapshotter.name, user).await;
-    tenancy.end().await;
+    let unpacked = work.await;
+    // When containerd is away there is nothing to give back to.
+    if !matches!(&unpacked, Err(error) if error.is_away()) {
+        tenancy.end(bench).await;
+    }
     unpacked
 }
 
