@@ -29,8 +29,10 @@ mod reference;
 mod store;
 mod tape;
 #[cfg(test)]
+#[allow(clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 mod testing;
 #[cfg(test)]
+#[allow(clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 mod tests;
 
 use std::path::{Path, PathBuf};

@@ -116,13 +116,12 @@ impl Store {
                 if let Some(kept) = contents.kept(*offset) {
                     return Ok(Some(kept.to_vec()));
                 }
-                if *packing != Packing::Plain {
-                    if passes.fetch_add(1, Ordering::Relaxed) >= MAX_PASSES {
-                        return Err(Trouble::TooMany {
-                            what: "large files of JSON",
-                            most: u64::from(MAX_PASSES),
-                        });
-                    }
+                let is_plain = *packing == Packing::Plain;
+                if !is_plain && passes.fetch_add(1, Ordering::Relaxed) >= MAX_PASSES {
+                    return Err(Trouble::TooMany {
+                        what: "large files of JSON",
+                        most: u64::from(MAX_PASSES),
+                    });
                 }
                 let mut tape = Tape::new(file, *packing)?;
                 tape.go_to(*offset)?;

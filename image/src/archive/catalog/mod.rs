@@ -2,6 +2,7 @@
 
 mod memory;
 #[cfg(test)]
+#[allow(clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 mod tests;
 
 use std::collections::{HashMap, HashSet};

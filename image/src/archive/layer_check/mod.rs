@@ -6,6 +6,7 @@
 mod entries;
 mod paths;
 #[cfg(test)]
+#[allow(clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 mod tests;
 mod unpacking;
 
