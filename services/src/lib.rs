@@ -5,6 +5,7 @@ pub mod builtins;
 pub mod events;
 pub mod health;
 pub mod host;
+pub mod images;
 pub mod manager;
 pub mod model;
 pub mod runners;

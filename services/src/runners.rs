@@ -1,52 +1,76 @@
 //! Which runner a service gets on this host.
 
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
 
 use kelson_runner::cgroup::Cgroup;
-use kelson_runner::{Executor, ProcessExecutor, ProcessRunner, Processes, Runner};
+use kelson_runner::{
+    ContainerExecutor, ContainerRunner, Containerd, Executor, Images, ProcessExecutor, ProcessRunner,
+    Processes, Runner,
+};
 use kelson_spec::ServiceSpec;
 use kelson_spec::service::Workload;
 
+use crate::builtins::containerd;
+use crate::health::OwnCheck;
 use crate::manager::{Usage, UsageSource};
 use crate::service_runner::task::{RunnerFactory, RunningProcess};
 
-/// Runs processes; the built-in ones from PID 1's copy in memory.
-pub struct ProcessRunners {
+/// Runs processes, the built-in ones from PID 1's copy in memory; and containers, by containerd.
+pub struct Runners {
     pub processes: Processes,
     /// The binary itself, for `execveat`.
     pub binary: Arc<OwnedFd>,
+    pub containerd: Containerd,
+    pub images: Arc<dyn Images>,
+    pub runtime_dir: Arc<Path>,
 }
 
-impl RunnerFactory for ProcessRunners {
+impl RunnerFactory for Runners {
     fn runner(&self, spec: &Arc<ServiceSpec>) -> Result<Box<dyn Runner>, String> {
+        let (processes, spec) = (self.processes.clone(), Arc::clone(spec));
         match spec.workload {
             Workload::Process(_) => {
-                let runner = ProcessRunner::new(self.processes.clone(), Arc::clone(spec));
                 // Only a built-in service has no file.
-                Ok(Box::new(if spec.file.as_os_str().is_empty() {
-                    runner.with_binary(Arc::clone(&self.binary))
-                } else {
-                    runner
-                }))
+                let builtin = spec.file.as_os_str().is_empty();
+                let runner = ProcessRunner::new(processes, spec);
+                Ok(Box::new(if builtin { runner.with_binary(Arc::clone(&self.binary)) } else { runner }))
             }
-            Workload::Container(_) => Err("this version runs no containers".into()),
+            Workload::Container(_) if processes.cgroups().is_none() => Err(
+                "a container cannot be run on this host: it has no cgroup2 file system that can be written; \
+                 mount one at /sys/fs/cgroup"
+                    .to_owned(),
+            ),
+            Workload::Container(_) => Ok(Box::new(ContainerRunner::new(
+                self.containerd.clone(),
+                processes,
+                Arc::clone(&self.images),
+                spec,
+                Arc::clone(&self.runtime_dir),
+            ))),
         }
     }
 
     fn executor(&self, spec: &Arc<ServiceSpec>, run: RunningProcess) -> Result<Arc<dyn Executor>, String> {
-        match spec.workload {
+        let RunningProcess { run, pid, start_time } = run;
+        Ok(match spec.workload {
             Workload::Process(_) => {
-                let RunningProcess { run, pid, start_time } = run;
                 let (processes, spec) = (self.processes.clone(), Arc::clone(spec));
-                Ok(Arc::new(ProcessExecutor::new(processes, spec, run, pid, start_time)))
+                Arc::new(ProcessExecutor::new(processes, spec, run, pid, start_time))
             }
-            Workload::Container(_) => Err("this version runs no containers".into()),
-        }
+            Workload::Container(_) => {
+                Arc::new(ContainerExecutor::new(self.containerd.clone(), &spec.name, pid, start_time))
+            }
+        })
+    }
+
+    fn own_check(&self, spec: &Arc<ServiceSpec>) -> Option<OwnCheck> {
+        (spec.name == containerd::NAME).then(|| containerd::own_check(self.containerd.clone()))
     }
 }
 
-impl UsageSource for ProcessRunners {
+impl UsageSource for Runners {
     fn usage(&self, service: &str) -> Usage {
         let Some(root) = self.processes.cgroups() else { return Usage::default() };
         let Ok(Some(cgroup)) = Cgroup::open(root, service) else { return Usage::default() };

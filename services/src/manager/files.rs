@@ -16,12 +16,27 @@ impl Manager {
     /// Takes the services in; none is started before [`Manager::begin`].
     pub fn take_in(&self, loaded: Loaded) {
         let Loaded { services, diagnostics, .. } = loaded;
+        self.note_unsound(&diagnostics);
         for spec in services {
             self.add(Arc::new(spec), false);
         }
         for (name, text) in faults(&diagnostics) {
-            self.add_faulty(&name, &text, false);
+            self.add_faulty(&name, &text, None, false);
         }
+    }
+
+    /// The files and folders of services in which the last reading found mistakes: nobody knows what they want.
+    pub fn unsound_files(&self) -> Vec<String> {
+        self.inner.unsound.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn note_unsound(&self, diagnostics: &[Diagnostic]) {
+        // The machine file names no image.
+        let of_services = diagnostics.iter().filter(|diagnostic| !diagnostic.file.ends_with("machine.yaml"));
+        let mut files: Vec<String> =
+            of_services.map(|diagnostic| diagnostic.file.display().to_string()).collect();
+        files.dedup();
+        *self.inner.unsound.lock().unwrap_or_else(PoisonError::into_inner) = files;
     }
 
     /// Adds a service that is run by a ServiceRunner.
@@ -33,7 +48,7 @@ impl Manager {
                 let entry = Entry { spec: Some(spec), kind: Kind::Live(handle) };
                 self.entries_mut().insert(name, entry);
             }
-            Err(text) => self.add_faulty(&name, &text, builtin),
+            Err(text) => self.add_faulty(&name, &text, Some(spec), builtin),
         }
     }
 
@@ -53,14 +68,15 @@ impl Manager {
         self.entries_mut().insert(name, Entry { spec: None, kind: Kind::Foreign(foreign) });
     }
 
-    fn add_faulty(&self, name: &str, text: &str, builtin: bool) {
+    /// Its spec is known where this host cannot run it, and not where its file has mistakes.
+    fn add_faulty(&self, name: &str, text: &str, spec: Option<Arc<ServiceSpec>>, builtin: bool) {
         let name: Arc<str> = Arc::from(name);
         let snapshot = failed_snapshot(&name, text, builtin);
         let state = snapshot.state;
         let (publisher, receiver) = watch::channel(snapshot);
         self.inner.surroundings.registry.add(Arc::clone(&name), receiver);
         self.log().add(&name, state, text, 0);
-        self.entries_mut().insert(name, Entry { spec: None, kind: Kind::Faulty(publisher) });
+        self.entries_mut().insert(name, Entry { spec, kind: Kind::Faulty(publisher) });
     }
 
     /// Starts all that the boot starts.
@@ -95,6 +111,7 @@ impl Manager {
             report.errors.push("the host is stopping, the files were not taken up".into());
             return report;
         }
+        self.note_unsound(&loaded.diagnostics);
         // What could not be read is not gone.
         let unread = loaded.diagnostics.iter().any(of_a_folder);
         if unread {
@@ -135,7 +152,7 @@ impl Manager {
         for (name, text) in faulty {
             // What runs goes on with the file that it was started with.
             if self.live(&name).is_none() {
-                self.add_faulty(&name, &text, false);
+                self.add_faulty(&name, &text, None, false);
             }
         }
         let gone: Vec<Arc<str>> = self

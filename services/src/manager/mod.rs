@@ -112,6 +112,8 @@ struct Inner {
     closing: AtomicBool,
     /// So many more commands may run beside services.
     execs: Arc<Semaphore>,
+    /// Files of services in which the last reading found mistakes.
+    unsound: Mutex<Vec<String>>,
     /// Services whose files are gone and that are still stopping.
     removals: Mutex<Vec<tokio::task::JoinHandle<()>>>,
 }
@@ -126,6 +128,7 @@ impl Manager {
                 tickets: AtomicU64::new(0),
                 closing: AtomicBool::new(false),
                 execs: Arc::new(Semaphore::new(exec::MOST)),
+                unsound: Mutex::default(),
                 removals: Mutex::default(),
             }),
         }
@@ -228,7 +231,7 @@ impl Manager {
 }
 
 /// The snapshot of a service that cannot be run.
-fn failed_snapshot(name: &Arc<str>, message: &str, builtin: bool) -> Snapshot {
+pub(crate) fn failed_snapshot(name: &Arc<str>, message: &str, builtin: bool) -> Snapshot {
     Snapshot {
         name: Arc::clone(name),
         state: State::Failed,

@@ -11,6 +11,7 @@ mod gates;
 mod health;
 mod health_commands;
 mod house;
+mod images;
 mod random;
 mod readiness;
 mod reload;

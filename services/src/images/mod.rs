@@ -1,0 +1,313 @@
+//! The images of the host: unpacked for the containers that start, listed and pruned for operators.
+//!
+//! The work is done by `kelson-unpack` (crate image), a process for each piece of it; here it gets its turn, and what it
+//! tells becomes events of the service that waits for it.
+
+mod launcher;
+mod telling;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use kelson_image::archive::{Digest, Reference};
+use kelson_image::{ImageRow, Listing, News, PruneResult, Unpacked, Unpacker};
+use kelson_runner::{BoxFuture, ImageConfig, Images, RunnerError};
+use kelson_spec::ServiceSpec;
+use kelson_spec::service::Workload;
+use tokio::sync::Semaphore;
+
+pub use launcher::UnpackLauncher;
+use telling::Telling;
+
+use crate::Manager;
+use crate::events::EventLog;
+use crate::service_runner::gate::Registry;
+
+/// So many unpacks at the same time: their disk is the same, and each has its few megabytes.
+pub const UNPACKS: u32 = 4;
+/// So many listings at the same time.
+const LISTINGS: usize = 2;
+/// A listing reads every archive; a prune lets containerd collect its garbage. No disk takes longer for either.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Has images unpacked for services, and looks after those that there are. Cheap to clone.
+#[derive(Clone)]
+pub struct ImageStore {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    unpacker: Unpacker,
+    events: EventLog,
+    registry: Registry,
+    unpacks: Semaphore,
+    listings: Semaphore,
+    /// The image that each service was prepared from last: its file may name another one by now.
+    prepared: Mutex<BTreeMap<String, String>>,
+    /// The services that an image is being unpacked for, each with the image.
+    busy: Mutex<BTreeMap<String, String>>,
+}
+
+/// An image and the services that need it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    pub row: ImageRow,
+    /// Sorted by name.
+    pub services: Vec<String>,
+}
+
+/// Why images could not be listed or pruned.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ImagesError {
+    /// It may go another time, once something has changed that the sentence names.
+    #[error("{0}")]
+    NotNow(String),
+    /// The archives or containerd did not answer.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl ImageStore {
+    pub fn new(unpacker: Unpacker, events: EventLog, registry: Registry) -> ImageStore {
+        ImageStore {
+            inner: Arc::new(Inner {
+                unpacker,
+                events,
+                registry,
+                unpacks: Semaphore::new(UNPACKS as usize),
+                listings: Semaphore::new(LISTINGS),
+                prepared: Mutex::default(),
+                busy: Mutex::default(),
+            }),
+        }
+    }
+
+    /// All images of the archives and of containerd, sorted by reference, and notes beside them. Dropping the future
+    /// ends the work.
+    ///
+    /// # Errors
+    /// When the archives or containerd could not be asked.
+    pub async fn list(&self, manager: &Manager) -> Result<(Vec<Listed>, Vec<String>), ImagesError> {
+        let Listing { mut images, notes } = self.ask(self.inner.unpacker.list()).await?;
+        images.sort_by(|a, b| a.reference.cmp(&b.reference).then_with(|| a.archive.cmp(&b.archive)));
+        let wanted: Vec<(String, String)> =
+            manager.list().iter().filter_map(|service| image_of(manager, &service.name)).collect();
+        let listed = images.into_iter().map(|row| {
+            let services = wanted.iter().filter(|(_, image)| means(image, &row));
+            let services = services.map(|(service, _)| service.clone()).collect();
+            Listed { row, services }
+        });
+        Ok((listed.collect(), notes))
+    }
+
+    /// Removes from containerd the images that no service names; with `dry_run` only tells them. Dropping the future
+    /// ends the work.
+    ///
+    /// An image stays that the file of any service names, whatever the service's state, and one that a service was
+    /// prepared from before its file changed. Nothing is removed while an image is being unpacked, nor while a service
+    /// file has mistakes: nobody knows then what it needs.
+    ///
+    /// # Errors
+    /// When it must not be done now, or when containerd could not be asked.
+    pub async fn prune(&self, manager: &Manager, dry_run: bool) -> Result<PruneResult, ImagesError> {
+        let unsound = manager.unsound_files();
+        if !dry_run && !unsound.is_empty() {
+            return Err(ImagesError::NotNow(format!(
+                "nothing is pruned while files of services have mistakes, since nobody knows which images they need: mend or remove {}",
+                shortened(&unsound)
+            )));
+        }
+        // Whoever is to unpack meanwhile waits.
+        let _all = if dry_run {
+            None
+        } else {
+            Some(
+                self.inner
+                    .unpacks
+                    .try_acquire_many(UNPACKS)
+                    .map_err(|_| ImagesError::NotNow(self.under_way()))?,
+            )
+        };
+        let mut result = self.ask(self.inner.unpacker.prune(self.needed(manager), dry_run)).await?;
+        if !unsound.is_empty() {
+            result.notes.push(format!(
+                "these files have mistakes, and the images that they name may be among those: {}",
+                shortened(&unsound)
+            ));
+        }
+        Ok(result)
+    }
+
+    /// Waits for its turn and then for the work, in all no longer than [`PATIENCE`].
+    async fn ask<T>(&self, work: impl Future<Output = Result<T, String>>) -> Result<T, ImagesError> {
+        let in_turn = async {
+            // Nobody closes it.
+            let _turn = self.inner.listings.acquire().await;
+            work.await.map_err(ImagesError::Failed)
+        };
+        let late = || format!("kelson-unpack took longer than {} s and was killed", PATIENCE.as_secs());
+        tokio::time::timeout(PATIENCE, in_turn).await.unwrap_or_else(|_| Err(ImagesError::Failed(late())))
+    }
+
+    /// The references of all images that some service needs, each once.
+    fn needed(&self, manager: &Manager) -> Vec<String> {
+        let services = manager.list();
+        let mut needed: Vec<String> = services
+            .iter()
+            .filter_map(|service| image_of(manager, &service.name))
+            .map(|(_, image)| image)
+            .collect();
+        let mut prepared = lock(&self.inner.prepared);
+        prepared.retain(|service, _| services.iter().any(|known| *known.name == **service));
+        needed.extend(prepared.values().cloned());
+        needed.sort_unstable();
+        needed.dedup();
+        needed
+    }
+
+    fn under_way(&self) -> String {
+        let busy = lock(&self.inner.busy);
+        let each: Vec<String> =
+            busy.iter().map(|(service, image)| format!("{image} for \"{service}\"")).collect();
+        match each.as_slice() {
+            [] => "nothing is pruned while another prune is under way; try again in a moment".to_owned(),
+            _ => format!(
+                "nothing is pruned while images are being unpacked ({}); try again then",
+                each.join(", ")
+            ),
+        }
+    }
+
+    async fn unpack(
+        &self,
+        service: &str,
+        image: &str,
+        user: Option<&str>,
+    ) -> Result<ImageConfig, RunnerError> {
+        let mut telling = Telling::new(image);
+        let turn = match self.inner.unpacks.try_acquire() {
+            Ok(turn) => Ok(turn),
+            Err(_) => {
+                self.tell(service, &telling.waits());
+                self.inner.unpacks.acquire().await
+            }
+        };
+        // Nobody closes it.
+        let _turn = turn.map_err(|_| failure("no image is unpacked any more".to_owned()))?;
+        lock(&self.inner.prepared).insert(service.to_owned(), image.to_owned());
+        let _busy = Busy::new(&self.inner.busy, service, image);
+        telling.begin();
+        let unpacked = self
+            .inner
+            .unpacker
+            .unpack(image, user, |news| match news {
+                News::Progress(progress) => {
+                    if let Some(text) = telling.progress(progress) {
+                        self.tell(service, &text);
+                    }
+                }
+                News::Note(note) => self.tell(service, &note),
+            })
+            .await
+            .map_err(failure)?;
+        self.tell(service, &telling.end(&unpacked));
+        Ok(config(unpacked))
+    }
+
+    /// An event of the service that changes nothing of its state.
+    fn tell(&self, service: &str, message: &str) {
+        let now = self.inner.registry.get(service).map(|snapshot| {
+            let snapshot = snapshot.borrow();
+            (snapshot.state, snapshot.run)
+        });
+        let (state, run) = now.unwrap_or_default();
+        self.inner.events.add(&Arc::from(service), state, message, run);
+    }
+}
+
+impl Images for ImageStore {
+    fn prepare<'a>(
+        &'a self,
+        service: &'a str,
+        image: &'a str,
+        user: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<ImageConfig, RunnerError>> {
+        Box::pin(self.unpack(service, image, user))
+    }
+}
+
+/// Stands in the list of those that wait for an unpack, for as long as it lives.
+struct Busy<'a> {
+    list: &'a Mutex<BTreeMap<String, String>>,
+    service: &'a str,
+}
+
+impl<'a> Busy<'a> {
+    fn new(list: &'a Mutex<BTreeMap<String, String>>, service: &'a str, image: &str) -> Busy<'a> {
+        lock(list).insert(service.to_owned(), image.to_owned());
+        Busy { list, service }
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        lock(self.list).remove(self.service);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn failure(message: String) -> RunnerError {
+    RunnerError { message, errno: None }
+}
+
+/// A service and the image that its file names, where it names one.
+fn image_of(manager: &Manager, service: &str) -> Option<(String, String)> {
+    let spec = manager.spec(service)?;
+    let ServiceSpec { workload: Workload::Container(container), .. } = &*spec else { return None };
+    Some((service.to_owned(), container.image.clone()))
+}
+
+/// Whether a service file that says `image` means this one.
+fn means(image: &str, row: &ImageRow) -> bool {
+    match (Reference::parse(image), Reference::parse(&row.reference)) {
+        (Ok(wanted), Ok(held)) => {
+            let digest: Vec<Digest> = Digest::parse(&row.digest).into_iter().collect();
+            wanted.means(&held, &digest)
+        }
+        _ => image == row.reference,
+    }
+}
+
+/// The first of many names.
+fn shortened(names: &[String]) -> String {
+    const SHOWN: usize = 5;
+    let mut text = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    if let Some(more) = names.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+        text.push_str(&format!(" and {more} more"));
+    }
+    text
+}
+
+fn config(unpacked: Unpacked) -> ImageConfig {
+    ImageConfig {
+        image: unpacked.image,
+        chain_id: unpacked.chain_id,
+        snapshotter: unpacked.snapshotter,
+        entrypoint: unpacked.entrypoint,
+        command: unpacked.command,
+        environment: unpacked.environment,
+        working_directory: unpacked.working_directory,
+        uid: unpacked.uid,
+        gid: unpacked.gid,
+        groups: unpacked.groups,
+        home: unpacked.home,
+        stop_signal: unpacked.stop_signal,
+        host_files: unpacked.host_files,
+    }
+}

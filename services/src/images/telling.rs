@@ -1,0 +1,151 @@
+//! What a service tells while it waits for its image.
+
+use kelson_image::{Progress, Unpacked};
+use tokio::time::Instant;
+
+use crate::service_runner::words;
+
+/// The words of one unpack. The same is not said twice.
+pub struct Telling {
+    image: String,
+    began: Instant,
+    last: Progress,
+    said: String,
+}
+
+impl Telling {
+    pub fn new(image: &str) -> Telling {
+        Telling {
+            image: image.to_owned(),
+            began: Instant::now(),
+            last: Progress::default(),
+            said: String::new(),
+        }
+    }
+
+    /// It has not begun: as many others as there may be are under way.
+    pub fn waits(&self) -> String {
+        format!("image {} waits until another one is unpacked", self.image)
+    }
+
+    pub fn begin(&mut self) {
+        self.began = Instant::now();
+    }
+
+    /// How far it is, where that is news.
+    pub fn progress(&mut self, progress: Progress) -> Option<String> {
+        self.last = progress;
+        let Progress { bytes_done, bytes_total, layer, layers } = progress;
+        let how_far = if bytes_total == 0 {
+            "reading the archives".to_owned()
+        } else {
+            let layer = if layer == 0 { String::new() } else { format!(", layer {layer} of {layers}") };
+            format!("{}{layer}", of(bytes_done, bytes_total))
+        };
+        let text = format!("unpacking {}: {how_far}", self.image);
+        if text == self.said {
+            return None;
+        }
+        text.clone_into(&mut self.said);
+        Some(text)
+    }
+
+    /// How it ended well.
+    pub fn end(&self, unpacked: &Unpacked) -> String {
+        if unpacked.was_there {
+            return format!("image {} was unpacked before", self.image);
+        }
+        let Progress { bytes_total, layers, .. } = self.last;
+        let what = match (bytes_total, layers) {
+            (0, _) => String::new(),
+            (bytes, 1) => format!(" ({}, 1 layer)", size(bytes)),
+            (bytes, layers) => format!(" ({}, {layers} layers)", size(bytes)),
+        };
+        format!("unpacked {}{what} in {}", self.image, words::duration(self.began.elapsed()))
+    }
+}
+
+const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+
+/// `12.3 of 40.1 MiB`.
+fn of(done: u64, total: u64) -> String {
+    match unit(total) {
+        Some((size, name)) => format!("{} of {} {name}", tenths(done, size), tenths(total, size)),
+        None => format!("{done} of {total} B"),
+    }
+}
+
+/// `40.1 MiB`.
+fn size(bytes: u64) -> String {
+    match unit(bytes) {
+        Some((size, name)) => format!("{} {name}", tenths(bytes, size)),
+        None => format!("{bytes} B"),
+    }
+}
+
+fn unit(bytes: u64) -> Option<(u64, &'static str)> {
+    UNITS.into_iter().find(|(size, _)| bytes >= *size)
+}
+
+/// With one digit behind the point, rounded down: what is not done is not said to be.
+fn tenths(bytes: u64, unit: u64) -> String {
+    let whole = bytes.checked_div(unit).unwrap_or_default();
+    let rest = bytes.checked_rem(unit).unwrap_or_default();
+    format!("{whole}.{}", rest.saturating_mul(10).checked_div(unit).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn at(bytes_done: u64, bytes_total: u64, layer: u32) -> Progress {
+        Progress { bytes_done, bytes_total, layer, layers: 3 }
+    }
+
+    #[test]
+    fn progress_is_told_where_it_is_news() {
+        let mut telling = Telling::new("demo/nginx:1");
+        let mut said = |progress| telling.progress(progress);
+        assert_eq!(said(at(0, 0, 0)).unwrap(), "unpacking demo/nginx:1: reading the archives");
+        assert_eq!(said(at(0, 0, 0)), None);
+        let total = 40 * MIB + MIB / 8;
+        assert_eq!(said(at(0, total, 0)).unwrap(), "unpacking demo/nginx:1: 0.0 of 40.1 MiB");
+        let half = at(12 * MIB + MIB / 3, total, 2);
+        assert_eq!(said(half).unwrap(), "unpacking demo/nginx:1: 12.3 of 40.1 MiB, layer 2 of 3");
+        assert_eq!(
+            said(Progress { bytes_done: half.bytes_done + 1, ..half }),
+            None,
+            "nobody sees the difference"
+        );
+        assert_eq!(
+            said(at(total, total, 3)).unwrap(),
+            "unpacking demo/nginx:1: 40.1 of 40.1 MiB, layer 3 of 3"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_tells_what_was_done() {
+        let mut telling = Telling::new("demo/nginx:1");
+        telling.begin();
+        tokio::time::advance(Duration::from_millis(2140)).await;
+        let unpacked = Unpacked::default();
+        assert_eq!(telling.end(&unpacked), "unpacked demo/nginx:1 in 2.1 s", "nothing was heard of its size");
+        telling.progress(at(40 * MIB + MIB / 8, 40 * MIB + MIB / 8, 3));
+        assert_eq!(telling.end(&unpacked), "unpacked demo/nginx:1 (40.1 MiB, 3 layers) in 2.1 s");
+        telling.progress(Progress { bytes_done: 7, bytes_total: 7, layer: 1, layers: 1 });
+        assert_eq!(telling.end(&unpacked), "unpacked demo/nginx:1 (7 B, 1 layer) in 2.1 s");
+        let there = Unpacked { was_there: true, ..unpacked };
+        assert_eq!(telling.end(&there), "image demo/nginx:1 was unpacked before");
+    }
+
+    #[test]
+    fn sizes_are_rounded_down() {
+        assert_eq!(of(1023, 1024), "0.9 of 1.0 KiB");
+        assert_eq!(of(1, 1000), "1 of 1000 B");
+        assert_eq!(size(u64::MAX), "17179869183.9 GiB");
+    }
+}
