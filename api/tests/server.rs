@@ -5,6 +5,8 @@
 
 #[path = "server/exec.rs"]
 mod exec;
+#[path = "server/images.rs"]
+mod images;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -17,9 +19,7 @@ use kelson_api::client::{Client, Endpoint, Failure};
 use kelson_api::server::{self, ServerOptions};
 use kelson_conditions::{Clock, Helper, HelperSpawner, Network, Paths};
 use kelson_proto::v1;
-use kelson_runner::{
-    BoxFuture, Executor, Exit, RunContext, Runner, RunnerError, Running, StopPlan, StopReport,
-};
+use kelson_runner::{BoxFuture, Executor, Exit, RunContext, Runner, RunnerError, Running, StopPlan, StopReport};
 use kelson_services::Manager;
 use kelson_services::events::EventLog;
 use kelson_services::host::{BootReport, Host, HostRequest, ShutdownAction};
@@ -131,6 +131,7 @@ impl World {
             origin: tokio::time::Instant::now(),
             turns: Arc::new(tokio::sync::Semaphore::new(kelson_services::service_runner::task::TURNS)),
         });
+        let images = images::store(surroundings.events.clone(), surroundings.registry.clone());
         let manager = Manager::new(surroundings, Arc::new(Nothing));
         let mut db = ServiceSpec::process("db", ["/usr/bin/db", "--fast"]);
         db.description = "keeps things".into();
@@ -148,6 +149,7 @@ impl World {
         let options = ServerOptions {
             socket: socket.clone(),
             manager: manager.clone(),
+            images,
             host: Host { requests: sender, boot: report, mode: "container", started: SystemTime::now() },
             apid_uid: Some(APID),
             group: None,
@@ -366,13 +368,7 @@ async fn reflection_lists_the_services_in_both_versions() {
         panic!("no list");
     };
     let found: Vec<&str> = list.service.iter().map(|service| service.name.as_str()).collect();
-    for name in [
-        "kelson.v1.Services",
-        "kelson.v1.Machine",
-        "kelson.v1.Exec",
-        "kelson.v1.Logs",
-        "grpc.health.v1.Health",
-    ] {
+    for name in ["kelson.v1.Services", "kelson.v1.Machine", "kelson.v1.Exec", "kelson.v1.Logs", "grpc.health.v1.Health"] {
         assert!(found.contains(&name), "{found:?}");
     }
     let ask = older::ServerReflectionRequest {

@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use hyper::body::Incoming;
 use kelson_proto::v1::exec_server::ExecServer;
+use kelson_proto::v1::images_server::ImagesServer;
 use kelson_proto::v1::machine_server::MachineServer;
 use kelson_proto::v1::services_server::ServicesServer;
 use kelson_services::Manager;
 use kelson_services::host::Host;
+use kelson_services::images::ImageStore;
 use tokio::sync::watch;
 use tonic::Status;
 use tonic::body::Body;
@@ -21,6 +23,7 @@ use tonic_health::pb::health_server::HealthServer;
 use super::caller::Standing;
 use super::exec::ExecApi;
 use super::health::HealthApi;
+use super::images::ImagesApi;
 use super::machine::MachineApi;
 use super::reflection;
 use super::services::ServicesApi;
@@ -31,6 +34,7 @@ use crate::MESSAGE_MAX;
 pub struct Dispatch {
     services: ServicesServer<ServicesApi>,
     machine: MachineServer<MachineApi>,
+    images: ImagesServer<ImagesApi>,
     exec: ExecServer<ExecApi>,
     health: HealthServer<HealthApi>,
     /// Its sender is dropped when PID 1 ends.
@@ -38,15 +42,17 @@ pub struct Dispatch {
 }
 
 impl Dispatch {
-    pub fn new(manager: Manager, host: Host, closed: watch::Receiver<()>) -> Dispatch {
+    pub fn new(manager: Manager, images: ImageStore, host: Host, closed: watch::Receiver<()>) -> Dispatch {
         let health = HealthApi::new(host.boot.clone(), closed.clone());
         let services = ServicesApi { manager: manager.clone(), host: host.clone(), closed: closed.clone() };
         let exec = ExecApi { manager: manager.clone(), closed: closed.clone() };
+        let images = ImagesApi { manager: manager.clone(), images };
         let machine = MachineApi { manager, host, closed: closed.clone() };
         Dispatch {
             services: ServicesServer::from_arc(Arc::new(services)).max_decoding_message_size(MESSAGE_MAX),
             machine: MachineServer::from_arc(Arc::new(machine)).max_decoding_message_size(MESSAGE_MAX),
             exec: ExecServer::from_arc(Arc::new(exec)).max_decoding_message_size(MESSAGE_MAX),
+            images: ImagesServer::from_arc(Arc::new(images)).max_decoding_message_size(MESSAGE_MAX),
             health: HealthServer::from_arc(Arc::new(health)).max_decoding_message_size(MESSAGE_MAX),
             closed,
         }
@@ -85,6 +91,7 @@ impl Dispatch {
             Some("kelson.v1.Services") => answer(self.services.clone().call(request)).await,
             Some("kelson.v1.Machine") => answer(self.machine.clone().call(request)).await,
             Some("kelson.v1.Exec") => answer(self.exec.clone().call(request)).await,
+            Some("kelson.v1.Images") => answer(self.images.clone().call(request)).await,
             Some("grpc.health.v1.Health") => answer(self.health.clone().call(request)).await,
             Some("grpc.reflection.v1.ServerReflection") => reflection::v1(request).await,
             Some("grpc.reflection.v1alpha.ServerReflection") => reflection::v1alpha(request).await,

@@ -11,6 +11,7 @@ mod dispatch;
 mod events;
 mod exec;
 mod health;
+mod images;
 mod kmsg;
 mod machine;
 mod model;
@@ -24,6 +25,7 @@ use std::path::PathBuf;
 
 use kelson_services::Manager;
 use kelson_services::host::Host;
+use kelson_services::images::ImageStore;
 
 use crate::error::ApiError;
 pub use socket::bind;
@@ -33,6 +35,7 @@ pub struct ServerOptions {
     /// Where the socket is, as a rule `/run/kelson/init.sock`.
     pub socket: PathBuf,
     pub manager: Manager,
+    pub images: ImageStore,
     pub host: Host,
     /// The user of kelson-apid: taken when it tells on whose behalf it calls. `None`: root alone.
     pub apid_uid: Option<u32>,

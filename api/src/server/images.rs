@@ -1,0 +1,61 @@
+//! The service Images: what archives and containerd hold, and the removal of what no service needs.
+
+use kelson_proto::v1;
+use kelson_proto::v1::images_server::Images;
+use kelson_services::Manager;
+use kelson_services::images::{ImageStore, ImagesError, Listed};
+use tonic::{Request, Response, Status};
+
+use super::services::caller;
+
+pub struct ImagesApi {
+    pub manager: Manager,
+    pub images: ImageStore,
+}
+
+fn image(listed: Listed) -> v1::Image {
+    let Listed { row, services } = listed;
+    v1::Image {
+        reference: row.reference,
+        digest: row.digest,
+        archive: row.archive.unwrap_or_default(),
+        platform: row.platform,
+        size: row.size,
+        unpacked: row.unpacked,
+        trouble: row.trouble.unwrap_or_default(),
+        services,
+    }
+}
+
+fn status(error: ImagesError) -> Status {
+    match error {
+        ImagesError::NotNow(why) => Status::failed_precondition(why),
+        ImagesError::Failed(why) => Status::unavailable(why),
+    }
+}
+
+#[tonic::async_trait]
+impl Images for ImagesApi {
+    async fn list(
+        &self,
+        _: Request<v1::ListImagesRequest>,
+    ) -> Result<Response<v1::ListImagesResponse>, Status> {
+        let (images, notes) = self.images.list(&self.manager).await.map_err(status)?;
+        Ok(Response::new(v1::ListImagesResponse { images: images.into_iter().map(image).collect(), notes }))
+    }
+
+    async fn prune(
+        &self,
+        request: Request<v1::PruneImagesRequest>,
+    ) -> Result<Response<v1::PruneImagesResponse>, Status> {
+        let caller = caller(&request);
+        let v1::PruneImagesRequest { dry_run } = request.into_inner();
+        if !dry_run {
+            tracing::info!("{caller} asks to prune images");
+        }
+        let pruned = self.images.prune(&self.manager, dry_run).await.map_err(status)?;
+        let images = pruned.removed.into_iter();
+        let images = images.map(|image| v1::PrunedImage { reference: image.reference, size: image.size });
+        Ok(Response::new(v1::PruneImagesResponse { images: images.collect(), notes: pruned.notes }))
+    }
+}
