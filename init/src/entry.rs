@@ -11,6 +11,7 @@ pub enum Personality {
     Logd,
     Apid,
     Load,
+    Unpack,
     Task,
     /// `reboot`, `poweroff`, `halt`.
     Ask(crate::ask::Wish),
@@ -24,6 +25,7 @@ impl Personality {
             "kelson-logd" => Personality::Logd,
             "kelson-apid" => Personality::Apid,
             "kelson-load" => Personality::Load,
+            kelson_image::NAME => Personality::Unpack,
             "kelson-task" => Personality::Task,
             "reboot" => Personality::Ask(Wish::Reboot),
             "poweroff" => Personality::Ask(Wish::PowerOff),
@@ -40,6 +42,7 @@ impl Personality {
             Personality::Logd => c"kelson-logd",
             Personality::Apid => c"kelson-apid",
             Personality::Load => c"kelson-load",
+            Personality::Unpack => c"kelson-unpack",
             Personality::Task => c"kelson-task",
             Personality::Ask(Wish::Reboot) => c"reboot",
             Personality::Ask(Wish::PowerOff) => c"poweroff",
@@ -98,6 +101,7 @@ mod tests {
         assert_eq!(Personality::of("/init"), Personality::Init);
         assert_eq!(Personality::of(""), Personality::Init);
         assert_eq!(Personality::of("kelson-logd"), Personality::Logd);
+        assert_eq!(Personality::of("kelson-unpack"), Personality::Unpack);
         assert_eq!(Personality::of("/usr/sbin/reboot"), Personality::Ask(Wish::Reboot));
         assert_eq!(Personality::of("/kelson-task/init"), Personality::Init);
     }

@@ -86,6 +86,7 @@ fn start() -> i32 {
         Personality::Logd => kelson_logs::logd::main(rest.iter().cloned()),
         Personality::Apid => kelson_api::door::main(rest.iter().cloned()),
         Personality::Load => kelson_spec::personality::main(rest),
+        Personality::Unpack => kelson_image::personality::main(rest.iter().cloned()),
         Personality::Task => task::main(rest).into(),
         Personality::Ask(wish) => ask::main(wish, rest).into(),
     }

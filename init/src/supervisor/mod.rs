@@ -14,14 +14,16 @@ use std::time::{Duration, SystemTime};
 
 use kelson_api::server::{self, ServerOptions};
 use kelson_conditions::{Clock, Network, Paths};
+use kelson_image::{Unpacker, UnpackerOptions};
 use kelson_logs::Collector;
 use kelson_runner::cgroup::CgroupRoot;
-use kelson_runner::{Options as ProcessOptions, Processes};
+use kelson_runner::{Containerd, Options as ProcessOptions, Processes};
 use kelson_services::builtins::{apid, containerd, logd};
 use kelson_services::events::EventLog;
 use kelson_services::host::{Host, HostRequest, ReloadReport};
+use kelson_services::images::{ImageStore, UnpackLauncher};
 use kelson_services::manager::Manager;
-use kelson_services::runners::ProcessRunners;
+use kelson_services::runners::Runners;
 use kelson_services::service_runner::gate::{Registry, Sources};
 use kelson_services::service_runner::task::{Surroundings, TURNS};
 use kelson_services::state_store::{LifeId, StateStore};
@@ -187,14 +189,23 @@ fn open(
     tokio::spawn(driver);
     let notify_directory = runtime.join("notify");
     make_notify_directory(&notify_directory);
-    let runners = Arc::new(ProcessRunners {
+    let registry = Registry::default();
+    let images = ImageStore::new(
+        unpacker(&options, &personalities, &loaded.machine),
+        events.clone(),
+        registry.clone(),
+    );
+    let runners = Arc::new(Runners {
         processes: personalities.processes.clone(),
         binary: Arc::clone(&personalities.binary),
+        containerd: Containerd::at(&containerd::socket(&runtime)),
+        images: Arc::new(images.clone()),
+        runtime_dir: Arc::from(runtime.as_path()),
     });
     let surroundings = Arc::new(Surroundings {
         events: events.clone(),
         store,
-        registry: Registry::default(),
+        registry,
         sources: Sources {
             paths: Paths::new(Arc::new(personalities.clone())),
             network: Network::new(),
@@ -232,6 +243,7 @@ fn open(
     let server = ServerOptions {
         socket: runtime.join("init.sock"),
         manager: manager.clone(),
+        images,
         host,
         apid_uid: None,
         group,
@@ -256,6 +268,19 @@ fn open(
         close_api,
         api,
     })
+}
+
+/// What unpacks images: the command line's folder of archives wins over the machine file's.
+fn unpacker(options: &Options, personalities: &Personalities, machine: &MachineSpec) -> Unpacker {
+    let launcher = UnpackLauncher::new(personalities.processes.clone(), Arc::clone(&personalities.binary));
+    let folder = options.images.as_ref().map(|folder| vec![folder.clone()]);
+    let options = UnpackerOptions {
+        images: folder.unwrap_or_else(|| machine.images.clone()),
+        containerd_socket: containerd::socket(&options.runtime_dir),
+        runtime_dir: options.runtime_dir.clone(),
+        state_dir: options.state_dir.clone(),
+    };
+    Unpacker::new(Arc::new(launcher), options)
 }
 
 /// The built-in service `containerd`, with what it finds when it starts.
