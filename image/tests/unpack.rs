@@ -7,6 +7,7 @@
 )]
 #![expect(clippy::arithmetic_side_effects, reason = "small numbers")]
 
+mod daemon;
 mod fake;
 mod image;
 
@@ -96,6 +97,7 @@ impl Host {
             std::fs::create_dir(folder.path().join(name)).unwrap();
         }
         let root = folder.path().join("root").display().to_string();
+        std::fs::create_dir(folder.path().join("root/etc")).unwrap();
         let state = Arc::new(Mutex::new(State { root, ..State::default() }));
         let fake = Fake::start(&folder.path().join("c.sock"), state);
         Host { folder, fake, launcher: Itself::default() }
@@ -280,4 +282,30 @@ async fn what_goes_wrong_is_told_in_a_sentence() {
     assert!(error.contains("a.tar") && error.contains("damaged"), "{error}");
     assert!(!host.state().blobs.contains_key(&image.layers[1]) && host.state().images.is_empty());
     host.assert_tidy();
+}
+
+#[tokio::test]
+async fn a_real_containerd_finds_the_image_whole() {
+    let host = Host::new();
+    // Its socket takes the place of the one that is played.
+    let Some(daemon) = daemon::Daemon::start(host.folder.path()) else { return };
+    let image = image::write(&host.archive("a.tar"), "demo/a:1", &[b"one", b"two", b"three"]);
+    let unpacked = host.unpack("demo/a:1").await.unwrap();
+    assert_eq!((unpacked.uid, unpacked.was_there), (33, false));
+    let check = daemon.ctr(&["images", "check"]);
+    assert!(
+        check.contains("demo/a:1") && check.contains("complete (4/4)") && check.contains("true"),
+        "{check}"
+    );
+    assert!(check.contains(&image.manifest), "{check}");
+    assert!(daemon.ctr(&["snapshots", "ls"]).contains(&unpacked.chain_id));
+    assert_eq!(daemon.ctr(&["leases", "ls", "-q"]), "");
+    assert_eq!(daemon.ctr(&["snapshots", "ls"]).lines().count(), 4, "a heading, and a snapshot a layer");
+    // The same archive, by its own client: nothing is different.
+    let archive = host.archive("a.tar").display().to_string();
+    daemon.ctr(&["images", "import", "--base-name", "other", &archive]);
+    assert_eq!(daemon.ctr(&["snapshots", "ls"]).lines().count(), 4, "the same snapshots serve");
+    assert!(host.unpack("demo/a:1").await.unwrap().was_there);
+    host.unpacker().prune(vec![], false).await.unwrap();
+    assert_eq!(daemon.ctr(&["content", "ls", "-q"]), "", "garbage collection took the rest");
 }
