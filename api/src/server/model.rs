@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kelson_proto::v1;
 use kelson_services::manager::{ActionResult, GraphView, Outcome, Reason};
-use kelson_services::model::{Event, Snapshot, State};
+use kelson_services::model::{CheckReport, Event, Snapshot, Standing, State};
 
 /// A span that the protocol cannot hold (290 billion years) is shown as its longest.
 pub fn duration(duration: Duration) -> prost_types::Duration {
@@ -62,6 +62,27 @@ pub fn event(event: &Event) -> v1::Event {
         state: state(event.state).into(),
         message: event.message.to_string(),
         run: event.run,
+    }
+}
+
+pub fn check(report: CheckReport) -> v1::Check {
+    let standing = match report.standing {
+        Standing::Pending => v1::check::Standing::Pending,
+        Standing::Passing => v1::check::Standing::Passing,
+        Standing::Failing => v1::check::Standing::Failing,
+    };
+    let results = report.results.into_iter().map(|result| v1::CheckResult {
+        time: Some(result.at.into()),
+        duration: Some(duration(result.took)),
+        passed: result.passed,
+        output: result.output,
+    });
+    v1::Check {
+        name: report.name.to_string(),
+        kind: report.kind.to_owned(),
+        standing: standing.into(),
+        since: report.since.map(Into::into),
+        results: results.collect(),
     }
 }
 

@@ -111,6 +111,7 @@ impl Services for ServicesApi {
             processes: usage.processes,
             needed_by: self.manager.needed_by(&name),
             file: spec.as_deref().map(|spec| spec.file.display().to_string()).unwrap_or_default(),
+            checks: self.manager.checks(&name).await.into_iter().map(model::check).collect(),
         }))
     }
 
