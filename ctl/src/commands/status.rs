@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 use std::time::SystemTime;
 
-use kelson_proto::v1::{Service, StatusRequest, StatusResponse};
+use kelson_proto::v1::check::Standing;
+use kelson_proto::v1::{Check, CheckResult, Service, StatusRequest, StatusResponse};
 
 use super::Call;
 use crate::failure::{Failure, answer, explain_names};
@@ -40,7 +41,7 @@ pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
     }
 }
 
-/// All that is known, in three parts: facts, events, spec.
+/// All that is known, in four parts: facts, checks, events, spec.
 fn page(status: &StatusResponse, terminal: &Terminal, now: SystemTime) -> String {
     let service = status.service.clone().unwrap_or_default();
     let palette = terminal.palette;
@@ -59,6 +60,15 @@ fn page(status: &StatusResponse, terminal: &Terminal, now: SystemTime) -> String
     });
     for (what, value) in facts(status, now, terminal) {
         line(format!("  {} {value}", palette.paint(Tone::Quiet, &format!("{:<12}", format!("{what}:")))));
+    }
+    if !status.checks.is_empty() {
+        line(String::new());
+        line(palette.paint(Tone::Strong, "Checks"));
+        status
+            .checks
+            .iter()
+            .flat_map(|each| check(each, now, terminal))
+            .for_each(|row| line(format!("  {row}")));
     }
     if !status.events.is_empty() {
         line(String::new());
@@ -82,6 +92,44 @@ fn page(status: &StatusResponse, terminal: &Terminal, now: SystemTime) -> String
         escape_lines(status.spec.trim_end()).lines().for_each(|row| line(format!("  {row}")));
     }
     out
+}
+
+/// A check: its name and how it stands, its last results in a row, and what the last one said.
+fn check(check: &Check, now: SystemTime, terminal: &Terminal) -> Vec<String> {
+    let palette = terminal.palette;
+    let (good, bad) = if terminal.unicode { ("✓", "✗") } else { ("+", "-") };
+    let tone = match check.standing() {
+        Standing::Passing => Tone::Good,
+        Standing::Failing => Tone::Bad,
+        Standing::Pending | Standing::Unspecified => Tone::Quiet,
+    };
+    let name = palette.paint(Tone::Strong, &escape(&check.name));
+    let mut head = format!(
+        "{name} ({}): {}",
+        escape(&check.kind),
+        palette.paint(tone, views::standing_name(check.standing()))
+    );
+    if let Some(since) = &check.since {
+        let _ = write!(head, " for {}", time::relative(time::ago(since, now)));
+    }
+    let mut rows = vec![head];
+    if let Some(last) = check.results.last() {
+        let mark = |result: &CheckResult| match result.passed {
+            true => palette.paint(Tone::Good, good),
+            false => palette.paint(Tone::Bad, bad),
+        };
+        let mut row: String = check.results.iter().map(mark).collect();
+        if let Some(took) = &last.duration {
+            let _ = write!(row, "  the last took {}", time::measured(time::duration(took)));
+        }
+        if let Some(at) = &last.time {
+            let _ = write!(row, ", {} ago", time::relative(time::ago(at, now)));
+        }
+        rows.push(format!("  {row}"));
+        let said = escape_lines(last.output.trim_end());
+        rows.extend(said.lines().map(|said| format!("    {said}")));
+    }
+    rows
 }
 
 fn facts(status: &StatusResponse, now: SystemTime, terminal: &Terminal) -> Vec<(&'static str, String)> {
@@ -116,7 +164,8 @@ fn facts(status: &StatusResponse, now: SystemTime, terminal: &Terminal) -> Vec<(
         match service.healthy {
             Some(true) => "healthy",
             Some(false) => "unhealthy",
-            None => "no checks, or no result yet",
+            None if status.checks.is_empty() => "no checks",
+            None => "no result yet",
         },
     );
     fact("waiting for", &service.waiting_for.join(", "));
@@ -176,6 +225,23 @@ mod tests {
             ..Event::default()
         };
         event.set_state(State::Running);
+        let result = |at, passed, output: &str| CheckResult {
+            time: Some(prost_types::Timestamp { seconds: at, nanos: 0 }),
+            duration: Some(prost_types::Duration { seconds: 0, nanos: 12_000_000 }),
+            passed,
+            output: output.to_owned(),
+        };
+        let ping = Check {
+            name: "ping".to_owned(),
+            kind: "exec".to_owned(),
+            standing: Standing::Failing.into(),
+            since: Some(prost_types::Timestamp { seconds: 1003, nanos: 0 }),
+            results: vec![
+                result(1001, true, "PONG"),
+                result(1003, false, "asking\x1b[2J\nconnection refused"),
+            ],
+        };
+        let quiet = Check { name: "disk".to_owned(), kind: "exec".to_owned(), ..Check::default() };
         let status = StatusResponse {
             service: Some(service),
             spec: "name: db\nstop: {timeout: 10s}\n".to_owned(),
@@ -185,6 +251,7 @@ mod tests {
             processes: Some(3),
             needed_by: vec!["web".to_owned(), "job".to_owned()],
             file: "/etc/kelson/services/db.yaml".to_owned(),
+            checks: vec![ping, quiet],
         };
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1005);
         assert_eq!(
@@ -194,13 +261,20 @@ mod tests {
   state:       running for 5s, since 1970-01-01T00:16:40.000Z
   message:     ready
   up:          yes
-  health:      no checks, or no result yet
+  health:      no result yet
   needed by:   web, job
   pid:         812 (3 processes)
   memory:      11.8 MiB
   cpu:         1.234 s
   restarts:    1 (run 2)
   file:        /etc/kelson/services/db.yaml
+
+Checks
+  ping (exec): failing for 2s
+    ✓✗  the last took 12 ms, 2s ago
+      asking\\x1b[2J
+      connection refused
+  disk (exec): pending
 
 Last events
   SEQ  TIME                      STATE    MESSAGE

@@ -91,6 +91,7 @@ pub struct Status {
     pub processes: Option<u32>,
     pub needed_by: Vec<String>,
     pub file: String,
+    pub checks: Vec<Check>,
     pub events: Vec<Event>,
     /// The spec as PID 1 holds it.
     pub spec: serde_yaml::Value,
@@ -112,9 +113,66 @@ impl From<&v1::StatusResponse> for Status {
             processes: status.processes,
             needed_by: status.needed_by.clone(),
             file: status.file.clone(),
+            checks: status.checks.iter().map(Check::from).collect(),
             events: status.events.iter().map(Event::from).collect(),
             spec: serde_yaml::from_str(&status.spec)
                 .unwrap_or_else(|_| serde_yaml::Value::String(status.spec.clone())),
+        }
+    }
+}
+
+/// One health check of `status`.
+#[derive(Debug, Clone, Serialize)]
+pub struct Check {
+    pub name: String,
+    pub kind: String,
+    /// `pending`, `passing`, `failing`.
+    pub state: &'static str,
+    /// Null while nothing is checked.
+    pub since: Option<String>,
+    /// Oldest first; at most ten.
+    pub results: Vec<CheckResult>,
+}
+
+/// What came of a check once.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CheckResult {
+    pub time: Option<String>,
+    pub duration_ms: f64,
+    pub passed: bool,
+    /// Of all results but the last, one line.
+    pub output: String,
+}
+
+/// The word for how a check stands.
+pub fn standing_name(standing: v1::check::Standing) -> &'static str {
+    use v1::check::Standing;
+    match standing {
+        Standing::Unspecified | Standing::Pending => "pending",
+        Standing::Passing => "passing",
+        Standing::Failing => "failing",
+    }
+}
+
+impl From<&v1::Check> for Check {
+    fn from(check: &v1::Check) -> Check {
+        let results = check.results.iter().map(|result| CheckResult {
+            time: result.time.as_ref().map(time::rfc3339),
+            duration_ms: result
+                .duration
+                .as_ref()
+                .map(|took| time::millis(time::duration(took)))
+                .unwrap_or_default(),
+            passed: result.passed,
+            output: result.output.clone(),
+        });
+        Check {
+            name: check.name.clone(),
+            kind: check.kind.clone(),
+            state: standing_name(check.standing()),
+            since: check.since.as_ref().map(time::rfc3339),
+            results: results.collect(),
         }
     }
 }

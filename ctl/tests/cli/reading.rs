@@ -1,7 +1,8 @@
 //! Questions: services, status, why, graph, boot, version.
 
 use kelson_proto::v1::{
-    BootPhase, BootService, BootTask, GraphEdge, GraphNode, Reason, State as ServiceState, StatusResponse,
+    BootPhase, BootService, BootTask, Check, CheckResult, GraphEdge, GraphNode, Reason,
+    State as ServiceState, StatusResponse, check,
 };
 use serde_json::json;
 
@@ -221,4 +222,36 @@ fn a_thousand_services_are_shown() {
     let fake = Fake::start(State { services, ..State::default() });
     assert_eq!(fake.run("services").out.lines().count(), 1001);
     assert_eq!(fake.json("services").as_array().unwrap().len(), 1000);
+}
+
+#[test]
+fn status_shows_the_checks_of_a_service() {
+    let result = |passed, output: &str| CheckResult {
+        time: None,
+        duration: Some(prost_types::Duration { seconds: 1, nanos: 0 }),
+        passed,
+        output: output.to_owned(),
+    };
+    let check = Check {
+        name: "ping".to_owned(),
+        kind: "exec".to_owned(),
+        standing: check::Standing::Failing.into(),
+        since: None,
+        results: vec![result(true, "PONG"), result(false, "asking\nno answer within 1 s")],
+    };
+    let service = two().services.into_iter().next();
+    let status = StatusResponse { service, checks: vec![check], ..StatusResponse::default() };
+    let fake = Fake::start(State { status, ..two() });
+    let done = fake.run("status db");
+    for part in ["Checks\n  ping (exec): failing\n", "      asking\n      no answer within 1 s\n"] {
+        assert!(done.out.contains(part), "{part:?} is in {}", done.out);
+    }
+    let json = fake.json("status db");
+    assert_eq!(
+        json["checks"],
+        json!([{"name": "ping", "kind": "exec", "state": "failing", "since": null, "results": [
+            {"time": null, "durationMs": 1000.0, "passed": true, "output": "PONG"},
+            {"time": null, "durationMs": 1000.0, "passed": false, "output": "asking\nno answer within 1 s"},
+        ]}])
+    );
 }
