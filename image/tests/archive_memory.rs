@@ -106,7 +106,8 @@ fn a_hostile_archive_takes_little_memory() {
     ];
     let folder = tempfile::tempdir().unwrap();
     for (name, bytes) in archives {
-        for (form, bytes) in [("plain", bytes.clone()), ("gzip", gzip(&bytes))] {
+        let packed = (name == "much JSON").then(|| ("gzip", gzip(&bytes)));
+        for (form, bytes) in [("plain", bytes)].into_iter().chain(packed) {
             let path = folder.path().join("x.tar");
             std::fs::write(&path, &bytes).unwrap();
             drop(bytes);
@@ -131,7 +132,7 @@ fn a_hostile_layer_takes_little_memory() {
     for n in 0..1_000_u32 {
         names.extend(header(b'2', n.to_string().as_bytes(), &[b't'; 99], 0));
     }
-    let links = feed(&names, 50);
+    let links = feed(&names, 10);
     assert!(links <= 8, "the same links again and again: {links} MB");
     let links = megabytes(|| {
         let mut check = LayerCheck::new(u64::MAX);
