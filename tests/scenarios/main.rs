@@ -2,6 +2,7 @@
 //! tests bear the scenario's id: `g1_…`.
 
 mod basics;
+mod exec;
 mod files;
 mod gates;
 mod processes;
