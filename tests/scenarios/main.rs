@@ -5,6 +5,7 @@ mod basics;
 mod exec;
 mod files;
 mod gates;
+mod health;
 mod processes;
 mod restarts;
 mod scale;
