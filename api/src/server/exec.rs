@@ -52,8 +52,7 @@ impl Exec for ExecApi {
         let on_terminal = request.terminal.is_some();
         // Its arguments may hold what is nobody's business.
         let program = request.command.first().cloned().unwrap_or_default();
-        let executing =
-            self.manager.exec(&name, request).await.map_err(|why| Status::failed_precondition(why))?;
+        let executing = self.manager.exec(&name, request).await.map_err(Status::failed_precondition)?;
         tracing::info!("{name}: {caller} runs {program:?} (process {})", executing.pid);
         let (sender, responses) = mpsc::channel(WAITING);
         let session = Session::new(executing, on_terminal, sender)
