@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use kelson_conditions::{Clock, ClockSource, Helper, HelperSpawner, Network, Paths};
-use kelson_runner::{BoxFuture, Executor, Exit, RunContext, Runner, RunnerError, Running, StopPlan, StopReport};
+use kelson_runner::{
+    BoxFuture, Executor, Exit, RunContext, Runner, RunnerError, Running, StopPlan, StopReport,
+};
 use kelson_services::Manager;
 use kelson_services::events::EventLog;
 use kelson_services::health::OwnCheck;
