@@ -295,7 +295,9 @@ enum Piece {
 fn read(plan: &Arc<Plan>, archive: &Arc<Archive>, wanted: VecDeque<Blob>) -> mpsc::Receiver<Event> {
     let (events, listener) = mpsc::channel(READERS);
     let side_by_side = archive.reads_side_by_side();
-    let readers = if side_by_side { READERS.min(wanted.len()) } else { 1 };
+    // zstd looks back over as much as 16 MiB, and every reader of such a layer holds that in memory.
+    let one = wanted.iter().any(|blob| blob.media_type.ends_with("zstd"));
+    let readers = if side_by_side && !one { READERS.min(wanted.len()) } else { 1 };
     let wanted = Arc::new(Mutex::new(wanted));
     for _ in 0..readers {
         let (archive, wanted, plan) = (Arc::clone(archive), Arc::clone(&wanted), Arc::clone(plan));
