@@ -98,7 +98,12 @@ async fn run(arguments: Arguments, reporter: &Arc<Reporter>) -> Report {
     let work = arguments.work.clone();
     let end = match Bench::new(arguments, Arc::clone(reporter)) {
         Ok(bench) => match work {
-            Work::Unpack { image, user } => unpack::run(&bench, &image, user.as_deref()).await,
+            Work::Unpack { image, user } => {
+                let end = unpack::run(&bench, &image, user.as_deref()).await;
+                // However short it was: PID 1 tells how much there was of it.
+                bench.reporter.beat();
+                end
+            }
             Work::List => list::run(&bench).await,
             Work::Prune { keep, dry_run } => prune::run(&bench, keep, dry_run).await,
         },
