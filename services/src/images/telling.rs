@@ -1,9 +1,14 @@
 //! What a service tells while it waits for its image.
 
+use std::time::Duration;
+
 use kelson_image::{Progress, Unpacked};
 use tokio::time::Instant;
 
 use crate::service_runner::words;
+
+/// What takes less is told once, at its end.
+const PATIENCE: Duration = Duration::from_millis(900);
 
 /// The words of one unpack. The same is not said twice.
 pub struct Telling {
@@ -35,6 +40,9 @@ impl Telling {
     /// How far it is, where that is news.
     pub fn progress(&mut self, progress: Progress) -> Option<String> {
         self.last = progress;
+        if self.began.elapsed() < PATIENCE {
+            return None;
+        }
         let Progress { bytes_done, bytes_total, layer, layers } = progress;
         let how_far = if bytes_total == 0 {
             "reading the archives".to_owned()
@@ -96,8 +104,6 @@ fn tenths(bytes: u64, unit: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     const MIB: u64 = 1 << 20;
@@ -106,9 +112,11 @@ mod tests {
         Progress { bytes_done, bytes_total, layer, layers: 3 }
     }
 
-    #[test]
-    fn progress_is_told_where_it_is_news() {
+    #[tokio::test(start_paused = true)]
+    async fn progress_is_told_where_it_is_news() {
         let mut telling = Telling::new("demo/nginx:1");
+        assert_eq!(telling.progress(at(1, 2, 1)), None, "it may be over in a moment");
+        tokio::time::advance(Duration::from_secs(1)).await;
         let mut said = |progress| telling.progress(progress);
         assert_eq!(said(at(0, 0, 0)).unwrap(), "unpacking demo/nginx:1: reading the archives");
         assert_eq!(said(at(0, 0, 0)), None);
