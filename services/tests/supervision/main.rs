@@ -7,6 +7,7 @@
     reason = "a test that panics has failed"
 )]
 
+mod exec;
 mod gates;
 mod health;
 mod health_commands;
