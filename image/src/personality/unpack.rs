@@ -24,6 +24,8 @@ use crate::report::{Report, Unpacked};
 /// How long containerd may be away before the work is given up, and how often it may go away.
 const AWAY: Duration = Duration::from_secs(30);
 const MOST_TRIES: u32 = 8;
+/// So many notes of archives stand in the text of a failure.
+const MOST_NOTES: usize = 3;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 
@@ -46,7 +48,7 @@ pub async fn run(bench: &Bench, image: &str, user: Option<&str>) -> Result<Repor
         let names = scan.images.iter().flat_map(|image| &image.references).map(Reference::to_string);
         names.collect::<Vec<_>>()
     };
-    let missing = || no_archive(bench, &wanted, &names());
+    let missing = || no_archive(bench, &wanted, &names(), &scan.notes);
     let (mut tries, mut pause) = (0_u32, FIRST_PAUSE);
     let mut reached = Instant::now();
     loop {
@@ -70,7 +72,8 @@ pub async fn run(bench: &Bench, image: &str, user: Option<&str>) -> Result<Repor
     }
 }
 
-fn no_archive(bench: &Bench, wanted: &Reference, names: &[String]) -> UnpackError {
+/// It may be in one of those that cannot be read.
+fn no_archive(bench: &Bench, wanted: &Reference, names: &[String], notes: &[String]) -> UnpackError {
     let name = wanted.to_string();
     let folders: Vec<String> = bench.images.iter().map(|folder| folder.display().to_string()).collect();
     let held = match names {
@@ -78,7 +81,12 @@ fn no_archive(bench: &Bench, wanted: &Reference, names: &[String]) -> UnpackErro
         _ => format!("there are {}", nearest(&name, names.iter().map(String::as_str))),
     };
     let folders = if folders.is_empty() { String::from("no folder") } else { folders.join(" or ") };
-    UnpackError::NoArchive(format!("no archive in {folders} holds image {name:?}; {held}"))
+    let mut text = format!("no archive in {folders} holds image {name:?}; {held}");
+    for note in notes.iter().take(MOST_NOTES) {
+        text.push_str("; ");
+        text.push_str(note);
+    }
+    UnpackError::NoArchive(text)
 }
 
 async fn attempt(
