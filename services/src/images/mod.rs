@@ -8,7 +8,7 @@ mod telling;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -30,6 +30,8 @@ use crate::service_runner::gate::Registry;
 pub const UNPACKS: u32 = 4;
 /// So many listings at the same time.
 const LISTINGS: usize = 2;
+/// So many notes are told once.
+const NOTES: usize = 64;
 /// A listing reads every archive; a prune lets containerd collect its garbage. No disk takes longer for either.
 const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -49,6 +51,8 @@ struct Inner {
     prepared: Mutex<BTreeMap<String, String>>,
     /// The services that an image is being unpacked for, each with the image.
     busy: Mutex<BTreeMap<String, String>>,
+    /// The last notes about archives: each unpack finds the same ones.
+    notes: Mutex<VecDeque<String>>,
 }
 
 /// An image and the services that need it.
@@ -81,6 +85,7 @@ impl ImageStore {
                 listings: Semaphore::new(LISTINGS),
                 prepared: Mutex::default(),
                 busy: Mutex::default(),
+                notes: Mutex::default(),
             }),
         }
     }
@@ -209,12 +214,25 @@ impl ImageStore {
                         self.tell(service, &text);
                     }
                 }
-                News::Note(note) => self.tell(service, &note),
+                News::Note(note) => self.note(note),
             })
             .await
             .map_err(failure)?;
         self.tell(service, &telling.end(&unpacked));
         Ok(config(unpacked))
+    }
+
+    /// What is wrong with an archive is the host's matter, and is told when it is new.
+    fn note(&self, note: String) {
+        let mut notes = lock(&self.inner.notes);
+        if notes.contains(&note) {
+            return;
+        }
+        self.inner.events.host(&note);
+        if notes.len() >= NOTES {
+            notes.pop_front();
+        }
+        notes.push_back(note);
     }
 
     /// An event of the service that changes nothing of its state.

@@ -94,7 +94,7 @@ async fn an_unpack_is_told_in_events_of_its_service() {
     let note = Report::Note("bad.tar: it ends in the middle".to_owned());
     // What is over within a second tells its end alone.
     tokio::time::sleep(Duration::from_secs(1)).await;
-    say(&mut pipe, &[progress.clone(), progress, note, unpacked(false)]);
+    say(&mut pipe, &[progress.clone(), note.clone(), progress, note, unpacked(false)]);
     let config = work.await.unwrap().unwrap();
     assert_eq!(
         (config.image.as_str(), config.chain_id.as_str(), config.uid),
@@ -102,7 +102,8 @@ async fn an_unpack_is_told_in_events_of_its_service() {
     );
     let told = told(&world.events, "web");
     let (last, rest) = told.split_last().unwrap();
-    assert_eq!(rest, ["unpacking web:1: 1 of 2 B, layer 1 of 1", "bad.tar: it ends in the middle"]);
+    assert_eq!(rest, ["unpacking web:1: 1 of 2 B, layer 1 of 1"]);
+    assert_eq!(self::told(&world.events, ""), ["bad.tar: it ends in the middle"], "once");
     assert!(last.starts_with("unpacked web:1 (2 B, 1 layer) in "), "{last}");
     let event = &world.events.of_service("web")[0];
     assert_eq!((event.state, event.run), (State::Preparing, 3));
