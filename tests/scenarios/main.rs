@@ -2,6 +2,7 @@
 //! tests bear the scenario's id: `g1_…`.
 
 mod basics;
+mod containers;
 mod exec;
 mod files;
 mod gates;

@@ -70,7 +70,7 @@ pub struct Reason {
     pub causes: Vec<Reason>,
 }
 
-/// What a command of `kelsonctl` ended with.
+/// What a command, of `kelsonctl` as a rule, ended with.
 #[derive(Debug, Clone)]
 pub struct Output {
     /// 0 done, 1 failed, 2 usage, 3 not reachable, 4 denied, 5 timed out.
@@ -81,6 +81,19 @@ pub struct Output {
 }
 
 impl Output {
+    /// Runs a command to its end; `said` is what it is called in messages.
+    #[track_caller]
+    pub fn of(mut command: Command, said: &str) -> Output {
+        let output = command.output().unwrap_or_else(|error| panic!("{said}: {error}"));
+        Output {
+            // A signal is no status of its own.
+            status: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            command: said.to_owned(),
+        }
+    }
+
     /// Panics unless the status is 0.
     #[track_caller]
     pub fn ok(self) -> Output {
@@ -148,14 +161,7 @@ impl Ctl {
 
     /// Runs one command to its end.
     pub fn run(&self, args: &[&str]) -> Output {
-        let output = self.command(args).output().expect("kelsonctl can be started");
-        Output {
-            // A signal is no status of kelsonctl's own.
-            status: output.status.code().unwrap_or(-1),
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-            command: format!("kelsonctl {}", args.join(" ")),
-        }
+        Output::of(self.command(args), &format!("kelsonctl {}", args.join(" ")))
     }
 
     /// A command that goes on (`events -f`, `logs -f`): its lines as they come. Ended when dropped.

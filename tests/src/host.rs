@@ -10,11 +10,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::cgroup::Cgroup;
+use crate::containers::{self, Containers};
 use crate::ctl::{Ctl, Event, Events, Output, Service};
 use crate::deadline::{PATIENCE, until};
 use crate::paths;
 use crate::process::{self, Process};
 use crate::stream::Lines;
+
+/// `PATH` of a host.
+pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// How a host is to be, before it starts.
 #[derive(Debug, Default)]
@@ -24,6 +28,7 @@ pub struct HostBuilder {
     arguments: Vec<String>,
     without_cgroup: bool,
     burdened: bool,
+    containers: Option<Containers>,
 }
 
 impl HostBuilder {
@@ -76,6 +81,30 @@ impl HostBuilder {
         self
     }
 
+    /// Runs containers: containerd is on, and has a disk of its own in memory.
+    pub fn containers(mut self) -> HostBuilder {
+        self.containers.get_or_insert_default();
+        self
+    }
+
+    /// An archive of images, of a host with containers.
+    pub fn archive(mut self, file: &str, bytes: Vec<u8>) -> HostBuilder {
+        self.containers.get_or_insert_default().archives.push((file.to_owned(), bytes));
+        self
+    }
+
+    /// How large the disk of containerd is (`64m`); plenty otherwise.
+    pub fn disk(mut self, size: &str) -> HostBuilder {
+        self.containers.get_or_insert_default().disk = Some(size.to_owned());
+        self
+    }
+
+    /// What outlives the host (`/var/lib/kelson` of a machine) is in this folder.
+    pub fn state(mut self, folder: &Path) -> HostBuilder {
+        self.containers.get_or_insert_default().state = Some(folder.to_owned());
+        self
+    }
+
     /// Starts it and returns once it answers.
     #[track_caller]
     pub fn start(self) -> Host {
@@ -96,14 +125,18 @@ impl HostBuilder {
         // SAFETY: geteuid(2) has no preconditions.
         assert_eq!(unsafe { libc::geteuid() }, 0, "these tests make PID namespaces: run them as root");
         let dir = new_dir();
-        for folder in ["config/services", "images", "run", "log"] {
+        for folder in ["config/services", "images", "run", "log", "lib"] {
             fs::create_dir_all(dir.join(folder)).expect("the test's folder is writable");
         }
         let host_files = Files { dir: dir.clone() };
         for (name, yaml) in &self.services {
             host_files.write_service(name, yaml);
         }
-        if let Some(machine) = &self.machine {
+        let mut machine = self.machine.clone();
+        if self.containers.is_some() {
+            machine = Some(machine.unwrap_or_default() + "\n" + &containers::machine());
+        }
+        if let Some(machine) = &machine {
             fs::write(dir.join("config/machine.yaml"), host_files.fill_in(machine)).expect("it is writable");
         }
 
@@ -114,14 +147,28 @@ impl HostBuilder {
         if self.without_cgroup {
             command.args(["sh", "-c", "mount -t tmpfs none /sys/fs/cgroup && exec \"$@\"", "sh"]);
         }
+        let state = self.containers.as_ref().and_then(|containers| containers.state.clone());
+        let state = state.unwrap_or_else(|| dir.join("lib"));
+        if let Some(containers) = &self.containers {
+            for (file, bytes) in &containers.archives {
+                fs::write(dir.join("images").join(file), bytes).expect("the test's folder is writable");
+            }
+            let size = match (&containers.disk, &containers.state) {
+                (Some(size), _) => size,
+                (None, Some(_)) => "",
+                (None, None) => "1g",
+            };
+            command.args(["sh", "-c", containers::PREPARE, "sh"]).arg(&state).arg(size);
+        }
         command
             .arg(paths::binary("init"))
             .args(["--mode", "container"])
             .args([Path::new("--config"), &dir.join("config"), Path::new("--runtime-dir"), &dir.join("run")])
             .args([Path::new("--images"), &dir.join("images"), Path::new("--log-dir"), &dir.join("log")])
+            .args([Path::new("--state-dir"), &state])
             .args(&self.arguments)
             .env_clear()
-            .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+            .env("PATH", PATH)
             .stdin(Stdio::null())
             .stdout(console.try_clone().expect("a descriptor"))
             .stderr(console);

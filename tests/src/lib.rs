@@ -2,6 +2,7 @@
 //!
 //! - [`Host`]: the whole supervisor as PID 1 of a PID namespace of its own, in a cgroup of its own. Milliseconds to
 //!   start; this is where nearly all scenarios run.
+//!   With [`HostBuilder::containers`] it has a containerd of its own and runs images that tests make ([`image`]).
 //! - [`Vm`]: a real boot in QEMU of what `make image` built, through `hack/vm`.
 //!
 //! Services run `kelson-test-program`, whose arguments are steps (`src/bin/kelson-test-program.rs` lists them), so
@@ -28,9 +29,11 @@
 //! The binaries are those of `KELSON_BIN_DIR`, else the ones beside the running test (`cargo build` puts them there).
 
 pub mod cgroup;
+pub mod containers;
 pub mod ctl;
 pub mod deadline;
 pub mod host;
+pub mod image;
 pub mod paths;
 pub mod process;
 pub mod stream;
@@ -39,6 +42,7 @@ pub mod vm;
 pub use ctl::{Action, Ctl, Event, Output, Reason, Service};
 pub use deadline::{PATIENCE, until};
 pub use host::{Host, HostBuilder};
+pub use image::{Image, Tar, archive};
 pub use process::Process;
 pub use stream::Lines;
 pub use vm::{Vm, VmBuilder};

@@ -18,15 +18,20 @@ pub struct Process {
     pub command: Vec<String>,
 }
 
-/// All processes of the PID namespace that `init` (outer PID) is the first of, zombies too, sorted by PID.
+/// All processes of the PID namespace that `init` (outer PID) is the first of, those of containers in it and zombies
+/// too, sorted by PID.
 pub fn of_namespace(init: i32) -> Vec<Process> {
-    let Some(wanted) = namespace(init) else { return Vec::new() };
-    let mut found: Vec<Process> = fs::read_dir("/proc")
+    let (Some(wanted), Some(ids)) = (namespace(init), status_field(init, "NSpid")) else { return Vec::new() };
+    let depth = ids.split_whitespace().count();
+    let all: Vec<i32> = fs::read_dir("/proc")
         .expect("/proc is readable")
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter(|pid| namespace(*pid).as_ref() == Some(&wanted))
-        .filter_map(read)
+        .collect();
+    let mut found: Vec<Process> = all
+        .into_iter()
+        .filter(|pid| is_of(*pid, depth, &wanted))
+        .filter_map(|pid| read(pid, depth))
         .collect();
     let inner: Vec<(i32, i32)> = found.iter().map(|p| (p.outer_pid, p.pid)).collect();
     for process in &mut found {
@@ -35,6 +40,23 @@ pub fn of_namespace(init: i32) -> Vec<Process> {
     }
     found.sort_by_key(|process| process.pid);
     found
+}
+
+/// Whether it is in the namespace, which is so many deep, or in one below it: then one of its ancestors is in it.
+fn is_of(mut pid: i32, depth: usize, wanted: &PathBuf) -> bool {
+    loop {
+        if namespace(pid).as_ref() == Some(wanted) {
+            return true;
+        }
+        let ids = status_field(pid, "NSpid").unwrap_or_default();
+        if ids.split_whitespace().count() <= depth {
+            return false;
+        }
+        match status_field(pid, "PPid").and_then(|parent| parent.parse().ok()) {
+            Some(parent) if parent > 0 => pid = parent,
+            _ => return false,
+        }
+    }
 }
 
 fn namespace(pid: i32) -> Option<PathBuf> {
@@ -47,11 +69,11 @@ fn status_field(pid: i32, name: &str) -> Option<String> {
 }
 
 /// The process, its parent still as seen from outside.
-fn read(outer_pid: i32) -> Option<Process> {
+fn read(outer_pid: i32, depth: usize) -> Option<Process> {
     let command = fs::read(format!("/proc/{outer_pid}/cmdline")).unwrap_or_default();
     let command = command.split(|byte| *byte == 0).filter(|word| !word.is_empty());
     Some(Process {
-        pid: status_field(outer_pid, "NSpid")?.split_whitespace().last()?.parse().ok()?,
+        pid: status_field(outer_pid, "NSpid")?.split_whitespace().nth(depth - 1)?.parse().ok()?,
         outer_pid,
         parent: status_field(outer_pid, "PPid")?.parse().ok()?,
         state: status_field(outer_pid, "State")?.chars().next()?,

@@ -1,0 +1,73 @@
+//! C2: two images that share layers unpack at the same time; an unpack that is cancelled half way leaves nothing that
+//! breaks the next.
+
+use std::time::{Duration, Instant};
+
+use kelson_tests::image::noise;
+use kelson_tests::{Image, PATIENCE, Tar, until};
+
+use super::{host, service};
+
+/// Enough for an unpack to be seen under way.
+const LARGE: usize = 96 << 20;
+
+fn with_large_layers(reference: &str, own: &str) -> Image {
+    Image::new(reference, &[&format!("print=this is {own}"), "serve"])
+        .layer(Tar::new().file("shared", 0o644, &noise(16 << 20)))
+        .layer(Tar::new().file(own, 0o644, own.as_bytes()))
+}
+
+#[test]
+fn c2_images_that_share_layers_unpack_side_by_side() {
+    let images = ["a", "b", "c"].map(|name| with_large_layers(&format!("{name}:1"), name));
+    let mut host = host(&images)
+        .service("one", &service("a:1"))
+        .service("two", &service("b:1"))
+        .service("three", &service("c:1"))
+        .start();
+    for (name, own) in [("one", "a"), ("two", "b"), ("three", "c")] {
+        host.wait_up(name);
+        host.wait_log(name, &format!("this is {own}"));
+    }
+    // Each layer once: two that all share, and one of its own each.
+    assert_eq!(host.layers().len(), 5, "{:?}", host.layers());
+    assert_eq!(host.active_snapshots().len(), 3, "{:?}", host.active_snapshots());
+    host.poweroff();
+}
+
+#[test]
+fn c2_an_unpack_that_is_cancelled_leaves_nothing_that_breaks_the_next() {
+    let image = Image::new("large:1", &["serve"])
+        .layer(Tar::new().file("first", 0o644, &noise(LARGE)))
+        .layer(Tar::new().file("second", 0o644, b"small"));
+    let mut host = host(&[image]).service("web", &format!("{}start: manual", service("large:1"))).start();
+    host.wait_up("containerd");
+    // At moments that differ: while it reads, writes, unpacks.
+    for pause in [30, 120, 300, 600] {
+        host.ctl(&["start", "web"]).ok();
+        until("its unpack to be under way", PATIENCE, || {
+            (!host.processes_with("kelson-unpack").is_empty() || host.service("web").up).then_some(())
+        });
+        std::thread::sleep(Duration::from_millis(pause));
+        let asked = Instant::now();
+        host.ctl(&["stop", "web", "--wait"]).ok();
+        assert!(asked.elapsed() < Duration::from_secs(3), "it takes effect at once: {:?}", asked.elapsed());
+        let web = host.service("web");
+        assert_eq!((web.state.as_str(), web.stopped), ("finished", true), "{web:?}");
+        until("its process to be gone", PATIENCE, || {
+            host.processes_with("kelson-unpack").is_empty().then_some(())
+        });
+        assert!(host.active_snapshots().iter().all(|name| name != "web"));
+    }
+    host.ctl(&["start", "web", "--wait"]).ok();
+    assert!(host.service("web").up);
+    let cgroups = host.cgroup_of("");
+    let left: Vec<_> = std::fs::read_dir(&cgroups)
+        .expect("kelson's cgroups")
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|name| name.starts_with("_unpack"))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+    host.poweroff();
+}

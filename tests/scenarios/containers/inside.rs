@@ -1,0 +1,137 @@
+//! What a container is given and what it leaves: its image's words with the service file's on top, its log, its end, and
+//! commands beside it.
+
+use kelson_tests::{PATIENCE, until};
+use serde_json::json;
+
+use super::{host, service, steps, test_image};
+
+#[test]
+fn a_container_is_what_its_image_and_its_file_say() {
+    let image = kelson_tests::Image::new("test:1", &["report", "serve"])
+        .set("User", json!("web"))
+        .set("Env", json!(["PATH=/", "OF_IMAGE=yes", "BOTH=image"]));
+    let mut host = host(&[image])
+        .service("plain", &service("test:1"))
+        .service("changed", &format!("{}user: root\nenvironment: {{BOTH: file}}", service("test:1")))
+        .start();
+    host.wait_up("plain");
+    host.wait_up("changed");
+    let plain = host.wait_log("plain", "Groups");
+    for part in [
+        "env.OF_IMAGE yes",
+        "env.BOTH image",
+        "status Uid: 1000 1000",
+        "status Gid: 1001 1001",
+        "status Groups: 1002",
+    ] {
+        assert!(plain.contains(part), "{part}: {plain}");
+    }
+    let changed = host.wait_log("changed", "Groups");
+    assert!(changed.contains("env.BOTH file") && changed.contains("env.OF_IMAGE yes"), "{changed}");
+    host.poweroff();
+}
+
+#[test]
+fn p4_the_last_words_of_a_container_are_in_its_log() {
+    let mut host = host(&[test_image()])
+        .service(
+            "fails",
+            &format!("{}restart: {{policy: once}}", steps("print=first, write=last-of-fails, exit=3")),
+        )
+        .service(
+            "dies",
+            &format!("{}restart: {{policy: once}}", steps("lines=1000, 'eprint=last-of-dies', hang")),
+        )
+        .service("ends", &steps("print=ready, 'await=TERM', lines=1000, write=last-of-ends"))
+        .start();
+    // The first process of a PID namespace cannot be killed from within.
+    host.wait_log("dies", "last-of-dies");
+    host.kill(host.pid_of("dies"), libc::SIGKILL);
+    for (name, said) in [("fails", "exited with status 3"), ("dies", "SIGKILL")] {
+        let end = host.wait_state(name, "failed").message;
+        assert!(end.contains(said), "{end}");
+        let log = host.wait_log(name, &format!("last-of-{name}"));
+        // Each of its two streams in order.
+        let errors = |line: &&str| line.contains(" stderr ") == (name == "dies");
+        let last = log.lines().rfind(errors).expect("a line");
+        assert!(last.ends_with(&format!("last-of-{name}")), "{log}");
+    }
+    assert_eq!(host.log_text("dies").lines().count(), 1001);
+    host.wait_log("ends", "ready");
+    // Also what is written while the host stops.
+    host.poweroff();
+    let log = host.log_text("ends");
+    assert!(log.trim_end().ends_with("last-of-ends"), "{log}");
+    assert_eq!(log.lines().count(), 1002, "{log}");
+}
+
+#[test]
+fn p5_a_container_that_writes_much_is_not_held_up() {
+    let mut host = host(&[test_image()])
+        .service(
+            "web",
+            &format!("{}logs: {{maxSize: 64Ki, maxFiles: 2}}", steps("lines=200000, print=done, serve")),
+        )
+        .start();
+    host.wait_up("web");
+    host.wait_log("web", "done");
+    host.poweroff();
+}
+
+#[test]
+fn r1_the_restart_policy_decides_about_containers_too() {
+    let mut host = host(&[test_image()])
+        .service("job", &format!("type: oneshot\n{}", steps("exit=0")))
+        .service(
+            "loop",
+            &format!("{}restart: {{attempts: 2, interval: 5m, delay: 1ms, maxDelay: 1ms}}", steps("exit=4")),
+        )
+        .service(
+            "missing",
+            &format!("container: {{image: 'test:1', command: [/nothing]}}\nrestart: {{policy: once}}"),
+        )
+        .start();
+    host.wait_finished("job");
+    let end = host.wait_state("loop", "failed");
+    assert!(end.message.contains("exited with status 4"), "{end:?}");
+    assert_eq!(end.restarts, 2, "{end:?}");
+    let end = host.wait_state("missing", "failed");
+    assert!(end.message.contains("/nothing"), "{end:?}");
+    until("all containers to be gone", PATIENCE, || host.containers().is_empty().then_some(()));
+    host.poweroff();
+}
+
+#[test]
+fn exec_runs_a_command_in_the_container() {
+    let mut host = host(&[test_image()])
+        .service("web", &format!("{}environment: {{MARK: here}}", steps("touch=/mark, print=ready, serve")))
+        .start();
+    host.wait_log("web", "ready");
+    let done = host
+        .ctl(&["exec", "web", "--", "/program", "wait-path=/mark", "print=hello", "eprint=trouble", "report"])
+        .ok();
+    assert!(done.stdout.starts_with("hello\n") && done.stdout.contains("env.MARK here"), "{done:?}");
+    assert!(done.stderr.contains("trouble"), "{done:?}");
+    assert_eq!(host.ctl(&["exec", "web", "--", "/program", "exit=7"]).status, 7);
+    let none = host.ctl(&["exec", "web", "--", "/nothing"]);
+    assert!(none.status != 0 && none.stderr.contains("/nothing"), "{none:?}");
+    assert_eq!(host.service("web").restarts, 0);
+    host.poweroff();
+}
+
+#[test]
+fn h4_a_health_check_runs_in_the_container() {
+    let mut host = host(&[test_image()])
+        .service(
+            "web",
+            &format!(
+                "{}health: [{{name: mark, exec: {{command: [/program, 'wait-path=/mark']}}, interval: 100ms, timeout: 5s}}]",
+                steps("sleep=300ms, touch=/mark, serve")
+            ),
+        )
+        .start();
+    host.wait_up("web");
+    assert_eq!(host.service("web").healthy, Some(true));
+    host.poweroff();
+}

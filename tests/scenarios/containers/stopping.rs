@@ -1,0 +1,99 @@
+//! S2, S3 and S4 with containers: no container, shim or containerd keeps a service or the host from its end.
+
+use std::time::{Duration, Instant};
+
+use kelson_tests::{Host, PATIENCE, until};
+
+use super::{host, steps, test_image};
+
+#[test]
+fn s2_a_container_that_ignores_sigterm_is_killed_with_all_its_children() {
+    let mut host = host(&[test_image()])
+        .service(
+            "deaf",
+            &format!(
+                "{}stop: {{timeout: 400ms}}",
+                steps("ignore=TERM, 'spawn=setsid,ignore=TERM,print=brood,hang', 'orphan=setsid,ignore=TERM,print=brood,hang', print=ready, hang")
+            ),
+        )
+        .start();
+    host.wait_log("deaf", "ready");
+    until("the brood", PATIENCE, || (host.log_text("deaf").matches("brood").count() == 2).then_some(()));
+    let begun = Instant::now();
+    host.ctl(&["stop", "deaf", "--wait"]).ok();
+    let took = begun.elapsed();
+    assert!(took >= Duration::from_millis(400) && took < Duration::from_secs(5), "{took:?}");
+    host.assert_nothing_left("deaf", "setsid");
+    let killed = "did not end within 400 ms of its stop signal, killed";
+    assert!(host.events_of("deaf").iter().any(|event| event.message.contains(killed)));
+    assert!(host.containers().is_empty() && host.tasks().is_empty());
+    host.poweroff();
+}
+
+#[track_caller]
+fn powers_off(host: &mut Host, within: Duration) {
+    let begun = Instant::now();
+    host.ctl(&["poweroff"]).ok();
+    assert_eq!(host.wait_exit_within(within + Duration::from_secs(15)), 0, "{}", host.console());
+    assert!(begun.elapsed() < within, "{:?}\n{}", begun.elapsed(), host.console());
+}
+
+#[test]
+fn s3_a_frozen_container_is_thawed_to_stop() {
+    let mut host =
+        host(&[test_image()]).service("ice", &steps("print=ready, 'await=TERM', print=obeyed")).start();
+    host.wait_log("ice", "ready");
+    let folder = host.cgroup_of("ice");
+    std::fs::write(folder.join("cgroup.freeze"), "1").expect("its cgroup can be frozen");
+    until("it to be frozen", PATIENCE, || {
+        std::fs::read_to_string(folder.join("cgroup.events")).ok()?.contains("frozen 1").then_some(())
+    });
+    host.ctl(&["stop", "ice", "--wait"]).ok();
+    host.wait_log("ice", "obeyed");
+    host.assert_nothing_left("ice", "await=TERM");
+    host.poweroff();
+}
+
+#[test]
+fn s3_a_shim_that_hangs_holds_nothing_up() {
+    let mut host = host(&[test_image()]).service("web", &steps("serve")).start();
+    host.wait_up("web");
+    let shims = host.processes_with("containerd-shim");
+    assert_eq!(shims.len(), 1, "{shims:?}");
+    host.kill(shims[0].pid, libc::SIGSTOP);
+    powers_off(&mut host, Duration::from_secs(30));
+}
+
+#[test]
+fn s3_a_containerd_that_hangs_holds_nothing_up() {
+    let mut host =
+        host(&[test_image()]).machine("shutdown: {timeout: 20s}").service("web", &steps("serve")).start();
+    host.wait_up("web");
+    host.kill(host.pid_of("containerd"), libc::SIGSTOP);
+    powers_off(&mut host, Duration::from_secs(30));
+}
+
+#[test]
+fn s4_the_delay_comes_before_the_signal() {
+    let mut host = host(&[test_image()])
+        .service(
+            "web",
+            &format!("{}stop: {{delay: 1s}}", steps("print=ready, 'await=TERM', print=signalled")),
+        )
+        .start();
+    host.wait_log("web", "ready");
+    host.wait_up("web");
+    host.ctl(&["stop", "web"]).ok();
+    let web = host.service("web");
+    assert_eq!((web.state.as_str(), web.up), ("stopping", false), "{web:?}");
+    assert!(!host.log_text("web").contains("signalled"));
+    host.wait_state("web", "finished");
+    let told = host.events_of("web");
+    let (stopping, end) = (
+        told.iter().find(|event| event.state == "stopping").expect("its stop"),
+        told.iter().find(|event| event.state == "finished").expect("its end"),
+    );
+    assert!(end.at() - stopping.at() >= Duration::from_millis(990), "{told:#?}");
+    host.wait_log("web", "signalled");
+    host.poweroff();
+}

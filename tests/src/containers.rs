@@ -1,0 +1,140 @@
+//! What a host needs to run real containers in a PID namespace: containerd's programs, and a place for what they mount.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::ctl::Output;
+use crate::host::{self, Host};
+use crate::paths;
+
+/// What a host with containers is made of.
+#[derive(Debug, Default)]
+pub struct Containers {
+    /// Archives, by the name of their file.
+    pub archives: Vec<(String, Vec<u8>)>,
+    /// How large the disk of containerd is, as tmpfs takes it.
+    pub disk: Option<String>,
+    /// A folder that outlives the host, instead of that disk.
+    pub state: Option<PathBuf>,
+}
+
+/// What the machine file of such a host says besides: services look for their programs in a `PATH` of their own.
+#[track_caller]
+pub fn machine() -> String {
+    format!("builtins: {{containerd: {{enabled: true, environment: {{PATH: '{}'}}}}}}\n", path())
+}
+
+/// Makes the mount namespace ready: `$1` is where containerd's disk goes, `$2` its size, empty where `$1` is to be used
+/// as it is; then PID 1 with its arguments. Shims keep their sockets in `/run/containerd`, whatever they are told.
+pub const PREPARE: &str = r#"set -e
+disk=$1 size=$2; shift 2
+mount -t tmpfs none /run
+if [ "$(stat -f -c %T /sys/fs/cgroup)" != cgroup2fs ]; then
+    umount -l /sys/fs/cgroup 2>/dev/null || true
+    mount -t cgroup2 none /sys/fs/cgroup
+fi
+[ -z "$size" ] || mount -t tmpfs -o "size=$size" none "$disk"
+exec "$@"
+"#;
+
+/// `PATH` with the programs that run containers.
+#[track_caller]
+fn path() -> String {
+    format!("{}:{}", programs().display(), host::PATH)
+}
+
+/// The folder with containerd, its shim, ctr and runc: of `KELSON_CONTAINERD_BIN`, else what `make image` has fetched.
+#[track_caller]
+pub fn programs() -> PathBuf {
+    if let Some(folder) = std::env::var_os("KELSON_CONTAINERD_BIN") {
+        let folder = PathBuf::from(folder);
+        assert!(
+            folder.join("containerd").exists(),
+            "KELSON_CONTAINERD_BIN: no containerd in {}",
+            folder.display()
+        );
+        return folder;
+    }
+    let cache = paths::top().join("out/cache");
+    let mut found: Vec<PathBuf> = std::fs::read_dir(&cache)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with("containerd-1.6-"))
+        .map(|entry| entry.path().join("usr/bin"))
+        .filter(|folder| folder.join("containerd").exists())
+        .collect();
+    // Of several the newest: the others are from before a change of hack/.
+    found.sort_by_key(|folder| std::fs::metadata(folder).and_then(|folder| folder.modified()).ok());
+    found.pop().unwrap_or_else(|| {
+        panic!(
+            "there is no containerd in {}: run `make image`, which fetches it, or name a folder with containerd, \
+             containerd-shim-runc-v2, ctr and runc in KELSON_CONTAINERD_BIN",
+            cache.display()
+        )
+    })
+}
+
+impl Host {
+    /// Runs `ctr` in the namespaces of the host, against its containerd and in Kelson's own namespace there.
+    #[track_caller]
+    pub fn ctr(&self, arguments: &[&str]) -> Output {
+        let socket = self.path("run/containerd/containerd.sock");
+        let mut command = Command::new("nsenter");
+        command
+            .args(["--mount", "--pid", "--target", &self.init_pid().to_string(), "--"])
+            .arg(programs().join("ctr"))
+            .args([Path::new("--address"), &socket])
+            .args(["--namespace", "kelson"])
+            .args(arguments)
+            .env("PATH", path());
+        Output::of(command, &format!("ctr {}", arguments.join(" ")))
+    }
+
+    /// The names of all containers that containerd has.
+    #[track_caller]
+    pub fn containers(&self) -> Vec<String> {
+        words(&self.ctr(&["containers", "list", "--quiet"]).ok())
+    }
+
+    /// The tasks that containerd has: name, PID and state of each.
+    #[track_caller]
+    pub fn tasks(&self) -> Vec<(String, i32, String)> {
+        let listed = self.ctr(&["tasks", "list"]).ok().stdout;
+        let rows = listed.lines().skip(1).map(|row| row.split_whitespace().collect::<Vec<_>>());
+        rows.map(|row| match row[..] {
+            [name, pid, state] => (name.to_owned(), pid.parse().expect("a PID"), state.to_owned()),
+            _ => panic!("no task: {row:?}"),
+        })
+        .collect()
+    }
+
+    /// The names of the snapshots that are containers' own.
+    #[track_caller]
+    pub fn active_snapshots(&self) -> Vec<String> {
+        self.snapshots("Active")
+    }
+
+    /// The names of the snapshots that are layers of images.
+    #[track_caller]
+    pub fn layers(&self) -> Vec<String> {
+        self.snapshots("Committed")
+    }
+
+    #[track_caller]
+    fn snapshots(&self, kind: &str) -> Vec<String> {
+        let listed = self.ctr(&["snapshots", "list"]).ok().stdout;
+        let rows = listed.lines().map(|row| row.split_whitespace().collect::<Vec<_>>());
+        rows.filter(|row| row.last() == Some(&kind)).map(|row| row[0].to_owned()).collect()
+    }
+
+    /// A path that a process of the host sees under this name, as the test sees it.
+    #[track_caller]
+    pub fn inside(&self, path: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/root{path}", self.init_pid()))
+    }
+}
+
+fn words(output: &Output) -> Vec<String> {
+    output.stdout.split_whitespace().map(str::to_owned).collect()
+}
