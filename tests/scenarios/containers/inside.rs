@@ -87,10 +87,7 @@ fn r1_the_restart_policy_decides_about_containers_too() {
             "loop",
             &format!("{}restart: {{attempts: 2, interval: 5m, delay: 1ms, maxDelay: 1ms}}", steps("exit=4")),
         )
-        .service(
-            "missing",
-            &format!("container: {{image: 'test:1', command: [/nothing]}}\nrestart: {{policy: once}}"),
-        )
+        .service("missing", "container: {image: 'test:1', command: [/nothing]}\nrestart: {policy: once}")
         .start();
     host.wait_finished("job");
     let end = host.wait_state("loop", "failed");
