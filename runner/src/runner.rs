@@ -121,7 +121,7 @@ pub struct StopReport {
 ///
 /// Every future may be dropped at any time: what it was doing is then undone or ended by the next `stop` or `close`.
 pub trait Runner: Send {
-    /// Makes what all runs share (a cgroup; later a container and its snapshot), leftovers removed first.
+    /// Makes what all runs share (a cgroup; a container and its snapshot), leftovers removed first.
     fn open(&mut self) -> BoxFuture<'_, Result<(), RunnerError>>;
 
     /// Starts one run.
