@@ -95,8 +95,8 @@ fn c3_an_absolute_symbolic_link_is_legal() {
 #[test]
 fn c3_a_layer_that_is_larger_than_the_disk() {
     // A few kilobytes in the archive.
-    let bomb = bad().layer(Tar::new().file("zeroes", 0o644, &vec![0; 256 << 20])).gzip();
-    let host = with_bad(archive(&[bomb])).disk("96m").start();
+    let bomb = bad().layer(Tar::new().file("zeroes", 0o644, &vec![0; 64 << 20])).gzip();
+    let host = with_bad(archive(&[bomb])).disk("48m").start();
     fails(host, &["bad:1", "bad.tar", "the disk has"]);
 }
 
