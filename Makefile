@@ -26,7 +26,7 @@ test: image
 test-long: image
 	@hack/test-long
 
-bench: deps
+bench: image
 	@hack/bench --record
 
 lint: deps
