@@ -9,7 +9,10 @@ fn running() -> Host {
     let host = host(&[test_image()])
         .service(
             "web",
-            &format!("{}restart: {{policy: forever, delay: 10ms}}", steps("print=begun, ticker=20ms")),
+            &format!(
+                "{}restart: {{policy: forever, delay: 10ms}}\nstop: {{timeout: 200ms}}",
+                steps("print=begun, ticker=20ms")
+            ),
         )
         .service("other", &steps("serve"))
         .start();

@@ -47,6 +47,7 @@ fn p4_the_last_words_of_a_container_are_in_its_log() {
         .start();
     // The first process of a PID namespace cannot be killed from within.
     host.wait_log("dies", "last-of-dies");
+    host.wait_up("dies");
     host.kill(host.pid_of("dies"), libc::SIGKILL);
     for (name, said) in [("fails", "exited with status 3"), ("dies", "SIGKILL")] {
         let end = host.wait_state(name, "failed").message;
