@@ -19,7 +19,9 @@ use kelson_api::client::{Client, Endpoint, Failure};
 use kelson_api::server::{self, ServerOptions};
 use kelson_conditions::{Clock, Helper, HelperSpawner, Network, Paths};
 use kelson_proto::v1;
-use kelson_runner::{BoxFuture, Executor, Exit, RunContext, Runner, RunnerError, Running, StopPlan, StopReport};
+use kelson_runner::{
+    BoxFuture, Executor, Exit, RunContext, Runner, RunnerError, Running, StopPlan, StopReport,
+};
 use kelson_services::Manager;
 use kelson_services::events::EventLog;
 use kelson_services::host::{BootReport, Host, HostRequest, ShutdownAction};
@@ -368,7 +370,13 @@ async fn reflection_lists_the_services_in_both_versions() {
         panic!("no list");
     };
     let found: Vec<&str> = list.service.iter().map(|service| service.name.as_str()).collect();
-    for name in ["kelson.v1.Services", "kelson.v1.Machine", "kelson.v1.Exec", "kelson.v1.Logs", "grpc.health.v1.Health"] {
+    for name in [
+        "kelson.v1.Services",
+        "kelson.v1.Machine",
+        "kelson.v1.Exec",
+        "kelson.v1.Logs",
+        "grpc.health.v1.Health",
+    ] {
         assert!(found.contains(&name), "{found:?}");
     }
     let ask = older::ServerReflectionRequest {
