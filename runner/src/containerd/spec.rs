@@ -14,6 +14,9 @@ use crate::images::ImageConfig;
 use crate::runner::RunnerError;
 use crate::seccomp::Profile;
 
+/// How many files a process of a container may open where its service says nothing, soft and hard: as most hosts have it.
+const FILES: (u64, u64) = (1024, 524_288);
+
 /// What of the host a container's specification depends on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Host {
@@ -166,11 +169,7 @@ fn process(
         env: environment(service, image, host, run, hostname),
         cwd: directory,
         capabilities,
-        rlimits: service
-            .limits
-            .iter()
-            .filter_map(|limit| rlimit(limit.resource, limit.soft, limit.hard))
-            .collect(),
+        rlimits: rlimits(service),
         no_new_privileges: security.no_new_privileges,
         oom_score_adj: host.oom_score,
     })
@@ -210,6 +209,15 @@ pub(super) fn set(environment: &mut Vec<String>, entry: String) {
         Some(known) => *known = entry,
         None => environment.push(entry),
     }
+}
+
+/// Those of the service file. What a container is not given it has from its shim, and that from containerd, which has
+/// as many files as the host can bear; programs that walk through all numbers up to the limit would take minutes.
+fn rlimits(service: &ServiceSpec) -> Vec<Rlimit> {
+    let own = service.limits.iter().filter_map(|limit| rlimit(limit.resource, limit.soft, limit.hard));
+    let files = service.limits.iter().all(|limit| limit.resource != libc::RLIMIT_NOFILE);
+    let (soft, hard) = FILES;
+    own.chain(files.then(|| rlimit(libc::RLIMIT_NOFILE, soft, hard)).flatten()).collect()
 }
 
 fn rlimit(resource: u32, soft: u64, hard: u64) -> Option<Rlimit> {
@@ -343,6 +351,18 @@ mod tests {
                 "KELSON_RUN=abc-1:web:7"
             ]
         );
+    }
+
+    #[test]
+    fn how_many_files_may_be_open_is_not_left_to_containerd() {
+        let files = |hard, soft| Rlimit { kind: "RLIMIT_NOFILE".into(), hard, soft };
+        let core = Rlimit { kind: "RLIMIT_CORE".into(), hard: 0, soft: 0 };
+        let mut service = service();
+        assert_eq!(made(&service, &image()).process.rlimits, [files(524_288, 1024)]);
+        service.limits = vec![ResourceLimit { resource: 4, soft: 0, hard: 0 }];
+        assert_eq!(made(&service, &image()).process.rlimits, [core.clone(), files(524_288, 1024)]);
+        service.limits.push(ResourceLimit { resource: 7, soft: 10, hard: 20 });
+        assert_eq!(made(&service, &image()).process.rlimits, [core, files(20, 10)]);
     }
 
     #[test]
