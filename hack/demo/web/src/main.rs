@@ -6,6 +6,7 @@
 mod http;
 mod redis;
 
+use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::ExitCode;
 use std::thread;
@@ -91,6 +92,10 @@ fn greet(address: SocketAddr) -> Answer {
         let greeting = redis.ask(&["GET", "greeting"])?;
         Ok((greeting, visits))
     });
+    if let Ok((_, Some(visits))) = &asked {
+        // For the log; that it cannot be written is no reason to turn a visitor away.
+        let _ = writeln!(std::io::stdout(), "visit {visits}");
+    }
     match asked {
         Ok((Some(greeting), Some(visits))) => Answer::good(&format!("{greeting}\nvisits: {visits}\n")),
         Ok((None, Some(visits))) => Answer::good(&format!("visits: {visits}\n")),
