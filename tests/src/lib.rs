@@ -5,7 +5,7 @@
 //!   With [`HostBuilder::containers`] it has a containerd of its own and runs images that tests make ([`image`]).
 //! - [`Vm`]: a real boot in QEMU of what `make image` built, through `hack/vm`.
 //!
-//! Services run `kelson-test-program`, whose arguments are steps (`src/bin/kelson-test-program.rs` lists them), so
+//! Services run `kelson-test-program`, whose arguments are steps (`src/bin/kelson-test-program/main.rs` lists them), so
 //! that a test says exactly which processes there are and depends on no shell. In service files `$PROGRAM` stands for
 //! it and `$DIR` for the test's own folder.
 //!

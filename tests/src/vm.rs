@@ -32,6 +32,7 @@ pub struct VmBuilder {
     demo: bool,
     images: Option<PathBuf>,
     programs: Vec<(String, PathBuf)>,
+    archives: Vec<(String, Vec<u8>)>,
     forwards: BTreeMap<u16, u16>,
     append: String,
     disk: Option<PathBuf>,
@@ -66,6 +67,12 @@ impl VmBuilder {
     /// Adds a service image of this name that holds `kelson-test-program` alone, at `/kelson-test-program`.
     pub fn program_image(mut self, reference: &str) -> VmBuilder {
         self.programs.push((reference.to_owned(), paths::binary("kelson-test-program")));
+        self
+    }
+
+    /// Adds an archive of service images, under this name of a file.
+    pub fn archive(mut self, name: &str, bytes: Vec<u8>) -> VmBuilder {
+        self.archives.push((name.to_owned(), bytes));
         self
     }
 
@@ -170,9 +177,9 @@ impl VmBuilder {
         vm
     }
 
-    /// One folder with the images of the given one and those made of a program; `None` when there are none.
+    /// One folder with the images of the given one and those of the builder; `None` when there are none.
     fn all_images(&self, dir: &Path) -> Option<PathBuf> {
-        if self.programs.is_empty() {
+        if self.programs.is_empty() && self.archives.is_empty() {
             return self.images.clone();
         }
         let all = dir.join("images");
@@ -183,6 +190,9 @@ impl VmBuilder {
             let archive = archive.expect("the folder of images").path();
             fs::copy(&archive, all.join(archive.file_name().expect("a file")))
                 .expect("an archive can be copied");
+        }
+        for (name, bytes) in &self.archives {
+            fs::write(all.join(name), bytes).expect("the test's folder is writable");
         }
         for (number, (reference, program)) in self.programs.iter().enumerate() {
             let mut make = Command::new(paths::top().join("hack/images"));

@@ -14,7 +14,7 @@ use crate::images::ImageConfig;
 use crate::runner::RunnerError;
 use crate::seccomp::Profile;
 
-/// How many files a process of a container may open where its service says nothing, soft and hard: as most hosts have it.
+/// How many files a process of a container may open where its service says nothing, soft and hard: the usual numbers.
 const FILES: (u64, u64) = (1024, 524_288);
 
 /// What of the host a container's specification depends on.

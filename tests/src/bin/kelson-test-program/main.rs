@@ -27,12 +27,22 @@
 //! | `setsid` | a session of its own |
 //! | `storm=N` | N orphans end at the same moment |
 //! | `close-output` | closes stdout and stderr |
-//! | `report`, `report=PATH` | what it was given: IDs, environment, descriptors, signals, limits, cgroup |
+//! | `report`, `report=PATH` | what it was given: IDs, environment, descriptors, signals, limits, cgroup, namespaces |
+//! | `report-of=TEXT` | the lines of the report that begin so |
+//! | `cat=PATH`, `list=PATH` | the file; the names in the folder, one a line |
+//! | `try=PATH` | `PATH: written`, or what keeps it from being written |
+//! | `device=MAJOR:MINOR` | `device MAJOR:MINOR: opened`, of a node that it makes, or what keeps it from that |
+//! | `put=PATH:TEXT`, `remove=PATH` | writes to a file that is there; removes it |
+//! | `kill=SIGNAL:PID` | to another process |
+//! | `hog=N` | N MiB of memory, all of it written |
+//! | `brood=N` | children that hang, until there are N or no more are to be had; prints how many, and ends them |
 
 // Without Rust's own start: that ignores SIGPIPE and sets handlers, and then nobody could see what was handed down.
 #![no_main]
 
-use std::ffi::{CString, c_char, c_int};
+mod sight;
+
+use std::ffi::{c_char, c_int};
 use std::fs::{self, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixDatagram;
@@ -99,7 +109,29 @@ fn run(steps: &[&str]) {
                     libc::close(2);
                 }
             }
-            "report" => report(value),
+            "report" => sight::report(value),
+            "report-of" => put(1, &sight::report_of(value)),
+            "cat" => put(1, &or_die(value, fs::read_to_string(value))),
+            "list" => put(1, &sight::list(value)),
+            "try" => put(1, &sight::try_to_write(value)),
+            "device" => put(1, &sight::open_device(value)),
+            "put" => {
+                let (path, text) = pair(value);
+                or_die(
+                    path,
+                    OpenOptions::new().write(true).open(path).and_then(|mut f| f.write_all(text.as_bytes())),
+                );
+            }
+            "remove" => or_die(value, fs::remove_file(value)),
+            "kill" => {
+                let (name, pid) = pair(value);
+                // SAFETY: kill(2) has no preconditions.
+                if unsafe { libc::kill(number(pid), signal(name)) } != 0 {
+                    die(&format!("kill {value}: {}", std::io::Error::last_os_error()));
+                }
+            }
+            "hog" => hog(number(value)),
+            "brood" => brood(number(value)),
             _ => die(&format!("\"{step}\" is no step")),
         }
     }
@@ -118,6 +150,10 @@ fn number<T: std::str::FromStr>(text: &str) -> T {
     text.parse().unwrap_or_else(|_| die(&format!("\"{text}\" is no number")))
 }
 
+fn pair(value: &str) -> (&str, &str) {
+    value.split_once(':').unwrap_or_else(|| die(&format!("\"{value}\" are not two values")))
+}
+
 fn duration(text: &str) -> Duration {
     match text.strip_suffix("ms") {
         Some(millis) => Duration::from_millis(number(millis)),
@@ -132,6 +168,7 @@ fn signal(name: &str) -> i32 {
         "QUIT" => libc::SIGQUIT,
         "ABRT" => libc::SIGABRT,
         "KILL" => libc::SIGKILL,
+        "STOP" => libc::SIGSTOP,
         "USR1" => libc::SIGUSR1,
         "SEGV" => libc::SIGSEGV,
         "USR2" => libc::SIGUSR2,
@@ -330,51 +367,27 @@ fn storm(count: u32) {
     }
 }
 
-fn report(path: &str) {
-    let text = gather();
-    if path.is_empty() {
-        put(1, &text);
-    } else {
-        // Whole or not at all: who waits for the file finds all of it.
-        let draft = format!("{path}.part");
-        or_die(&draft, fs::write(&draft, text));
-        or_die(path, fs::rename(&draft, path));
-    }
+fn hog(megabytes: usize) {
+    let mut held = vec![0_u8; megabytes << 20];
+    // A page that was never written takes no memory.
+    held.iter_mut().step_by(4096).for_each(|byte| *byte = 1);
+    std::hint::black_box(&held);
 }
 
-/// `key value` lines.
-fn gather() -> String {
-    use std::fmt::Write as _;
-    let mut text = String::new();
-    let mut descriptors: Vec<i32> = or_die("/proc/self/fd", fs::read_dir("/proc/self/fd"))
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .collect();
-    descriptors.sort_unstable();
-    for fd in descriptors {
-        // The descriptor that read the folder is closed by now and has no target.
-        if let Ok(target) = fs::read_link(format!("/proc/self/fd/{fd}")) {
-            let _ = writeln!(text, "fd.{fd} {}", target.display());
+fn brood(count: usize) {
+    let mut children = Vec::new();
+    while children.len() < count {
+        // SAFETY: this program has one thread, so the child may go on as it likes.
+        match unsafe { libc::fork() } {
+            -1 => break,
+            0 => run(&["hang"]),
+            pid => children.push(pid),
         }
     }
-    // SAFETY: none of these has preconditions.
-    let ids = unsafe { [libc::getpid(), libc::getppid(), libc::getsid(0), libc::getpgrp()] };
-    for (name, id) in ["pid", "ppid", "sid", "pgid"].iter().zip(ids) {
-        let _ = writeln!(text, "{name} {id}");
+    put(1, &format!("{} children\n", children.len()));
+    for pid in children {
+        // SAFETY: kill(2) has no preconditions; it is our child and not reaped yet.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+        reap_one();
     }
-    let _ = writeln!(text, "cwd {}", std::env::current_dir().unwrap_or_default().display());
-    for (name, value) in std::env::vars_os() {
-        let _ = writeln!(text, "env.{} {}", name.to_string_lossy(), value.to_string_lossy());
-    }
-    for file in ["status", "limits", "cgroup", "oom_score_adj"] {
-        let body = fs::read_to_string(format!("/proc/self/{file}")).unwrap_or_default();
-        for line in body.lines() {
-            let _ = writeln!(text, "{file} {}", line.replace('\t', " "));
-        }
-    }
-    // SAFETY: getpriority(2) has no preconditions; 0 is this process.
-    let _ = writeln!(text, "nice {}", unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) });
-    let tty = CString::new("/dev/tty").unwrap_or_default();
-    // SAFETY: the path is a C string; the descriptor is not used.
-    let _ = writeln!(text, "tty {}", unsafe { libc::open(tty.as_ptr(), libc::O_RDWR | libc::O_NOCTTY) } >= 0);
-    text
 }
