@@ -1,8 +1,18 @@
-//! Containers end, log and outlive containerd as processes do: the scenarios of their names, on one machine.
+//! Containers in real boots: the scenarios of their names. Each machine takes its time, so there are few, and each has
+//! many services.
+
+mod images;
+mod inside;
+mod stopping;
 
 use std::time::Duration;
 
 use kelson_tests::{Event, PATIENCE, Vm};
+
+/// Runs steps on the machine, beside its containers.
+const LOOK: &str = "process: {command: [$PROGRAM, serve]}";
+/// The program of steps, on the machine.
+const STEPS: &str = "/etc/kelson/kelson-test-program";
 
 /// A service of the image that holds the test program alone.
 fn container(steps: &str, more: &str) -> String {
@@ -26,7 +36,7 @@ fn s2_s4_p4_c4_c5_containers_are_held_like_processes() {
             &container("print=run, exit=1", "restart: {delay: 1ms, maxDelay: 1ms, attempts: 2}"),
         )
         .service("steady", &container("ticker=100ms", ""))
-        .service("look", "process: {command: [$PROGRAM, serve]}")
+        .service("look", LOOK)
         .boot();
     vm.wait_up(&["deaf", "delayed", "steady", "look"]);
     p4_the_last_words_are_in_the_log(&vm);
@@ -44,6 +54,66 @@ fn s2_s4_p4_c4_c5_containers_are_held_like_processes() {
         }
     }
     vm.poweroff();
+}
+
+#[test]
+fn c1_c2_c3_c4_h4_p3_containers_are_made_of_images_and_see_what_they_may() {
+    let mut vm =
+        inside::services(images::services(Vm::builder("containers-inside"))).service("look", LOOK).boot();
+    vm.wait_up(&["look", "plain", "process", "boxed", "given", "bounded", "checked", "left", "right"]);
+    inside::p3_nothing_of_pid_1_leaks_into_a_container(&vm);
+    inside::a_container_sees_and_may_do_what_its_file_says(&vm);
+    inside::a_container_is_held_to_its_resources(&vm);
+    inside::h4_a_check_runs_in_its_container(&vm);
+    inside::h4_a_timeout_kills_all_that_the_check_started(&vm);
+    images::c3_a_bad_archive_costs_its_own_service_alone(&vm);
+    images::c2_images_that_share_layers_unpack_side_by_side(&vm);
+    images::c2_an_unpack_that_is_cancelled_leaves_nothing_that_breaks_the_next(&vm);
+    images::c1_what_bears_the_name_of_a_service_makes_room_for_it(&vm);
+    c4_containers_outlive_a_containerd_that_is_killed(&vm);
+    vm.poweroff();
+}
+
+#[test]
+fn s1_s3_p5_no_container_and_no_shim_holds_a_machine_up() {
+    let mut vm = stopping::services(Vm::builder("containers-stopping")).service("look", LOOK).boot();
+    vm.wait_up(&["look", "chatty", "c", "asleep", "ice", "deaf", "haunted"]);
+    stopping::p5_a_full_disk_for_logs_blocks_no_container(&vm);
+    stopping::s3_hold_up_containers(&vm);
+    stopping::s1_s3_the_end(&mut vm);
+}
+
+/// A service that runs these steps in the image `test:1`.
+fn steps(steps: &str, more: &str) -> String {
+    format!("container: {{image: 'test:1', command: [/program, {steps}]}}\n{more}\n")
+}
+
+/// What steps say that are done on the machine.
+#[track_caller]
+fn look(vm: &Vm, step: &str) -> String {
+    vm.ctl(&["exec", "look", "--", STEPS, step]).ok().stdout
+}
+
+/// The cgroup of a service.
+fn cgroup(name: &str) -> String {
+    format!("/sys/fs/cgroup/kelson/{name}")
+}
+
+/// The first words of containerd's lists of `containers`, `snapshots` or `tasks`.
+#[track_caller]
+fn names(vm: &Vm, kind: &str) -> Vec<String> {
+    let list = ctr(vm, &[kind, "ls"]);
+    list.lines().skip(1).filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
+}
+
+#[track_caller]
+fn pid_of_task(vm: &Vm, name: &str) -> i32 {
+    let list = ctr(vm, &["tasks", "ls"]);
+    let pid = list.lines().find_map(|line| match line.split_whitespace().collect::<Vec<_>>()[..] {
+        [found, pid, "RUNNING"] if found == name => pid.parse().ok(),
+        _ => None,
+    });
+    pid.unwrap_or_else(|| panic!("{name} does not run: {list}"))
 }
 
 /// What containerd's own tool says.
@@ -93,6 +163,25 @@ fn c4_containers_outlive_containerd(vm: &Vm) {
     // Its log goes on.
     let mut lines = vm.client().follow(&["logs", "-f", "--tail", "0", "steady"]);
     assert!(lines.next(PATIENCE).is_some_and(|line| line.contains("tick")));
+}
+
+fn c4_containers_outlive_a_containerd_that_is_killed(vm: &Vm) {
+    let held = || ["plain", "boxed", "bounded", "left"].map(|name| vm.client().service(name));
+    let (before, old) = (held(), vm.client().service("containerd").pid.expect("it runs"));
+    look(vm, &format!("kill=KILL:{old}"));
+    vm.client().wait_for("containerd", "to be another and up", PATIENCE, |now| {
+        now.up && now.pid.is_some_and(|pid| pid != old)
+    });
+    for (before, after) in before.iter().zip(held()) {
+        assert_eq!((after.pid, after.restarts, after.up), (before.pid, 0, true), "{after:?}");
+    }
+    // They are attached again: commands run in them, and their ends are seen.
+    let said = vm.ctl(&["exec", "left", "--", "/program", "print=still here"]).ok().stdout;
+    assert_eq!(said, "still here\n");
+    vm.ctl(&["stop", "left", "--wait"]).ok();
+    let left = vm.client().service("left");
+    assert_eq!((left.state.as_str(), left.stopped), ("finished", true), "{left:?}");
+    assert!(!names(vm, "containers").contains(&"left".to_owned()));
 }
 
 fn s2_all_processes_are_killed(vm: &Vm) {
