@@ -1,6 +1,7 @@
 //! Commands beside a service: in its cgroup, as its user, with its environment and confinement, and with its end.
 #![allow(
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::arithmetic_side_effects,
     clippy::panic,
     clippy::indexing_slicing,
@@ -101,7 +102,7 @@ fn a_command_is_as_the_service_is() {
             home: Some("/srv".into()),
         });
         spec.environment = vec![("A".into(), "of the service".into()), ("B".into(), "b".into())];
-        spec.limits = vec![ResourceLimit { resource: libc::RLIMIT_NOFILE as u32, soft: 77, hard: 78 }];
+        spec.limits = vec![ResourceLimit { resource: libc::RLIMIT_NOFILE, soft: 77, hard: 78 }];
         if let kelson_spec::service::Workload::Process(process) = &mut spec.workload {
             process.working_directory = "/usr".into();
         }
