@@ -140,8 +140,8 @@ impl Headers {
     /// Takes the bytes that [`Step::Extension`] asked for, without their padding; the header began at byte `at`.
     pub(super) fn extension(&mut self, at: u64, bytes: &[u8]) -> Result<(), HeaderError> {
         match self.expected.take() {
-            Some(Extension::Name) => self.name = Some(until_nul(bytes).to_vec()),
-            Some(Extension::Target) => self.target = Some(until_nul(bytes).to_vec()),
+            Some(Extension::Name) => self.name = long(bytes),
+            Some(Extension::Target) => self.target = long(bytes),
             Some(Extension::Pax) => self.pax = Pax::parse(bytes).ok_or(HeaderError::Extension(at))?,
             None => {}
         }
@@ -217,16 +217,18 @@ fn until_nul(bytes: &[u8]) -> &[u8] {
     bytes.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
+/// A long name of GNU's. An empty one is none: Go goes on to the next that may say the name.
+fn long(bytes: &[u8]) -> Option<Vec<u8>> {
+    Some(until_nul(bytes).to_vec()).filter(|name| !name.is_empty())
+}
+
 /// The name in the header, with the prefix that the header's format has.
 fn short_name(block: &[u8]) -> Cow<'_, [u8]> {
     let name = until_nul(field(block, 0, 100));
     let prefix = match field(block, 257, 8) {
         // GNU has times there, but old writers, Go's own among them, put a prefix.
         b"ustar  \0" => {
-            let is_time = |from| {
-                let time = field(block, from, 12);
-                time.first() == Some(&0) || number(time).is_some()
-            };
+            let is_time = |from| is_time(field(block, from, 12));
             let prefix = until_nul(field(block, 345, 155));
             if is_time(345) && is_time(357) || !prefix.is_ascii() { &[] } else { prefix }
         }
@@ -271,6 +273,31 @@ fn number(field: &[u8]) -> Option<u64> {
         b'0'..=b'7' => sum.checked_mul(8)?.checked_add(u64::from(byte.wrapping_sub(b'0'))),
         _ => None,
     })
+}
+
+/// Whether Go reads a time here. Where it does not it reads a prefix of the name, so this must err as it does: a binary
+/// time may lie before 1970 but has no more than 63 bits, and octal digits stand between spaces and zeros alone.
+fn is_time(field: &[u8]) -> bool {
+    match field.split_first() {
+        None | Some((0, _)) => true,
+        Some((first, rest)) if first & 0x80 != 0 => {
+            let sign = if first & 0x40 == 0 { 0 } else { 0xff };
+            let (high, low) = rest.split_at(rest.len().saturating_sub(8));
+            // What lies above 64 bits repeats the sign, and so does the highest of these.
+            let first = (first & 0x7f) | (sign & 0x80);
+            first == sign
+                && high.iter().all(|byte| *byte == sign)
+                && low.first().is_none_or(|byte| byte & 0x80 == sign & 0x80)
+        }
+        Some(_) => {
+            let filling = |byte: &u8| matches!(byte, 0 | b' ');
+            let start = field.iter().position(|byte| !filling(byte)).unwrap_or(field.len());
+            let end =
+                field.iter().rposition(|byte| !filling(byte)).map_or(start, |last| last.saturating_add(1));
+            let digits = until_nul(field.get(start..end).unwrap_or_default());
+            digits.iter().all(|byte| matches!(byte, b'0'..=b'7'))
+        }
+    }
 }
 
 fn decimal(digits: &[u8]) -> Option<u64> {

@@ -25,8 +25,8 @@ enum State {
     Header(Vec<u8>),
     /// Names and attributes of the header at byte `at`: what has come, and how many bytes belong to it.
     Extension { at: u64, bytes: Vec<u8>, wanted: usize },
-    /// Data and padding of an entry, still to come.
-    Data { left: u64, name: Vec<u8> },
+    /// Data and padding of an entry, still to come; of it `padding` at the end.
+    Data { left: u64, padding: u64, name: Vec<u8> },
     /// What follows the end means nothing, but it is part of the digest.
     End,
 }
@@ -52,6 +52,8 @@ impl Entries {
         let inside = match self.state {
             State::Header(bytes) if bytes.is_empty() => None,
             State::End => None,
+            // Writers that do not close their tar leave out the last padding with the blocks of zeros.
+            State::Data { left, padding, .. } if left <= padding => None,
             State::Header(_) | State::Extension { .. } => Some("a header".to_owned()),
             State::Data { name, .. } => Some(shown(&name)),
         };
@@ -133,7 +135,7 @@ impl Entries {
         self.fits(from.saturating_add(left))?;
         Ok(match left {
             0 => State::Header(Vec::with_capacity(BLOCK)),
-            left => State::Data { left, name },
+            left => State::Data { left, padding: left.saturating_sub(size), name },
         })
     }
 
