@@ -39,6 +39,14 @@ pub(super) struct Known {
     pub(super) notes: List<String, MAX_IMAGES>,
 }
 
+impl Known {
+    /// Nothing was wrong with it. What is wrong with a directory may be that its blobs are still being copied, which its
+    /// stamp does not tell.
+    pub(super) fn is_sound(&self) -> bool {
+        self.notes.0.is_empty() && self.images.0.iter().all(|image| image.trouble.is_none())
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct KnownImage {
     pub(super) references: List<Reference, MAX_REFERENCES>,

@@ -99,7 +99,8 @@ impl Catalog {
                     .push(format!("more than {MAX_ARCHIVES} archives: {} is not looked at", path.display()));
                 break;
             }
-            match known.remove(path.as_path()).filter(|known| known.stamp == stamp) {
+            let same = |known: &&Known| known.stamp == stamp && (known.is_sound() || !path.is_dir());
+            match known.remove(path.as_path()).filter(same) {
                 Some(known) => archives.push(known.clone()),
                 None => match look(&path, stamp, host) {
                     Ok(known) => archives.push(known),

@@ -190,3 +190,21 @@ fn the_memory_of_an_archive_is_written_only_when_it_changes() {
         (before, written)
     );
 }
+
+#[test]
+fn a_directory_that_is_still_being_copied_is_looked_at_again() {
+    let machine = Machine::new();
+    fs::create_dir_all(machine.path("images/layout/blobs/sha256")).unwrap();
+    let (blobs, rest): (Vec<_>, Vec<_>) =
+        demo().all_files().into_iter().partition(|(name, _)| name.starts_with("blobs/"));
+    for (name, bytes) in &rest {
+        machine.put(&format!("images/layout/{name}"), bytes);
+    }
+    assert!(machine.scan().find(&reference("demo/app:1")).is_none());
+    for (name, bytes) in &blobs {
+        machine.put(&format!("images/layout/{name}"), bytes);
+    }
+    let scan = machine.scan();
+    assert_eq!(scan.notes, Vec::<String>::new());
+    assert!(scan.find(&reference("demo/app:1")).is_some_and(|image| image.trouble.is_none()));
+}
