@@ -60,7 +60,7 @@ fn s2_s4_p4_c4_c5_containers_are_held_like_processes() {
 fn c1_c2_c3_c4_h4_p3_containers_are_made_of_images_and_see_what_they_may() {
     let mut vm =
         inside::services(images::services(Vm::builder("containers-inside"))).service("look", LOOK).boot();
-    vm.wait_up(&["look", "plain", "process", "boxed", "given", "bounded", "checked", "left", "right"]);
+    vm.wait_up(&["look", "plain", "process", "boxed", "given", "bounded", "checked"]);
     inside::p3_nothing_of_pid_1_leaks_into_a_container(&vm);
     inside::a_container_sees_and_may_do_what_its_file_says(&vm);
     inside::a_container_is_held_to_its_resources(&vm);

@@ -1,7 +1,7 @@
 //! C1, C2, C3: images and what is left of them, as a machine's own containerd has them.
 
 use kelson_tests::image::{archive_with, noise};
-use kelson_tests::{Image, PATIENCE, Tar, VmBuilder, archive};
+use kelson_tests::{Image, Lines, PATIENCE, Tar, VmBuilder, archive, until};
 
 use super::*;
 
@@ -59,7 +59,7 @@ pub(super) fn services(mut builder: VmBuilder) -> VmBuilder {
     for name in ["left", "right"] {
         builder = builder
             .archive(&format!("{name}.tar"), sharing(name))
-            .service(name, &format!("container: {{image: '{name}:1'}}"));
+            .service(name, &format!("container: {{image: '{name}:1'}}\nstart: manual"));
     }
     let large = Image::new("large:1", &["serve"])
         .layer(Tar::new().file("first", 0o644, &noise(LARGE)))
@@ -72,9 +72,7 @@ pub(super) fn services(mut builder: VmBuilder) -> VmBuilder {
 
 pub(super) fn c1_what_bears_the_name_of_a_service_makes_room_for_it(vm: &Vm) {
     // A snapshot, a container and a task that runs, all called as the service.
-    let images = ctr(vm, &["images", "ls", "-q"]);
-    let image = images.lines().find(|name| name.ends_with("test:1")).expect("it has run");
-    ctr(vm, &["run", "--detach", "--null-io", image, "old", "/program", "hang", "stranger"]);
+    ctr(vm, &["run", "--detach", "--null-io", &test_image(vm), "old", "/program", "hang", "stranger"]);
     let stranger = pid_of_task(vm, "old");
     assert!(look(vm, &format!("cat=/proc/{stranger}/cmdline")).contains("stranger"));
     vm.ctl(&["start", "old", "--wait"]).ok();
@@ -90,9 +88,12 @@ pub(super) fn c1_what_bears_the_name_of_a_service_makes_room_for_it(vm: &Vm) {
 }
 
 pub(super) fn c2_images_that_share_layers_unpack_side_by_side(vm: &Vm) {
+    let newest = vm.client().events().last().map_or(0, |event| event.seq);
+    let mut changes = follow_containerd(vm);
+    vm.ctl(&["start", "left", "right", "--wait"]).ok();
     let events = vm.client().events();
     let place = |name: &str, state: &str| {
-        let is = |event: &Event| event.service == name && event.state == state;
+        let is = |event: &Event| event.seq > newest && event.service == name && event.state == state;
         events.iter().position(is).unwrap_or_else(|| panic!("{name} was never {state}: {events:#?}"))
     };
     for (one, other) in [("left", "right"), ("right", "left")] {
@@ -100,10 +101,45 @@ pub(super) fn c2_images_that_share_layers_unpack_side_by_side(vm: &Vm) {
         let log = vm.ctl(&["logs", one]).ok().stdout;
         assert!(log.contains(&format!("this is {one}")), "{log}");
     }
-    // One layer that all images share, one that both do, and one of its own each; none of another image is sound.
+    // One layer that all images share was there before; one that both have, and one of its own each.
     let list = ctr(vm, &["snapshots", "ls"]);
     let layers = list.lines().filter(|line| line.trim_end().ends_with("Committed")).count();
     assert_eq!(layers, 4, "{list}");
+    let mut told = Vec::new();
+    mark(vm, "over");
+    while let Some(line) = changes.next(PATIENCE).filter(|line| !line.contains("over")) {
+        told.push(line);
+    }
+    for step in ["/snapshot/prepare", "/snapshot/commit"] {
+        let of_layers = told.iter().filter(|line| line.contains(step) && line.contains("extract-")).count();
+        assert_eq!(of_layers, 3, "{step} once a layer:\n{}", told.join("\n"));
+    }
+}
+
+/// What containerd tells of its changes from here on.
+#[track_caller]
+fn follow_containerd(vm: &Vm) -> Lines {
+    let mut lines =
+        vm.client().follow(&["exec", "look", "--", "/usr/bin/ctr", "--namespace", "kelson", "events"]);
+    // It does not say when it has begun to listen.
+    until("containerd to tell of changes", PATIENCE, || {
+        mark(vm, "begun");
+        lines.next(Duration::from_millis(500))
+    });
+    lines
+}
+
+/// A change of no meaning, which containerd tells of.
+#[track_caller]
+fn mark(vm: &Vm, word: &str) {
+    ctr(vm, &["images", "label", &test_image(vm), &format!("mark={word}")]);
+}
+
+/// What containerd calls the image `test:1`.
+#[track_caller]
+fn test_image(vm: &Vm) -> String {
+    let images = ctr(vm, &["images", "ls", "-q"]);
+    images.lines().find(|name| name.ends_with("test:1")).expect("it has run").to_owned()
 }
 
 pub(super) fn c2_an_unpack_that_is_cancelled_leaves_nothing_that_breaks_the_next(vm: &Vm) {
