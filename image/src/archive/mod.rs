@@ -125,6 +125,23 @@ impl Archive {
         self.store.is_seekable()
     }
 
+    /// Whether one of its images may be meant.
+    fn names(&self, wanted: &Reference) -> bool {
+        let means = |image: &Listed| {
+            let digests = image.digests();
+            image.references.iter().any(|name| wanted.means(name, &digests))
+        };
+        self.images.iter().any(means)
+    }
+
+    /// Whether to open it again costs more than to keep it: it is compressed, and its documents are few.
+    fn is_dear(&self) -> bool {
+        const FEW: usize = 1 << 20;
+        let candidates = self.images.iter().flat_map(|image| &image.candidates);
+        let held = candidates.fold(0_usize, |sum, candidate| sum.saturating_add(candidate.documents()));
+        !self.store.is_seekable() && held <= FEW
+    }
+
     /// Reads blobs of this archive's images into `sink`, in the order in which they lie in it; one that is wanted twice
     /// is read once. Ends at the first error: a blob that has begun and not ended is not to be trusted.
     pub fn read<S: BlobSink>(&self, blobs: &[Blob], sink: &mut S) -> Result<(), ReadError<S::Error>> {

@@ -10,7 +10,7 @@ use crate::containerd::{Record, Result as CallResult};
 use crate::report::{ImageRow, Report};
 
 pub async fn run(bench: &Bench) -> Result<Report, UnpackError> {
-    let scan = bench.scan().await?;
+    let (scan, _) = bench.scan(None).await?;
     let mut present = match look(bench).await {
         Ok(present) => present,
         Err(error) => {

@@ -27,7 +27,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::archive::{Catalog, Platform, Scan};
+use crate::archive::{Archive, Catalog, Platform, Reference, Scan};
 use crate::arguments::{Arguments, NAME, Work};
 use crate::containerd::Containerd;
 use crate::report::Report;
@@ -127,14 +127,18 @@ impl Bench {
         })
     }
 
-    /// What the archives hold; what is wrong with them is told.
-    pub(crate) async fn scan(&self) -> Result<Scan, UnpackError> {
+    /// What the archives hold; what is wrong with them is told. For the archive that comes along see
+    /// [`Catalog::scan_for`].
+    pub(crate) async fn scan(
+        &self,
+        wanted: Option<Reference>,
+    ) -> Result<(Scan, Option<Archive>), UnpackError> {
         let (state_dir, images, host) = (self.state_dir.clone(), self.images.clone(), self.host.clone());
-        let scan = move || Catalog::open(&state_dir).scan(&images, &host);
-        let scan = tokio::task::spawn_blocking(scan).await.map_err(|_| UnpackError::Thread)?;
+        let scan = move || Catalog::open(&state_dir).scan_for(&images, &host, wanted.as_ref());
+        let (scan, opened) = tokio::task::spawn_blocking(scan).await.map_err(|_| UnpackError::Thread)?;
         for note in &scan.notes {
             self.reporter.send(&Report::Note(note.clone()));
         }
-        Ok(scan)
+        Ok((scan, opened))
     }
 }

@@ -32,6 +32,14 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 /// Files of the host that programs with the host's network want.
 const HOST_FILES: [&str; 2] = ["/etc/hosts", "/etc/resolv.conf"];
 
+/// Where the archives have the image.
+#[derive(Clone, Copy)]
+struct Source<'a> {
+    found: &'a Found,
+    /// Its archive, where that is open already.
+    opened: Option<&'a Arc<Archive>>,
+}
+
 /// An image that stands in containerd.
 struct Standing {
     digest: Digest,
@@ -42,8 +50,9 @@ struct Standing {
 
 pub async fn run(bench: &Bench, image: &str, user: Option<&str>) -> Result<Report, UnpackError> {
     let wanted = Reference::parse(image)?;
-    let scan = bench.scan().await?;
-    let found = scan.find(&wanted);
+    let (scan, opened) = bench.scan(Some(wanted.clone())).await?;
+    let opened = opened.map(Arc::new);
+    let found = scan.find(&wanted).map(|found| Source { found, opened: opened.as_ref() });
     let names = || {
         let names = scan.images.iter().flat_map(|image| &image.references).map(Reference::to_string);
         names.collect::<Vec<_>>()
@@ -92,7 +101,7 @@ fn no_archive(bench: &Bench, wanted: &Reference, names: &[String], notes: &[Stri
 async fn attempt(
     bench: &Bench,
     wanted: &Reference,
-    found: Option<&Found>,
+    source: Option<Source<'_>>,
     user: Option<&str>,
     missing: &impl Fn() -> UnpackError,
 ) -> Result<Unpacked, UnpackError> {
@@ -103,11 +112,12 @@ async fn attempt(
         Some(record) => present::look(&bench.containerd, &record, &snapshotter.name, &bench.host).await,
         None => Ok(None),
     };
-    let usable =
-        |present: &Present| present.complete && found.is_none_or(|found| found.manifest == present.digest);
+    let usable = |present: &Present| {
+        present.complete && source.is_none_or(|source| source.found.manifest == present.digest)
+    };
     let tenancy = Tenancy::begin(bench).await?;
     let work = async {
-        let standing = match (present, found) {
+        let standing = match (present, source) {
             (Ok(Some(present)), _) if usable(&present) => {
                 bench.reporter.begin(present.size, present.chain_ids.len());
                 bench.reporter.add_bytes(present.size);
@@ -120,7 +130,7 @@ async fn attempt(
                 }
             }
             // Whatever containerd has, the archive has it whole.
-            (_, Some(found)) => import(bench, &tenancy, &name, wanted, found, &snapshotter).await?,
+            (_, Some(source)) => import(bench, &tenancy, &name, wanted, source, &snapshotter).await?,
             (Err(error), None) => return Err(error),
             (Ok(_), None) => return Err(missing()),
         };
@@ -140,10 +150,10 @@ async fn import(
     tenancy: &Tenancy,
     name: &str,
     wanted: &Reference,
-    found: &Found,
+    source: Source<'_>,
     snapshotter: &Snapshotter,
 ) -> Result<Standing, UnpackError> {
-    let (archive, image, space) = open(bench, name, wanted, found, snapshotter).await?;
+    let (archive, image, space) = open(bench, name, wanted, source, snapshotter).await?;
     let chain_ids = chain_ids(&image.settings.diff_ids);
     bench.reporter.begin(image.size(), image.layers.len());
     let porter = Porter::new(tenancy, &bench.locks, &bench.reporter);
@@ -175,16 +185,20 @@ async fn open(
     bench: &Bench,
     name: &str,
     wanted: &Reference,
-    found: &Found,
+    source: Source<'_>,
     snapshotter: &Snapshotter,
 ) -> Result<(Arc<Archive>, Image, u64), UnpackError> {
-    let (path, wanted, host) = (found.archive.clone(), wanted.clone(), bench.host.clone());
+    let (path, wanted, host) = (source.found.archive.clone(), wanted.clone(), bench.host.clone());
+    let opened = source.opened.cloned();
     let (name, root) = (name.to_owned(), snapshotter.root.clone());
     let work = move || {
         let in_image = |error| UnpackError::Archive { image: name.clone(), error };
-        let archive = Archive::open(&path).map_err(in_image)?;
+        let archive = match opened {
+            Some(archive) => archive,
+            None => Arc::new(Archive::open(&path).map_err(in_image)?),
+        };
         let image = archive.image(&wanted, &host).map_err(in_image)?;
-        Ok((Arc::new(archive), image, root.map_or(u64::MAX, |root| space(Path::new(&root)))))
+        Ok((archive, image, root.map_or(u64::MAX, |root| space(Path::new(&root)))))
     };
     tokio::task::spawn_blocking(work).await.map_err(|_| UnpackError::Thread)?
 }

@@ -75,7 +75,19 @@ impl Catalog {
     /// Looks through `folders` in turn. Archives that are as they were are not opened. Nothing that is wrong with one
     /// archive hides the others. A catalog that cannot be trusted counts as empty.
     pub fn scan(&self, folders: &[PathBuf], host: &Platform) -> Scan {
+        self.scan_for(folders, host, None).0
+    }
+
+    /// As [`scan`](Self::scan), for a service that means `wanted`. If the archive that holds it is compressed and was
+    /// opened now, it comes along: to open it once more would decompress all of it again.
+    pub fn scan_for(
+        &self,
+        folders: &[PathBuf],
+        host: &Platform,
+        wanted: Option<&Reference>,
+    ) -> (Scan, Option<Archive>) {
         let mut scan = Scan::default();
+        let mut opened = None;
         let before = memory::load(&self.file, host);
         let mut known: HashMap<&Path, &Known> =
             before.iter().map(|known| (known.path.as_path(), known)).collect();
@@ -103,7 +115,13 @@ impl Catalog {
             match known.remove(path.as_path()).filter(same) {
                 Some(known) => archives.push(known.clone()),
                 None => match look(&path, stamp, host) {
-                    Ok(known) => archives.push(known),
+                    Ok((known, archive)) => {
+                        archives.push(known);
+                        let may_serve = |archive: &Archive| {
+                            wanted.is_some_and(|wanted| archive.names(wanted)) && archive.is_dear()
+                        };
+                        opened = opened.or_else(|| archive.filter(may_serve));
+                    }
                     Err(error) => scan.notes.push(error.to_string()),
                 },
             }
@@ -114,7 +132,9 @@ impl Catalog {
             scan.notes.push(format!("the catalog {} cannot be written: {error}", self.file.display()));
         }
         scan.gather(archives);
-        scan
+        let found = wanted.and_then(|wanted| scan.find(wanted)).map(|found| found.archive.as_path());
+        let opened = opened.filter(|archive| found == Some(archive.path()));
+        (scan, opened)
     }
 }
 
@@ -194,7 +214,7 @@ fn list(folder: &Path, notes: &mut Vec<String>) -> Vec<PathBuf> {
 }
 
 /// Opens an archive that is new or has changed. What will be wrong with it tomorrow is remembered too.
-fn look(path: &Path, stamp: Stamp, host: &Platform) -> Result<Known, ArchiveError> {
+fn look(path: &Path, stamp: Stamp, host: &Platform) -> Result<(Known, Option<Archive>), ArchiveError> {
     let mut known = Known { path: path.to_owned(), stamp, images: List::default(), notes: List::default() };
     match Archive::open(path) {
         Ok(archive) => {
@@ -204,11 +224,14 @@ fn look(path: &Path, stamp: Stamp, host: &Platform) -> Result<Known, ArchiveErro
                     Err(trouble) => known.notes.0.push(archive.error(trouble).to_string()),
                 }
             }
+            Ok((known, Some(archive)))
         }
-        Err(error) if error.trouble.lasts() => known.notes.0.push(error.to_string()),
-        Err(error) => return Err(error),
+        Err(error) if error.trouble.lasts() => {
+            known.notes.0.push(error.to_string());
+            Ok((known, None))
+        }
+        Err(error) => Err(error),
     }
-    Ok(known)
 }
 
 /// The error: the archive holds nothing whole of the image.

@@ -208,3 +208,26 @@ fn a_directory_that_is_still_being_copied_is_looked_at_again() {
     assert_eq!(scan.notes, Vec::<String>::new());
     assert!(scan.find(&reference("demo/app:1")).is_some_and(|image| image.trouble.is_none()));
 }
+
+#[test]
+fn a_compressed_archive_that_was_opened_comes_along() {
+    let machine = Machine::new();
+    machine.put("images/a.tar.gz", &gzip(&archive("a:1", "a")));
+    machine.put("images/b.tar", &archive("b:1", "b"));
+    machine.put("images/c.tar.gz", &gzip(&archive("c:1", "c")));
+    let opened = |wanted: Option<&str>| {
+        let wanted = wanted.map(reference);
+        let _ = fs::remove_file(machine.catalog());
+        let catalog = Catalog::open(&machine.path("state"));
+        let first = catalog.scan_for(&[machine.path("images")], &HOST(), wanted.as_ref()).1;
+        let second = catalog.scan_for(&[machine.path("images")], &HOST(), wanted.as_ref()).1;
+        assert!(second.is_none(), "a known archive is not opened");
+        first.map(|archive| archive.path().to_owned())
+    };
+    assert_eq!(opened(Some("a:1")), Some(machine.path("images/a.tar.gz")));
+    assert_eq!(opened(Some("c:1")), Some(machine.path("images/c.tar.gz")));
+    // To open what is not compressed costs nothing.
+    assert_eq!(opened(Some("b:1")), None);
+    assert_eq!(opened(Some("d:1")), None);
+    assert_eq!(opened(None), None);
+}
