@@ -4,6 +4,7 @@ use std::fs;
 
 use kelson_spec::service::{ContainerNetwork, ContainerSpec, Seccomp, Workload};
 use kelson_spec::{LIMITS, ServiceSpec};
+use nix::sys::resource::{Resource, getrlimit};
 use prost_types::Any;
 
 use super::oci::{Capabilities, Linux, Namespace, Process, Resources, Rlimit, Root, Spec, User, VERSION};
@@ -25,6 +26,8 @@ pub(super) struct Host {
     pub(super) capabilities: u64,
     /// `oom_score_adj` of an ordinary process here; the shim's own would spare the container from the OOM killer.
     pub(super) oom_score: i32,
+    /// So many open files a process here may have at most. More takes a privilege that PID 1 of a container lacks.
+    pub(super) files: u64,
     /// Names this life of the host in `KELSON_RUN`.
     pub(super) life: String,
     /// The container's cgroup as runc counts it: from the mount of cgroup2.
@@ -40,6 +43,7 @@ impl Host {
             capabilities: capabilities::own(),
             // PID 1 may have made itself safe from it.
             oom_score: line("/proc/self/oom_score_adj").parse().unwrap_or(0).max(0),
+            files: getrlimit(Resource::RLIMIT_NOFILE).map_or(FILES.0, |(_, hard)| hard),
             life: life.to_owned(),
             cgroup,
         }
@@ -169,7 +173,7 @@ fn process(
         env: environment(service, image, host, run, hostname),
         cwd: directory,
         capabilities,
-        rlimits: rlimits(service),
+        rlimits: rlimits(service, host),
         no_new_privileges: security.no_new_privileges,
         oom_score_adj: host.oom_score,
     })
@@ -213,10 +217,10 @@ pub(super) fn set(environment: &mut Vec<String>, entry: String) {
 
 /// Those of the service file. What a container is not given it has from its shim, and that from containerd, which has
 /// as many files as the host can bear; programs that walk through all numbers up to the limit would take minutes.
-fn rlimits(service: &ServiceSpec) -> Vec<Rlimit> {
+fn rlimits(service: &ServiceSpec, host: &Host) -> Vec<Rlimit> {
     let own = service.limits.iter().filter_map(|limit| rlimit(limit.resource, limit.soft, limit.hard));
     let files = service.limits.iter().all(|limit| limit.resource != libc::RLIMIT_NOFILE);
-    let (soft, hard) = FILES;
+    let (soft, hard) = (FILES.0.min(host.files), FILES.1.min(host.files));
     own.chain(files.then(|| rlimit(libc::RLIMIT_NOFILE, soft, hard)).flatten()).collect()
 }
 
@@ -259,6 +263,7 @@ mod tests {
             hostname: "edge-1".into(),
             capabilities: u64::MAX,
             oom_score: 0,
+            files: 1 << 20,
             life: "abc-1".into(),
             cgroup: "/kelson/web".into(),
         }
@@ -363,6 +368,15 @@ mod tests {
         assert_eq!(made(&service, &image()).process.rlimits, [core.clone(), files(524_288, 1024)]);
         service.limits.push(ResourceLimit { resource: 7, soft: 10, hard: 20 });
         assert_eq!(made(&service, &image()).process.rlimits, [core, files(20, 10)]);
+    }
+
+    #[test]
+    fn no_container_is_promised_more_open_files_than_the_host_has() {
+        for (host, expected) in [(1 << 20, (1024, 524_288)), (20_000, (1024, 20_000)), (512, (512, 512))] {
+            let limits = rlimits(&service(), &Host { files: host, ..Host::default() });
+            let [Rlimit { soft, hard, .. }] = &limits[..] else { panic!("{limits:?}") };
+            assert_eq!((*soft, *hard), expected, "{host}");
+        }
     }
 
     #[test]
