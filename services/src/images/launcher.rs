@@ -57,7 +57,9 @@ impl Launcher for UnpackLauncher {
             }
         });
         let processes = self.processes.clone();
-        Box::pin(async move {
+        let (started, start) = oneshot::channel();
+        // A task of its own: also when nobody waits any more for the start, the cgroup goes with what was started.
+        tokio::spawn(async move {
             let spawned = match command {
                 Ok(command) => {
                     processes.spawn(command).await.map_err(|error| io::Error::other(error.to_string()))
@@ -68,27 +70,67 @@ impl Launcher for UnpackLauncher {
                 Ok(child) => child,
                 Err(error) => {
                     remove(cgroup);
-                    return Err(error);
+                    let _ = started.send(Err(error));
+                    return;
                 }
             };
-            // Also where nobody waits for its end any more, its cgroup goes with it.
             let (ended, end) = oneshot::channel();
-            tokio::spawn(async move {
-                let how = words::exit(exit.await);
-                remove(cgroup);
-                let _ = ended.send(how);
-            });
-            Ok(Launched {
+            let launched = Launched {
                 pid,
                 exit: Box::pin(async move { end.await.unwrap_or_else(|_| "PID 1 is ending".to_owned()) }),
                 kill: Box::new(move || kelson_runner::signal_pidfd(&pidfd, libc::SIGKILL)),
-            })
-        })
+            };
+            if let Err(Ok(launched)) = started.send(Ok(launched)) {
+                (launched.kill)();
+            }
+            // Also where nobody waits for its end any more, its cgroup goes with it.
+            let how = words::exit(exit.await);
+            remove(cgroup);
+            let _ = ended.send(how);
+        });
+        Box::pin(async move { start.await.unwrap_or_else(|_| Err(io::Error::other("PID 1 is ending"))) })
     }
 }
 
 fn remove(cgroup: Option<Cgroup>) {
     if let Some(Err(error)) = cgroup.map(|cgroup| cgroup.remove()) {
         tracing::warn!("{error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::time::Duration;
+
+    use kelson_runner::{CgroupRoot, Options};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn no_cgroup_stays_of_a_start_that_nobody_waits_for() {
+        let folder = std::env::temp_dir().join(format!("kelson-launcher-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        // A folder like any other: it takes no process, so the start fails.
+        let root = CgroupRoot::below(&folder).unwrap();
+        let path = root.path().to_owned();
+        let cgroups = || {
+            let names = fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name());
+            names.filter(|name| name.as_encoded_bytes().starts_with(b"_unpack-")).count()
+        };
+        let processes = Processes::new(Options { cgroups: Some(root), ..Options::default() }).unwrap();
+        let binary = Arc::new(OwnedFd::from(File::open("/bin/true").unwrap()));
+        let launcher = UnpackLauncher::new(processes, binary);
+        let (_ours, theirs) = io::pipe().unwrap();
+        let start = launcher.launch(Vec::new(), theirs.into());
+        assert_eq!(cgroups(), 1);
+        drop(start);
+        let gone = async {
+            while cgroups() > 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), gone).await.unwrap();
+        fs::remove_dir_all(&folder).unwrap();
     }
 }
