@@ -267,7 +267,7 @@ async fn carry_out(
         }
         "Leases/Create" => {
             unary(request, |q: api::CreateRequest| {
-                assert!(q.labels.contains_key("containerd.io/gc.expire"));
+                assert!(q.labels.is_empty(), "one that expires goes by the wall clock: {:?}", q.labels);
                 if state().leases.insert(q.id) { Ok(api::CreateResponse::default()) } else { Err(there()) }
             })
             .await
