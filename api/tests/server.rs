@@ -340,7 +340,7 @@ async fn channel(world: &World) -> tonic::transport::Channel {
 async fn health_is_serving_once_booted() {
     let world = World::new().await;
     let mut health = HealthClient::new(channel(&world).await);
-    for name in ["", "kelson.v1.Services"] {
+    for name in ["", "kelson.v1.Services", "kelson.v1.Exec", "kelson.v1.Images"] {
         let request = HealthCheckRequest { service: name.into() };
         assert_eq!(health.check(request).await.unwrap().into_inner().status(), ServingStatus::NotServing);
     }
