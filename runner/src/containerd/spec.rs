@@ -18,6 +18,9 @@ use crate::seccomp::Profile;
 /// How many files a process of a container may open where its service says nothing, soft and hard: the usual numbers.
 const FILES: (u64, u64) = (1024, 524_288);
 
+/// The capability that lets a process raise its hard limits.
+const SYS_RESOURCE: u32 = 24;
+
 /// What of the host a container's specification depends on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Host {
@@ -26,7 +29,7 @@ pub(super) struct Host {
     pub(super) capabilities: u64,
     /// `oom_score_adj` of an ordinary process here; the shim's own would spare the container from the OOM killer.
     pub(super) oom_score: i32,
-    /// So many open files a process here may have at most. More takes a privilege that PID 1 of a container lacks.
+    /// So many open files a container may be given at most. More takes a privilege that PID 1 of a container lacks.
     pub(super) files: u64,
     /// Names this life of the host in `KELSON_RUN`.
     pub(super) life: String,
@@ -38,15 +41,24 @@ impl Host {
     /// Reads what the kernel says.
     pub(super) fn read(life: &str, cgroup: String) -> Host {
         let line = |path| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+        let capabilities = capabilities::own();
         Host {
             hostname: line("/proc/sys/kernel/hostname"),
-            capabilities: capabilities::own(),
+            capabilities,
             // PID 1 may have made itself safe from it.
             oom_score: line("/proc/self/oom_score_adj").parse().unwrap_or(0).max(0),
-            files: getrlimit(Resource::RLIMIT_NOFILE).map_or(FILES.0, |(_, hard)| hard),
+            files: most_files(capabilities),
             life: life.to_owned(),
             cgroup,
         }
+    }
+}
+
+/// The kernel starts a machine's PID 1 with 4096, which it may raise; one without the privilege has what it was given.
+fn most_files(capabilities: u64) -> u64 {
+    match capabilities & (1 << SYS_RESOURCE) {
+        0 => getrlimit(Resource::RLIMIT_NOFILE).map_or(FILES.0, |(_, hard)| hard),
+        _ => FILES.1,
     }
 }
 
@@ -377,6 +389,12 @@ mod tests {
             let [Rlimit { soft, hard, .. }] = &limits[..] else { panic!("{limits:?}") };
             assert_eq!((*soft, *hard), expected, "{host}");
         }
+    }
+
+    #[test]
+    fn who_may_raise_its_limits_is_not_bound_by_them() {
+        let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+        assert_eq!((most_files(u64::MAX), most_files(0)), (524_288, hard));
     }
 
     #[test]
