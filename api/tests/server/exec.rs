@@ -308,7 +308,7 @@ async fn what_cannot_be_run_is_refused_at_once() {
     let named = |name: &str| Asked::Start(v1::RunStart { name: name.into(), ..start(&["/bin/true"]) });
     for (first, code, said) in [
         (named("wbe"), Code::NotFound, "did you mean \"web\"?"),
-        (named("web"), Code::FailedPrecondition, "service \"web\" does not run: it is initialized"),
+        (named("web"), Code::FailedPrecondition, "service \"web\" does not run: its state is initialized"),
         (Asked::InputEnd(v1::RunInputEnd {}), Code::InvalidArgument, "must be `start`"),
         (Asked::Start(start(&[])), Code::InvalidArgument, "name a command"),
         (

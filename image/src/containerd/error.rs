@@ -14,7 +14,7 @@ pub enum CallError {
     #[error("it is not there")]
     NotFound,
     /// The connection was lost, or none could be made. What was asked may have been done.
-    #[error("containerd cannot be reached ({0})")]
+    #[error("containerd cannot be reached ({0}); `kelsonctl status containerd` tells why")]
     Away(String),
     #[error("containerd did not answer {call} within {} s", within.as_secs())]
     Silent { call: &'static str, within: Duration },

@@ -50,7 +50,7 @@ impl Manager {
                 Kind::Live(handle) => handle.mailbox.clone(),
                 Kind::Faulty(_) | Kind::Foreign(_) => {
                     return Err(format!(
-                        "service \"{name}\" does not run: it is {}",
+                        "service \"{name}\" does not run: its state is {}",
                         entry.snapshot().state.name()
                     ));
                 }

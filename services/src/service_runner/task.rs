@@ -28,6 +28,7 @@ use crate::model::{CheckReport, Snapshot, State};
 use crate::state_store::StateStore;
 
 mod checks;
+mod refused;
 mod speech;
 mod telling;
 mod work;
@@ -325,11 +326,11 @@ async fn drive(mut core: Box<Core>, mut runner: Box<dyn Runner>) {
         drop(doing);
         work = next;
         if adopted {
-            match core.surroundings.runners.runner(&core.spec) {
-                Ok(new) => runner = new,
-                // The old runner stays: the spec was checked when it was handed in, and this cannot be.
-                Err(text) => tracing::error!("{}: {text}", core.name),
-            }
+            // The old runner must not run what the spec does not say any more.
+            runner = match core.surroundings.runners.runner(&core.spec) {
+                Ok(runner) => runner,
+                Err(reason) => Box::new(refused::Refused(reason)),
+            };
         }
     }
 }
@@ -489,7 +490,11 @@ impl Core {
                 let run = RunningProcess { run: self.life.run, pid, start_time: self.start_time };
                 self.surroundings.runners.executor(&self.spec, run)
             }
-            None => Err(format!("service \"{}\" does not run: it is {}", self.name, self.life.state.name())),
+            None => Err(format!(
+                "service \"{}\" does not run: its state is {}",
+                self.name,
+                self.life.state.name()
+            )),
         }
     }
 

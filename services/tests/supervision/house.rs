@@ -30,6 +30,9 @@ use tokio::time::Instant;
 
 use crate::health_commands::Commands;
 
+/// The description of a service that the played host cannot run.
+pub const IMPOSSIBLE: &str = "impossible";
+
 pub const MS: Duration = Duration::from_millis(1);
 
 pub fn secs(seconds: u64) -> Duration {
@@ -128,6 +131,9 @@ impl Stage {
 
 impl RunnerFactory for Stage {
     fn runner(&self, spec: &Arc<ServiceSpec>) -> Result<Box<dyn Runner>, String> {
+        if spec.description == IMPOSSIBLE {
+            return Err("this host cannot run it".into());
+        }
         Ok(Box::new(Player { spec: Arc::clone(spec), played: self.of(&spec.name), stage: self.clone() }))
     }
 

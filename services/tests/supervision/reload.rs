@@ -55,6 +55,25 @@ async fn a_built_in_that_the_first_of_its_users_brings_stays_and_stops_after_the
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_this_host_cannot_run_does_not_run_on_as_it_was() {
+    let house = House::with([spec("web")]).await;
+    let impossible = ServiceSpec { description: IMPOSSIBLE.into(), ..once("web") };
+    house.manager.reload(loaded([impossible])).await;
+    house.settle().await;
+    assert_eq!(house.state("web"), State::Running, "until an operator asks for it");
+    let answer = house.manager.restart(&names(&["web"]), true).await;
+    assert_eq!(answer[0].outcome, Outcome::Failed);
+    assert!(answer[0].message.contains("this host cannot run it"), "{}", answer[0].message);
+    assert_eq!(house.played("web", |web| web.opens), 1, "the old runner is asked for nothing");
+    // Mended, it runs again.
+    house.manager.reload(loaded([spec("web")])).await;
+    house.settle().await;
+    house.manager.start(&names(&["web"]), true).await;
+    assert_eq!(house.state("web"), State::Running);
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_changed_one_takes_its_file_up_when_an_operator_starts_it() {
     let house = House::with([spec("web")]).await;
     let report = house.manager.reload(loaded([other("web")])).await;
