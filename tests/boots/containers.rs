@@ -57,7 +57,7 @@ fn s2_s4_p4_c4_c5_containers_are_held_like_processes() {
 }
 
 #[test]
-fn c1_c2_c3_c4_h4_p3_containers_are_made_of_images_and_see_what_they_may() {
+fn long_c1_c2_c3_c4_h4_p3_containers_are_made_of_images_and_see_what_they_may() {
     let mut vm =
         inside::services(images::services(Vm::builder("containers-inside"))).service("look", LOOK).boot();
     vm.wait_up(&["look", "plain", "process", "boxed", "given", "bounded", "checked"]);
@@ -75,7 +75,7 @@ fn c1_c2_c3_c4_h4_p3_containers_are_made_of_images_and_see_what_they_may() {
 }
 
 #[test]
-fn s1_s3_p5_no_container_and_no_shim_holds_a_machine_up() {
+fn long_s1_s3_p5_no_container_and_no_shim_holds_a_machine_up() {
     let mut vm = stopping::services(Vm::builder("containers-stopping")).service("look", LOOK).boot();
     vm.wait_up(&["look", "chatty", "c", "asleep", "ice", "deaf", "haunted"]);
     stopping::p5_a_full_disk_for_logs_blocks_no_container(&vm);

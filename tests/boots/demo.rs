@@ -80,7 +80,7 @@ fn the_demo_boots_from_our_initramfs_until_all_is_up() {
 }
 
 #[test]
-fn a_second_boot_from_a_disk_unpacks_nothing() {
+fn long_a_second_boot_from_a_disk_unpacks_nothing() {
     let disk = Disk::new("demo-on-a-disk");
     let mut took = Vec::new();
     let mut counted = 0;
