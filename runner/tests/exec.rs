@@ -187,7 +187,9 @@ fn a_terminal_controls_the_session_and_has_its_size() {
         hear(&mut said);
         assert!(said.ends_with("5 6\r\n"), "{said:?}");
 
-        let mut executing = web.executor.exec(on_terminal("sleep 1000")).await.unwrap();
+        // No shell: one that is just starting keeps the signal to itself.
+        let sleep = ExecRequest { command: vec!["/bin/sleep".into(), "1000".into()], ..on_terminal("") };
+        let mut executing = web.executor.exec(sleep).await.unwrap();
         let mut input = std::fs::File::from(executing.input.take().unwrap());
         input.write_all(&[3]).unwrap();
         assert_eq!(executing.exit.await, Exit::Signal { signal: libc::SIGINT, core: false });
