@@ -200,6 +200,19 @@ async fn g3_a_start_that_is_given_up_at_any_step_leaves_nothing() {
 }
 
 #[tokio::test]
+async fn c4_a_task_that_was_made_half_way_is_made_again() {
+    let mut host = Host::new("half");
+    host.runner.open().await.unwrap();
+    host.fault("Tasks/Create", Fault::Halfway);
+    let running = timeout(Duration::from_secs(10), host.runner.run(context(1))).await.unwrap().unwrap();
+    host.runner.stop(GENTLE).await.unwrap();
+    assert_eq!(exit_of(running).await, TERMINATED);
+    host.runner.close().await.unwrap();
+    assert!(!host.state.lock().unwrap().shim);
+    host.nothing_is_left("half a task");
+}
+
+#[tokio::test]
 async fn c1_any_leftovers_of_an_earlier_life_go() {
     for left in 0..16 {
         let has = |bit: u32| left & (1 << bit) != 0;

@@ -75,10 +75,12 @@ pub(super) async fn remove_task(
     service: &str,
     place: Option<&Place>,
 ) -> Result<(), ContainerdError> {
-    let Some(Process { status, .. }) = containerd.process(&TaskProcess::main(service)).await? else {
-        return Ok(());
-    };
-    if status != Status::Stopped as i32 {
+    let found = containerd.process(&TaskProcess::main(service)).await?;
+    // A containerd that died while it made a task leaves a shim that knows none: nothing is found, and a new one is
+    // refused all the same. Deleting ends that shim.
+    if let Some(Process { status, .. }) = found
+        && status != Status::Stopped as i32
+    {
         if let Some(place) = place {
             place.kill()?;
         }

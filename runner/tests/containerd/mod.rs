@@ -34,6 +34,8 @@ pub enum Fault {
     Hangs,
     /// It is refused.
     Refused,
+    /// containerd dies in the middle of the making of a task: the shim is there, and knows no task.
+    Halfway,
 }
 
 #[derive(Default)]
@@ -44,6 +46,8 @@ pub struct State {
     pub snapshots: BTreeSet<String>,
     pub leases: BTreeSet<String>,
     pub task: Option<Task>,
+    /// A shim without a task: in the way of a new one, seen by nobody who asks for the task.
+    pub shim: bool,
     /// How many tasks were ever started.
     pub started: usize,
 }
@@ -151,6 +155,11 @@ async fn answer(
         Some(Fault::Refused) => return Ok(refusal(Code::Unknown, &format!("{name} is refused"))),
         Some(Fault::Slow) => tokio::time::sleep(Duration::from_secs(1)).await,
         Some(Fault::Hangs) => tokio::time::sleep(Duration::from_secs(3)).await,
+        Some(Fault::Halfway) => {
+            state.lock().unwrap().shim = true;
+            broken.notify_waiters();
+            std::future::pending::<()>().await;
+        }
         _ => {}
     }
     let response = carry_out(&state, &name, request).await;
@@ -269,7 +278,7 @@ async fn carry_out(state: &Mutex<State>, name: &str, request: Request<Incoming>)
             one(request, |q: api::CreateTaskRequest| {
                 let mut records = records();
                 missing(records.containers.get(&q.container_id))?;
-                fresh(records.task.is_none())?;
+                fresh(records.task.is_none() && !records.shim)?;
                 assert!(std::fs::metadata(&q.stdout).is_ok() && std::fs::metadata(&q.stderr).is_ok());
                 let task = records.task.insert(Task::new(TaskStatus::Created));
                 Ok(api::CreateTaskResponse { pid: task.child.id(), ..Default::default() })
@@ -314,6 +323,9 @@ async fn carry_out(state: &Mutex<State>, name: &str, request: Request<Incoming>)
         "Tasks/Delete" => {
             one(request, |_: api::DeleteTaskRequest| {
                 let mut records = records();
+                if std::mem::take(&mut records.shim) {
+                    return Ok(api::DeleteResponse::default());
+                }
                 let task = missing(records.task.as_mut())?;
                 task.look();
                 if task.status == TaskStatus::Running {

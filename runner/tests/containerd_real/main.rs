@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use host::*;
 use kelson_runner::{Exit, Runner, Running};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 #[tokio::test]
 async fn c5_one_container_a_task_each_run() {
@@ -72,6 +72,29 @@ async fn c4_containerd_dies_and_comes_back() {
     assert_eq!(exit.await, Exit::Status(7));
     runner.close().await.unwrap();
     nothing_is_left(&host);
+}
+
+#[tokio::test]
+async fn c4_containerd_dies_while_it_makes_a_task() {
+    let Some(mut host) = Host::new("c4-half").await else { return };
+    let mut runner = host.runner("half", &["/bin/busybox", "sleep", "1000"]);
+    for milliseconds in (4..=60).step_by(4) {
+        runner.open().await.unwrap();
+        let (context, _out, _err) = context(1);
+        let daemon = &mut host.daemon;
+        let death = async {
+            sleep(Duration::from_millis(milliseconds)).await;
+            daemon.kill();
+            daemon.restart();
+        };
+        let (running, ()) = tokio::join!(runner.run(context), death);
+        let running = running.unwrap_or_else(|error| panic!("after {milliseconds} ms: {error}"));
+        host.daemon.up().await;
+        runner.stop(KILL).await.unwrap();
+        assert_eq!(ended(running).await, Exit::Signal { signal: 9, core: false });
+        runner.close().await.unwrap();
+        nothing_is_left(&host);
+    }
 }
 
 #[tokio::test]
