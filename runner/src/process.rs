@@ -2,7 +2,6 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Duration;
 
 use kelson_spec::ServiceSpec;
 use tokio::sync::oneshot;
@@ -11,15 +10,10 @@ use tokio::time::timeout;
 use crate::cgroup::Place;
 use crate::command::{Command, Program};
 use crate::processes::{Child, ExitReceiver, Processes};
-use crate::runner::{BoxFuture, RunContext, Runner, RunnerError, Running, StopPlan, StopReport};
+use crate::runner::{
+    BoxFuture, KILL_DEADLINE, PROMPT_STOP, RunContext, Runner, RunnerError, Running, StopPlan, StopReport,
+};
 use crate::strays;
-
-/// How long to wait for processes to end that were sent SIGKILL. One that takes longer sleeps where no signal reaches
-/// it (a dead disk): it is left behind and counted.
-const KILL_DEADLINE: Duration = Duration::from_secs(2);
-
-/// How long a stop waits before it looks whether the service is frozen.
-const PROMPT: Duration = Duration::from_millis(100);
 
 /// Number of a service in the spawn record: FNV-1a of its name.
 pub fn service_id(name: &str) -> u32 {
@@ -172,7 +166,7 @@ impl ProcessRunner {
             signal(plan.signal);
             // What is stopped would sleep through it.
             signal(libc::SIGCONT);
-            let prompt = PROMPT.min(plan.timeout.checked_div(2).unwrap_or_default());
+            let prompt = PROMPT_STOP.min(plan.timeout.checked_div(2).unwrap_or_default());
             if timeout(prompt, main.exit.clone()).await.is_err() {
                 self.thaw();
                 killed = timeout(plan.timeout.saturating_sub(prompt), main.exit.clone()).await.is_err();

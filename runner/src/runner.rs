@@ -7,6 +7,12 @@ use std::time::Duration;
 
 use crate::spawn::{SpawnError, errno_text};
 
+/// How long to wait for processes to end that were sent SIGKILL. One that takes longer sleeps where no signal reaches
+/// it (a dead disk): it is left behind and counted.
+pub(crate) const KILL_DEADLINE: Duration = Duration::from_secs(2);
+/// How long a stop waits before it looks whether the service is frozen.
+pub(crate) const PROMPT_STOP: Duration = Duration::from_millis(100);
+
 /// A boxed future that may be sent between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -54,7 +60,8 @@ pub struct RunnerError {
 }
 
 impl RunnerError {
-    pub(crate) fn new(message: impl Into<String>) -> Self {
+    /// One that no system call was the reason of.
+    pub fn new(message: impl Into<String>) -> Self {
         RunnerError { message: message.into(), errno: None }
     }
 

@@ -31,6 +31,8 @@ mod watch;
 
 use std::time::Duration;
 
+use crate::runner::{KILL_DEADLINE, PROMPT_STOP};
+
 pub use client::{Containerd, NAMESPACE};
 pub use error::ContainerdError;
 pub use executor::ContainerExecutor;
@@ -38,8 +40,3 @@ pub use runner::ContainerRunner;
 
 /// How long a start bears a containerd that is away.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long to wait for processes to end that were sent SIGKILL. One that takes longer sleeps where no signal reaches
-/// it (a dead disk): it is left behind and counted.
-const KILL_DEADLINE: Duration = Duration::from_secs(2);
-/// How long a stop waits before it looks whether the service is frozen.
-const PROMPT_STOP: Duration = Duration::from_millis(100);

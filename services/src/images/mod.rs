@@ -201,7 +201,7 @@ impl ImageStore {
             }
         };
         // Nobody closes it.
-        let _turn = turn.map_err(|_| failure("no image is unpacked any more".to_owned()))?;
+        let _turn = turn.map_err(|_| RunnerError::new("no image is unpacked any more"))?;
         lock(&self.inner.prepared).insert(service.to_owned(), image.to_owned());
         let _busy = Busy::new(&self.inner.busy, service, image);
         telling.begin();
@@ -217,7 +217,7 @@ impl ImageStore {
                 News::Note(note) => self.note(note),
             })
             .await
-            .map_err(failure)?;
+            .map_err(RunnerError::new)?;
         self.tell(service, &telling.end(&unpacked));
         Ok(config(unpacked))
     }
@@ -278,10 +278,6 @@ impl Drop for Busy<'_> {
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn failure(message: String) -> RunnerError {
-    RunnerError { message, errno: None }
 }
 
 /// A service and the image that its file names, where it names one.

@@ -7,8 +7,7 @@ pub struct Refused(pub String);
 
 impl Refused {
     fn error<T: Send + 'static>(&self) -> BoxFuture<'static, Result<T, RunnerError>> {
-        let error = RunnerError { message: self.0.clone(), errno: None };
-        Box::pin(std::future::ready(Err(error)))
+        Box::pin(std::future::ready(Err(RunnerError::new(&self.0))))
     }
 }
 
