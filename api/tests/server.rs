@@ -62,7 +62,7 @@ impl Runner for Idle {
 
     fn stop(&mut self, _: StopPlan) -> BoxFuture<'_, Result<StopReport, RunnerError>> {
         self.0 = None;
-        Box::pin(async { Ok(StopReport { killed: false, left_behind: 0 }) })
+        Box::pin(async { Ok(StopReport::default()) })
     }
 
     fn close(&mut self) -> BoxFuture<'_, Result<(), RunnerError>> {
@@ -131,6 +131,7 @@ impl World {
             logs: Arc::new(Nothing),
             notify_directory: folder.path().to_owned(),
             origin: tokio::time::Instant::now(),
+            groups: kelson_services::groups::Groups::new().0,
             turns: Arc::new(tokio::sync::Semaphore::new(kelson_services::service_runner::task::TURNS)),
         });
         let images = images::store(surroundings.events.clone(), surroundings.registry.clone());
@@ -138,7 +139,7 @@ impl World {
         let mut db = ServiceSpec::process("db", ["/usr/bin/db", "--fast"]);
         db.description = "keeps things".into();
         let mut web = ServiceSpec::process("web", ["/usr/bin/web"]);
-        web.depends = vec![Requirement::Service { name: "db".into(), event: ServiceEvent::Up }];
+        web.depends = vec![Requirement::service("db", ServiceEvent::Up)];
         for spec in [web, db] {
             manager.add(Arc::new(spec), false);
         }

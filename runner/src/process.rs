@@ -176,7 +176,7 @@ impl ProcessRunner {
             }
         }
         let left_behind = self.clear().await?;
-        Ok(StopReport { killed, left_behind })
+        Ok(StopReport { killed, left_behind, out_of_memory: false })
     }
 
     /// What is frozen sleeps through its signal too. It is rare, and asking costs as much as a stop.

@@ -177,6 +177,8 @@ fn span(duration: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
+    use kelson_spec::service::RestartScope;
+
     use super::*;
 
     const FOREVER: RestartSpec = RestartSpec {
@@ -186,6 +188,7 @@ mod tests {
         attempts: 0,
         interval: Duration::from_secs(300),
         exhausted: Exhausted::Fail,
+        scope: RestartScope::Service,
     };
     const FAILED: Ended = exited(3);
 

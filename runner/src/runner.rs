@@ -87,6 +87,8 @@ impl From<SpawnError> for RunnerError {
 pub struct RunContext {
     /// Number of the run; every message from it bears it.
     pub run: u64,
+    /// Instead of the spec's, with all else as it is there: a hook before or after the main process.
+    pub command: Option<Vec<String>>,
     /// Write ends of the log pipes; closed in PID 1 once the run is spawned.
     pub stdout: OwnedFd,
     pub stderr: OwnedFd,
@@ -116,12 +118,14 @@ pub struct StopPlan {
 }
 
 /// How a run was ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StopReport {
     /// It did not end by its signal within the timeout.
     pub killed: bool,
     /// Processes that outlived even SIGKILL (in a sleep that no signal ends); 0 as a rule.
     pub left_behind: u32,
+    /// The kernel killed one of its processes because it had reached its memory limit, or the host's end.
+    pub out_of_memory: bool,
 }
 
 /// Runs one thing, in sequences such as open, run, stop, run, stop, close.

@@ -112,7 +112,14 @@ impl Drop for Host {
 
 fn context(run: u64) -> RunContext {
     let pipe = || -> OwnedFd { nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap().1 };
-    RunContext { run, stdout: pipe(), stderr: pipe(), environment: Vec::new(), descriptors: Vec::new() }
+    RunContext {
+        run,
+        command: None,
+        stdout: pipe(),
+        stderr: pipe(),
+        environment: Vec::new(),
+        descriptors: Vec::new(),
+    }
 }
 
 async fn exit_of(running: Running) -> Exit {

@@ -37,8 +37,14 @@ async fn run(processes: &Processes, spec: ServiceSpec) -> Beside {
     let mut runner = ProcessRunner::new(processes.clone(), Arc::clone(&spec));
     runner.open().await.unwrap();
     let null = || std::fs::File::options().write(true).open("/dev/null").unwrap().into();
-    let context =
-        RunContext { run: 3, stdout: null(), stderr: null(), environment: vec![], descriptors: vec![] };
+    let context = RunContext {
+        run: 3,
+        command: None,
+        stdout: null(),
+        stderr: null(),
+        environment: vec![],
+        descriptors: vec![],
+    };
     let running = runner.run(context).await.unwrap();
     let executor = ProcessExecutor::new(processes.clone(), spec, 3, running.pid, running.start_time);
     Beside { runner, running, executor }
@@ -128,7 +134,7 @@ fn a_command_is_as_the_service_is() {
         let expected =
             format!("33\n33 7\n/usr\n77\nmine b /srv www web\n3\n{}{status}4\n", of_main("cgroup"));
         assert_eq!(output, expected);
-        assert_eq!(web.runner.stop(PATIENT).await.unwrap(), StopReport { killed: false, left_behind: 0 });
+        assert_eq!(web.runner.stop(PATIENT).await.unwrap(), StopReport::default());
         web.runner.close().await.unwrap();
         eventually("all are gone", || all_processes().is_empty()).await;
     });
@@ -235,8 +241,14 @@ fn the_end_of_the_service_is_the_end_of_its_commands() {
         let (out, text) = pipe();
         drop(out);
         let null = || std::fs::File::options().write(true).open("/dev/null").unwrap().into();
-        let context =
-            RunContext { run: 4, stdout: text, stderr: null(), environment: vec![], descriptors: vec![] };
+        let context = RunContext {
+            run: 4,
+            command: None,
+            stdout: text,
+            stderr: null(),
+            environment: vec![],
+            descriptors: vec![],
+        };
         let running = web.runner.run(context).await.unwrap();
         let next =
             ProcessExecutor::new(processes.clone(), Arc::new(sleeper()), 4, running.pid, running.start_time);

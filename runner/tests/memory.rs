@@ -50,7 +50,7 @@ static ALLOCATOR: Counting = Counting;
 fn context() -> RunContext {
     let null = || std::fs::File::options().write(true).open("/dev/null").unwrap().into();
     let environment = vec![("NOTIFY_SOCKET".into(), "/run/kelson/notify/web".into())];
-    RunContext { run: 1, stdout: null(), stderr: null(), environment, descriptors: vec![] }
+    RunContext { run: 1, command: None, stdout: null(), stderr: null(), environment, descriptors: vec![] }
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn a_running_service_keeps_less_than_500_bytes() {
         }
         let plan = StopPlan { signal: libc::SIGTERM, timeout: Duration::from_secs(20) };
         for (runner, _) in &mut services {
-            assert_eq!(runner.stop(plan).await.unwrap(), StopReport { killed: false, left_behind: 0 });
+            assert_eq!(runner.stop(plan).await.unwrap(), StopReport::default());
             runner.close().await.unwrap();
         }
     });

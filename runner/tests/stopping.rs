@@ -36,6 +36,7 @@ async fn run(runner: &mut ProcessRunner, number: u64) -> (Running, impl Future<O
     let (read, write) = pipe();
     let context = RunContext {
         run: number,
+        command: None,
         stderr: write.try_clone().unwrap(),
         stdout: write,
         environment: vec![("NOTIFY_SOCKET".into(), "/run/kelson/notify".into())],
@@ -53,6 +54,7 @@ async fn run_until_ready(
     let ((ready, closed), (read, write)) = (pipe(), pipe());
     let context = RunContext {
         run: number,
+        command: None,
         stderr: write.try_clone().unwrap(),
         stdout: write,
         environment: vec![("NOTIFY_SOCKET".into(), "/run/kelson/notify".into())],
@@ -81,7 +83,7 @@ fn open_run_stop_run_stop_close() {
             let usage = processes.usage("web");
             assert!(usage.processes.is_some_and(|count| count >= 1) && usage.cpu.is_some(), "{usage:?}");
             let report = runner.stop(PATIENT).await.unwrap();
-            assert_eq!(report, StopReport { killed: false, left_behind: 0 });
+            assert_eq!(report, StopReport::default());
             assert_eq!(running.exit.await, Exit::Signal { signal: libc::SIGTERM, core: false });
             let text = text.await;
             let mut lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("PWD=")).collect();
@@ -94,7 +96,7 @@ fn open_run_stop_run_stop_close() {
             );
         }
         // Stopped twice is stopped.
-        assert_eq!(runner.stop(PATIENT).await.unwrap(), StopReport { killed: false, left_behind: 0 });
+        assert_eq!(runner.stop(PATIENT).await.unwrap(), StopReport::default());
         assert!(path.exists());
         runner.close().await.unwrap();
         assert!(!path.exists());
@@ -131,7 +133,7 @@ fn s2_who_ignores_the_signal_is_killed_with_all_its_children() {
         let begun = std::time::Instant::now();
         let report = runner.stop(IMPATIENT).await.unwrap();
         assert!(begun.elapsed() >= IMPATIENT.timeout, "not before its timeout");
-        assert_eq!(report, StopReport { killed: true, left_behind: 0 });
+        assert_eq!(report, StopReport { killed: true, ..StopReport::default() });
         assert_eq!(running.exit.await, Exit::Signal { signal: libc::SIGKILL, core: false });
         text.await;
         eventually("all are gone", || only(&[])).await;
@@ -149,7 +151,7 @@ fn p2_a_double_fork_leaves_nothing_after_its_exit() {
         let (running, _) = run(&mut runner, 1).await;
         assert_eq!(running.exit.await, Exit::Status(5));
         let report = runner.stop(PATIENT).await.unwrap();
-        assert_eq!(report, StopReport { killed: false, left_behind: 0 });
+        assert_eq!(report, StopReport::default());
         eventually("the strays are gone", || only(&[])).await;
         runner.close().await.unwrap();
     });
@@ -170,7 +172,7 @@ fn p2_without_cgroups_strays_are_found_by_their_mark() {
         let (running, _) = run(&mut runner, 1).await;
         eventually("the strays run", || all_processes().len() == 4).await;
         let report = runner.stop(PATIENT).await.unwrap();
-        assert_eq!(report, StopReport { killed: false, left_behind: 0 });
+        assert_eq!(report, StopReport::default());
         assert_eq!(running.exit.await, Exit::Signal { signal: libc::SIGTERM, core: false });
         eventually("only the other is left", || only(&[other.pid])).await;
         other.signal(libc::SIGKILL);
@@ -214,7 +216,7 @@ fn s3_a_stopped_process_and_a_frozen_cgroup_still_end() {
         let (running, _) = run_until_ready(&mut deaf, 1).await;
         Cgroup::open(processes.cgroups().unwrap(), "web").unwrap().unwrap().freeze().unwrap();
         let report = deaf.stop(IMPATIENT).await.unwrap();
-        assert_eq!(report, StopReport { killed: true, left_behind: 0 });
+        assert_eq!(report, StopReport { killed: true, ..StopReport::default() });
         assert_eq!(running.exit.await, Exit::Signal { signal: libc::SIGKILL, core: false });
         deaf.close().await.unwrap();
     });
@@ -322,6 +324,7 @@ fn a_running_service_keeps_no_descriptor() {
             let null = || std::fs::File::options().write(true).open("/dev/null").unwrap().into();
             let context = RunContext {
                 run: 1,
+                command: None,
                 stdout: null(),
                 stderr: null(),
                 environment: vec![],
@@ -335,7 +338,7 @@ fn a_running_service_keeps_no_descriptor() {
         }
         eventually("no descriptor is kept", || count() == before).await;
         for (runner, running) in &mut runners {
-            assert_eq!(runner.stop(PATIENT).await.unwrap(), StopReport { killed: false, left_behind: 0 });
+            assert_eq!(runner.stop(PATIENT).await.unwrap(), StopReport::default());
             assert_eq!((&mut running.exit).await, Exit::Signal { signal: libc::SIGTERM, core: false });
             runner.close().await.unwrap();
         }

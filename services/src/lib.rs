@@ -3,6 +3,7 @@
 
 pub mod builtins;
 pub mod events;
+pub mod groups;
 pub mod health;
 pub mod host;
 pub mod images;

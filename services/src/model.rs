@@ -42,6 +42,87 @@ impl State {
     }
 }
 
+/// Why a service was started again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RestartReason {
+    /// It ended by itself with an exit status.
+    Exit,
+    /// A signal that Kelson did not send ended it.
+    Signal,
+    /// The kernel killed it for its memory.
+    OutOfMemory,
+    /// Its end was not seen.
+    Lost,
+    /// It could not be prepared or spawned, or a `pre` hook failed.
+    NotStarted,
+    /// It was not ready, or not healthy, in time.
+    NotReady,
+    /// A check asked for it.
+    Check,
+    /// It missed its watchdog's time, or said that it is broken.
+    Watchdog,
+    /// One that it needs went down.
+    Dependency,
+    /// Its group was restarted.
+    Group,
+    Operator,
+}
+
+impl RestartReason {
+    pub const ALL: [RestartReason; 11] = [
+        RestartReason::Exit,
+        RestartReason::Signal,
+        RestartReason::OutOfMemory,
+        RestartReason::Lost,
+        RestartReason::NotStarted,
+        RestartReason::NotReady,
+        RestartReason::Check,
+        RestartReason::Watchdog,
+        RestartReason::Dependency,
+        RestartReason::Group,
+        RestartReason::Operator,
+    ];
+
+    /// The word of metrics and of JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            RestartReason::Exit => "exit",
+            RestartReason::Signal => "signal",
+            RestartReason::OutOfMemory => "out-of-memory",
+            RestartReason::Lost => "lost",
+            RestartReason::NotStarted => "not-started",
+            RestartReason::NotReady => "not-ready",
+            RestartReason::Check => "check",
+            RestartReason::Watchdog => "watchdog",
+            RestartReason::Dependency => "dependency",
+            RestartReason::Group => "group",
+            RestartReason::Operator => "operator",
+        }
+    }
+
+    /// Operators, a group and a dependency are obeyed; the others are failures or ends that the policy answers.
+    pub fn counts(self) -> bool {
+        !matches!(self, RestartReason::Dependency | RestartReason::Group | RestartReason::Operator)
+    }
+}
+
+/// How often a service was started again for each reason, in this life of the host.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RestartCounts([u32; RestartReason::ALL.len()]);
+
+impl RestartCounts {
+    pub fn add(&mut self, reason: RestartReason) {
+        let place = RestartReason::ALL.iter().position(|other| *other == reason);
+        if let Some(count) = place.and_then(|place| self.0.get_mut(place)) {
+            *count = count.saturating_add(1);
+        }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (RestartReason, u32)> + '_ {
+        RestartReason::ALL.into_iter().zip(self.0)
+    }
+}
+
 /// A service as it is now, published at every change.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Snapshot {
@@ -55,6 +136,7 @@ pub struct Snapshot {
     pub healthy: Option<bool>,
     /// Counted restarts since an operator or the boot started it.
     pub restarts: u32,
+    pub restarts_by: RestartCounts,
     pub pid: Option<i32>,
     pub since: SystemTime,
     pub waiting_for: Vec<String>,
@@ -68,6 +150,10 @@ pub struct Snapshot {
     /// Number of the current or last run; 0 before the first.
     pub run: u64,
     pub oneshot: bool,
+    /// The group of which it is a member.
+    pub group: Option<Arc<str>>,
+    /// The host's health and the end of the boot wait for it.
+    pub required: bool,
     /// Its file changed since it was started.
     pub changed: bool,
     /// Number of the last operator's request that was taken up; a larger one than one's own supersedes it.
@@ -75,6 +161,8 @@ pub struct Snapshot {
     /// Since PID 1's start: when it was first up, and when the run that was so was spawned.
     pub spawned_after: Option<Duration>,
     pub up_after: Option<Duration>,
+    /// From the spawn to up, of the last run that was up.
+    pub start_took: Option<Duration>,
 }
 
 /// A numbered, timed record of one thing that happened.

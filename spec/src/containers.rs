@@ -33,7 +33,7 @@ pub fn off(machine: &MachineSpec) -> &'static str {
 
 /// Makes a container wait for containerd, unless its file says so itself.
 pub fn wait_for_containerd(decoded: &mut Decoded) {
-    let requirement = Requirement::Service { name: CONTAINERD.to_owned(), event: ServiceEvent::Up };
+    let requirement = Requirement::service(CONTAINERD, ServiceEvent::Up);
     if is_container(decoded) && !decoded.spec.depends.contains(&requirement) {
         // Positions stand in the order of a walk: the first requirement has the first.
         decoded.spec.depends.insert(0, requirement);

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use crate::kernel;
 use crate::service::{
-    Check, ContainerDevice, ContainerMount, ContainerNetwork, Exhausted, NetworkAspect, Probe, Readiness,
-    Requirement, RestartPolicy, RestartSpec, Seccomp, Security, ServiceEvent, ServiceKind, ServiceSpec,
-    StartMode, StopSpec, Workload,
+    Asks, Check, ContainerDevice, ContainerMount, ContainerNetwork, Exhausted, NetworkAspect, Probe,
+    Readiness, Requirement, RestartPolicy, RestartSpec, Seccomp, Security, ServiceEvent, ServiceKind,
+    ServiceSpec, StartMode, StopSpec, Workload,
 };
 use crate::units::{cpus_text, duration_text, size_text};
 
@@ -240,7 +240,7 @@ fn requirements(out: &mut Block, key: &str, requirements: &[Requirement]) {
 
 fn requirement(requirement: &Requirement) -> String {
     match requirement {
-        Requirement::Service { name, event } => {
+        Requirement::Service { name, event, .. } => {
             let event = match event {
                 ServiceEvent::Up => None,
                 ServiceEvent::Running => Some("running"),
@@ -299,11 +299,16 @@ fn stop(stop: &StopSpec, signal: bool) -> Vec<(&'static str, String)> {
 
 fn check(check: &Check) -> String {
     let probe = match &check.probe {
-        Probe::Http { port, path } => ("http", mapping([("port", port.to_string()), ("path", scalar(path))])),
-        Probe::Tcp { port } => ("tcp", mapping([("port", port.to_string())])),
-        Probe::Grpc { port, service } => {
-            let service = Some(("service", scalar(service))).filter(|_| !service.is_empty());
-            ("grpc", mapping([("port", port.to_string())].into_iter().chain(service)))
+        Probe::Network(network) => {
+            let asked = match &network.asks {
+                Asks::Tcp => None,
+                Asks::Http(http) => Some(("path", scalar(&http.path))),
+                Asks::Grpc(grpc) => {
+                    Some(("service", scalar(&grpc.service))).filter(|_| !grpc.service.is_empty())
+                }
+            };
+            let port = [("port", network.port.to_string())];
+            (network.kind(), mapping(port.into_iter().chain(asked)))
         }
         Probe::Exec { command } => ("exec", mapping([("command", words(command))])),
     };

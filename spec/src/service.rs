@@ -1,5 +1,6 @@
 //! What one service is: the finished form of a service file, with users, environment files and units resolved.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -23,10 +24,16 @@ pub struct ServiceSpec {
     /// All must hold at the same time before each spawn.
     pub depends: Vec<Requirement>,
     pub restart: RestartSpec,
+    /// Services of one group are ordered by their [`Lifecycle`] and can restart together.
+    pub group: Option<String>,
+    pub lifecycle: Lifecycle,
+    /// The host's health and the end of the boot wait for it.
+    pub required: bool,
     pub readiness: Readiness,
     /// From the spawn to ready.
     pub start_timeout: Duration,
     pub health: Vec<Check>,
+    pub hooks: Hooks,
     pub stop: StopSpec,
     /// `None`: the user of PID 1 (root).
     pub user: Option<Credentials>,
@@ -53,9 +60,13 @@ impl ServiceSpec {
             when: Vec::new(),
             depends: Vec::new(),
             restart: RestartSpec::for_kind(ServiceKind::default()),
+            group: None,
+            lifecycle: Lifecycle::default(),
+            required: true,
             readiness: Readiness::default(),
             start_timeout: Self::START_TIMEOUT,
             health: Vec::new(),
+            hooks: Hooks::default(),
             stop: StopSpec::default(),
             user: None,
             resources: Resources::default(),
@@ -175,11 +186,82 @@ pub enum StartMode {
 /// One entry of `depends:` or `when:`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Requirement {
-    Service { name: String, event: ServiceEvent },
+    Service { name: String, event: ServiceEvent, when_down: WhenDown },
     Path(PathBuf),
     Network(Vec<NetworkAspect>),
     TimeSynced,
     Any(Vec<Requirement>),
+}
+
+impl Requirement {
+    /// That an event of a service holds; what runs already does not mind when it no longer does.
+    pub fn service(name: impl Into<String>, event: ServiceEvent) -> Self {
+        Requirement::Service { name: name.into(), event, when_down: WhenDown::Ignore }
+    }
+}
+
+/// What a service that runs does when one that it needs goes down: when that one's run ends, for whatever reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum WhenDown {
+    /// It runs on.
+    #[default]
+    Ignore,
+    /// It is stopped, and stays so until somebody starts it.
+    Stop,
+    /// It is stopped, and starts again once its whole gate holds.
+    Restart,
+}
+
+/// The part that a service has in its group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Lifecycle {
+    /// `None`: it is one of the mains, around which the others are ordered; or a sidecar.
+    pub hook: Option<LifecycleHook>,
+    /// Up before the mains are started, and stopped after them. With [`LifecycleHook::Poststart`]: runs beside them.
+    pub sidecar: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LifecycleHook {
+    /// Before the mains.
+    Prestart,
+    /// Once the mains are up.
+    Poststart,
+    /// Once the mains are down.
+    Poststop,
+}
+
+/// Commands around each run of a service.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Hooks {
+    /// Before the main process, one after the other; a failure is a failed start.
+    pub pre: Vec<Hook>,
+    /// Beside it, once it is ready; a failure is told and changes nothing.
+    pub post_start: Vec<Hook>,
+    /// Before it is stopped: before `stop.delay` and the signal.
+    pub pre_stop: Vec<Hook>,
+    /// After it has ended, however it did, and after a failed `pre`.
+    pub post: Vec<Hook>,
+}
+
+impl Hooks {
+    pub fn is_empty(&self) -> bool {
+        self.pre.is_empty() && self.post_start.is_empty() && self.pre_stop.is_empty() && self.post.is_empty()
+    }
+}
+
+/// One command around a run: in the service's environment, as its user, within its cgroup.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hook {
+    /// Program and arguments, never empty.
+    pub command: Vec<String>,
+    /// Then it is killed and counts as failed.
+    pub timeout: Duration,
+}
+
+impl Hook {
+    /// `timeout` where the file has none.
+    pub const TIMEOUT: Duration = Duration::from_secs(30);
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -210,6 +292,7 @@ pub struct RestartSpec {
     pub attempts: u32,
     pub interval: Duration,
     pub exhausted: Exhausted,
+    pub scope: RestartScope,
 }
 
 impl RestartSpec {
@@ -225,8 +308,18 @@ impl RestartSpec {
             attempts: 0,
             interval: Duration::from_secs(300),
             exhausted: Exhausted::Fail,
+            scope: RestartScope::Service,
         }
     }
+}
+
+/// What is restarted when a check asks for it, and once the budget of attempts is used up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum RestartScope {
+    #[default]
+    Service,
+    /// All services of its group, in order.
+    Group,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -268,6 +361,8 @@ pub struct Check {
     pub restart_after: u32,
     /// After a start, failures do not count for `restart_after`.
     pub grace: Duration,
+    /// It only gates the start: the others begin once it has passed, and it is not asked again in that run.
+    pub startup: bool,
 }
 
 impl Check {
@@ -283,16 +378,92 @@ impl Check {
             failure_threshold: 3,
             restart_after: 0,
             grace: Duration::from_secs(10),
+            startup: false,
         }
     }
 }
 
+/// What a check asks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Probe {
-    Http { port: u16, path: String },
-    Tcp { port: u16 },
-    Grpc { port: u16, service: String },
     Exec { command: Vec<String> },
+    Network(NetworkProbe),
+}
+
+impl Probe {
+    /// That something takes connections on this port of the service's own loopback.
+    pub fn tcp(port: u16) -> Self {
+        Probe::Network(NetworkProbe { address: NetworkProbe::ADDRESS, port, asks: Asks::Tcp })
+    }
+
+    /// The word of the service file.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Probe::Exec { .. } => "exec",
+            Probe::Network(probe) => probe.kind(),
+        }
+    }
+}
+
+/// What `kelson-probe` asks over the network, as its own user and in the network of the service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkProbe {
+    pub address: IpAddr,
+    pub port: u16,
+    pub asks: Asks,
+}
+
+impl NetworkProbe {
+    /// `address` where the file has none.
+    pub const ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    /// The word of the service file.
+    pub fn kind(&self) -> &'static str {
+        match self.asks {
+            Asks::Tcp => "tcp",
+            Asks::Http(_) => "http",
+            Asks::Grpc(_) => "grpc",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Asks {
+    /// A connection, nothing more.
+    Tcp,
+    Http(HttpProbe),
+    /// `grpc.health.v1.Health/Check`.
+    Grpc(GrpcProbe),
+}
+
+/// One GET.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HttpProbe {
+    /// With its query; begins with `/`.
+    pub path: String,
+    /// In the `Host` header and, with TLS, the name that is asked for. `None`: the address.
+    pub host: Option<String>,
+    pub headers: Vec<(String, String)>,
+    /// Status codes that pass, each from the first to the last. Empty: 200 to 399.
+    pub status: Vec<(u16, u16)>,
+    /// A regular expression that must match somewhere in the first 64 KiB of the body.
+    pub body: Option<String>,
+    pub tls: Option<ProbeTls>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GrpcProbe {
+    /// Empty: the server as a whole.
+    pub service: String,
+    /// In `:authority` and, with TLS, the name that is asked for. `None`: the address.
+    pub host: Option<String>,
+    pub tls: Option<ProbeTls>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProbeTls {
+    /// Certificates in PEM that may have signed the server's. `None`: its certificate is not looked at.
+    pub ca: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -46,7 +46,7 @@ fn box_of(loaded: &Loaded) -> (&ServiceSpec, &ContainerSpec) {
 }
 
 fn containerd() -> Requirement {
-    Requirement::Service { name: "containerd".into(), event: ServiceEvent::Up }
+    Requirement::service("containerd", ServiceEvent::Up)
 }
 
 #[test]
@@ -165,8 +165,8 @@ fn a_container_waits_for_containerd_by_itself_and_once() {
     ]);
     let loaded = folder.load();
     assert_eq!(loaded.diagnostics, []);
-    let web = Requirement::Service { name: "web".into(), event: ServiceEvent::Up };
-    let running = Requirement::Service { name: "containerd".into(), event: ServiceEvent::Running };
+    let web = Requirement::service("web", ServiceEvent::Up);
+    let running = Requirement::service("containerd", ServiceEvent::Running);
     assert_eq!(loaded.services[0].depends, [web, containerd()]);
     assert_eq!(loaded.services[1].depends, [containerd(), running]);
     assert_eq!(loaded.services[2].depends, []);

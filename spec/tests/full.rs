@@ -57,7 +57,24 @@ logs: {maxSize: 10Mi, maxFiles: 5, console: true}
 "#;
 
 fn service(name: &str, event: ServiceEvent) -> Requirement {
-    Requirement::Service { name: name.to_owned(), event }
+    Requirement::service(name, event)
+}
+
+fn http(port: u16, path: &str) -> Probe {
+    let asks = Asks::Http(HttpProbe {
+        path: path.to_owned(),
+        host: None,
+        headers: Vec::new(),
+        status: Vec::new(),
+        body: None,
+        tls: None,
+    });
+    Probe::Network(NetworkProbe { address: NetworkProbe::ADDRESS, port, asks })
+}
+
+fn grpc(port: u16, service: &str) -> Probe {
+    let asks = Asks::Grpc(GrpcProbe { service: service.to_owned(), host: None, tls: None });
+    Probe::Network(NetworkProbe { address: NetworkProbe::ADDRESS, port, asks })
 }
 
 fn pair(name: &str, value: &str) -> (String, String) {
@@ -127,23 +144,29 @@ fn every_key_of_a_service_file_is_read() {
             attempts: 5,
             interval: Duration::from_secs(600),
             exhausted: Exhausted::Delay,
+            scope: RestartScope::Service,
         },
+        group: None,
+        lifecycle: Lifecycle::default(),
+        required: true,
+        hooks: Hooks::default(),
         readiness: Readiness::Descriptor(3),
         start_timeout: Duration::from_millis(90_500),
         health: vec![
             Check {
                 name: "front".into(),
-                probe: Probe::Http { port: 80, path: "/healthz".into() },
+                probe: http(80, "/healthz"),
                 initial_delay: Duration::from_secs(2),
                 interval: Duration::from_secs(10),
                 timeout: Duration::from_secs(3),
                 success_threshold: 2,
                 failure_threshold: 4,
                 restart_after: 6,
+                startup: false,
                 grace: Duration::from_secs(20),
             },
-            Check::new("tcp", Probe::Tcp { port: 443 }),
-            Check::new("grpc", Probe::Grpc { port: 50051, service: "web.v1".into() }),
+            Check::new("tcp", Probe::tcp(443)),
+            Check::new("grpc", grpc(50051, "web.v1")),
             Check::new("exec", Probe::Exec { command: vec!["/bin/check".into(), "-v".into()] }),
         ],
         stop: StopSpec {
@@ -246,7 +269,7 @@ fn the_example_of_the_handbook_is_read() {
         Requirement::TimeSynced,
     ];
     expected.readiness = Readiness::Notify;
-    expected.health = vec![Check::new("http", Probe::Http { port: 80, path: "/healthz".into() })];
+    expected.health = vec![Check::new("http", http(80, "/healthz"))];
     let (gid, groups, home) = (33, vec![110], Some("/var/www".into()));
     expected.user = Some(Credentials { uid: 33, gid, groups, name: "www-data".into(), home });
     expected.resources = Resources {

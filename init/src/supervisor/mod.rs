@@ -214,6 +214,7 @@ fn open(
         runners: runners.clone(),
         logs: Arc::new(logd::Pipes(collector.clone())),
         notify_directory,
+        groups: kelson_services::groups::Groups::new().0,
         turns: Arc::new(tokio::sync::Semaphore::new(TURNS)),
         origin: Instant::now().checked_sub(sequence.elapsed()).unwrap_or_else(Instant::now),
     });

@@ -177,7 +177,7 @@ impl ContainerRunner {
         if self.task && left_behind == 0 {
             self.delete_task().await;
         }
-        Ok(StopReport { killed, left_behind })
+        Ok(StopReport { killed, left_behind, out_of_memory: false })
     }
 
     fn thaw(&self) {

@@ -99,6 +99,7 @@ impl ProcessExecutor {
         };
         let context = RunContext {
             run: self.run,
+            command: None,
             stdout: theirs.output,
             stderr: theirs.errors,
             environment: request.environment,

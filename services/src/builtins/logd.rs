@@ -144,6 +144,7 @@ fn snapshot(status: &LogdStatus, closing: bool) -> Snapshot {
         finished: false,
         healthy: None,
         restarts: status.restarts,
+        restarts_by: Default::default(),
         pid: status.pid,
         since: status.since,
         waiting_for: Vec::new(),
@@ -153,9 +154,12 @@ fn snapshot(status: &LogdStatus, closing: bool) -> Snapshot {
         status_text: None,
         run: u64::from(status.restarts).saturating_add(1),
         oneshot: false,
+        group: None,
+        required: true,
         changed: false,
         ticket: 0,
         spawned_after: None,
         up_after: None,
+        start_took: None,
     }
 }

@@ -77,7 +77,7 @@ mod tests {
             success_threshold: success,
             failure_threshold: failure,
             restart_after: restart,
-            ..Check::new("a", Probe::Tcp { port: 1 })
+            ..Check::new("a", Probe::tcp(1))
         };
         let plan = Plan::from(&check);
         let mut level = Level::default();

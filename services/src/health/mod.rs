@@ -96,21 +96,11 @@ pub struct OwnCheck {
     pub probe: Arc<dyn Probe>,
 }
 
-/// The word for what a check of a service file asks.
-pub fn kind(probe: &service::Probe) -> &'static str {
-    match probe {
-        service::Probe::Http { .. } => "http",
-        service::Probe::Tcp { .. } => "tcp",
-        service::Probe::Grpc { .. } => "grpc",
-        service::Probe::Exec { .. } => "exec",
-    }
-}
-
 /// What asks for a check of a service file. `executor` runs commands beside the run that is checked.
 pub fn probe(check: &Check, executor: impl FnOnce() -> Result<Arc<dyn Executor>, String>) -> Arc<dyn Probe> {
     match &check.probe {
         service::Probe::Exec { command } => Arc::new(exec::ExecProbe::new(command.clone(), executor())),
-        other => Arc::new(NotHere(kind(other))),
+        other => Arc::new(NotHere(other.kind())),
     }
 }
 

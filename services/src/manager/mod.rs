@@ -240,6 +240,7 @@ pub(crate) fn failed_snapshot(name: &Arc<str>, message: &str, builtin: bool) -> 
         finished: false,
         healthy: None,
         restarts: 0,
+        restarts_by: Default::default(),
         pid: None,
         since: SystemTime::now(),
         waiting_for: Vec::new(),
@@ -249,9 +250,12 @@ pub(crate) fn failed_snapshot(name: &Arc<str>, message: &str, builtin: bool) -> 
         status_text: None,
         run: 0,
         oneshot: false,
+        group: None,
+        required: true,
         changed: false,
         ticket: 0,
         spawned_after: None,
         up_after: None,
+        start_took: None,
     }
 }

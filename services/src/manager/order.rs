@@ -35,7 +35,7 @@ fn named(spec: &ServiceSpec) -> Vec<(&str, ServiceEvent, bool)> {
         out: &mut Vec<(&'a str, ServiceEvent, bool)>,
     ) {
         match requirement {
-            Requirement::Service { name, event } => out.push((name, *event, alternative)),
+            Requirement::Service { name, event, .. } => out.push((name, *event, alternative)),
             Requirement::Any(each) => each.iter().for_each(|one| walk(one, true, out)),
             Requirement::Path(_) | Requirement::Network(_) | Requirement::TimeSynced => {}
         }
@@ -80,7 +80,7 @@ impl Manager {
     /// Whether what a requirement asks for would still hold without a service.
     fn stands_without(&self, requirement: &Requirement, name: &str) -> bool {
         match requirement {
-            Requirement::Service { name: other, event: ServiceEvent::Up | ServiceEvent::Running } => {
+            Requirement::Service { name: other, event: ServiceEvent::Up | ServiceEvent::Running, .. } => {
                 other != name
             }
             Requirement::Any(each) => {
@@ -88,7 +88,7 @@ impl Manager {
                 let registry = &self.inner.surroundings.registry;
                 !each.iter().any(is)
                     || each.iter().any(|one| match one {
-                        Requirement::Service { name: other, event } => {
+                        Requirement::Service { name: other, event, .. } => {
                             other != name
                                 && registry.get(other).is_some_and(|s| event_holds(&s.borrow(), *event))
                         }

@@ -104,7 +104,7 @@ impl Manager {
         causes: &mut Vec<Reason>,
     ) {
         match requirement {
-            Requirement::Service { name, event } => {
+            Requirement::Service { name, event, .. } => {
                 let held = self.get(name).is_some_and(|snapshot| event_holds(&snapshot, *event));
                 if held {
                     return;
@@ -187,7 +187,7 @@ impl Manager {
     ) {
         let from = waiter.name.to_string();
         match requirement {
-            Requirement::Service { name, event } => view.edges.push(GraphEdge {
+            Requirement::Service { name, event, .. } => view.edges.push(GraphEdge {
                 from,
                 to: name.clone(),
                 event: event_name(*event).into(),

@@ -121,7 +121,7 @@ impl Condition for ServiceCondition {
 /// The condition that a requirement stands for.
 pub fn condition(requirement: &Requirement, registry: &Registry, sources: &Sources) -> Box<dyn Condition> {
     match requirement {
-        Requirement::Service { name, event } => {
+        Requirement::Service { name, event, .. } => {
             Box::new(ServiceCondition { name: name.clone(), event: *event, snapshot: registry.get(name) })
         }
         Requirement::Path(path) => Box::new(sources.paths.condition(path.clone())),

@@ -10,7 +10,7 @@ use kelson_runner::restart::{self, Decision, RestartHistory};
 use kelson_spec::service::{Readiness, RestartPolicy, RestartSpec, ServiceKind, StopSpec};
 
 use super::words;
-use crate::model::State;
+use crate::model::{RestartCounts, RestartReason, State};
 
 mod requests;
 
@@ -110,6 +110,8 @@ pub enum StopReason {
     Cascade(String),
     /// Its file is gone.
     Removed,
+    /// Its group is restarted in order; the text says why.
+    Group(String),
     Shutdown,
 }
 
@@ -167,9 +169,10 @@ pub enum Input {
     },
     Closed(Result<(), String>),
     Timer(Timer),
-    /// It found itself broken, and says so.
+    /// It is found broken: by a check, or it says so itself.
     Broken {
         run: u64,
+        reason: RestartReason,
         text: String,
     },
     /// A new spec waits to be taken up at the next start.
@@ -178,6 +181,10 @@ pub enum Input {
     },
     /// The new spec was taken back.
     OldSpec,
+    /// Its group starts again; the text says why.
+    GroupStart {
+        text: String,
+    },
     /// The host is stopping: nothing is started any more, and its own stop comes in its turn.
     Closing,
 }
@@ -225,6 +232,8 @@ pub enum Effect {
     Adopt,
     /// At rest.
     Rested,
+    /// Its whole group is to be restarted; the text says why.
+    AskGroup(String),
 }
 
 /// What became of a request, at the moment it was taken up.
@@ -256,6 +265,7 @@ pub struct Life {
     /// It has been healthy in this run.
     proven: bool,
     pub restarts: u32,
+    pub restarts_by: RestartCounts,
     pub stopped: bool,
     /// Ended successfully by itself.
     pub finished: bool,
@@ -287,6 +297,7 @@ impl Life {
             healthy: None,
             proven: false,
             restarts: 0,
+            restarts_by: RestartCounts::default(),
             stopped: false,
             finished: false,
             ticket: 0,
@@ -321,6 +332,11 @@ impl Life {
         self.phase == Phase::Rest
             && !(self.finished && rules.kind == ServiceKind::Oneshot)
             && (self.state != State::Initialized || !self.will_start)
+    }
+
+    /// When its process was last spawned, since PID 1's start.
+    pub fn spawned_at(&self) -> Duration {
+        self.spawned_at
     }
 
     /// Whether the preparations stand.

@@ -18,6 +18,7 @@ fn rules() -> Rules {
             attempts: 0,
             interval: Duration::from_secs(300),
             exhausted: Exhausted::Fail,
+            scope: kelson_spec::service::RestartScope::Service,
         },
         readiness: Readiness::None,
         start_timeout: Duration::from_secs(90),
@@ -37,6 +38,7 @@ struct Case {
     work: Work,
     told: Vec<String>,
     rested: usize,
+    asked: Vec<String>,
     timers: Vec<(Timer, Option<Duration>)>,
 }
 
@@ -50,6 +52,7 @@ impl Case {
             work: Work::None,
             told: Vec::new(),
             rested: 0,
+            asked: Vec::new(),
             timers: Vec::new(),
         }
     }
@@ -64,6 +67,7 @@ impl Case {
                     let input = if self.gate { Input::GateHolds } else { Input::GateShut(vec!["x".into()]) };
                     self.feed(input);
                 }
+                Effect::AskGroup(text) => self.asked.push(text),
                 Effect::Rested => self.rested += 1,
                 Effect::Timer(timer, after) => self.timers.push((timer, after)),
                 Effect::Note(_) | Effect::Publish | Effect::DropGate | Effect::Adopt => {}

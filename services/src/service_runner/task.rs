@@ -23,6 +23,7 @@ use super::random::Random;
 use super::readiness::{Heard, Voice};
 use super::table::{Answer, Effect, Input, Life, Phase, Rules, StopReason, Timer, Work};
 use crate::events::EventLog;
+use crate::groups::{GroupRequest, Groups};
 use crate::health::{Checks, News, OwnCheck};
 use crate::model::{CheckReport, Snapshot, State};
 use crate::state_store::StateStore;
@@ -83,6 +84,7 @@ pub struct Surroundings {
     pub sources: Sources,
     pub runners: Arc<dyn RunnerFactory>,
     pub logs: Arc<dyn LogPipes>,
+    pub groups: Groups,
     /// Where the sockets of sd_notify are made.
     pub notify_directory: PathBuf,
     /// PID 1's start: all times of the table count from here.
@@ -152,6 +154,7 @@ pub fn launch(
     let life = Life::new(will_start);
     let own_check = surroundings.runners.own_check(&spec).map(Box::new);
     let name: Arc<str> = Arc::from(spec.name.as_str());
+    let group: Option<Arc<str>> = spec.group.as_deref().map(Arc::from);
     let (publisher, snapshot) = watch::channel(first_snapshot(&name, &spec, &life, builtin));
     let mailbox = Mailbox::default();
     surroundings.registry.add(Arc::clone(&name), snapshot.clone());
@@ -159,6 +162,7 @@ pub fn launch(
         name,
         spec,
         new_spec: None,
+        group,
         builtin,
         life,
         surroundings: Arc::clone(surroundings),
@@ -178,6 +182,8 @@ pub fn launch(
         shown: State::Initialized,
         spawned_after: None,
         up_after: None,
+        start_took: None,
+        start_took_run: 0,
         stop_until: None,
         killing: false,
         turn: None,
@@ -199,6 +205,7 @@ fn first_snapshot(name: &Arc<str>, spec: &ServiceSpec, life: &Life, builtin: boo
         finished: false,
         healthy: None,
         restarts: 0,
+        restarts_by: Default::default(),
         pid: None,
         since: SystemTime::now(),
         waiting_for: Vec::new(),
@@ -212,10 +219,13 @@ fn first_snapshot(name: &Arc<str>, spec: &ServiceSpec, life: &Life, builtin: boo
         status_text: None,
         run: 0,
         oneshot: spec.kind == kelson_spec::service::ServiceKind::Oneshot,
+        group: spec.group.as_deref().map(Arc::from),
+        required: spec.required,
         changed: false,
         ticket: 0,
         spawned_after: None,
         up_after: None,
+        start_took: None,
     }
 }
 
@@ -269,6 +279,7 @@ struct Core {
     name: Arc<str>,
     spec: Arc<ServiceSpec>,
     new_spec: Option<Arc<ServiceSpec>>,
+    group: Option<Arc<str>>,
     builtin: bool,
     life: Life,
     surroundings: Arc<Surroundings>,
@@ -290,6 +301,9 @@ struct Core {
     shown: State,
     spawned_after: Option<Duration>,
     up_after: Option<Duration>,
+    start_took: Option<Duration>,
+    /// The run of which that is.
+    start_took_run: u64,
     /// When the running stop loses its patience.
     stop_until: Option<Instant>,
     /// The host's total deadline has passed.
@@ -623,6 +637,7 @@ impl Core {
                     }
                     Effect::Adopt => {
                         if let Some(spec) = self.new_spec.take() {
+                            self.group = spec.group.as_deref().map(Arc::from);
                             self.spec = spec;
                             self.own_check = self.surroundings.runners.own_check(&self.spec).map(Box::new);
                             self.gate = None;
@@ -630,6 +645,7 @@ impl Core {
                         }
                     }
                     Effect::Rested => self.say_rested(),
+                    Effect::AskGroup(text) => self.ask_group(text),
                 }
             }
             inputs.extend(self.mind_checks());
@@ -644,6 +660,14 @@ impl Core {
             None => Next::Same,
         };
         (next, answer)
+    }
+
+    /// The whole group is to be restarted. Only a member is asked to say so.
+    fn ask_group(&self, text: String) {
+        if let Some(group) = &self.group {
+            let (group, service) = (Arc::clone(group), Arc::clone(&self.name));
+            self.surroundings.groups.ask(GroupRequest { group, service, text });
+        }
     }
 
     fn say_rested(&mut self) {

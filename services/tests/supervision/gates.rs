@@ -53,8 +53,8 @@ async fn g2_the_text_names_what_is_missing_and_changes() {
     c.depends.push(Requirement::TimeSynced);
     c.depends.push(Requirement::Path("/proc/nothing-of-the-kind".into()));
     c.depends.push(Requirement::Any(vec![
-        Requirement::Service { name: "m".into(), event: ServiceEvent::Running },
-        Requirement::Service { name: "f".into(), event: ServiceEvent::Finished },
+        Requirement::service("m", ServiceEvent::Running),
+        Requirement::service("f", ServiceEvent::Finished),
     ]));
     let house = House::with([notify("a"), notify("b"), manual(spec("m")), manual(oneshot("f")), c]).await;
     house.say("a", "READY=1").await;
@@ -200,7 +200,7 @@ async fn g5_a_dependency_that_restarts_leaves_its_dependant_alone() {
 async fn g7_manual_is_down_and_what_the_boot_will_start_is_not() {
     let house = House::new();
     let down = |name: &str, other: &str| ServiceSpec {
-        depends: vec![Requirement::Service { name: other.into(), event: ServiceEvent::Down }],
+        depends: vec![Requirement::service(other, ServiceEvent::Down)],
         ..spec(name)
     };
     house.manager.take_in(loaded([
@@ -266,7 +266,7 @@ async fn g8_a_start_while_a_failed_run_is_cleaned_up_is_not_lost() {
 #[tokio::test(start_paused = true)]
 async fn g9_a_oneshot_that_was_stopped_half_way_is_down_and_not_finished() {
     let mut after = spec("after");
-    after.depends = vec![Requirement::Service { name: "job".into(), event: ServiceEvent::Finished }];
+    after.depends = vec![Requirement::service("job", ServiceEvent::Finished)];
     let house = House::with([oneshot("job"), after]).await;
     house.manager.stop(&names(&["job"]), false, true).await;
     house.settle().await;

@@ -85,7 +85,7 @@ impl Commands {
 
     pub fn own_check(&self) -> Option<OwnCheck> {
         self.0.lock().unwrap().own.as_ref()?;
-        let check = Check::new("own", service::Probe::Tcp { port: 1 });
+        let check = Check::new("own", service::Probe::tcp(1));
         Some(OwnCheck { plan: Plan::from(&check), probe: Arc::new(Own(self.clone())) })
     }
 }

@@ -273,7 +273,7 @@ impl Runner for Player {
                     }
                 };
             }
-            Ok(StopReport { killed, left_behind: 0 })
+            Ok(StopReport { killed, ..StopReport::default() })
         })
     }
 
@@ -355,6 +355,7 @@ impl House {
             logs: Arc::new(NoLogs),
             notify_directory: directory.join("notify"),
             origin: Instant::now(),
+            groups: kelson_services::groups::Groups::new().0,
             turns: Arc::clone(&turns),
         });
         let manager = Manager::new(Arc::clone(&surroundings), Arc::new(stage.clone()));
@@ -468,7 +469,7 @@ pub fn spec(name: &str) -> ServiceSpec {
 }
 
 pub fn needs(name: &str, others: &[&str]) -> ServiceSpec {
-    let up = |other: &&str| Requirement::Service { name: (*other).into(), event: ServiceEvent::Up };
+    let up = |other: &&str| Requirement::service(*other, ServiceEvent::Up);
     ServiceSpec { depends: others.iter().map(up).collect(), ..spec(name) }
 }
 

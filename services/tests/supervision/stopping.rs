@@ -122,7 +122,7 @@ async fn s4_the_delay_comes_before_the_signal_and_ends_with_the_process() {
 #[tokio::test(start_paused = true)]
 async fn s7_what_others_need_is_refused_or_stopped_after_them() {
     let mut either = spec("either");
-    let up = |name: &str| Requirement::Service { name: name.into(), event: ServiceEvent::Up };
+    let up = |name: &str| Requirement::service(name, ServiceEvent::Up);
     either.depends = vec![Requirement::Any(vec![up("db"), up("spare")])];
     let house = House::with([
         spec("db"),

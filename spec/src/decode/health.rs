@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Decoder, Place};
-use crate::service::{Check, Probe};
+use crate::service::{Asks, Check, GrpcProbe, HttpProbe, NetworkProbe, Probe};
 use crate::tree::{Node, Position, Value};
 
 const PROBES: [&str; 4] = ["http", "tcp", "grpc", "exec"];
@@ -47,6 +47,10 @@ const SHORTEST: Duration = Duration::from_millis(10);
 /// The largest count of results in a row.
 const MOST: u32 = 1_000;
 
+fn network(port: u16, asks: Asks) -> Probe {
+    Probe::Network(NetworkProbe { address: NetworkProbe::ADDRESS, port, asks })
+}
+
 impl Decoder<'_> {
     pub(super) fn health(&mut self, place: &Place<'_>, node: &Node) -> Option<Vec<Check>> {
         let mut names: Vec<String> = Vec::new();
@@ -67,7 +71,7 @@ impl Decoder<'_> {
         let name = self.read(&fields, "name", |d, p, n| d.name(p, n));
         let probe = kind.and_then(|kind| self.read(&fields, kind, |d, p, n| d.probe(kind, p, n)));
         // What follows is checked also where the probe is wrong.
-        let stand_in = Probe::Tcp { port: 1 };
+        let stand_in = Probe::tcp(1);
         let name = name.as_deref().or(kind).unwrap_or_default();
         let mut check = Check::new(name, probe.clone().unwrap_or(stand_in));
         self.set(&fields, "initialDelay", &mut check.initial_delay, |d, p, n| {
@@ -104,14 +108,16 @@ impl Decoder<'_> {
             "http" => {
                 let mut path = "/".to_owned();
                 self.set(&fields, "path", &mut path, |d, p, n| d.url_path(p, n));
-                Some(Probe::Http { port: port?, path })
+                let http =
+                    HttpProbe { path, host: None, headers: vec![], status: vec![], body: None, tls: None };
+                Some(network(port?, Asks::Http(http)))
             }
             "grpc" => {
                 let mut service = String::new();
                 self.set(&fields, "service", &mut service, |d, p, n| d.text(p, n));
-                Some(Probe::Grpc { port: port?, service })
+                Some(network(port?, Asks::Grpc(GrpcProbe { service, host: None, tls: None })))
             }
-            _ => Some(Probe::Tcp { port: port? }),
+            _ => Some(network(port?, Asks::Tcp)),
         }
     }
 

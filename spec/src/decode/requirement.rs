@@ -1,7 +1,7 @@
 //! What a service waits for: the entries of `depends` and `when`.
 
 use super::{Decoder, Place, quoted, shown};
-use crate::service::{NetworkAspect, Requirement, ServiceEvent};
+use crate::service::{NetworkAspect, Requirement, ServiceEvent, WhenDown};
 use crate::tree::{Node, Position, Value};
 
 const KINDS: [&str; 5] = ["service", "path", "network", "time", "any"];
@@ -51,7 +51,7 @@ impl Decoder<'_> {
                 self.set(&fields, "event", &mut event, |d, p, n| d.choice(p, n, &events));
                 let name = self.read(&fields, "service", |d, p, n| d.name(p, n))?;
                 references.push(fields.get("service").map_or(node.at, |value| value.at));
-                Some(Requirement::Service { name, event })
+                Some(Requirement::Service { name, event, when_down: WhenDown::Ignore })
             }
             "path" => self.read(&fields, "path", |d, p, n| d.path(p, n)).map(Requirement::Path),
             "network" => {

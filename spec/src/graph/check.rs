@@ -166,7 +166,7 @@ fn may_hold(
     index: &BTreeMap<&str, usize>,
 ) -> bool {
     match requirement {
-        Requirement::Service { name, event } => {
+        Requirement::Service { name, event, .. } => {
             let Some(&place) = index.get(name.as_str()) else { return true };
             let manual = specs.get(place).is_some_and(|spec| spec.start == StartMode::Manual);
             can.get(place) == Some(&true) || (*event == ServiceEvent::Down && manual)
@@ -302,7 +302,7 @@ mod tests {
             ]
         );
         let mut one = specs("a: /x\n");
-        let when = |name: &str| Requirement::Service { name: name.to_owned(), event: ServiceEvent::Up };
+        let when = |name: &str| Requirement::service(name, ServiceEvent::Up);
         one[0].depends.push(when("b"));
         one[0].when.push(when("c"));
         let found = check(&one, &BTreeSet::new());

@@ -201,7 +201,7 @@ fn walk<'s>(
 ) {
     for requirement in requirements {
         match requirement {
-            Requirement::Service { name, event } => visit(name, *event, alternative),
+            Requirement::Service { name, event, .. } => visit(name, *event, alternative),
             // An `any` of one has no other alternative.
             Requirement::Any(list) => walk(list, alternative || list.len() > 1, visit),
             Requirement::Path(_) | Requirement::Network(_) | Requirement::TimeSynced => {}
@@ -225,7 +225,7 @@ mod tests {
             };
             match name.strip_prefix('/') {
                 Some(_) => Requirement::Path(name.into()),
-                None => Requirement::Service { name: name.to_owned(), event },
+                None => Requirement::service(name, event),
             }
         };
         text.lines()

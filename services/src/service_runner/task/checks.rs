@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Core, Next};
 use crate::health::{self, Checks, News, OwnCheck, Plan};
-use crate::model::{CheckReport, Standing};
+use crate::model::{CheckReport, RestartReason, Standing};
 use crate::service_runner::table::{Input, Phase};
 
 impl Core {
@@ -40,7 +40,7 @@ impl Core {
         }
         match restart {
             // One restart, however many ask: with the run the other checks are gone.
-            Some(text) => self.step(Input::Broken { run, text }),
+            Some(text) => self.step(Input::Broken { run, reason: RestartReason::Check, text }),
             None => self.step(Input::Health { run, healthy, missing }),
         }
     }
@@ -55,7 +55,7 @@ impl Core {
             (Arc::clone(&plan.name), probe.kind())
         });
         let of_spec =
-            self.spec.health.iter().map(|check| (Arc::from(check.name.as_str()), health::kind(&check.probe)));
+            self.spec.health.iter().map(|check| (Arc::from(check.name.as_str()), check.probe.kind()));
         own.chain(of_spec)
             .map(|(name, kind)| CheckReport {
                 name,

@@ -21,7 +21,7 @@ impl Runner for Refused {
     }
 
     fn stop(&mut self, _: StopPlan) -> BoxFuture<'_, Result<StopReport, RunnerError>> {
-        Box::pin(std::future::ready(Ok(StopReport { killed: false, left_behind: 0 })))
+        Box::pin(std::future::ready(Ok(StopReport::default())))
     }
 
     fn close(&mut self) -> BoxFuture<'_, Result<(), RunnerError>> {

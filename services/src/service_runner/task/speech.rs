@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Core, Next, timer_index};
+use crate::model::RestartReason;
 use crate::service_runner::notify::Message;
 use crate::service_runner::readiness::{Heard, Voice};
 use crate::service_runner::table::{Input, Phase, Timer, Work};
@@ -61,7 +62,8 @@ impl Core {
                 Next::Same
             }
             Message::WatchdogTrigger => {
-                self.step(Input::Broken { run, text: "says that it is broken (WATCHDOG=trigger)".into() })
+                let text = "says that it is broken (WATCHDOG=trigger)".into();
+                self.step(Input::Broken { run, reason: RestartReason::Watchdog, text })
             }
             Message::ExtendTimeout(by) => self.extend(by),
             Message::MainPid(_) if self.main_pid_refused => Next::Same,

@@ -37,6 +37,10 @@ impl Core {
         if up && self.up_after.is_none() {
             self.up_after = Some(self.now());
         }
+        if up && self.start_took_run != self.life.run {
+            self.start_took_run = self.life.run;
+            self.start_took = Some(self.now().saturating_sub(self.life.spawned_at()));
+        }
         self.record();
         let life = &self.life;
         self.publisher.send_replace(Snapshot {
@@ -47,6 +51,7 @@ impl Core {
             finished: life.finished,
             healthy: life.healthy,
             restarts: life.restarts,
+            restarts_by: life.restarts_by,
             pid: life.pid,
             since: self.since,
             waiting_for: life.waiting_for.clone(),
@@ -56,10 +61,13 @@ impl Core {
             status_text: self.status_text.clone(),
             run: life.run,
             oneshot: rules.kind == kelson_spec::service::ServiceKind::Oneshot,
+            group: self.group.clone(),
+            required: self.spec.required,
             changed: self.new_spec.is_some(),
             ticket: life.ticket,
             spawned_after: self.spawned_after,
             up_after: self.up_after,
+            start_took: self.start_took,
         });
     }
 

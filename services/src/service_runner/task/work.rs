@@ -99,8 +99,14 @@ impl Core {
     fn context(&mut self) -> io::Result<RunContext> {
         let run = self.life.run;
         let (stdout, stderr) = self.surroundings.logs.pipes(&self.name, run, &self.spec.logs)?;
-        let mut context =
-            RunContext { run, stdout, stderr, environment: Vec::new(), descriptors: Vec::new() };
+        let mut context = RunContext {
+            run,
+            command: None,
+            stdout,
+            stderr,
+            environment: Vec::new(),
+            descriptors: Vec::new(),
+        };
         self.status_text = None;
         self.watchdog = None;
         self.main_pid_refused = false;

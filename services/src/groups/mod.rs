@@ -1,0 +1,34 @@
+//! Groups: services that are ordered by their part in the group and can restart together.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+
+/// A member asks for its whole group to be restarted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupRequest {
+    pub group: Arc<str>,
+    /// The member that asks.
+    pub service: Arc<str>,
+    /// Why, in words.
+    pub text: String,
+}
+
+/// Where members ask. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Groups {
+    requests: mpsc::UnboundedSender<GroupRequest>,
+}
+
+impl Groups {
+    /// The other end belongs to who restarts groups; once it is dropped, nothing is restarted.
+    pub fn new() -> (Groups, mpsc::UnboundedReceiver<GroupRequest>) {
+        let (requests, asked) = mpsc::unbounded_channel();
+        (Groups { requests }, asked)
+    }
+
+    pub fn ask(&self, request: GroupRequest) {
+        // Nobody restarts anything any more when the host stops.
+        let _ = self.requests.send(request);
+    }
+}
