@@ -21,6 +21,8 @@ pub struct MachineSpec {
     /// `None`: no apid.
     pub api: Option<ApiSpec>,
     pub builtins: Vec<BuiltinSpec>,
+    /// When the host counts as healthy and when as failed.
+    pub health: NodeHealthSpec,
     /// The total deadline of a shutdown.
     pub shutdown_timeout: Duration,
     pub images: Vec<PathBuf>,
@@ -36,9 +38,25 @@ impl Default for MachineSpec {
             mounts: Vec::new(),
             api: None,
             builtins: Vec::new(),
+            health: NodeHealthSpec::default(),
             shutdown_timeout: Duration::from_secs(60),
             images: vec![PathBuf::from("/usr/share/kelson/images")],
         }
+    }
+}
+
+/// How long what is required must be up before the host says so of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeHealthSpec {
+    /// All that is required must be up for so long without a break; zero: at once.
+    pub minimum: Duration,
+    /// After so long without that the host has failed; not less than `minimum`.
+    pub deadline: Duration,
+}
+
+impl Default for NodeHealthSpec {
+    fn default() -> Self {
+        NodeHealthSpec { minimum: Duration::from_secs(10), deadline: Duration::from_secs(300) }
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use folder::Folder;
-use kelson_spec::machine::{ApiSpec, BuiltinSpec, InterfaceSpec, MachineSpec, MountSpec};
+use kelson_spec::machine::{ApiSpec, BuiltinSpec, InterfaceSpec, MachineSpec, MountSpec, NodeHealthSpec};
 use kelson_spec::service::*;
 use kelson_spec::{render, wire};
 
@@ -356,6 +356,7 @@ builtins:
     logs: {maxFiles: 2}
   apid: {enabled: false}
   logd: {resources: {memoryMax: 32Mi}}
+health: {minimum: 3s, deadline: 2m}
 shutdown: {timeout: 2m}
 images: [/images, /more]
 "#,
@@ -415,9 +416,43 @@ images: [/images, /more]
                 ..BuiltinSpec::new("logd")
             },
         ],
+        health: NodeHealthSpec { minimum: Duration::from_secs(3), deadline: Duration::from_secs(120) },
         shutdown_timeout: Duration::from_secs(120),
         images: vec!["/images".into(), "/more".into()],
     };
     assert_eq!(loaded.machine, expected);
     assert_eq!(wire::decode(&wire::encode(&loaded).unwrap()).unwrap(), loaded);
+}
+
+#[test]
+fn what_is_said_of_the_hosts_health_moves_the_default_of_the_rest() {
+    let read = |text: &str| {
+        let folder = Folder::new();
+        folder.machine(&format!("health: {text}\n"));
+        let loaded = folder.load();
+        let told = loaded.diagnostics.iter().map(|d| format!("{}:{} {}", d.line, d.column, d.message));
+        let told: Vec<String> = told.collect();
+        let health = loaded.machine.health;
+        ((health.minimum.as_secs(), health.deadline.as_secs()), told)
+    };
+    let sound = |minimum, deadline| ((minimum, deadline), Vec::<String>::new());
+    assert_eq!(read("{}"), sound(10, 300));
+    assert_eq!(read("{minimum: 0}"), sound(0, 300));
+    assert_eq!(read("{minimum: 4m}"), sound(240, 480));
+    assert_eq!(read("{deadline: 4s}"), sound(4, 4));
+    assert_eq!(read("{minimum: 1m, deadline: 1m}"), sound(60, 60));
+    assert_eq!(
+        read("{minimum: 1m, deadline: 59s}"),
+        (
+            (10, 300),
+            vec![
+                "1:33 health.deadline: deadline is less than minimum, so the host could never be healthy"
+                    .to_owned()
+            ]
+        )
+    );
+    assert_eq!(
+        read("{deadline: 0s}").1,
+        ["1:20 health.deadline: 0s is out of range; write a duration from 1s to 365d"]
+    );
 }

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use super::service::SHORTEST;
 use super::{Decoder, Place, health, quoted};
-use crate::machine::{ApiSpec, BuiltinSpec, InterfaceSpec, MachineSpec, MountSpec};
+use crate::machine::{ApiSpec, BuiltinSpec, InterfaceSpec, MachineSpec, MountSpec, NodeHealthSpec};
 use crate::names::BUILTINS;
 use crate::near::near;
 use crate::service::ServiceKind;
 use crate::tree::{Node, Position, Value};
 
-const KEYS: [&str; 9] =
-    ["hostname", "modules", "sysctl", "network", "mounts", "api", "builtins", "shutdown", "images"];
+const KEYS: [&str; 10] =
+    ["hostname", "modules", "sysctl", "network", "mounts", "api", "builtins", "health", "shutdown", "images"];
 
 /// The longest name of an interface, in bytes.
 const LONGEST_INTERFACE: usize = 15;
@@ -61,6 +61,7 @@ pub fn machine(d: &mut Decoder<'_>, root: &Node) -> DecodedMachine {
     });
     d.set(&fields, "api", &mut spec.api, |d, p, n| d.api(p, n).map(Some));
     d.set(&fields, "builtins", &mut spec.builtins, |d, p, n| d.builtins(p, n, references));
+    d.set(&fields, "health", &mut spec.health, |d, p, n| d.node_health(p, n));
     d.set(&fields, "shutdown", &mut spec.shutdown_timeout, |d, p, n| {
         let fields = d.fields(p, n, &["timeout"])?;
         d.read(&fields, "timeout", |d, p, n| d.duration(p, n, Duration::from_secs(1)))
@@ -233,6 +234,29 @@ impl Decoder<'_> {
             return None;
         }
         Some(text)
+    }
+
+    fn node_health(&mut self, place: &Place<'_>, node: &Node) -> Option<NodeHealthSpec> {
+        let fields = self.fields(place, node, &["minimum", "deadline"])?;
+        let default = NodeHealthSpec::default();
+        let minimum = self.read(&fields, "minimum", |d, p, n| d.duration(p, n, Duration::ZERO));
+        let deadline = self.read(&fields, "deadline", |d, p, n| d.duration(p, n, Duration::from_secs(1)));
+        // The default of the one gives way to what is written for the other.
+        let (minimum, deadline) = match (minimum, deadline) {
+            (Some(minimum), Some(deadline)) => {
+                if deadline < minimum {
+                    let at = fields.get("deadline").map_or(node.at, |value| value.at);
+                    let text = "deadline is less than minimum, so the host could never be healthy";
+                    self.wrong(&Place::Key(place, "deadline"), at, text);
+                    return None;
+                }
+                (minimum, deadline)
+            }
+            (Some(minimum), None) => (minimum, default.deadline.max(minimum.saturating_mul(2))),
+            (None, Some(deadline)) => (default.minimum.min(deadline), deadline),
+            (None, None) => return Some(default),
+        };
+        Some(NodeHealthSpec { minimum, deadline })
     }
 
     fn builtins(
