@@ -64,7 +64,14 @@ impl Manager {
     /// Adds a built-in service that runs in its own way.
     pub fn add_foreign(&self, name: &str, foreign: Arc<dyn Foreign>) {
         let name: Arc<str> = Arc::from(name);
-        self.inner.surroundings.registry.add(Arc::clone(&name), foreign.snapshot());
+        let registry = self.inner.surroundings.registry.clone();
+        let (mut snapshot, changed) = (foreign.snapshot(), Arc::clone(&name));
+        registry.add(Arc::clone(&name), snapshot.clone());
+        tokio::spawn(async move {
+            while snapshot.changed().await.is_ok() {
+                registry.changed(&changed);
+            }
+        });
         self.entries_mut().insert(name, Entry { spec: None, kind: Kind::Foreign(foreign) });
     }
 

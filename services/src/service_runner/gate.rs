@@ -1,13 +1,12 @@
 //! The gate of a service: all that it waits for before each spawn, asked as a level.
 
-use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use kelson_conditions::{All, Any, BoxFuture, Clock, Condition, Network, Paths};
 use kelson_spec::service::{Requirement, ServiceEvent};
 use tokio::sync::watch;
 
+pub use super::registry::Registry;
 use crate::model::{Snapshot, State};
 
 /// How long `when:` waits for the file system of a path to answer.
@@ -21,26 +20,6 @@ pub struct Sources {
     pub paths: Paths,
     pub network: Network,
     pub clock: Clock,
-}
-
-/// The published snapshots of all services, by name.
-#[derive(Clone, Default)]
-pub struct Registry {
-    snapshots: Arc<RwLock<HashMap<Arc<str>, watch::Receiver<Snapshot>>>>,
-}
-
-impl Registry {
-    pub fn add(&self, name: Arc<str>, snapshot: watch::Receiver<Snapshot>) {
-        self.snapshots.write().unwrap_or_else(PoisonError::into_inner).insert(name, snapshot);
-    }
-
-    pub fn remove(&self, name: &str) {
-        self.snapshots.write().unwrap_or_else(PoisonError::into_inner).remove(name);
-    }
-
-    pub fn get(&self, name: &str) -> Option<watch::Receiver<Snapshot>> {
-        self.snapshots.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
-    }
 }
 
 /// Whether an event of a service holds now.

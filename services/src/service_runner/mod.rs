@@ -12,6 +12,7 @@ pub mod mailbox;
 pub mod notify;
 pub mod random;
 pub mod readiness;
+pub mod registry;
 pub mod table;
 pub mod task;
 pub mod words;

@@ -69,6 +69,7 @@ impl Core {
             up_after: self.up_after,
             start_took: self.start_took,
         });
+        self.surroundings.registry.changed(&self.name);
     }
 
     fn record(&self) {
