@@ -19,8 +19,10 @@ mod exec;
 mod level;
 mod output;
 mod reader;
+mod totals;
 
 pub use engine::{Checks, News};
+pub use totals::{CheckFigures, CheckTotals, NamedTotals, Totals};
 
 /// What a check asks.
 pub trait Probe: Send + Sync {

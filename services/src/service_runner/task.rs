@@ -24,7 +24,7 @@ use super::readiness::{Heard, Voice};
 use super::table::{Answer, Effect, Input, Life, Phase, Rules, StopReason, Timer, Work};
 use crate::events::EventLog;
 use crate::groups::{GroupRequest, Groups};
-use crate::health::{Checks, News, OwnCheck};
+use crate::health::{Checks, News, OwnCheck, Totals};
 use crate::model::{CheckReport, Snapshot, State};
 use crate::state_store::StateStore;
 
@@ -138,6 +138,7 @@ pub enum Command {
 pub struct ServiceHandle {
     pub mailbox: Mailbox<Command>,
     pub snapshot: watch::Receiver<Snapshot>,
+    pub totals: Arc<Totals>,
 }
 
 /// Starts the task of a service; it rests until a [`Command`] comes.
@@ -157,6 +158,7 @@ pub fn launch(
     let group: Option<Arc<str>> = spec.group.as_deref().map(Arc::from);
     let (publisher, snapshot) = watch::channel(first_snapshot(&name, &spec, &life, builtin));
     let mailbox = Mailbox::default();
+    let totals: Arc<Totals> = Arc::default();
     surroundings.registry.add(Arc::clone(&name), snapshot.clone());
     let core = Box::new(Core {
         name,
@@ -184,6 +186,7 @@ pub fn launch(
         up_after: None,
         start_took: None,
         start_took_run: 0,
+        totals: Arc::clone(&totals),
         stop_until: None,
         killing: false,
         turn: None,
@@ -192,7 +195,7 @@ pub fn launch(
         random: Random::new(),
     });
     tokio::spawn(drive(core, runner));
-    Ok(ServiceHandle { mailbox, snapshot })
+    Ok(ServiceHandle { mailbox, snapshot, totals })
 }
 
 fn first_snapshot(name: &Arc<str>, spec: &ServiceSpec, life: &Life, builtin: bool) -> Snapshot {
@@ -304,6 +307,7 @@ struct Core {
     start_took: Option<Duration>,
     /// The run of which that is.
     start_took_run: u64,
+    totals: Arc<Totals>,
     /// When the running stop loses its patience.
     stop_until: Option<Instant>,
     /// The host's total deadline has passed.

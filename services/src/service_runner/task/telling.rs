@@ -39,7 +39,9 @@ impl Core {
         }
         if up && self.start_took_run != self.life.run {
             self.start_took_run = self.life.run;
-            self.start_took = Some(self.now().saturating_sub(self.life.spawned_at()));
+            let took = self.now().saturating_sub(self.life.spawned_at());
+            self.start_took = Some(took);
+            self.totals.started(took);
         }
         self.record();
         let life = &self.life;
