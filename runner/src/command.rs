@@ -165,14 +165,6 @@ impl Command {
         self
     }
 
-    /// Runs these words, program and arguments, instead.
-    pub(crate) fn words(mut self, program: &str, arguments: &[String]) -> Command {
-        let program = self.text("the program", program);
-        self.program = Program::Path(program.clone());
-        self.argv = vec![program];
-        self.args(arguments.iter().map(String::as_str))
-    }
-
     /// Its input is a terminal, which is to control its session.
     pub(crate) fn with_terminal(mut self) -> Command {
         self.controlling_terminal = true;
@@ -282,7 +274,8 @@ impl Command {
         let Workload::Process(process) = &spec.workload else {
             return Err(RunnerError::new(format!("service {} is a container, not a process", spec.name)));
         };
-        let Some((program, arguments)) = process.command.split_first() else {
+        let words = context.command.as_ref().unwrap_or(&process.command);
+        let Some((program, arguments)) = words.split_first() else {
             return Err(RunnerError::new(format!("service {} has no command", spec.name)));
         };
         let mut command = Command::new(program.as_str()).args(arguments.iter().map(String::as_str));

@@ -137,10 +137,12 @@ impl ProcessRunner {
             self.renew_cgroup(place)?;
         }
         let run = context.run;
+        // A hook is a program of its own, not the personality that the service is.
+        let binary = self.binary.as_ref().filter(|_| context.command.is_none());
         let mut command = Command::from_spec(&self.spec, context, &self.processes)?
             .owner(service_id(&self.spec.name), run)
             .deadline(self.spec.start_timeout);
-        if let Some(binary) = &self.binary {
+        if let Some(binary) = binary {
             let binary = binary
                 .try_clone()
                 .map_err(|error| RunnerError::system("cannot hand over Kelson's own binary", &error))?;

@@ -90,7 +90,7 @@ impl ContainerRunner {
                 "a container takes no descriptors; write readiness: notify for service {name}"
             )));
         }
-        let run = Run { number: context.run, environment: context.environment };
+        let run = Run { number: context.run, command: context.command, environment: context.environment };
         if let Some(socket) = run.notify_socket() {
             // Its user is known only now: it is the image's.
             let (uid, gid) = (Uid::from_raw(image.uid), Gid::from_raw(image.gid));

@@ -66,6 +66,8 @@ fn most_files(capabilities: u64) -> u64 {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) number: u64,
+    /// Instead of what the service file and the image say.
+    pub(super) command: Option<Vec<String>>,
     pub(super) environment: Vec<(String, String)>,
 }
 
@@ -159,10 +161,12 @@ fn process(
     run: &Run,
     hostname: &str,
 ) -> Result<Process, RunnerError> {
-    let args: Vec<String> = if container.command.is_empty() {
-        image.entrypoint.iter().chain(&image.command).cloned().collect()
-    } else {
-        container.command.clone()
+    let args: Vec<String> = match &run.command {
+        Some(command) => command.clone(),
+        None if container.command.is_empty() => {
+            image.entrypoint.iter().chain(&image.command).cloned().collect()
+        }
+        None => container.command.clone(),
     };
     if args.is_empty() {
         return Err(RunnerError::new(format!(
@@ -282,7 +286,7 @@ mod tests {
     }
 
     fn made(service: &ServiceSpec, image: &ImageConfig) -> Spec {
-        spec(service, image, &host(), &Run { number: 7, environment: Vec::new() }).unwrap()
+        spec(service, image, &host(), &Run { number: 7, ..Run::default() }).unwrap()
     }
 
     /// The whole of it stands in a file, to be read and compared. `KELSON_BLESS=1` writes it anew.
@@ -305,8 +309,11 @@ mod tests {
         }];
         let image =
             ImageConfig { uid: 33, gid: 33, groups: vec![4], home: Some("/var/www".into()), ..image() };
-        let run =
-            Run { number: 7, environment: vec![("NOTIFY_SOCKET".into(), "/run/kelson/notify/web".into())] };
+        let run = Run {
+            number: 7,
+            environment: vec![("NOTIFY_SOCKET".into(), "/run/kelson/notify/web".into())],
+            ..Run::default()
+        };
         let mut spec = spec(&service, &image, &host(), &run).unwrap();
         // The sandbox that tests run in may have another owner and mode of it.
         spec.linux.devices.iter_mut().for_each(|device| {
@@ -349,6 +356,17 @@ mod tests {
         assert!(!changed.process.no_new_privileges && changed.linux.seccomp.is_none());
         assert_eq!(changed.linux.namespaces.last(), Some(&Namespace { kind: "network" }));
         assert!(!changed.mounts.iter().any(|mount| mount.destination == "/etc/hosts"));
+    }
+
+    #[test]
+    fn a_hook_differs_in_its_words_alone() {
+        let mut service = service();
+        change(&mut service).command = vec!["own".into()];
+        let run = Run { number: 7, command: Some(vec!["/hook".into(), "now".into()]), ..Run::default() };
+        let mut hook = spec(&service, &image(), &host(), &run).unwrap();
+        assert_eq!(hook.process.args, ["/hook", "now"]);
+        hook.process.args = vec!["own".into()];
+        assert_eq!(hook, made(&service, &image()));
     }
 
     #[test]

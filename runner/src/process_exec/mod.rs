@@ -85,9 +85,9 @@ impl ProcessExecutor {
     }
 
     fn command(&self, request: ExecRequest) -> Result<(Command, Ends), RunnerError> {
-        let Some((program, arguments)) = request.command.split_first() else {
+        if request.command.is_empty() {
             return Err(RunnerError::new("there is no command to run"));
-        };
+        }
         for (name, _) in &request.environment {
             if name.is_empty() || name.contains('=') {
                 return Err(RunnerError::new(format!("\"{name}\" is no name of an environment variable")));
@@ -99,14 +99,13 @@ impl ProcessExecutor {
         };
         let context = RunContext {
             run: self.run,
-            command: None,
+            command: Some(request.command),
             stdout: theirs.output,
             stderr: theirs.errors,
             environment: request.environment,
             descriptors: Vec::new(),
         };
         let mut command = Command::from_spec(&self.spec, context, &self.processes)?
-            .words(program, arguments)
             // Not the request's to change: where there are no cgroups a stop finds it by this.
             .env("KELSON_RUN", &run_mark(&self.spec, self.run, &self.processes));
         if let Some(input) = theirs.input {

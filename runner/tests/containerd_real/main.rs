@@ -13,7 +13,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use host::*;
-use kelson_runner::{Exit, Runner, Running};
+use kelson_runner::{Exit, ImageConfig, Runner, Running, StopReport};
 use tokio::time::{sleep, timeout};
 
 #[tokio::test]
@@ -43,6 +43,42 @@ async fn c5_one_container_a_task_each_run() {
     let born = |info: &str| info.lines().find(|line| line.contains("CreatedAt")).map(str::to_owned);
     assert_eq!(born(&host.daemon.ctr(&["containers", "info", "c5"])), born(&created));
     assert!(born(&created).is_some());
+    runner.close().await.unwrap();
+    nothing_is_left(&host);
+}
+
+#[tokio::test]
+async fn c5_a_hook_is_a_task_of_the_same_container() {
+    let Some(host) = Host::new("c5-hook").await else { return };
+    let script = "echo $0 $GREETING $KELSON_SERVICE; busybox id -u; pwd; echo $0 >> /done; busybox cat /done";
+    let main: [&str; 4] = ["/bin/sh", "-c", script, "main"];
+    let image = ImageConfig { uid: 0, working_directory: "/proc".into(), ..ImageConfig::default() };
+    let mut runner = host.runner_of("c5-hook", &main, image);
+    runner.open().await.unwrap();
+    let mut done = String::new();
+    for name in ["before", "main", "after"] {
+        let (mut context, out, _err) = context(1);
+        if name != "main" {
+            context.command = Some(["sh", "-c", script, name].map(str::to_owned).to_vec());
+        }
+        let running = runner.run(context).await.unwrap();
+        assert_eq!(ended(running).await, Exit::Status(0));
+        done.push_str(name);
+        done.push('\n');
+        assert_eq!(text(out).await, format!("{name} run 1 c5-hook\n0\n/proc\n{done}"));
+        let begun = Instant::now();
+        assert_eq!(runner.stop(KILL).await.unwrap(), StopReport::default());
+        eprintln!("clear after {name} took {:?}", begun.elapsed());
+        assert_eq!(host.daemon.ctr(&["tasks", "ls", "-q"]), "");
+    }
+    // One that hangs is stopped as any run is.
+    let (mut context, out, _err) = context(1);
+    let deaf = "trap '' TERM; echo up; while :; do busybox sleep 1000; done";
+    context.command = Some(["/bin/sh", "-c", deaf].map(str::to_owned).to_vec());
+    let running = runner.run(context).await.unwrap();
+    let _out = until(out, "up").await;
+    assert!(runner.stop(HASTY).await.unwrap().killed);
+    assert_eq!(ended(running).await, Exit::Signal { signal: 9, core: false });
     runner.close().await.unwrap();
     nothing_is_left(&host);
 }
