@@ -63,6 +63,8 @@ pub struct Command {
     pub(crate) bounding: Option<u64>,
     pub(crate) ambient: u64,
     pub(crate) seccomp: Option<Arc<Filter>>,
+    /// The network namespace that it enters.
+    pub(crate) network: Option<OwnedFd>,
     pub(crate) cgroup: Option<Arc<OwnedFd>>,
     pub(crate) cgroup_name: String,
     pub(crate) deadline: Duration,
@@ -115,6 +117,7 @@ impl Command {
             bounding: None,
             ambient: 0,
             seccomp: None,
+            network: None,
             cgroup: None,
             cgroup_name: String::new(),
             deadline: DEADLINE,
@@ -241,6 +244,13 @@ impl Command {
     pub fn cgroup(mut self, folder: Arc<OwnedFd>, name: impl Into<String>) -> Command {
         self.cgroup = Some(folder);
         self.cgroup_name = name.into();
+        self
+    }
+
+    /// Runs in this network namespace, an open `/proc/PID/ns/net` ([`open_network`](crate::open_network)), and in PID 1's
+    /// own namespaces otherwise. It is entered before privileges are given up.
+    pub fn network_of(mut self, namespace: OwnedFd) -> Command {
+        self.network = Some(namespace);
         self
     }
 

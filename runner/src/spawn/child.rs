@@ -44,6 +44,10 @@ fn steps(plan: &mut Plan) -> Result<Infallible, i32> {
         plan.control.enter(Step::Cgroup);
         join_cgroup(plan.cgroup_fd)?;
     }
+    if plan.network_fd >= 0 {
+        plan.control.enter(Step::Network);
+        call(libc::SYS_setns, [signed(plan.network_fd), signed(libc::CLONE_NEWNET), 0, 0, 0])?;
+    }
     plan.control.enter(Step::Session);
     call(libc::SYS_setsid, [0; 5])?;
     call(libc::SYS_umask, [0o022, 0, 0, 0, 0])?;

@@ -14,6 +14,8 @@ pub enum Step {
     /// A table of descriptors of its own.
     Table,
     Cgroup,
+    /// The network namespace of another process.
+    Network,
     Session,
     Descriptors,
     /// The terminal that controls the session.
@@ -33,12 +35,13 @@ pub enum Step {
     Execute,
 }
 
-const STEPS: [Step; 20] = [
+const STEPS: [Step; 21] = [
     Step::Queued,
     Step::Prepare,
     Step::Clone,
     Step::Table,
     Step::Cgroup,
+    Step::Network,
     Step::Session,
     Step::Descriptors,
     Step::Terminal,
@@ -68,6 +71,7 @@ impl Step {
             Step::Prepare => "preparing the start",
             Step::Clone | Step::Table => "making the process",
             Step::Cgroup => "entering its cgroup",
+            Step::Network => "entering its network namespace",
             Step::Session => "making a session",
             Step::Descriptors => "handing over descriptors",
             Step::Terminal => "taking its terminal",
@@ -119,6 +123,7 @@ impl SpawnError {
             Step::Group => format!("cannot set group {}", subject.gid),
             Step::Groups => String::from("cannot set supplementary groups"),
             Step::Cgroup => format!("cannot enter cgroup {}", subject.cgroup),
+            Step::Network => String::from("cannot enter the network namespace"),
             Step::Session => String::from("cannot make a session"),
             Step::Descriptors => format!("cannot hand over descriptor {detail}"),
             Step::Terminal => String::from("cannot take the terminal"),

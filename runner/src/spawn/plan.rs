@@ -34,6 +34,8 @@ pub(crate) struct Plan {
     pub(crate) envp: Vec<*const c_char>,
     /// -1: none.
     pub(crate) cgroup_fd: RawFd,
+    /// -1: PID 1's own.
+    pub(crate) network_fd: RawFd,
     /// The kernel could not clone straight into the cgroup.
     pub(crate) join_cgroup: bool,
     pub(crate) moves: Vec<Move>,
@@ -129,6 +131,8 @@ impl Plan {
                 files.push(fd);
             }
         }
+        let network_fd = command.network.as_ref().map_or(-1, |fd| fd.as_raw_fd());
+        files.extend(command.network);
         let directory = command.working_directory.as_ref().map_or(ptr::null(), |path| path.as_ptr());
         strings.extend(command.working_directory);
         strings.extend(command.argv);
@@ -141,6 +145,7 @@ impl Plan {
             argv,
             envp,
             cgroup_fd: command.cgroup.as_ref().map_or(-1, |fd| fd.as_raw_fd()),
+            network_fd,
             join_cgroup: false,
             moves,
             controlling_terminal: command.controlling_terminal,
@@ -170,17 +175,17 @@ impl Plan {
     /// Puts what the child needs into the window, so that it need not copy the whole table; leaves the plan as it is
     /// where there is too much of it. The window is to be cleared after the clone.
     pub(crate) fn stage(&mut self, window: &mut Window) {
-        let program = (self.exec_fd >= 0).then_some(self.exec_fd);
-        let sources = self.moves.iter().map(|each| each.source).chain(program);
+        let single = [self.exec_fd, self.network_fd];
+        let wanted = single.into_iter().filter(|fd| *fd >= 0);
+        let sources = self.moves.iter().map(|each| each.source).chain(wanted);
         // SAFETY: the plan owns what it names, and lives as long as the borrow.
         let sources = sources.map(|source| unsafe { BorrowedFd::borrow_raw(source) });
         let held: Option<Vec<RawFd>> = sources.map(|source| window.hold(source)).collect();
         let Some(held) = held else { return };
-        for (each, number) in self.moves.iter_mut().zip(&held) {
-            each.source = *number;
-        }
-        if let (Some(_), Some(number)) = (program, held.last()) {
-            self.exec_fd = *number;
+        let singles = [&mut self.exec_fd, &mut self.network_fd].into_iter().filter(|fd| **fd >= 0);
+        let places = self.moves.iter_mut().map(|each| &mut each.source).chain(singles);
+        for (place, number) in places.zip(held) {
+            *place = number;
         }
         self.table_end = Some(window.end());
     }
