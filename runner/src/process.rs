@@ -46,6 +46,8 @@ enum CgroupState {
     Fresh,
     /// It has been killed, or may have been. It takes no new process then: Linux (seen on 6.18) holds its count of kills
     /// against that of the cgroup of whoever clones, and kills a child that is cloned straight into it at birth.
+    /// Or the kernel has killed in it for memory: what it counts is to be of one run alone, also for a next life of
+    /// PID 1 that takes the run up and never saw it begin.
     Spent,
 }
 
@@ -177,8 +179,19 @@ impl ProcessRunner {
                 signal(libc::SIGKILL);
             }
         }
+        let ran = self.started;
         let left_behind = self.clear().await?;
-        Ok(StopReport { killed, left_behind, out_of_memory: false })
+        Ok(StopReport { killed, left_behind, out_of_memory: ran && self.was_out_of_memory() })
+    }
+
+    /// Whether the kernel killed for memory since the run began: its cgroup was one without kills then.
+    fn was_out_of_memory(&mut self) -> bool {
+        let place = self.place().filter(|_| self.cgroup.is_some());
+        let killed = place.is_some_and(|place| place.memory_kills() > 0);
+        if killed {
+            self.cgroup = Some(CgroupState::Spent);
+        }
+        killed
     }
 
     /// What is frozen sleeps through its signal too. It is rare, and asking costs as much as a stop.
@@ -254,5 +267,48 @@ impl Runner for ProcessRunner {
 
     fn close(&mut self) -> BoxFuture<'_, Result<(), RunnerError>> {
         Box::pin(self.end_all())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::cgroup::CgroupRoot;
+    use crate::processes::Options;
+
+    const AT_ONCE: StopPlan = StopPlan { signal: libc::SIGTERM, timeout: Duration::ZERO };
+
+    /// The folder is played: there is no memory controller to be had everywhere.
+    #[tokio::test]
+    async fn a_run_in_which_the_kernel_killed_for_memory_says_so_once() {
+        let own = std::env::temp_dir().join(format!("kelson-memory-{}", std::process::id()));
+        fs::create_dir_all(&own).unwrap();
+        let options = Options { cgroups: Some(CgroupRoot::below(&own).unwrap()), ..Options::default() };
+        let spec = Arc::new(ServiceSpec::process("web", ["/bin/true"]));
+        let mut runner = ProcessRunner::new(Processes::new(options).unwrap(), spec);
+        runner.open().await.unwrap();
+        let events = runner.place().unwrap().path().join("memory.events");
+        let mut ends = Vec::new();
+        for text in [None, Some("oom 1\noom_kill 0\n"), Some("oom 1\noom_kill 1\n")] {
+            if let Some(text) = text {
+                fs::write(&events, text).unwrap();
+            }
+            runner.started = true;
+            ends.push((runner.end(AT_ONCE).await.unwrap().out_of_memory, runner.cgroup));
+        }
+        let (fresh, spent) = (Some(CgroupState::Fresh), Some(CgroupState::Spent));
+        assert_eq!(ends, [(false, fresh), (false, fresh), (true, spent)]);
+        assert!(!runner.end(AT_ONCE).await.unwrap().out_of_memory, "without a run there is nothing to tell");
+        fs::remove_file(&events).unwrap();
+        let place = runner.place().unwrap();
+        runner.renew_cgroup(&place).unwrap();
+        assert_eq!(runner.cgroup, fresh);
+        runner.started = true;
+        assert!(!runner.end(AT_ONCE).await.unwrap().out_of_memory);
+        runner.close().await.unwrap();
+        fs::remove_dir_all(&own).unwrap();
     }
 }

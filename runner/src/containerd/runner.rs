@@ -174,10 +174,12 @@ impl ContainerRunner {
             }
         }
         let left_behind = self.clear().await?;
+        // Each run has a new cgroup, which goes with the task.
+        let out_of_memory = self.task && self.place().is_some_and(|place| place.memory_kills() > 0);
         if self.task && left_behind == 0 {
             self.delete_task().await;
         }
-        Ok(StopReport { killed, left_behind, out_of_memory: false })
+        Ok(StopReport { killed, left_behind, out_of_memory })
     }
 
     fn thaw(&self) {
@@ -320,5 +322,53 @@ impl Runner for ContainerRunner {
 
     fn close(&mut self) -> BoxFuture<'_, Result<(), RunnerError>> {
         Box::pin(self.end_all())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::cgroup::CgroupRoot;
+    use crate::processes::Options;
+
+    struct NoImages;
+
+    impl Images for NoImages {
+        fn prepare<'a>(
+            &'a self,
+            _: &'a str,
+            _: &'a str,
+            _: Option<&'a str>,
+        ) -> BoxFuture<'a, Result<ImageConfig, RunnerError>> {
+            Box::pin(std::future::ready(Err(RunnerError::new("there are none"))))
+        }
+    }
+
+    /// The folder is played: there is no memory controller to be had everywhere.
+    #[tokio::test]
+    async fn a_run_in_which_the_kernel_killed_for_memory_says_so() {
+        let own = std::env::temp_dir().join(format!("kelson-container-memory-{}", std::process::id()));
+        fs::create_dir_all(&own).unwrap();
+        let options = Options { cgroups: Some(CgroupRoot::below(&own).unwrap()), ..Options::default() };
+        let mut runner = ContainerRunner::new(
+            Containerd::below(&own),
+            Processes::new(options).unwrap(),
+            Arc::new(NoImages),
+            Arc::new(ServiceSpec::process("web", ["x"])),
+            Arc::from(own.as_path()),
+        );
+        let place = runner.place().unwrap();
+        place.make().unwrap();
+        let plan = StopPlan { signal: libc::SIGTERM, timeout: Duration::ZERO };
+        for (text, expected) in [("oom_kill 0\n", false), ("oom_kill 1\noom_group_kill 1\n", true)] {
+            fs::write(place.path().join("memory.events"), text).unwrap();
+            runner.task = true;
+            assert_eq!(runner.end(plan).await.unwrap().out_of_memory, expected);
+        }
+        runner.task = false;
+        assert!(!runner.end(plan).await.unwrap().out_of_memory, "without a run there is nothing to tell");
+        fs::remove_dir_all(&own).unwrap();
     }
 }
