@@ -1,0 +1,142 @@
+//! The one task behind a [`Prober`](super::Prober): gives each network its keeper, and each keeper what is for it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
+
+use super::keeper::{Keeper, Order};
+use super::{BoxFuture, Command, Launcher, Place, ProberStatus, Report};
+
+/// Why no probe runs where there is no check.
+pub const NOTHING: &str = "nothing to ask";
+
+/// What all keepers have in common.
+pub struct Shared {
+    pub launcher: Arc<dyn Launcher>,
+    pub status: watch::Sender<ProberStatus>,
+    reports: mpsc::Sender<Report>,
+}
+
+impl Shared {
+    pub fn report(&self, report: Report) {
+        // Nobody takes them, or not fast enough: how often is in the status.
+        let _ = self.reports.try_send(report);
+    }
+}
+
+pub struct Driver {
+    shared: Arc<Shared>,
+    commands: mpsc::UnboundedReceiver<Command>,
+    keepers: HashMap<Place, mpsc::UnboundedSender<Order>>,
+    /// Each ends with its place, once nothing is asked there and its probe has ended.
+    running: FuturesUnordered<BoxFuture<'static, Place>>,
+    /// No keeper is begun any more; who waits for the last to end.
+    shutdown: Option<Vec<oneshot::Sender<()>>>,
+}
+
+impl Driver {
+    pub fn new(
+        launcher: Arc<dyn Launcher>,
+        commands: mpsc::UnboundedReceiver<Command>,
+        reports: mpsc::Sender<Report>,
+        status: watch::Sender<ProberStatus>,
+    ) -> Driver {
+        Driver {
+            shared: Arc::new(Shared { launcher, status, reports }),
+            commands,
+            keepers: HashMap::new(),
+            running: FuturesUnordered::new(),
+            shutdown: None,
+        }
+    }
+
+    /// Ends when no handle is left; dropped, it takes all probes with it.
+    pub async fn run(mut self) {
+        loop {
+            tokio::select! {
+                biased;
+                command = self.commands.recv() => match command {
+                    Some(command) => self.command(command),
+                    None => return,
+                },
+                Some(place) = self.running.next() => self.ended(&place),
+            }
+        }
+    }
+
+    fn command(&mut self, command: Command) {
+        match command {
+            Command::Watch { .. } if self.shutdown.is_some() => {}
+            Command::Watch { place, entry } => self.begin(place, Order::Watch(entry)),
+            Command::End { place, id } => {
+                if let Some(keeper) = self.keepers.get(&place) {
+                    // One that has ended knows of no check.
+                    let _ = keeper.send(Order::End(id));
+                }
+            }
+            Command::Restart => self.tell_all(|| Order::Restart),
+            Command::Shutdown { deadline, done } => self.shut_down(deadline, done),
+        }
+    }
+
+    fn begin(&mut self, place: Place, order: Order) {
+        let order = match self.keepers.get(&place) {
+            Some(keeper) => match keeper.send(order) {
+                Ok(()) => return,
+                // It has just ended.
+                Err(mpsc::error::SendError(order)) => order,
+            },
+            None => order,
+        };
+        let (keeper, orders) = mpsc::unbounded_channel();
+        // The other end is right here.
+        let _ = keeper.send(order);
+        self.running.push(Box::pin(Keeper::new(place.clone(), Arc::clone(&self.shared), orders).run()));
+        self.keepers.insert(place, keeper);
+        self.count_others();
+    }
+
+    fn tell_all(&self, order: impl Fn() -> Order) {
+        for keeper in self.keepers.values() {
+            let _ = keeper.send(order());
+        }
+    }
+
+    fn shut_down(&mut self, deadline: Instant, done: oneshot::Sender<()>) {
+        self.shutdown.get_or_insert_default().push(done);
+        self.tell_all(|| Order::Shutdown(deadline));
+        self.shut_down_done();
+    }
+
+    fn shut_down_done(&mut self) {
+        if !self.running.is_empty() {
+            return;
+        }
+        for done in self.shutdown.iter_mut().flat_map(|waiting| waiting.drain(..)) {
+            // Whoever waited may have given up.
+            let _ = done.send(());
+        }
+    }
+
+    fn ended(&mut self, place: &Place) {
+        // Its place may have a new one already.
+        if self.keepers.get(place).is_some_and(mpsc::UnboundedSender::is_closed) {
+            self.keepers.remove(place);
+        }
+        self.count_others();
+        self.shut_down_done();
+    }
+
+    fn count_others(&self) {
+        let others = self.keepers.keys().filter(|place| **place != Place::Host).count();
+        self.shared.status.send_if_modified(|status| {
+            let changed = status.others != others;
+            status.others = others;
+            changed
+        });
+    }
+}
