@@ -6,6 +6,7 @@
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects))]
 
 mod accounts;
+mod certificates;
 mod containers;
 mod decode;
 mod environment;
@@ -15,13 +16,14 @@ pub mod load;
 pub mod machine;
 pub mod names;
 mod near;
+pub mod pattern;
 pub mod personality;
 mod quote;
 mod read;
 pub mod render;
 pub mod service;
 mod tree;
-mod units;
+pub mod units;
 pub mod wire;
 
 pub use graph::Graph;

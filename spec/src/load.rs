@@ -91,14 +91,12 @@ impl Mode {
 pub struct Sources {
     /// Stands before each absolute path; `/` on the host itself.
     pub root: PathBuf,
-    /// Takes keys of the contract that this version cannot act on (`health`); otherwise each is a mistake.
-    pub later: bool,
     pub mode: Mode,
 }
 
 impl Default for Sources {
     fn default() -> Self {
-        Sources { root: PathBuf::from("/"), later: false, mode: Mode::default() }
+        Sources { root: PathBuf::from("/"), mode: Mode::default() }
     }
 }
 
@@ -111,7 +109,6 @@ pub fn load(config: &Path) -> Loaded {
 pub fn load_with(config: &Path, sources: &Sources) -> Loaded {
     let mut reading = Reading {
         surroundings: Surroundings::new(&sources.root),
-        later: sources.later,
         services: Vec::new(),
         known: BUILTINS.iter().map(|name| (*name).to_owned()).collect(),
         diagnostics: Vec::new(),
@@ -133,7 +130,6 @@ pub fn load_with(config: &Path, sources: &Sources) -> Loaded {
 /// A folder that is being read.
 struct Reading {
     surroundings: Surroundings,
-    later: bool,
     services: Vec<Decoded>,
     /// Names that others may depend on though they have no sound file: built-ins and faulty services.
     known: BTreeSet<String>,
@@ -209,18 +205,6 @@ impl Reading {
         let service = decode::service_name(stem);
         let sound = self.file(&path, service, |decoder, root| decode::service(decoder, stem, root)).flatten();
         match sound {
-            Some(decoded) if !self.later && !decoded.unsupported.is_empty() => {
-                self.known.insert(decoded.spec.name.clone());
-                for (at, message) in decoded.unsupported {
-                    self.diagnostics.push(Diagnostic {
-                        file: path.clone(),
-                        line: at.line,
-                        column: at.column,
-                        service: Some(decoded.spec.name.clone()),
-                        message,
-                    });
-                }
-            }
             Some(decoded) => self.services.push(decoded),
             None => self.known.extend(service.map(str::to_owned)),
         }

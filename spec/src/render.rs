@@ -3,15 +3,17 @@
 //! Only what differs from the default is written. What was resolved stays resolved: the environment holds what the environment
 //! files said, secrets too, and the user's group stands beside its name. Read again, the text gives the same spec.
 
+mod checks;
+
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
 use crate::kernel;
 use crate::service::{
-    Asks, Check, ContainerDevice, ContainerMount, ContainerNetwork, Exhausted, NetworkAspect, Probe,
-    Readiness, Requirement, RestartPolicy, RestartSpec, Seccomp, Security, ServiceEvent, ServiceKind,
-    ServiceSpec, StartMode, StopSpec, Workload,
+    ContainerDevice, ContainerMount, ContainerNetwork, Exhausted, NetworkAspect, Readiness, Requirement,
+    RestartPolicy, RestartSpec, Seccomp, Security, ServiceEvent, ServiceKind, ServiceSpec, StartMode,
+    StopSpec, Workload,
 };
 use crate::units::{cpus_text, duration_text, size_text};
 
@@ -49,7 +51,7 @@ pub fn render(spec: &ServiceSpec) -> String {
         out.line("startTimeout", &duration_text(spec.start_timeout));
     }
     if !spec.health.is_empty() {
-        out.items("health", spec.health.iter().map(check));
+        out.items("health", spec.health.iter().map(checks::check));
     }
     let container = match &spec.workload {
         Workload::Process(_) => None,
@@ -295,33 +297,6 @@ fn stop(stop: &StopSpec, signal: bool) -> Vec<(&'static str, String)> {
     duration(&mut entries, "timeout", stop.timeout, default.timeout);
     duration(&mut entries, "delay", stop.delay, default.delay);
     entries
-}
-
-fn check(check: &Check) -> String {
-    let probe = match &check.probe {
-        Probe::Network(network) => {
-            let asked = match &network.asks {
-                Asks::Tcp => None,
-                Asks::Http(http) => Some(("path", scalar(&http.path))),
-                Asks::Grpc(grpc) => {
-                    Some(("service", scalar(&grpc.service))).filter(|_| !grpc.service.is_empty())
-                }
-            };
-            let port = [("port", network.port.to_string())];
-            (network.kind(), mapping(port.into_iter().chain(asked)))
-        }
-        Probe::Exec { command } => ("exec", mapping([("command", words(command))])),
-    };
-    let default = Check::new(&check.name, check.probe.clone());
-    let mut entries = vec![("name", scalar(&check.name)), probe];
-    duration(&mut entries, "initialDelay", check.initial_delay, default.initial_delay);
-    duration(&mut entries, "interval", check.interval, default.interval);
-    duration(&mut entries, "timeout", check.timeout, default.timeout);
-    number(&mut entries, "successThreshold", check.success_threshold, default.success_threshold);
-    number(&mut entries, "failureThreshold", check.failure_threshold, default.failure_threshold);
-    number(&mut entries, "restartAfter", check.restart_after, default.restart_after);
-    duration(&mut entries, "grace", check.grace, default.grace);
-    mapping(entries)
 }
 
 fn resources(resources: &crate::service::Resources) -> Vec<(&'static str, String)> {

@@ -180,29 +180,3 @@ fn a_folder_that_is_not_there_is_said() {
     std::fs::remove_dir(folder.services()).unwrap();
     assert_eq!(folder.messages(), Vec::<String>::new());
 }
-
-#[test]
-fn what_a_later_version_runs_is_refused_where_it_stands() {
-    let folder = Folder::new();
-    folder.service(
-        "chk",
-        "name: chk\nprocess: {command: [/bin/true]}\nhealth:\n  - {name: a, exec: {command: [/bin/true]}}\n  - {name: b, tcp: {port: 1}}\n",
-    );
-    folder.service("web", "name: web\nprocess: {command: [/bin/true]}\ndepends: [{service: chk}]\n");
-    let loaded = kelson_spec::load(&folder.config());
-    let told: Vec<String> = loaded
-        .diagnostics
-        .iter()
-        .map(|d| {
-            format!("{}:{}:{} {}", d.service.as_deref().unwrap_or_default(), d.line, d.column, d.message)
-        })
-        .collect();
-    assert_eq!(
-        told,
-        [
-            "chk:5:15 health: this version of Kelson runs no http, tcp and grpc checks; use exec, or leave the check out",
-        ]
-    );
-    let names: Vec<&str> = loaded.services.iter().map(|spec| spec.name.as_str()).collect();
-    assert_eq!(names, ["web"], "what needs a faulty service waits for it and is not faulty itself");
-}

@@ -12,6 +12,8 @@ fn host() -> Folder {
     let folder = Folder::new();
     folder.root_file("etc/passwd", "root:x:0:0::/root:/bin/sh\nwww-data:x:33:33::/var/www:/bin/sh\n");
     folder.root_file("etc/group", "adm:x:4:\n");
+    let ca = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n";
+    folder.root_file("etc/ca.pem", ca);
     folder
 }
 
@@ -359,6 +361,177 @@ fn each_mistake_of_a_value_is_pointed_at() {
             "health: [{tcp: {port: 1}, failureThreshold: 0}]\n",
             &["5:45: health[0].failureThreshold: 0 is out of range; write a number from 1 to 1000"],
         ),
+        (
+            "health: [{tcp: {port: 1, address: db.local}}]\n",
+            &[
+                "5:35: health[0].tcp.address: \"db.local\" is not an IP address; a check looks no names up: write such as 127.0.0.1 or ::1",
+            ],
+        ),
+        (
+            "health: [{tcp: {port: 1, address: 0.0.0.0}}]\n",
+            &[
+                "5:35: health[0].tcp.address: nothing answers at 0.0.0.0; write the address of one host, or leave it out",
+            ],
+        ),
+        (
+            "health: [{tcp: {port: 1, path: /}}]\n",
+            &["5:26: health[0].tcp.path: this key is not known; allowed here: port, address"],
+        ),
+        (
+            "health: [{tcp: {port: 1}, startup: 1}]\n",
+            &["5:36: health[0].startup: \"1\" is not true or false"],
+        ),
+        (
+            "health: [{http: {port: 1, path: /a b}}]\n",
+            &["5:33: health[0].http.path: ' ' cannot stand in a path of a URL; write %20"],
+        ),
+        (
+            "health: [{http: {port: 1, path: '/ü#'}}]\n",
+            &["5:33: health[0].http.path: 'ü' cannot stand in a path of a URL; write %C3%BC"],
+        ),
+        (
+            "health: [{http: {port: 1, path: \"/\\r\\nX: 1\"}}]\n",
+            &["5:33: health[0].http.path: '\\r' cannot stand in a path of a URL; write %0D"],
+        ),
+        (
+            "health: [{http: {port: 1, host: 'a:80'}}]\n",
+            &[
+                "5:33: health[0].http.host: \"a:80\" is not the name of a host; write such as www.example.org, without scheme and port",
+            ],
+        ),
+        (
+            "health: [{grpc: {port: 1, host: \"a\\nb\"}}]\n",
+            &[
+                "5:33: health[0].grpc.host: \"a\\nb\" is not the name of a host; write such as www.example.org, without scheme and port",
+            ],
+        ),
+        (
+            "health: [{http: {port: 1, scheme: htps}}]\n",
+            &["5:35: health[0].http.scheme: \"htps\" is not one of http, https; did you mean https?"],
+        ),
+        (
+            "health: [{http: {port: 1, scheme: https}}]\n",
+            &[
+                "5:27: health[0].http.scheme: https needs ca: FILE with the certificates that may have signed the server's, or verify: false",
+            ],
+        ),
+        (
+            "health: [{grpc: {port: 1, scheme: https, verify: true}}]\n",
+            &[
+                "5:27: health[0].grpc.scheme: https needs ca: FILE with the certificates that may have signed the server's, or verify: false",
+            ],
+        ),
+        (
+            "health: [{http: {port: 1, scheme: https, verify: maybe}}]\n",
+            &["5:50: health[0].http.verify: \"maybe\" is not true or false"],
+        ),
+        (
+            "health: [{http: {port: 1, scheme: https, ca: /etc/ca.pem, verify: false}}]\n",
+            &["5:59: health[0].http: ca and verify: false exclude each other; keep one"],
+        ),
+        (
+            "health: [{http: {port: 1, ca: /etc/ca.pem}}]\n",
+            &[
+                "5:27: health[0].http.ca: without TLS there is no certificate; write scheme: https, or leave ca out",
+            ],
+        ),
+        (
+            "health: [{grpc: {port: 1, scheme: http, verify: false}}]\n",
+            &[
+                "5:41: health[0].grpc.verify: without TLS there is no certificate; write scheme: https, or leave verify out",
+            ],
+        ),
+        (
+            "health: [{http: {port: 1, scheme: https, ca: ca.pem}}]\n",
+            &["5:46: health[0].http.ca: \"ca.pem\" is not a path from the root; write it with / first"],
+        ),
+        (
+            "health: [{http: {port: 1, scheme: https, ca: /etc/none.pem}}]\n",
+            &["5:46: health[0].http.ca: /etc/none.pem: the file cannot be read: No such file or directory"],
+        ),
+        (
+            "health: [{http: {port: 1, scheme: https, ca: /etc}}]\n",
+            &["5:46: health[0].http.ca: /etc: this is a directory; a regular file is needed"],
+        ),
+        (
+            "health: [{http: {port: 1, scheme: https, ca: /etc/passwd}}]\n",
+            &[
+                "5:46: health[0].http.ca: /etc/passwd: there is no certificate in PEM here; it begins with a line -----BEGIN CERTIFICATE-----",
+            ],
+        ),
+        (
+            "health: [{http: {port: 1, scheme: https, ca: \"-----BEGIN CERTIFICATE-----\\nMI\"}}]\n",
+            &[
+                "5:46: health[0].http.ca: the certificate that begins in line 1 has no line -----END CERTIFICATE-----",
+            ],
+        ),
+        (
+            "health: [{http: {port: 1, headers: [A]}}]\n",
+            &["5:36: health[0].http.headers: found a list where a mapping of keys to values belongs"],
+        ),
+        (
+            "health: [{http: {port: 1, headers: {\"A: b\": c}}}]\n",
+            &["5:37: health[0].http.headers: \"A: b\" is not the name of a header, such as X-Probe"],
+        ),
+        (
+            "health: [{http: {port: 1, headers: {HOST: c}}}]\n",
+            &[
+                "5:37: health[0].http.headers: the header Host has a key of its own; write host: NAME beside port",
+            ],
+        ),
+        (
+            "health: [{http: {port: 1, headers: {Transfer-Encoding: chunked}}}]\n",
+            &[
+                "5:37: health[0].http.headers: the header Transfer-Encoding belongs to the connection and cannot be set; remove it",
+            ],
+        ),
+        (
+            "health: [{http: {port: 1, headers: {X-A: 1, x-a: 2}}}]\n",
+            &["5:45: health[0].http.headers: the headers X-A and x-a are the same; keep one"],
+        ),
+        (
+            "health: [{http: {port: 1, headers: {A: \"b\\r\\nC: d\"}}}]\n",
+            &[
+                "5:40: health[0].http.headers.A: \"b\\r\\nC: d\" is not the value of a header; write one line of ASCII, at most 4096 bytes, no spaces around it",
+            ],
+        ),
+        (
+            "health: [{http: {port: 1, headers: {A: }}}]\n",
+            &["5:37: health[0].http.headers.A: this key has no value; write \"\" for an empty one"],
+        ),
+        (
+            "health: [{http: {port: 1, status: ok}}]\n",
+            &["5:35: health[0].http.status: \"ok\" is not a status; write such as 200 or 200-299"],
+        ),
+        (
+            "health: [{http: {port: 1, status: [200, 299-200]}}]\n",
+            &[
+                "5:41: health[0].http.status[1]: 299-200 is out of range; write codes from 100 to 599, the lower first",
+            ],
+        ),
+        (
+            "health: [{http: {port: 1, status: 200-600}}]\n",
+            &[
+                "5:35: health[0].http.status: 200-600 is out of range; write codes from 100 to 599, the lower first",
+            ],
+        ),
+        (
+            "health: [{http: {port: 1, status: []}}]\n",
+            &["5:35: health[0].http.status: this list is empty, so no answer could pass"],
+        ),
+        (
+            "health: [{http: {port: 1, status: {a: b}}}]\n",
+            &[
+                "5:35: health[0].http.status: found a mapping where a status such as 200, 200-299 or [200, 204] belongs",
+            ],
+        ),
+        (
+            "health: [{http: {port: 1, body: \"(ok\"}}]\n",
+            &[
+                "5:33: health[0].http.body: \"(ok\" is not a regular expression: found open group without closing ')'",
+            ],
+        ),
+        ("health: [{http: {port: 1, body: \"\"}}]\n", &["5:33: health[0].http.body: this text is empty"]),
         // YAML.
         ("user: !secret root\n", &["5:7: the tag !secret means nothing here; remove it"]),
         ("---\nname: other\n", &["5:1: a second document starts here; a file holds one, without a line ---"]),

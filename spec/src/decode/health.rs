@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::{Decoder, Place};
-use crate::service::{Asks, Check, GrpcProbe, HttpProbe, NetworkProbe, Probe};
-use crate::tree::{Node, Position, Value};
+use crate::service::{Asks, Check, Probe, ProbeTls};
+use crate::tree::{Node, Value};
 
 const PROBES: [&str; 4] = ["http", "tcp", "grpc", "exec"];
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "name",
     "http",
     "tcp",
@@ -20,40 +20,29 @@ const KEYS: [&str; 12] = [
     "failureThreshold",
     "restartAfter",
     "grace",
+    "startup",
 ];
-
-/// Probes of the contract that this version reads and has nobody for.
-pub(super) const NO_NETWORK_PROBES: &str =
-    "this version of Kelson runs no http, tcp and grpc checks; use exec, or leave the check out";
-
-/// Where in a list of checks such probes are written.
-pub(super) fn network_probes(list: &Node) -> impl Iterator<Item = Position> {
-    let checks = match &list.value {
-        Value::Sequence(checks) => checks.as_slice(),
-        _ => &[],
-    };
-    let entries = checks.iter().flat_map(|check| match &check.value {
-        Value::Mapping(entries) => entries.as_slice(),
-        _ => &[],
-    });
-    entries.filter_map(|entry| match &entry.key.value {
-        Value::Scalar(key) if matches!(key.as_str(), "http" | "tcp" | "grpc") => Some(entry.key.at),
-        _ => None,
-    })
-}
 
 /// The shortest time between two runs of a check, and the shortest timeout.
 const SHORTEST: Duration = Duration::from_millis(10);
 /// The largest count of results in a row.
 const MOST: u32 = 1_000;
-
-fn network(port: u16, asks: Asks) -> Probe {
-    Probe::Network(NetworkProbe { address: NetworkProbe::ADDRESS, port, asks })
-}
+/// How many checks a service may have: PID 1 keeps the last results of each.
+const MOST_CHECKS: usize = 256;
+/// What the certificates of all checks of a service may come to, in bytes: PID 1 keeps those too.
+const MOST_CERTIFICATES: usize = 256 << 10;
 
 impl Decoder<'_> {
     pub(super) fn health(&mut self, place: &Place<'_>, node: &Node) -> Option<Vec<Check>> {
+        if let Value::Sequence(items) = &node.value
+            && let Some(first) = items.get(MOST_CHECKS)
+        {
+            let text = format!("these are {} checks; a service has at most {MOST_CHECKS}", items.len());
+            self.wrong(place, first.at, text);
+            return None;
+        }
         let mut names: Vec<String> = Vec::new();
+        let mut certificates = 0_usize;
         self.list(place, node, "a list of checks", |d, p, n| {
             let check = d.check(p, n)?;
             if names.contains(&check.name) {
@@ -61,6 +50,13 @@ impl Decoder<'_> {
                 d.wrong(&Place::Key(p, "name"), n.at, text);
             }
             names.push(check.name.clone());
+            let before = certificates;
+            certificates = certificates.saturating_add(authority(&check).map_or(0, str::len));
+            if before <= MOST_CERTIFICATES && certificates > MOST_CERTIFICATES {
+                let most = crate::units::size_text(MOST_CERTIFICATES as u64);
+                let text = format!("the certificates of this service's checks are more than {most} in all");
+                d.wrong(p, n.at, text);
+            }
             Some(check)
         })
     }
@@ -87,47 +83,32 @@ impl Decoder<'_> {
         });
         self.set(&fields, "restartAfter", &mut check.restart_after, |d, p, n| d.number(p, n, 0..=MOST));
         self.set(&fields, "grace", &mut check.grace, |d, p, n| d.duration(p, n, Duration::ZERO));
+        self.set(&fields, "startup", &mut check.startup, |d, p, n| d.boolean(p, n));
         probe.map(|_| check)
     }
 
     fn probe(&mut self, kind: &str, place: &Place<'_>, node: &Node) -> Option<Probe> {
-        let allowed: &[&str] = match kind {
-            "http" => &["port", "path"],
-            "tcp" => &["port"],
-            "grpc" => &["port", "service"],
-            _ => &["command"],
-        };
-        let fields = self.fields(place, node, allowed)?;
-        if kind == "exec" {
-            let example = "command: [PROGRAM, ARGUMENT]";
-            let command = self.require(&fields, "command", example, |d, p, n| d.command(p, n))?;
-            return Some(Probe::Exec { command });
-        }
-        let port = self.require(&fields, "port", "port: NUMBER", |d, p, n| d.number(p, n, 1..=u16::MAX));
         match kind {
-            "http" => {
-                let mut path = "/".to_owned();
-                self.set(&fields, "path", &mut path, |d, p, n| d.url_path(p, n));
-                let http =
-                    HttpProbe { path, host: None, headers: vec![], status: vec![], body: None, tls: None };
-                Some(network(port?, Asks::Http(http)))
+            "http" => self.http(place, node).map(Probe::Network),
+            "tcp" => self.tcp(place, node).map(Probe::Network),
+            "grpc" => self.grpc(place, node).map(Probe::Network),
+            _ => {
+                let fields = self.fields(place, node, &["command"])?;
+                let example = "command: [PROGRAM, ARGUMENT]";
+                let command = self.require(&fields, "command", example, |d, p, n| d.command(p, n))?;
+                Some(Probe::Exec { command })
             }
-            "grpc" => {
-                let mut service = String::new();
-                self.set(&fields, "service", &mut service, |d, p, n| d.text(p, n));
-                Some(network(port?, Asks::Grpc(GrpcProbe { service, host: None, tls: None })))
-            }
-            _ => Some(network(port?, Asks::Tcp)),
         }
     }
+}
 
-    fn url_path(&mut self, place: &Place<'_>, node: &Node) -> Option<String> {
-        let path = self.text(place, node)?;
-        if !path.starts_with('/') || path.contains(|c: char| c.is_ascii_control() || c == ' ') {
-            let text = format!("{} is not a path of a URL; write it with / first", super::quoted(&path));
-            self.wrong(place, node.at, text);
-            return None;
-        }
-        Some(path)
-    }
+/// The certificates that a check carries along.
+fn authority(check: &Check) -> Option<&str> {
+    let Probe::Network(probe) = &check.probe else { return None };
+    let tls: Option<&ProbeTls> = match &probe.asks {
+        Asks::Tcp => None,
+        Asks::Http(http) => http.tls.as_ref(),
+        Asks::Grpc(grpc) => grpc.tls.as_ref(),
+    };
+    tls?.ca.as_deref()
 }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use super::service::SHORTEST;
-use super::{Decoder, Place, health, quoted};
+use super::{Decoder, Place, quoted};
 use crate::machine::{ApiSpec, BuiltinSpec, InterfaceSpec, MachineSpec, MountSpec, NodeHealthSpec};
 use crate::names::BUILTINS;
 use crate::near::near;
@@ -312,12 +312,7 @@ impl Decoder<'_> {
         self.set(&fields, "depends", &mut builtin.depends, |d, p, n| d.requirements(p, n, references));
         builtin.restart = self.read(&fields, "restart", |d, p, n| d.restart(ServiceKind::Service, p, n));
         builtin.start_timeout = self.read(&fields, "startTimeout", |d, p, n| d.duration(p, n, SHORTEST));
-        self.set(&fields, "health", &mut builtin.health, |d, p, n| {
-            for at in health::network_probes(n) {
-                d.wrong(p, at, health::NO_NETWORK_PROBES);
-            }
-            d.health(p, n)
-        });
+        self.set(&fields, "health", &mut builtin.health, |d, p, n| d.health(p, n));
         builtin.stop = self.read(&fields, "stop", |d, p, n| d.stop(p, n, &mut false));
         builtin.resources = self.read(&fields, "resources", |d, p, n| d.resources(p, n));
         self.set(&fields, "limits", &mut builtin.limits, |d, p, n| d.limits(p, n));

@@ -7,6 +7,7 @@ mod confinement;
 mod container;
 mod health;
 mod machine;
+mod probes;
 mod requirement;
 mod scalar;
 mod service;

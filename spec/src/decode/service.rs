@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::{Decoder, Fields, Place, found, health, quoted, scalar, shown};
+use super::{Decoder, Fields, Place, found, quoted, scalar, shown};
 use crate::environment;
 use crate::kernel::{ALL_CAPABILITIES, CONTAINER_CAPABILITIES};
 use crate::load::Diagnostic;
@@ -52,8 +52,6 @@ pub struct Decoded {
     pub references: Vec<Position>,
     /// Where what it runs is written.
     pub workload: Position,
-    /// What is right and this version cannot do: where, and the sentence.
-    pub unsupported: Vec<(Position, String)>,
 }
 
 /// Decodes the tree of the service file of the name `stem`; `None` where it has a mistake.
@@ -68,7 +66,6 @@ fn whole(d: &mut Decoder<'_>, stem: &str, root: &Node) -> Option<Decoded> {
     let fields = d.fields(&place, root, &KEYS)?;
     d.require(&fields, "name", &format!("name: {stem}"), |d, p, n| d.own_name(stem, p, n));
 
-    let mut unsupported = Vec::new();
     let workload = match d.one_of(&fields, &["process", "container"]) {
         Some("process") => d.read(&fields, "process", |d, p, n| d.process(p, n)).map(Workload::Process),
         Some(_) => d.read(&fields, "container", |d, p, n| d.container(p, n)).map(Workload::Container),
@@ -106,11 +103,7 @@ fn whole(d: &mut Decoder<'_>, stem: &str, root: &Node) -> Option<Decoded> {
         Some(readiness)
     });
     d.set(&fields, "startTimeout", &mut spec.start_timeout, |d, p, n| d.duration(p, n, SHORTEST));
-    d.set(&fields, "health", &mut spec.health, |d, p, n| {
-        let text = format!("health: {}", health::NO_NETWORK_PROBES);
-        unsupported.extend(health::network_probes(n).map(|at| (at, text.clone())));
-        d.health(p, n)
-    });
+    d.set(&fields, "health", &mut spec.health, |d, p, n| d.health(p, n));
     let mut signal_is_named = false;
     d.set(&fields, "stop", &mut spec.stop, |d, p, n| d.stop(p, n, &mut signal_is_named));
     if is_container {
@@ -129,7 +122,7 @@ fn whole(d: &mut Decoder<'_>, stem: &str, root: &Node) -> Option<Decoded> {
     d.set(&fields, "security", &mut spec.security, |d, p, n| d.security(held, p, n));
     d.set(&fields, "logs", &mut spec.logs, |d, p, n| d.logs(p, n));
     let workload = fields.position(if is_container { "container" } else { "process" });
-    usable.then_some(Decoded { spec, references, workload, unsupported })
+    usable.then_some(Decoded { spec, references, workload })
 }
 
 impl Decoder<'_> {

@@ -1,0 +1,52 @@
+//! The regular expressions of service files: bounded, so that nobody who runs one has to wait for it or run out of memory.
+
+use regex_lite::{Regex, RegexBuilder};
+
+/// The longest pattern, in bytes.
+pub const LONGEST: usize = 1024;
+/// The most that a pattern may come to once it is compiled, in bytes: `(a{999}){999}` is short as well.
+const LARGEST: usize = 1 << 20;
+
+/// Why a text is not such a pattern; follows the text itself in a message.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Mistake {
+    #[error("is longer than {LONGEST} bytes")]
+    TooLong,
+    #[error("is not a regular expression: {0}")]
+    Syntax(String),
+}
+
+/// Compiles a pattern as a check does, who matches with it in time that is linear in what it reads.
+///
+/// # Errors
+/// When it is too long, too large, or not a pattern.
+pub fn compile(text: &str) -> Result<Regex, Mistake> {
+    if text.len() > LONGEST {
+        return Err(Mistake::TooLong);
+    }
+    let built = RegexBuilder::new(text).size_limit(LARGEST).build();
+    built.map_err(|error| Mistake::Syntax(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_is_found_anywhere() {
+        let pattern = compile("\"status\": *\"(ok|degraded)\"").unwrap();
+        assert!(pattern.is_match("{\"a\": 1, \"status\":  \"ok\"}\n"));
+        assert!(!pattern.is_match("{\"status\": \"bad\"}"));
+    }
+
+    #[test]
+    fn what_is_too_much_or_none_is_refused() {
+        assert_eq!(compile(&"a".repeat(LONGEST)).map(|_| ()), Ok(()));
+        assert_eq!(compile(&"a".repeat(LONGEST + 1)).map(|_| ()), Err(Mistake::TooLong));
+        for wrong in ["(", "[z-a]", "*a", "(a{999}){999}", "\\p{Greek}", &"(".repeat(LONGEST)] {
+            let error = compile(wrong).unwrap_err().to_string();
+            assert!(error.starts_with("is not a regular expression: "), "{wrong}: {error}");
+            assert!(error.len() < 200, "{error}");
+        }
+    }
+}
