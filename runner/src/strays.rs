@@ -63,9 +63,16 @@ fn kill_once(mark: &str) -> u32 {
             continue;
         }
         // Opened first: then the environment and the signal mean the same process, or none.
-        let Some(pidfd) = open_pidfd(pid) else { continue };
+        let pidfd = match open_pidfd(pid) {
+            Ok(Some(pidfd)) => Some(pidfd),
+            Ok(None) => continue,
+            // No descriptor is free. It is counted, so that it is looked for again, or told of.
+            Err(_) => None,
+        };
         if has_mark(pid, mark) && is_alive(pid) {
-            signal_pidfd(&pidfd, libc::SIGKILL);
+            if let Some(pidfd) = pidfd {
+                signal_pidfd(&pidfd, libc::SIGKILL);
+            }
             found = found.saturating_add(1);
         }
     }

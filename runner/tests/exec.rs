@@ -289,3 +289,19 @@ fn what_cannot_be_run_is_told() {
         web.runner.close().await.unwrap();
     });
 }
+
+#[test]
+fn a_command_whose_reader_goes_away_ends_alone() {
+    as_pid_one("a_command_whose_reader_goes_away_ends_alone", || async {
+        let processes = processes();
+        let mut web = run(&processes, sleeper()).await;
+        let Executing { output, errors, exit, .. } = web.executor.exec(script("exec yes")).await.unwrap();
+        drop((output, errors));
+        assert_eq!(exit.await, Exit::Signal { signal: libc::SIGPIPE, core: false });
+        // Neither the service nor what comes after it is any the worse.
+        assert_eq!(done(web.executor.exec(script("echo on")).await.unwrap()).await.0, "on\n");
+        assert_eq!(all_processes(), [web.running.pid]);
+        assert_eq!(web.runner.stop(PATIENT).await.unwrap(), StopReport::default());
+        web.runner.close().await.unwrap();
+    });
+}

@@ -95,7 +95,7 @@ pub(super) fn plain(text: &str) -> String {
     if let Some(text) = missing_command(reason) {
         return text;
     }
-    let mut short: String = reason.chars().map(|c| if c.is_control() { ' ' } else { c }).take(512).collect();
+    let mut short: String = printable(reason).take(512).collect();
     if short.is_empty() {
         short.push_str("it gave no reason");
     }
@@ -107,9 +107,25 @@ fn missing_command(reason: &str) -> Option<String> {
     let (_, quoted) = reason.split_once("exec: \"")?;
     let (command, why) = quoted.split_once("\": ")?;
     if why.contains("not found") || why.contains("no such file or directory") {
-        return Some(format!("the image has no command {command}"));
+        return Some(format!("the image has no command {}", end_of(command)));
     }
-    why.contains("permission denied").then(|| format!("the image's {command} may not be executed"))
+    why.contains("permission denied").then(|| format!("the image's {} may not be executed", end_of(command)))
+}
+
+fn printable(text: &str) -> impl DoubleEndedIterator<Item = char> {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c })
+}
+
+/// A path may be as long as the kernel takes; its end tells more than its beginning.
+fn end_of(command: &str) -> String {
+    const MOST: usize = 4000;
+    let cut = command.char_indices().map(|(at, _)| at).find(|at| command.len().saturating_sub(*at) <= MOST);
+    let end = cut.and_then(|at| command.get(at..)).unwrap_or_default();
+    let dots = if end.len() < command.len() { "…" } else { "" };
+    printable(end).fold(String::from(dots), |mut text, c| {
+        text.push(c);
+        text
+    })
 }
 
 #[cfg(test)]
@@ -142,6 +158,10 @@ mod tests {
             assert_eq!(plain(text), expected);
         }
         assert_eq!(plain(&"x".repeat(5000)).len(), 512);
+        let long = format!(r#"exec: "/{}ä\nend": stat: no such file or directory"#, "ä".repeat(5000));
+        let text = plain(&long.replace("\\n", "\n"));
+        assert!(text.starts_with("the image has no command …ä") && text.ends_with("ää end"), "{text}");
+        assert!(text.len() <= 4096, "{}", text.len());
     }
 
     #[test]

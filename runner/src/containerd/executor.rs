@@ -66,7 +66,9 @@ impl ContainerExecutor {
         made.map_err(refused)?;
         let pid = self.containerd.start(&process).await.map_err(refused)?;
         let pid = i32::try_from(pid).unwrap_or_default();
-        let handle = Arc::new(ProcessHandle::open(pid)?);
+        // A short command may have ended and been reaped by its shim, and its number given to another process.
+        let handle = ProcessHandle::open(pid)?.filter(|handle| handle.is_beside(self.pid));
+        let handle = Arc::new(handle);
         let ending = watch::begin(self.containerd.clone(), process.clone(), Arc::clone(&handle));
         if ends.input.is_some() && terminal.is_none() {
             // The shim holds the pipe open for writers to come; there is one, the caller.

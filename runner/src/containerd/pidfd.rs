@@ -1,5 +1,6 @@
 //! The container's process as the kernel knows it: what containerd and its shim say of it may come late or never.
 
+use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
@@ -40,15 +41,25 @@ impl ProcessHandle {
     /// # Errors
     /// When it cannot be watched.
     pub(super) fn open(pid: i32) -> Result<Option<ProcessHandle>, RunnerError> {
-        let Some(pidfd) = open_pidfd(pid) else { return Ok(None) };
+        let cannot =
+            |error: &io::Error| RunnerError::system(format_args!("cannot watch process {pid}"), error);
+        let Some(pidfd) = open_pidfd(pid).map_err(|error| cannot(&error))? else { return Ok(None) };
         // Read with the pidfd open, so that both mean the same process, or it has ended.
         let start_time = start_time(&pid.to_string()).unwrap_or_default();
         // SAFETY: an `OwnedFd` is one descriptor from its making to its drop, and nobody takes it out of the `AsyncFd`.
-        let pidfd =
-            unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }.map_err(|error| {
-                RunnerError::system(format_args!("cannot watch process {pid}"), &io::Error::from(error))
-            })?;
+        let pidfd = unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }
+            .map_err(|error| cannot(&io::Error::from(error)))?;
         Ok(Some(ProcessHandle { pid, start_time, pidfd }))
+    }
+
+    /// Whether it is in the same PID namespace as another process. One that is not is a stranger that was given the
+    /// number of what had ended. Where it may not be asked it is taken for what it should be.
+    pub(super) fn is_beside(&self, other: i32) -> bool {
+        let namespace = |pid: i32| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
+        match (namespace(self.pid), namespace(other)) {
+            (Some(own), Some(other)) => own == other,
+            _ => true,
+        }
     }
 
     pub(super) fn pid(&self) -> i32 {
@@ -163,5 +174,23 @@ mod tests {
         // An older kernel does not know; one that knows says it right.
         assert!(matches!(handle.exit(), None | Some(Exit::Status(5))), "{:?}", handle.exit());
         assert!(!is_same(pid, handle.start_time().wrapping_add(1)));
+    }
+
+    #[tokio::test]
+    async fn a_process_of_another_namespace_is_a_stranger() {
+        let mut command = std::process::Command::new("unshare");
+        command.args(["--pid", "--fork", "--kill-child", "/bin/sh", "-c", "echo; read x"]);
+        command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        let mut outer = command.spawn().unwrap();
+        let mut begun = [0];
+        std::io::Read::read_exact(outer.stdout.as_mut().unwrap(), &mut begun).unwrap();
+        let children = format!("/proc/{0}/task/{0}/children", outer.id());
+        let inner: i32 = fs::read_to_string(children).unwrap().trim().parse().unwrap();
+        let own = i32::try_from(std::process::id()).unwrap();
+        let beside = |pid, other| ProcessHandle::open(pid).unwrap().unwrap().is_beside(other);
+        assert!(beside(own, own) && beside(inner, inner));
+        assert!(!beside(own, inner) && !beside(inner, own));
+        drop(outer.stdin.take());
+        outer.wait().unwrap();
     }
 }

@@ -1,6 +1,9 @@
 //! Reaping: each ended child's status goes to its owner, then the kernel may forget it.
 
+use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
+
+use nix::errno::Errno;
 
 use super::exit::ExitCell;
 use super::{Child, Shared, State, lock, start_time};
@@ -44,7 +47,9 @@ impl Shared {
     pub(super) fn adopt(&self, pid: i32, expected: u64) -> Result<Child, RunnerError> {
         let gone = || RunnerError::new(format!("process {pid} is gone"));
         let mut state = lock(&self.state);
-        let pidfd = open_pidfd(pid).ok_or_else(gone)?;
+        let pidfd = open_pidfd(pid)
+            .map_err(|error| RunnerError::system(format_args!("cannot watch process {pid}"), &error))?
+            .ok_or_else(gone)?;
         if start_time::start_time(&pid.to_string()) != Some(expected) {
             return Err(gone());
         }
@@ -72,7 +77,7 @@ impl State {
             let mut work = lock(&job.work);
             if work.early.is_none() && job.pid(&work) == pid {
                 // Still a zombie, so the number is still its own.
-                let pidfd = if job.control.has_pidfd() { None } else { open_pidfd(pid) };
+                let pidfd = if job.control.has_pidfd() { None } else { open_pidfd(pid).ok().flatten() };
                 work.early = Some((exit, pidfd));
                 return Owner::Known;
             }
@@ -81,14 +86,17 @@ impl State {
     }
 }
 
-/// Opens a pidfd. The caller must know that the number is still the process's.
-pub(crate) fn open_pidfd(pid: i32) -> Option<OwnedFd> {
+/// Opens a pidfd. The caller must know that the number is still the process's. `None`: there is no such process; that
+/// none can be opened (no descriptor is free) is an error and says nothing about the process.
+pub(crate) fn open_pidfd(pid: i32) -> io::Result<Option<OwnedFd>> {
     // SAFETY: numbers only.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    match i32::try_from(fd) {
+    match Errno::result(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) }).map(i32::try_from) {
         // SAFETY: a descriptor that the kernel just made for us.
-        Ok(fd) if fd >= 0 => Some(unsafe { OwnedFd::from_raw_fd(fd) }),
-        _ => None,
+        Ok(Ok(fd)) => Ok(Some(unsafe { OwnedFd::from_raw_fd(fd) })),
+        // The last two: by now a thread of another process has the number.
+        Err(Errno::ESRCH | Errno::ENOENT | Errno::EINVAL) => Ok(None),
+        Ok(Err(_)) => Err(Errno::EBADF.into()),
+        Err(errno) => Err(errno.into()),
     }
 }
 

@@ -212,7 +212,7 @@ impl Shared {
             return Ok(Child { pid, pidfd, start_time: 0, exit: exit.receiver(slot) });
         }
         // Not reaped, and the lock keeps it so: the number is still its own.
-        let Some(pidfd) = pidfd.or_else(|| open_pidfd(pid)) else {
+        let Some(pidfd) = pidfd.or_else(|| open_pidfd(pid).ok().flatten()) else {
             // SAFETY: a number of our own child.
             unsafe { libc::kill(pid, libc::SIGKILL) };
             state.children.insert(pid, None);
