@@ -22,6 +22,8 @@ mod reader;
 mod totals;
 
 pub use engine::{Checks, News};
+pub(crate) use exec::ExecProbe;
+pub(crate) use output::last_line;
 pub use totals::{CheckFigures, CheckTotals, NamedTotals, Totals};
 
 /// What a check asks.

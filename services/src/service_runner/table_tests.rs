@@ -26,6 +26,8 @@ fn rules() -> Rules {
         has_when: false,
         has_checks: false,
         checks_restart: false,
+        hooks: Default::default(),
+        memory_max: None,
     }
 }
 
@@ -98,7 +100,7 @@ impl Case {
     }
 
     fn cleared(&mut self) {
-        self.feed(Input::Cleared { exit: None, killed: false, left_behind: 0 });
+        self.feed(Input::Cleared { exit: None, killed: false, left_behind: 0, out_of_memory: false });
     }
 
     fn closed(&mut self) {
@@ -412,7 +414,12 @@ fn no_order_of_inputs_breaks_the_invariants() {
                 }
                 (0, Work::Stop | Work::Clear) => {
                     alive = false;
-                    Input::Cleared { exit: Some(Exit::Status(0)), killed: false, left_behind: 0 }
+                    Input::Cleared {
+                        exit: Some(Exit::Status(0)),
+                        killed: false,
+                        left_behind: 0,
+                        out_of_memory: false,
+                    }
                 }
                 (0, Work::Close) => {
                     open = false;

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use kelson_conditions::{All, Condition as _};
 use kelson_runner::{BoxFuture, Executor, Exit, Runner, RunnerError, Running, StopReport};
 use kelson_spec::ServiceSpec;
-use kelson_spec::service::LogSpec;
+use kelson_spec::service::{LogSpec, WhenDown};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::Instant;
 
@@ -21,18 +21,22 @@ use super::gate::{self, Registry, Sources};
 use super::mailbox::Mailbox;
 use super::random::Random;
 use super::readiness::{Heard, Voice};
-use super::table::{Answer, Effect, Input, Life, Phase, Rules, StopReason, Timer, Work};
+use super::table::{Answer, Effect, HookKinds, Input, Life, Phase, Rules, StopReason, Timer, Work};
 use crate::events::EventLog;
 use crate::groups::{GroupRequest, Groups};
 use crate::health::{Checks, News, OwnCheck, Totals};
 use crate::model::{CheckReport, Snapshot, State};
 use crate::state_store::StateStore;
 
+mod bonds;
 mod checks;
+mod hooks;
 mod refused;
 mod speech;
 mod telling;
 mod work;
+
+use bonds::Bonds;
 
 /// Makes the runner of a spec.
 pub trait RunnerFactory: Send + Sync {
@@ -176,6 +180,9 @@ pub fn launch(
         voice: Voice::Silent,
         own_check,
         checks: None,
+        bonds: None,
+        post_start: None,
+        post_start_of: 0,
         timers: [None; TIMERS],
         sleep: None,
         watchdog: None,
@@ -243,6 +250,12 @@ fn rules(spec: &ServiceSpec, own_check: bool) -> Rules {
         has_when: !spec.when.is_empty(),
         has_checks: own_check || !spec.health.is_empty(),
         checks_restart: spec.health.iter().any(|check| check.restart_after > 0),
+        hooks: HookKinds {
+            pre: !spec.hooks.pre.is_empty(),
+            pre_stop: !spec.hooks.pre_stop.is_empty(),
+            post: !spec.hooks.post.is_empty(),
+        },
+        memory_max: spec.resources.memory_max,
     }
 }
 
@@ -295,6 +308,11 @@ struct Core {
     own_check: Option<Box<OwnCheck>>,
     /// The checks of the present run, while it is ready or was.
     checks: Option<Box<Checks>>,
+    /// What its spec says to one that it needs going down.
+    bonds: Option<Box<Bonds>>,
+    /// The `postStart` hooks while they run, and the run whose they are or were.
+    post_start: Option<BoxFuture<'static, Vec<String>>>,
+    post_start_of: u64,
     timers: [Option<Instant>; TIMERS],
     /// Rings at the first of them.
     sleep: Option<std::pin::Pin<Box<tokio::time::Sleep>>>,
@@ -361,6 +379,10 @@ enum Happened {
     Heard(Heard),
     Exit(Exit),
     Checked(Box<News>),
+    /// The `postStart` hooks have run; the texts tell of those that failed.
+    PostStart(Vec<String>),
+    /// One that it needs and minds went down.
+    Bond(WhenDown, String),
     Gate,
     Time,
 }
@@ -379,7 +401,8 @@ impl Core {
         self.arm();
         // What a run says before its spawn has been reported waits until then.
         let listening = self.life.phase != Phase::Spawning;
-        let Core { mailbox, voice, exit, gate, sleep, checks, .. } = self;
+        let Core { mailbox, voice, exit, gate, sleep, checks, bonds, post_start, life, .. } = self;
+        let bonds = bonds.as_mut().filter(|_| life.phase == Phase::Active);
         tokio::select! {
             // In turns, so that no flood of one starves another.
             brought = async { match doing { Some(doing) => doing.await, None => std::future::pending().await } } => {
@@ -393,6 +416,13 @@ impl Core {
             }
             news = async { match checks { Some(checks) => checks.next().await, None => std::future::pending().await } } => {
                 Happened::Checked(Box::new(news))
+            }
+            failures = async { match post_start { Some(hooks) => hooks.await, None => std::future::pending().await } } => {
+                *post_start = None;
+                Happened::PostStart(failures)
+            }
+            (rule, text) = async { match bonds { Some(bonds) => bonds.broken().await, None => std::future::pending().await } } => {
+                Happened::Bond(rule, text)
             }
             () = async { match gate { Some(gate) => gate.changed().await, None => std::future::pending().await } } => Happened::Gate,
             () = async { match sleep { Some(sleep) => sleep.await, None => std::future::pending().await } } => Happened::Time,
@@ -431,6 +461,14 @@ impl Core {
                 self.step(Input::Exited { run: self.life.run, exit })
             }
             Happened::Checked(news) => self.checked(*news),
+            Happened::PostStart(failures) => {
+                failures.iter().for_each(|text| self.note(text));
+                Next::Same
+            }
+            Happened::Bond(rule, text) => {
+                self.bonds = None;
+                self.step(Input::DependencyDown { run: self.life.run, rule, text })
+            }
             Happened::Gate => {
                 let input = self.look_at_gate();
                 self.step(input)
@@ -470,8 +508,9 @@ impl Core {
                 self.killing = true;
                 self.note("the total deadline has passed: killed");
                 match self.life.phase {
-                    Phase::StopDelay => self.step(Input::Timer(Timer::StopDelay)),
+                    Phase::PreStop | Phase::StopDelay => self.step(Input::Timer(Timer::StopDelay)),
                     Phase::Ending | Phase::Clearing => Next::Work(Work::Stop, false),
+                    Phase::Post => self.step(Input::PostDone(Vec::new())),
                     _ => Next::Same,
                 }
             }
@@ -503,7 +542,18 @@ impl Core {
 
     /// For the present run, while it is neither ending nor about to.
     fn executor(&self) -> Result<Arc<dyn Executor>, String> {
-        match self.life.pid.filter(|_| self.life.phase == Phase::Active) {
+        match self.life.phase {
+            Phase::Active => self.executor_of_run(),
+            _ => Err(format!(
+                "service \"{}\" does not run: its state is {}",
+                self.name,
+                self.life.state.name()
+            )),
+        }
+    }
+
+    fn executor_of_run(&self) -> Result<Arc<dyn Executor>, String> {
+        match self.life.pid {
             Some(pid) => {
                 let run = RunningProcess { run: self.life.run, pid, start_time: self.start_time };
                 self.surroundings.runners.executor(&self.spec, run)
@@ -551,15 +601,15 @@ impl Core {
                 let exit = self.exit_now();
                 self.exit = None;
                 self.stop_until = None;
-                let (killed, left_behind) = match report {
+                let (killed, left_behind, out_of_memory) = match report {
                     // That the total deadline killed it has been told.
-                    Ok(report) => (report.killed && !self.killing, report.left_behind),
+                    Ok(report) => (report.killed && !self.killing, report.left_behind, report.out_of_memory),
                     Err(error) => {
                         self.note(&format!("its processes could not be ended: {}", error.message));
-                        (false, 0)
+                        (false, 0, false)
                     }
                 };
-                self.step(Input::Cleared { exit, killed, left_behind })
+                self.step(Input::Cleared { exit, killed, left_behind, out_of_memory })
             }
             Brought::Input(input) => self.step(input),
             Brought::Turn(turn) => {
@@ -567,12 +617,19 @@ impl Core {
                     self.turn = Some(turn);
                     return Next::Work(Work::Open, false);
                 }
-                // The last look before the spawn.
+                // The last look before the run. After its `pre` hooks nobody has watched the gate.
+                if self.gate.is_none() {
+                    self.build_gate();
+                }
                 if let shut @ Input::GateShut(_) = self.look_at_gate() {
                     return self.step(shut);
                 }
                 self.gate = None;
                 self.turn = Some(turn);
+                if self.life.phase == Phase::Pre {
+                    return Next::Work(Work::Pre, false);
+                }
+                self.bonds = Bonds::tie(&self.spec, &self.surroundings.registry);
                 Next::Work(Work::Spawn, false)
             }
             Brought::Open(warnings) => {
@@ -653,6 +710,7 @@ impl Core {
                 }
             }
             inputs.extend(self.mind_checks());
+            self.mind_hooks();
         }
         if self.life.phase != Phase::Active && self.life.pid.is_none() && self.life.phase != Phase::Spawning {
             self.voice = Voice::Silent;
@@ -703,6 +761,6 @@ mod tests {
             std::mem::size_of::<F>()
         }
         let (task, core) = (size(super::drive), std::mem::size_of::<super::Core>());
-        assert!(task <= 640 && core <= 640, "task {task}, core {core}");
+        assert!(task <= 736 && core <= 736, "task {task}, core {core}");
     }
 }

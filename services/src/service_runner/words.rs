@@ -48,13 +48,25 @@ pub fn exit(exit: Exit) -> String {
     }
 }
 
-pub fn ended(ended: &Ended) -> String {
+pub fn ended(ended: &Ended, rules: &Rules) -> String {
     match ended {
-        Ended::Exited { exit: how, ran, before_ready } => {
+        Ended::Exited { exit: how, ran, before_ready, out_of_memory: oom } => {
             let before = if *before_ready { " before it was ready" } else { "" };
-            format!("{}{before} after {}", exit(*how), duration(*ran))
+            let why = match oom {
+                true => format!(": {}", out_of_memory(rules.memory_max)),
+                false => String::new(),
+            };
+            format!("{}{before} after {}{why}", exit(*how), duration(*ran))
         }
         Ended::GivenUp { text, .. } | Ended::NotStarted { text } => text.clone(),
+    }
+}
+
+/// Why the kernel killed a process of it.
+pub fn out_of_memory(limit: Option<u64>) -> String {
+    match limit {
+        Some(bytes) => format!("out of memory (its memoryMax is {})", kelson_spec::units::size_text(bytes)),
+        None => "out of memory: the host had none left for it".into(),
     }
 }
 

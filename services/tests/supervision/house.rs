@@ -51,7 +51,18 @@ pub struct Manners {
     /// Not even SIGKILL ends it.
     pub unkillable: bool,
     pub stop_fails: Option<String>,
+    /// Of commands that do not succeed at once.
+    hooks: HashMap<String, Option<(Duration, Exit)>>,
+    /// The kernel is said to have killed one of its processes.
+    pub out_of_memory: bool,
     pub close: Duration,
+}
+
+impl Manners {
+    /// How long the hook of this command takes and how it ends; `None`: never by itself.
+    pub fn hook(&mut self, command: &str, ends: Option<(Duration, Exit)>) {
+        self.hooks.insert(command.to_owned(), ends);
+    }
 }
 
 impl Default for Manners {
@@ -64,6 +75,8 @@ impl Default for Manners {
             obeys: Some(Duration::ZERO),
             unkillable: false,
             stop_fails: None,
+            hooks: HashMap::new(),
+            out_of_memory: false,
             close: Duration::ZERO,
         }
     }
@@ -105,6 +118,11 @@ impl Played {
 
     pub fn when(&self, call: &str) -> Option<Duration> {
         self.calls.iter().find(|(_, said)| said == call).map(|(at, _)| *at)
+    }
+
+    /// The run ends so.
+    pub fn exit(&mut self, exit: Exit) {
+        self.end(exit);
     }
 
     fn end(&mut self, exit: Exit) {
@@ -163,6 +181,35 @@ impl Player {
         self.played.lock().unwrap()
     }
 
+    /// A command in place of the main process.
+    fn hook(&self, command: &str, context: RunContext) -> Result<Running, RunnerError> {
+        let manners = self.call(format!("hook {command}"));
+        let pid = self.stage.pids.fetch_add(1, Ordering::Relaxed);
+        let mut played = self.played();
+        if !played.opened || played.lives() {
+            played.wrongs.push(format!("hook {command} at a wrong time"));
+        }
+        let (exit, mut exited) = watch::channel(None);
+        played.living = Some(Living { exit, signalled: None });
+        played.environment = context.environment;
+        let ends = manners.hooks.get(command).copied();
+        let all = Arc::clone(&self.played);
+        drop(played);
+        let exit = Box::pin(async move {
+            if let Some((after, exit)) = ends.unwrap_or(Some((Duration::ZERO, Exit::Status(0)))) {
+                tokio::select! {
+                    _ = exited.wait_for(Option::is_some) => {}
+                    () = tokio::time::sleep(after) => all.lock().unwrap().end(exit),
+                }
+            }
+            match exited.wait_for(Option::is_some).await {
+                Ok(exit) => exit.unwrap_or(Exit::Lost),
+                Err(_) => Exit::Lost,
+            }
+        });
+        Ok(Running { pid, start_time: 7, exit })
+    }
+
     fn call(&self, call: impl Into<String>) -> Manners {
         let at = Instant::now() - self.stage.origin;
         let mut played = self.played();
@@ -194,6 +241,9 @@ impl Runner for Player {
 
     fn run(&mut self, context: RunContext) -> BoxFuture<'_, Result<Running, RunnerError>> {
         Box::pin(async move {
+            if let Some(command) = context.command.clone() {
+                return self.hook(&command.join(" "), context);
+            }
             let manners = self.call(format!("run {}", context.run));
             let pid = self.stage.pids.fetch_add(1, Ordering::Relaxed);
             let exit = {
@@ -273,7 +323,8 @@ impl Runner for Player {
                     }
                 };
             }
-            Ok(StopReport { killed, ..StopReport::default() })
+            let out_of_memory = self.played().manners.out_of_memory;
+            Ok(StopReport { killed, out_of_memory, ..StopReport::default() })
         })
     }
 

@@ -3,8 +3,9 @@
 use kelson_runner::restart::RestartHistory;
 use kelson_spec::service::ServiceKind;
 
-use super::{After, Answer, Effect, Life, Phase, Rules, StopReason, Timer, Work};
-use crate::model::State;
+use super::ending::After;
+use super::{Answer, Effect, Life, Phase, Rules, StopReason, Timer, Work};
+use crate::model::{RestartReason, State};
 use crate::service_runner::words;
 
 impl Life {
@@ -28,11 +29,16 @@ impl Life {
                 self.again_from_gate(rules, fx);
                 return Answer::Done;
             }
-            Phase::StopDelay | Phase::Ending | Phase::Clearing | Phase::Closing => {
-                if self.after != Some(After::Again) {
+            Phase::PreStop
+            | Phase::StopDelay
+            | Phase::Ending
+            | Phase::Clearing
+            | Phase::Post
+            | Phase::Closing => {
+                if !matches!(self.after, Some(After::Again(_) | After::Gate)) {
                     self.ticket = ticket;
-                    let ended = match self.after.replace(After::Again) {
-                        Some(After::Decide(ended)) => format!("{}, ", words::ended(&ended)),
+                    let ended = match self.after.replace(After::Again(RestartReason::Operator)) {
+                        Some(After::Decide(ended)) => format!("{}, ", words::ended(&ended, rules)),
                         Some(After::End { text, stopped: false, .. }) => format!("{text}, "),
                         _ => String::new(),
                     };
@@ -44,7 +50,9 @@ impl Life {
                 }
                 "it is restarting already"
             }
-            Phase::When | Phase::Gate | Phase::Opening | Phase::Spawning => "it is starting already",
+            Phase::When | Phase::Gate | Phase::Opening | Phase::Pre | Phase::Spawning => {
+                "it is starting already"
+            }
             Phase::Active => "it runs already",
         };
         Answer::NothingToDo(text.into())
@@ -68,23 +76,28 @@ impl Life {
             }
             Phase::Opening => {
                 fx.push(Effect::DropGate);
-                self.after = Some(After::Again);
+                self.after = Some(After::Again(RestartReason::Operator));
                 self.tell(State::Stopping, TEXT.into(), fx);
                 self.close(fx);
             }
-            Phase::Spawning => {
+            Phase::Pre | Phase::Spawning => {
                 fx.push(Effect::DropGate);
-                self.after = Some(After::Again);
+                self.after = Some(After::Again(RestartReason::Operator));
                 self.phase = Phase::Clearing;
                 self.tell(State::Stopping, TEXT.into(), fx);
                 fx.push(Effect::Work(Work::Clear));
             }
             Phase::Active => {
-                self.after = Some(After::Again);
-                self.begin_stop(rules.stop.delay, TEXT.into(), fx);
+                self.after = Some(After::Again(RestartReason::Operator));
+                self.begin_stop(rules, TEXT.into(), fx);
             }
-            Phase::StopDelay | Phase::Ending | Phase::Clearing | Phase::Closing => {
-                self.after = Some(After::Again);
+            Phase::PreStop
+            | Phase::StopDelay
+            | Phase::Ending
+            | Phase::Clearing
+            | Phase::Post
+            | Phase::Closing => {
+                self.after = Some(After::Again(RestartReason::Operator));
                 self.tell(State::Stopping, TEXT.into(), fx);
             }
         }
@@ -94,7 +107,7 @@ impl Life {
     /// Nothing runs; a new spec may be waiting.
     fn again_from_gate(&mut self, rules: &Rules, fx: &mut Vec<Effect>) {
         if self.new_spec.is_some() && self.opened {
-            self.after = Some(After::Again);
+            self.after = Some(After::Again(RestartReason::Operator));
             fx.push(Effect::DropGate);
             self.close(fx);
         } else {
@@ -114,10 +127,16 @@ impl Life {
             self.closing = true;
         }
         let text = words::stopped(reason, "");
-        let end = |text: String| After::End { state: State::Finished, finished: false, stopped: true, text };
+        let by_group = matches!(reason, StopReason::Group(_));
+        let end = |text: String| After::stopped(reason, text);
         match self.phase {
             Phase::Rest => {
-                if *reason != StopReason::Shutdown && self.state == State::Initialized {
+                if by_group {
+                    return self.rests_for_group(fx);
+                }
+                let starts_again = std::mem::take(&mut self.awaits_group);
+                let begun = self.state != State::Initialized;
+                if *reason != StopReason::Shutdown && (!begun || starts_again) {
                     self.ticket = self.ticket.max(ticket);
                     self.stopped = true;
                     self.rest(State::Finished, text, fx);
@@ -150,7 +169,7 @@ impl Life {
                 self.tell(State::Stopping, format!("{text}, undoing what was prepared"), fx);
                 self.close(fx);
             }
-            Phase::Spawning => {
+            Phase::Pre | Phase::Spawning => {
                 fx.push(Effect::DropGate);
                 self.after = Some(end(words::stopped(reason, " while starting")));
                 self.phase = Phase::Clearing;
@@ -159,14 +178,27 @@ impl Life {
             }
             Phase::Active => {
                 self.after = Some(end(text.clone()));
-                self.begin_stop(rules.stop.delay, text, fx);
+                self.begin_stop(rules, text, fx);
             }
-            Phase::StopDelay | Phase::Ending | Phase::Clearing | Phase::Closing => match &self.after {
-                // It ended by itself and only its cleanup is left: that is what happened.
-                Some(After::End { stopped: false, state, .. }) => {
+            Phase::PreStop
+            | Phase::StopDelay
+            | Phase::Ending
+            | Phase::Clearing
+            | Phase::Post
+            | Phase::Closing => match &mut self.after {
+                Some(After::End { wanted: false, finished, state, .. }) if by_group => {
+                    *finished = false;
+                    let state = *state;
+                    self.awaits_group = true;
                     return Answer::NothingToDo(format!("it has just {}", state.name()));
                 }
-                Some(After::Decide(ended)) if rules.kind == ServiceKind::Oneshot && ended.success() => {
+                // It ended by itself and only its cleanup is left: that is what happened.
+                Some(After::End { wanted: false, state, .. }) => {
+                    return Answer::NothingToDo(format!("it has just {}", state.name()));
+                }
+                Some(After::Decide(ended))
+                    if !by_group && rules.kind == ServiceKind::Oneshot && ended.success() =>
+                {
                     return Answer::NothingToDo("it has just finished".into());
                 }
                 Some(After::End { stopped: true, .. }) => {
@@ -178,8 +210,42 @@ impl Life {
                 }
             },
         }
+        self.awaits_group = by_group;
         self.ticket = self.ticket.max(ticket);
         fx.push(Effect::Publish);
         Answer::Done
+    }
+
+    /// It is stopped with its group while nothing of it runs.
+    fn rests_for_group(&mut self, fx: &mut Vec<Effect>) -> Answer {
+        if !self.stopped && self.state != State::Initialized {
+            self.awaits_group = true;
+            // Whoever waits for its success waits for the next one.
+            self.finished = false;
+        }
+        fx.push(Effect::Publish);
+        fx.push(Effect::Rested);
+        Answer::NothingToDo(format!("it is {} already", self.state.name()))
+    }
+
+    /// All of its group has stopped, and starts again. An operator who stopped it meanwhile wins.
+    pub(super) fn group_start(&mut self, rules: &Rules, text: &str, fx: &mut Vec<Effect>) {
+        if self.closing || self.phase != Phase::Rest || self.stopped {
+            return;
+        }
+        let asked = self.asked_group.take();
+        if asked.is_some() {
+            self.restarts = self.restarts.saturating_add(1);
+        }
+        self.restarts_by.add(asked.unwrap_or(RestartReason::Group));
+        self.history = RestartHistory::default();
+        fx.push(Effect::Note(format!("starts again with its group: {text}")));
+        self.begin(rules, true, fx);
+    }
+
+    pub(super) fn arm(&mut self, rules: &Rules, fx: &mut Vec<Effect>) {
+        if !self.closing && self.phase == Phase::Rest && !self.stopped {
+            self.begin(rules, true, fx);
+        }
     }
 }

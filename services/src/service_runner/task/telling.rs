@@ -87,7 +87,8 @@ impl Core {
                 start_time: if life.pid.is_some() { self.start_time } else { 0 },
                 // Also what is only half prepared must be undone.
                 opened: life.is_open() || matches!(life.phase, Phase::Opening | Phase::Closing),
-                stopped: life.stopped || matches!(life.phase, Phase::StopDelay | Phase::Ending),
+                stopped: life.stopped
+                    || matches!(life.phase, Phase::PreStop | Phase::StopDelay | Phase::Ending),
                 finished: life.finished,
                 restarts: life.restarts,
                 exit: life.exit.map(|exit| match exit {

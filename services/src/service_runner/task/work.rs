@@ -23,7 +23,7 @@ impl Core {
         runner: &'a mut Box<dyn Runner>,
     ) -> Option<BoxFuture<'a, Brought>> {
         let turn = match work {
-            Work::Open | Work::Spawn => match self.turn.take() {
+            Work::Open | Work::Pre | Work::Spawn => match self.turn.take() {
                 Some(turn) => Some(turn),
                 None => {
                     let turns = Arc::clone(&self.surroundings.turns);
@@ -70,6 +70,24 @@ impl Core {
                     Some(Box::pin(std::future::ready(Brought::Input(Input::Spawned(Err(error.to_string()))))))
                 }
             },
+            Work::Pre => {
+                let hooks = self.hooks();
+                Some(Box::pin(async move {
+                    Brought::Input(Input::PreDone(in_turn(turn, Box::pin(hooks.pre(runner))).await))
+                }))
+            }
+            Work::PreStop => {
+                let hooks = self.pre_stop();
+                Some(Box::pin(async move { Brought::Input(Input::PreStopDone(hooks.await)) }))
+            }
+            // What is to be killed at once is not answered at length.
+            Work::Post if self.killing => {
+                Some(Box::pin(std::future::ready(Brought::Input(Input::PostDone(Vec::new())))))
+            }
+            Work::Post => {
+                let hooks = self.hooks();
+                Some(Box::pin(async move { Brought::Input(Input::PostDone(hooks.post(runner).await)) }))
+            }
             Work::Stop | Work::Clear => {
                 let plan = self.stop_plan(work);
                 Some(Box::pin(async move { Brought::Cleared(runner.stop(plan).await) }))

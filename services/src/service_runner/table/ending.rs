@@ -1,0 +1,302 @@
+//! From a run to its end, and what follows: again, a pause, or rest.
+
+use std::time::Duration;
+
+use kelson_runner::Exit;
+use kelson_runner::restart::{self, Decision};
+use kelson_spec::service::{RestartPolicy, RestartScope, ServiceKind, WhenDown};
+
+use super::{Effect, Ended, Life, Phase, Rules, StopReason, Timer, Work};
+use crate::model::{RestartReason, State};
+use crate::service_runner::words;
+
+/// What follows once the present ending is over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum After {
+    /// The restart policy decides.
+    Decide(Ended),
+    /// It is to run again, and nobody asks the policy.
+    Again(RestartReason),
+    /// Its start was broken off, because its gate holds no longer: back to it.
+    Gate,
+    /// It ends here. `wanted`: not by itself.
+    End { state: State, finished: bool, stopped: bool, wanted: bool, text: String },
+}
+
+impl After {
+    /// Somebody or something stops it.
+    pub(super) fn stopped(reason: &StopReason, text: String) -> After {
+        // A group stops its members to start them again.
+        let stopped = !matches!(reason, StopReason::Group(_));
+        After::End { state: State::Finished, finished: false, stopped, wanted: true, text }
+    }
+}
+
+impl Life {
+    /// Ends a run that failed while its process lives.
+    pub(super) fn end_run(
+        &mut self,
+        rules: &Rules,
+        reason: RestartReason,
+        text: String,
+        now: Duration,
+        fx: &mut Vec<Effect>,
+    ) {
+        let told = format!("{text}, stopping it");
+        let ran = now.saturating_sub(self.spawned_at);
+        self.after = Some(After::Decide(Ended::GivenUp { ran, reason, text }));
+        self.begin_stop(rules, told, fx);
+    }
+
+    /// One that it needs went down, and it is told to mind.
+    pub(super) fn dependency_down(
+        &mut self,
+        rules: &Rules,
+        rule: WhenDown,
+        text: &str,
+        fx: &mut Vec<Effect>,
+    ) {
+        match rule {
+            WhenDown::Ignore => {}
+            WhenDown::Stop => {
+                let text = format!("stopped: {text}");
+                self.after = Some(After::End {
+                    state: State::Finished,
+                    finished: false,
+                    stopped: false,
+                    wanted: true,
+                    text: text.clone(),
+                });
+                self.begin_stop(rules, text, fx);
+            }
+            WhenDown::Restart => {
+                self.after = Some(After::Again(RestartReason::Dependency));
+                self.begin_stop(rules, format!("restarting: {text}"), fx);
+            }
+        }
+    }
+
+    /// The coordinator of its group answers with a stop in its turn.
+    pub(super) fn ask_group(&mut self, reason: RestartReason, text: String, fx: &mut Vec<Effect>) {
+        if !self.closing && self.asked_group.is_none() {
+            self.asked_group = Some(reason);
+            fx.push(Effect::AskGroup(text));
+        }
+    }
+
+    /// No longer up: `preStop`, then `stop.delay`, then the signal.
+    pub(super) fn begin_stop(&mut self, rules: &Rules, text: String, fx: &mut Vec<Effect>) {
+        // Nobody was sent to one that was not up, so nobody has to be given time to go.
+        let was_up = self.up(rules) || rules.kind == ServiceKind::Oneshot;
+        let failed = matches!(self.after, Some(After::Decide(_)));
+        self.delays = was_up || !failed;
+        // Nothing is checked any more.
+        self.healthy = None;
+        fx.push(Effect::Timer(Timer::Start, None));
+        fx.push(Effect::Timer(Timer::Watchdog, None));
+        if rules.hooks.pre_stop {
+            self.phase = Phase::PreStop;
+            self.tell(State::Stopping, format!("{text}; its preStop hooks first"), fx);
+            fx.push(Effect::Work(Work::PreStop));
+            return;
+        }
+        let told = match self.stop_delay(rules) {
+            Duration::ZERO => text,
+            delay => format!("{text}; its stop signal comes in {}", words::duration(delay)),
+        };
+        self.tell(State::Stopping, told, fx);
+        self.delay_stop(rules, fx);
+    }
+
+    fn stop_delay(&self, rules: &Rules) -> Duration {
+        if self.delays { rules.stop.delay } else { Duration::ZERO }
+    }
+
+    /// The stop signal, after `stop.delay`.
+    pub(super) fn delay_stop(&mut self, rules: &Rules, fx: &mut Vec<Effect>) {
+        let delay = self.stop_delay(rules);
+        if delay.is_zero() {
+            self.phase = Phase::Ending;
+            fx.push(Effect::Work(Work::Stop));
+        } else {
+            self.phase = Phase::StopDelay;
+            fx.push(Effect::Work(Work::None));
+            fx.push(Effect::Timer(Timer::StopDelay, Some(delay)));
+        }
+    }
+
+    pub(super) fn exited(&mut self, rules: &Rules, exit: Exit, now: Duration, fx: &mut Vec<Effect>) {
+        match self.phase {
+            Phase::Active => {
+                let ran = now.saturating_sub(self.spawned_at);
+                let before_ready =
+                    rules.kind == ServiceKind::Service && !self.ready && self.state == State::Starting;
+                self.after =
+                    Some(After::Decide(Ended::Exited { exit, ran, before_ready, out_of_memory: false }));
+                self.clear_away(exit, fx);
+            }
+            Phase::PreStop | Phase::StopDelay => self.clear_away(exit, fx),
+            Phase::Ending => {
+                self.exit = Some(exit);
+                self.pid = None;
+                fx.push(Effect::Publish);
+            }
+            // The process of a run that has been cleared away: only its status is news.
+            _ => self.exit = Some(exit),
+        }
+    }
+
+    fn clear_away(&mut self, exit: Exit, fx: &mut Vec<Effect>) {
+        self.exit = Some(exit);
+        self.phase = Phase::Clearing;
+        self.run_is_over(fx);
+        fx.push(Effect::Publish);
+        fx.push(Effect::Work(Work::Clear));
+    }
+
+    /// Nothing of the run is left, but what no signal ends.
+    pub(super) fn cleared(
+        &mut self,
+        rules: &Rules,
+        killed: bool,
+        left_behind: u32,
+        out_of_memory: bool,
+        fx: &mut Vec<Effect>,
+    ) {
+        if killed && self.phase == Phase::Ending {
+            fx.push(Effect::Note(format!(
+                "did not end within {} of its stop signal, killed",
+                words::duration(rules.stop.timeout)
+            )));
+        }
+        if left_behind > 0 {
+            fx.push(Effect::Note(format!(
+                "{left_behind} of its processes could not be killed (they are in a sleep that no signal ends); left behind"
+            )));
+        }
+        if let Some(After::Decide(Ended::Exited { out_of_memory: told, .. })) = &mut self.after {
+            *told = out_of_memory;
+        } else if out_of_memory {
+            fx.push(Effect::Note(words::out_of_memory(rules.memory_max)));
+        }
+        self.run_is_over(fx);
+    }
+
+    /// The `post` hooks, where something of the run was begun; then what follows.
+    pub(super) fn run_post(&mut self, rules: &Rules, now: Duration, chance: u32, fx: &mut Vec<Effect>) {
+        if std::mem::take(&mut self.owes_post) {
+            self.phase = Phase::Post;
+            let what = match &self.after {
+                Some(After::Decide(ended)) => words::ended(ended, rules),
+                _ => "ended".into(),
+            };
+            self.tell(State::Stopping, format!("{what}; its post hooks run"), fx);
+            fx.push(Effect::Work(Work::Post));
+        } else {
+            fx.push(Effect::Work(Work::None));
+            self.conclude(rules, now, chance, fx);
+        }
+    }
+
+    /// The run (or its preparation) is over and cleared away: what now?
+    pub(super) fn conclude(&mut self, rules: &Rules, now: Duration, chance: u32, fx: &mut Vec<Effect>) {
+        match self.after.take() {
+            Some(After::Decide(ended)) => self.decide(rules, ended, now, chance, fx),
+            Some(After::Again(_) | After::Gate) if self.closing => {
+                let text = words::stopped(&StopReason::Shutdown, "");
+                self.end(After::stopped(&StopReason::Shutdown, text), fx);
+            }
+            Some(After::Gate) => self.ask_gate(fx),
+            Some(After::Again(reason)) => {
+                if self.new_spec.is_some() && self.opened {
+                    self.after = Some(After::Again(reason));
+                    self.close(fx);
+                    return;
+                }
+                self.restarts_by.add(reason);
+                self.begin(rules, false, fx);
+            }
+            Some(end @ After::End { .. }) => self.end(end, fx),
+            None => self.end(
+                After::End {
+                    state: State::Failed,
+                    finished: false,
+                    stopped: false,
+                    wanted: false,
+                    text: "ended without a reason (please report this)".into(),
+                },
+                fx,
+            ),
+        }
+    }
+
+    /// Asks the restart policy.
+    fn decide(&mut self, rules: &Rules, ended: Ended, now: Duration, chance: u32, fx: &mut Vec<Effect>) {
+        let what = words::ended(&ended, rules);
+        let end = |state, text| After::End {
+            state,
+            finished: ended.success(),
+            stopped: false,
+            wanted: false,
+            text,
+        };
+        if self.closing {
+            self.end(end(words::end_state(&ended), what), fx);
+            return;
+        }
+        match restart::decide(&rules.restart, &mut self.history, ended.for_policy(), now, chance) {
+            Decision::Again { after, text } => {
+                self.restarts = self.restarts.saturating_add(1);
+                self.restarts_by.add(ended.reason());
+                self.phase = Phase::Backoff;
+                self.tell(State::Backoff, format!("{what}, {text}"), fx);
+                if after.is_zero() {
+                    self.ask_gate(fx);
+                } else {
+                    fx.push(Effect::Timer(Timer::Backoff, Some(after)));
+                }
+            }
+            Decision::End { .. } => {
+                let text = match rules.restart.policy {
+                    RestartPolicy::Once if rules.kind == ServiceKind::Service => {
+                        format!("{what}; restart.policy is once")
+                    }
+                    _ => what,
+                };
+                self.end(end(words::end_state(&ended), text), fx);
+            }
+            Decision::Exhausted { text } => {
+                let text = format!("{what}; {text}");
+                if rules.restart.scope == RestartScope::Group {
+                    self.ask_group(ended.reason(), text.clone(), fx);
+                }
+                self.end(end(State::Failed, text), fx);
+            }
+        }
+    }
+
+    /// Cleans up what is open, then rests.
+    pub(super) fn end(&mut self, end: After, fx: &mut Vec<Effect>) {
+        if self.opened {
+            self.after = Some(end);
+            self.close(fx);
+        } else if let After::End { state, finished, stopped, text, .. } = end {
+            self.finished = finished;
+            self.stopped = stopped;
+            self.rest(state, text, fx);
+        }
+    }
+
+    pub(super) fn close(&mut self, fx: &mut Vec<Effect>) {
+        self.phase = Phase::Closing;
+        fx.push(Effect::Work(Work::Close));
+    }
+
+    pub(super) fn rest(&mut self, state: State, text: String, fx: &mut Vec<Effect>) {
+        self.phase = Phase::Rest;
+        self.waiting_for.clear();
+        self.after = None;
+        self.tell(state, text, fx);
+        fx.push(Effect::Rested);
+    }
+}

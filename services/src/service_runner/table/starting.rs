@@ -1,0 +1,170 @@
+//! From rest to a run that is ready and healthy.
+
+use std::time::Duration;
+
+use kelson_spec::service::Readiness;
+
+use super::ending::After;
+use super::{Effect, Life, Phase, Rules, Timer, Work};
+use crate::model::State;
+use crate::service_runner::words;
+
+impl Life {
+    /// From rest to `when` or the gate.
+    pub(super) fn begin(&mut self, rules: &Rules, ask_when: bool, fx: &mut Vec<Effect>) {
+        self.will_start = false;
+        self.finished = false;
+        self.stopped = false;
+        self.awaits_group = false;
+        self.asked_group = None;
+        self.after = None;
+        let mut has_when = rules.has_when;
+        if let Some(new) = self.new_spec.take() {
+            has_when = new;
+            fx.push(Effect::Adopt);
+        }
+        if ask_when && has_when {
+            self.phase = Phase::When;
+            self.waiting_for = Vec::new();
+            self.tell(State::Waiting, "asking whether its `when` holds".into(), fx);
+            fx.push(Effect::Work(Work::When));
+        } else {
+            self.ask_gate(fx);
+        }
+    }
+
+    pub(super) fn ask_gate(&mut self, fx: &mut Vec<Effect>) {
+        self.phase = Phase::Gate;
+        fx.push(Effect::AskGate);
+    }
+
+    pub(super) fn gate_shut(
+        &mut self,
+        rules: &Rules,
+        missing: Vec<String>,
+        (now, chance): (Duration, u32),
+        fx: &mut Vec<Effect>,
+    ) {
+        match self.phase {
+            Phase::Gate if self.state != State::Waiting || self.waiting_for != missing => {}
+            Phase::Spawning if rules.hooks.pre => {
+                // What its `pre` hooks did is answered before it waits again.
+                fx.push(Effect::DropGate);
+                self.after = Some(After::Gate);
+                self.run_post(rules, now, chance, fx);
+                return;
+            }
+            // It went shut while the run waited for its turn: the task watches it until then.
+            Phase::Pre | Phase::Spawning => fx.push(Effect::Work(Work::None)),
+            _ => return,
+        }
+        self.phase = Phase::Gate;
+        self.owes_post = false;
+        self.waiting_for = missing;
+        self.tell(State::Waiting, format!("waiting for {}", words::list(&self.waiting_for)), fx);
+    }
+
+    pub(super) fn gate_holds(&mut self, rules: &Rules, fx: &mut Vec<Effect>) {
+        self.waiting_for.clear();
+        if self.opened {
+            self.launch(rules, fx);
+        } else {
+            // The gate stays watched: it is asked again after preparing, and while the spawn waits.
+            self.phase = Phase::Opening;
+            self.tell(State::Preparing, "all that it waits for holds".into(), fx);
+            fx.push(Effect::Work(Work::Open));
+        }
+    }
+
+    /// A new run, from its `pre` hooks on.
+    fn launch(&mut self, rules: &Rules, fx: &mut Vec<Effect>) {
+        self.run = self.run.saturating_add(1);
+        self.exit = None;
+        self.proven = false;
+        self.owes_post = rules.hooks.post;
+        let run = self.run;
+        if rules.hooks.pre {
+            self.phase = Phase::Pre;
+            self.tell(State::Starting, format!("run {run}, its pre hooks first"), fx);
+            fx.push(Effect::Work(Work::Pre));
+        } else {
+            self.phase = Phase::Spawning;
+            self.tell(State::Starting, format!("run {run}"), fx);
+            fx.push(Effect::Work(Work::Spawn));
+        }
+    }
+
+    pub(super) fn spawned(&mut self, rules: &Rules, pid: i32, now: Duration, fx: &mut Vec<Effect>) {
+        self.phase = Phase::Active;
+        self.pid = Some(pid);
+        self.spawned_at = now;
+        fx.push(Effect::Work(Work::None));
+        match rules.readiness {
+            Readiness::None => {
+                self.ready = true;
+                let text = format!("running (PID {pid}){}", words::before_checks(rules));
+                self.tell(State::Running, text, fx);
+                if rules.awaits_health() {
+                    fx.push(Effect::Timer(Timer::Start, Some(rules.start_timeout)));
+                }
+            }
+            Readiness::Notify | Readiness::Descriptor(_) => {
+                let limit = words::duration(rules.start_timeout);
+                let signal = words::readiness(rules.readiness);
+                self.tell(
+                    State::Starting,
+                    format!("PID {pid} started, waiting at most {limit} for {signal}"),
+                    fx,
+                );
+                fx.push(Effect::Timer(Timer::Start, Some(rules.start_timeout)));
+            }
+        }
+    }
+
+    pub(super) fn is_ready(&mut self, rules: &Rules, now: Duration, fx: &mut Vec<Effect>) {
+        self.ready = true;
+        if self.proven || !rules.awaits_health() {
+            fx.push(Effect::Timer(Timer::Start, None));
+        }
+        let text = if self.state == State::Running {
+            "ready again".to_owned()
+        } else {
+            let took = words::duration(now.saturating_sub(self.spawned_at));
+            let pid = self.pid.unwrap_or_default();
+            format!("running, ready after {took} (PID {pid}){}", words::before_checks(rules))
+        };
+        self.tell(State::Running, text, fx);
+    }
+
+    /// What its checks say together.
+    pub(super) fn health(
+        &mut self,
+        healthy: Option<bool>,
+        missing: &str,
+        now: Duration,
+        fx: &mut Vec<Effect>,
+    ) {
+        let changed = healthy != self.healthy;
+        self.healthy = healthy;
+        let text = match healthy {
+            Some(true) if !changed => return,
+            Some(true) if self.proven => "running, healthy again".to_owned(),
+            Some(true) => {
+                self.proven = true;
+                fx.push(Effect::Timer(Timer::Start, None));
+                let took = words::duration(now.saturating_sub(self.spawned_at));
+                format!("running, healthy after {took} (PID {})", self.pid.unwrap_or_default())
+            }
+            _ => format!("running, waits for {missing}"),
+        };
+        if changed && self.ready {
+            self.tell(self.state, text, fx);
+        } else if changed {
+            // That it is not ready is the better reason.
+            fx.push(Effect::Publish);
+        } else if self.ready && *self.message != *text {
+            self.message = std::sync::Arc::from(text);
+            fx.push(Effect::Publish);
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! The words between the table and the task: rules, phases, inputs, effects.
+
+use std::time::Duration;
+
+use kelson_runner::{Exit, restart};
+use kelson_spec::service::{Readiness, RestartSpec, ServiceKind, StopSpec, WhenDown};
+
+use crate::model::RestartReason;
+
+/// What the table needs to know of the spec.
+#[derive(Debug, Clone)]
+pub struct Rules {
+    pub kind: ServiceKind,
+    pub restart: RestartSpec,
+    pub readiness: Readiness,
+    pub start_timeout: Duration,
+    pub stop: StopSpec,
+    pub has_when: bool,
+    pub has_checks: bool,
+    /// One of its checks restarts it.
+    pub checks_restart: bool,
+    /// Which hooks it has.
+    pub hooks: HookKinds,
+    /// Bytes its processes may hold, for the sentence that tells that they reached it.
+    pub memory_max: Option<u64>,
+}
+
+/// The hooks that are part of the way from one phase to the next. `postStart` is not: it runs beside.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HookKinds {
+    pub pre: bool,
+    pub pre_stop: bool,
+    pub post: bool,
+}
+
+impl Rules {
+    /// `startTimeout` covers not only ready but also healthy for the first time: only where checks may restart it at all.
+    pub(super) fn awaits_health(&self) -> bool {
+        self.has_checks && self.checks_restart && self.kind == ServiceKind::Service
+    }
+}
+
+/// Where the service is, finer than the [`State`] that is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Nothing runs and nothing is under way: initialized, finished, failed, skipped.
+    Rest,
+    /// `when` is being asked.
+    When,
+    /// The gate is watched.
+    Gate,
+    Opening,
+    /// The `pre` hooks run, one after the other.
+    Pre,
+    Spawning,
+    /// A process lives: starting or running.
+    Active,
+    /// No longer up; the `preStop` hooks run.
+    PreStop,
+    /// No longer up; the signal comes after `stop.delay`.
+    StopDelay,
+    /// Signal sent, waiting for the end, killing.
+    Ending,
+    /// The process ended by itself; what it left is cleared away.
+    Clearing,
+    /// Nothing of the run is left; the `post` hooks run.
+    Post,
+    Closing,
+    Backoff,
+}
+
+/// How a run came to its end, for the policy and in words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ended {
+    Exited {
+        exit: Exit,
+        ran: Duration,
+        before_ready: bool,
+        /// The kernel killed a process of it for its memory.
+        out_of_memory: bool,
+    },
+    /// Kelson ended it: not ready in time, a check, a watchdog. The text says why.
+    GivenUp { ran: Duration, reason: RestartReason, text: String },
+    /// Preparing or spawning failed.
+    NotStarted { text: String },
+}
+
+impl Ended {
+    pub fn success(&self) -> bool {
+        matches!(self, Ended::Exited { exit, .. } if exit.success())
+    }
+
+    /// Why it is started again, if it is.
+    pub fn reason(&self) -> RestartReason {
+        match self {
+            Ended::Exited { exit, out_of_memory: true, .. } if !exit.success() => RestartReason::OutOfMemory,
+            Ended::Exited { exit: Exit::Status(_), .. } => RestartReason::Exit,
+            Ended::Exited { exit: Exit::Signal { .. }, .. } => RestartReason::Signal,
+            Ended::Exited { exit: Exit::Lost, .. } => RestartReason::Lost,
+            Ended::GivenUp { reason, .. } => *reason,
+            Ended::NotStarted { .. } => RestartReason::NotStarted,
+        }
+    }
+
+    pub(super) fn for_policy(&self) -> restart::Ended {
+        match self {
+            Ended::Exited { exit, ran, .. } => restart::Ended::Exited { exit: *exit, ran: *ran },
+            Ended::GivenUp { ran, .. } => restart::Ended::GivenUp { ran: *ran },
+            Ended::NotStarted { .. } => restart::Ended::NotStarted,
+        }
+    }
+}
+
+/// Why it is to be stopped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StopReason {
+    Operator,
+    /// Stopped first because this other one is to be stopped.
+    Cascade(String),
+    /// Its file is gone.
+    Removed,
+    /// Its group is restarted in order; the text says why.
+    Group(String),
+    Shutdown,
+}
+
+/// Something that happened to the service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input {
+    /// The boot, or a new file, starts it.
+    Begin,
+    Start {
+        ticket: u64,
+    },
+    Restart {
+        ticket: u64,
+    },
+    Stop {
+        ticket: u64,
+        reason: StopReason,
+    },
+    WhenHolds,
+    WhenFails(String),
+    GateHolds,
+    /// Not all conditions hold: these are missing.
+    GateShut(Vec<String>),
+    Opened(Result<(), String>),
+    /// The `pre` hooks have run; or one failed, and none after it was run.
+    PreDone(Result<(), String>),
+    Spawned(Result<i32, String>),
+    /// Its readiness signal says yes.
+    Ready {
+        run: u64,
+    },
+    /// Its readiness signal was taken back (`RELOADING=1`, `STOPPING=1`); the text says so.
+    Unready {
+        run: u64,
+        text: String,
+    },
+    /// It will never be ready (descriptor closed without a newline).
+    NeverReady {
+        run: u64,
+        text: String,
+    },
+    /// All its checks pass, one fails, or (`None`) not each has a result yet; what is missing, in words.
+    Health {
+        run: u64,
+        healthy: Option<bool>,
+        missing: String,
+    },
+    Exited {
+        run: u64,
+        exit: Exit,
+    },
+    /// The `preStop` hooks have run; the texts tell of those that failed.
+    PreStopDone(Vec<String>),
+    /// `Work::Stop` or `Work::Clear` is done: how the run ended where that was learnt, and who outlived it.
+    Cleared {
+        exit: Option<Exit>,
+        killed: bool,
+        left_behind: u32,
+        out_of_memory: bool,
+    },
+    /// The `post` hooks have run; the texts tell of those that failed.
+    PostDone(Vec<String>),
+    /// One that it needs went down; what its spec says to that, and what happened.
+    DependencyDown {
+        run: u64,
+        rule: WhenDown,
+        text: String,
+    },
+    Closed(Result<(), String>),
+    Timer(Timer),
+    /// It is found broken: by a check, or it says so itself.
+    Broken {
+        run: u64,
+        reason: RestartReason,
+        text: String,
+    },
+    /// A new spec waits to be taken up at the next start.
+    NewSpec {
+        has_when: bool,
+    },
+    /// The new spec was taken back.
+    OldSpec,
+    /// Its group starts again; the text says why.
+    GroupStart {
+        text: String,
+    },
+    /// It has run after its group's mains were down, and they are up again: it waits for their end once more.
+    Arm,
+    /// The host is stopping: nothing is started any more, and its own stop comes in its turn.
+    Closing,
+}
+
+/// The clocks of one service; each runs or does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Timer {
+    Start,
+    StopDelay,
+    Backoff,
+    Watchdog,
+}
+
+/// The one piece of work under way. A new one cancels the old one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    None,
+    When,
+    Open,
+    Pre,
+    Spawn,
+    PreStop,
+    /// Signal, timeout, kill.
+    Stop,
+    /// Kill what is left of the run.
+    Clear,
+    Post,
+    Close,
+}
+
+/// What is to be done about it, in this order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Record and publish the state, and tell it as an event.
+    Tell,
+    /// Record and publish what changed, without an event.
+    Publish,
+    /// An event that changes nothing.
+    Note(String),
+    Work(Work),
+    /// Look whether the gate holds, and watch it from now on.
+    AskGate,
+    /// Stop watching the gate.
+    DropGate,
+    /// Start (again) or stop a clock.
+    Timer(Timer, Option<Duration>),
+    /// Take up the new spec: nothing of the old one is open.
+    Adopt,
+    /// At rest.
+    Rested,
+    /// Its whole group is to be restarted; the text says why.
+    AskGroup(String),
+}
+
+/// What became of a request, at the moment it was taken up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    Done,
+    NothingToDo(String),
+    Refused(String),
+}
+
+/// What comes of an input.
+#[derive(Debug, Default)]
+pub struct Step {
+    pub effects: Vec<Effect>,
+    /// Only for requests.
+    pub answer: Option<Answer>,
+}

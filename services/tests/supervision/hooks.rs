@@ -1,0 +1,188 @@
+//! Hooks around a run: their order, their failures, their time, and that each of them can be broken off.
+
+use std::time::Duration;
+
+use kelson_runner::Exit;
+use kelson_services::model::State;
+use kelson_spec::service::{Hook, RestartPolicy, ServiceSpec};
+
+use crate::health_commands::{fails, hangs, passes};
+use crate::house::*;
+
+fn hook(command: &str) -> Hook {
+    Hook { command: vec![command.into()], timeout: secs(5) }
+}
+
+/// A service with a hook of each kind, of its kind's name.
+fn hooked(name: &str) -> ServiceSpec {
+    let mut spec = spec(name);
+    spec.hooks.pre = vec![hook("pre")];
+    spec.hooks.post_start = vec![hook("postStart")];
+    spec.hooks.pre_stop = vec![hook("preStop")];
+    spec.hooks.post = vec![hook("post")];
+    spec.stop.delay = secs(2);
+    spec
+}
+
+async fn house_with(spec: ServiceSpec, change: impl FnOnce(&mut Manners)) -> House {
+    let house = House::new();
+    for command in ["postStart", "preStop"] {
+        house.played("web", |web| web.commands.set(command, passes()));
+    }
+    house.manners("web", change);
+    house.manager.take_in(loaded([spec]));
+    house.manager.begin();
+    house.settle().await;
+    house
+}
+
+fn exits(after: Duration, status: i32) -> Option<(Duration, Exit)> {
+    Some((after, Exit::Status(status)))
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_hook_has_its_place() {
+    let house = house_with(hooked("web"), |web| web.hook("pre", exits(secs(1), 0))).await;
+    assert_eq!((house.state("web"), house.now("web").pid), (State::Starting, None));
+    assert_eq!(house.message("web"), "run 1, its pre hooks first");
+    tokio::time::sleep(secs(1)).await;
+    assert_eq!((house.state("web"), house.now("web").up), (State::Running, true));
+    let begun = |house: &House| house.played("web", |web| web.commands.begun());
+    assert_eq!(begun(&house)[0].1, "run 1: postStart");
+
+    let before = tokio::time::Instant::now();
+    house.played("web", |web| web.commands.set("preStop", hangs("")));
+    let manager = house.manager.clone();
+    let stop = tokio::spawn(async move { manager.stop(&names(&["web"]), false, true).await });
+    house.settle().await;
+    assert_eq!((house.state("web"), house.now("web").up), (State::Stopping, false));
+    let told = "stopping: stopped: asked by an operator; its preStop hooks first";
+    house.assert_told("web", told);
+    stop.await.unwrap();
+    // The hook's timeout, then the delay, then the signal.
+    let passed = before.elapsed();
+    assert!(passed >= secs(7) && passed < secs(8), "{passed:?}");
+    house.assert_told("web", "preStop hook preStop failed: it had not ended after 5 s, killed");
+    assert_eq!(begun(&house)[1].1, "run 1: preStop");
+    let said = house.played("web", |web| web.said());
+    assert_eq!(said, ["open", "hook pre", "run 1", "signal 15", "hook post", "close"]);
+    assert_eq!((house.state("web"), house.now("web").stopped), (State::Finished, true));
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pre_hook_that_fails_feeds_the_policy_and_is_answered_by_post() {
+    let mut spec = hooked("web");
+    spec.hooks.pre.push(hook("second"));
+    let house = house_with(spec, |web| web.hook("pre", exits(Duration::ZERO, 3))).await;
+    assert_eq!(house.state("web"), State::Backoff);
+    house.assert_told("web", "backoff: pre hook pre failed: exited with status 3, restarting in 1");
+    assert_eq!(house.played("web", |web| web.said()), ["open", "hook pre", "hook post"]);
+    house.manners("web", |web| web.hook("pre", exits(Duration::ZERO, 0)));
+    tokio::time::sleep(secs(2)).await;
+    assert_eq!((house.state("web"), house.now("web").restarts, house.now("web").run), (State::Running, 1, 2));
+    let said = house.played("web", |web| web.said());
+    assert_eq!(said[3..], ["hook pre", "hook second", "run 2"]);
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn g3_a_stop_breaks_a_pre_hook_off() {
+    let house = house_with(hooked("web"), |web| web.hook("pre", None)).await;
+    tokio::time::sleep(secs(1)).await;
+    let before = tokio::time::Instant::now();
+    house.manager.stop(&names(&["web"]), false, true).await;
+    assert!(before.elapsed() < secs(1), "{:?}", before.elapsed());
+    assert_eq!(
+        house.played("web", |web| web.said()),
+        ["open", "hook pre", "kill", "killed", "hook post", "close"]
+    );
+    assert_eq!(house.message("web"), "stopped while starting: asked by an operator");
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pre_hook_has_its_own_timeout() {
+    let mut spec = hooked("web");
+    spec.restart.policy = RestartPolicy::Once;
+    let house = house_with(spec, |web| web.hook("pre", None)).await;
+    tokio::time::sleep(secs(5)).await;
+    assert_eq!(house.state("web"), State::Failed);
+    house.assert_told("web", "pre hook pre failed: it had not ended after 5 s, killed");
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_happens_beside_is_only_told() {
+    let house = house_with(hooked("web"), |_| {}).await;
+    house.played("web", |web| web.commands.set("postStart", fails("no such table\n")));
+    house.exit("web", 0).await;
+    tokio::time::sleep(secs(2)).await;
+    assert_eq!((house.state("web"), house.now("web").up), (State::Running, true));
+    house.assert_told("web", "running: postStart hook postStart failed: no such table");
+    let begun = house.played("web", |web| web.commands.begun());
+    let begun: Vec<&str> = begun.iter().map(|(_, command)| command.as_str()).collect();
+    assert_eq!(begun, ["run 1: postStart", "run 2: postStart"], "once a run");
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn post_learns_how_the_run_ended_and_its_failure_changes_nothing() {
+    let house = house_with(hooked("web"), |web| web.hook("post", exits(secs(3), 1))).await;
+    house.exit("web", 4).await;
+    assert_eq!((house.state("web"), house.now("web").pid), (State::Stopping, None));
+    assert_eq!(
+        house.played("web", |web| web.environment.clone()),
+        [("KELSON_EXIT_STATUS".to_owned(), "4".to_owned())]
+    );
+    tokio::time::sleep(secs(3)).await;
+    assert_eq!(house.state("web"), State::Backoff);
+    house.assert_told("web", "post hook post failed: exited with status 1");
+    house.assert_told("web", "backoff: exited with status 4 after 1 ms, restarting in");
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_exit_ends_pre_stop_and_its_delay() {
+    let house = house_with(hooked("web"), |_| {}).await;
+    house.played("web", |web| web.commands.set("preStop", hangs("")));
+    let manager = house.manager.clone();
+    let stop = tokio::spawn(async move { manager.stop(&names(&["web"]), false, true).await });
+    house.settle().await;
+    house.exit("web", 0).await;
+    stop.await.unwrap();
+    assert_eq!(house.played("web", |web| web.commands.running()), 0);
+    assert_eq!(house.played("web", |web| web.said())[2..], ["run 1", "hook post", "close"]);
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gate_that_shuts_during_pre_is_minded_before_the_spawn() {
+    let mut web = hooked("web");
+    web.depends = needs("web", &["db"]).depends;
+    let house = House::new();
+    house.manners("web", |web| web.hook("pre", exits(secs(3), 0)));
+    house.manager.take_in(loaded([spec("db"), web]));
+    house.manager.begin();
+    house.settle().await;
+    house.manners("db", |db| db.spawn_fails = Some("no".into()));
+    house.exit("db", 1).await;
+    tokio::time::sleep(secs(3)).await;
+    assert_eq!(house.state("web"), State::Waiting);
+    assert_eq!(house.played("web", |web| web.said()), ["open", "hook pre", "hook post"]);
+    house.manners("db", |db| db.spawn_fails = None);
+    tokio::time::sleep(secs(60)).await;
+    assert_eq!((house.state("web"), house.now("web").restarts), (State::Running, 0));
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_total_deadline_ends_hooks_too() {
+    let house = house_with(hooked("web"), |web| web.hook("post", None)).await;
+    house.played("web", |web| web.commands.set("preStop", hangs("")));
+    let before = tokio::time::Instant::now();
+    let summary = house.manager.stop_all(tokio::time::Instant::now() + secs(1), &[]).await;
+    assert_eq!((summary.killed, summary.given_up), (names(&["web"]), vec![]));
+    assert!(before.elapsed() < secs(2), "{:?}", before.elapsed());
+    house.check();
+}
