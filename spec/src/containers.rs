@@ -33,8 +33,9 @@ pub fn off(machine: &MachineSpec) -> &'static str {
 
 /// Makes a container wait for containerd, unless its file says so itself.
 pub fn wait_for_containerd(decoded: &mut Decoded) {
-    let requirement = Requirement::service(CONTAINERD, ServiceEvent::Up);
-    if is_container(decoded) && !decoded.spec.depends.contains(&requirement) {
+    let says_so = |requirement: &Requirement| requirement.is_for(CONTAINERD, ServiceEvent::Up);
+    if is_container(decoded) && !decoded.spec.depends.iter().any(says_so) {
+        let requirement = Requirement::service(CONTAINERD, ServiceEvent::Up);
         // Positions stand in the order of a walk: the first requirement has the first.
         decoded.spec.depends.insert(0, requirement);
         decoded.references.insert(0, decoded.workload);

@@ -13,7 +13,7 @@ use crate::kernel;
 use crate::service::{
     ContainerDevice, ContainerMount, ContainerNetwork, Exhausted, NetworkAspect, Readiness, Requirement,
     RestartPolicy, RestartSpec, Seccomp, Security, ServiceEvent, ServiceKind, ServiceSpec, StartMode,
-    StopSpec, Workload,
+    StopSpec, WhenDown, Workload,
 };
 use crate::units::{cpus_text, duration_text, size_text};
 
@@ -242,7 +242,7 @@ fn requirements(out: &mut Block, key: &str, requirements: &[Requirement]) {
 
 fn requirement(requirement: &Requirement) -> String {
     match requirement {
-        Requirement::Service { name, event, .. } => {
+        Requirement::Service { name, event, when_down } => {
             let event = match event {
                 ServiceEvent::Up => None,
                 ServiceEvent::Running => Some("running"),
@@ -250,7 +250,12 @@ fn requirement(requirement: &Requirement) -> String {
                 ServiceEvent::Down => Some("down"),
             };
             let event = event.map(|event| ("event", event.to_owned()));
-            mapping([("service", scalar(name))].into_iter().chain(event))
+            let when_down = match when_down {
+                WhenDown::Ignore => None,
+                WhenDown::Stop => Some(("whenDown", "stop".to_owned())),
+                WhenDown::Restart => Some(("whenDown", "restart".to_owned())),
+            };
+            mapping([("service", scalar(name))].into_iter().chain(event).chain(when_down))
         }
         Requirement::Path(wanted) => mapping([("path", path(wanted))]),
         Requirement::Network(aspects) => {

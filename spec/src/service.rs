@@ -198,6 +198,11 @@ impl Requirement {
     pub fn service(name: impl Into<String>, event: ServiceEvent) -> Self {
         Requirement::Service { name: name.into(), event, when_down: WhenDown::Ignore }
     }
+
+    /// Whether it asks for this event of this service, whatever comes of it later. One alternative of several does not.
+    pub fn is_for(&self, service: &str, wanted: ServiceEvent) -> bool {
+        matches!(self, Requirement::Service { name, event, .. } if name == service && *event == wanted)
+    }
 }
 
 /// What a service that runs does when one that it needs goes down: when that one's run ends, for whatever reason.

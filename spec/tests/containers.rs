@@ -161,6 +161,7 @@ fn a_container_waits_for_containerd_by_itself_and_once() {
     let folder = folder(&[
         ("box", "name: box\ncontainer: {image: a}\ndepends: [{service: web}, {service: containerd}]\n"),
         ("early", "name: early\ncontainer: {image: a}\ndepends: [{service: containerd, event: running}]\n"),
+        ("mind", "name: mind\ncontainer: {image: a}\ndepends: [{service: containerd, whenDown: stop}]\n"),
         ("web", "name: web\nprocess: {command: [/bin/web]}\n"),
     ]);
     let loaded = folder.load();
@@ -169,9 +170,15 @@ fn a_container_waits_for_containerd_by_itself_and_once() {
     let running = Requirement::service("containerd", ServiceEvent::Running);
     assert_eq!(loaded.services[0].depends, [web, containerd()]);
     assert_eq!(loaded.services[1].depends, [containerd(), running]);
-    assert_eq!(loaded.services[2].depends, []);
+    let minded = Requirement::Service {
+        name: "containerd".into(),
+        event: ServiceEvent::Up,
+        when_down: kelson_spec::service::WhenDown::Stop,
+    };
+    assert_eq!(loaded.services[2].depends, [minded]);
+    assert_eq!(loaded.services[3].depends, []);
     let graph = kelson_spec::Graph::new(&loaded.services);
-    assert_eq!(graph.dependants("containerd"), ["box", "early"]);
+    assert_eq!(graph.dependants("containerd"), ["box", "early", "mind"]);
 }
 
 #[test]

@@ -26,7 +26,9 @@ depends:
   - service: db
   - service: migrate
     event: finished
-  - {service: cache, event: running}
+  - {service: cache, event: running, whenDown: restart}
+  - {service: cache, whenDown: stop}
+  - {service: db, event: running, whenDown: ignore}
   - {service: old, event: down}
   - path: /run/db.sock
   - network: [addresses, connectivity, hostname]
@@ -58,6 +60,10 @@ logs: {maxSize: 10Mi, maxFiles: 5, console: true}
 
 fn service(name: &str, event: ServiceEvent) -> Requirement {
     Requirement::service(name, event)
+}
+
+fn minding(name: &str, event: ServiceEvent, when_down: WhenDown) -> Requirement {
+    Requirement::Service { name: name.to_owned(), event, when_down }
 }
 
 fn http(port: u16, path: &str) -> Probe {
@@ -122,7 +128,9 @@ fn every_key_of_a_service_file_is_read() {
         depends: vec![
             service("db", ServiceEvent::Up),
             service("migrate", ServiceEvent::Finished),
-            service("cache", ServiceEvent::Running),
+            minding("cache", ServiceEvent::Running, WhenDown::Restart),
+            minding("cache", ServiceEvent::Up, WhenDown::Stop),
+            service("db", ServiceEvent::Running),
             service("old", ServiceEvent::Down),
             Requirement::Path("/run/db.sock".into()),
             Requirement::Network(vec![

@@ -320,8 +320,40 @@ fn each_mistake_of_a_value_is_pointed_at() {
             "depends: [{any: [{path: /a}, {pth: /b}]}]\n",
             &[
                 "5:30: depends[0].any[1]: one of the keys service, path, network, time, any is missing",
-                "5:31: depends[0].any[1].pth: this key is not known; did you mean path? Allowed here: service, event, path, network, time, any",
+                "5:31: depends[0].any[1].pth: this key is not known; did you mean path? Allowed here: service, event, whenDown, path, network, time, any",
             ],
+        ),
+        (
+            "depends: [{path: /a, whenDown: stop}]\n",
+            &["5:22: depends[0].whenDown: whenDown belongs to service, not to path"],
+        ),
+        (
+            "depends: [{service: logd, whenDown: restrat}]\n",
+            &[
+                "5:37: depends[0].whenDown: \"restrat\" is not one of ignore, stop, restart; did you mean restart?",
+            ],
+        ),
+        (
+            "depends: [{whenDown: stop, service: logd, event: finished}]\n",
+            &[
+                "5:12: depends[0].whenDown: what has finished does not run any more; write event: up or running, or leave whenDown out",
+            ],
+        ),
+        (
+            "depends: [{service: logd, event: down, whenDown: stop}]\n",
+            &[
+                "5:40: depends[0].whenDown: this waits for the service to be down; write event: up or running, or leave whenDown out",
+            ],
+        ),
+        (
+            "depends: [{any: [{service: logd, whenDown: stop}]}]\n",
+            &[
+                "5:34: depends[0].any[0].whenDown: inside any another entry may do; write whenDown in an entry of its own",
+            ],
+        ),
+        (
+            "when: [{service: logd, whenDown: stop}]\n",
+            &["5:24: when[0].whenDown: when is asked once, at the start; write whenDown in depends"],
         ),
         ("depends: [{service: databse}]\n", &["5:21: depends: there is no service databse"]),
         (

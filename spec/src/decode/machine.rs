@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use super::requirement::Use;
 use super::service::SHORTEST;
 use super::{Decoder, Place, quoted};
 use crate::machine::{ApiSpec, BuiltinSpec, InterfaceSpec, MachineSpec, MountSpec, NodeHealthSpec};
@@ -309,7 +310,9 @@ impl Decoder<'_> {
         let mut builtin = BuiltinSpec::new(name);
         builtin.enabled = self.read(&fields, "enabled", |d, p, n| d.boolean(p, n));
         self.environments(&fields, &mut builtin.environment);
-        self.set(&fields, "depends", &mut builtin.depends, |d, p, n| d.requirements(p, n, references));
+        self.set(&fields, "depends", &mut builtin.depends, |d, p, n| {
+            d.requirements(Use::Depends, p, n, references)
+        });
         builtin.restart = self.read(&fields, "restart", |d, p, n| d.restart(ServiceKind::Service, p, n));
         builtin.start_timeout = self.read(&fields, "startTimeout", |d, p, n| d.duration(p, n, SHORTEST));
         self.set(&fields, "health", &mut builtin.health, |d, p, n| d.health(p, n));

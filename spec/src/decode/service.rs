@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use super::requirement::Use;
 use super::{Decoder, Fields, Place, found, quoted, scalar, shown};
 use crate::environment;
 use crate::kernel::{ALL_CAPABILITIES, CONTAINER_CAPABILITIES};
@@ -87,8 +88,10 @@ fn whole(d: &mut Decoder<'_>, stem: &str, root: &Node) -> Option<Decoded> {
     d.environments(&fields, &mut spec.environment);
 
     let mut references = Vec::new();
-    d.set(&fields, "depends", &mut spec.depends, |d, p, n| d.requirements(p, n, &mut references));
-    d.set(&fields, "when", &mut spec.when, |d, p, n| d.requirements(p, n, &mut references));
+    d.set(&fields, "depends", &mut spec.depends, |d, p, n| {
+        d.requirements(Use::Depends, p, n, &mut references)
+    });
+    d.set(&fields, "when", &mut spec.when, |d, p, n| d.requirements(Use::When, p, n, &mut references));
 
     let kind = spec.kind;
     spec.restart = RestartSpec::for_kind(kind);
