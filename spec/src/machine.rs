@@ -97,6 +97,7 @@ pub struct BuiltinSpec {
     /// Besides what it waits for anyway.
     pub depends: Vec<Requirement>,
     pub restart: Option<RestartSpec>,
+    pub required: Option<bool>,
     pub start_timeout: Option<Duration>,
     /// Besides the checks of its own.
     pub health: Vec<Check>,
@@ -122,6 +123,7 @@ impl BuiltinSpec {
         let new: Vec<Requirement> = new.cloned().collect();
         spec.depends.extend(new);
         replace(&mut spec.restart, self.restart.as_ref());
+        replace(&mut spec.required, self.required.as_ref());
         replace(&mut spec.start_timeout, self.start_timeout.as_ref());
         spec.health.extend(self.health.iter().cloned());
         replace(&mut spec.stop, self.stop.as_ref());
@@ -182,6 +184,7 @@ mod tests {
         let changes = BuiltinSpec {
             environment: vec![pair("A", "3"), pair("C", "4")],
             depends: vec![Requirement::Path("/dev/vda".into()), Requirement::TimeSynced],
+            required: Some(false),
             start_timeout: Some(Duration::from_secs(5)),
             stop: Some(StopSpec { delay: Duration::from_secs(1), ..StopSpec::default() }),
             resources: Some(Resources { pids_max: Some(7), ..Resources::default() }),
@@ -193,6 +196,7 @@ mod tests {
         assert_eq!(spec.environment, [pair("B", "2"), pair("A", "3"), pair("C", "4")]);
         assert_eq!(spec.depends, [Requirement::TimeSynced, Requirement::Path("/dev/vda".into())]);
         assert_eq!((spec.start_timeout.as_secs(), spec.stop.delay.as_secs()), (5, 1));
+        assert!(!spec.required);
         assert_eq!((spec.resources.pids_max, spec.logs.max_files), (Some(7), 9));
         assert_eq!(spec.limits, [ResourceLimit { resource: 4, soft: 0, hard: 0 }, file]);
         assert_eq!(spec.restart, ServiceSpec::process("x", ["x"]).restart);

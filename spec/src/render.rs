@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use crate::kernel;
 use crate::service::{
-    ContainerDevice, ContainerMount, ContainerNetwork, Exhausted, NetworkAspect, Readiness, Requirement,
-    RestartPolicy, RestartSpec, Seccomp, Security, ServiceEvent, ServiceKind, ServiceSpec, StartMode,
-    StopSpec, WhenDown, Workload,
+    ContainerDevice, ContainerMount, ContainerNetwork, Exhausted, Hook, Hooks, NetworkAspect, Readiness,
+    Requirement, RestartPolicy, RestartSpec, Seccomp, Security, ServiceEvent, ServiceKind, ServiceSpec,
+    StartMode, StopSpec, WhenDown, Workload,
 };
 use crate::units::{cpus_text, duration_text, size_text};
 
@@ -42,6 +42,9 @@ pub fn render(spec: &ServiceSpec) -> String {
     requirements(&mut out, "when", &spec.when);
     requirements(&mut out, "depends", &spec.depends);
     out.flow("restart", restart(&spec.restart, &RestartSpec::for_kind(spec.kind)));
+    if !spec.required {
+        out.line("required", "false");
+    }
     match spec.readiness {
         Readiness::None => {}
         Readiness::Notify => out.line("readiness", "notify"),
@@ -53,6 +56,7 @@ pub fn render(spec: &ServiceSpec) -> String {
     if !spec.health.is_empty() {
         out.items("health", spec.health.iter().map(checks::check));
     }
+    hooks(&mut out, &spec.hooks);
     let container = match &spec.workload {
         Workload::Process(_) => None,
         Workload::Container(container) => Some(container),
@@ -231,6 +235,29 @@ fn device(device: &ContainerDevice) -> String {
     if device.permissions != ContainerDevice::PERMISSIONS {
         entries.push(("permissions", scalar(&device.permissions)));
     }
+    mapping(entries)
+}
+
+fn hooks(out: &mut Block, hooks: &Hooks) {
+    if hooks.is_empty() {
+        return;
+    }
+    out.open("hooks");
+    let places = [
+        ("pre", &hooks.pre),
+        ("postStart", &hooks.post_start),
+        ("preStop", &hooks.pre_stop),
+        ("post", &hooks.post),
+    ];
+    for (place, list) in places.into_iter().filter(|(_, list)| !list.is_empty()) {
+        out.items(place, list.iter().map(hook));
+    }
+    out.close();
+}
+
+fn hook(hook: &Hook) -> String {
+    let mut entries = vec![("command", words(&hook.command))];
+    duration(&mut entries, "timeout", hook.timeout, Hook::TIMEOUT);
     mapping(entries)
 }
 

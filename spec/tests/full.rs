@@ -35,6 +35,7 @@ depends:
   - any: [{path: /a}, {service: db}, {any: [{time: synced}]}]
   - time: synced
 restart: {policy: untilSuccess, delay: 2s, maxDelay: 1m, attempts: 5, interval: 10m, exhausted: delay}
+required: false
 readiness: {fd: 3}
 startTimeout: 1m30s500ms
 health:
@@ -50,6 +51,11 @@ health:
   - tcp: {port: 443}
   - grpc: {port: 50051, service: web.v1}
   - exec: {command: [/bin/check, -v]}
+hooks:
+  pre: [{command: [/bin/a, "b c"]}, {command: [d], timeout: 1m}]
+  postStart: {command: [/bin/tell], timeout: 2s}
+  preStop: []
+  post: [{command: [rm, -rf, "/run/{web}"]}]
 stop: {signal: SIGRTMIN+3, timeout: 20s, delay: 500ms}
 user: www-data:adm
 resources: {memoryMax: 64Mi, memoryHigh: 48Mi, cpuMax: 0.5, cpuWeight: 100, pidsMax: 64}
@@ -64,6 +70,11 @@ fn service(name: &str, event: ServiceEvent) -> Requirement {
 
 fn minding(name: &str, event: ServiceEvent, when_down: WhenDown) -> Requirement {
     Requirement::Service { name: name.to_owned(), event, when_down }
+}
+
+fn hook(command: &[&str], timeout: u64) -> Hook {
+    let command = command.iter().map(|&word| word.to_owned()).collect();
+    Hook { command, timeout: Duration::from_secs(timeout) }
 }
 
 fn http(port: u16, path: &str) -> Probe {
@@ -156,8 +167,13 @@ fn every_key_of_a_service_file_is_read() {
         },
         group: None,
         lifecycle: Lifecycle::default(),
-        required: true,
-        hooks: Hooks::default(),
+        required: false,
+        hooks: Hooks {
+            pre: vec![hook(&["/bin/a", "b c"], 30), hook(&["d"], 60)],
+            post_start: vec![hook(&["/bin/tell"], 2)],
+            pre_stop: vec![],
+            post: vec![hook(&["rm", "-rf", "/run/{web}"], 30)],
+        },
         readiness: Readiness::Descriptor(3),
         start_timeout: Duration::from_millis(90_500),
         health: vec![
@@ -356,6 +372,7 @@ builtins:
     environment: {A: b}
     depends: [{path: /dev/vda}]
     restart: {delay: 3s}
+    required: false
     startTimeout: 5s
     health: [{exec: {command: [ctr, version]}}]
     stop: {timeout: 4s}
@@ -403,6 +420,7 @@ images: [/images, /more]
                 enabled: Some(true),
                 environment: vec![pair("A", "b")],
                 depends: vec![Requirement::Path("/dev/vda".into())],
+                required: Some(false),
                 start_timeout: Some(Duration::from_secs(5)),
                 health: vec![Check::new(
                     "exec",
@@ -463,4 +481,19 @@ fn what_is_said_of_the_hosts_health_moves_the_default_of_the_rest() {
         read("{deadline: 0s}").1,
         ["1:20 health.deadline: 0s is out of range; write a duration from 1s to 365d"]
     );
+}
+
+#[test]
+fn the_commands_at_one_place_are_counted() {
+    let told = |count: usize| {
+        let folder = Folder::new();
+        let list = "{command: [a]}, ".repeat(count);
+        folder
+            .service("web", format!("name: web\nprocess: {{command: [a]}}\nhooks:\n  pre:\n    [{list}]\n"));
+        let hooks = folder.load().services.first().map_or(0, |spec| spec.hooks.pre.len());
+        (hooks, folder.messages())
+    };
+    assert_eq!(told(32), (32, vec![]));
+    let message = "services/web.yaml:5:518: hooks.pre: these are 33 commands; at most 32 can stand here";
+    assert_eq!(told(33), (0, vec![message.to_owned()]));
 }

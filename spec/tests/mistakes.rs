@@ -41,7 +41,7 @@ fn each_mistake_of_a_value_is_pointed_at() {
         (
             "restrat: {}\n",
             &[
-                "5:1: restrat: this key is not known; did you mean restart? Allowed here: name, description, process, container, environment, environmentFiles, type, start, when, depends, restart, readiness, startTimeout, health, stop, user, resources, limits, security, logs",
+                "5:1: restrat: this key is not known; did you mean restart? Allowed here: name, description, process, container, environment, environmentFiles, type, start, when, depends, restart, required, readiness, startTimeout, health, hooks, stop, user, resources, limits, security, logs",
             ],
         ),
         (
@@ -564,6 +564,37 @@ fn each_mistake_of_a_value_is_pointed_at() {
             ],
         ),
         ("health: [{http: {port: 1, body: \"\"}}]\n", &["5:33: health[0].http.body: this text is empty"]),
+        // Hooks.
+        ("hooks: [a]\n", &["5:8: hooks: found a list where a mapping of keys to values belongs"]),
+        (
+            "hooks: {prestop: []}\n",
+            &[
+                "5:9: hooks.prestop: this key is not known; did you mean preStop? Allowed here: pre, postStart, preStop, post",
+            ],
+        ),
+        (
+            "hooks: {pre: /bin/a}\n",
+            &["5:14: hooks.pre: found \"/bin/a\" where such as {command: [PROGRAM, ARGUMENT]} belongs"],
+        ),
+        (
+            "hooks: {pre: [/bin/a]}\n",
+            &["5:15: hooks.pre[0]: found \"/bin/a\" where such as {command: [PROGRAM, ARGUMENT]} belongs"],
+        ),
+        (
+            "hooks: {post: {timeout: 5s}}\n",
+            &["5:15: hooks.post.command: this key is missing; write command: [PROGRAM, ARGUMENT]"],
+        ),
+        (
+            "hooks: {postStart: [{command: [a], timeout: 0s}]}\n",
+            &["5:45: hooks.postStart[0].timeout: 0s is out of range; write a duration from 1ms to 365d"],
+        ),
+        (
+            "hooks: {preStop: {command: [./a]}}\n",
+            &[
+                "5:28: hooks.preStop.command: \"./a\" is not the path of a program; write it with / first, or a name alone to look up in PATH",
+            ],
+        ),
+        ("required: maybe\n", &["5:11: required: \"maybe\" is not true or false"]),
         // YAML.
         ("user: !secret root\n", &["5:7: the tag !secret means nothing here; remove it"]),
         ("---\nname: other\n", &["5:1: a second document starts here; a file holds one, without a line ---"]),

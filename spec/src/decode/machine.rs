@@ -21,12 +21,13 @@ const LONGEST_INTERFACE: usize = 15;
 const LONGEST_HOSTNAME: usize = 64;
 
 /// What a built-in service may be changed in; of the others only what their starter can do.
-const CHANGES: [&str; 11] = [
+const CHANGES: [&str; 12] = [
     "enabled",
     "environment",
     "environmentFiles",
     "depends",
     "restart",
+    "required",
     "startTimeout",
     "health",
     "stop",
@@ -314,6 +315,7 @@ impl Decoder<'_> {
             d.requirements(Use::Depends, p, n, references)
         });
         builtin.restart = self.read(&fields, "restart", |d, p, n| d.restart(ServiceKind::Service, p, n));
+        builtin.required = self.read(&fields, "required", |d, p, n| d.boolean(p, n));
         builtin.start_timeout = self.read(&fields, "startTimeout", |d, p, n| d.duration(p, n, SHORTEST));
         self.set(&fields, "health", &mut builtin.health, |d, p, n| d.health(p, n));
         builtin.stop = self.read(&fields, "stop", |d, p, n| d.stop(p, n, &mut false));

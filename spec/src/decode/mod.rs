@@ -6,6 +6,7 @@
 mod confinement;
 mod container;
 mod health;
+mod hooks;
 mod machine;
 mod probes;
 mod requirement;

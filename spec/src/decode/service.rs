@@ -16,7 +16,7 @@ use crate::service::{
 };
 use crate::tree::{Node, Position, Value};
 
-pub(super) const KEYS: [&str; 20] = [
+pub(super) const KEYS: [&str; 22] = [
     "name",
     "description",
     "process",
@@ -28,9 +28,11 @@ pub(super) const KEYS: [&str; 20] = [
     "when",
     "depends",
     "restart",
+    "required",
     "readiness",
     "startTimeout",
     "health",
+    "hooks",
     "stop",
     "user",
     "resources",
@@ -96,6 +98,7 @@ fn whole(d: &mut Decoder<'_>, stem: &str, root: &Node) -> Option<Decoded> {
     let kind = spec.kind;
     spec.restart = RestartSpec::for_kind(kind);
     d.set(&fields, "restart", &mut spec.restart, |d, p, n| d.restart(kind, p, n));
+    d.set(&fields, "required", &mut spec.required, |d, p, n| d.boolean(p, n));
     d.set(&fields, "readiness", &mut spec.readiness, |d, p, n| {
         let readiness = d.readiness(p, n)?;
         if is_container && matches!(readiness, Readiness::Descriptor(_)) {
@@ -107,6 +110,7 @@ fn whole(d: &mut Decoder<'_>, stem: &str, root: &Node) -> Option<Decoded> {
     });
     d.set(&fields, "startTimeout", &mut spec.start_timeout, |d, p, n| d.duration(p, n, SHORTEST));
     d.set(&fields, "health", &mut spec.health, |d, p, n| d.health(p, n));
+    d.set(&fields, "hooks", &mut spec.hooks, |d, p, n| d.hooks(p, n));
     let mut signal_is_named = false;
     d.set(&fields, "stop", &mut spec.stop, |d, p, n| d.stop(p, n, &mut signal_is_named));
     if is_container {

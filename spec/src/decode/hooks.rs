@@ -1,0 +1,58 @@
+//! Commands around a run: the key `hooks`.
+
+use super::service::SHORTEST;
+use super::{Decoder, Place, found};
+use crate::service::{Hook, Hooks};
+use crate::tree::{Node, Value};
+
+/// The most commands at one place: each of them can keep a stop waiting.
+const MOST: usize = 32;
+
+impl Decoder<'_> {
+    pub(super) fn hooks(&mut self, place: &Place<'_>, node: &Node) -> Option<Hooks> {
+        let fields = self.fields(place, node, &["pre", "postStart", "preStop", "post"])?;
+        let mut hooks = Hooks::default();
+        self.set(&fields, "pre", &mut hooks.pre, |d, p, n| d.hook_list(p, n));
+        self.set(&fields, "postStart", &mut hooks.post_start, |d, p, n| d.hook_list(p, n));
+        self.set(&fields, "preStop", &mut hooks.pre_stop, |d, p, n| d.hook_list(p, n));
+        self.set(&fields, "post", &mut hooks.post, |d, p, n| d.hook_list(p, n));
+        Some(hooks)
+    }
+
+    /// A list of commands, or one alone.
+    fn hook_list(&mut self, place: &Place<'_>, node: &Node) -> Option<Vec<Hook>> {
+        match &node.value {
+            Value::Mapping(_) => self.hook(place, node).map(|hook| vec![hook]),
+            Value::Sequence(items) => {
+                if let Some(first) = items.get(MOST) {
+                    let text = format!("these are {} commands; at most {MOST} can stand here", items.len());
+                    self.wrong(place, first.at, text);
+                    return None;
+                }
+                self.list(place, node, "", |d, p, n| d.hook(p, n))
+            }
+            _ => {
+                self.not_a_hook(place, node);
+                None
+            }
+        }
+    }
+
+    fn hook(&mut self, place: &Place<'_>, node: &Node) -> Option<Hook> {
+        if !matches!(node.value, Value::Mapping(_)) {
+            self.not_a_hook(place, node);
+            return None;
+        }
+        let fields = self.fields(place, node, &["command", "timeout"])?;
+        let command =
+            self.require(&fields, "command", "command: [PROGRAM, ARGUMENT]", |d, p, n| d.command(p, n));
+        let mut timeout = Hook::TIMEOUT;
+        self.set(&fields, "timeout", &mut timeout, |d, p, n| d.duration(p, n, SHORTEST));
+        Some(Hook { command: command?, timeout })
+    }
+
+    fn not_a_hook(&mut self, place: &Place<'_>, node: &Node) {
+        let text = format!("found {} where such as {{command: [PROGRAM, ARGUMENT]}} belongs", found(node));
+        self.wrong(place, node.at, text);
+    }
+}
