@@ -106,8 +106,8 @@ pub(super) fn c2_images_that_share_layers_unpack_side_by_side(vm: &Vm) {
     let layers = list.lines().filter(|line| line.trim_end().ends_with("Committed")).count();
     assert_eq!(layers, 4, "{list}");
     let mut told = Vec::new();
-    mark(vm, "over");
-    while let Some(line) = changes.next(PATIENCE).filter(|line| !line.contains("over")) {
+    mark(vm, "all-was-told");
+    while let Some(line) = changes.next(PATIENCE).filter(|line| !line.contains("all-was-told")) {
         told.push(line);
     }
     for step in ["/snapshot/prepare", "/snapshot/commit"] {
