@@ -9,6 +9,7 @@ pub mod host;
 pub mod images;
 pub mod manager;
 pub mod model;
+pub mod node_health;
 pub mod runners;
 pub mod service_runner;
 pub mod state_store;

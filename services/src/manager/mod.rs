@@ -13,6 +13,7 @@ use tokio::sync::{Semaphore, watch};
 pub use crate::events::EventBatch;
 use crate::events::EventLog;
 use crate::model::{Event, Snapshot, State};
+use crate::service_runner::gate::Registry;
 use crate::service_runner::task::{ServiceHandle, Surroundings};
 
 mod actions;
@@ -146,6 +147,11 @@ impl Manager {
         &self.inner.surroundings.events
     }
 
+    /// The published snapshots, and who hears of their changes.
+    pub(crate) fn registry(&self) -> &Registry {
+        &self.inner.surroundings.registry
+    }
+
     fn ticket(&self) -> u64 {
         self.inner.tickets.fetch_add(1, Ordering::Relaxed).saturating_add(1)
     }
@@ -169,6 +175,11 @@ impl Manager {
 
     pub fn get(&self, name: &str) -> Option<Snapshot> {
         self.entries().get(name).map(Entry::snapshot)
+    }
+
+    /// Its snapshots, as they are published. Closed once the service is gone.
+    pub fn watch(&self, name: &str) -> Option<watch::Receiver<Snapshot>> {
+        self.entries().get(name).map(Entry::watch)
     }
 
     /// `None` for a service without a good spec.

@@ -14,6 +14,7 @@ mod health_commands;
 mod hooks;
 mod house;
 mod images;
+mod node_health;
 mod random;
 mod readiness;
 mod reload;

@@ -1,0 +1,145 @@
+//! The health of the host as a whole, and of each group: whether all that should be up is up, and has been for a while.
+//!
+//! It is a level over the published snapshots, asked anew with each of their changes and at the two moments that time
+//! brings ([`scope`]): after the minimum without a break, and at the deadline. [`part`] says which services it goes by,
+//! [`tracker`] keeps the culprits of the host and of each group by what changed, and [`report`] puts them in words when
+//! somebody asks. Nothing polls; a change costs the same among a thousand services as among ten.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+pub use kelson_spec::machine::NodeHealthSpec;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::manager::Manager;
+use crate::service_runner::gate::Registry;
+use crate::service_runner::registry::Changes;
+
+mod part;
+mod report;
+mod scope;
+mod tracker;
+
+pub use part::{Part, part};
+pub use report::{Culprit, Health};
+pub use scope::HealthState;
+use tracker::Tracker;
+
+/// The health of the host and of its groups. Cheap to clone.
+#[derive(Clone)]
+pub struct NodeHealth {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    manager: Manager,
+    registry: Registry,
+    tracker: Mutex<Tracker>,
+    changed: watch::Sender<u64>,
+}
+
+impl NodeHealth {
+    /// Follows all services from now on; the deadline counts from here. Call it within a Tokio runtime.
+    pub fn of(manager: &Manager, spec: NodeHealthSpec) -> NodeHealth {
+        let registry = manager.registry().clone();
+        let changes = registry.follow();
+        let inner = Arc::new(Inner {
+            manager: manager.clone(),
+            registry,
+            tracker: Mutex::new(Tracker::new(spec, Instant::now())),
+            changed: watch::channel(0).0,
+        });
+        tokio::spawn(follow(Arc::clone(&inner), changes));
+        NodeHealth { inner }
+    }
+
+    /// How the host is.
+    pub fn node(&self) -> Health {
+        let tracker = self.inner.tracker();
+        report::report(&tracker.node, &tracker.spec, &self.inner.registry, Instant::now())
+    }
+
+    /// How a group is. `None`: no service is in a group of that name.
+    pub fn group(&self, name: &str) -> Option<Health> {
+        let tracker = self.inner.tracker();
+        let scope = tracker.group(name)?;
+        Some(report::report(scope, &tracker.spec, &self.inner.registry, Instant::now()))
+    }
+
+    /// All groups, by name.
+    pub fn groups(&self) -> Vec<(Arc<str>, Health)> {
+        let tracker = self.inner.tracker();
+        let now = Instant::now();
+        let told = |scope| report::report(scope, &tracker.spec, &self.inner.registry, now);
+        tracker.groups().map(|(name, scope)| (Arc::clone(name), told(scope))).collect()
+    }
+
+    /// The state of the host alone, without its culprits.
+    pub fn node_state(&self) -> HealthState {
+        self.inner.tracker().node.state
+    }
+
+    /// The state of a group alone.
+    pub fn group_state(&self, name: &str) -> Option<HealthState> {
+        self.inner.tracker().group(name).map(|scope| scope.state)
+    }
+
+    /// Changes whenever something of it may have: a service came, went or changed, or a state did.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.inner.changed.subscribe()
+    }
+}
+
+impl Inner {
+    fn tracker(&self) -> MutexGuard<'_, Tracker> {
+        self.tracker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes in what changed and tells what came of it.
+    fn take_in(&self, names: &HashSet<Arc<str>>) {
+        let now = Instant::now();
+        let mut tracker = self.tracker();
+        for name in names {
+            let spec = self.manager.spec(name);
+            match self.registry.get(name) {
+                Some(snapshot) => tracker.see(&snapshot.borrow(), spec.as_deref(), now),
+                None => tracker.forget(name),
+            }
+        }
+        for (group, _) in tracker.conclude(now) {
+            // That services go down when the host stops is no news.
+            if self.manager.closing() {
+                continue;
+            }
+            let (subject, scope) = match &group {
+                None => ("the host".to_owned(), Some(&tracker.node)),
+                Some(name) => (format!("group {name}"), tracker.group(name)),
+            };
+            if let Some(scope) = scope {
+                let health = report::report(scope, &tracker.spec, &self.registry, now);
+                self.manager.host_event(&report::event(&subject, &health));
+            }
+        }
+        drop(tracker);
+        self.changed.send_modify(|number| *number = number.wrapping_add(1));
+    }
+}
+
+/// Sees every change until the runtime ends.
+async fn follow(inner: Arc<Inner>, mut changes: Changes) {
+    loop {
+        let due = inner.tracker().due();
+        let in_time = async {
+            match due {
+                Some(due) => tokio::time::sleep_until(due).await,
+                None => std::future::pending().await,
+            }
+        };
+        let names = tokio::select! {
+            names = changes.next() => names,
+            () = in_time => HashSet::new(),
+        };
+        inner.take_in(&names);
+    }
+}

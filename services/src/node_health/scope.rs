@@ -1,0 +1,257 @@
+//! The health of one set of services, the host's or a group's. Pure: time comes in as an argument.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kelson_spec::machine::NodeHealthSpec;
+use tokio::time::Instant;
+
+/// How a set of services stands. None of it is kept against what is true now but the word itself: `Unhealthy` has been
+/// healthy before, `Failed` had not been when its deadline passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum HealthState {
+    /// Not all have been up together for long enough yet.
+    #[default]
+    Pending,
+    /// All are up, or finished one-shots, at the same time, and have been without a break for long enough.
+    Healthy,
+    /// It was healthy. Something broke since, and not all have been up for long enough again.
+    Unhealthy,
+    /// It was never healthy, and the deadline has passed.
+    Failed,
+}
+
+impl HealthState {
+    /// The word of the command line and of JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            HealthState::Pending => "pending",
+            HealthState::Healthy => "healthy",
+            HealthState::Unhealthy => "unhealthy",
+            HealthState::Failed => "failed",
+        }
+    }
+}
+
+/// The service that broke it last, at a moment when all were up.
+#[derive(Debug, Clone)]
+pub struct Break {
+    pub service: Arc<str>,
+    pub reason: Arc<str>,
+    pub at: Instant,
+}
+
+#[derive(Debug)]
+pub struct Scope {
+    pub begun: Instant,
+    pub state: HealthState,
+    /// Since when it is in that state.
+    pub entered: Instant,
+    /// Since when all are up, without a break.
+    pub steady: Option<Instant>,
+    pub last_break: Option<Break>,
+    /// How many are asked.
+    pub asked: usize,
+    /// Those that are not up, and since when.
+    pub culprits: BTreeMap<Arc<str>, Instant>,
+}
+
+impl Scope {
+    pub fn new(now: Instant) -> Scope {
+        Scope {
+            begun: now,
+            state: HealthState::default(),
+            entered: now,
+            steady: None,
+            last_break: None,
+            asked: 0,
+            culprits: BTreeMap::new(),
+        }
+    }
+
+    /// It is not up. Returns whether that is new.
+    pub fn blame(&mut self, service: &Arc<str>, reason: &Arc<str>, now: Instant) -> bool {
+        if self.culprits.contains_key(service) {
+            return false;
+        }
+        self.broke(service, reason, now);
+        self.culprits.insert(Arc::clone(service), now);
+        true
+    }
+
+    /// It is up, or not asked any more. Returns whether that is new.
+    pub fn clear(&mut self, service: &str) -> bool {
+        self.culprits.remove(service).is_some()
+    }
+
+    /// It was not up for a moment.
+    pub fn broke(&mut self, service: &Arc<str>, reason: &Arc<str>, now: Instant) {
+        if self.steady.take().is_some() {
+            self.last_break =
+                Some(Break { service: Arc::clone(service), reason: Arc::clone(reason), at: now });
+        }
+    }
+
+    /// Draws the conclusion. Returns whether the state changed.
+    pub fn conclude(&mut self, spec: &NodeHealthSpec, now: Instant) -> bool {
+        let well = if self.culprits.is_empty() {
+            let since = *self.steady.get_or_insert(now);
+            now.saturating_duration_since(since) >= spec.minimum
+        } else {
+            self.steady = None;
+            false
+        };
+        let overdue = now.saturating_duration_since(self.begun) >= spec.deadline;
+        let next = match self.state {
+            _ if well => HealthState::Healthy,
+            // All may be up again already: healthy is what has no break.
+            HealthState::Healthy => HealthState::Unhealthy,
+            HealthState::Pending if overdue => HealthState::Failed,
+            state => state,
+        };
+        let changed = next != self.state;
+        if changed {
+            self.state = next;
+            self.entered = now;
+        }
+        changed
+    }
+
+    /// When time alone changes its state.
+    pub fn due(&self, spec: &NodeHealthSpec) -> Option<Instant> {
+        let after = |instant: Instant, span: Duration| instant.checked_add(span);
+        let well = match self.state {
+            HealthState::Healthy => None,
+            _ => self.steady.and_then(|since| after(since, spec.minimum)),
+        };
+        let failed = match self.state {
+            HealthState::Pending => after(self.begun, spec.deadline),
+            _ => None,
+        };
+        [well, failed].into_iter().flatten().min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPEC: NodeHealthSpec =
+        NodeHealthSpec { minimum: Duration::from_secs(10), deadline: Duration::from_secs(300) };
+
+    fn name(name: &str) -> Arc<str> {
+        Arc::from(name)
+    }
+
+    /// A scope and its clock, in seconds since it began.
+    struct Played {
+        scope: Scope,
+        begun: Instant,
+    }
+
+    impl Played {
+        fn new() -> Played {
+            let begun = Instant::now();
+            Played { scope: Scope::new(begun), begun }
+        }
+
+        fn at(&self, seconds: u64) -> Instant {
+            self.begun + Duration::from_secs(seconds)
+        }
+
+        fn blame(&mut self, service: &str, seconds: u64) -> HealthState {
+            self.scope.blame(&name(service), &name("it is gone"), self.at(seconds));
+            self.look(seconds)
+        }
+
+        fn clear(&mut self, service: &str, seconds: u64) -> HealthState {
+            self.scope.clear(service);
+            self.look(seconds)
+        }
+
+        fn look(&mut self, seconds: u64) -> HealthState {
+            let at = self.at(seconds);
+            self.scope.conclude(&SPEC, at);
+            self.scope.state
+        }
+
+        fn due(&self) -> Option<u64> {
+            self.scope.due(&SPEC).map(|due| (due - self.begun).as_secs())
+        }
+    }
+
+    #[test]
+    fn h7_all_at_the_same_time_for_the_minimum_without_a_break() {
+        let mut played = Played::new();
+        played.blame("db", 0);
+        assert_eq!(played.blame("web", 0), HealthState::Pending);
+        // Each has been up, but not both together.
+        played.clear("db", 1);
+        assert_eq!(played.blame("db", 8), HealthState::Pending);
+        played.clear("web", 9);
+        assert_eq!(played.look(20), HealthState::Pending);
+        // Together, but with a break: the ten seconds begin anew.
+        played.clear("db", 21);
+        assert_eq!(played.due(), Some(31));
+        assert_eq!(played.look(30), HealthState::Pending);
+        assert_eq!(played.blame("web", 30), HealthState::Pending);
+        assert_eq!(played.clear("web", 31), HealthState::Pending);
+        assert_eq!(played.look(40), HealthState::Pending);
+        assert_eq!(played.look(41), HealthState::Healthy);
+        assert_eq!((played.due(), played.scope.entered), (None, played.at(41)));
+    }
+
+    #[test]
+    fn h7_the_deadline_makes_it_failed_and_it_recovers() {
+        let mut played = Played::new();
+        played.blame("db", 0);
+        assert_eq!(played.due(), Some(300));
+        assert_eq!(played.look(299), HealthState::Pending);
+        assert_eq!(played.look(300), HealthState::Failed);
+        assert_eq!(played.scope.culprits.keys().map(AsRef::as_ref).collect::<Vec<&str>>(), ["db"]);
+        assert_eq!(played.clear("db", 400), HealthState::Failed);
+        assert_eq!(played.due(), Some(410));
+        assert_eq!(played.look(410), HealthState::Healthy);
+    }
+
+    #[test]
+    fn h7_a_flapping_service_fails_the_deadline_and_is_named() {
+        let mut played = Played::new();
+        for round in 0..30 {
+            played.clear("web", round * 10);
+            assert_eq!(played.blame("web", round * 10 + 9), HealthState::Pending);
+        }
+        assert_eq!(played.clear("web", 300), HealthState::Failed);
+        assert!(played.scope.culprits.is_empty());
+        let last = played.scope.last_break.as_ref().unwrap();
+        assert_eq!((&*last.service, &*last.reason, last.at), ("web", "it is gone", played.at(299)));
+    }
+
+    #[test]
+    fn h7_health_is_never_latched() {
+        let mut played = Played::new();
+        played.look(0);
+        assert_eq!(played.look(10), HealthState::Healthy);
+        assert_eq!(played.blame("web", 50), HealthState::Unhealthy);
+        assert_eq!(played.clear("web", 51), HealthState::Unhealthy);
+        assert_eq!(played.look(60), HealthState::Unhealthy);
+        assert_eq!(played.look(61), HealthState::Healthy);
+        // A break that was over before anybody looked is one.
+        let at = played.at(70);
+        played.scope.broke(&name("web"), &name("run 3"), at);
+        assert_eq!(played.look(70), HealthState::Unhealthy);
+        // Long after the deadline: it was healthy once, so it is not failed.
+        assert_eq!(played.blame("web", 75), HealthState::Unhealthy);
+        assert_eq!(played.look(900), HealthState::Unhealthy);
+    }
+
+    #[test]
+    fn no_minimum_is_healthy_at_once() {
+        let spec = NodeHealthSpec { minimum: Duration::ZERO, ..SPEC };
+        let now = Instant::now();
+        let mut scope = Scope::new(now);
+        assert!(scope.conclude(&spec, now));
+        assert_eq!((scope.state, scope.due(&spec)), (HealthState::Healthy, None));
+    }
+}
