@@ -51,6 +51,14 @@ pub fn service(snapshot: &Snapshot, description: String) -> v1::Service {
         changed: snapshot.changed,
         description,
         down: snapshot.down,
+        restarts_by: snapshot
+            .restarts_by
+            .iter()
+            .filter(|(_, count)| *count > 0)
+            .map(|(reason, count)| v1::RestartCount { reason: reason.name().into(), count })
+            .collect(),
+        group: snapshot.group.as_deref().unwrap_or_default().to_owned(),
+        required: snapshot.required,
     }
 }
 

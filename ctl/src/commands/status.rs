@@ -181,6 +181,13 @@ fn facts(status: &StatusResponse, now: SystemTime, terminal: &Terminal) -> Vec<(
     fact("cpu", &status.cpu.as_ref().map_or(String::new(), |cpu| time::measured(time::duration(cpu))));
     let kind = if service.oneshot { ", one-shot" } else { "" };
     fact("restarts", &format!("{} (run {}{kind})", service.restarts, service.run));
+    let reasons: Vec<String> =
+        service.restarts_by.iter().map(|by| format!("{} {}", by.count, by.reason)).collect();
+    fact("again for", &reasons.join(", "));
+    fact("group", &service.group);
+    if !service.required {
+        fact("required", "no: neither the boot nor the host's health waits for it");
+    }
     if service.changed {
         fact("changed", "its file changed since it was started; `kelsonctl restart` takes the change up");
     }
@@ -200,7 +207,7 @@ fn state(service: &Service) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kelson_proto::v1::{Event, State};
+    use kelson_proto::v1::{Event, RestartCount, State};
     use std::time::Duration;
 
     #[test]
@@ -211,7 +218,12 @@ mod tests {
             up: true,
             pid: Some(812),
             restarts: 1,
-            run: 2,
+            restarts_by: vec![
+                RestartCount { reason: "check".to_owned(), count: 1 },
+                RestartCount { reason: "operator".to_owned(), count: 2 },
+            ],
+            group: "shop".to_owned(),
+            run: 4,
             since: Some(prost_types::Timestamp { seconds: 1000, nanos: 0 }),
             message: "ready".to_owned(),
             ..Service::default()
@@ -266,7 +278,10 @@ mod tests {
   pid:         812 (3 processes)
   memory:      11.8 MiB
   cpu:         1.234 s
-  restarts:    1 (run 2)
+  restarts:    1 (run 4)
+  again for:   1 check, 2 operator
+  group:       shop
+  required:    no: neither the boot nor the host's health waits for it
   file:        /etc/kelson/services/db.yaml
 
 Checks

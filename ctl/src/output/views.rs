@@ -3,6 +3,8 @@
 //! A field is never renamed and never changes its type; new ones may be added, except to `services` and `events`,
 //! whose fields are a contract of their own.
 
+use std::collections::BTreeMap;
+
 use kelson_proto::v1;
 use serde::Serialize;
 
@@ -86,6 +88,11 @@ pub struct Status {
     pub changed: bool,
     pub status_text: String,
     pub run: u64,
+    /// How often for each reason, in this life of the host.
+    pub restarts_by: BTreeMap<String, u32>,
+    /// Null: it is a member of none.
+    pub group: Option<String>,
+    pub required: bool,
     pub memory_bytes: Option<u64>,
     pub cpu_ms: Option<f64>,
     pub processes: Option<u32>,
@@ -108,6 +115,9 @@ impl From<&v1::StatusResponse> for Status {
             changed: service.changed,
             status_text: service.status_text,
             run: service.run,
+            restarts_by: service.restarts_by.into_iter().map(|by| (by.reason, by.count)).collect(),
+            group: Some(service.group).filter(|group| !group.is_empty()),
+            required: service.required,
             memory_bytes: status.memory_bytes,
             cpu_ms: status.cpu.as_ref().map(|cpu| time::millis(time::duration(cpu))),
             processes: status.processes,
