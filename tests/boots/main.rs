@@ -3,6 +3,7 @@
 
 mod containers;
 mod demo;
+mod health;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
