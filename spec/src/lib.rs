@@ -11,6 +11,7 @@ mod containers;
 mod decode;
 mod environment;
 pub mod graph;
+mod groups;
 mod kernel;
 pub mod load;
 pub mod machine;
@@ -28,7 +29,7 @@ pub mod wire;
 
 pub use graph::Graph;
 pub use kernel::{CAPABILITIES, CONTAINER_CAPABILITIES, LIMITS, signal_name};
-pub use load::{Diagnostic, Loaded, Mode, Sources, load, load_with};
+pub use load::{Diagnostic, Loaded, Mode, Refused, Sources, load, load_with};
 pub use machine::MachineSpec;
 pub use near::near;
 pub use service::ServiceSpec;

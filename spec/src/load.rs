@@ -1,6 +1,6 @@
 //! Reading a configuration folder: the machine file and all service files, every mistake in them at once.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -8,8 +8,9 @@ use std::rc::Rc;
 use serde::{Deserialize, Serialize};
 
 use crate::containers;
-use crate::decode::{self, Decoded, DecodedMachine, Decoder, Surroundings};
+use crate::decode::{self, Decoded, DecodedMachine, Decoder, Surroundings, Ties};
 use crate::graph;
+use crate::groups::{self, Member};
 use crate::machine::MachineSpec;
 use crate::names::BUILTINS;
 use crate::read;
@@ -55,6 +56,17 @@ pub struct Loaded {
     pub api_group: Option<u32>,
     /// The built-in service `containerd` is on.
     pub containerd: bool,
+    /// What is known of the services of [`Self::faulty`], sorted by name.
+    pub refused: Vec<Refused>,
+}
+
+/// A service that is not started because of its mistakes, as far as its file could be read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refused {
+    pub name: String,
+    pub group: Option<String>,
+    /// As its file says; where that cannot be read, it is.
+    pub required: bool,
 }
 
 impl Loaded {
@@ -110,12 +122,15 @@ pub fn load_with(config: &Path, sources: &Sources) -> Loaded {
     let mut reading = Reading {
         surroundings: Surroundings::new(&sources.root),
         services: Vec::new(),
+        members: Vec::new(),
+        spared: BTreeSet::new(),
         known: BUILTINS.iter().map(|name| (*name).to_owned()).collect(),
         diagnostics: Vec::new(),
     };
     let mut machine = reading.machine_file(config);
     reading.service_files(&config.join("services"));
     let containerd = reading.containers(&machine.spec, sources.mode);
+    reading.groups();
     reading.check_builtins(&config.join(MACHINE), &mut machine);
     let services = reading.check_graph();
     let mut diagnostics = std::mem::take(&mut reading.diagnostics);
@@ -124,13 +139,20 @@ pub fn load_with(config: &Path, sources: &Sources) -> Loaded {
         a.file.cmp(&b.file).then(key(a).cmp(&key(b))).then_with(|| a.service.cmp(&b.service))
     });
     let api_group = reading.surroundings.group("kelson");
-    Loaded { machine: machine.spec, services, diagnostics, api_group, containerd }
+    let mut loaded =
+        Loaded { machine: machine.spec, services, diagnostics, api_group, containerd, refused: Vec::new() };
+    loaded.refused = reading.refused(&loaded.faulty());
+    loaded
 }
 
 /// A folder that is being read.
 struct Reading {
     surroundings: Surroundings,
     services: Vec<Decoded>,
+    /// All that are in a group, faulty ones too.
+    members: Vec<Member>,
+    /// Services whose files say that they are not required.
+    spared: BTreeSet<String>,
     /// Names that others may depend on though they have no sound file: built-ins and faulty services.
     known: BTreeSet<String>,
     diagnostics: Vec<Diagnostic>,
@@ -160,7 +182,7 @@ impl Reading {
         if path.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
             return DecodedMachine::default();
         }
-        self.file(&path, None, decode::machine).unwrap_or_default()
+        self.file(&path, None, |d, root, _| Some(decode::machine(d, root?))).unwrap_or_default()
     }
 
     fn service_files(&mut self, folder: &Path) {
@@ -203,19 +225,30 @@ impl Reading {
         }
         let Some(stem) = name.strip_suffix(".yaml") else { return };
         let service = decode::service_name(stem);
-        let sound = self.file(&path, service, |decoder, root| decode::service(decoder, stem, root)).flatten();
+        let mut ties = Ties::default();
+        let sound = self.file(&path, service, |d, root, text| match root {
+            Some(root) => decode::service(d, stem, root, &mut ties),
+            None => {
+                ties = Ties::guessed(stem, d.file, text);
+                None
+            }
+        });
+        if let Some(name) = service {
+            self.members.extend(ties.member);
+            self.spared.extend((ties.required == Some(false)).then(|| name.to_owned()));
+        }
         match sound {
             Some(decoded) => self.services.push(decoded),
             None => self.known.extend(service.map(str::to_owned)),
         }
     }
 
-    /// Reads a file as a tree and decodes it; `None` where there is no tree.
+    /// Reads a file and decodes the tree of its text, which may have none.
     fn file<T>(
         &mut self,
         path: &Path,
         service: Option<&str>,
-        decode: impl FnOnce(&mut Decoder<'_>, &Node) -> T,
+        decode: impl FnOnce(&mut Decoder<'_>, Option<&Node>, &str) -> Option<T>,
     ) -> Option<T> {
         let surroundings = &self.surroundings;
         let mut decoder = Decoder { surroundings, file: path, service, diagnostics: Vec::new() };
@@ -223,7 +256,7 @@ impl Reading {
             Ok(text) => {
                 let root = tree_of(&mut decoder, &text);
                 let unsound = !decoder.diagnostics.is_empty();
-                let decoded = root.map(|root| decode(&mut decoder, &root));
+                let decoded = decode(&mut decoder, root.as_deref(), &text);
                 decoded.filter(|_| !unsound || service.is_none())
             }
             Err(error) => {
@@ -271,6 +304,27 @@ impl Reading {
         on
     }
 
+    /// Orders the members of groups; those of a group that cannot be ordered are faulty.
+    fn groups(&mut self) {
+        let mut mistakes = groups::mistakes(&self.members);
+        let faulty: BTreeSet<&str> = mistakes.iter().filter_map(|d| d.service.as_deref()).collect();
+        self.services.retain(|decoded| !faulty.contains(decoded.spec.name.as_str()));
+        self.known.extend(faulty.into_iter().map(str::to_owned));
+        self.diagnostics.append(&mut mistakes);
+        groups::order(&mut self.services, &self.members);
+    }
+
+    fn refused(&self, faulty: &[&str]) -> Vec<Refused> {
+        let groups: BTreeMap<&str, &str> =
+            self.members.iter().map(|member| (member.service.as_str(), member.group.as_str())).collect();
+        let refused = |name: &&str| Refused {
+            name: (*name).to_owned(),
+            group: groups.get(name).map(|group| (*group).to_owned()),
+            required: !self.spared.contains(*name),
+        };
+        faulty.iter().map(refused).collect()
+    }
+
     /// Takes out of the machine file what makes a built-in service wait for an unknown one, or for one that waits for it.
     fn check_builtins(&mut self, file: &Path, machine: &mut DecodedMachine) {
         let DecodedMachine { spec: machine, references } = machine;
@@ -284,7 +338,8 @@ impl Reading {
             spec.depends.clone_from(&builtin.depends);
             spec
         }));
-        for problem in graph::check(&specs, &self.known) {
+        let by_group: Vec<usize> = self.services.iter().map(|decoded| decoded.by_group).collect();
+        for problem in graph::check(&specs, &self.known, &by_group) {
             let Some(place) = problem.service.checked_sub(count) else { continue };
             let Some(builtin) = machine.builtins.get_mut(place) else { continue };
             builtin.depends.clear();
@@ -302,9 +357,10 @@ impl Reading {
 
     /// Takes out the services that name unknown ones or wait for each other.
     fn check_graph(&mut self) -> Vec<ServiceSpec> {
+        let by_group: Vec<usize> = self.services.iter().map(|decoded| decoded.by_group).collect();
         let (specs, references): (Vec<ServiceSpec>, Vec<Vec<Position>>) =
             std::mem::take(&mut self.services).into_iter().map(|d| (d.spec, d.references)).unzip();
-        let problems = graph::check(&specs, &self.known);
+        let problems = graph::check(&specs, &self.known, &by_group);
         let mut faulty = vec![false; specs.len()];
         for problem in problems {
             let Some(spec) = specs.get(problem.service) else { continue };

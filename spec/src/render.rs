@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use crate::kernel;
 use crate::service::{
-    ContainerDevice, ContainerMount, ContainerNetwork, Exhausted, Hook, Hooks, NetworkAspect, Readiness,
-    Requirement, RestartPolicy, RestartSpec, Seccomp, Security, ServiceEvent, ServiceKind, ServiceSpec,
-    StartMode, StopSpec, WhenDown, Workload,
+    ContainerDevice, ContainerMount, ContainerNetwork, Exhausted, Hook, Hooks, Lifecycle, LifecycleHook,
+    NetworkAspect, Readiness, Requirement, RestartPolicy, RestartScope, RestartSpec, Seccomp, Security,
+    ServiceEvent, ServiceKind, ServiceSpec, StartMode, StopSpec, WhenDown, Workload,
 };
 use crate::units::{cpus_text, duration_text, size_text};
 
@@ -42,6 +42,10 @@ pub fn render(spec: &ServiceSpec) -> String {
     requirements(&mut out, "when", &spec.when);
     requirements(&mut out, "depends", &spec.depends);
     out.flow("restart", restart(&spec.restart, &RestartSpec::for_kind(spec.kind)));
+    if let Some(group) = &spec.group {
+        out.line("group", &scalar(group));
+    }
+    out.flow("lifecycle", lifecycle(&spec.lifecycle));
     if !spec.required {
         out.line("required", "false");
     }
@@ -238,6 +242,17 @@ fn device(device: &ContainerDevice) -> String {
     mapping(entries)
 }
 
+fn lifecycle(lifecycle: &Lifecycle) -> Vec<(&'static str, String)> {
+    let hook = lifecycle.hook.map(|hook| match hook {
+        LifecycleHook::Prestart => "prestart",
+        LifecycleHook::Poststart => "poststart",
+        LifecycleHook::Poststop => "poststop",
+    });
+    let hook = hook.map(|hook| ("hook", hook.to_owned()));
+    let sidecar = lifecycle.sidecar.then(|| ("sidecar", "true".to_owned()));
+    hook.into_iter().chain(sidecar).collect()
+}
+
 fn hooks(out: &mut Block, hooks: &Hooks) {
     if hooks.is_empty() {
         return;
@@ -316,6 +331,9 @@ fn restart(restart: &RestartSpec, default: &RestartSpec) -> Vec<(&'static str, S
     duration(&mut entries, "interval", restart.interval, default.interval);
     if restart.exhausted == Exhausted::Delay {
         entries.push(("exhausted", "delay".to_owned()));
+    }
+    if restart.scope == RestartScope::Group {
+        entries.push(("scope", "group".to_owned()));
     }
     entries
 }

@@ -226,6 +226,13 @@ pub struct Lifecycle {
     pub sidecar: bool,
 }
 
+impl Lifecycle {
+    /// One of those around which the other members are ordered.
+    pub fn is_main(&self) -> bool {
+        *self == Lifecycle::default()
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LifecycleHook {
     /// Before the mains.

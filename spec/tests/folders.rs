@@ -147,7 +147,7 @@ hostnmae: x
             "machine.yaml:13:41: builtins.containerd.limit: this key is not known; did you mean limits? Allowed here: enabled, environment, environmentFiles, depends, restart, required, startTimeout, health, stop, resources, limits, logs",
             "machine.yaml:13:61: builtins.containerd.enabled: \"maybe\" is not true or false",
             "machine.yaml:13:68: builtins.containerd.user: this is settled for containerd and cannot be changed; allowed here: enabled, environment, environmentFiles, depends, restart, required, startTimeout, health, stop, resources, limits, logs",
-            "machine.yaml:13:89: builtins.probe.logs: probe is always at hand and cannot be changed in this; allowed here: resources",
+            "machine.yaml:13:89: builtins.probe.logs: probe is there as long as a service has tcp, http or grpc checks and cannot be changed in this; allowed here: resources",
             "machine.yaml:14:21: shutdown.timeout: 0s is out of range; write a duration from 1s to 365d",
             "machine.yaml:15:10: images[0]: \"images\" is not a path from the root; write it with / first",
             "machine.yaml:16:1: hostnmae: this key is not known; did you mean hostname? Allowed here: hostname, modules, sysctl, network, mounts, api, builtins, health, shutdown, images",

@@ -34,7 +34,9 @@ depends:
   - network: [addresses, connectivity, hostname]
   - any: [{path: /a}, {service: db}, {any: [{time: synced}]}]
   - time: synced
-restart: {policy: untilSuccess, delay: 2s, maxDelay: 1m, attempts: 5, interval: 10m, exhausted: delay}
+restart: {policy: untilSuccess, delay: 2s, maxDelay: 1m, attempts: 5, interval: 10m, exhausted: delay, scope: group}
+group: shop-1
+lifecycle: {sidecar: false}
 required: false
 readiness: {fd: 3}
 startTimeout: 1m30s500ms
@@ -163,9 +165,9 @@ fn every_key_of_a_service_file_is_read() {
             attempts: 5,
             interval: Duration::from_secs(600),
             exhausted: Exhausted::Delay,
-            scope: RestartScope::Service,
+            scope: RestartScope::Group,
         },
-        group: None,
+        group: Some("shop-1".into()),
         lifecycle: Lifecycle::default(),
         required: false,
         hooks: Hooks {

@@ -41,13 +41,13 @@ fn each_mistake_of_a_value_is_pointed_at() {
         (
             "restrat: {}\n",
             &[
-                "5:1: restrat: this key is not known; did you mean restart? Allowed here: name, description, process, container, environment, environmentFiles, type, start, when, depends, restart, required, readiness, startTimeout, health, hooks, stop, user, resources, limits, security, logs",
+                "5:1: restrat: this key is not known; did you mean restart? Allowed here: name, description, process, container, environment, environmentFiles, type, start, when, depends, restart, group, lifecycle, required, readiness, startTimeout, health, hooks, stop, user, resources, limits, security, logs",
             ],
         ),
         (
             "restart: {delai: 5s}\n",
             &[
-                "5:11: restart.delai: this key is not known; did you mean delay? Allowed here: policy, delay, maxDelay, attempts, interval, exhausted",
+                "5:11: restart.delai: this key is not known; did you mean delay? Allowed here: policy, delay, maxDelay, attempts, interval, exhausted, scope",
             ],
         ),
         (

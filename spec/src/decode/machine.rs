@@ -302,8 +302,13 @@ impl Decoder<'_> {
         let fields = if matches!(name, "logd" | "probe") {
             let mut elsewhere = super::service::KEYS.to_vec();
             elsewhere.push("enabled");
-            let why = format!("{name} is always at hand and cannot be changed in this");
-            self.fields_where(place, node, &CHANGES_OF_HELPERS, &elsewhere, &why)?
+            let why = match name {
+                "logd" => "logd is always at hand and cannot be changed in this",
+                _ => {
+                    "probe is there as long as a service has tcp, http or grpc checks and cannot be changed in this"
+                }
+            };
+            self.fields_where(place, node, &CHANGES_OF_HELPERS, &elsewhere, why)?
         } else {
             let why = format!("this is settled for {name} and cannot be changed");
             self.fields_where(place, node, &CHANGES, &super::service::KEYS, &why)?
@@ -314,7 +319,10 @@ impl Decoder<'_> {
         self.set(&fields, "depends", &mut builtin.depends, |d, p, n| {
             d.requirements(Use::Depends, p, n, references)
         });
-        builtin.restart = self.read(&fields, "restart", |d, p, n| d.restart(ServiceKind::Service, p, n));
+        builtin.restart = self.read(&fields, "restart", |d, p, n| {
+            let no_group = "a built-in service is in no group; leave scope out";
+            d.restart(ServiceKind::Service, Some(no_group), p, n)
+        });
         builtin.required = self.read(&fields, "required", |d, p, n| d.boolean(p, n));
         builtin.start_timeout = self.read(&fields, "startTimeout", |d, p, n| d.duration(p, n, SHORTEST));
         self.set(&fields, "health", &mut builtin.health, |d, p, n| d.health(p, n));

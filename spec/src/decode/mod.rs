@@ -8,6 +8,7 @@ mod container;
 mod health;
 mod hooks;
 mod machine;
+mod membership;
 mod probes;
 mod requirement;
 mod scalar;
@@ -26,6 +27,7 @@ use crate::read::ReadError;
 use crate::tree::{Entry, Node, Position, Value};
 
 pub use machine::{DecodedMachine, machine};
+pub use membership::Ties;
 pub use service::{Decoded, service, service_name};
 
 /// The files outside the configuration folder that specs refer to.

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use super::membership::Ties;
 use super::requirement::Use;
 use super::{Decoder, Fields, Place, found, quoted, scalar, shown};
 use crate::environment;
@@ -11,12 +12,12 @@ use crate::load::Diagnostic;
 use crate::names::RESERVED;
 use crate::read::{self, MAX_FILE, ReadError};
 use crate::service::{
-    Credentials, Exhausted, LogSpec, Readiness, RestartPolicy, RestartSpec, ServiceKind, ServiceSpec,
-    StartMode, StopSpec, Workload,
+    Credentials, Exhausted, LogSpec, Readiness, RestartPolicy, RestartScope, RestartSpec, ServiceKind,
+    ServiceSpec, StartMode, StopSpec, Workload,
 };
 use crate::tree::{Node, Position, Value};
 
-pub(super) const KEYS: [&str; 22] = [
+pub(super) const KEYS: [&str; 24] = [
     "name",
     "description",
     "process",
@@ -28,6 +29,8 @@ pub(super) const KEYS: [&str; 22] = [
     "when",
     "depends",
     "restart",
+    "group",
+    "lifecycle",
     "required",
     "readiness",
     "startTimeout",
@@ -53,18 +56,21 @@ const HIGHEST_DESCRIPTOR: i32 = 1023;
 pub struct Decoded {
     pub spec: ServiceSpec,
     pub references: Vec<Position>,
+    /// How many of the first entries of `depends` come from the group and not from the file.
+    pub by_group: usize,
     /// Where what it runs is written.
     pub workload: Position,
 }
 
-/// Decodes the tree of the service file of the name `stem`; `None` where it has a mistake.
-pub fn service(d: &mut Decoder<'_>, stem: &str, root: &Node) -> Option<Decoded> {
+/// Decodes the tree of the service file of the name `stem`; `None` where it has a mistake. `ties` get what can be read of
+/// them in any case.
+pub fn service(d: &mut Decoder<'_>, stem: &str, root: &Node, ties: &mut Ties) -> Option<Decoded> {
     let before = d.diagnostics.len();
-    let decoded = whole(d, stem, root);
+    let decoded = whole(d, stem, root, ties);
     decoded.filter(|_| d.diagnostics.len() == before)
 }
 
-fn whole(d: &mut Decoder<'_>, stem: &str, root: &Node) -> Option<Decoded> {
+fn whole(d: &mut Decoder<'_>, stem: &str, root: &Node, ties: &mut Ties) -> Option<Decoded> {
     let place = Place::Root;
     let fields = d.fields(&place, root, &KEYS)?;
     d.require(&fields, "name", &format!("name: {stem}"), |d, p, n| d.own_name(stem, p, n));
@@ -81,9 +87,10 @@ fn whole(d: &mut Decoder<'_>, stem: &str, root: &Node) -> Option<Decoded> {
     let usable = workload.map(|workload| spec.workload = workload).is_some();
 
     d.set(&fields, "description", &mut spec.description, |d, p, n| d.text(p, n));
-    d.set(&fields, "type", &mut spec.kind, |d, p, n| {
-        d.choice(p, n, &[("service", ServiceKind::Service), ("oneshot", ServiceKind::Oneshot)])
-    });
+    let kinds = [("service", ServiceKind::Service), ("oneshot", ServiceKind::Oneshot)];
+    let kind = d.read(&fields, "type", |d, p, n| d.choice(p, n, &kinds));
+    spec.kind = kind.unwrap_or_default();
+    *ties = d.ties(&fields, kind.or((!fields.has("type")).then_some(ServiceKind::Service)), &mut spec);
     d.set(&fields, "start", &mut spec.start, |d, p, n| {
         d.choice(p, n, &[("auto", StartMode::Auto), ("manual", StartMode::Manual)])
     });
@@ -96,9 +103,10 @@ fn whole(d: &mut Decoder<'_>, stem: &str, root: &Node) -> Option<Decoded> {
     d.set(&fields, "when", &mut spec.when, |d, p, n| d.requirements(Use::When, p, n, &mut references));
 
     let kind = spec.kind;
+    let no_group = (!fields.has("group"))
+        .then_some("the service is in no group; write group: NAME too, or leave scope out");
     spec.restart = RestartSpec::for_kind(kind);
-    d.set(&fields, "restart", &mut spec.restart, |d, p, n| d.restart(kind, p, n));
-    d.set(&fields, "required", &mut spec.required, |d, p, n| d.boolean(p, n));
+    d.set(&fields, "restart", &mut spec.restart, |d, p, n| d.restart(kind, no_group, p, n));
     d.set(&fields, "readiness", &mut spec.readiness, |d, p, n| {
         let readiness = d.readiness(p, n)?;
         if is_container && matches!(readiness, Readiness::Descriptor(_)) {
@@ -129,7 +137,7 @@ fn whole(d: &mut Decoder<'_>, stem: &str, root: &Node) -> Option<Decoded> {
     d.set(&fields, "security", &mut spec.security, |d, p, n| d.security(held, p, n));
     d.set(&fields, "logs", &mut spec.logs, |d, p, n| d.logs(p, n));
     let workload = fields.position(if is_container { "container" } else { "process" });
-    usable.then_some(Decoded { spec, references, workload })
+    usable.then_some(Decoded { spec, references, by_group: 0, workload })
 }
 
 impl Decoder<'_> {
@@ -222,13 +230,15 @@ impl Decoder<'_> {
         self.diagnostics.push(Diagnostic { file, line, column, service, message });
     }
 
+    /// `no_group`: why `scope: group` cannot be, where it cannot.
     pub(super) fn restart(
         &mut self,
         kind: ServiceKind,
+        no_group: Option<&str>,
         place: &Place<'_>,
         node: &Node,
     ) -> Option<RestartSpec> {
-        let keys = ["policy", "delay", "maxDelay", "attempts", "interval", "exhausted"];
+        let keys = ["policy", "delay", "maxDelay", "attempts", "interval", "exhausted", "scope"];
         let fields = self.fields(place, node, &keys)?;
         let mut restart = RestartSpec::for_kind(kind);
         let policies = [
@@ -261,6 +271,15 @@ impl Decoder<'_> {
         self.set(&fields, "interval", &mut restart.interval, |d, p, n| d.duration(p, n, SHORTEST));
         let ends = [("fail", Exhausted::Fail), ("delay", Exhausted::Delay)];
         self.set(&fields, "exhausted", &mut restart.exhausted, |d, p, n| d.choice(p, n, &ends));
+        let scopes = [("service", RestartScope::Service), ("group", RestartScope::Group)];
+        self.set(&fields, "scope", &mut restart.scope, |d, p, n| {
+            let scope = d.choice(p, n, &scopes)?;
+            if let (RestartScope::Group, Some(text)) = (scope, no_group) {
+                d.wrong(p, n.at, text);
+                return None;
+            }
+            Some(scope)
+        });
         Some(restart)
     }
 

@@ -17,6 +17,9 @@ const LONGEST_PATH: usize = 64;
 /// The largest knot of services in which each gets a path of its own.
 const LARGEST_KNOT: usize = 256;
 
+/// How many steps of a cycle are told to come from a group.
+const MOST_STEPS: usize = 4;
+
 /// How many unknown names get a "did you mean".
 const MOST_HINTS: usize = 20;
 
@@ -31,11 +34,12 @@ pub struct Problem {
 }
 
 /// All mistakes between `specs`; `others` are names that may be depended on though they have no spec (built-in and faulty).
-pub fn check(specs: &[ServiceSpec], others: &BTreeSet<String>) -> Vec<Problem> {
+/// `by_group`: of each spec, how many of the first entries of `depends` its group put there; none where the list ends.
+pub fn check(specs: &[ServiceSpec], others: &BTreeSet<String>, by_group: &[usize]) -> Vec<Problem> {
     let index: BTreeMap<&str, usize> =
         specs.iter().enumerate().map(|(place, spec)| (spec.name.as_str(), place)).collect();
     let mut problems = unknown_and_self(specs, &index, others);
-    cycles(specs, &index, &mut problems);
+    cycles(specs, &index, by_group, &mut problems);
     problems.sort_by_key(|problem| (problem.service, problem.reference));
     problems
 }
@@ -70,7 +74,12 @@ fn unknown_and_self(
     problems
 }
 
-fn cycles(specs: &[ServiceSpec], index: &BTreeMap<&str, usize>, problems: &mut Vec<Problem>) {
+fn cycles(
+    specs: &[ServiceSpec],
+    index: &BTreeMap<&str, usize>,
+    by_group: &[usize],
+    problems: &mut Vec<Problem>,
+) {
     let startable = startable(specs, index);
     // From each that can never start to those it waits for in vain, with the place of the mention.
     let mut waits: Vec<Vec<(usize, usize)>> = vec![Vec::new(); specs.len()];
@@ -111,7 +120,8 @@ fn cycles(specs: &[ServiceSpec], index: &BTreeMap<&str, usize>, problems: &mut V
                 }
             }
         }
-        let shown = paths.values().next().cloned().unwrap_or_default();
+        let said = |path: &[usize]| format!("{}{}", written(path, name), from_groups(path, specs, by_group));
+        let shown = paths.values().next().map(|path| said(path)).unwrap_or_default();
         for &service in &members {
             let own = paths.get(&service);
             let to = own.and_then(|path| path.get(1)).copied();
@@ -119,15 +129,15 @@ fn cycles(specs: &[ServiceSpec], index: &BTreeMap<&str, usize>, problems: &mut V
                 Some(to) => *target == to,
                 None => component.get(*target) == component.get(service),
             });
-            let message = match own {
-                Some(path) => format!("depends: services wait for each other: {}", written(path, name)),
-                None => format!(
-                    "depends: {} services wait for each other, this one too: {}",
-                    members.len(),
-                    written(&shown, name)
-                ),
-            };
             let reference = reference.map_or(0, |(_, reference)| *reference);
+            let key =
+                if reference < by_group.get(service).copied().unwrap_or(0) { "group" } else { "depends" };
+            let message = match own {
+                Some(path) => format!("{key}: services wait for each other: {}", said(path)),
+                None => {
+                    format!("{key}: {} services wait for each other, this one too: {shown}", members.len())
+                }
+            };
             problems.push(Problem { service, reference, message });
         }
     }
@@ -244,6 +254,21 @@ fn written<'s>(path: &[usize], name: impl Fn(usize) -> &'s str) -> String {
     words.join(" → ")
 }
 
+/// Which steps of a cycle stand in no file: `; a → b comes from group shop`.
+fn from_groups(path: &[usize], specs: &[ServiceSpec], by_group: &[usize]) -> String {
+    let steps = path.iter().zip(path.iter().cycle().skip(1));
+    let made = steps.filter_map(|(from, to)| {
+        let (from_spec, to) = (specs.get(*from)?, specs.get(*to)?);
+        let count = by_group.get(*from).copied().unwrap_or(0);
+        let is_for =
+            |entry: &Requirement| matches!(entry, Requirement::Service { name, .. } if *name == to.name);
+        let group = from_spec.group.as_deref().unwrap_or_default();
+        let found = from_spec.depends.iter().take(count).any(is_for);
+        found.then(|| format!("; {} → {} comes from group {group}", from_spec.name, to.name))
+    });
+    made.take(MOST_STEPS).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::tests::specs;
@@ -254,7 +279,7 @@ mod tests {
         let specs = specs(text);
         let others = BTreeSet::from(["containerd".to_owned(), "faulty".to_owned()]);
         let shown = |p: Problem| format!("{}@{}: {}", specs[p.service].name, p.reference, p.message);
-        check(&specs, &others).into_iter().map(shown).collect()
+        check(&specs, &others, &[]).into_iter().map(shown).collect()
     }
 
     fn cycle(start: &str, path: &str) -> String {
@@ -305,7 +330,7 @@ mod tests {
         let when = |name: &str| Requirement::service(name, ServiceEvent::Up);
         one[0].depends.push(when("b"));
         one[0].when.push(when("c"));
-        let found = check(&one, &BTreeSet::new());
+        let found = check(&one, &BTreeSet::new(), &[]);
         let places: Vec<(usize, &str)> = found.iter().map(|p| (p.reference, p.message.as_str())).collect();
         assert_eq!(places, [(0, "depends: there is no service b"), (1, "when: there is no service c")]);
     }

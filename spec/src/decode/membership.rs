@@ -1,0 +1,109 @@
+//! What ties a service to others besides `depends`: `group`, `lifecycle`, `required`.
+
+use std::path::Path;
+
+use super::{Decoder, Fields, Place, scalar};
+use crate::groups::{Member, Part};
+use crate::service::{Lifecycle, LifecycleHook, ServiceKind, ServiceSpec};
+use crate::tree::{Node, Position};
+
+/// What others must know of a service though its file has a mistake.
+#[derive(Debug, Default)]
+pub struct Ties {
+    pub member: Option<Member>,
+    /// `None`: nothing that can be read.
+    pub required: Option<bool>,
+}
+
+impl Ties {
+    /// The ties of a file that is not YAML, from the lines that look like them: services must not start without what may go
+    /// before them because of a tab in its file.
+    pub fn guessed(service: &str, file: &Path, text: &str) -> Self {
+        let value = |key: &str| {
+            text.lines().zip(1_u32..).find_map(|(line, number)| {
+                let value = line.strip_prefix(key)?.strip_prefix(':')?;
+                let value = value.split(" #").next()?.trim().trim_matches(['"', '\'']);
+                Some((value, number))
+            })
+        };
+        let member = value("group").filter(|(group, _)| scalar::is_name(group)).map(|(group, line)| Member {
+            service: service.to_owned(),
+            group: group.to_owned(),
+            part: Part::Unknown,
+            file: file.to_owned(),
+            at: Position { line, column: 1 },
+        });
+        let required = value("required").and_then(|(value, _)| value.parse().ok());
+        Ties { member, required }
+    }
+}
+
+impl Decoder<'_> {
+    /// `kind`: `None` where the file's cannot be read.
+    pub(super) fn ties(
+        &mut self,
+        fields: &Fields<'_, '_>,
+        kind: Option<ServiceKind>,
+        spec: &mut ServiceSpec,
+    ) -> Ties {
+        let required = self.read(fields, "required", |d, p, n| d.boolean(p, n));
+        spec.required = required.unwrap_or(true);
+        spec.group = self.read(fields, "group", |d, p, n| d.name(p, n));
+        let lifecycle = if fields.has("lifecycle") {
+            self.read(fields, "lifecycle", |d, p, n| d.lifecycle(kind, p, n))
+        } else {
+            Some(Lifecycle::default())
+        };
+        if fields.has("lifecycle") && !fields.has("group") {
+            let text = "this is the part in a group, and the service is in none; write group: NAME too";
+            self.wrong(&Place::Key(fields.place, "lifecycle"), fields.position("lifecycle"), text);
+        }
+        spec.lifecycle = lifecycle.unwrap_or_default();
+        let member = spec.group.clone().map(|group| Member {
+            service: spec.name.clone(),
+            group,
+            part: lifecycle.as_ref().map_or(Part::Unknown, Part::of),
+            file: spec.file.clone(),
+            at: fields.get("group").map_or(Position::START, |value| value.at),
+        });
+        Ties { member, required }
+    }
+
+    /// `None` only where the part itself cannot be read.
+    fn lifecycle(&mut self, kind: Option<ServiceKind>, place: &Place<'_>, node: &Node) -> Option<Lifecycle> {
+        let fields = self.fields(place, node, &["hook", "sidecar"])?;
+        let hooks = [
+            ("prestart", LifecycleHook::Prestart),
+            ("poststart", LifecycleHook::Poststart),
+            ("poststop", LifecycleHook::Poststop),
+        ];
+        let hook = self.read(&fields, "hook", |d, p, n| d.choice(p, n, &hooks));
+        let sidecar = self.read(&fields, "sidecar", |d, p, n| d.boolean(p, n));
+        if (fields.has("hook") && hook.is_none()) || (fields.has("sidecar") && sidecar.is_none()) {
+            return None;
+        }
+        let lifecycle = Lifecycle { hook, sidecar: sidecar.unwrap_or_default() };
+        let mistake = match (lifecycle.hook, lifecycle.sidecar, kind) {
+            (Some(LifecycleHook::Poststop), true, _) => Some((
+                "sidecar",
+                "once the mains are down there is nobody to run beside; leave sidecar or hook out",
+            )),
+            (_, true, Some(ServiceKind::Oneshot)) => Some((
+                "sidecar",
+                "a sidecar runs beside the mains; write type: service, or leave sidecar out",
+            )),
+            (Some(LifecycleHook::Prestart), false, Some(ServiceKind::Service)) => Some((
+                "hook",
+                "what goes before the mains has to end first; write type: oneshot, or sidecar: true for what runs on beside them",
+            )),
+            (Some(LifecycleHook::Poststop), false, Some(ServiceKind::Service)) => {
+                Some(("hook", "what comes after the mains has to end; write type: oneshot"))
+            }
+            _ => None,
+        };
+        if let Some((key, text)) = mistake {
+            self.wrong(&Place::Key(place, key), fields.position(key), text);
+        }
+        Some(lifecycle)
+    }
+}
