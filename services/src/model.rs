@@ -194,9 +194,14 @@ pub struct CheckReport {
     pub name: Arc<str>,
     /// `exec`, `http`, `tcp`, `grpc`.
     pub kind: &'static str,
+    /// It only gates the start.
+    pub startup: bool,
     pub standing: Standing,
-    /// Since when it stands so; `None` while no run is checked.
+    /// Since when it stands so; `None` while nobody asks it: no run is checked, or checks that gate the start have not
+    /// passed.
     pub since: Option<SystemTime>,
+    /// Its next result should have come so long ago: who asks does not answer, and it counts as it stands until then.
+    pub late: Option<Duration>,
     /// Of the present run, oldest first; at most ten.
     pub results: Vec<CheckResult>,
 }

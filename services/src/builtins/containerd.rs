@@ -123,6 +123,7 @@ pub fn own_check(containerd: Containerd) -> OwnCheck {
         failure_threshold: 2,
         restart_after: 12,
         grace: Duration::from_secs(30),
+        startup: false,
     };
     OwnCheck { plan, probe: Arc::new(Health(containerd)) }
 }

@@ -1,53 +1,80 @@
 //! Runs the checks of one run when they are due, and tells what comes of it.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
-use std::task::Poll;
-use std::time::{Duration, SystemTime};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
+use kelson_probe::{CheckAnswer, Schedule};
 use kelson_runner::BoxFuture;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::Instant;
 
-use super::level::{self, Level};
-use super::output::{last_line, with_line};
-use super::{Answer, Plan, Probe, Verdict};
-use crate::model::{CheckReport, CheckResult, Standing};
+use super::asking::{Asked, after, ask, with_jitter};
+use super::level;
+use super::minded::{Minded, Told, Turn};
+use super::network::{Network, Sink, Watched};
+use super::{CheckTotals, Plan, Probe};
+use crate::model::{CheckReport, Standing};
 use crate::service_runner::random::Random;
-use crate::service_runner::words;
 
-/// So many results of each check are kept.
-const RESULTS: usize = 10;
-/// Until a check first passes, and while its grace lasts, it asks at least so often: a start is up soon after it is ready.
-const EAGER: Duration = Duration::from_secs(1);
 /// So many checks are named that keep a service from being up.
 const NAMED: usize = 3;
 
 /// All checks of one run.
 pub struct Checks {
-    began: Instant,
-    checks: Vec<Minded>,
+    board: Arc<Board>,
+    /// In the order of the board.
+    askers: Vec<Asker>,
     random: Random,
+    /// The service is ready.
+    ready: bool,
 }
 
-/// One check.
-struct Minded {
-    plan: Plan,
-    probe: Arc<dyn Probe>,
-    level: Level,
-    since: SystemTime,
-    /// Oldest first. Only the last has its whole output.
-    results: VecDeque<CheckResult>,
+/// A check as a run begins with it.
+pub struct ToMind {
+    pub plan: Plan,
+    pub asks: Asks,
+    /// Where its results are counted over all runs.
+    pub totals: Option<Arc<CheckTotals>>,
+}
+
+/// Who asks a check.
+pub enum Asks {
+    Here(Arc<dyn Probe>),
+    Elsewhere(Arc<dyn Network>, Box<Schedule>),
+}
+
+impl Asks {
+    fn kind(&self) -> &'static str {
+        match self {
+            Asks::Here(probe) => probe.kind(),
+            Asks::Elsewhere(_, schedule) => schedule.probe.kind(),
+        }
+    }
+}
+
+/// How a check is asked at present.
+enum Asker {
+    /// Not yet: it waits for the checks that gate the start.
+    Later(Asks),
     /// Waits until it is due, then asks.
-    asking: BoxFuture<'static, Asked>,
+    Here(Arc<dyn Probe>, BoxFuture<'static, Asked>),
+    Elsewhere(#[expect(dead_code, reason = "dropping it ends the asking")] Box<dyn Watched>),
+    Done,
 }
 
-struct Asked {
-    at: SystemTime,
-    took: Duration,
-    answer: Answer,
+/// How the checks of a run stand. The task of the service reads it, and results from elsewhere are written to it as they
+/// come; the lock is held for a moment, never over an await.
+pub struct Board {
+    state: Mutex<State>,
 }
 
-/// What one more result means for the service.
+struct State {
+    checks: Vec<Minded>,
+    /// Wakes the service's task.
+    waker: Option<Waker>,
+}
+
+/// What results mean for the service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct News {
     /// The check passes or fails from now on, in words.
@@ -60,46 +87,153 @@ pub struct News {
 }
 
 impl Checks {
-    /// Begins the checks of a run that is ready.
-    pub fn begin(checks: impl IntoIterator<Item = (Plan, Arc<dyn Probe>)>) -> Checks {
-        let (began, since) = (Instant::now(), SystemTime::now());
-        let checks = checks
+    /// Begins the checks of a run that is ready: those that gate its start, or all where there are none such.
+    pub fn begin(checks: impl IntoIterator<Item = ToMind>) -> Checks {
+        let (minded, askers) = checks
             .into_iter()
-            .map(|(plan, probe)| Minded {
-                asking: ask(Arc::clone(&probe), after(began, plan.initial_delay), plan.timeout, None),
-                level: Level::default(),
-                since,
-                results: VecDeque::new(),
-                plan,
-                probe,
+            .map(|ToMind { plan, asks, totals }| {
+                let elsewhere = matches!(asks, Asks::Elsewhere(..));
+                (Minded::new(plan, asks.kind(), elsewhere, totals), Asker::Later(asks))
             })
-            .collect();
-        Checks { began, checks, random: Random::new() }
+            .unzip();
+        let board = Board { state: Mutex::new(State { checks: minded, waker: None }) };
+        let mut checks = Checks { board: Arc::new(board), askers, random: Random::new(), ready: true };
+        checks.tend();
+        checks
     }
 
-    /// The next result. Cancelled by dropping; loses nothing then.
+    /// What the next result means that means something. Cancelled by dropping; loses nothing then.
     pub async fn next(&mut self) -> News {
-        std::future::poll_fn(|context| {
-            let (began, random) = (self.began, &mut self.random);
-            for check in &mut self.checks {
-                if let Poll::Ready(asked) = check.asking.as_mut().poll(context) {
-                    let (change, restart) = check.take(asked, began, random);
-                    let (healthy, missing) = (self.healthy(), self.missing());
-                    return Poll::Ready(News { change, healthy, missing, restart });
-                }
-            }
-            Poll::Pending
-        })
-        .await
+        std::future::poll_fn(|context| self.poll_next(context)).await
     }
 
-    fn healthy(&self) -> Option<bool> {
-        level::health(self.checks.iter().map(|check| check.level.standing))
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<News> {
+        for (place, asker) in self.askers.iter_mut().enumerate() {
+            let Asker::Here(probe, asking) = asker else { continue };
+            let Poll::Ready(Asked { answer, ending }) = asking.as_mut().poll(context) else { continue };
+            let Some((pause, timeout)) = self.board.take(place, answer) else { continue };
+            let due = after(Instant::now(), with_jitter(pause, self.random.draw()));
+            *asking = ask(Arc::clone(probe), due, timeout, ending);
+            // It has to be polled to be woken; another turn does that, after those of others.
+            context.waker().wake_by_ref();
+        }
+        if self.board.has_told(context.waker()) {
+            self.tend();
+        }
+        match self.board.told() {
+            Some((told, healthy, missing)) => {
+                let Told { change, restart } = told;
+                Poll::Ready(News { change, healthy, missing, restart })
+            }
+            None => Poll::Pending,
+        }
+    }
+
+    /// Begins the checks whose time has come, and ends those that are done.
+    fn tend(&mut self) {
+        let now = Instant::now();
+        let gated = self.board.lock().is_gated();
+        for (place, asker) in self.askers.iter_mut().enumerate() {
+            // Not under the lock: whoever asks may have an answer at once.
+            match self.board.tend(place, gated, now) {
+                Some(Turn::Begin { first, timeout }) => {
+                    let asks = std::mem::replace(asker, Asker::Done);
+                    let sink = Sink { board: Arc::downgrade(&self.board), place };
+                    *asker = match asks {
+                        Asker::Later(Asks::Here(probe)) => {
+                            let asking = ask(Arc::clone(&probe), after(now, first), timeout, None);
+                            Asker::Here(probe, asking)
+                        }
+                        Asker::Later(Asks::Elsewhere(network, schedule)) => {
+                            Asker::Elsewhere(network.watch(*schedule, Arc::new(sink)))
+                        }
+                        begun => begun,
+                    };
+                }
+                Some(Turn::End) => *asker = Asker::Done,
+                None => {}
+            }
+        }
+    }
+
+    /// Whether the service has become ready again since this was last asked.
+    pub fn turns_ready(&mut self, ready: bool) -> bool {
+        let before = std::mem::replace(&mut self.ready, ready);
+        ready && !before
+    }
+
+    /// All checks together: each passes, one fails, or not each has shown either.
+    pub fn healthy(&self) -> Option<bool> {
+        self.board.lock().healthy()
     }
 
     /// `check http: connection refused; check db: no result yet`.
     pub fn missing(&self) -> String {
-        let missing = self.checks.iter().filter(|check| check.level.standing != Standing::Passing);
+        self.board.lock().missing()
+    }
+
+    pub fn reports(&self) -> Vec<CheckReport> {
+        self.board.lock().checks.iter().map(Minded::report).collect()
+    }
+}
+
+impl Board {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes in a result, and wakes the service's task where something follows from it. After which pause the check is
+    /// asked next, and how long an answer may take.
+    pub(super) fn take(&self, place: usize, answer: CheckAnswer) -> Option<(Duration, Duration)> {
+        let mut state = self.lock();
+        let check = state.checks.get_mut(place)?;
+        check.take(answer);
+        let next = (check.pause(), check.plan.timeout);
+        if check.has_told()
+            && let Some(waker) = state.waker.take()
+        {
+            drop(state);
+            waker.wake();
+        }
+        Some(next)
+    }
+
+    /// Whether something is to be heard of a check; where nothing is, this one is woken once there is.
+    fn has_told(&self, waker: &Waker) -> bool {
+        let mut state = self.lock();
+        match &mut state.waker {
+            Some(known) => known.clone_from(waker),
+            none => *none = Some(waker.clone()),
+        }
+        state.checks.iter().any(Minded::has_told)
+    }
+
+    fn tend(&self, place: usize, gated: bool, now: Instant) -> Option<Turn> {
+        self.lock().checks.get_mut(place)?.tend(gated, now)
+    }
+
+    /// What is to be heard of one of the checks, and what all come to now.
+    fn told(&self) -> Option<(Told, Option<bool>, String)> {
+        let mut state = self.lock();
+        let told = state.checks.iter_mut().find_map(Minded::told)?;
+        Some((told, state.healthy(), state.missing()))
+    }
+}
+
+impl State {
+    /// The checks that gate the start have not all passed.
+    fn is_gated(&self) -> bool {
+        self.checks.iter().any(Minded::gates)
+    }
+
+    fn healthy(&self) -> Option<bool> {
+        level::health(self.checks.iter().map(Minded::standing))
+    }
+
+    fn missing(&self) -> String {
+        let gated = self.is_gated();
+        let awaited = |check: &&Minded| check.standing() != Standing::Passing && check.plan.startup == gated;
+        let missing = self.checks.iter().filter(awaited);
         let mut texts: Vec<String> = missing
             .clone()
             .take(NAMED)
@@ -111,149 +245,104 @@ impl Checks {
         }
         texts.join("; ")
     }
-
-    pub fn reports(&self) -> Vec<CheckReport> {
-        self.checks.iter().map(Minded::report).collect()
-    }
-}
-
-impl Minded {
-    /// Takes in a result and waits for the next. What it means: the change in words, the reason for a restart.
-    fn take(
-        &mut self,
-        asked: Asked,
-        began: Instant,
-        random: &mut Random,
-    ) -> (Option<String>, Option<String>) {
-        let Asked { at, took, answer: Answer { verdict, output, ending } } = asked;
-        let output = match verdict {
-            Verdict::Passes | Verdict::Fails => output,
-            Verdict::Silent => {
-                with_line(output, &format!("no answer within {}", words::duration(self.plan.timeout)))
-            }
-        };
-        // Old outputs are worth a line each: a hundred checks must not hold ten times their output.
-        if let Some(last) = self.results.back_mut() {
-            last.output = last_line(&last.output);
-        }
-        if self.results.len() >= RESULTS {
-            self.results.pop_front();
-        }
-        let passed = verdict == Verdict::Passes;
-        self.results.push_back(CheckResult { at, took, passed, output });
-
-        let in_grace = began.elapsed() < self.plan.grace;
-        let change = self.level.take(&self.plan, passed, !in_grace);
-        let eager = in_grace && !self.level.proven;
-        let pause = if eager { self.plan.interval.min(EAGER) } else { self.plan.interval };
-        let due = after(Instant::now(), with_jitter(pause, random.draw()));
-        self.asking = ask(Arc::clone(&self.probe), due, self.plan.timeout, ending);
-
-        let name = &self.plan.name;
-        if change.standing {
-            self.since = at;
-        }
-        let told = change.standing.then(|| match passed {
-            true => format!("check {name} passes"),
-            false => format!("check {name} fails: {}", self.why()),
-        });
-        let restart = change.restart.map(|count| {
-            let times = if count == 1 { "once".to_owned() } else { format!("{count} times") };
-            format!("check {name} failed {times}: {}", self.why())
-        });
-        (told, restart)
-    }
-
-    /// What the last result says, in a line.
-    fn why(&self) -> String {
-        match self.results.back() {
-            None => "no result yet".into(),
-            Some(result) if result.passed => {
-                format!("passed, but not {} times in a row", self.plan.success_threshold)
-            }
-            Some(result) => match last_line(&result.output) {
-                line if line.is_empty() => "failed without a word".into(),
-                line => line,
-            },
-        }
-    }
-
-    fn report(&self) -> CheckReport {
-        CheckReport {
-            name: Arc::clone(&self.plan.name),
-            kind: self.probe.kind(),
-            standing: self.level.standing,
-            since: Some(self.since),
-            results: self.results.iter().cloned().collect(),
-        }
-    }
-}
-
-/// Waits until the check is due, then asks. `ending` is what is left of the time before.
-fn ask(
-    probe: Arc<dyn Probe>,
-    due: Instant,
-    timeout: Duration,
-    ending: Option<BoxFuture<'static, ()>>,
-) -> BoxFuture<'static, Asked> {
-    Box::pin(async move {
-        sleep_until(due).await;
-        let at = SystemTime::now();
-        let begun = Instant::now();
-        let answer = match outlived(ending, after(begun, timeout)).await {
-            Some(ending) => Answer {
-                verdict: Verdict::Fails,
-                output: "the last one was killed and has not ended yet".into(),
-                ending: Some(ending),
-            },
-            None => {
-                let deadline = after(Instant::now(), timeout);
-                timeout_at(deadline, probe.ask(deadline)).await.unwrap_or_else(|_| Answer {
-                    verdict: Verdict::Silent,
-                    output: String::new(),
-                    ending: None,
-                })
-            }
-        };
-        Asked { at, took: begun.elapsed(), answer }
-    })
-}
-
-/// What has not ended by the deadline.
-async fn outlived(
-    ending: Option<BoxFuture<'static, ()>>,
-    deadline: Instant,
-) -> Option<BoxFuture<'static, ()>> {
-    let mut ending = ending?;
-    match timeout_at(deadline, ending.as_mut()).await {
-        Ok(()) => None,
-        Err(_) => Some(ending),
-    }
-}
-
-fn after(from: Instant, pause: Duration) -> Instant {
-    // A year is the longest that a file can ask for; what does not fit is as good as never.
-    from.checked_add(pause).or_else(|| from.checked_add(Duration::from_secs(365 * 86_400))).unwrap_or(from)
-}
-
-/// Up to a tenth longer: checks that began together do not beat together.
-fn with_jitter(pause: Duration, chance: u32) -> Duration {
-    let part = pause.checked_div(10_230).unwrap_or_default();
-    pause.saturating_add(part.saturating_mul(chance % 1024))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+    use std::time::SystemTime;
+
+    use kelson_probe::Verdict;
+    use kelson_spec::service::{Check, Probe};
+
     use super::*;
 
-    #[test]
-    fn jitter_is_a_tenth_at_most() {
-        let pause = Duration::from_secs(5);
-        for chance in [0, 1, 1023, 1024, u32::MAX] {
-            let with = with_jitter(pause, chance);
-            assert!(with >= pause && with <= pause + pause / 10, "{chance}: {with:?}");
+    #[derive(Default)]
+    struct Lines(Mutex<Vec<Arc<dyn kelson_probe::Sink>>>);
+
+    struct Held;
+
+    impl Watched for Held {}
+
+    impl Network for Lines {
+        fn watch(&self, _: Schedule, sink: Arc<dyn kelson_probe::Sink>) -> Box<dyn Watched> {
+            self.0.lock().unwrap().push(sink);
+            Box::new(Held)
         }
-        assert!(with_jitter(pause, 1023) > pause + pause / 11);
-        assert!(with_jitter(Duration::MAX, 7) == Duration::MAX);
+    }
+
+    #[derive(Default)]
+    struct Counted(AtomicUsize);
+
+    impl Wake for Counted {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn answer(verdict: Verdict, text: &str) -> CheckAnswer {
+        CheckAnswer { at: SystemTime::now(), took: Duration::from_millis(1), verdict, text: text.into() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_what_means_something_wakes_the_service() {
+        let check = Check { restart_after: 5, grace: Duration::ZERO, ..Check::new("a", Probe::tcp(1)) };
+        let lines = Arc::new(Lines::default());
+        let asks = Asks::Elsewhere(lines.clone(), Box::new(Schedule::of(&check).unwrap()));
+        let mut checks = Checks::begin([ToMind { plan: Plan::from(&check), asks, totals: None }]);
+        let sink = lines.0.lock().unwrap()[0].clone();
+        let woken = Arc::new(Counted::default());
+        let waker = Waker::from(woken.clone());
+        let mut news = |verdict, text: &str| {
+            let context = &mut Context::from_waker(&waker);
+            assert!(checks.poll_next(context).is_pending());
+            let before = woken.0.load(Ordering::Relaxed);
+            sink.take(answer(verdict, text));
+            let woke = woken.0.load(Ordering::Relaxed) > before;
+            match checks.poll_next(context) {
+                Poll::Ready(news) => {
+                    assert!(woke, "{news:?} wakes nobody");
+                    Some(news)
+                }
+                Poll::Pending => {
+                    assert!(!woke, "woken for nothing");
+                    None
+                }
+            }
+        };
+        assert_eq!(news(Verdict::Passes, "").unwrap().healthy, Some(true));
+        for n in 0..1000 {
+            assert_eq!(news(Verdict::Passes, &n.to_string()), None);
+        }
+        assert_eq!(news(Verdict::Fails, "refused"), None);
+        assert_eq!(news(Verdict::Fails, "reset"), None);
+        let fails = news(Verdict::Fails, "refused").unwrap();
+        assert_eq!((fails.healthy, fails.missing.as_str()), (Some(false), "check a: refused"));
+        assert_eq!(fails.change.as_deref(), Some("check a fails: refused"));
+        assert_eq!(news(Verdict::Fails, "refused"), None);
+        let restarts = news(Verdict::Silent, "").unwrap();
+        assert_eq!(restarts.restart.as_deref(), Some("check a failed 5 times: no answer within 1 s"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_lost_when_nobody_listens() {
+        let lines = Arc::new(Lines::default());
+        let checks = ["a", "b"].map(|name| {
+            let check = Check::new(name, Probe::tcp(1));
+            let asks = Asks::Elsewhere(lines.clone(), Box::new(Schedule::of(&check).unwrap()));
+            ToMind { plan: Plan::from(&check), asks, totals: None }
+        });
+        let mut checks = Checks::begin(checks);
+        let sinks: Vec<_> = lines.0.lock().unwrap().clone();
+        for sink in &sinks {
+            sink.take(answer(Verdict::Passes, ""));
+        }
+        let first = checks.next().await;
+        let second = checks.next().await;
+        assert_eq!(first.change.as_deref(), Some("check a passes"));
+        assert_eq!((second.change.as_deref(), second.healthy), (Some("check b passes"), Some(true)));
+        drop(checks);
+        sinks[0].take(answer(Verdict::Fails, ""));
     }
 }

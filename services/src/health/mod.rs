@@ -4,25 +4,36 @@
 //! the next. What a check asks is behind [`Probe`]; how results add up to passing and failing stands in `level`, which is
 //! pure. The task of the service polls [`Checks::next`] as one more source of what happens to it.
 //!
-//! A check is one future at a time: it waits until the check is due, asks, and is replaced. So no check runs twice at
-//! the same time, nothing wakes up between two results, and dropping the checks ends all that they began.
+//! An exec check is one future at a time: it waits until the check is due, asks, and is replaced. So no check runs twice
+//! at the same time, nothing wakes up between two results, and dropping the checks ends all that they began.
+//!
+//! A network check is asked by `kelson-probe` ([`network`]). Its results are written where the check stands as they come,
+//! and the task is woken only where something follows from one: a thousand checks a second that pass cost PID 1 next to
+//! nothing. Whichever way a result came, what it means stands in one place, `minded`.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use kelson_probe::Schedule;
+pub use kelson_probe::Verdict;
 use kelson_runner::{BoxFuture, Executor};
 use kelson_spec::service::{self, Check};
 use tokio::time::Instant;
 
+mod asking;
 mod engine;
 mod exec;
+mod history;
 mod level;
+mod minded;
+pub mod network;
 mod output;
 mod reader;
 mod totals;
 
-pub use engine::{Checks, News};
+pub use engine::{Asks, Checks, News, ToMind};
 pub(crate) use exec::ExecProbe;
+use network::Network;
 pub(crate) use output::last_line;
 pub use totals::{CheckFigures, CheckTotals, NamedTotals, Totals};
 
@@ -34,15 +45,6 @@ pub trait Probe: Send + Sync {
     /// Asks once. Dropping the future ends whatever it began. It is dropped at `deadline` where it has not answered; one
     /// that has something to tell by then answers [`Verdict::Silent`] at that instant itself.
     fn ask(&self, deadline: Instant) -> BoxFuture<'static, Answer>;
-}
-
-/// What came of asking once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    Passes,
-    Fails,
-    /// No answer until the deadline.
-    Silent,
 }
 
 /// What a probe answers.
@@ -76,6 +78,8 @@ pub struct Plan {
     /// Failures in a row that restart the service; 0: never.
     pub restart_after: u32,
     pub grace: Duration,
+    /// It only gates the start: the others begin once it has passed, and it is not asked again in that run.
+    pub startup: bool,
 }
 
 impl From<&Check> for Plan {
@@ -89,6 +93,7 @@ impl From<&Check> for Plan {
             failure_threshold: check.failure_threshold,
             restart_after: check.restart_after,
             grace: check.grace,
+            startup: check.startup,
         }
     }
 }
@@ -100,24 +105,35 @@ pub struct OwnCheck {
     pub probe: Arc<dyn Probe>,
 }
 
-/// What asks for a check of a service file. `executor` runs commands beside the run that is checked.
-pub fn probe(check: &Check, executor: impl FnOnce() -> Result<Arc<dyn Executor>, String>) -> Arc<dyn Probe> {
-    match &check.probe {
-        service::Probe::Exec { command } => Arc::new(exec::ExecProbe::new(command.clone(), executor())),
-        other => Arc::new(NotHere(other.kind())),
-    }
+/// How a check of a service file is asked. `executor` runs commands beside the run that is checked, `network` asks over
+/// the network that the run has.
+pub fn asks(
+    check: &Check,
+    executor: impl FnOnce() -> Result<Arc<dyn Executor>, String>,
+    network: impl FnOnce() -> Result<Arc<dyn Network>, String>,
+) -> Asks {
+    let asked = match (&check.probe, Schedule::of(check)) {
+        (service::Probe::Exec { command }, _) => {
+            return Asks::Here(Arc::new(exec::ExecProbe::new(command.clone(), executor())));
+        }
+        (service::Probe::Network(_), None) => Err("it asks nothing over the network".to_owned()),
+        (_, Some(schedule)) => network().map(|network| Asks::Elsewhere(network, Box::new(schedule))),
+    };
+    asked.unwrap_or_else(|text| Asks::Here(Arc::new(NotAsked { kind: check.probe.kind(), text })))
 }
 
-/// A kind of probe that this version has nobody for. Files with one are refused; so this is for those that came past.
-struct NotHere(&'static str);
+/// A check that nobody can ask, and why.
+struct NotAsked {
+    kind: &'static str,
+    text: String,
+}
 
-impl Probe for NotHere {
+impl Probe for NotAsked {
     fn kind(&self) -> &'static str {
-        self.0
+        self.kind
     }
 
     fn ask(&self, _: Instant) -> BoxFuture<'static, Answer> {
-        let text = format!("this version of Kelson runs no {} checks; use exec", self.0);
-        Box::pin(std::future::ready(Answer::fails(text)))
+        Box::pin(std::future::ready(Answer::fails(self.text.as_str())))
     }
 }

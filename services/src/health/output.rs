@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 /// So much of the output of a check is kept, in bytes.
 pub const KEPT: usize = 3072;
 /// A line in a sentence is no longer than this, in characters.
-const LINE: usize = 200;
+pub const LINE: usize = 200;
 
 /// The last bytes of an output of any length.
 #[derive(Debug, Default)]

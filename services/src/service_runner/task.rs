@@ -24,6 +24,7 @@ use super::readiness::{Heard, Voice};
 use super::table::{Answer, Effect, HookKinds, Input, Life, Phase, Rules, StopReason, Timer, Work};
 use crate::events::EventLog;
 use crate::groups::{GroupRequest, Groups};
+use crate::health::network::Network;
 use crate::health::{Checks, News, OwnCheck, Totals};
 use crate::model::{CheckReport, Snapshot, State};
 use crate::state_store::StateStore;
@@ -51,6 +52,15 @@ pub trait RunnerFactory: Send + Sync {
     fn executor(&self, spec: &Arc<ServiceSpec>, run: RunningProcess) -> Result<Arc<dyn Executor>, String> {
         let _ = (spec, run);
         Err("this host runs no further commands".into())
+    }
+
+    /// What asks over the network that this run has.
+    ///
+    /// # Errors
+    /// A sentence, when this host cannot.
+    fn network(&self, spec: &Arc<ServiceSpec>, run: RunningProcess) -> Result<Arc<dyn Network>, String> {
+        let _ = (spec, run);
+        Err("this host asks nothing over the network".into())
     }
 
     /// The check that a built-in service brings with it, besides those of its spec.

@@ -29,6 +29,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
 use crate::health_commands::Commands;
+use crate::lines::Lines;
 
 /// The description of a service that the played host cannot run.
 pub const IMPOSSIBLE: &str = "impossible";
@@ -104,6 +105,8 @@ pub struct Played {
     pub command: String,
     /// What its checks run.
     pub commands: Commands,
+    /// Its network checks.
+    pub lines: Lines,
     living: Option<Living>,
 }
 
@@ -157,6 +160,14 @@ impl RunnerFactory for Stage {
 
     fn executor(&self, spec: &Arc<ServiceSpec>, run: RunningProcess) -> Result<Arc<dyn Executor>, String> {
         Ok(Arc::new(self.of(&spec.name).lock().unwrap().commands.of_run(run.run)))
+    }
+
+    fn network(
+        &self,
+        spec: &Arc<ServiceSpec>,
+        run: RunningProcess,
+    ) -> Result<Arc<dyn kelson_services::health::network::Network>, String> {
+        Ok(Arc::new(self.of(&spec.name).lock().unwrap().lines.of_run(run.run)))
     }
 
     fn own_check(&self, spec: &Arc<ServiceSpec>) -> Option<OwnCheck> {

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{Core, Next};
-use crate::health::{self, Checks, News, OwnCheck, Plan};
+use super::{Core, Next, RunningProcess};
+use crate::health::network::Network;
+use crate::health::{self, Asks, Checks, News, OwnCheck, Plan, ToMind};
 use crate::model::{CheckReport, RestartReason, Standing};
 use crate::service_runner::table::{Input, Phase};
 
@@ -15,16 +16,36 @@ impl Core {
             self.checks = None;
             return None;
         }
+        if let Some(checks) = &mut self.checks {
+            // Once it is ready again, a check that it waits for is the better reason again.
+            let (run, again) = (self.life.run, checks.turns_ready(self.life.ready));
+            return again.then(|| Input::Health {
+                run,
+                healthy: checks.healthy(),
+                missing: checks.missing(),
+            });
+        }
         let none = self.spec.health.is_empty() && self.own_check.is_none();
-        if none || !self.life.ready || self.checks.is_some() {
+        if none || !self.life.ready {
             return None;
         }
-        let own = self.own_check.iter().map(|own| (own.plan.clone(), Arc::clone(&own.probe)));
-        let of_spec = self
-            .spec
-            .health
-            .iter()
-            .map(|check| (Plan::from(check), health::probe(check, || self.executor())));
+        let own = self.own_check.iter().map(|own| ToMind {
+            plan: own.plan.clone(),
+            asks: Asks::Here(Arc::clone(&own.probe)),
+            totals: None,
+        });
+        let names = self.spec.health.iter().map(|check| Arc::from(check.name.as_str()));
+        let totals = self.totals.begin(names);
+        // All that ask over the network of this run share what was made for it.
+        let mut network = None;
+        let of_spec = self.spec.health.iter().zip(totals.iter()).map(|(check, (_, totals))| {
+            let asks = health::asks(
+                check,
+                || self.executor(),
+                || network.get_or_insert_with(|| self.network()).clone(),
+            );
+            ToMind { plan: Plan::from(check), asks, totals: Some(Arc::clone(totals)) }
+        });
         let checks = Box::new(Checks::begin(own.chain(of_spec)));
         let missing = checks.missing();
         self.checks = Some(checks);
@@ -45,6 +66,17 @@ impl Core {
         }
     }
 
+    /// What asks over the network that the present run has.
+    fn network(&self) -> Result<Arc<dyn Network>, String> {
+        match self.life.pid {
+            Some(pid) => {
+                let run = RunningProcess { run: self.life.run, pid, start_time: self.start_time };
+                self.surroundings.runners.network(&self.spec, run)
+            }
+            None => Err("nothing runs that could be asked".into()),
+        }
+    }
+
     /// How the checks stand; of a service that is not checked now, which there are.
     pub(super) fn reports(&self) -> Vec<CheckReport> {
         if let Some(checks) = &self.checks {
@@ -52,16 +84,21 @@ impl Core {
         }
         let own = self.own_check.iter().map(|own| {
             let OwnCheck { plan, probe } = &**own;
-            (Arc::clone(&plan.name), probe.kind())
+            (Arc::clone(&plan.name), probe.kind(), plan.startup)
         });
-        let of_spec =
-            self.spec.health.iter().map(|check| (Arc::from(check.name.as_str()), check.probe.kind()));
+        let of_spec = self
+            .spec
+            .health
+            .iter()
+            .map(|check| (Arc::from(check.name.as_str()), check.probe.kind(), check.startup));
         own.chain(of_spec)
-            .map(|(name, kind)| CheckReport {
+            .map(|(name, kind, startup)| CheckReport {
                 name,
                 kind,
+                startup,
                 standing: Standing::Pending,
                 since: None,
+                late: None,
                 results: Vec::new(),
             })
             .collect()

@@ -1,0 +1,209 @@
+//! One check in one run: how it stands, what it said, and what one more result means.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use kelson_probe::{CheckAnswer, Verdict};
+use tokio::time::Instant;
+
+use super::asking::after;
+use super::history::History;
+use super::level::Level;
+use super::output::{last_line, with_line};
+use super::{CheckTotals, Plan};
+use crate::model::{CheckReport, Standing};
+use crate::service_runner::words;
+
+/// Until a check first passes, and while its grace lasts, it asks at least so often: a start is up soon after it is ready.
+const EAGER: Duration = Duration::from_secs(1);
+/// A result from elsewhere that is overdue by more than this is told as late.
+const LATE: Duration = Duration::from_secs(3);
+
+/// One check.
+pub struct Minded {
+    pub plan: Plan,
+    kind: &'static str,
+    level: Level,
+    since: SystemTime,
+    history: History,
+    /// When it began to be asked in this run; `None`: it waits for the checks that gate the start.
+    began: Option<Instant>,
+    /// By when its next result is there, at the latest.
+    due: Instant,
+    /// Somebody asks it.
+    asked: bool,
+    /// Another process asks, and may be late.
+    elsewhere: bool,
+    /// Of all runs.
+    totals: Option<Arc<CheckTotals>>,
+    told: Option<Told>,
+}
+
+/// What is to be done about asking a check.
+pub enum Turn {
+    /// From now on, for the first time after `first`.
+    Begin { first: Duration, timeout: Duration },
+    /// It is not asked any more.
+    End,
+}
+
+/// What the service's task is to hear of a check; what several results mean at once is one of these.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// It passes or fails from now on, in words.
+    pub change: Option<String>,
+    /// It asks for a restart: why.
+    pub restart: Option<String>,
+}
+
+impl Minded {
+    pub fn new(plan: Plan, kind: &'static str, elsewhere: bool, totals: Option<Arc<CheckTotals>>) -> Minded {
+        Minded {
+            plan,
+            kind,
+            level: Level::default(),
+            since: SystemTime::now(),
+            history: History::default(),
+            began: None,
+            due: Instant::now(),
+            asked: false,
+            elsewhere,
+            totals,
+            told: None,
+        }
+    }
+
+    /// What is to be done about asking it; `gated`: checks that gate the start have not passed yet.
+    pub fn tend(&mut self, gated: bool, now: Instant) -> Option<Turn> {
+        if self.is_done() {
+            return std::mem::take(&mut self.asked).then_some(Turn::End);
+        }
+        if self.began.is_some() || (gated && !self.plan.startup) {
+            return None;
+        }
+        self.since = SystemTime::now();
+        self.began = Some(now);
+        self.asked = true;
+        self.is_due_after(self.plan.initial_delay, now);
+        Some(Turn::Begin { first: self.plan.initial_delay, timeout: self.plan.timeout })
+    }
+
+    fn is_due_after(&mut self, pause: Duration, now: Instant) {
+        let jitter = pause.checked_div(10).unwrap_or_default();
+        self.due = after(after(now, pause.saturating_add(jitter)), self.plan.timeout);
+    }
+
+    pub fn standing(&self) -> Standing {
+        self.level.standing
+    }
+
+    /// It gated the start, and no longer does: it is not asked again in this run.
+    fn is_done(&self) -> bool {
+        self.plan.startup && self.level.proven
+    }
+
+    /// It still keeps the other checks from beginning.
+    pub fn gates(&self) -> bool {
+        self.plan.startup && !self.level.proven
+    }
+
+    /// From one result to the next question, without jitter.
+    pub fn pause(&self) -> Duration {
+        if self.is_eager() { self.plan.interval.min(EAGER) } else { self.plan.interval }
+    }
+
+    fn is_eager(&self) -> bool {
+        !self.level.proven && self.in_grace()
+    }
+
+    fn in_grace(&self) -> bool {
+        self.began.is_some_and(|began| began.elapsed() < self.plan.grace)
+    }
+
+    /// Takes in a result. What somebody has to hear of it waits in [`Minded::told`]: mostly nothing.
+    pub fn take(&mut self, answer: CheckAnswer) {
+        let CheckAnswer { at, took, verdict, text } = answer;
+        if self.is_done() || self.began.is_none() {
+            return;
+        }
+        let passed = verdict == Verdict::Passes;
+        let counts = !self.in_grace();
+        let before = self.level.standing;
+        // A check that passes and goes on passing tells nobody: that is what nearly all results are.
+        let why = (before != Standing::Passing).then(|| self.why());
+        let text = match verdict {
+            Verdict::Passes | Verdict::Fails => text,
+            Verdict::Silent => {
+                let silent = format!("no answer within {}", words::duration(self.plan.timeout));
+                with_line(text.to_string(), &silent).into()
+            }
+        };
+        self.history.push(at, took, passed, text);
+        let change = self.level.take(&self.plan, passed, counts);
+        if let Some(totals) = &self.totals {
+            totals.add(passed, took, self.level.standing);
+        }
+        self.is_due_after(self.pause(), Instant::now());
+
+        let name = &self.plan.name;
+        if change.standing {
+            self.since = at;
+        }
+        let changed = change.standing.then(|| match passed {
+            true => format!("check {name} passes"),
+            false => format!("check {name} fails: {}", self.why()),
+        });
+        let restart = change.restart.map(|count| {
+            let times = if count == 1 { "once".to_owned() } else { format!("{count} times") };
+            format!("check {name} failed {times}: {}", self.why())
+        });
+        let reworded = why.is_some_and(|why| why != self.why());
+        if changed.is_some() || restart.is_some() || reworded {
+            let told = self.told.get_or_insert_default();
+            told.change = changed.or(told.change.take());
+            told.restart = restart.or(told.restart.take());
+        }
+    }
+
+    /// What is to be heard of it; once.
+    pub fn told(&mut self) -> Option<Told> {
+        self.told.take()
+    }
+
+    /// Somebody has to hear of it.
+    pub fn has_told(&self) -> bool {
+        self.told.is_some()
+    }
+
+    /// What the last result says, in a line.
+    pub fn why(&self) -> String {
+        match self.history.last() {
+            None => "no result yet".into(),
+            Some((true, _)) => {
+                format!("passed, but not {} times in a row", self.plan.success_threshold)
+            }
+            Some((false, output)) => match last_line(output) {
+                line if line.is_empty() => "failed without a word".into(),
+                line => line,
+            },
+        }
+    }
+
+    /// How long its next result is overdue, where that is worth telling.
+    fn late(&self) -> Option<Duration> {
+        let asked = self.elsewhere && self.began.is_some() && !self.is_done();
+        asked.then(|| Instant::now().saturating_duration_since(self.due)).filter(|late| *late >= LATE)
+    }
+
+    pub fn report(&self) -> CheckReport {
+        CheckReport {
+            name: Arc::clone(&self.plan.name),
+            kind: self.kind,
+            startup: self.plan.startup,
+            standing: self.level.standing,
+            since: self.began.map(|_| self.since),
+            late: self.late(),
+            results: self.history.report(),
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Network checks of a played service: what an answer means, what comes too late, what gates a start.
+
+use std::time::Duration;
+
+use kelson_probe::Verdict::{Fails, Passes, Silent};
+use kelson_services::model::{CheckReport, RestartReason, Standing, State};
+use kelson_spec::service::{Check, Probe, ServiceSpec};
+
+use crate::health_commands::{fails, passes};
+use crate::house::*;
+use crate::lines::Lines;
+
+/// First after a second, then each second.
+fn check(name: &str, port: u16) -> Check {
+    Check { interval: secs(1), ..Check::new(name, Probe::tcp(port)) }
+}
+
+fn startup(name: &str, port: u16) -> Check {
+    Check { startup: true, ..check(name, port) }
+}
+
+fn exec(name: &str) -> Check {
+    Check { interval: secs(1), ..Check::new(name, Probe::Exec { command: vec![name.into()] }) }
+}
+
+async fn house(checks: impl IntoIterator<Item = Check>) -> (House, Lines) {
+    let web = ServiceSpec { health: checks.into_iter().collect(), ..spec("web") };
+    let house = House::with([web]).await;
+    let lines = house.played("web", |played| played.lines.clone());
+    (house, lines)
+}
+
+async fn report(house: &House, check: &str) -> CheckReport {
+    house.manager.checks("web").await.into_iter().find(|report| &*report.name == check).unwrap()
+}
+
+async fn pass(seconds: u64) {
+    tokio::time::sleep(secs(seconds)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn h1_every_network_check_must_pass_in_the_new_run() {
+    let (house, lines) = house([check("a", 1), check("b", 2)]).await;
+    assert_eq!(house.message("web"), "running, waits for check a: no result yet; check b: no result yet");
+    assert_eq!(lines.at(1).schedule.initial_delay, secs(1));
+    lines.at(1).answer(Passes, "connected");
+    lines.at(2).answer(Passes, "connected");
+    house.settle().await;
+    assert!(house.now("web").up, "{:?}", house.now("web"));
+
+    let first_run = lines.all();
+    house.exit("web", 1).await;
+    assert!(lines.asked().is_empty(), "nobody asks a run that has ended");
+    pass(5).await;
+    assert_eq!((house.state("web"), house.now("web").run), (State::Running, 2));
+    lines.at(1).answer(Passes, "");
+    // What the first run's probe still has to tell counts for nothing, neither for nor against.
+    for line in &first_run {
+        assert!(line.run == 1 && line.ended());
+        line.answer(Passes, "");
+    }
+    house.settle().await;
+    assert!(!house.now("web").up && house.now("web").healthy.is_none());
+    assert_eq!(house.message("web"), "running, waits for check b: no result yet");
+    lines.at(2).answer(Passes, "");
+    house.settle().await;
+    assert!(house.now("web").up);
+    for _ in 0..5 {
+        first_run[0].answer(Fails, "refused");
+    }
+    house.settle().await;
+    assert!(house.now("web").up);
+    assert_eq!(report(&house, "a").await.results.len(), 1);
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn h2_an_answer_that_comes_after_the_end_is_dropped() {
+    let (house, lines) = house([check("a", 1)]).await;
+    let line = lines.at(1);
+    house.manners("web", |web| web.obeys = Some(secs(5)));
+    house.manager.stop(&names(&["web"]), false, false).await;
+    house.settle().await;
+    line.answer(Passes, "");
+    house.settle().await;
+    assert_eq!((house.state("web"), house.now("web").healthy), (State::Stopping, None));
+    let report = report(&house, "a").await;
+    assert_eq!((report.standing, report.results.len(), report.since), (Standing::Pending, 0, None));
+    assert!(!house.told("web").iter().any(|told| told.contains("check a")), "{:?}", house.told("web"));
+    pass(10).await;
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn h3_three_network_checks_that_fail_together_restart_once() {
+    let hasty = |name, port| Check { restart_after: 3, grace: secs(5), ..check(name, port) };
+    let (house, lines) = house([hasty("a", 1), hasty("b", 2), hasty("c", 3)]).await;
+    // Failures in grace restart nothing.
+    for _ in 0..4 {
+        (1..=3).for_each(|port| lines.at(port).answer(Fails, "refused"));
+        pass(1).await;
+    }
+    assert_eq!((house.state("web"), house.now("web").healthy), (State::Running, Some(false)));
+    pass(1).await;
+    // All three ask for a restart in one batch.
+    for _ in 0..3 {
+        (1..=3).for_each(|port| lines.at(port).answer(Fails, "refused"));
+    }
+    house.settle().await;
+    assert!(house.message("web").starts_with("check a failed 3 times: refused, restarting in"));
+    pass(60).await;
+    (1..=3).for_each(|port| lines.at(port).answer(Passes, ""));
+    pass(60).await;
+    let web = house.now("web");
+    assert_eq!((web.run, web.restarts, web.up), (2, 1, true), "{:#?}", house.told("web"));
+    assert_eq!(web.restarts_by.iter().find(|(by, _)| *by == RestartReason::Check).unwrap().1, 1);
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn h3_two_failures_of_a_network_check_are_borne() {
+    let (house, lines) = house([check("a", 1)]).await;
+    for (verdict, up) in [(Passes, true), (Fails, true), (Silent, true), (Passes, true), (Fails, true)] {
+        lines.at(1).answer(verdict, "");
+        house.settle().await;
+        assert_eq!(house.now("web").up, up);
+    }
+    lines.at(1).answer(Silent, "");
+    lines.at(1).answer(Silent, "");
+    house.settle().await;
+    assert_eq!(house.message("web"), "running, waits for check a: no answer within 1 s");
+    house.assert_told("web", "running: check a fails: no answer within 1 s");
+    // Why it fails changes: that is shown, and is no event.
+    let events = house.told("web").len();
+    lines.at(1).answer(Fails, "connection refused");
+    house.settle().await;
+    assert_eq!(house.message("web"), "running, waits for check a: connection refused");
+    assert_eq!(house.told("web").len(), events);
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_startup_check_gates_the_others_and_is_asked_no_more() {
+    let (house, lines) = house([check("a", 1), startup("boot", 9), exec("cmd")]).await;
+    let commands = house.played("web", |played| played.commands.clone());
+    assert_eq!(lines.asked(), [9]);
+    assert_eq!(house.message("web"), "running, waits for check boot: no result yet");
+    lines.at(9).answer(Fails, "not yet");
+    pass(30).await;
+    assert_eq!(house.message("web"), "running, waits for check boot: not yet");
+    assert!(lines.asked() == [9] && commands.begun().is_empty());
+    let report_a = report(&house, "a").await;
+    assert_eq!((report_a.since, report_a.late, report_a.startup), (None, None, false));
+
+    let boot = lines.at(9);
+    boot.answer(Passes, "connected");
+    house.settle().await;
+    assert_eq!(lines.asked(), [1]);
+    assert_eq!(lines.at(1).schedule.initial_delay, secs(1));
+    house.assert_told("web", "running: check boot passes");
+    assert_eq!(house.message("web"), "running, waits for check a: no result yet; check cmd: no result yet");
+    assert!(!house.now("web").up && house.now("web").healthy.is_none());
+    lines.at(1).answer(Passes, "");
+    pass(2).await;
+    assert!(house.now("web").up);
+    // It is done with: what still comes of it changes nothing, and it is never late.
+    for _ in 0..5 {
+        boot.answer(Fails, "refused");
+    }
+    pass(300).await;
+    lines.at(1).answer(Passes, "");
+    house.settle().await;
+    assert!(house.now("web").up);
+    let report = report(&house, "boot").await;
+    assert!(report.startup && report.standing == Standing::Passing && report.late.is_none());
+    assert_eq!(report.results.last().map(|last| last.output.as_str()), Some("connected"));
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_startup_command_gates_the_others_in_each_run() {
+    let boot = Check { startup: true, success_threshold: 2, ..exec("boot") };
+    let (house, lines) = house([boot, check("a", 1)]).await;
+    let commands = house.played("web", |played| played.commands.clone());
+    pass(10).await;
+    let asked = commands.begun().len();
+    assert_eq!((asked, lines.asked()), (2, vec![1]), "asked until it has passed twice");
+    lines.at(1).answer(Passes, "");
+    house.settle().await;
+    assert!(house.now("web").up);
+    commands.set("boot", fails("no"));
+    house.exit("web", 1).await;
+    pass(30).await;
+    assert_eq!(house.now("web").run, 2);
+    assert!(lines.asked().is_empty() && !house.now("web").up);
+    assert_eq!(house.message("web"), "running, waits for check boot: no");
+    commands.set("boot", passes());
+    pass(10).await;
+    assert_eq!(lines.asked(), [1]);
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_that_never_comes_is_restarted_by_its_startup_check() {
+    let boot = Check { restart_after: 3, grace: secs(5), ..startup("boot", 9) };
+    let calm = Check { restart_after: 1, grace: secs(5), ..check("a", 1) };
+    let (house, lines) = house([boot, calm]).await;
+    for _ in 0..4 {
+        lines.at(9).answer(Fails, "refused");
+        pass(1).await;
+    }
+    pass(1).await;
+    for n in 0..3 {
+        assert_eq!((house.now("web").run, house.state("web")), (1, State::Running), "{n}");
+        lines.at(9).answer(Fails, "refused");
+        house.settle().await;
+    }
+    assert!(house.message("web").starts_with("check boot failed 3 times: refused, restarting in"));
+    pass(60).await;
+    lines.at(9).answer(Passes, "");
+    house.settle().await;
+    // The grace of those that come after it begins with them.
+    pass(4).await;
+    lines.at(1).answer(Fails, "refused");
+    house.settle().await;
+    assert_eq!((house.now("web").run, house.state("web")), (2, State::Running));
+    pass(1).await;
+    lines.at(1).answer(Fails, "refused");
+    house.settle().await;
+    assert_eq!(house.state("web"), State::Backoff);
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_check_is_told_and_costs_no_health() {
+    let (house, lines) = house([check("a", 1), exec("cmd")]).await;
+    lines.at(1).answer(Passes, "");
+    pass(2).await;
+    assert!(house.now("web").up);
+    lines.at(1).answer(Passes, "");
+    // Its interval, a tenth of that, its timeout and three seconds more.
+    tokio::time::sleep(Duration::from_millis(5050)).await;
+    assert_eq!(report(&house, "a").await.late, None);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let late = report(&house, "a").await.late.unwrap();
+    assert!(late >= secs(3) && late < Duration::from_millis(3100), "{late:?}");
+    pass(3600).await;
+    assert!(report(&house, "a").await.late.unwrap() > secs(3600));
+    assert_eq!(report(&house, "cmd").await.late, None);
+    assert!(house.now("web").up && house.now("web").healthy == Some(true));
+    assert_eq!(house.now("web").run, 1);
+    lines.at(1).answer(Passes, "");
+    assert_eq!(report(&house, "a").await.late, None);
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_answer_may_be_late_too() {
+    let slow = Check { initial_delay: secs(20), ..check("a", 1) };
+    let (house, _) = house([slow]).await;
+    pass(20).await;
+    assert_eq!(report(&house, "a").await.late, None);
+    pass(10).await;
+    assert!(report(&house, "a").await.late.is_some());
+    assert_eq!(house.now("web").healthy, None);
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_must_ping_and_does_not_is_restarted() {
+    let web = ServiceSpec { health: vec![check("a", 1)], ..notify("web") };
+    let house = House::with([web]).await;
+    let lines = house.played("web", |played| played.lines.clone());
+    house.say("web", "READY=1\nWATCHDOG_USEC=5000000").await;
+    lines.at(1).answer(Passes, "");
+    for _ in 0..3 {
+        pass(4).await;
+        house.say("web", "WATCHDOG=1").await;
+    }
+    assert!(house.now("web").up, "its checks pass and it pings");
+    pass(6).await;
+    let web = house.now("web");
+    assert!(!web.up && web.healthy.is_none() && web.restarts == 1, "{web:?}");
+    assert_eq!(web.restarts_by.iter().find(|(by, _)| *by == RestartReason::Watchdog).unwrap().1, 1);
+    house.assert_told("web", "no WATCHDOG=1 within");
+    house.check();
+}
