@@ -9,6 +9,7 @@ use std::path::Path;
 pub enum Personality {
     Init,
     Logd,
+    Probe,
     Apid,
     Load,
     Unpack,
@@ -23,6 +24,7 @@ impl Personality {
         use crate::ask::Wish;
         match Path::new(program).file_name().and_then(|name| name.to_str()).unwrap_or_default() {
             "kelson-logd" => Personality::Logd,
+            kelson_probe::NAME => Personality::Probe,
             "kelson-apid" => Personality::Apid,
             "kelson-load" => Personality::Load,
             kelson_image::NAME => Personality::Unpack,
@@ -40,6 +42,7 @@ impl Personality {
         match self {
             Personality::Init => c"init",
             Personality::Logd => c"kelson-logd",
+            Personality::Probe => c"kelson-probe",
             Personality::Apid => c"kelson-apid",
             Personality::Load => c"kelson-load",
             Personality::Unpack => c"kelson-unpack",
@@ -101,6 +104,7 @@ mod tests {
         assert_eq!(Personality::of("/init"), Personality::Init);
         assert_eq!(Personality::of(""), Personality::Init);
         assert_eq!(Personality::of("kelson-logd"), Personality::Logd);
+        assert_eq!(Personality::of("kelson-probe"), Personality::Probe);
         assert_eq!(Personality::of("kelson-unpack"), Personality::Unpack);
         assert_eq!(Personality::of("/usr/sbin/reboot"), Personality::Ask(Wish::Reboot));
         assert_eq!(Personality::of("/kelson-task/init"), Personality::Init);

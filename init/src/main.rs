@@ -84,6 +84,7 @@ fn start() -> i32 {
         Personality::Init if std::process::id() == 1 => init(&program, rest),
         Personality::Init => usage(rest),
         Personality::Logd => kelson_logs::logd::main(rest.iter().cloned()),
+        Personality::Probe => kelson_probe::personality::main(rest.iter().cloned()),
         Personality::Apid => kelson_api::door::main(rest.iter().cloned()),
         Personality::Load => kelson_spec::personality::main(rest),
         Personality::Unpack => kelson_image::personality::main(rest.iter().cloned()),

@@ -10,7 +10,7 @@ use kelson_spec::service::NetworkProbe;
 use serde::{Deserialize, Serialize};
 
 /// The longest frame to the probe: a check with its CA.
-pub const TO_PROBE_MAX: usize = 1 << 20;
+pub const TO_PROBE_MAX: usize = 256 << 10;
 /// The longest frame to PID 1: a batch of results.
 pub const FROM_PROBE_MAX: usize = 32 << 10;
 /// Before each frame.

@@ -1,0 +1,84 @@
+//! The short lines in which answers are told.
+
+use std::borrow::Cow;
+use std::io::{self, ErrorKind};
+use std::time::Duration;
+
+/// The longest, in bytes.
+const LONGEST: usize = 512;
+
+/// What may be shown on any terminal: one line, no control characters, nothing that turns the direction of writing, at
+/// most [`LONGEST`] bytes.
+pub fn harmless(text: Cow<'static, str>) -> Cow<'static, str> {
+    if text.len() <= LONGEST && !text.chars().any(harmful) {
+        return text;
+    }
+    let mut clean = String::new();
+    for c in text.chars() {
+        let c = if harmful(c) { '\u{fffd}' } else { c };
+        if clean.len().saturating_add(c.len_utf8()) > LONGEST.saturating_sub('…'.len_utf8()) {
+            clean.push('…');
+            break;
+        }
+        clean.push(c);
+    }
+    clean.into()
+}
+
+fn harmful(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+pub fn duration(span: Duration) -> String {
+    match (span.as_secs(), span.subsec_millis()) {
+        (0, millis) => format!("{millis} ms"),
+        (seconds, 0) => format!("{seconds} s"),
+        (seconds, millis) => format!("{seconds}.{millis:03} s").replace("00 s", " s"),
+    }
+}
+
+/// What went wrong with a connection.
+pub fn io_error(error: &io::Error) -> Cow<'static, str> {
+    match error.kind() {
+        ErrorKind::ConnectionRefused => "connection refused".into(),
+        ErrorKind::ConnectionReset => "connection reset".into(),
+        ErrorKind::ConnectionAborted => "connection aborted".into(),
+        ErrorKind::BrokenPipe | ErrorKind::NotConnected => "connection closed".into(),
+        ErrorKind::UnexpectedEof => "connection closed before the answer".into(),
+        ErrorKind::NetworkUnreachable => "network unreachable".into(),
+        ErrorKind::HostUnreachable => "host unreachable".into(),
+        ErrorKind::NetworkDown => "network down".into(),
+        ErrorKind::AddrNotAvailable => "no local address or port left for the connection".into(),
+        ErrorKind::TimedOut => "the connection timed out".into(),
+        _ => error.to_string().into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_acts_on_no_terminal() {
+        assert_eq!(harmless("a\x1b[2Jb\r\nc\u{202e}".into()), "a\u{fffd}[2Jb\u{fffd}\u{fffd}c\u{fffd}");
+        assert!(matches!(harmless("200 OK".into()), Cow::Borrowed("200 OK")));
+    }
+
+    #[test]
+    fn a_long_line_is_cut_between_characters() {
+        for text in ["ä".repeat(LONGEST), "\x07".repeat(LONGEST), "x".repeat(LONGEST + 1)] {
+            let short = harmless(text.into());
+            assert!(short.len() <= LONGEST && short.len() > LONGEST - 4 && short.ends_with('…'));
+        }
+        assert_eq!(harmless("x".repeat(LONGEST).into()), "x".repeat(LONGEST));
+    }
+
+    #[test]
+    fn durations_are_short() {
+        let of = |millis| duration(Duration::from_millis(millis));
+        assert_eq!(
+            [of(10), of(1000), of(1500), of(2050), of(60_000)],
+            ["10 ms", "1 s", "1.5 s", "2.050 s", "60 s"]
+        );
+    }
+}
