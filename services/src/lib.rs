@@ -8,6 +8,7 @@ pub mod health;
 pub mod host;
 pub mod images;
 pub mod manager;
+pub mod metrics;
 pub mod model;
 pub mod node_health;
 pub mod runners;

@@ -16,6 +16,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::events::EventLog;
 use crate::manager::{Foreign, Manager};
+use crate::metrics::Dropped;
 use crate::model::{Snapshot, State};
 use crate::service_runner::task::LogPipes;
 use crate::service_runner::words;
@@ -95,6 +96,12 @@ impl Foreign for Shown {
     fn restart(&self) -> Result<(), String> {
         self.collector.restart();
         Ok(())
+    }
+
+    fn dropped(&self) -> Option<Dropped> {
+        let status = self.collector.status();
+        let status = status.borrow();
+        Some(Dropped { lines: status.dropped_lines, bytes: status.dropped_bytes })
     }
 }
 

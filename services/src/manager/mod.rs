@@ -12,6 +12,7 @@ use tokio::sync::{Semaphore, watch};
 
 pub use crate::events::EventBatch;
 use crate::events::EventLog;
+use crate::metrics::Dropped;
 use crate::model::{Event, Snapshot, State};
 use crate::service_runner::gate::Registry;
 use crate::service_runner::task::{ServiceHandle, Surroundings};
@@ -20,6 +21,7 @@ mod actions;
 mod checks;
 mod exec;
 mod files;
+mod metrics;
 mod order;
 mod view;
 
@@ -71,6 +73,10 @@ pub trait Foreign: Send + Sync {
     fn snapshot(&self) -> watch::Receiver<Snapshot>;
     /// An operator's restart; `Err` says why not.
     fn restart(&self) -> Result<(), String>;
+    /// What was lost of logs, where it collects them.
+    fn dropped(&self) -> Option<Dropped> {
+        None
+    }
 }
 
 enum Kind {

@@ -1,0 +1,59 @@
+//! Measuring all services.
+
+use std::sync::Arc;
+
+use super::{Kind, Manager};
+use crate::health::Totals;
+use crate::metrics::{InitFigures, Reading, ServiceFigures};
+
+/// So many services are measured before others have their turn: less than a millisecond's work.
+const PORTION: usize = 8;
+
+impl Manager {
+    /// What is measured of the host and of all its services. Reads three files a service, in portions.
+    pub(crate) async fn measure(&self) -> Reading {
+        let names: Vec<Arc<str>> = self.entries().keys().cloned().collect();
+        let mut reading = Reading {
+            services: Vec::with_capacity(names.len()),
+            init: InitFigures::now(),
+            events: *self.newest_event().borrow(),
+            dropped: None,
+        };
+        for portion in names.chunks(PORTION) {
+            reading.services.extend(portion.iter().filter_map(|name| self.figures(name)));
+            tokio::task::yield_now().await;
+        }
+        let entries = self.entries();
+        reading.dropped = entries.values().find_map(|entry| match &entry.kind {
+            Kind::Foreign(foreign) => foreign.dropped(),
+            Kind::Live(_) | Kind::Faulty(_) => None,
+        });
+        reading
+    }
+
+    /// `None`: it was removed meanwhile.
+    fn figures(&self, name: &Arc<str>) -> Option<ServiceFigures> {
+        let (snapshot, totals) = {
+            let entries = self.entries();
+            let entry = entries.get(name)?;
+            let totals: Option<Arc<Totals>> = match &entry.kind {
+                Kind::Live(handle) => Some(Arc::clone(&handle.totals)),
+                Kind::Faulty(_) | Kind::Foreign(_) => None,
+            };
+            (entry.watch(), totals)
+        };
+        let usage = self.usage(name);
+        let snapshot = snapshot.borrow();
+        Some(ServiceFigures {
+            name: Arc::clone(name),
+            state: snapshot.state,
+            up: snapshot.up,
+            healthy: snapshot.healthy,
+            restarts_by: snapshot.restarts_by,
+            runs: snapshot.run,
+            start_took: snapshot.start_took,
+            usage,
+            totals,
+        })
+    }
+}
