@@ -11,6 +11,8 @@ pub mod client;
 #[cfg(feature = "door")]
 pub mod door;
 mod error;
+#[cfg(any(feature = "client", feature = "door"))]
+pub mod openmetrics;
 #[cfg(feature = "server")]
 pub mod server;
 

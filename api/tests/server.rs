@@ -7,6 +7,8 @@
 mod exec;
 #[path = "server/images.rs"]
 mod images;
+#[path = "server/metrics.rs"]
+mod metrics;
 
 use std::io;
 use std::os::fd::OwnedFd;

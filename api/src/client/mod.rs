@@ -15,6 +15,7 @@ use kelson_proto::v1::exec_client::ExecClient;
 use kelson_proto::v1::images_client::ImagesClient;
 use kelson_proto::v1::logs_client::LogsClient;
 use kelson_proto::v1::machine_client::MachineClient;
+use kelson_proto::v1::metrics_client::MetricsClient;
 use kelson_proto::v1::services_client::ServicesClient;
 use tonic::transport::Channel;
 
@@ -89,6 +90,10 @@ impl Client {
 
     pub fn exec(&self) -> ExecClient<Channel> {
         ExecClient::new(self.init.clone()).max_decoding_message_size(ANSWER_MAX)
+    }
+
+    pub fn metrics(&self) -> MetricsClient<Channel> {
+        MetricsClient::new(self.init.clone()).max_decoding_message_size(ANSWER_MAX)
     }
 
     pub fn logs(&self) -> LogsClient<Channel> {

@@ -9,6 +9,7 @@ use hyper::body::Incoming;
 use kelson_proto::v1::exec_server::ExecServer;
 use kelson_proto::v1::images_server::ImagesServer;
 use kelson_proto::v1::machine_server::MachineServer;
+use kelson_proto::v1::metrics_server::MetricsServer;
 use kelson_proto::v1::services_server::ServicesServer;
 use kelson_services::Manager;
 use kelson_services::host::Host;
@@ -25,6 +26,7 @@ use super::exec::ExecApi;
 use super::health::HealthApi;
 use super::images::ImagesApi;
 use super::machine::MachineApi;
+use super::metrics::MetricsApi;
 use super::reflection;
 use super::services::ServicesApi;
 use crate::MESSAGE_MAX;
@@ -36,6 +38,7 @@ pub struct Dispatch {
     machine: MachineServer<MachineApi>,
     images: ImagesServer<ImagesApi>,
     exec: ExecServer<ExecApi>,
+    metrics: MetricsServer<MetricsApi>,
     health: HealthServer<HealthApi>,
     /// Its sender is dropped when PID 1 ends.
     closed: watch::Receiver<()>,
@@ -46,12 +49,14 @@ impl Dispatch {
         let health = HealthApi::new(host.boot.clone(), closed.clone());
         let services = ServicesApi { manager: manager.clone(), host: host.clone(), closed: closed.clone() };
         let exec = ExecApi { manager: manager.clone(), closed: closed.clone() };
+        let metrics = MetricsApi::new(manager.clone(), host.clone());
         let images = ImagesApi { manager: manager.clone(), images };
         let machine = MachineApi { manager, host, closed: closed.clone() };
         Dispatch {
             services: ServicesServer::from_arc(Arc::new(services)).max_decoding_message_size(MESSAGE_MAX),
             machine: MachineServer::from_arc(Arc::new(machine)).max_decoding_message_size(MESSAGE_MAX),
             exec: ExecServer::from_arc(Arc::new(exec)).max_decoding_message_size(MESSAGE_MAX),
+            metrics: MetricsServer::from_arc(Arc::new(metrics)).max_decoding_message_size(MESSAGE_MAX),
             images: ImagesServer::from_arc(Arc::new(images)).max_decoding_message_size(MESSAGE_MAX),
             health: HealthServer::from_arc(Arc::new(health)).max_decoding_message_size(MESSAGE_MAX),
             closed,
@@ -92,6 +97,7 @@ impl Dispatch {
             Some("kelson.v1.Machine") => answer(self.machine.clone().call(request)).await,
             Some("kelson.v1.Exec") => answer(self.exec.clone().call(request)).await,
             Some("kelson.v1.Images") => answer(self.images.clone().call(request)).await,
+            Some("kelson.v1.Metrics") => answer(self.metrics.clone().call(request)).await,
             Some("grpc.health.v1.Health") => answer(self.health.clone().call(request)).await,
             Some("grpc.reflection.v1.ServerReflection") => reflection::v1(request).await,
             Some("grpc.reflection.v1alpha.ServerReflection") => reflection::v1alpha(request).await,

@@ -10,8 +10,14 @@ use tonic_health::pb::health_server::Health;
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
 /// The names that are known beside "" (the host): what is served here.
-const NAMES: [&str; 5] =
-    ["", "kelson.v1.Services", "kelson.v1.Machine", "kelson.v1.Exec", "kelson.v1.Images"];
+const NAMES: [&str; 6] = [
+    "",
+    "kelson.v1.Services",
+    "kelson.v1.Machine",
+    "kelson.v1.Exec",
+    "kelson.v1.Images",
+    "kelson.v1.Metrics",
+];
 
 /// SERVING once the boot has come to its end: every service that it starts was up or had ended.
 pub struct HealthApi {

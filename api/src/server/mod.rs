@@ -1,7 +1,8 @@
 //! The gRPC server of PID 1 on `/run/kelson/init.sock`.
 //!
 //! A connection comes in ([`accept`]), its peer is judged once by SO_PEERCRED ([`caller`]), each of its calls is judged
-//! again and handed to the service it names ([`dispatch`]): Services, Machine, Exec, health, reflection. Everything is
+//! again and handed to the service it names ([`dispatch`]): Services, Machine, Exec, Metrics, health,
+//! reflection. Everything is
 //! bounded: connections, calls of one connection, the size of a request, what is held for a reader that is slow.
 //! Streams pull from the ring of events when their client has room, so a client that stops reading costs one batch.
 
@@ -14,6 +15,7 @@ mod health;
 mod images;
 mod kmsg;
 mod machine;
+mod metrics;
 mod model;
 mod reflection;
 mod services;

@@ -61,7 +61,7 @@ impl ServicesApi {
     }
 }
 
-fn few(names: &[String]) -> Result<(), Status> {
+pub fn few(names: &[String]) -> Result<(), Status> {
     if names.len() > NAMES_MAX {
         return Err(Status::invalid_argument(format!("name at most {NAMES_MAX} services in one request")));
     }

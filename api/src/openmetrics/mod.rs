@@ -1,0 +1,214 @@
+//! Metrics as OpenMetrics text (version 1.0.0), made by those who ask PID 1 for them: kelsonctl and kelson-apid.
+//!
+//! Text grows with each part that comes and is taken away by whoever sends it on, so neither holds all of it.
+
+use std::fmt::Write as _;
+
+use kelson_proto::v1::metric_family::Type;
+use kelson_proto::v1::metric_sample::Value;
+use kelson_proto::v1::{MetricFamily, MetricSample};
+
+/// What the text is, in HTTP's words.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// What stands at the end of it; without that it is not whole.
+pub const END: &str = "# EOF\n";
+
+/// Writes families in the order in which they come.
+#[derive(Debug, Default)]
+pub struct Text {
+    /// The family whose head is written.
+    family: String,
+    written: String,
+}
+
+impl Text {
+    /// Writes a family, or one more part of the last.
+    pub fn family(&mut self, family: &MetricFamily) {
+        if self.family != family.name {
+            self.family.clone_from(&family.name);
+            self.head(family);
+        }
+        for sample in &family.samples {
+            self.sample(family, sample);
+        }
+    }
+
+    /// What has been written since it was last taken.
+    pub fn take(&mut self) -> String {
+        std::mem::take(&mut self.written)
+    }
+
+    fn put(&mut self, arguments: std::fmt::Arguments<'_>) {
+        let written = self.written.write_fmt(arguments);
+        debug_assert!(written.is_ok(), "writing into a String does not fail");
+    }
+
+    fn head(&mut self, family: &MetricFamily) {
+        let MetricFamily { name, unit, help, .. } = family;
+        let kind = match family.r#type() {
+            Type::Gauge => "gauge",
+            Type::Counter => "counter",
+            Type::Summary => "summary",
+            Type::Unspecified => "unknown",
+        };
+        self.put(format_args!("# TYPE {name} {kind}\n"));
+        if !unit.is_empty() {
+            self.put(format_args!("# UNIT {name} {unit}\n"));
+        }
+        self.put(format_args!("# HELP {name} "));
+        self.escaped(help);
+        self.put(format_args!("\n"));
+    }
+
+    fn sample(&mut self, family: &MetricFamily, sample: &MetricSample) {
+        match &sample.value {
+            Some(Value::Number(number)) => {
+                let suffix = if family.r#type() == Type::Counter { "_total" } else { "" };
+                self.line(family, suffix, sample, Number(*number));
+            }
+            Some(Value::Summary(summary)) => {
+                self.line(family, "_count", sample, summary.count);
+                self.line(family, "_sum", sample, Number(summary.sum));
+            }
+            // Of a kind that a later version knows.
+            None => {}
+        }
+    }
+
+    fn line(
+        &mut self,
+        family: &MetricFamily,
+        suffix: &str,
+        sample: &MetricSample,
+        value: impl std::fmt::Display,
+    ) {
+        self.put(format_args!("{}{suffix}", family.name));
+        let mut before = '{';
+        for (label, value) in family.labels.iter().zip(&sample.labels) {
+            self.put(format_args!("{before}{label}=\""));
+            self.escaped(value);
+            self.put(format_args!("\""));
+            before = ',';
+        }
+        let after = if before == ',' { "}" } else { "" };
+        self.put(format_args!("{after} {value}\n"));
+    }
+
+    /// Also the text of help: there a quote need not be escaped, and may be.
+    fn escaped(&mut self, text: &str) {
+        for letter in text.chars() {
+            match letter {
+                '\\' => self.written.push_str("\\\\"),
+                '"' => self.written.push_str("\\\""),
+                '\n' => self.written.push_str("\\n"),
+                other => self.written.push(other),
+            }
+        }
+    }
+}
+
+/// A number as the text has it.
+struct Number(f64);
+
+impl std::fmt::Display for Number {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            number if number.is_nan() => f.write_str("NaN"),
+            f64::INFINITY => f.write_str("+Inf"),
+            f64::NEG_INFINITY => f.write_str("-Inf"),
+            number => write!(f, "{number}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kelson_proto::v1::MetricSummary;
+
+    fn family(name: &str, kind: Type, unit: &str, labels: &[&str]) -> MetricFamily {
+        MetricFamily {
+            name: name.into(),
+            help: "What it tells.".into(),
+            r#type: kind.into(),
+            unit: unit.into(),
+            labels: labels.iter().map(|&label| label.into()).collect(),
+            samples: Vec::new(),
+        }
+    }
+
+    fn sample(labels: &[&str], value: Value) -> MetricSample {
+        MetricSample { labels: labels.iter().map(|&label| label.into()).collect(), value: Some(value) }
+    }
+
+    fn text(families: &[MetricFamily]) -> String {
+        let mut text = Text::default();
+        families.iter().for_each(|family| text.family(family));
+        text.take() + END
+    }
+
+    #[test]
+    fn each_type_in_its_own_way() {
+        let mut up = family("kelson_service_up", Type::Gauge, "", &["service"]);
+        up.samples = vec![sample(&["db"], Value::Number(1.0)), sample(&["web"], Value::Number(0.0))];
+        let mut cpu = family("kelson_init_cpu_seconds", Type::Counter, "seconds", &[]);
+        cpu.samples = vec![sample(&[], Value::Number(1.25))];
+        let mut starts =
+            family("kelson_check_duration_seconds", Type::Summary, "seconds", &["service", "check"]);
+        let summary = MetricSummary { count: 3, sum: 0.1 };
+        starts.samples = vec![sample(&["db", "http"], Value::Summary(summary))];
+        assert_eq!(
+            text(&[up, cpu, starts]),
+            "\
+# TYPE kelson_service_up gauge
+# HELP kelson_service_up What it tells.
+kelson_service_up{service=\"db\"} 1
+kelson_service_up{service=\"web\"} 0
+# TYPE kelson_init_cpu_seconds counter
+# UNIT kelson_init_cpu_seconds seconds
+# HELP kelson_init_cpu_seconds What it tells.
+kelson_init_cpu_seconds_total 1.25
+# TYPE kelson_check_duration_seconds summary
+# UNIT kelson_check_duration_seconds seconds
+# HELP kelson_check_duration_seconds What it tells.
+kelson_check_duration_seconds_count{service=\"db\",check=\"http\"} 3
+kelson_check_duration_seconds_sum{service=\"db\",check=\"http\"} 0.1
+# EOF
+"
+        );
+    }
+
+    #[test]
+    fn a_family_in_parts_has_one_head() {
+        let mut first = family("kelson_service_up", Type::Gauge, "", &["service"]);
+        let mut second = first.clone();
+        first.samples = vec![sample(&["a"], Value::Number(1.0))];
+        second.samples = vec![sample(&["b"], Value::Number(1.0))];
+        let text = text(&[first, second]);
+        assert_eq!(text.matches("# TYPE").count(), 1, "{text}");
+        assert!(text.contains("{service=\"a\"} 1\nkelson_service_up{service=\"b\"} 1\n# EOF\n"), "{text}");
+    }
+
+    #[test]
+    fn no_value_breaks_out_of_its_line() {
+        let mut phase = family("kelson_boot", Type::Gauge, "", &["phase"]);
+        phase.help = "a \"b\"\nc\\d".into();
+        phase.samples = vec![sample(&["x\"} 1\ny\\grüß"], Value::Number(f64::NAN))];
+        let text = text(&[phase]);
+        assert!(text.contains("# HELP kelson_boot a \\\"b\\\"\\nc\\\\d\n"), "{text}");
+        assert!(text.contains("kelson_boot{phase=\"x\\\"} 1\\ny\\\\grüß\"} NaN\n"), "{text}");
+    }
+
+    #[test]
+    fn numbers_that_are_none_have_words() {
+        for (number, word) in [
+            (f64::INFINITY, "+Inf"),
+            (f64::NEG_INFINITY, "-Inf"),
+            (1e21, "1000000000000000000000"),
+            (0.5, "0.5"),
+        ] {
+            assert_eq!(Number(number).to_string(), word);
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! The service Metrics: numbers about the host and its services, family after family.
+//!
+//! An answer is made page by page as its reader takes it, so a thousand services cost PID 1 one page, and a reading of
+//! all that is shared by those who ask within the same second.
+
+mod families;
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::{Duration, SystemTime};
+
+use futures_util::Stream;
+use kelson_proto::v1;
+use kelson_proto::v1::metrics_server::Metrics;
+use kelson_services::Manager;
+use kelson_services::host::{BootReport, Host};
+use kelson_services::metrics::{Reading, Readings, ServiceFigures};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
+use tonic::{Request, Response, Status};
+
+use self::families::{FAMILIES, Figures, Of, Samples};
+use super::services::few;
+
+/// Who reads metrics at the same time.
+const READERS: usize = 4;
+/// Who has not read all of it by then never will.
+const LIMIT: Duration = Duration::from_secs(60);
+/// So many samples make a page, of about 16 KiB; all those of one service of one family come on the same.
+const PAGE: usize = 256;
+
+pub struct MetricsApi {
+    manager: Manager,
+    host: Host,
+    readings: Readings,
+    readers: Arc<Semaphore>,
+}
+
+impl MetricsApi {
+    pub fn new(manager: Manager, host: Host) -> MetricsApi {
+        let readings = Readings::new(manager.clone());
+        MetricsApi { manager, host, readings, readers: Arc::new(Semaphore::new(READERS)) }
+    }
+}
+
+/// What is told, and how far it has been.
+struct Pages {
+    reading: Arc<Reading>,
+    boot: BootReport,
+    mode: &'static str,
+    started: SystemTime,
+    /// Sorted; empty: all services, and the host.
+    names: Vec<String>,
+    family: usize,
+    service: usize,
+}
+
+impl Pages {
+    fn wants(&self, service: &ServiceFigures) -> bool {
+        self.names.is_empty() || self.names.binary_search_by(|name| (**name).cmp(&service.name)).is_ok()
+    }
+}
+
+impl Iterator for Pages {
+    type Item = v1::GetMetricsResponse;
+
+    fn next(&mut self) -> Option<v1::GetMetricsResponse> {
+        let mut page = v1::GetMetricsResponse::default();
+        let mut full = 0_usize;
+        while full < PAGE
+            && let Some(family) = FAMILIES.get(self.family)
+        {
+            let mut samples = Samples::default();
+            let mut whole = true;
+            match family.of {
+                Of::Host(_) if !self.names.is_empty() => {}
+                Of::Host(tell) => {
+                    let Pages { reading, boot, mode, started, .. } = self;
+                    tell(&Figures { reading, boot, mode, started: *started }, &mut samples);
+                }
+                Of::Service(tell) => {
+                    while let Some(service) = self.reading.services.get(self.service) {
+                        if full.saturating_add(samples.len()) >= PAGE {
+                            whole = false;
+                            break;
+                        }
+                        if self.wants(service) {
+                            tell(service, &mut samples);
+                        }
+                        self.service = self.service.saturating_add(1);
+                    }
+                }
+            }
+            if whole {
+                (self.family, self.service) = (self.family.saturating_add(1), 0);
+            }
+            full = full.saturating_add(samples.len());
+            if !samples.is_empty() {
+                page.families.push(family.part(samples));
+            }
+        }
+        (!page.families.is_empty()).then_some(page)
+    }
+}
+
+/// A reader's place and what it reads, until the time is up.
+type Held = Arc<Mutex<Option<(Pages, OwnedSemaphorePermit)>>>;
+
+/// The pages on their way to one reader.
+struct Told {
+    held: Held,
+    ended: bool,
+    limit: JoinHandle<()>,
+}
+
+impl Told {
+    fn new(pages: Pages, place: OwnedSemaphorePermit) -> Told {
+        let held = Arc::new(Mutex::new(Some((pages, place))));
+        let late = Arc::clone(&held);
+        // A reader that takes nothing asks for nothing either: only a clock of its own ends it.
+        let limit = tokio::spawn(async move {
+            tokio::time::sleep(LIMIT).await;
+            late.lock().unwrap_or_else(PoisonError::into_inner).take();
+        });
+        Told { held, ended: false, limit }
+    }
+}
+
+impl Stream for Told {
+    type Item = Result<v1::GetMetricsResponse, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        let page =
+            self.held.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(|(pages, _)| pages.next());
+        Poll::Ready(match page {
+            Some(Some(page)) => Some(Ok(page)),
+            Some(None) => {
+                self.ended = true;
+                None
+            }
+            None => {
+                self.ended = true;
+                let late = format!("the metrics were not read within {} s", LIMIT.as_secs());
+                Some(Err(Status::deadline_exceeded(late)))
+            }
+        })
+    }
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.limit.abort();
+    }
+}
+
+#[tonic::async_trait]
+impl Metrics for MetricsApi {
+    type GetStream = Pin<Box<dyn Stream<Item = Result<v1::GetMetricsResponse, Status>> + Send>>;
+
+    async fn get(
+        &self,
+        request: Request<v1::GetMetricsRequest>,
+    ) -> Result<Response<Self::GetStream>, Status> {
+        let mut names = request.into_inner().names;
+        few(&names)?;
+        if let Some(unknown) = names.iter().find(|name| self.manager.get(name).is_none()) {
+            return Err(Status::not_found(self.manager.unknown(unknown)));
+        }
+        names.sort_unstable();
+        let place = Arc::clone(&self.readers).try_acquire_owned().map_err(|_| {
+            Status::resource_exhausted(format!(
+                "{READERS} others are reading the metrics, which is all at the same time: ask again in a moment"
+            ))
+        })?;
+        let reading = self.readings.latest().await;
+        let boot = self.host.boot.borrow().clone();
+        let Host { mode, started, .. } = self.host;
+        let pages = Pages { reading, boot, mode, started, names, family: 0, service: 0 };
+        Ok(Response::new(Box::pin(Told::new(pages, place))))
+    }
+}
