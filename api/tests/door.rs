@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)] // a test may fail
 #![allow(clippy::arithmetic_side_effects)]
 
+#[path = "door/metrics.rs"]
+mod metrics;
 mod world;
 
 use std::io::{BufRead as _, BufReader};

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use hyper::body::Incoming;
-use hyper::client::conn::http2;
+use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::UnixStream;
 use tokio::sync::{Semaphore, watch};
@@ -63,6 +63,11 @@ impl Forward {
         }
     }
 
+    /// A connection to PID 1 for one call of the door's own.
+    pub async fn init(&self) -> Result<(SendRequest<Body>, Connection), Status> {
+        connect(&self.init).await
+    }
+
     async fn forward(
         &self,
         identity: &HeaderValue,
@@ -71,30 +76,41 @@ impl Forward {
         let path = request.uri().path();
         let target = if path.starts_with("/kelson.v1.Logs/") { &self.logs } else { &self.init };
         let request = rewrite(request, identity)?;
-        let call = Arc::clone(&target.calls).try_acquire_owned().map_err(|_| {
-            Status::resource_exhausted(format!(
-                "{CALLS} calls to {} are under way through the door, which is all: end some of them",
-                target.name
-            ))
-        })?;
-        let stream = UnixStream::connect(&target.path).await.map_err(|error| unreachable(target, &error))?;
-        let held = Connection::new(&stream).map_err(|error| unreachable(target, &error))?;
-        let (mut sender, connection) = http2::Builder::new(TokioExecutor::new())
-            .initial_stream_window_size(WINDOW)
-            .initial_connection_window_size(WINDOW)
-            .max_send_buf_size(WINDOW as usize)
-            .max_header_list_size(16 * 1024)
-            .handshake(TokioIo::new(stream))
-            .await
-            .map_err(|error| broken(target, &error))?;
-        // It ends with the call: there is no second one on it.
-        tokio::spawn(async move {
-            let _ = connection.await;
-            drop(call);
-        });
+        let (mut sender, held) = connect(target).await?;
         let response = sender.send_request(request).await.map_err(|error| broken(target, &error))?;
         Ok((response, held))
     }
+}
+
+/// A connection for one call. It is closed when what stands for it is dropped.
+async fn connect<B>(target: &Target) -> Result<(SendRequest<B>, Connection), Status>
+where
+    B: hyper::body::Body + Send + Unpin + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let call = Arc::clone(&target.calls).try_acquire_owned().map_err(|_| {
+        Status::resource_exhausted(format!(
+            "{CALLS} calls to {} are under way through the door, which is all: end some of them",
+            target.name
+        ))
+    })?;
+    let stream = UnixStream::connect(&target.path).await.map_err(|error| unreachable(target, &error))?;
+    let held = Connection::new(&stream).map_err(|error| unreachable(target, &error))?;
+    let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(WINDOW)
+        .max_send_buf_size(WINDOW as usize)
+        .max_header_list_size(16 * 1024)
+        .handshake(TokioIo::new(stream))
+        .await
+        .map_err(|error| broken(target, &error))?;
+    // It ends with the call: there is no second one on it.
+    tokio::spawn(async move {
+        let _ = connection.await;
+        drop(call);
+    });
+    Ok((sender, held))
 }
 
 /// The same request, on behalf of the client, and with nothing that the client says of itself.

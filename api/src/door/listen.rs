@@ -5,7 +5,8 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::server::conn::http2;
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -15,13 +16,15 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
-use tonic::codegen::http::HeaderValue;
+use tonic::body::Body;
+use tonic::codegen::http::{HeaderValue, Request, Response, StatusCode, Version};
 
 use super::arguments::Arguments;
 use super::certificate;
 use super::forward::{Forward, WINDOW};
+use super::metrics::{self, Metrics};
 use super::notify::notify;
-use super::say;
+use super::{say, tls};
 use crate::error::ApiError;
 
 /// Clients at the same time.
@@ -31,6 +34,8 @@ const HANDSHAKES: usize = 64;
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Calls of one connection at the same time.
 const STREAMS: u32 = 32;
+/// From the request to the last byte of the answer, where a connection takes one alone.
+const ONE_REQUEST: Duration = metrics::LIMIT;
 /// A client that does not answer a ping has gone.
 const PING: Duration = Duration::from_secs(30);
 const PONG: Duration = Duration::from_secs(20);
@@ -43,10 +48,24 @@ const SHORTAGE: Duration = Duration::from_millis(200);
 struct Door {
     acceptor: TlsAcceptor,
     forward: Forward,
+    metrics: Metrics,
     connections: Arc<Semaphore>,
     handshakes: Arc<Semaphore>,
     /// Its sender is dropped when the door closes.
     closed: watch::Receiver<()>,
+}
+
+impl Door {
+    async fn answer(&self, identity: &HeaderValue, request: Request<Incoming>) -> Response<Body> {
+        if request.uri().path() == metrics::PATH {
+            return self.metrics.answer(&self.forward, identity, &request).await;
+        }
+        if request.version() != Version::HTTP_2 {
+            let text = format!("over HTTP/1.1 there is {} alone; gRPC needs HTTP/2\n", metrics::PATH);
+            return metrics::plain(StatusCode::NOT_FOUND, text);
+        }
+        self.forward.call(identity, request).await
+    }
 }
 
 /// SIGTERM and SIGINT, by a descriptor.
@@ -69,6 +88,7 @@ pub async fn run(arguments: Arguments, acceptor: TlsAcceptor, signals: SignalFd)
     let door = Arc::new(Door {
         acceptor,
         forward: Forward::new(arguments.runtime_dir, closed.clone()),
+        metrics: Metrics::new(),
         connections: Arc::new(Semaphore::new(CONNECTIONS)),
         handshakes: Arc::new(Semaphore::new(HANDSHAKES)),
         closed,
@@ -174,6 +194,7 @@ async fn connection(
         return Err("refused: it sent no certificate".to_owned());
     };
     let identity = certificate::identity(leaf);
+    let is_http2 = stream.get_ref().1.alpn_protocol() != Some(tls::HTTP_1);
     let _place = Arc::clone(&door.connections).try_acquire_owned().map_err(|_| {
         format!("refused: {CONNECTIONS} clients are connected, which is all that are served at the same time")
     })?;
@@ -182,8 +203,23 @@ async fn connection(
     let identity = HeaderValue::from_str(&identity).map_err(|error| format!("refused: {error}"))?;
     let service = hyper::service::service_fn(|request| {
         let (door, identity) = (Arc::clone(door), identity.clone());
-        async move { Ok::<_, std::convert::Infallible>(door.forward.call(&identity, request).await) }
+        async move { Ok::<_, std::convert::Infallible>(door.answer(&identity, request).await) }
     });
+    if !is_http2 {
+        // One request, for those who read metrics and know no HTTP/2; it is over when they have, or soon after.
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HANDSHAKE)
+            .keep_alive(false)
+            .max_buf_size(16 * 1024)
+            .auto_date_header(false)
+            .serve_connection(TokioIo::new(stream), service);
+        tokio::select! {
+            _ended = tokio::time::timeout(ONE_REQUEST, connection) => {}
+            _ = closed.changed() => {}
+        }
+        return Ok(());
+    }
     let connection = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .initial_stream_window_size(WINDOW)

@@ -2,7 +2,7 @@
 //!
 //! It listens on TCP, ends mutual TLS (1.3, a client certificate that the CA has signed), and forwards each call byte
 //! for byte to the Unix sockets: the Logs service to that of kelson-logd, all else to that of PID 1. It knows nothing
-//! of the messages within. What it adds is the identity of the client; what a client sends under that name is dropped.
+//! of the messages within, but of those that it makes the text of `/metrics` from. What it adds is the identity of the client; what a client sends under that name is dropped.
 //! A fault in TLS or HTTP/2 met by strangers costs a restart of this process, not the machine.
 //!
 //! Its log is stderr.
@@ -11,6 +11,7 @@ mod arguments;
 mod certificate;
 mod forward;
 mod listen;
+mod metrics;
 mod notify;
 mod relay;
 mod tls;

@@ -11,6 +11,7 @@ use kelson_proto::v1;
 use kelson_proto::v1::exec_server::{Exec, ExecServer};
 use kelson_proto::v1::logs_server::{Logs, LogsServer};
 use kelson_proto::v1::machine_server::{Machine, MachineServer};
+use kelson_proto::v1::metrics_server::{Metrics, MetricsServer};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair};
 use tokio::net::UnixListener;
 use tokio::sync::{mpsc, watch};
@@ -101,6 +102,10 @@ impl Echo {
 
     pub fn logs(&self) -> LogsServer<Echo> {
         LogsServer::new(self.clone())
+    }
+
+    pub fn metrics(&self) -> MetricsServer<Echo> {
+        MetricsServer::new(self.clone())
     }
 
     pub async fn opened(&self, count: u32) {
@@ -225,5 +230,44 @@ impl Logs for Echo {
             tokio::spawn(async move { sender.closed().await });
         }
         Ok(Response::new(receiver.into()))
+    }
+}
+
+#[tonic::async_trait]
+impl Metrics for Echo {
+    type GetStream =
+        std::pin::Pin<Box<dyn futures_util::Stream<Item = Result<v1::GetMetricsResponse, Status>> + Send>>;
+
+    /// Who asks, in two pages; of `broken` the second does not come, of `full` none, and `endless` has no last one.
+    async fn get(
+        &self,
+        request: Request<v1::GetMetricsRequest>,
+    ) -> Result<Response<Self::GetStream>, Status> {
+        if self.mark == "full" {
+            return Err(Status::resource_exhausted("all places are taken"));
+        }
+        let open = Open::new(&self.open);
+        let (produced, mark, who) = (Arc::clone(&self.produced), self.mark, identities(&request));
+        let page = move |number: u64| {
+            let value = Some(v1::metric_sample::Value::Number(number as f64));
+            let sample = v1::MetricSample { labels: vec![who.clone(), number.to_string()], value };
+            let family = v1::MetricFamily {
+                name: "kelson_echo".into(),
+                help: "Who asks.".into(),
+                r#type: v1::metric_family::Type::Counter.into(),
+                labels: vec!["who".into(), "number".into()],
+                samples: vec![sample; if mark == "endless" { 256 } else { 1 }],
+                ..v1::MetricFamily::default()
+            };
+            v1::GetMetricsResponse { families: vec![family] }
+        };
+        Ok(Response::new(Box::pin(futures_util::stream::unfold((0, open), move |(number, open)| {
+            *produced.lock().unwrap() += 1;
+            std::future::ready(match (mark, number) {
+                ("broken", 1) => Some((Err(Status::aborted("it ends here")), (number + 1, open))),
+                ("endless", _) | (_, 0..=1) => Some((Ok(page(number)), (number + 1, open))),
+                _ => None,
+            })
+        }))))
     }
 }

@@ -1,0 +1,190 @@
+//! `/metrics` of the door, read as scrapers do: over HTTP/2 and over HTTP/1.1.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::body::{Body as _, Incoming};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use kelson_api::client::TlsMaterial;
+use kelson_api::openmetrics::CONTENT_TYPE;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
+use tonic::codegen::http::{Request, Response};
+
+use super::world::{self, Echo};
+use super::{Door, VALID};
+
+/// A connection as ann; `alpn` is what she speaks.
+async fn connect(door: &Door, alpn: &str) -> TlsStream<TcpStream> {
+    let TlsMaterial { ca, certificate, key } = door.pki.client("ann", VALID);
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(&ca).unwrap()).unwrap();
+    let chain = CertificateDer::pem_slice_iter(&certificate).collect::<Result<Vec<_>, _>>().unwrap();
+    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_client_auth_cert(chain, PrivateKeyDer::from_pem_slice(&key).unwrap())
+        .unwrap();
+    config.alpn_protocols = vec![alpn.as_bytes().to_vec()];
+    let stream = TcpStream::connect(("127.0.0.1", door.port)).await.unwrap();
+    let name = ServerName::try_from("127.0.0.1").unwrap();
+    TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
+}
+
+/// What is answered to a request over HTTP/1.1, until the door closes the connection.
+async fn http1(door: &Door, request: &str) -> String {
+    let mut stream = connect(door, "http/1.1").await;
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    // A text that breaks off may end without a farewell of TLS.
+    let _ = stream.read_to_end(&mut answer).await;
+    String::from_utf8(answer).unwrap()
+}
+
+async fn http2(door: &Door, method: &str) -> Response<Incoming> {
+    try_http2(door, method).await.unwrap()
+}
+
+async fn try_http2(door: &Door, method: &str) -> Result<Response<Incoming>, hyper::Error> {
+    let stream = TokioIo::new(connect(door, "h2").await);
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+    tokio::spawn(connection);
+    let request = Request::builder().method(method).uri("https://127.0.0.1/metrics");
+    // What a client says of itself does not count.
+    let request = request.header("kelson-identity", "CN=root").body(String::new()).unwrap();
+    let response = sender.send_request(request).await?;
+    // The connection lives as long as its sender.
+    tokio::spawn(async move {
+        let _sender = sender;
+        std::future::pending::<()>().await;
+    });
+    Ok(response)
+}
+
+/// The next piece of the text; `None`: it has ended.
+async fn piece(body: &mut Incoming) -> Option<Result<String, hyper::Error>> {
+    let frame = std::future::poll_fn(|context| std::pin::Pin::new(&mut *body).poll_frame(context)).await?;
+    Some(frame.map(|frame| String::from_utf8(frame.into_data().unwrap_or_default().to_vec()).unwrap()))
+}
+
+async fn text(mut body: Incoming) -> Result<String, hyper::Error> {
+    let mut text = String::new();
+    while let Some(piece) = piece(&mut body).await {
+        text += &piece?;
+    }
+    Ok(text)
+}
+
+fn is_whole(text: &str) -> bool {
+    text.starts_with(
+        "# TYPE kelson_echo counter\n# HELP kelson_echo Who asks.\nkelson_echo_total{who=\"CN=ann sha256:",
+    ) && text.contains("number=\"0\"} 0\nkelson_echo_total{")
+        && text.ends_with("number=\"1\"} 1\n# EOF\n")
+}
+
+#[tokio::test]
+async fn a_scraper_reads_them_over_http2_and_over_http1() {
+    let mut door = Door::open();
+    let echo = Echo::new("init");
+    world::serve(&door.socket("init.sock"), echo.metrics());
+    let response = http2(&door, "GET").await;
+    assert_eq!(
+        (response.status().as_u16(), response.headers()["content-type"].to_str().unwrap()),
+        (200, CONTENT_TYPE)
+    );
+    let told = text(response.into_body()).await.unwrap();
+    assert!(is_whole(&told), "{told}");
+    assert!(door.logged("has connected").contains("CN=ann"));
+
+    let answer = http1(&door, "GET /metrics HTTP/1.1\r\nHost: edge\r\nAccept: text/plain\r\n\r\n").await;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+    assert!(head.contains(CONTENT_TYPE) && head.contains("connection: close"), "{head}");
+    let told: String = chunks(body);
+    assert!(is_whole(&told), "{told}");
+
+    let response = http2(&door, "HEAD").await;
+    assert_eq!((response.status().as_u16(), text(response.into_body()).await.unwrap().as_str()), (200, ""));
+    echo.opened(0).await;
+}
+
+/// What stands in the chunks of a body.
+fn chunks(mut body: &str) -> String {
+    let mut text = String::new();
+    loop {
+        let (size, rest) = body.split_once("\r\n").unwrap();
+        let size = usize::from_str_radix(size, 16).unwrap();
+        if size == 0 {
+            return text;
+        }
+        text += &rest[..size];
+        body = rest[size..].strip_prefix("\r\n").unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_said_in_a_sentence() {
+    let door = Door::open();
+    let response = http2(&door, "GET").await;
+    assert_eq!(response.status().as_u16(), 503);
+    assert_eq!(response.headers()["retry-after"], "1");
+    let told = text(response.into_body()).await.unwrap();
+    assert!(told.starts_with("PID 1 does not serve") && told.ends_with('\n'), "{told}");
+
+    world::serve(&door.socket("init.sock"), Echo::new("full").metrics());
+    let response = http2(&door, "GET").await;
+    assert_eq!(response.status().as_u16(), 503);
+    assert_eq!(text(response.into_body()).await.unwrap(), "all places are taken\n");
+    let response = http2(&door, "POST").await;
+    assert_eq!(
+        (response.status().as_u16(), response.headers()["allow"].to_str().unwrap()),
+        (405, "GET, HEAD")
+    );
+
+    let answer = http1(&door, "GET / HTTP/1.1\r\nHost: edge\r\n\r\n").await;
+    assert!(answer.starts_with("HTTP/1.1 404 Not Found\r\n"), "{answer}");
+    assert!(answer.ends_with("over HTTP/1.1 there is /metrics alone; gRPC needs HTTP/2\n"), "{answer}");
+}
+
+/// Half of the metrics is not taken for all of them.
+#[tokio::test]
+async fn a_text_that_breaks_off_is_not_whole() {
+    let door = Door::open();
+    world::serve(&door.socket("init.sock"), Echo::new("broken").metrics());
+    // The reset may come before the head of the answer.
+    if let Ok(response) = try_http2(&door, "GET").await {
+        text(response.into_body()).await.unwrap_err();
+    }
+    let answer = http1(&door, "GET /metrics HTTP/1.1\r\nHost: edge\r\n\r\n").await;
+    assert!(!answer.contains("# EOF") && !answer.ends_with("0\r\n\r\n"), "{answer}");
+}
+
+#[tokio::test]
+async fn two_read_at_the_same_time_and_nothing_is_made_ahead_of_them() {
+    let door = Door::open();
+    let echo = Echo::new("endless");
+    world::serve(&door.socket("init.sock"), echo.metrics());
+    let mut first = http2(&door, "GET").await.into_body();
+    let second = http2(&door, "GET").await;
+    assert!(piece(&mut first).await.unwrap().unwrap().contains("kelson_echo_total"));
+    echo.opened(2).await;
+    let third = http2(&door, "GET").await;
+    assert_eq!(third.status().as_u16(), 503);
+    let told = text(third.into_body()).await.unwrap();
+    assert!(told.contains("2 others are reading"), "{told}");
+    drop(second);
+    echo.opened(1).await;
+    assert_eq!(http2(&door, "GET").await.status().as_u16(), 200, "a place that was left is free");
+    drop(first);
+    tokio::time::timeout(Duration::from_secs(10), echo.opened(0)).await.expect("both have gone");
+    // 25 KiB each; what fits into windows on the way is some megabytes of them.
+    let made = *echo.produced.lock().unwrap();
+    assert!(made < 1000, "{made} pages were made that nobody has read");
+}
