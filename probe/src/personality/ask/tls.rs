@@ -207,8 +207,10 @@ fn certificate(why: &CertificateError, name: &ServerName<'_>) -> Cow<'static, st
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             "certificate not valid yet".into()
         }
-        CertificateError::UnknownIssuer => "certificate is signed by none of the given CA's".into(),
-        CertificateError::BadSignature => "certificate has a wrong signature".into(),
+        // The latter: by one that is called like a given one.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            "certificate is signed by none of the given CA's".into()
+        }
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             format!("certificate is not for {}", name.to_str()).into()
         }
