@@ -176,6 +176,9 @@ fn a_faulty_member_is_waited_for() {
         // Its part itself cannot be read.
         ("type: oneshot\ngroup: shop\nlifecycle: {hook: prestrat}\n", "", true),
         ("type: oneshot\ngroup: shop\nlifecycle: prestart\n", "", true),
+        ("type: oneshot\ngroup: shop\nlifecycle: {hok: prestart}\n", "", true),
+        ("type: oneshot\ngroup: shop\nlifecyle: {hook: prestart}\n", "", true),
+        ("type: oneshot\ngrop: shop\nlifecycle: {hook: prestart}\n", "!finished", true),
         // No part of it can be read.
         ("group: shop  # of ours\nrequired: false\n\tlifecycle: {hook: prestart}\n", "", false),
         ("'\ngroup: 'shop'\n", "", true),

@@ -230,6 +230,45 @@ fn a_damaged_file_is_answered_never_a_panic() {
 }
 
 #[test]
+fn a_member_that_was_damaged_is_never_passed_over() {
+    const MIGRATE: &str = "name: migrate\ntype: oneshot\nprocess:\n  command: [/bin/migrate, --to, latest]\ngroup: shop\nlifecycle: {hook: prestart, sidecar: false}\nrestart: {policy: untilSuccess, delay: 1s}\n";
+    const GROUP: &str = "\ngroup: shop\n";
+    let folder = Folder::new();
+    folder.service("web", "name: web\nprocess: {command: [/bin/web]}\ngroup: shop\n");
+    let mut dice = Dice(0x2545_F491_4F6C_DD1D);
+    let (mut sound, mut faulty) = (0, 0);
+    for _ in 0..600 {
+        let mut content = MIGRATE.as_bytes().to_vec();
+        for _ in 0..=dice.below(3) {
+            let at = dice.below(content.len());
+            match dice.below(4) {
+                0 => content[at] = u8::try_from(dice.below(256)).unwrap(),
+                1 => drop(content.drain(at..(at + dice.below(20)).min(content.len()))),
+                2 => content.truncate(at.max(1)),
+                _ => drop(content.splice(at..at, [b"\n\t '{[:\"]}-&*!"[dice.below(14)]])),
+            }
+            if content.is_empty() {
+                break;
+            }
+        }
+        folder.service("migrate", &content);
+        let loaded = folder.load();
+        // What cannot even be read as text says nothing.
+        if !std::str::from_utf8(&content).is_ok_and(|text| text.contains(GROUP)) {
+            continue;
+        }
+        let web = loaded.services.iter().find(|spec| spec.name == "web");
+        let waits = web.is_some_and(|web| !web.depends.is_empty());
+        let is_main = loaded.services.iter().any(|spec| spec.name == "migrate" && spec.lifecycle.is_main());
+        let text = String::from_utf8_lossy(&content);
+        // Whole lines may be gone, and with them its part.
+        assert!(waits || is_main || !text.contains("\nlifecycle"), "web starts without {text}");
+        if loaded.faulty() == ["migrate"] { faulty += 1 } else { sound += 1 }
+    }
+    assert!(sound > 20 && faulty > 100, "{sound} sound, {faulty} faulty");
+}
+
+#[test]
 fn a_thousand_files_are_read_soon() {
     let folder = Folder::new();
     for n in 0..1000 {

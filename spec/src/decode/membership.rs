@@ -2,10 +2,13 @@
 
 use std::path::Path;
 
+use super::service::KEYS;
 use super::{Decoder, Fields, Place, scalar};
 use crate::groups::{Member, Part};
+use crate::load::MOST_MISTAKES;
+use crate::near::near;
 use crate::service::{Lifecycle, LifecycleHook, ServiceKind, ServiceSpec};
-use crate::tree::{Node, Position};
+use crate::tree::{Node, Position, Value};
 
 /// What others must know of a service though its file has a mistake.
 #[derive(Debug, Default)]
@@ -52,25 +55,30 @@ impl Decoder<'_> {
         let lifecycle = if fields.has("lifecycle") {
             self.read(fields, "lifecycle", |d, p, n| d.lifecycle(kind, p, n))
         } else {
-            Some(Lifecycle::default())
+            misspelled(fields, "lifecycle").is_none().then(Lifecycle::default)
         };
-        if fields.has("lifecycle") && !fields.has("group") {
+        if fields.has("lifecycle") && !fields.has("group") && misspelled(fields, "group").is_none() {
             let text = "this is the part in a group, and the service is in none; write group: NAME too";
             self.wrong(&Place::Key(fields.place, "lifecycle"), fields.position("lifecycle"), text);
         }
         spec.lifecycle = lifecycle.unwrap_or_default();
-        let member = spec.group.clone().map(|group| Member {
-            service: spec.name.clone(),
-            group,
-            part: lifecycle.as_ref().map_or(Part::Unknown, Part::of),
-            file: spec.file.clone(),
-            at: fields.get("group").map_or(Position::START, |value| value.at),
+        let named = fields.get("group").or_else(|| misspelled(fields, "group"));
+        let member = named.and_then(|node| match &node.value {
+            Value::Scalar(group) if scalar::is_name(group) => Some(Member {
+                service: spec.name.clone(),
+                group: group.clone(),
+                part: lifecycle.as_ref().map_or(Part::Unknown, Part::of),
+                file: spec.file.clone(),
+                at: node.at,
+            }),
+            _ => None,
         });
         Ties { member, required }
     }
 
     /// `None` only where the part itself cannot be read.
     fn lifecycle(&mut self, kind: Option<ServiceKind>, place: &Place<'_>, node: &Node) -> Option<Lifecycle> {
+        let before = self.diagnostics.len();
         let fields = self.fields(place, node, &["hook", "sidecar"])?;
         let hooks = [
             ("prestart", LifecycleHook::Prestart),
@@ -79,7 +87,7 @@ impl Decoder<'_> {
         ];
         let hook = self.read(&fields, "hook", |d, p, n| d.choice(p, n, &hooks));
         let sidecar = self.read(&fields, "sidecar", |d, p, n| d.boolean(p, n));
-        if (fields.has("hook") && hook.is_none()) || (fields.has("sidecar") && sidecar.is_none()) {
+        if self.diagnostics.len() > before {
             return None;
         }
         let lifecycle = Lifecycle { hook, sidecar: sidecar.unwrap_or_default() };
@@ -106,4 +114,16 @@ impl Decoder<'_> {
         }
         Some(lifecycle)
     }
+}
+
+/// The value of a key that is not known and was most likely meant to be `key`.
+fn misspelled<'n>(fields: &Fields<'_, 'n>, key: &str) -> Option<&'n Node> {
+    let meant =
+        |found: &str| !KEYS.contains(&found) && (found.starts_with(key) || near(found, KEYS) == Some(key));
+    // A file of nothing but mistakes is not worth the search.
+    let entry = fields.entries.iter().take(MOST_MISTAKES).find(|entry| match &entry.key.value {
+        Value::Scalar(found) => meant(found),
+        _ => false,
+    });
+    entry.map(|entry| &*entry.value)
 }
