@@ -42,5 +42,7 @@ pub use network::open_network;
 pub use process::{ProcessRunner, service_id};
 pub use process_exec::ProcessExecutor;
 pub use processes::{Child, ExitReceiver, Leftover, Options, Processes, ReapReport, signal_pidfd};
-pub use runner::{BoxFuture, Exit, RunContext, Runner, RunnerError, Running, StopPlan, StopReport};
+pub use runner::{
+    Attachment, BoxFuture, Exit, RunContext, Runner, RunnerError, Running, StopPlan, StopReport,
+};
 pub use spawn::{SpawnError, Step, errno_text};

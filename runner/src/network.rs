@@ -1,6 +1,7 @@
 //! The network namespace of a process that has one of its own: a container, or what a service made.
 
 use std::fs::File;
+use std::io;
 use std::os::fd::OwnedFd;
 
 use crate::processes;
@@ -13,16 +14,13 @@ use crate::runner::RunnerError;
 /// # Errors
 /// When that process has ended, the PID being a stranger's or nobody's, or its namespaces are not ours to enter.
 pub fn open_network(pid: i32, start_time: u64) -> Result<OwnedFd, RunnerError> {
-    let gone = || RunnerError::new(format!("process {pid} is gone"));
-    let lives = || processes::start_time(&pid.to_string()) == Some(start_time);
-    match File::open(format!("/proc/{pid}/ns/net")) {
-        // Asked after: the PID was this process's when it was opened.
-        Ok(namespace) if lives() => Ok(namespace.into()),
-        Ok(_) => Err(gone()),
-        Err(_) if !lives() => Err(gone()),
-        Err(error) => {
-            let what = format_args!("cannot open the network namespace of process {pid}");
-            Err(RunnerError::system(what, &error))
-        }
+    let cannot = |error: io::Error| {
+        RunnerError::system(format_args!("cannot open the network namespace of process {pid}"), &error)
+    };
+    let opened = File::open(format!("/proc/{pid}/ns/net"));
+    // Asked after: the PID was this process's when it was opened.
+    if processes::started(pid).map_err(cannot)? != Some(start_time) {
+        return Err(RunnerError::new(format!("process {pid} is gone")));
     }
+    opened.map(OwnedFd::from).map_err(cannot)
 }

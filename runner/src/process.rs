@@ -11,7 +11,8 @@ use crate::cgroup::Place;
 use crate::command::{Command, Program};
 use crate::processes::{Child, ExitReceiver, Processes};
 use crate::runner::{
-    BoxFuture, KILL_DEADLINE, PROMPT_STOP, RunContext, Runner, RunnerError, Running, StopPlan, StopReport,
+    Attachment, BoxFuture, KILL_DEADLINE, PROMPT_STOP, RunContext, Runner, RunnerError, Running, StopPlan,
+    StopReport,
 };
 use crate::strays;
 
@@ -108,8 +109,10 @@ impl ProcessRunner {
     }
 
     /// A run after one whose left-overs were killed gets a new cgroup: the old one takes no process any more.
-    fn renew_cgroup(&mut self, place: &Place) -> Result<(), RunnerError> {
+    async fn renew_cgroup(&mut self, place: &Place) -> Result<(), RunnerError> {
         if self.cgroup == Some(CgroupState::Spent) {
+            // Empty as a rule; an earlier life may have left something.
+            self.clear_cgroup(place).await?;
             place.remove()?;
             place.make()?;
             self.set_up(place);
@@ -130,13 +133,38 @@ impl ProcessRunner {
         Ok(u32::try_from(place.processes(10_000).len()).unwrap_or(u32::MAX).max(1))
     }
 
-    async fn start(&mut self, context: RunContext) -> Result<Running, RunnerError> {
+    /// What the cgroup has been through in an earlier life is not known: the next run gets another.
+    fn take_up(&mut self, attachment: Attachment) -> Result<Option<Running>, RunnerError> {
+        let Attachment { pid, start_time, opened, .. } = attachment;
+        if !opened {
+            return Ok(None);
+        }
+        self.refuse_while_it_runs()?;
+        if let Some(place) = self.place() {
+            place.make()?;
+            self.set_up(&place);
+            self.cgroup = Some(CgroupState::Spent);
+        }
+        self.started = true;
+        let child = if pid == 0 { None } else { self.processes.adopt(pid, start_time)? };
+        Ok(child.map(|Child { exit, .. }| {
+            self.main = Some(Main { pid, exit: exit.clone() });
+            Running { pid, start_time, exit: Box::pin(exit) }
+        }))
+    }
+
+    fn refuse_while_it_runs(&self) -> Result<(), RunnerError> {
         if self.main.as_ref().is_some_and(|main| main.exit.exited().is_none()) {
             return Err(RunnerError::new(format!("service {} runs already", self.spec.name)));
         }
+        Ok(())
+    }
+
+    async fn start(&mut self, context: RunContext) -> Result<Running, RunnerError> {
+        self.refuse_while_it_runs()?;
         let place = self.place().filter(|_| self.cgroup.is_some());
         if let Some(place) = &place {
-            self.renew_cgroup(place)?;
+            self.renew_cgroup(place).await?;
         }
         let run = context.run;
         // A hook is a program of its own, not the personality that the service is.
@@ -261,6 +289,10 @@ impl Runner for ProcessRunner {
         Box::pin(self.start(context))
     }
 
+    fn attach(&mut self, attachment: Attachment) -> BoxFuture<'_, Result<Option<Running>, RunnerError>> {
+        Box::pin(std::future::ready(self.take_up(attachment)))
+    }
+
     fn stop(&mut self, plan: StopPlan) -> BoxFuture<'_, Result<StopReport, RunnerError>> {
         Box::pin(self.end(plan))
     }
@@ -304,7 +336,7 @@ mod tests {
         assert!(!runner.end(AT_ONCE).await.unwrap().out_of_memory, "without a run there is nothing to tell");
         fs::remove_file(&events).unwrap();
         let place = runner.place().unwrap();
-        runner.renew_cgroup(&place).unwrap();
+        runner.renew_cgroup(&place).await.unwrap();
         assert_eq!(runner.cgroup, fresh);
         runner.started = true;
         assert!(!runner.end(AT_ONCE).await.unwrap().out_of_memory);

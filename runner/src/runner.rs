@@ -109,6 +109,18 @@ pub struct Running {
     pub exit: BoxFuture<'static, Exit>,
 }
 
+/// What an earlier life of the same PID 1 remembered of a runner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attachment {
+    /// Number of the run that had begun.
+    pub run: u64,
+    /// Its main process, by PID and start time as in [`Running`]. PID 0: there was no run.
+    pub pid: i32,
+    pub start_time: u64,
+    /// `open` had begun, and `close` had not succeeded.
+    pub opened: bool,
+}
+
 /// How a run is to be ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StopPlan {
@@ -140,6 +152,16 @@ pub trait Runner: Send {
 
     /// Ends the run and everything it left: signal, timeout, kill. Without a run it only clears strays away.
     fn stop(&mut self, plan: StopPlan) -> BoxFuture<'_, Result<StopReport, RunnerError>>;
+
+    /// Takes up what an earlier life of the same PID 1 began, in place of `open` and `run`: what was opened is known
+    /// again, and a run that goes on, or ended meanwhile and has left its status, is told of as by `run`.
+    ///
+    /// `None`: there is no such run (none was told of; or the PID is by now a stranger's, which is never signalled).
+    /// What it left is still cleared by `stop`. One that was not opened is left as it is.
+    fn attach(&mut self, attachment: Attachment) -> BoxFuture<'_, Result<Option<Running>, RunnerError>> {
+        let _ = attachment;
+        Box::pin(std::future::ready(Ok(None)))
+    }
 
     /// What of the spec is not enforced on this host, a sentence each; known after `open`.
     fn warnings(&self) -> &[String] {

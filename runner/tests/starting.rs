@@ -387,8 +387,8 @@ fn v7_a_child_stands_in_the_record_until_its_owner_waits_for_it() {
 
         // The next life takes it over.
         let next = next_life();
-        assert!(next.adopt(child.pid, child.start_time + 1).is_err());
-        let adopted = next.adopt(child.pid, child.start_time).unwrap();
+        assert!(next.adopt(child.pid, child.start_time + 1).unwrap().is_none());
+        let adopted = next.adopt(child.pid, child.start_time).unwrap().unwrap();
         adopted.signal(libc::SIGKILL);
         assert_eq!(child.exit.await, Exit::Signal { signal: libc::SIGKILL, core: false });
     });

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::processes::{open_pidfd, signal_pidfd, start_time};
+use crate::processes::{open_pidfd, signal_pidfd, start_time, started};
 use crate::runner::{Exit, RunnerError};
 
 /// One process, for as long as this is held, whoever its parent is.
@@ -45,7 +45,7 @@ impl ProcessHandle {
             |error: &io::Error| RunnerError::system(format_args!("cannot watch process {pid}"), error);
         let Some(pidfd) = open_pidfd(pid).map_err(|error| cannot(&error))? else { return Ok(None) };
         // Read with the pidfd open, so that both mean the same process, or it has ended.
-        let start_time = start_time(&pid.to_string()).unwrap_or_default();
+        let start_time = started(pid).map_err(|error| cannot(&error))?.unwrap_or_default();
         // SAFETY: an `OwnedFd` is one descriptor from its making to its drop, and nobody takes it out of the `AsyncFd`.
         let pidfd = unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }
             .map_err(|error| cannot(&io::Error::from(error)))?;

@@ -6,6 +6,7 @@
 //! status waits there for the spawner. All bookkeeping is under one lock, held for a few instructions or one call
 //! that cannot wait; a PID is only ever signalled under that lock, where nothing can reap it.
 
+mod adopting;
 mod exit;
 mod job;
 mod reaper;
@@ -25,7 +26,7 @@ pub use exit::ExitReceiver;
 pub use reaper::ReapReport;
 pub(crate) use reaper::open_pidfd;
 pub use slots::Leftover;
-pub(crate) use start_time::start_time;
+pub(crate) use start_time::{start_time, started};
 
 use crate::cgroup::{Cgroup, CgroupRoot, Usage};
 use crate::command::Command;
@@ -132,6 +133,8 @@ struct Shared {
 struct State {
     /// Children whose exit somebody may wait for, by PID. `None`: failed before its exec, only to be reaped.
     children: BTreeMap<i32, Option<Arc<ExitCell>>>,
+    /// Of an earlier life, until their owners adopt them.
+    held: Vec<Child>,
     queue: VecDeque<Arc<Job>>,
     workers: Vec<Worker>,
 }
@@ -271,12 +274,25 @@ impl Processes {
             && (start_time == 0 || start_time::start_time(&pid.to_string()) == Some(start_time))
     }
 
-    /// Takes over a child that an earlier life of PID 1 made: its exit will be reaped for this owner.
+    /// Takes over a child that an earlier life of PID 1 made: its exit is reaped for this owner, also where it ended
+    /// meanwhile. `None`: there is no such child of ours; what has its PID is a stranger.
+    ///
+    /// A child that has ended is there until it is reaped: adopt, or [`hold`](Processes::hold), before the first
+    /// [`reap`](Processes::reap) of this life.
     ///
     /// # Errors
-    /// When there is no such process any more, or `start_time` tells that the PID is another's now.
-    pub fn adopt(&self, pid: i32, start_time: u64) -> Result<Child, RunnerError> {
+    /// When it cannot be told, as no descriptor is free.
+    pub fn adopt(&self, pid: i32, start_time: u64) -> Result<Option<Child>, RunnerError> {
         self.shared.adopt(pid, start_time)
+    }
+
+    /// Keeps the status of a child that an earlier life made for who adopts it later, however early it is reaped.
+    /// Returns whether there is such a child.
+    ///
+    /// # Errors
+    /// As [`Processes::adopt`].
+    pub fn hold(&self, pid: i32, start_time: u64) -> Result<bool, RunnerError> {
+        self.shared.hold(pid, start_time)
     }
 
     /// Children that an earlier life was making when it ended.

@@ -6,8 +6,8 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use nix::errno::Errno;
 
 use super::exit::ExitCell;
-use super::{Child, Shared, State, lock, start_time};
-use crate::runner::{Exit, RunnerError};
+use super::{Shared, State, lock};
+use crate::runner::Exit;
 
 /// Children reaped in one go, so that ten thousand exits do not keep PID 1 from everything else.
 const BATCH: u32 = 256;
@@ -42,20 +42,6 @@ impl Shared {
             }
         }
         ReapReport { more: true, ..report }
-    }
-
-    pub(super) fn adopt(&self, pid: i32, expected: u64) -> Result<Child, RunnerError> {
-        let gone = || RunnerError::new(format!("process {pid} is gone"));
-        let mut state = lock(&self.state);
-        let pidfd = open_pidfd(pid)
-            .map_err(|error| RunnerError::system(format_args!("cannot watch process {pid}"), &error))?
-            .ok_or_else(gone)?;
-        if start_time::start_time(&pid.to_string()) != Some(expected) {
-            return Err(gone());
-        }
-        let cell = std::sync::Arc::new(ExitCell::default());
-        state.children.insert(pid, Some(std::sync::Arc::clone(&cell)));
-        Ok(Child { pid, pidfd, start_time: expected, exit: cell.receiver(None) })
     }
 }
 

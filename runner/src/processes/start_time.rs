@@ -1,10 +1,21 @@
 //! What names a process, and a life of the host, for good.
 
 use std::fs;
+use std::io;
 
 /// Ticks since boot at which the process started, field 22 of `/proc/PID/stat`.
 pub(crate) fn start_time(pid: &str) -> Option<u64> {
     parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// As [`start_time`], where that there is no such process must not be mistaken for that it cannot be told (no
+/// descriptor is free).
+pub(crate) fn started(pid: i32) -> io::Result<Option<u64>> {
+    match fs::read_to_string(format!("/proc/{pid}/stat")) {
+        Ok(stat) => Ok(parse(&stat)),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// A start is made within one tick nearly always; then the clock tells what `/proc` would, for a tenth of the price.

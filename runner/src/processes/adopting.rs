@@ -1,0 +1,66 @@
+//! Children that this life of PID 1 did not make: an earlier one did, and `execve` keeps them.
+//!
+//! A PID alone proves nothing. It must be that of a child of ours, ended or not, and the process must have started when
+//! the recorded one did. Both are asked under the lock of the reaper, where no child's number can change hands.
+
+use std::sync::Arc;
+
+use nix::errno::Errno;
+
+use super::exit::ExitCell;
+use super::reaper::open_pidfd;
+use super::{Child, Shared, State, lock, start_time};
+use crate::runner::RunnerError;
+
+impl Shared {
+    pub(super) fn adopt(&self, pid: i32, started: u64) -> Result<Option<Child>, RunnerError> {
+        let mut state = lock(&self.state);
+        let held = state.held.iter().position(|child| (child.pid, child.start_time) == (pid, started));
+        match held {
+            Some(at) => Ok(Some(state.held.swap_remove(at))),
+            None => state.take_over(pid, started),
+        }
+    }
+
+    pub(super) fn hold(&self, pid: i32, started: u64) -> Result<bool, RunnerError> {
+        let mut state = lock(&self.state);
+        let child = state.take_over(pid, started)?;
+        let found = child.is_some();
+        state.held.extend(child);
+        Ok(found)
+    }
+}
+
+impl State {
+    fn take_over(&mut self, pid: i32, started: u64) -> Result<Option<Child>, RunnerError> {
+        // One that this life made has its owner.
+        if self.children.contains_key(&pid) || !is_child(pid) {
+            return Ok(None);
+        }
+        let cannot = |error| RunnerError::system(format_args!("cannot watch process {pid}"), &error);
+        if start_time::started(pid).map_err(cannot)? != Some(started) {
+            return Ok(None);
+        }
+        let pidfd = open_pidfd(pid).map_err(cannot)?;
+        Ok(pidfd.map(|pidfd| {
+            let cell = Arc::new(ExitCell::default());
+            self.children.insert(pid, Some(Arc::clone(&cell)));
+            Child { pid, pidfd, start_time: started, exit: cell.receiver(None) }
+        }))
+    }
+}
+
+/// Whether this is a child of ours that has not been reaped. It is left as it is.
+fn is_child(pid: i32) -> bool {
+    let Ok(id) = libc::id_t::try_from(pid) else { return false };
+    if id == 0 {
+        return false;
+    }
+    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: siginfo_t is plain data, for which zeroes are valid; waitid fills it.
+    let asked = unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        libc::waitid(libc::P_PID, id, &raw mut info, flags)
+    };
+    Errno::result(asked).is_ok()
+}
