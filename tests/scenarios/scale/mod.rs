@@ -1,4 +1,7 @@
-//! Many services: 1,000 without dependencies, and a chain of 200 of which each waits for the one before to be ready.
+//! Many services: 1,000 without dependencies, a chain of 200 of which each waits for the one before to be ready, and
+//! 1,000 with a check a second.
+
+mod checks;
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -35,6 +35,7 @@
 //! | `put=PATH:TEXT`, `remove=PATH` | writes to a file that is there; removes it |
 //! | `kill=SIGNAL:PID` | to another process |
 //! | `hog=N` | N MiB of memory, all of it written |
+//! | `knock=N:PORT` | connects to a port of the loopback and closes, N times a second, for ever |
 //! | `brood=N` | children that hang, until there are N or no more are to be had; prints how many, and ends them |
 
 // Without Rust's own start: that ignores SIGPIPE and sets handlers, and then nobody could see what was handed down.
@@ -131,6 +132,7 @@ fn run(steps: &[&str]) {
                 }
             }
             "hog" => hog(number(value)),
+            "knock" => knock(value),
             "brood" => brood(number(value)),
             _ => die(&format!("\"{step}\" is no step")),
         }
@@ -199,6 +201,19 @@ fn lines(count: u64) {
             put(1, &text);
             text.clear();
         }
+    }
+}
+
+/// The least that a check of a port can cost.
+fn knock(value: &str) -> ! {
+    let (times, port) = pair(value);
+    let (address, pause) =
+        (std::net::SocketAddr::from(([127, 0, 0, 1], number(port))), Duration::from_secs(1) / number(times));
+    let mut due = std::time::Instant::now();
+    loop {
+        drop(or_die(value, std::net::TcpStream::connect(address)));
+        due += pause;
+        std::thread::sleep(due.saturating_duration_since(std::time::Instant::now()));
     }
 }
 
