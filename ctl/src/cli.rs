@@ -4,8 +4,8 @@
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::commands::{
-    boot, complete, completion, dmesg, events, exec, graph, halt, images, logs, poweroff, reboot, restart,
-    services, start, status, stop, validate, version, wait, why,
+    boot, complete, completion, dmesg, events, exec, graph, halt, images, logs, metrics, poweroff, reboot,
+    restart, services, start, status, stop, validate, version, wait, why,
 };
 use crate::output::Format;
 
@@ -38,16 +38,8 @@ pub struct Global {
     #[arg(short, long, global = true, value_name = "E")]
     pub endpoint: Option<String>,
     /// Form of the result
-    #[arg(
-        short,
-        long,
-        global = true,
-        value_enum,
-        default_value = "table",
-        value_name = "FORMAT",
-        hide_default_value = true
-    )]
-    pub output: Format,
+    #[arg(short, long, global = true, value_enum, value_name = "FORMAT")]
+    pub output: Option<Format>,
     /// A context of the file that KELSONCONFIG names
     #[arg(long, global = true, value_name = "NAME")]
     pub context: Option<String>,
@@ -67,6 +59,7 @@ pub enum Command {
     Events(events::Arguments),
     Exec(exec::Arguments),
     Logs(logs::Arguments),
+    Metrics(metrics::Arguments),
     Dmesg(dmesg::Arguments),
     Boot(boot::Arguments),
     Images(images::Arguments),
@@ -110,7 +103,10 @@ mod tests {
     fn global_words_stand_before_or_after_the_command() {
         for line in ["kelsonctl -o json -e h:1 services", "kelsonctl services -o json -e h:1"] {
             let cli = parse(line).unwrap();
-            assert_eq!((cli.global.output, cli.global.endpoint.as_deref()), (Format::Json, Some("h:1")));
+            assert_eq!(
+                (cli.global.output, cli.global.endpoint.as_deref()),
+                (Some(Format::Json), Some("h:1"))
+            );
         }
     }
 

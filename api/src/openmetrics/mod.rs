@@ -46,13 +46,7 @@ impl Text {
 
     fn head(&mut self, family: &MetricFamily) {
         let MetricFamily { name, unit, help, .. } = family;
-        let kind = match family.r#type() {
-            Type::Gauge => "gauge",
-            Type::Counter => "counter",
-            Type::Summary => "summary",
-            Type::Unspecified => "unknown",
-        };
-        self.put(format_args!("# TYPE {name} {kind}\n"));
+        self.put(format_args!("# TYPE {name} {}\n", kind(family)));
         if !unit.is_empty() {
             self.put(format_args!("# UNIT {name} {unit}\n"));
         }
@@ -105,6 +99,16 @@ impl Text {
                 other => self.written.push(other),
             }
         }
+    }
+}
+
+/// The word for the type of a family; `unknown` for one that a later version has.
+pub fn kind(family: &MetricFamily) -> &'static str {
+    match family.r#type() {
+        Type::Gauge => "gauge",
+        Type::Counter => "counter",
+        Type::Summary => "summary",
+        Type::Unspecified => "unknown",
     }
 }
 

@@ -12,6 +12,7 @@ pub mod graph;
 pub mod halt;
 pub mod images;
 pub mod logs;
+pub mod metrics;
 pub mod poweroff;
 pub mod reboot;
 pub mod restart;
@@ -36,6 +37,8 @@ use crate::output::terminal::Terminal;
 #[derive(Debug)]
 pub struct Call {
     pub format: Format,
+    /// What `-o` says, where it is given.
+    pub chosen: Option<Format>,
     pub terminal: Terminal,
     pub choice: Choice,
 }
@@ -44,7 +47,8 @@ impl Call {
     /// What the command line and the environment say.
     pub fn new(global: Global) -> Call {
         Call {
-            format: global.output,
+            format: global.output.unwrap_or_default(),
+            chosen: global.output,
             terminal: Terminal::stdout(),
             choice: Choice {
                 endpoint: global.endpoint,
@@ -81,6 +85,7 @@ pub async fn run(command: Command, call: &Call) -> Result<(), Failure> {
         Command::Exec(arguments) => exec::run(call, arguments).await,
         Command::Events(arguments) => events::run(call, arguments).await,
         Command::Logs(arguments) => logs::run(call, arguments).await,
+        Command::Metrics(arguments) => metrics::run(call, arguments).await,
         Command::Dmesg(arguments) => dmesg::run(call, arguments).await,
         Command::Boot(arguments) => boot::run(call, arguments).await,
         Command::Images(arguments) => images::run(call, arguments).await,

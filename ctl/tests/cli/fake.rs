@@ -11,6 +11,7 @@ use kelson_proto::v1::exec_server::{Exec, ExecServer};
 use kelson_proto::v1::images_server::{Images, ImagesServer};
 use kelson_proto::v1::logs_server::{Logs, LogsServer};
 use kelson_proto::v1::machine_server::{Machine, MachineServer};
+use kelson_proto::v1::metrics_server::{Metrics, MetricsServer};
 use kelson_proto::v1::services_server::{Services, ServicesServer};
 use kelson_proto::v1::*;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -30,6 +31,10 @@ pub struct State {
     pub why: Reason,
     pub status: StatusResponse,
     pub images: ListImagesResponse,
+    /// Page by page.
+    pub metrics: Vec<GetMetricsResponse>,
+    /// The pages break off.
+    pub metrics_break: bool,
     pub pruned: PruneImagesResponse,
     /// What `start`, `stop` and `restart` answer.
     pub results: Vec<ActionResult>,
@@ -125,6 +130,7 @@ impl Fake {
                     .add_service(MachineServer::new(shared.clone()))
                     .add_service(ExecServer::new(shared.clone()))
                     .add_service(ImagesServer::new(shared.clone()))
+                    .add_service(MetricsServer::new(shared.clone()))
                     .serve_with_incoming(listen("init.sock"));
                 let logs = Server::builder()
                     .add_service(LogsServer::new(shared.clone()))
@@ -413,6 +419,26 @@ impl Images for Shared {
     async fn prune(&self, request: Request<PruneImagesRequest>) -> Answer<PruneImagesResponse> {
         self.note(format!("prune dry_run={}", request.into_inner().dry_run))?;
         Ok(Response::new(self.state().pruned.clone()))
+    }
+}
+
+#[tonic::async_trait]
+impl Metrics for Shared {
+    type GetStream = tokio_stream::Iter<std::vec::IntoIter<Result<GetMetricsResponse, Status>>>;
+
+    async fn get(&self, request: Request<GetMetricsRequest>) -> Answer<Self::GetStream> {
+        let names = request.into_inner().names;
+        self.note(format!("metrics {}", names.join(" ")))?;
+        let state = self.state();
+        let known = |name: &String| state.services.iter().any(|service| service.name == *name);
+        if let Some(unknown) = names.iter().find(|name| !known(name)) {
+            return Err(Status::not_found(format!("no service {unknown:?}")));
+        }
+        let mut pages: Vec<_> = state.metrics.iter().cloned().map(Ok).collect();
+        if state.metrics_break {
+            pages.push(Err(Status::unavailable("PID 1 is ending")));
+        }
+        Ok(Response::new(tokio_stream::iter(pages)))
     }
 }
 

@@ -6,6 +6,7 @@ mod exec;
 mod fake;
 mod images;
 mod local;
+mod metrics;
 mod reaching;
 mod reading;
 mod streams;

@@ -1,0 +1,275 @@
+//! `metrics`: numbers about the host and its services, for scrapers, programs and people.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kelson_api::openmetrics;
+use kelson_proto::v1::metric_sample::Value;
+use kelson_proto::v1::{GetMetricsRequest, GetMetricsResponse, MetricFamily};
+use tonic::Streaming;
+
+use super::Call;
+use crate::failure::{Failure, answer, explain_names};
+use crate::output::size::size;
+use crate::output::style::Tone;
+use crate::output::table::{Cell, Table, cell, toned};
+use crate::output::terminal::Terminal;
+use crate::output::{Format, print, time, views};
+
+/// The host makes a page in milliseconds.
+const PAGE: Duration = Duration::from_secs(30);
+
+/// Print metrics of the host and its services
+///
+/// Without -o they are OpenMetrics text, as kelson-apid serves it at /metrics.
+/// A text that does not end in `# EOF` is not whole.
+#[derive(Debug, clap::Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  kelsonctl metrics > kelson.prom
+  kelsonctl metrics -o table
+  kelsonctl metrics web -o json"
+)]
+pub struct Arguments {
+    /// Services; without any: all, and the host
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+}
+
+pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
+    let Arguments { names } = arguments;
+    let client = call.client()?;
+    let request = GetMetricsRequest { names: names.clone() };
+    let pages = match answer(client.metrics().get(request)).await {
+        Ok(pages) => pages,
+        Err(failure) => return Err(explain_names(failure, &client, &names).await),
+    };
+    match call.chosen {
+        None => print_text(pages).await,
+        Some(Format::Table) => {
+            let families = collect(pages).await?;
+            print(&table(&families, &call.terminal))
+        }
+        Some(format) => {
+            let families = collect(pages).await?;
+            format.print(&families.iter().map(views::MetricFamily::from).collect::<Vec<_>>())
+        }
+    }
+}
+
+async fn next(pages: &mut Streaming<GetMetricsResponse>) -> Result<Option<GetMetricsResponse>, Failure> {
+    match tokio::time::timeout(PAGE, pages.message()).await {
+        Ok(page) => Ok(page?),
+        Err(_) => {
+            Err(Failure::TimedOut(format!("the host told no further metrics within {} s", PAGE.as_secs())))
+        }
+    }
+}
+
+/// Page by page, so that a reader has the first while the last is made.
+async fn print_text(mut pages: Streaming<GetMetricsResponse>) -> Result<(), Failure> {
+    let mut text = openmetrics::Text::default();
+    while let Some(page) = next(&mut pages).await? {
+        page.families.iter().for_each(|family| text.family(family));
+        print(&text.take())?;
+    }
+    print(openmetrics::END)
+}
+
+/// All families, each whole.
+async fn collect(mut pages: Streaming<GetMetricsResponse>) -> Result<Vec<MetricFamily>, Failure> {
+    let mut families: Vec<MetricFamily> = Vec::new();
+    while let Some(page) = next(&mut pages).await? {
+        for part in page.families {
+            match families.last_mut() {
+                Some(last) if last.name == part.name => last.samples.extend(part.samples),
+                _ => families.push(part),
+            }
+        }
+    }
+    Ok(families)
+}
+
+/// What the table shows of a service.
+#[derive(Default)]
+struct Row {
+    state: String,
+    up: Option<bool>,
+    memory: Option<f64>,
+    cpu: Option<f64>,
+    processes: Option<f64>,
+    runs: f64,
+    /// Reasons and how often.
+    restarts: Vec<String>,
+    started: Option<f64>,
+    checks: u64,
+    check_count: u64,
+    check_seconds: f64,
+    check_failures: f64,
+}
+
+/// A line a service: what it uses, how it starts, what its checks cost.
+fn table(families: &[MetricFamily], terminal: &Terminal) -> String {
+    let mut table = Table::new(&[
+        "NAME",
+        "STATE",
+        "MEMORY",
+        "CPU",
+        "PROCESSES",
+        "RUNS",
+        "LAST START",
+        "CHECKS",
+        "RESTARTS",
+    ])
+    .right(&[2, 3, 4, 5, 6]);
+    for (name, row) in rows(families) {
+        let tone = match row.up {
+            Some(true) => Tone::Good,
+            _ if row.state == "failed" => Tone::Bad,
+            _ => Tone::Plain,
+        };
+        table.row(vec![
+            cell(name),
+            toned(tone, &row.state),
+            known(row.memory, |bytes| size(bytes as u64)),
+            known(row.cpu, seconds),
+            known(row.processes, |many| format!("{many}")),
+            cell(format!("{}", row.runs)),
+            known(row.started, seconds),
+            checks(&row),
+            toned(Tone::Waiting, row.restarts.join(", ")),
+        ]);
+    }
+    table.render(terminal.width, terminal.palette)
+}
+
+fn rows(families: &[MetricFamily]) -> BTreeMap<&str, Row> {
+    let mut rows: BTreeMap<&str, Row> = BTreeMap::new();
+    for family in families.iter().filter(|family| family.labels.first().is_some_and(|l| l == "service")) {
+        for sample in &family.samples {
+            let (Some(service), Some(value)) = (sample.labels.first(), &sample.value) else { continue };
+            let second = sample.labels.get(1).map_or("", String::as_str);
+            let row = rows.entry(service).or_default();
+            match (family.name.as_str(), value) {
+                ("kelson_service_state", _) => row.state = second.to_owned(),
+                ("kelson_service_up", Value::Number(up)) => row.up = Some(*up > 0.0),
+                ("kelson_service_memory_bytes", Value::Number(bytes)) => row.memory = Some(*bytes),
+                ("kelson_service_cpu_seconds", Value::Number(cpu)) => row.cpu = Some(*cpu),
+                ("kelson_service_processes", Value::Number(many)) => row.processes = Some(*many),
+                ("kelson_service_runs", Value::Number(runs)) => row.runs = *runs,
+                ("kelson_service_restarts", Value::Number(count)) => {
+                    row.restarts.push(format!("{second} {count}"));
+                }
+                ("kelson_service_last_start_duration_seconds", Value::Number(took)) => {
+                    row.started = Some(*took)
+                }
+                ("kelson_check_failures", Value::Number(count)) => row.check_failures += count,
+                ("kelson_check_duration_seconds", Value::Summary(summary)) => {
+                    row.checks += 1;
+                    row.check_count += summary.count;
+                    row.check_seconds += summary.sum;
+                }
+                _ => {}
+            }
+        }
+    }
+    rows
+}
+
+fn known(value: Option<f64>, show: impl FnOnce(f64) -> String) -> Cell {
+    value.map_or_else(|| toned(Tone::Quiet, "-"), |value| cell(show(value)))
+}
+
+/// What no span of time is, the host does not tell.
+fn seconds(seconds: f64) -> String {
+    time::measured(Duration::try_from_secs_f64(seconds).unwrap_or_default())
+}
+
+/// `2: 1.20 ms, 3 of 450 failed`: how many, the mean of their answers, and what failed.
+fn checks(row: &Row) -> Cell {
+    if row.checks == 0 {
+        return toned(Tone::Quiet, "-");
+    }
+    if row.check_count == 0 {
+        return cell(format!("{}: no result", row.checks));
+    }
+    let mean = seconds(row.check_seconds / row.check_count as f64);
+    match row.check_failures {
+        0.0 => cell(format!("{}: {mean}", row.checks)),
+        failures => {
+            let text = format!("{}: {mean}, {failures} of {} failed", row.checks, row.check_count);
+            toned(Tone::Waiting, text)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kelson_proto::v1::{MetricSample, MetricSummary};
+
+    fn family(name: &str, second: &[&str], samples: &[(&str, &str, Value)]) -> MetricFamily {
+        let labels = std::iter::once("service").chain(second.iter().copied());
+        let sample = |(service, word, value): &(&str, &str, Value)| {
+            let labels = [*service, *word].into_iter().filter(|word| !word.is_empty());
+            MetricSample { labels: labels.map(str::to_owned).collect(), value: Some(*value) }
+        };
+        MetricFamily {
+            name: name.to_owned(),
+            labels: labels.map(str::to_owned).collect(),
+            samples: samples.iter().map(sample).collect(),
+            ..MetricFamily::default()
+        }
+    }
+
+    #[test]
+    fn a_line_a_service() {
+        use Value::{Number, Summary};
+        let families = [
+            MetricFamily {
+                name: "kelson_events".to_owned(),
+                samples: vec![MetricSample { labels: Vec::new(), value: Some(Number(7.0)) }],
+                ..MetricFamily::default()
+            },
+            family(
+                "kelson_service_state",
+                &["state"],
+                &[("db", "running", Number(1.0)), ("job", "failed", Number(1.0))],
+            ),
+            family("kelson_service_up", &[], &[("db", "", Number(1.0)), ("job", "", Number(0.0))]),
+            family("kelson_service_runs", &[], &[("db", "", Number(4.0)), ("job", "", Number(1.0))]),
+            family(
+                "kelson_service_restarts",
+                &["reason"],
+                &[("db", "exit", Number(1.0)), ("db", "check", Number(2.0))],
+            ),
+            family("kelson_service_memory_bytes", &[], &[("db", "", Number(2_097_152.0))]),
+            family("kelson_service_cpu_seconds", &[], &[("db", "", Number(1.25))]),
+            family("kelson_service_processes", &[], &[("db", "", Number(3.0))]),
+            family("kelson_service_last_start_duration_seconds", &[], &[("db", "", Number(0.012))]),
+            family(
+                "kelson_check_failures",
+                &["check"],
+                &[("db", "tcp", Number(3.0)), ("db", "sql", Number(0.0))],
+            ),
+            family(
+                "kelson_check_duration_seconds",
+                &["check"],
+                &[
+                    ("db", "tcp", Summary(MetricSummary { count: 30, sum: 0.03 })),
+                    ("db", "sql", Summary(MetricSummary { count: 10, sum: 0.05 })),
+                ],
+            ),
+        ];
+        assert_eq!(
+            table(&families, &Terminal::plain()),
+            "\
+NAME  STATE     MEMORY      CPU  PROCESSES  RUNS  LAST START  CHECKS                      RESTARTS
+db    running  2.0 MiB  1.250 s          3     4       12 ms  2: 2.00 ms, 3 of 40 failed  exit 1, check 2
+job   failed         -        -          -     1           -  -
+"
+        );
+    }
+}
