@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::decode::Decoded;
-use crate::load::Diagnostic;
+use crate::loaded::Diagnostic;
 use crate::service::{Lifecycle, LifecycleHook, Requirement, ServiceEvent};
 use crate::tree::Position;
 

@@ -14,6 +14,7 @@ pub mod graph;
 mod groups;
 mod kernel;
 pub mod load;
+mod loaded;
 pub mod machine;
 pub mod names;
 mod near;
@@ -29,7 +30,8 @@ pub mod wire;
 
 pub use graph::Graph;
 pub use kernel::{CAPABILITIES, CONTAINER_CAPABILITIES, LIMITS, signal_name};
-pub use load::{Diagnostic, Loaded, Mode, Refused, Sources, load, load_with};
+pub use load::{Mode, Sources, load, load_with};
+pub use loaded::{Diagnostic, Loaded, Refused};
 pub use machine::MachineSpec;
 pub use near::near;
 pub use service::ServiceSpec;

@@ -5,12 +5,11 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use serde::{Deserialize, Serialize};
-
 use crate::containers;
 use crate::decode::{self, Decoded, DecodedMachine, Decoder, Surroundings, Ties};
 use crate::graph;
 use crate::groups::{self, Member};
+use crate::loaded::{Diagnostic, Loaded, Refused};
 use crate::machine::MachineSpec;
 use crate::names::BUILTINS;
 use crate::read;
@@ -21,63 +20,6 @@ use crate::tree::{self, Node, Position, Value};
 const MACHINE: &str = "machine.yaml";
 /// How many mistakes of one file are told.
 pub(crate) const MOST_MISTAKES: usize = 100;
-
-/// One mistake: where it is, what was found and what would be right.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Diagnostic {
-    pub file: PathBuf,
-    /// Counted from 1; 0 where the whole file is meant.
-    pub line: u32,
-    /// Counted from 1; 0 where the whole file is meant.
-    pub column: u32,
-    /// The service it makes faulty, where it belongs to one.
-    pub service: Option<String>,
-    pub message: String,
-}
-
-impl std::fmt::Display for Diagnostic {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.line {
-            0 => write!(f, "{}: {}", self.file.display(), self.message),
-            _ => write!(f, "{}:{}:{}: {}", self.file.display(), self.line, self.column, self.message),
-        }
-    }
-}
-
-/// A configuration folder as read: what is good, and what is wrong with the rest.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Loaded {
-    pub machine: MachineSpec,
-    /// Only services without a mistake, sorted by name.
-    pub services: Vec<ServiceSpec>,
-    /// All mistakes, sorted by file, line and column.
-    pub diagnostics: Vec<Diagnostic>,
-    /// The group `kelson`, whose members may open PID 1's socket; `None`: there is none.
-    pub api_group: Option<u32>,
-    /// The built-in service `containerd` is on.
-    pub containerd: bool,
-    /// What is known of the services of [`Self::faulty`], sorted by name.
-    pub refused: Vec<Refused>,
-}
-
-/// A service that is not started because of its mistakes, as far as its file could be read.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refused {
-    pub name: String,
-    pub group: Option<String>,
-    /// As its file says; where that cannot be read, it is.
-    pub required: bool,
-}
-
-impl Loaded {
-    /// Names of the services that are not started because of their mistakes, each once, sorted.
-    pub fn faulty(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = self.diagnostics.iter().filter_map(|d| d.service.as_deref()).collect();
-        names.sort_unstable();
-        names.dedup();
-        names
-    }
-}
 
 /// On what the host runs, as far as the meaning of the files depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

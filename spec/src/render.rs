@@ -4,6 +4,7 @@
 //! files said, secrets too, and the user's group stands beside its name. Read again, the text gives the same spec.
 
 mod checks;
+mod workload;
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -11,9 +12,9 @@ use std::time::Duration;
 
 use crate::kernel;
 use crate::service::{
-    ContainerDevice, ContainerMount, ContainerNetwork, Exhausted, Hook, Hooks, Lifecycle, LifecycleHook,
-    NetworkAspect, Readiness, Requirement, RestartPolicy, RestartScope, RestartSpec, Seccomp, Security,
-    ServiceEvent, ServiceKind, ServiceSpec, StartMode, StopSpec, WhenDown, Workload,
+    Exhausted, Hook, Hooks, Lifecycle, LifecycleHook, NetworkAspect, Readiness, Requirement, RestartPolicy,
+    RestartScope, RestartSpec, Seccomp, Security, ServiceEvent, ServiceKind, ServiceSpec, StartMode,
+    StopSpec, WhenDown, Workload,
 };
 use crate::units::{cpus_text, duration_text, size_text};
 
@@ -25,7 +26,7 @@ pub fn render(spec: &ServiceSpec) -> String {
     if !spec.description.is_empty() {
         out.line("description", &scalar(&spec.description));
     }
-    workload(&mut out, &spec.workload);
+    workload::workload(&mut out, &spec.workload);
     if !spec.environment.is_empty() {
         out.open("environment");
         for (name, value) in &spec.environment {
@@ -186,60 +187,6 @@ fn scalar(text: &str) -> String {
     }
     quoted.push('"');
     quoted
-}
-
-fn workload(out: &mut Block, workload: &Workload) {
-    match workload {
-        Workload::Process(process) => {
-            out.open("process");
-            out.line("command", &words(&process.command));
-            if process.working_directory != Path::new("/") {
-                out.line("workingDirectory", &path(&process.working_directory));
-            }
-        }
-        Workload::Container(container) => {
-            out.open("container");
-            out.line("image", &scalar(&container.image));
-            if !container.command.is_empty() {
-                out.line("command", &words(&container.command));
-            }
-            if let Some(directory) = &container.working_directory {
-                out.line("workingDirectory", &path(directory));
-            }
-            if let Some(hostname) = &container.hostname {
-                out.line("hostname", &scalar(hostname));
-            }
-            if container.network == ContainerNetwork::None {
-                out.line("network", "none");
-            }
-            if !container.mounts.is_empty() {
-                out.items("mounts", container.mounts.iter().map(mount));
-            }
-            if !container.devices.is_empty() {
-                out.items("devices", container.devices.iter().map(device));
-            }
-        }
-    }
-    out.close();
-}
-
-fn mount(mount: &ContainerMount) -> String {
-    let mut entries = vec![("source", path(&mount.source)), ("target", path(&mount.target))];
-    if !mount.options.is_empty() {
-        entries.push(("options", words(&mount.options)));
-    }
-    mapping(entries)
-}
-
-fn device(device: &ContainerDevice) -> String {
-    let mut entries = vec![("source", path(&device.source))];
-    if device.target != device.source {
-        entries.push(("target", path(&device.target)));
-    }
-    if device.permissions != ContainerDevice::PERMISSIONS {
-        entries.push(("permissions", scalar(&device.permissions)));
-    }
-    mapping(entries)
 }
 
 fn lifecycle(lifecycle: &Lifecycle) -> Vec<(&'static str, String)> {

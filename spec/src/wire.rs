@@ -1,6 +1,6 @@
 //! How `kelson-load` hands its findings to PID 1: Kelson's own bytes, written and read by the same binary.
 
-use crate::load::Loaded;
+use crate::loaded::Loaded;
 
 /// Why a hand-over could not be read.
 #[derive(Debug, thiserror::Error)]

@@ -20,7 +20,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::accounts::Accounts;
-use crate::load::{Diagnostic, MOST_MISTAKES};
+use crate::load::MOST_MISTAKES;
+use crate::loaded::Diagnostic;
 use crate::near::near;
 pub use crate::quote::{quoted, shown};
 use crate::read::ReadError;

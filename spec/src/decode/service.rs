@@ -8,7 +8,7 @@ use super::requirement::Use;
 use super::{Decoder, Fields, Place, found, quoted, scalar, shown};
 use crate::environment;
 use crate::kernel::{ALL_CAPABILITIES, CONTAINER_CAPABILITIES};
-use crate::load::Diagnostic;
+use crate::loaded::Diagnostic;
 use crate::names::RESERVED;
 use crate::read::{self, MAX_FILE, ReadError};
 use crate::service::{
