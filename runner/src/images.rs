@@ -1,5 +1,7 @@
 //! Where containers get their images from.
 
+use serde::{Deserialize, Serialize};
+
 use crate::runner::{BoxFuture, RunnerError};
 
 /// Has images unpacked. Implemented above, where an unpack can be told to the operator.
@@ -15,7 +17,8 @@ pub trait Images: Send + Sync {
 }
 
 /// An image that is ready to run.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ImageConfig {
     /// The reference under which containerd knows it.
     pub image: String,

@@ -12,7 +12,7 @@ mod containerd;
 use std::collections::VecDeque;
 use std::fs;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -20,8 +20,8 @@ use containerd::{Fake, Fault, State, Task};
 use containerd_client::services::v1::Container;
 use containerd_client::types::v1::Status;
 use kelson_runner::{
-    BoxFuture, ContainerRunner, Containerd, Exit, ImageConfig, Images, Options, Processes, RunContext,
-    Runner, RunnerError, Running, StopPlan,
+    Attachment, BoxFuture, ContainerRunner, Containerd, Exit, ImageConfig, Images, Options, Processes,
+    RunContext, Runner, RunnerError, Running, StopPlan,
 };
 use kelson_spec::ServiceSpec;
 use kelson_spec::service::{ContainerSpec, Workload};
@@ -41,7 +41,8 @@ const STEPS: [&str; 9] = [
 ];
 const GENTLE: StopPlan = StopPlan { signal: libc::SIGTERM, timeout: Duration::from_secs(5) };
 
-struct Prepared;
+/// An image with this signal for its stop.
+struct Prepared(Option<i32>);
 
 impl Images for Prepared {
     fn prepare<'a>(
@@ -51,8 +52,23 @@ impl Images for Prepared {
         _: Option<&'a str>,
     ) -> BoxFuture<'a, Result<ImageConfig, RunnerError>> {
         let (image, snapshotter) = (image.to_owned(), String::from("overlayfs"));
-        let command = vec![String::from("/serve")];
-        Box::pin(std::future::ready(Ok(ImageConfig { image, snapshotter, command, ..Default::default() })))
+        let (command, stop_signal) = (vec![String::from("/serve")], self.0);
+        let config = ImageConfig { image, snapshotter, command, stop_signal, ..Default::default() };
+        Box::pin(std::future::ready(Ok(config)))
+    }
+}
+
+/// Who takes a container up needs no image.
+struct Gone;
+
+impl Images for Gone {
+    fn prepare<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a str,
+        _: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<ImageConfig, RunnerError>> {
+        Box::pin(std::future::ready(Err(RunnerError::new("the archive is gone"))))
     }
 }
 
@@ -63,23 +79,35 @@ struct Host {
     runner: ContainerRunner,
 }
 
+fn runner(dir: &Path, images: impl Images + 'static) -> ContainerRunner {
+    let mut spec = ServiceSpec::process("web", ["x"]);
+    spec.workload = Workload::Container(ContainerSpec::new("demo/web:1"));
+    ContainerRunner::new(
+        Containerd::below(dir),
+        Processes::new(Options::default()).unwrap(),
+        Arc::new(images),
+        Arc::new(spec),
+        Arc::from(dir),
+    )
+}
+
 impl Host {
     fn new(name: &str) -> Host {
         let dir = std::env::temp_dir().join(format!("kelson-{name}-{}", std::process::id()));
         fs::create_dir_all(dir.join("containerd")).unwrap();
         let state = Arc::new(Mutex::new(State::default()));
-        let mut spec = ServiceSpec::process("web", ["x"]);
-        spec.workload = Workload::Container(ContainerSpec::new("demo/web:1"));
-        let runner = ContainerRunner::new(
-            Containerd::below(&dir),
-            Processes::new(Options::default()).unwrap(),
-            Arc::new(Prepared),
-            Arc::new(spec),
-            Arc::from(dir.as_path()),
-        );
+        let runner = runner(&dir, Prepared(None));
         let mut host = Host { dir, state, fake: None, runner };
         host.serve();
         host
+    }
+
+    /// A run, and the death of the PID 1 that began it.
+    async fn forsaken(&mut self) -> Attachment {
+        self.runner.open().await.unwrap();
+        let Running { pid, start_time, .. } = self.runner.run(context(4)).await.unwrap();
+        self.runner = runner(&self.dir, Gone);
+        Attachment { run: 4, pid, start_time, opened: true }
     }
 
     fn serve(&mut self) {
@@ -330,4 +358,93 @@ async fn a_containerd_that_is_away_fails_a_close_at_once_and_the_next_open_makes
     host.runner.open().await.unwrap();
     host.runner.close().await.unwrap();
     host.nothing_is_left("it was away");
+}
+
+#[tokio::test]
+async fn c4_a_next_life_takes_a_container_up() {
+    let mut host = Host::new("taken-up");
+    host.runner = runner(&host.dir, Prepared(Some(libc::SIGINT)));
+    let kept = host.forsaken().await;
+    let mut running = host.runner.attach(kept).await.unwrap().unwrap();
+    assert_eq!((running.pid, running.start_time), (kept.pid, kept.start_time));
+    assert!(timeout(Duration::from_millis(300), &mut running.exit).await.is_err(), "no exit");
+    assert!(host.runner.attach(kept).await.is_err(), "it runs already");
+    assert!(!host.runner.stop(GENTLE).await.unwrap().killed);
+    // The image's own signal, which this life never heard from the image.
+    assert_eq!(exit_of(running).await, Exit::Signal { signal: libc::SIGINT, core: false });
+    let running = host.runner.run(context(5)).await.unwrap();
+    host.runner.stop(GENTLE).await.unwrap();
+    assert_eq!(exit_of(running).await, Exit::Signal { signal: libc::SIGINT, core: false });
+    host.runner.close().await.unwrap();
+    assert_eq!((host.count("Containers/Create"), host.count("Tasks/Create")), (1, 2));
+    host.nothing_is_left("it was taken up");
+}
+
+#[tokio::test]
+async fn c4_a_container_is_taken_up_while_containerd_is_away() {
+    let mut host = Host::new("taken-away");
+    let kept = host.forsaken().await;
+    host.fake = None;
+    let begun = Instant::now();
+    let mut running = host.runner.attach(kept).await.unwrap().unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    assert!(timeout(Duration::from_millis(500), &mut running.exit).await.is_err(), "no exit");
+    assert!(!host.runner.stop(GENTLE).await.unwrap().killed);
+    host.serve();
+    assert!(matches!(exit_of(running).await, TERMINATED | Exit::Lost));
+    let running = host.runner.run(context(5)).await.unwrap();
+    host.runner.stop(GENTLE).await.unwrap();
+    assert_eq!(exit_of(running).await, TERMINATED);
+    host.runner.close().await.unwrap();
+    host.nothing_is_left("it was taken up without containerd");
+}
+
+#[tokio::test]
+async fn v5_a_container_that_ended_between_two_lives_is_told_of() {
+    for containerd_is_away in [false, true] {
+        let mut host = Host::new("taken-late");
+        let kept = host.forsaken().await;
+        {
+            let mut state = host.state.lock().unwrap();
+            let child = &mut state.task.as_mut().unwrap().child;
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        if containerd_is_away {
+            host.fake = None;
+        }
+        let mut running = host.runner.attach(kept).await.unwrap().unwrap();
+        if containerd_is_away {
+            assert!(timeout(Duration::from_millis(300), &mut running.exit).await.is_err(), "not lost yet");
+            host.serve();
+        }
+        assert_eq!(exit_of(running).await, Exit::Signal { signal: libc::SIGKILL, core: false });
+        host.runner.stop(GENTLE).await.unwrap();
+        host.runner.close().await.unwrap();
+        host.nothing_is_left("it had ended");
+    }
+}
+
+#[tokio::test]
+async fn v3_a_stranger_is_not_taken_for_a_container() {
+    let own = i32::try_from(std::process::id()).unwrap();
+    for change in [0, 1, 2, 3] {
+        let mut host = Host::new("stranger");
+        let kept = host.forsaken().await;
+        let told = match change {
+            0 => Attachment { pid: own, ..kept },
+            1 => Attachment { pid: own, start_time: 0, ..kept },
+            2 => Attachment { pid: 0, ..kept },
+            _ => Attachment { opened: false, ..kept },
+        };
+        assert!(host.runner.attach(told).await.unwrap().is_none(), "{change}");
+        host.runner.stop(GENTLE).await.unwrap();
+        if told.opened {
+            // What it was opened for is cleared away all the same.
+            host.runner.close().await.unwrap();
+            host.nothing_is_left("nothing was taken up");
+        } else {
+            assert!(host.state.lock().unwrap().task.is_some(), "it was left as it is");
+        }
+    }
 }

@@ -56,6 +56,8 @@ pub(super) struct NewContainer {
     pub(super) options: Any,
     pub(super) spec: Any,
     pub(super) snapshotter: String,
+    /// By its name.
+    pub(super) extension: (String, Any),
 }
 
 /// Where the streams of a process go: paths that the shim opens.
@@ -114,7 +116,7 @@ impl Containerd {
     }
 
     pub(super) async fn make_container(&self, new: NewContainer) -> Result<()> {
-        let NewContainer { id, image, runtime, options, spec, snapshotter } = new;
+        let NewContainer { id, image, runtime, options, spec, snapshotter, extension } = new;
         let container = api::Container {
             id: id.clone(),
             image,
@@ -122,6 +124,7 @@ impl Containerd {
             spec: Some(spec),
             snapshotter,
             snapshot_key: id,
+            extensions: HashMap::from([extension]),
             ..Default::default()
         };
         let request = api::CreateContainerRequest { container: Some(container) };

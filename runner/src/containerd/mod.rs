@@ -10,6 +10,7 @@
 //!
 //! [`ContainerRunner`] is the [`Runner`](crate::Runner) over them, [`ContainerExecutor`] runs further commands inside.
 
+mod attaching;
 mod calls;
 mod capabilities;
 mod client;
@@ -19,6 +20,7 @@ mod executor;
 mod health;
 mod launch;
 mod leftovers;
+mod made_of;
 mod mounts;
 mod oci;
 mod opening;

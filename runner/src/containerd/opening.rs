@@ -12,7 +12,7 @@ use super::patience::Patience;
 use super::runner::{CLOSE, ContainerRunner};
 use super::runtime::{self, RUNTIME};
 use super::spec::{self, Run};
-use super::{PATIENCE, leftovers};
+use super::{PATIENCE, leftovers, made_of};
 use crate::images::ImageConfig;
 use crate::runner::RunnerError;
 
@@ -37,7 +37,7 @@ impl ContainerRunner {
     }
 
     /// Waits for containerd, for a while.
-    async fn reach(&self) -> Result<(), RunnerError> {
+    pub(super) async fn reach(&self) -> Result<(), RunnerError> {
         let mut patience = Patience::new(PATIENCE);
         loop {
             match self.containerd.health().await {
@@ -88,6 +88,7 @@ impl ContainerRunner {
             options: runtime::options(&self.runtime_dir, shim_cgroup, image.uid, image.gid),
             spec: spec::packed(&self.spec, image, &self.host(), &Run::default())?,
             snapshotter: image.snapshotter.clone(),
+            extension: made_of::written(image)?,
         };
         containerd.make_container(container).await.map_err(|error| error.while_doing(&why("container")))?;
         containerd.end_lease(&lease).await

@@ -20,7 +20,7 @@ use super::{KILL_DEADLINE, PROMPT_STOP, leftovers};
 use crate::cgroup::Place;
 use crate::images::{ImageConfig, Images};
 use crate::processes::Processes;
-use crate::runner::{BoxFuture, RunContext, Runner, RunnerError, Running, StopPlan, StopReport};
+use crate::runner::{Attachment, BoxFuture, RunContext, Runner, RunnerError, Running, StopPlan, StopReport};
 
 /// How long a stop waits for containerd to delete the task; the next start does it otherwise.
 const DELETE: Duration = Duration::from_secs(3);
@@ -37,9 +37,9 @@ pub struct ContainerRunner {
     /// Known from `open` to `close`.
     pub(super) image: Option<ImageConfig>,
     /// Something of the service may be in containerd, a task alone or all of it.
-    task: bool,
+    pub(super) task: bool,
     pub(super) made: bool,
-    main: Option<Launched>,
+    pub(super) main: Option<Launched>,
     launching: Option<Launching>,
     pub(super) warnings: Vec<String>,
 }
@@ -77,14 +77,17 @@ impl ContainerRunner {
         Host::read(self.processes.life(), cgroup)
     }
 
+    pub(super) fn refuse_while_it_runs(&self) -> Result<(), RunnerError> {
+        if self.main.as_ref().is_some_and(|main| main.ending.exited().is_none()) {
+            return Err(RunnerError::new(format!("service {} runs already", self.spec.name)));
+        }
+        Ok(())
+    }
+
     async fn start(&mut self, context: RunContext) -> Result<Running, RunnerError> {
         let name = self.spec.name.clone();
-        let Some(image) = self.image.clone() else {
-            return Err(RunnerError::new(format!("service {name} has no container yet")));
-        };
-        if self.main.as_ref().is_some_and(|main| main.ending.exited().is_none()) {
-            return Err(RunnerError::new(format!("service {name} runs already")));
-        }
+        self.refuse_while_it_runs()?;
+        let image = self.known_image().await?;
         if !context.descriptors.is_empty() {
             return Err(RunnerError::new(format!(
                 "a container takes no descriptors; write readiness: notify for service {name}"
@@ -157,6 +160,7 @@ impl ContainerRunner {
         if let Some(Some(handle)) = handle.as_deref()
             && !handle.has_ended()
         {
+            self.recall_briefly().await;
             match self.signal_of(plan) {
                 // Only the patience is new.
                 0 => {}
@@ -310,6 +314,10 @@ impl Runner for ContainerRunner {
 
     fn run(&mut self, context: RunContext) -> BoxFuture<'_, Result<Running, RunnerError>> {
         Box::pin(self.start(context))
+    }
+
+    fn attach(&mut self, attachment: Attachment) -> BoxFuture<'_, Result<Option<Running>, RunnerError>> {
+        Box::pin(self.take_up(attachment))
     }
 
     fn stop(&mut self, plan: StopPlan) -> BoxFuture<'_, Result<StopReport, RunnerError>> {

@@ -13,7 +13,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use host::*;
-use kelson_runner::{Exit, ImageConfig, Runner, Running, StopReport};
+use kelson_runner::{Attachment, Exit, ImageConfig, Runner, Running, StopReport};
 use tokio::time::{sleep, timeout};
 
 #[tokio::test]
@@ -249,6 +249,80 @@ async fn c1_leftovers_of_an_earlier_life_are_gone() {
     let mut third = host.runner("c1", &["/bin/busybox", "true"]);
     third.open().await.unwrap();
     third.close().await.unwrap();
+    nothing_is_left(&host);
+}
+
+#[tokio::test]
+async fn c4_a_next_life_takes_a_container_up() {
+    let Some(mut host) = Host::new("c4-life").await else { return };
+    let script = "trap 'exit 7' TERM; echo up $KELSON_RUN; while :; do busybox sleep 0.1; done";
+    let image = ImageConfig { working_directory: "/proc".into(), ..ImageConfig::default() };
+    for containerd_dies in [false, true] {
+        let mut first = host.runner_of("c4-life", &["/bin/sh", "-c", script], image.clone());
+        first.open().await.unwrap();
+        let (one, out, _err) = context(1);
+        let Running { pid, start_time, .. } = first.run(one).await.unwrap();
+        let _out = until(out, "up").await;
+        drop(first);
+        if containerd_dies {
+            host.daemon.kill();
+        }
+        // It is not told of the image again.
+        let mut second = host.runner("c4-life", &["/bin/sh", "-c", script]);
+        let kept = Attachment { run: 1, pid, start_time, opened: true };
+        let mut running = second.attach(kept).await.unwrap().unwrap();
+        assert_eq!((running.pid, running.start_time), (pid, start_time));
+        assert!(timeout(Duration::from_millis(500), &mut running.exit).await.is_err(), "no exit");
+        if containerd_dies {
+            host.daemon.restart();
+            host.daemon.up().await;
+        }
+        assert!(!second.stop(GENTLE).await.unwrap().killed);
+        assert_eq!(ended(running).await, Exit::Status(7));
+        let (mut two, out, _err) = context(2);
+        two.command = Some(["busybox", "pwd"].map(str::to_owned).to_vec());
+        let running = second.run(two).await.unwrap();
+        assert_eq!((ended(running).await, text(out).await.as_str()), (Exit::Status(0), "/proc\n"));
+        second.stop(KILL).await.unwrap();
+        second.close().await.unwrap();
+        nothing_is_left(&host);
+    }
+}
+
+#[tokio::test]
+async fn v5_a_container_that_ended_between_two_lives_is_told_of() {
+    let Some(host) = Host::new("v5-late").await else { return };
+    let mut first = host.runner("v5-late", &["/bin/sh", "-c", "busybox sleep 0.3; exit 9"]);
+    first.open().await.unwrap();
+    let (one, out, err) = context(1);
+    let Running { pid, start_time, .. } = first.run(one).await.unwrap();
+    drop(first);
+    // The end of its output is its end, and its shim's hold on the pipes.
+    text(out).await;
+    text(err).await;
+    let begun = Instant::now();
+    while fs::exists(format!("/proc/{pid}")).unwrap() {
+        assert!(begun.elapsed() < Duration::from_secs(10));
+        sleep(Duration::from_millis(10)).await;
+    }
+    let mut second = host.runner("v5-late", &["/bin/busybox", "true"]);
+    let kept = Attachment { run: 1, pid, start_time, opened: true };
+    let running = second.attach(kept).await.unwrap().unwrap();
+    assert_eq!(ended(running).await, Exit::Status(9));
+    second.stop(KILL).await.unwrap();
+    second.close().await.unwrap();
+    nothing_is_left(&host);
+    // What was only opened is known again.
+    let mut first = host.runner("v5-late", &["/bin/busybox", "true"]);
+    first.open().await.unwrap();
+    drop(first);
+    let mut second = host.runner("v5-late", &["/bin/busybox", "true"]);
+    let kept = Attachment { run: 0, pid: 0, start_time: 0, opened: true };
+    assert!(second.attach(kept).await.unwrap().is_none());
+    let running = second.run(context(1).0).await.unwrap();
+    assert_eq!(ended(running).await, Exit::Status(0));
+    second.stop(KILL).await.unwrap();
+    second.close().await.unwrap();
     nothing_is_left(&host);
 }
 
