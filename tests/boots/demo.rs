@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use kelson_tests::{Event, PATIENCE, Vm, until};
+use kelson_tests::{Event, PATIENCE, Vm};
 
 use crate::{Disk, assert_clean};
 
@@ -17,9 +17,8 @@ const WAS_THERE: &str = "was unpacked before";
 /// The number that the web page counts visits with.
 #[track_caller]
 fn visits(vm: &Vm) -> u64 {
-    // nginx has no check: it is up a moment before it listens.
-    let answers = || vm.get(80, "/").ok().filter(|(status, _)| *status == 200);
-    let (_, text) = until("the web page to answer", PATIENCE, answers);
+    let (status, text) = vm.get(80, "/").expect("nginx is up, so it answers");
+    assert_eq!(status, 200, "{text}");
     assert!(text.starts_with("hello from Kelson\n"), "the one-shot wrote no greeting: {text:?}");
     let number = text.lines().find_map(|line| line.strip_prefix("visits: "));
     number.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no number of visits in {text:?}"))
@@ -37,7 +36,7 @@ fn the_demo_boots_from_our_initramfs_until_all_is_up() {
     for service in vm.services() {
         assert!(service.up, "{service:?}");
         // Who has a check has passed it: it would not be up otherwise.
-        let checked = ["redis", "web"].contains(&service.name.as_str());
+        let checked = ["redis", "web", "nginx"].contains(&service.name.as_str());
         assert!(service.builtin || service.healthy == checked.then_some(true), "{service:?}");
     }
     vm.ctl(&["boot"]).ok();
