@@ -309,6 +309,52 @@ fn a_service_of_another_user_may_open_its_output_anew() {
     });
 }
 
+/// Where the kernel counts memory in cgroup2: elsewhere there is nothing to see.
+#[test]
+fn a_run_that_is_killed_for_memory_is_told_from_others() {
+    as_pid_one("a_run_that_is_killed_for_memory_is_told_from_others", || async {
+        let processes = processes();
+        if !processes.cgroups().unwrap().controllers().contains(&"memory") {
+            return;
+        }
+        let eats = "dd if=/dev/zero of=/dev/null bs=200M count=1";
+        let killed = Exit::Signal { signal: libc::SIGKILL, core: false };
+        for (script, exit, out_of_memory) in [
+            (format!("exec {eats}"), killed, true),
+            ("kill -9 $$".to_owned(), killed, false),
+            // Not the main process, and not the last run's count.
+            (format!("{eats}; exit 3"), Exit::Status(3), true),
+            ("exit 3".to_owned(), Exit::Status(3), false),
+        ] {
+            let mut spec = ServiceSpec::process("web", ["/bin/sh", "-c", script.as_str()]);
+            spec.resources.memory_max = Some(32 << 20);
+            let mut runner = ProcessRunner::new(processes.clone(), Arc::new(spec));
+            runner.open().await.unwrap();
+            for number in 1..=2 {
+                let (running, _text) = run(&mut runner, number).await;
+                assert_eq!(running.exit.await, exit, "{script}");
+                let report = runner.stop(PATIENT).await.unwrap();
+                assert_eq!(report, StopReport { out_of_memory, ..StopReport::default() }, "{script}");
+            }
+            // A hook after one that was killed has its own count.
+            let (read, write) = pipe();
+            let context = RunContext {
+                run: 2,
+                command: Some(vec!["/bin/true".into()]),
+                stderr: write.try_clone().unwrap(),
+                stdout: write,
+                environment: vec![],
+                descriptors: vec![],
+            };
+            let running = runner.run(context).await.unwrap();
+            assert_eq!(running.exit.await, Exit::Status(0));
+            drop(read);
+            assert_eq!(runner.stop(PATIENT).await.unwrap(), StopReport::default(), "{script}");
+            runner.close().await.unwrap();
+        }
+    });
+}
+
 /// What a running service costs in this process: no descriptor at all.
 #[test]
 fn a_running_service_keeps_no_descriptor() {
