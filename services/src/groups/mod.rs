@@ -1,8 +1,18 @@
 //! Groups: services that are ordered by their part in the group and can restart together.
+//!
+//! The order comes from the dependencies that `kelson-load` gives the members, so starting, stopping and `why` know
+//! nothing of groups. What is left is here: a member asks for a restart of all ([`Groups`]), and one task of the host
+//! stops and starts them in order ([`coordinate`]).
 
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
+
+mod backoff;
+mod coordinator;
+mod restart;
+
+pub use coordinator::coordinate;
 
 /// A member asks for its whole group to be restarted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +31,7 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// The other end belongs to who restarts groups; once it is dropped, nothing is restarted.
+    /// The other end belongs to [`coordinate`]; once it is dropped, nothing is restarted.
     pub fn new() -> (Groups, mpsc::UnboundedReceiver<GroupRequest>) {
         let (requests, asked) = mpsc::unbounded_channel();
         (Groups { requests }, asked)

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use kelson_spec::ServiceSpec;
+use kelson_spec::service::LifecycleHook;
 use tokio::sync::{Semaphore, watch};
 
 pub use crate::events::EventBatch;
@@ -21,6 +22,7 @@ mod actions;
 mod checks;
 mod exec;
 mod files;
+mod groups;
 mod metrics;
 mod order;
 mod view;
@@ -119,6 +121,8 @@ struct Inner {
     closing: AtomicBool,
     /// So many more commands may run beside services.
     execs: Arc<Semaphore>,
+    /// How often each group was restarted.
+    group_restarts: Mutex<BTreeMap<Arc<str>, u64>>,
     /// Files of services in which the last reading found mistakes.
     unsound: Mutex<Vec<String>>,
     /// Services whose files are gone and that are still stopping.
@@ -135,6 +139,7 @@ impl Manager {
                 tickets: AtomicU64::new(0),
                 closing: AtomicBool::new(false),
                 execs: Arc::new(Semaphore::new(exec::MOST)),
+                group_restarts: Mutex::default(),
                 unsound: Mutex::default(),
                 removals: Mutex::default(),
             }),
@@ -229,18 +234,24 @@ impl Manager {
         self.log().add(&Arc::from(name), state, message, run);
     }
 
-    /// Returns once every service that the boot starts has been up or down: a one-shot that still runs is neither.
+    /// Returns once every service that the boot starts has been up or down: a one-shot that still runs is neither. Not
+    /// waited for are those with `required: false`, and those that wait for the end of their group's mains.
     pub async fn settled(&self) {
-        let waiting: Vec<watch::Receiver<Snapshot>> = self
+        let waiting: Vec<(bool, watch::Receiver<Snapshot>)> = self
             .entries()
             .values()
             .filter_map(|entry| match &entry.kind {
-                Kind::Live(handle) => Some(handle.snapshot.clone()),
+                Kind::Live(handle) => {
+                    let hook = entry.spec.as_ref().and_then(|spec| spec.lifecycle.hook);
+                    Some((hook == Some(LifecycleHook::Poststop), handle.snapshot.clone()))
+                }
                 Kind::Faulty(_) | Kind::Foreign(_) => None,
             })
             .collect();
-        for mut snapshot in waiting {
-            let done = |now: &Snapshot| now.up || now.down;
+        for (poststop, mut snapshot) in waiting {
+            let done = |now: &Snapshot| {
+                now.up || now.down || !now.required || (poststop && now.state == State::Waiting)
+            };
             // A service that was removed meanwhile is not waited for.
             let _ = snapshot.wait_for(done).await;
         }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use kelson_spec::service::{Requirement, ServiceEvent, ServiceSpec};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::{Kind, Manager};
@@ -17,6 +17,9 @@ use crate::service_runner::task::{Command, ServiceHandle};
 
 /// After the total deadline everything is killed, and this long waited for.
 const AFTER_KILL: Duration = Duration::from_secs(3);
+
+/// How long a service may take to take a start up.
+const TAKEN_UP: Duration = Duration::from_secs(5);
 
 /// How the stop of all services went.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -134,6 +137,57 @@ impl Manager {
         }
     }
 
+    /// Stops the members of a group in order, those at rest too: none of them is down for good. Returns the number of
+    /// the request that each was told with, and those that were not at rest by the deadline.
+    pub(crate) async fn stop_for_group(
+        &self,
+        members: &BTreeSet<Arc<str>>,
+        why: &str,
+        deadline: Instant,
+    ) -> (BTreeMap<Arc<str>, u64>, Vec<String>) {
+        let reason = |_: &str| StopReason::Group(why.to_owned());
+        let mut wave = self.wave(members);
+        wave.start(self, &reason);
+        while let Ok(Some(name)) = tokio::time::timeout_at(deadline, wave.next()).await {
+            wave.rested(self, &name, &reason);
+        }
+        let left = wave.left();
+        (wave.members.into_iter().map(|(name, member)| (name, member.ticket)).collect(), left)
+    }
+
+    /// Starts members of a group that are at rest, each after those that it needs: what they say of an earlier run must
+    /// be gone before it looks.
+    pub(crate) async fn start_for_group(&self, members: &BTreeSet<Arc<str>>, why: &str) {
+        let mut left: BTreeMap<Arc<str>, BTreeSet<Arc<str>>> = members
+            .iter()
+            .map(|name| (Arc::clone(name), self.spec(name)))
+            .map(|(name, spec)| (name, spec.map(|spec| ordered_after(&spec, members)).unwrap_or_default()))
+            .collect();
+        while !left.is_empty() {
+            let free = |needs: &BTreeSet<Arc<str>>| needs.iter().all(|need| !left.contains_key(need));
+            let mut next: Vec<Arc<str>> =
+                left.iter().filter(|(_, needs)| free(needs)).map(|(name, _)| Arc::clone(name)).collect();
+            if next.is_empty() {
+                // Alternatives (`any`) may form a circle; then there is no order to keep.
+                next = left.keys().map(Arc::clone).collect();
+            }
+            let mut taken = Vec::new();
+            for name in next {
+                left.remove(&name);
+                let Some(handle) = self.live(&name).filter(|_| !self.closing()) else { continue };
+                let (reply, answer) = oneshot::channel();
+                let input = Input::GroupStart { text: why.to_owned() };
+                if handle.mailbox.send(Command::Request { input, reply: Some(reply) }).is_ok() {
+                    taken.push(answer);
+                }
+            }
+            for answer in taken {
+                // No answer is one as well: it was taken up. A task waits for nothing that could keep it from that.
+                let _ = tokio::time::timeout(TAKEN_UP, answer).await;
+            }
+        }
+    }
+
     /// Starts nothing any more and stops all services, each as soon as all that depend on it are down; `last` ones,
     /// in their order, after all others. What is left at `deadline` is killed.
     pub async fn stop_all(&self, deadline: Instant, last: &[&str]) -> StopSummary {
@@ -205,7 +259,8 @@ impl Manager {
             }) else {
                 continue;
             };
-            members.insert(Arc::clone(name), Member { handle, needs, users: 0, told: false, rested: false });
+            let member = Member { handle, needs, users: 0, ticket: 0, told: false, rested: false };
+            members.insert(Arc::clone(name), member);
         }
         drop(entries);
         let uses: Vec<Arc<str>> =
@@ -239,6 +294,8 @@ struct Member {
     needs: BTreeSet<Arc<str>>,
     /// How many that need it are not at rest yet.
     users: usize,
+    /// Of the request that it was told with.
+    ticket: u64,
     told: bool,
     rested: bool,
 }
@@ -305,8 +362,8 @@ impl Wave {
             return;
         }
         self.under_way = self.under_way.saturating_add(1);
-        let stop =
-            Command::Stop { ticket: manager.ticket(), reason: reason(name), rested: self.sender.clone() };
+        member.ticket = manager.ticket();
+        let stop = Command::Stop { ticket: member.ticket, reason: reason(name), rested: self.sender.clone() };
         if member.handle.mailbox.send(stop).is_err() {
             let _ = self.sender.send(Arc::clone(name));
         }

@@ -14,6 +14,7 @@ use kelson_runner::{
 };
 use kelson_services::Manager;
 use kelson_services::events::EventLog;
+use kelson_services::groups::{self, Groups};
 use kelson_services::health::OwnCheck;
 use kelson_services::manager::{Usage, UsageSource};
 use kelson_services::model::{Snapshot, State};
@@ -404,6 +405,7 @@ impl House {
         let stage =
             Stage { played: Arc::default(), origin: Instant::now(), pids: Arc::new(AtomicI32::new(100)) };
         let turns = Arc::new(Semaphore::new(TURNS));
+        let (groups, asked) = Groups::new();
         let surroundings = Arc::new(Surroundings {
             events: EventLog::new(Some(store.clone())),
             store: Some(store),
@@ -417,10 +419,11 @@ impl House {
             logs: Arc::new(NoLogs),
             notify_directory: directory.join("notify"),
             origin: Instant::now(),
-            groups: kelson_services::groups::Groups::new().0,
+            groups,
             turns: Arc::clone(&turns),
         });
         let manager = Manager::new(Arc::clone(&surroundings), Arc::new(stage.clone()));
+        tokio::spawn(groups::coordinate(manager.clone(), asked));
         let sent = std::os::unix::net::UnixDatagram::unbound().unwrap();
         House { manager, stage, surroundings, turns, life, directory, sent }
     }

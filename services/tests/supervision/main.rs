@@ -9,6 +9,7 @@
 
 mod exec;
 mod gates;
+mod groups;
 mod health;
 mod health_commands;
 mod health_network;

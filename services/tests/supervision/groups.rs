@@ -1,0 +1,440 @@
+//! Groups: the order of their members, and the restart of all of them together.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kelson_services::manager::Outcome;
+use kelson_services::model::{RestartReason, State};
+use kelson_spec::service::{
+    Check, Lifecycle, LifecycleHook, Probe, Requirement, RestartScope, ServiceEvent, ServiceSpec, StartMode,
+};
+use tokio::time::Instant;
+
+use crate::health_commands::{fails, passes};
+use crate::house::*;
+
+fn member(spec: ServiceSpec, hook: Option<LifecycleHook>, depends: &[(&str, ServiceEvent)]) -> ServiceSpec {
+    let depends = depends.iter().map(|(name, event)| Requirement::service(*name, *event)).collect();
+    let lifecycle = Lifecycle { hook, sidecar: false };
+    ServiceSpec { group: Some("shop".into()), lifecycle, depends, ..spec }
+}
+
+/// The shop, with the dependencies that `kelson-load` gives it: migrate before, proxy beside, db and web, warm once they
+/// are up, sweep once they are down. The mains restart as a group once they have failed twice.
+fn shop() -> Vec<ServiceSpec> {
+    use ServiceEvent::{Down, Finished, Up};
+    let before = [("migrate", Finished), ("proxy", Up)];
+    let main = |name, more: &[(&str, ServiceEvent)]| {
+        let mut spec = member(spec(name), None, &[&before, more].concat());
+        spec.restart.scope = RestartScope::Group;
+        spec.restart.attempts = 1;
+        spec
+    };
+    let mut proxy = member(spec("proxy"), None, &[]);
+    proxy.lifecycle.sidecar = true;
+    vec![
+        member(oneshot("migrate"), Some(LifecycleHook::Prestart), &[]),
+        proxy,
+        main("db", &[]),
+        main("web", &[("db", Up)]),
+        member(oneshot("warm"), Some(LifecycleHook::Poststart), &[("db", Up), ("web", Up)]),
+        member(oneshot("sweep"), Some(LifecycleHook::Poststop), &[("db", Down), ("web", Down)]),
+    ]
+}
+
+/// The shop, open.
+async fn open() -> House {
+    open_with(shop()).await
+}
+
+async fn open_with(specs: Vec<ServiceSpec>) -> House {
+    let house = House::with(specs).await;
+    house.exit("migrate", 0).await;
+    house.exit("warm", 0).await;
+    house
+}
+
+/// Lets services use their budget up: they fail, are restarted, and fail again.
+async fn use_up_all(house: &House, all: &[&str]) {
+    for name in all {
+        house.exit(name, 1).await;
+    }
+    let again = async {
+        while all.iter().any(|name| house.now(name).pid.is_none()) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    assert!(tokio::time::timeout(secs(60), again).await.is_ok(), "{:#?}", house.manager.list());
+    for name in all {
+        house.exit(name, 1).await;
+    }
+}
+
+async fn use_up(house: &House, name: &str) {
+    use_up_all(house, &[name]).await;
+}
+
+/// When something was asked of a service for the last time.
+fn last(house: &House, name: &str, call: &str) -> Duration {
+    house.played(name, |one| {
+        let found = one.calls.iter().rev().find(|(_, said)| said.starts_with(call));
+        found.unwrap_or_else(|| panic!("{name} had no {call:?}: {:?}", one.calls)).0
+    })
+}
+
+fn runs(house: &House) -> Vec<(&'static str, u32)> {
+    let all = ["migrate", "proxy", "db", "web", "warm", "sweep"];
+    all.map(|name| (name, house.played(name, |one| one.runs))).to_vec()
+}
+
+fn restarts(house: &House) -> u64 {
+    house.manager.group_restarts().get("shop").copied().unwrap_or_default()
+}
+
+fn host_told(house: &House) -> Vec<String> {
+    house.manager.events_of("").iter().map(|event| event.message.to_string()).collect()
+}
+
+fn by_group(house: &House, name: &str) -> u32 {
+    house.now(name).restarts_by.iter().find(|(reason, _)| *reason == RestartReason::Group).unwrap().1
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_starts_and_stops_in_order_and_what_comes_after_comes_each_time() {
+    let house = House::with(shop()).await;
+    assert_eq!(house.state("proxy"), State::Running);
+    assert_eq!(
+        house.message("web"),
+        r#"waiting for service "migrate" to have finished, service "db" to be up"#
+    );
+    house.exit("migrate", 0).await;
+    assert!(house.now("web").up && house.now("db").up);
+    assert_eq!(house.state("warm"), State::Running);
+    house.exit("warm", 0).await;
+    assert_eq!(house.state("sweep"), State::Waiting);
+    for name in ["web", "db", "proxy"] {
+        house.manners(name, |one| one.obeys = Some(secs(1)));
+    }
+    let all = names(&["db", "web", "proxy"]);
+    let stop = async || {
+        let stopped = house.manager.stop(&all, true, true).await;
+        assert!(stopped.iter().all(|result| result.outcome == Outcome::Done), "{stopped:?}");
+        house.settle().await;
+    };
+    stop().await;
+    assert!(last(&house, "web", "close") <= last(&house, "db", "signal"));
+    assert!(last(&house, "db", "close") <= last(&house, "proxy", "signal"));
+    assert_eq!(house.state("sweep"), State::Running);
+    house.exit("sweep", 0).await;
+    assert_eq!(house.state("sweep"), State::Finished);
+    // Once more: it waits for the next end of the mains, and only once the first of them is up.
+    house.manager.start(&names(&["proxy"]), true).await;
+    assert_eq!(house.state("sweep"), State::Finished);
+    house.manager.start(&names(&["db", "web"]), true).await;
+    house.settle().await;
+    assert_eq!(house.state("sweep"), State::Waiting);
+    stop().await;
+    house.exit("sweep", 0).await;
+    assert_eq!((house.state("sweep"), house.played("sweep", |one| one.runs)), (State::Finished, 2));
+    // What an operator stopped is not armed.
+    house.manager.start(&all, true).await;
+    house.settle().await;
+    house.manager.stop(&names(&["sweep"]), false, true).await;
+    house.manager.restart(&names(&["web"]), true).await;
+    house.settle().await;
+    assert_eq!((house.state("sweep"), house.now("sweep").stopped), (State::Finished, true));
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_used_up_budget_restarts_the_group_in_order_exactly_once() {
+    let house = open().await;
+    for name in ["web", "db", "proxy"] {
+        house.manners(name, |one| one.obeys = Some(secs(1)));
+    }
+    // Both mains ask.
+    use_up_all(&house, &["db", "web"]).await;
+    tokio::time::sleep(secs(10)).await;
+    house.exit("migrate", 0).await;
+    house.exit("warm", 0).await;
+    assert_eq!(restarts(&house), 1);
+    assert_eq!(
+        runs(&house),
+        [("migrate", 2), ("proxy", 2), ("db", 3), ("web", 3), ("warm", 2), ("sweep", 0)],
+        "{:#?}",
+        host_told(&house)
+    );
+    assert!(last(&house, "proxy", "signal") < last(&house, "proxy", "run"));
+    assert!(last(&house, "migrate", "run") < last(&house, "db", "run"));
+    assert!(last(&house, "db", "run") <= last(&house, "web", "run"));
+    assert!(last(&house, "web", "run") <= last(&house, "warm", "run"));
+    assert_eq!(house.state("sweep"), State::Waiting, "the mains were never down for good");
+    for name in ["db", "web", "proxy", "migrate", "warm"] {
+        assert!(house.now(name).up, "{:?}", house.now(name));
+    }
+    let told = host_told(&house);
+    assert!(told[0].starts_with("group shop restarts: db: exited with status 1"), "{told:#?}");
+    assert!(told[1].starts_with("group shop has stopped, it starts again in 1"), "{told:#?}");
+    assert_eq!(told.len(), 2, "{told:#?}");
+    house.assert_told("proxy", "stopped: its group is restarted (db: exited with status 1");
+    house.assert_told("proxy", "starts again with its group: db: exited with status 1");
+    assert_eq!((by_group(&house, "proxy"), by_group(&house, "migrate")), (1, 1));
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_check_restarts_the_group_in_order_exactly_once() {
+    let mut specs = shop();
+    for spec in &mut specs {
+        if ["db", "web"].contains(&spec.name.as_str()) {
+            spec.health = vec![Check {
+                interval: secs(1),
+                restart_after: 3,
+                grace: Duration::ZERO,
+                ..Check::new("ping", Probe::Exec { command: vec!["ping".into()] })
+            }];
+        }
+    }
+    let house = House::with(specs).await;
+    house.exit("migrate", 0).await;
+    tokio::time::sleep(secs(3)).await;
+    house.exit("warm", 0).await;
+    assert!(house.now("web").up && house.now("db").up);
+    let ping = |name: &str, conduct| house.played(name, |one| one.commands.set("ping", conduct));
+    ping("web", fails("no"));
+    ping("db", fails("no"));
+    let asked = async {
+        while restarts(&house) == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    assert!(tokio::time::timeout(secs(60), asked).await.is_ok(), "{:#?}", house.manager.list());
+    ping("web", passes());
+    ping("db", passes());
+    tokio::time::sleep(secs(5)).await;
+    house.exit("migrate", 0).await;
+    tokio::time::sleep(secs(5)).await;
+    house.exit("warm", 0).await;
+    assert_eq!(
+        runs(&house),
+        [("migrate", 2), ("proxy", 2), ("db", 2), ("web", 2), ("warm", 2), ("sweep", 0)]
+    );
+    assert!(last(&house, "web", "signal") <= last(&house, "db", "signal"));
+    assert!(last(&house, "db", "signal") <= last(&house, "proxy", "signal"));
+    assert_eq!(restarts(&house), 1);
+    let told = host_told(&house);
+    assert!(told[0].contains("check ping"), "{told:#?}");
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_restart_waits_longer_until_all_have_been_up_for_long() {
+    let mut specs = shop();
+    for spec in &mut specs {
+        spec.restart.attempts = u32::from(spec.restart.scope == RestartScope::Group);
+        spec.restart.delay = secs(2);
+        spec.restart.max_delay = secs(6);
+    }
+    let house = open_with(specs).await;
+    let rest = async || {
+        use_up(&house, "web").await;
+        let stopped = Instant::now();
+        let runs = house.played("proxy", |one| one.runs);
+        let again = async {
+            while house.played("proxy", |one| one.runs) == runs {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        assert!(tokio::time::timeout(secs(60), again).await.is_ok(), "{:#?}", house.manager.list());
+        let rest = stopped.elapsed();
+        house.exit("migrate", 0).await;
+        house.exit("warm", 0).await;
+        rest.as_secs_f64()
+    };
+    for least in [2.0, 4.0, 6.0, 6.0] {
+        let rest = rest().await;
+        assert!((least..=least * 1.25 + 0.05).contains(&rest), "{rest} where {least} was due");
+    }
+    // Up for a while, but not for the ten seconds that it takes at least.
+    tokio::time::sleep(secs(5)).await;
+    assert!(rest().await >= 6.0);
+    tokio::time::sleep(secs(11)).await;
+    assert!(rest().await < 2.6);
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn g8_what_an_operator_stops_during_a_restart_stays_so() {
+    // While others stop; while it stops itself; and during the rest.
+    for moment in [Duration::from_millis(500), Duration::from_millis(1500), Duration::from_millis(2500)] {
+        let house = open().await;
+        for name in ["db", "proxy"] {
+            house.manners(name, |one| one.obeys = Some(secs(1)));
+        }
+        use_up(&house, "web").await;
+        tokio::time::sleep(moment).await;
+        let cascades = house.state("db") == State::Stopping;
+        let stopped = house.manager.stop(&names(&["proxy"]), true, true).await;
+        assert!(
+            matches!(stopped[0].outcome, Outcome::Done | Outcome::NothingToDo),
+            "{moment:?}: {stopped:?}"
+        );
+        tokio::time::sleep(secs(10)).await;
+        house.exit("migrate", 0).await;
+        assert_eq!(
+            (house.state("proxy"), house.now("proxy").stopped, house.played("proxy", |one| one.runs)),
+            (State::Finished, true, 1),
+            "{moment:?}: {:#?}",
+            house.told("proxy")
+        );
+        if cascades {
+            assert!(house.now("db").stopped, "{:?}", house.now("db"));
+        } else {
+            // The others wait for it, and say so.
+            assert_eq!(house.message("db"), r#"waiting for service "proxy" to be up (it was stopped)"#);
+        }
+        house.manager.start(&names(&["proxy", "db"]), true).await;
+        house.settle().await;
+        assert!(house.now("web").up);
+        house.check();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn g8_what_an_operator_starts_during_a_restart_starts_at_once_and_once() {
+    let house = open().await;
+    use_up(&house, "web").await;
+    assert_eq!((house.state("proxy"), house.now("proxy").down), (State::Finished, false));
+    // During the rest.
+    let started = house.manager.start(&names(&["proxy", "migrate"]), false).await;
+    assert!(started.iter().all(|result| result.outcome == Outcome::Done), "{started:?}");
+    house.settle().await;
+    assert!(house.now("proxy").up);
+    house.exit("migrate", 0).await;
+    tokio::time::sleep(secs(5)).await;
+    assert!(house.now("web").up && house.now("db").up);
+    assert_eq!(
+        runs(&house)[..2],
+        [("migrate", 2), ("proxy", 2)],
+        "what the operator had done is not done again"
+    );
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_an_operator_started_may_ask_again() {
+    let house = open().await;
+    for name in ["db", "proxy"] {
+        house.manners(name, |one| one.obeys = Some(secs(1)));
+    }
+    let mut late = shop().remove(3);
+    late.name = "late".into();
+    late.depends.clear();
+    late.start = StartMode::Manual;
+    late.restart.attempts = 0;
+    late.health = vec![Check {
+        interval: Duration::from_millis(100),
+        initial_delay: Duration::from_millis(100),
+        restart_after: 1,
+        failure_threshold: 1,
+        grace: Duration::ZERO,
+        ..Check::new("ping", Probe::Exec { command: vec!["ping".into()] })
+    }];
+    house.manager.reload(loaded([shop(), vec![late]].concat())).await;
+    house.played("late", |one| one.commands.set("ping", fails("no")));
+    use_up(&house, "web").await;
+    house.manager.start(&names(&["late"]), false).await;
+    tokio::time::sleep(secs(1)).await;
+    assert_eq!((restarts(&house), house.now("late").run), (1, 1), "it asks during the restart");
+    tokio::time::sleep(secs(4)).await;
+    assert_eq!(restarts(&house), 2, "{:#?}", host_told(&house));
+    assert!(
+        host_told(&house).iter().any(|told| told.contains("restarts: late: ")),
+        "{:#?}",
+        host_told(&house)
+    );
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_the_host_ends_a_restart() {
+    for moment in [Duration::from_millis(500), Duration::from_millis(1500), Duration::from_millis(2500)] {
+        let house = open().await;
+        for name in ["db", "proxy"] {
+            house.manners(name, |one| one.obeys = Some(secs(1)));
+        }
+        use_up(&house, "web").await;
+        let before = runs(&house);
+        tokio::time::sleep(moment).await;
+        let summary = house.manager.stop_all(Instant::now() + secs(60), &[]).await;
+        assert!(summary.killed.is_empty(), "{summary:?}");
+        tokio::time::sleep(secs(60)).await;
+        assert_eq!(runs(&house), before, "{moment:?}");
+        assert!(house.manager.list().iter().all(|service| service.down), "{:#?}", house.manager.list());
+        house.check();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn members_come_and_go_during_a_restart() {
+    let house = open().await;
+    for name in ["db", "proxy"] {
+        house.manners(name, |one| one.obeys = Some(secs(1)));
+    }
+    use_up(&house, "web").await;
+    let mut specs = shop();
+    specs.retain(|spec| spec.name != "warm" && spec.name != "sweep");
+    specs.push(member(spec("new"), None, &[("web", ServiceEvent::Up)]));
+    let report = house.manager.reload(loaded(specs)).await;
+    assert_eq!((report.started, report.stopped), (names(&["new"]), names(&["sweep", "warm"])));
+    tokio::time::sleep(secs(10)).await;
+    house.exit("migrate", 0).await;
+    assert!(house.now("web").up && house.now("new").up, "{:?}", house.now("web"));
+    assert!(house.manager.get("warm").is_none() && house.manager.get("sweep").is_none());
+    assert_eq!((restarts(&house), house.played("new", |one| one.runs)), (1, 1));
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_outside_and_what_cannot_be_stopped_is_left_alone() {
+    let mut specs = shop();
+    specs.push(needs("outside", &["web"]));
+    let house = open_with(specs).await;
+    house.manners("proxy", |proxy| proxy.unkillable = true);
+    use_up(&house, "web").await;
+    tokio::time::sleep(secs(5)).await;
+    assert_eq!((house.state("proxy"), house.state("outside")), (State::Stopping, State::Running));
+    tokio::time::sleep(secs(300)).await;
+    let told = host_told(&house);
+    assert!(told.contains(&"group shop does not wait any longer for proxy to stop".to_owned()), "{told:#?}");
+    assert_eq!(
+        house.message("db"),
+        r#"waiting for service "migrate" to have finished, service "proxy" to be up"#
+    );
+    assert_eq!(house.now("outside").run, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_boot_waits_neither_for_what_is_not_required_nor_for_the_end_of_the_mains() {
+    let mut extra = notify("extra");
+    extra.required = false;
+    let mut specs = shop();
+    specs.push(extra);
+    let house = House::with(specs).await;
+    let manager = house.manager.clone();
+    let settled = tokio::spawn(async move { manager.settled().await });
+    house.exit("migrate", 0).await;
+    assert!(!settled.is_finished());
+    house.exit("warm", 0).await;
+    assert!(settled.is_finished());
+    assert_eq!((house.state("sweep"), house.state("extra")), (State::Waiting, State::Starting));
+}
+
+#[tokio::test(start_paused = true)]
+async fn groups_are_counted_each() {
+    let house = open().await;
+    assert_eq!(house.manager.group_restarts().len(), 0);
+    use_up(&house, "web").await;
+    let counts: Vec<(Arc<str>, u64)> = house.manager.group_restarts().into_iter().collect();
+    assert_eq!(counts, [(Arc::from("shop"), 1)]);
+}
