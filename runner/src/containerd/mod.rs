@@ -20,6 +20,7 @@ mod executor;
 mod health;
 mod launch;
 mod leftovers;
+mod limits;
 mod made_of;
 mod mounts;
 mod oci;

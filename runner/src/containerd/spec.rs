@@ -2,24 +2,17 @@
 
 use std::fs;
 
+use kelson_spec::ServiceSpec;
 use kelson_spec::service::{ContainerNetwork, ContainerSpec, Seccomp, Workload};
-use kelson_spec::{LIMITS, ServiceSpec};
-use nix::sys::resource::{Resource, getrlimit};
 use prost_types::Any;
 
-use super::oci::{Capabilities, Linux, Namespace, Process, Resources, Rlimit, Root, Spec, User, VERSION};
+use super::oci::{Capabilities, Linux, Namespace, Process, Resources, Root, Spec, User, VERSION};
 use super::runtime::SPEC;
-use super::{capabilities, devices, mounts};
+use super::{capabilities, devices, limits, mounts};
 use crate::command::DEFAULT_PATH;
 use crate::images::ImageConfig;
 use crate::runner::RunnerError;
 use crate::seccomp::Profile;
-
-/// How many files a process of a container may open where its service says nothing, soft and hard: the usual numbers.
-const FILES: (u64, u64) = (1024, 524_288);
-
-/// The capability that lets a process raise its hard limits.
-const SYS_RESOURCE: u32 = 24;
 
 /// What of the host a container's specification depends on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -47,18 +40,10 @@ impl Host {
             capabilities,
             // PID 1 may have made itself safe from it.
             oom_score: line("/proc/self/oom_score_adj").parse().unwrap_or(0).max(0),
-            files: most_files(capabilities),
+            files: limits::most_files(capabilities),
             life: life.to_owned(),
             cgroup,
         }
-    }
-}
-
-/// The kernel starts a machine's PID 1 with 4096, which it may raise; one without the privilege has what it was given.
-fn most_files(capabilities: u64) -> u64 {
-    match capabilities & (1 << SYS_RESOURCE) {
-        0 => getrlimit(Resource::RLIMIT_NOFILE).map_or(FILES.0, |(_, hard)| hard),
-        _ => FILES.1,
     }
 }
 
@@ -189,7 +174,7 @@ fn process(
         env: environment(service, image, host, run, hostname),
         cwd: directory,
         capabilities,
-        rlimits: rlimits(service, host),
+        rlimits: limits::rlimits(&service.limits, host.files),
         no_new_privileges: security.no_new_privileges,
         oom_score_adj: host.oom_score,
     })
@@ -229,20 +214,6 @@ pub(super) fn set(environment: &mut Vec<String>, entry: String) {
         Some(known) => *known = entry,
         None => environment.push(entry),
     }
-}
-
-/// Those of the service file. What a container is not given it has from its shim, and that from containerd, which has
-/// as many files as the host can bear; programs that walk through all numbers up to the limit would take minutes.
-fn rlimits(service: &ServiceSpec, host: &Host) -> Vec<Rlimit> {
-    let own = service.limits.iter().filter_map(|limit| rlimit(limit.resource, limit.soft, limit.hard));
-    let files = service.limits.iter().all(|limit| limit.resource != libc::RLIMIT_NOFILE);
-    let (soft, hard) = (FILES.0.min(host.files), FILES.1.min(host.files));
-    own.chain(files.then(|| rlimit(libc::RLIMIT_NOFILE, soft, hard)).flatten()).collect()
-}
-
-fn rlimit(resource: u32, soft: u64, hard: u64) -> Option<Rlimit> {
-    let (name, _) = LIMITS.iter().find(|(_, number)| *number == resource)?;
-    Some(Rlimit { kind: format!("RLIMIT_{}", name.to_ascii_uppercase()), hard, soft })
 }
 
 #[cfg(test)]
@@ -386,33 +357,6 @@ mod tests {
                 "KELSON_RUN=abc-1:web:7"
             ]
         );
-    }
-
-    #[test]
-    fn how_many_files_may_be_open_is_not_left_to_containerd() {
-        let files = |hard, soft| Rlimit { kind: "RLIMIT_NOFILE".into(), hard, soft };
-        let core = Rlimit { kind: "RLIMIT_CORE".into(), hard: 0, soft: 0 };
-        let mut service = service();
-        assert_eq!(made(&service, &image()).process.rlimits, [files(524_288, 1024)]);
-        service.limits = vec![ResourceLimit { resource: 4, soft: 0, hard: 0 }];
-        assert_eq!(made(&service, &image()).process.rlimits, [core.clone(), files(524_288, 1024)]);
-        service.limits.push(ResourceLimit { resource: 7, soft: 10, hard: 20 });
-        assert_eq!(made(&service, &image()).process.rlimits, [core, files(20, 10)]);
-    }
-
-    #[test]
-    fn no_container_is_promised_more_open_files_than_the_host_has() {
-        for (host, expected) in [(1 << 20, (1024, 524_288)), (20_000, (1024, 20_000)), (512, (512, 512))] {
-            let limits = rlimits(&service(), &Host { files: host, ..Host::default() });
-            let [Rlimit { soft, hard, .. }] = &limits[..] else { panic!("{limits:?}") };
-            assert_eq!((*soft, *hard), expected, "{host}");
-        }
-    }
-
-    #[test]
-    fn who_may_raise_its_limits_is_not_bound_by_them() {
-        let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
-        assert_eq!((most_files(u64::MAX), most_files(0)), (524_288, hard));
     }
 
     #[test]
