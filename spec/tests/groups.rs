@@ -196,6 +196,9 @@ fn a_faulty_member_is_waited_for() {
     let loaded = folder.load();
     assert_eq!(waits(&loaded, "web"), "proxy");
     assert_eq!(loaded.refused, [refused("migrate", None, true)]);
+    // One whose part cannot be read may be the main that the others need.
+    let folder = self::folder(&[("proxy", PROXY), ("web", "group: shop\nlifecycle: {sidecr: false}\n")]);
+    assert_eq!(folder.load().faulty(), ["web"]);
     // A faulty main is a main.
     let folder = shop();
     service(&folder, "worker", "group: shop\nusr: a\n");
