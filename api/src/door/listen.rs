@@ -194,7 +194,8 @@ async fn connection(
         return Err("refused: it sent no certificate".to_owned());
     };
     let identity = certificate::identity(leaf);
-    let is_http2 = stream.get_ref().1.alpn_protocol() != Some(tls::HTTP_1);
+    // Who does not say what it speaks, speaks HTTP/1.1: so do clients of a plain HTTP library.
+    let is_http2 = stream.get_ref().1.alpn_protocol() == Some(tls::HTTP_2);
     let _place = Arc::clone(&door.connections).try_acquire_owned().map_err(|_| {
         format!("refused: {CONNECTIONS} clients are connected, which is all that are served at the same time")
     })?;

@@ -13,8 +13,9 @@ use tokio_rustls::rustls::{Error, RootCertStore, ServerConfig, version};
 use super::arguments::Arguments;
 use crate::error::ApiError;
 
-/// What a client asks for that does not speak HTTP/2.
-pub const HTTP_1: &[u8] = b"http/1.1";
+/// What a client says that it speaks: that of gRPC, and that of scrapers which know no other.
+pub const HTTP_2: &[u8] = b"h2";
+const HTTP_1: &[u8] = b"http/1.1";
 
 /// Reads the files; they are read again when the door is started again.
 ///
@@ -43,7 +44,7 @@ pub fn acceptor(arguments: &Arguments) -> Result<TlsAcceptor, ApiError> {
         .with_client_cert_verifier(verifier)
         .with_single_cert(chain, key)
         .map_err(|error| unusable(&error, arguments))?;
-    config.alpn_protocols.extend([b"h2".to_vec(), HTTP_1.to_vec()]);
+    config.alpn_protocols.extend([HTTP_2, HTTP_1].map(<[u8]>::to_vec));
     // Each connection shows its certificate anew: one that has expired is not carried on by a ticket.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;

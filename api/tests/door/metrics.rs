@@ -19,7 +19,7 @@ use tonic::codegen::http::{Request, Response};
 use super::world::{self, Echo};
 use super::{Door, VALID};
 
-/// A connection as ann; `alpn` is what she speaks.
+/// A connection as ann; `alpn` is what she says that she speaks.
 async fn connect(door: &Door, alpn: &str) -> TlsStream<TcpStream> {
     let TlsMaterial { ca, certificate, key } = door.pki.client("ann", VALID);
     let mut roots = RootCertStore::empty();
@@ -31,7 +31,9 @@ async fn connect(door: &Door, alpn: &str) -> TlsStream<TcpStream> {
         .with_root_certificates(roots)
         .with_client_auth_cert(chain, PrivateKeyDer::from_pem_slice(&key).unwrap())
         .unwrap();
-    config.alpn_protocols = vec![alpn.as_bytes().to_vec()];
+    if !alpn.is_empty() {
+        config.alpn_protocols = vec![alpn.as_bytes().to_vec()];
+    }
     let stream = TcpStream::connect(("127.0.0.1", door.port)).await.unwrap();
     let name = ServerName::try_from("127.0.0.1").unwrap();
     TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
@@ -39,7 +41,11 @@ async fn connect(door: &Door, alpn: &str) -> TlsStream<TcpStream> {
 
 /// What is answered to a request over HTTP/1.1, until the door closes the connection.
 async fn http1(door: &Door, request: &str) -> String {
-    let mut stream = connect(door, "http/1.1").await;
+    http1_as(door, "http/1.1", request).await
+}
+
+async fn http1_as(door: &Door, alpn: &str, request: &str) -> String {
+    let mut stream = connect(door, alpn).await;
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     // A text that breaks off may end without a farewell of TLS.
@@ -109,6 +115,9 @@ async fn a_scraper_reads_them_over_http2_and_over_http1() {
     assert!(head.contains(CONTENT_TYPE) && head.contains("connection: close"), "{head}");
     let told: String = chunks(body);
     assert!(is_whole(&told), "{told}");
+
+    let silent = http1_as(&door, "", "GET /metrics HTTP/1.1\r\nHost: edge\r\n\r\n").await;
+    assert!(silent.starts_with("HTTP/1.1 200 OK\r\n") && silent.contains("# EOF\n"), "{silent}");
 
     let response = http2(&door, "HEAD").await;
     assert_eq!((response.status().as_u16(), text(response.into_body()).await.unwrap().as_str()), (200, ""));
