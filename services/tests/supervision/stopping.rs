@@ -193,3 +193,18 @@ async fn a_thousand_are_stopped_without_asking_a_million_times() {
     assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
     house.check();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_has_ended_has_no_pid_while_it_is_cleaned_up() {
+    let house = House::with([spec("web")]).await;
+    house.manners("web", |web| web.close = secs(1));
+    house.manager.stop(&names(&["web"]), false, false).await;
+    house.settle().await;
+    house.settle().await;
+    assert!(!house.played("web", Played::lives));
+    assert_eq!((house.state("web"), house.now("web").pid), (State::Stopping, None));
+    let record = house.record("web").unwrap();
+    assert_eq!((record.pid, record.exit), (None, Some(-15)));
+    tokio::time::sleep(secs(1)).await;
+    house.check();
+}

@@ -31,7 +31,7 @@ async fn g5_each_rule_does_what_it_says_when_a_dependency_restarts() {
     assert_eq!((stopped.state, stopped.down, stopped.stopped), (State::Finished, true, false));
     assert!(
         stopped.message.starts_with(
-            "stopped: service \"db\", which it needs, went down (exited with status 3 after 1 ms, restarting in"
+            "stopped: service \"db\", which it needs, went down (exited with status 3 after 1 ms"
         ),
         "{}",
         stopped.message
@@ -54,6 +54,18 @@ async fn one_that_went_down_and_came_back_at_once_went_down() {
     house.exit("db", 0).await;
     tokio::time::sleep(secs(1)).await;
     assert_eq!(house.played("web", |web| web.runs), 2);
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_whose_process_has_ended_is_down_before_it_is_cleaned_up() {
+    let house = House::with([once("db"), minds("web", "db", WhenDown::Stop)]).await;
+    house.manners("db", |db| db.close = secs(5));
+    house.exit("db", 3).await;
+    assert_eq!((house.state("web"), house.played("web", Played::lives)), (State::Finished, false));
+    let told = "stopped: service \"db\", which it needs, went down (exited with status 3 after 1 ms)";
+    assert!(house.message("web").starts_with(told), "{}", house.message("web"));
+    tokio::time::sleep(secs(5)).await;
     house.check();
 }
 

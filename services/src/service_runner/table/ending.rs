@@ -131,8 +131,10 @@ impl Life {
                 let ran = now.saturating_sub(self.spawned_at);
                 let before_ready =
                     rules.kind == ServiceKind::Service && !self.ready && self.state == State::Starting;
-                self.after =
-                    Some(After::Decide(Ended::Exited { exit, ran, before_ready, out_of_memory: false }));
+                let ended = Ended::Exited { exit, ran, before_ready, out_of_memory: false };
+                // Clearing away may take its time: who minds it learns by now that it went down, and why.
+                self.message = words::ended(&ended, rules).into();
+                self.after = Some(After::Decide(ended));
                 self.clear_away(exit, fx);
             }
             Phase::PreStop | Phase::StopDelay => self.clear_away(exit, fx),
@@ -179,7 +181,12 @@ impl Life {
         } else if out_of_memory {
             fx.push(Effect::Note(words::out_of_memory(rules.memory_max)));
         }
+        let news = self.pid.is_some();
         self.run_is_over(fx);
+        if news {
+            // Cleaning up may take its time, and nobody is to take a PID of the dead for one that lives.
+            fx.push(Effect::Publish);
+        }
     }
 
     /// The `post` hooks, where something of the run was begun; then what follows.

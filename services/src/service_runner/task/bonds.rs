@@ -71,7 +71,11 @@ impl Bond {
         let down = match now.oneshot {
             // One that has ended successfully is up.
             true => now.state.at_rest() && !now.finished,
-            false => now.run != self.run || !matches!(now.state, State::Starting | State::Running),
+            // It is still called running while what its process has left is cleared away.
+            false => {
+                let runs = now.pid.is_some() && matches!(now.state, State::Starting | State::Running);
+                now.run != self.run || !runs
+            }
         };
         down.then(|| match now.run == self.run {
             true => format!("service \"{name}\", which it needs, went down ({})", now.message),
