@@ -520,7 +520,7 @@ impl Core {
                 match self.life.phase {
                     Phase::PreStop | Phase::StopDelay => self.step(Input::Timer(Timer::StopDelay)),
                     Phase::Ending | Phase::Clearing => Next::Work(Work::Stop, false),
-                    Phase::Post => self.step(Input::PostDone(Vec::new())),
+                    Phase::Post => Next::Work(Work::Post, false),
                     _ => Next::Same,
                 }
             }

@@ -119,7 +119,7 @@ async fn what_happens_beside_is_only_told() {
     house.exit("web", 0).await;
     tokio::time::sleep(secs(2)).await;
     assert_eq!((house.state("web"), house.now("web").up), (State::Running, true));
-    house.assert_told("web", "running: postStart hook postStart failed: no such table");
+    house.assert_told("web", "running: postStart hook postStart failed: exited with status 1");
     let begun = house.played("web", |web| web.commands.begun());
     let begun: Vec<&str> = begun.iter().map(|(_, command)| command.as_str()).collect();
     assert_eq!(begun, ["run 1: postStart", "run 2: postStart"], "once a run");
@@ -184,5 +184,16 @@ async fn the_total_deadline_ends_hooks_too() {
     let summary = house.manager.stop_all(tokio::time::Instant::now() + secs(1), &[]).await;
     assert_eq!((summary.killed, summary.given_up), (names(&["web"]), vec![]));
     assert!(before.elapsed() < secs(2), "{:?}", before.elapsed());
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_total_deadline_kills_a_post_hook_that_is_under_way() {
+    let house = house_with(hooked("web"), |web| web.hook("post", None)).await;
+    let stopping = house.manager.stop_all(tokio::time::Instant::now() + secs(4), &[]);
+    let summary = stopping.await;
+    assert_eq!((summary.killed, summary.given_up), (names(&["web"]), vec![]));
+    let said = house.played("web", |web| web.said());
+    assert_eq!(said[3..], ["signal 15", "hook post", "kill", "killed", "close"]);
     house.check();
 }

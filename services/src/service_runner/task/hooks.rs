@@ -3,21 +3,19 @@
 //! `pre` and `post` are runs of the service's own runner with another command, so that they are confined, limited and
 //! logged as the main process is. `postStart` and `preStop` run beside it, as checks do.
 
-use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kelson_runner::{BoxFuture, Exit, RunContext, Runner, StopPlan};
+use kelson_runner::{BoxFuture, ExecRequest, Executor, Exit, Leash, Outputs, RunContext, Runner, StopPlan};
 use kelson_spec::service::Hook;
 use tokio::time::{Instant, timeout_at};
 
 use super::{Core, Surroundings};
-use crate::health::{ExecProbe, Probe as _, Verdict, last_line};
 use crate::service_runner::table::Phase;
 use crate::service_runner::words;
 
 /// Ends whatever a hook has left.
-const KILL: StopPlan = StopPlan { signal: libc::SIGKILL, timeout: Duration::ZERO };
+pub(super) const KILL: StopPlan = StopPlan { signal: libc::SIGKILL, timeout: Duration::ZERO };
 
 /// What a hook needs of its service, so that no future borrows the task.
 pub(super) struct Hooks {
@@ -80,9 +78,7 @@ impl Hooks {
         hook: &Hook,
         environment: Vec<(String, String)>,
     ) -> Result<Exit, String> {
-        let logs = &self.surroundings.logs;
-        let pipes = logs.pipes(&self.name, self.run, &self.spec.logs);
-        let (stdout, stderr) = pipes.map_err(|error| format!("its log pipes: {error}"))?;
+        let (stdout, stderr) = self.pipes()?;
         let context = RunContext {
             run: self.run,
             command: Some(hook.command.clone()),
@@ -95,15 +91,20 @@ impl Hooks {
         Ok(running.exit.await)
     }
 
-    /// What a command beside the main process said goes where that one's output goes.
-    fn log(&self, output: &str) {
-        if output.is_empty() {
-            return;
-        }
-        if let Ok((stdout, _)) = self.surroundings.logs.pipes(&self.name, self.run, &self.spec.logs) {
-            // A new pipe takes far more than the 3 KiB that this is at most.
-            let _ = std::fs::File::from(stdout).write_all(format!("{output}\n").as_bytes());
-        }
+    /// One command beside the main process. Dropping the future kills it.
+    async fn exec(&self, executor: &Result<Arc<dyn Executor>, String>, hook: &Hook) -> Result<Exit, String> {
+        let executor = executor.as_ref().map_err(Clone::clone)?;
+        let outputs = Some(Arc::new(self.pipes()?));
+        let request = ExecRequest { command: hook.command.clone(), outputs, ..ExecRequest::default() };
+        let executing = executor.exec(request).await.map_err(|error| error.message)?;
+        let _leash = Leash(executing.control);
+        Ok(executing.exit.await)
+    }
+
+    /// What a hook says goes where the main process' output goes.
+    fn pipes(&self) -> Result<Outputs, String> {
+        let pipes = self.surroundings.logs.pipes(&self.name, self.run, &self.spec.logs);
+        pipes.map_err(|error| format!("its log pipes: {error}"))
     }
 }
 
@@ -147,17 +148,10 @@ impl Core {
         Box::pin(async move {
             let mut failures = Vec::new();
             for hook in which(&context.spec.hooks) {
-                let deadline = deadline(hook);
-                let probe = ExecProbe::new(hook.command.clone(), executor.clone());
-                let why = match timeout_at(deadline, probe.ask(deadline)).await {
-                    Ok(answer) => {
-                        context.log(&answer.output);
-                        match answer.verdict {
-                            Verdict::Passes => continue,
-                            Verdict::Fails => last_line(&answer.output),
-                            Verdict::Silent => too_long(hook),
-                        }
-                    }
+                let why = match timeout_at(deadline(hook), context.exec(&executor, hook)).await {
+                    Ok(Ok(Exit::Status(0))) => continue,
+                    Ok(Ok(exit)) => words::exit(exit),
+                    Ok(Err(text)) => text,
                     Err(_) => too_long(hook),
                 };
                 failures.push(failed(kind, hook, &why));

@@ -9,6 +9,7 @@ use kelson_spec::service::Readiness;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
+use super::hooks::KILL;
 use super::{Brought, Core, TURN};
 use crate::service_runner::gate;
 use crate::service_runner::notify::NotifySocket;
@@ -80,10 +81,11 @@ impl Core {
                 let hooks = self.pre_stop();
                 Some(Box::pin(async move { Brought::Input(Input::PreStopDone(hooks.await)) }))
             }
-            // What is to be killed at once is not answered at length.
-            Work::Post if self.killing => {
-                Some(Box::pin(std::future::ready(Brought::Input(Input::PostDone(Vec::new())))))
-            }
+            // What is to be killed at once is not answered at length; a hook that was under way is killed as well.
+            Work::Post if self.killing => Some(Box::pin(async move {
+                let failed = runner.stop(KILL).await.err();
+                Brought::Input(Input::PostDone(failed.map(|error| error.message).into_iter().collect()))
+            })),
             Work::Post => {
                 let hooks = self.hooks();
                 Some(Box::pin(async move { Brought::Input(Input::PostDone(hooks.post(runner).await)) }))
