@@ -13,7 +13,9 @@ use kelson_spec::ServiceSpec;
 use kelson_spec::service::Workload;
 
 use crate::builtins::containerd;
+use crate::builtins::probe::Probes;
 use crate::health::OwnCheck;
+use crate::health::network::Network;
 use crate::manager::{Usage, UsageSource};
 use crate::service_runner::task::{RunnerFactory, RunningProcess};
 
@@ -25,6 +27,7 @@ pub struct Runners {
     pub containerd: Containerd,
     pub images: Arc<dyn Images>,
     pub runtime_dir: Arc<Path>,
+    pub probes: Probes,
 }
 
 impl RunnerFactory for Runners {
@@ -63,6 +66,10 @@ impl RunnerFactory for Runners {
                 Arc::new(ContainerExecutor::new(self.containerd.clone(), &spec.name, pid, start_time))
             }
         })
+    }
+
+    fn network(&self, spec: &Arc<ServiceSpec>, run: RunningProcess) -> Result<Arc<dyn Network>, String> {
+        self.probes.network(spec, run)
     }
 
     fn own_check(&self, spec: &Arc<ServiceSpec>) -> Option<OwnCheck> {

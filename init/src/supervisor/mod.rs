@@ -16,9 +16,10 @@ use kelson_api::server::{self, ServerOptions};
 use kelson_conditions::{Clock, Network, Paths};
 use kelson_image::{Unpacker, UnpackerOptions};
 use kelson_logs::Collector;
+use kelson_probe::Prober;
 use kelson_runner::cgroup::CgroupRoot;
 use kelson_runner::{Containerd, Options as ProcessOptions, Processes};
-use kelson_services::builtins::{apid, containerd, logd};
+use kelson_services::builtins::{apid, containerd, logd, probe};
 use kelson_services::events::EventLog;
 use kelson_services::host::{Host, HostRequest, ReloadReport};
 use kelson_services::images::{ImageStore, UnpackLauncher};
@@ -40,6 +41,8 @@ use crate::signals::{Meaning, Signals};
 
 /// How long clients have to read the last events.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How long the probes have to end: they hold nothing.
+const PROBE_PATIENCE: Duration = Duration::from_secs(1);
 /// How long logd has to write what it holds.
 const LOGD_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -58,6 +61,7 @@ struct House {
     personalities: Personalities,
     manager: Manager,
     collector: Collector,
+    prober: Prober,
     intents: Intents,
     requests: mpsc::Receiver<HostRequest>,
     reloading: Arc<tokio::sync::Mutex<()>>,
@@ -187,6 +191,8 @@ fn open(
     let (collector, driver, reports) = Collector::new(Arc::new(launcher), log_directory(&options))
         .map_err(|error| format!("the log collector: {error}"))?;
     tokio::spawn(driver);
+    let (probes, of_probes) = probes(&personalities, &loaded.machine);
+    let prober = probes.prober.clone();
     let notify_directory = runtime.join("notify");
     make_notify_directory(&notify_directory);
     let registry = Registry::default();
@@ -201,6 +207,7 @@ fn open(
         containerd: Containerd::at(&containerd::socket(&runtime)),
         images: Arc::new(images.clone()),
         runtime_dir: Arc::from(runtime.as_path()),
+        probes,
     });
     let surroundings = Arc::new(Surroundings {
         events: events.clone(),
@@ -220,6 +227,7 @@ fn open(
     });
     let manager = Manager::new(surroundings, runners);
     logd::show(&manager, &events, collector.clone(), reports);
+    probe::show(&manager, &events, prober.clone(), of_probes);
     for diagnostic in loaded.diagnostics.iter().filter(|diagnostic| diagnostic.service.is_none()) {
         events.host(&diagnostic.to_string());
     }
@@ -262,6 +270,7 @@ fn open(
         personalities,
         manager,
         collector,
+        prober,
         intents,
         requests,
         reloading: Arc::default(),
@@ -269,6 +278,19 @@ fn open(
         close_api,
         api,
     })
+}
+
+/// What asks network checks, and what is told of it.
+fn probes(
+    personalities: &Personalities,
+    machine: &MachineSpec,
+) -> (probe::Probes, mpsc::Receiver<kelson_probe::Report>) {
+    let networks = probe::Networks::default();
+    let Personalities { processes, binary } = personalities.clone();
+    let launcher = probe::ProbeLauncher::new(processes, binary, machine, networks.clone());
+    let (prober, driver, reports) = Prober::new(Arc::new(launcher));
+    tokio::spawn(driver);
+    (probe::Probes { prober, networks }, reports)
 }
 
 /// What unpacks images: the command line's folder of archives wins over the machine file's.
@@ -334,12 +356,14 @@ async fn serve(mut house: House, mut reloads: mpsc::Receiver<String>, failure: O
         }
     }
     let deadline = Instant::now().checked_add(house.shutdown_timeout).unwrap_or_else(Instant::now);
-    let (manager, collector) = (house.manager.clone(), house.collector.clone());
+    let (manager, collector, prober) = (house.manager.clone(), house.collector.clone(), house.prober.clone());
     let stopping = async {
         let stopped = manager.stop_all(deadline, &[apid::NAME]).await;
         if stopped.given_up.is_empty() {
             manager.host_event("all services are down");
         }
+        // All checks have ended with their runs.
+        prober.shutdown(Instant::now().checked_add(PROBE_PATIENCE).unwrap_or(deadline)).await;
         collector.shutdown(Instant::now().checked_add(LOGD_PATIENCE).unwrap_or(deadline)).await;
     };
     tokio::pin!(stopping);

@@ -3,3 +3,4 @@
 pub mod apid;
 pub mod containerd;
 pub mod logd;
+pub mod probe;

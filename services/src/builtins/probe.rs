@@ -1,0 +1,365 @@
+//! `probe`: asks the network checks of services.
+//!
+//! It is no ordinary service: the [`Prober`] starts `kelson-probe` while there is something to ask, replaces it when it
+//! dies or freezes, and ends it after all services have. Whatever becomes of it, no service is restarted or loses its
+//! health for it. Here it is started, as one who can do nothing but ask; shown like a service; and given the network
+//! that a run has: the host's, or that of a container.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use kelson_probe::{
+    BoxFuture, Launched, Launcher, Place, Prober, ProberStatus, Report, Schedule, Sink, Watch,
+};
+use kelson_runner::cgroup::Cgroup;
+use kelson_runner::{Child, Command, Processes, open_network};
+use kelson_spec::MachineSpec;
+use kelson_spec::service::{ContainerNetwork, Resources, ServiceSpec, Workload};
+use tokio::sync::{mpsc, watch};
+
+use crate::events::EventLog;
+use crate::health::network::{Network, Watched};
+use crate::manager::{Foreign, Manager};
+use crate::model::{Snapshot, State};
+use crate::service_runner::task::RunningProcess;
+use crate::service_runner::words;
+
+/// The name under which it is shown, and of its cgroup.
+pub const NAME: &str = "probe";
+/// The user that it runs as: nobody's.
+const NOBODY: u32 = 65_534;
+/// What it may use of memory where the machine file does not say: thousands of checks take a tenth of it.
+const MEMORY_MAX: u64 = 128 << 20;
+/// One thread a process, a process a network.
+const PIDS_MAX: u64 = 4096;
+
+/// Starts `kelson-probe` from PID 1's copy in memory, without any privilege, in the network that is asked for. All are in
+/// one cgroup of their own: in that of a service they would be killed with it, and counted as its use.
+pub struct ProbeLauncher {
+    processes: Processes,
+    binary: Arc<OwnedFd>,
+    /// What their cgroup may use.
+    resources: Resources,
+    /// That a limit is not enforced is still to be told: not of those that nobody asked for.
+    tells: AtomicBool,
+    networks: Networks,
+}
+
+impl ProbeLauncher {
+    /// `binary` is the binary itself, for `execveat`.
+    pub fn new(
+        processes: Processes,
+        binary: Arc<OwnedFd>,
+        machine: &MachineSpec,
+        networks: Networks,
+    ) -> ProbeLauncher {
+        let asked_for = machine.builtin(NAME).and_then(|probe| probe.resources.clone());
+        let tells = AtomicBool::new(asked_for.is_some());
+        let usual =
+            Resources { memory_max: Some(MEMORY_MAX), pids_max: Some(PIDS_MAX), ..Resources::default() };
+        ProbeLauncher { processes, binary, resources: asked_for.unwrap_or(usual), tells, networks }
+    }
+
+    fn command(&self, control: OwnedFd, place: &Place) -> io::Result<Command> {
+        let mut command = Command::from_descriptor(self.binary.try_clone()?, kelson_probe::NAME)
+            .descriptor(control, 3)
+            .user(NOBODY, NOBODY, Vec::new())
+            .bounding(Some(0))
+            .no_new_privileges(true)
+            .seccomp(Some(self.processes.default_filter(0)));
+        if *place != Place::Host {
+            command = command.network_of(self.networks.of(place)?);
+        }
+        if let Some(Ok(cgroup)) = self.processes.cgroups().map(|root| Cgroup::create(root, NAME)) {
+            // Where the last one was frozen, the next would be too.
+            if let Err(error) = cgroup.thaw() {
+                tracing::warn!("{error}");
+            }
+            let warnings = cgroup.limit(&self.resources);
+            if self.tells.swap(false, Ordering::Relaxed) {
+                warnings.iter().for_each(|warning| tracing::warn!("{NAME}: {warning}"));
+            }
+            command = command.cgroup(cgroup.folder(), NAME);
+        }
+        Ok(command)
+    }
+}
+
+impl Launcher for ProbeLauncher {
+    fn launch(&self, control: OwnedFd, place: &Place) -> BoxFuture<'static, io::Result<Launched>> {
+        let command = self.command(control, place);
+        let processes = self.processes.clone();
+        Box::pin(async move {
+            let child =
+                processes.spawn(command?).await.map_err(|error| io::Error::other(error.to_string()))?;
+            let Child { pid, pidfd, exit, .. } = child;
+            Ok(Launched {
+                pid,
+                exit: Box::pin(async move { words::exit(exit.await) }),
+                kill: Box::new(move || kelson_runner::signal_pidfd(&pidfd, libc::SIGKILL)),
+            })
+        })
+    }
+}
+
+/// The networks of containers that have one of their own, each open for as long as its run is checked.
+#[derive(Clone, Default)]
+pub struct Networks(Arc<Mutex<HashMap<Place, OwnedFd>>>);
+
+impl Networks {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Place, OwnedFd>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn of(&self, place: &Place) -> io::Result<OwnedFd> {
+        match self.lock().get(place) {
+            Some(network) => network.try_clone(),
+            None => Err(io::Error::other("the run whose network it is has ended")),
+        }
+    }
+
+    fn open(&self, place: Place, network: OwnedFd) -> Opened {
+        self.lock().insert(place.clone(), network);
+        Opened { networks: self.clone(), place }
+    }
+}
+
+/// Closes the network of a run once nothing of it is checked.
+struct Opened {
+    networks: Networks,
+    place: Place,
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.networks.lock().remove(&self.place);
+    }
+}
+
+/// The prober as the services use it.
+pub struct Probes {
+    pub prober: Prober,
+    pub networks: Networks,
+}
+
+impl Probes {
+    /// What asks in the network of this run.
+    ///
+    /// # Errors
+    /// A sentence, when the run has ended or its network cannot be entered.
+    pub fn network(&self, spec: &ServiceSpec, run: RunningProcess) -> Result<Arc<dyn Network>, String> {
+        let prober = self.prober.clone();
+        let RunningProcess { pid, start_time, .. } = run;
+        let apart = matches!(&spec.workload, Workload::Container(container)
+            if container.network == ContainerNetwork::None);
+        if !apart {
+            return Ok(Arc::new(NetworkOfRun { prober, place: Place::Host, opened: None }));
+        }
+        let network = open_network(pid, start_time).map_err(|error| error.to_string())?;
+        let place = Place::NetworkOf { service: Arc::from(spec.name.as_str()), pid };
+        let opened = Some(Arc::new(self.networks.open(place.clone(), network)));
+        Ok(Arc::new(NetworkOfRun { prober, place, opened }))
+    }
+}
+
+struct NetworkOfRun {
+    prober: Prober,
+    place: Place,
+    opened: Option<Arc<Opened>>,
+}
+
+impl Network for NetworkOfRun {
+    fn watch(&self, schedule: Schedule, sink: Arc<dyn Sink>) -> Box<dyn Watched> {
+        let watch = self.prober.watch(self.place.clone(), schedule, sink);
+        Box::new(Held { _watch: watch, _opened: self.opened.clone() })
+    }
+}
+
+struct Held {
+    _watch: Watch,
+    _opened: Option<Arc<Opened>>,
+}
+
+impl Watched for Held {}
+
+struct Shown {
+    prober: Prober,
+    snapshot: watch::Receiver<Snapshot>,
+}
+
+impl Foreign for Shown {
+    fn snapshot(&self) -> watch::Receiver<Snapshot> {
+        self.snapshot.clone()
+    }
+
+    fn restart(&self) -> Result<(), String> {
+        self.prober.restart();
+        Ok(())
+    }
+}
+
+/// Shows it among the services once there is a first check to ask, and makes events of what it reports.
+pub fn show(manager: &Manager, events: &EventLog, prober: Prober, mut reports: mpsc::Receiver<Report>) {
+    let mut status = prober.status();
+    let first = snapshot(&status.borrow_and_update(), false);
+    let (publisher, receiver) = watch::channel(first);
+    let (events, told) = (events.clone(), manager.clone());
+    tokio::spawn(async move {
+        let name: Arc<str> = Arc::from(NAME);
+        let mut shown = Some(Shown { prober, snapshot: receiver });
+        while status.changed().await.is_ok() {
+            let (now, wanted) = {
+                let status = status.borrow_and_update();
+                (snapshot(&status, told.closing()), status.wanted)
+            };
+            let before = publisher.borrow().clone();
+            if before != now {
+                publisher.send_replace(now.clone());
+            }
+            if wanted && let Some(shown) = shown.take() {
+                told.add_foreign(NAME, Arc::new(shown));
+            }
+            if shown.is_none() && (before.message != now.message || before.pid != now.pid) {
+                events.add(&name, now.state, Arc::clone(&now.message), now.run);
+            }
+        }
+    });
+    let reported = manager.clone();
+    tokio::spawn(async move {
+        while let Some(report) = reports.recv().await {
+            reported.service_event(NAME, &sentence(&report));
+        }
+    });
+}
+
+fn sentence(report: &Report) -> String {
+    let of = |place: &Place| match place {
+        Place::Host => String::new(),
+        Place::NetworkOf { service, .. } => format!("in the network of service \"{service}\": "),
+    };
+    match report {
+        Report::Replaced { place, reason, late } => {
+            let late = match late {
+                0 => "no check was late".to_owned(),
+                1 => "1 check was late, its service kept its health meanwhile".to_owned(),
+                late => format!("{late} checks were late, their services kept their health meanwhile"),
+            };
+            format!("{}replaced: {reason}; {late}", of(place))
+        }
+        Report::Trouble { place, text } => format!("{}{text}", of(place)),
+    }
+}
+
+fn snapshot(status: &ProberStatus, closing: bool) -> Snapshot {
+    // It ends when there is nothing to ask, and with the host.
+    let ended = status.pid.is_none() && (closing || !status.wanted);
+    let asks = match (status.checks, status.others) {
+        (0, _) => None,
+        (1, 0) => Some("asks 1 check".to_owned()),
+        (checks, 0) => Some(format!("asks {checks} checks")),
+        (checks, others) => {
+            Some(format!("asks {checks} checks, with {others} more of it in networks of containers"))
+        }
+    };
+    Snapshot {
+        name: Arc::from(NAME),
+        state: match status.up {
+            true => State::Running,
+            false if ended => State::Finished,
+            false => State::Starting,
+        },
+        up: status.up,
+        down: ended,
+        finished: false,
+        healthy: None,
+        restarts: status.restarts,
+        restarts_by: Default::default(),
+        pid: status.pid,
+        since: status.since,
+        waiting_for: Vec::new(),
+        message: Arc::clone(&status.message),
+        builtin: true,
+        stopped: ended && closing,
+        status_text: asks.map(Arc::from),
+        run: u64::from(status.restarts).saturating_add(1),
+        oneshot: false,
+        group: None,
+        // Without it checks are late; the host is no less healthy for that.
+        required: false,
+        changed: false,
+        ticket: 0,
+        spawned_after: None,
+        up_after: None,
+        start_took: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+
+    fn status(change: impl FnOnce(&mut ProberStatus)) -> ProberStatus {
+        let mut status = ProberStatus {
+            pid: None,
+            up: false,
+            wanted: false,
+            since: SystemTime::now(),
+            restarts: 0,
+            message: Arc::from("nothing to ask"),
+            checks: 0,
+            others: 0,
+            dropped: 0,
+        };
+        change(&mut status);
+        status
+    }
+
+    #[test]
+    fn it_is_shown_as_what_it_does() {
+        let idle = snapshot(&status(|_| {}), false);
+        assert_eq!((idle.state, idle.down, idle.stopped), (State::Finished, true, false));
+        let asks = snapshot(
+            &status(|status| {
+                (status.pid, status.up, status.wanted, status.checks) = (Some(7), true, true, 3);
+            }),
+            false,
+        );
+        assert_eq!((asks.state, asks.up, asks.pid), (State::Running, true, Some(7)));
+        assert_eq!(asks.status_text.as_deref(), Some("asks 3 checks"));
+        let between = snapshot(&status(|status| (status.wanted, status.checks) = (true, 1)), false);
+        assert_eq!((between.state, between.down), (State::Starting, false));
+        let stopped = snapshot(&status(|_| {}), true);
+        assert_eq!((stopped.state, stopped.stopped), (State::Finished, true));
+        assert!(!asks.required && !idle.required, "the host is healthy without it");
+    }
+
+    #[test]
+    fn what_became_of_it_is_said_with_what_that_costs() {
+        let (reason, place) = ("killed by SIGKILL".to_owned(), Place::Host);
+        assert_eq!(
+            sentence(&Report::Replaced { place, reason: reason.clone(), late: 2 }),
+            "replaced: killed by SIGKILL; 2 checks were late, their services kept their health meanwhile"
+        );
+        let place = Place::NetworkOf { service: Arc::from("db"), pid: 9 };
+        assert_eq!(
+            sentence(&Report::Replaced { place, reason, late: 0 }),
+            "in the network of service \"db\": replaced: killed by SIGKILL; no check was late"
+        );
+    }
+
+    #[test]
+    fn a_network_is_open_as_long_as_its_run_is_checked() {
+        let networks = Networks::default();
+        let place = Place::NetworkOf { service: Arc::from("db"), pid: 9 };
+        let network = std::fs::File::open("/proc/self/ns/net").unwrap();
+        let opened = networks.open(place.clone(), network.into());
+        assert!(networks.of(&place).is_ok());
+        drop(opened);
+        assert!(networks.of(&place).is_err());
+    }
+}
