@@ -91,6 +91,8 @@ pub fn check(report: CheckReport) -> v1::Check {
         standing: standing.into(),
         since: report.since.map(Into::into),
         results: results.collect(),
+        late: report.late.map(duration),
+        startup: report.startup,
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::SystemTime;
 
 use kelson_proto::v1::check::Standing;
-use kelson_proto::v1::{Check, CheckResult, Service, StatusRequest, StatusResponse};
+use kelson_proto::v1::{Check, CheckResult, Service, State, StatusRequest, StatusResponse};
 
 use super::Call;
 use crate::failure::{Failure, answer, explain_names};
@@ -64,10 +64,11 @@ fn page(status: &StatusResponse, terminal: &Terminal, now: SystemTime) -> String
     if !status.checks.is_empty() {
         line(String::new());
         line(palette.paint(Tone::Strong, "Checks"));
+        let checked = status.checks.iter().any(|each| each.since.is_some());
         status
             .checks
             .iter()
-            .flat_map(|each| check(each, now, terminal))
+            .flat_map(|each| check(each, checked, now, terminal))
             .for_each(|row| line(format!("  {row}")));
     }
     if !status.events.is_empty() {
@@ -94,8 +95,8 @@ fn page(status: &StatusResponse, terminal: &Terminal, now: SystemTime) -> String
     out
 }
 
-/// A check: its name and how it stands, its last results in a row, and what the last one said.
-fn check(check: &Check, now: SystemTime, terminal: &Terminal) -> Vec<String> {
+/// A check: its name and how it stands, its last results in a row, and what the last one said. `checked`: the service is.
+fn check(check: &Check, checked: bool, now: SystemTime, terminal: &Terminal) -> Vec<String> {
     let palette = terminal.palette;
     let (good, bad) = if terminal.unicode { ("✓", "✗") } else { ("+", "-") };
     let tone = match check.standing() {
@@ -104,13 +105,19 @@ fn check(check: &Check, now: SystemTime, terminal: &Terminal) -> Vec<String> {
         Standing::Pending | Standing::Unspecified => Tone::Quiet,
     };
     let name = palette.paint(Tone::Strong, &escape(&check.name));
-    let mut head = format!(
-        "{name} ({}): {}",
-        escape(&check.kind),
-        palette.paint(tone, views::standing_name(check.standing()))
-    );
+    let startup = if check.startup { ", startup" } else { "" };
+    let stands = match check.since {
+        Some(_) => views::standing_name(check.standing()),
+        None if checked => "begins once the startup checks pass",
+        None => "not asked now",
+    };
+    let mut head = format!("{name} ({}{startup}): {}", escape(&check.kind), palette.paint(tone, stands));
     if let Some(since) = &check.since {
         let _ = write!(head, " for {}", time::relative(time::ago(since, now)));
+    }
+    if let Some(late) = &check.late {
+        let late = format!("late by {}", time::relative(time::duration(late)));
+        let _ = write!(head, ", {}", palette.paint(Tone::Waiting, &late));
     }
     let mut rows = vec![head];
     if let Some(last) = check.results.last() {
@@ -165,7 +172,7 @@ fn facts(status: &StatusResponse, now: SystemTime, terminal: &Terminal) -> Vec<(
             Some(true) => "healthy",
             Some(false) => "unhealthy",
             None if status.checks.is_empty() => "no checks",
-            None => "no result yet",
+            None => not_known(status, &service),
         },
     );
     fact("waiting for", &service.waiting_for.join(", "));
@@ -198,6 +205,19 @@ fn facts(status: &StatusResponse, now: SystemTime, terminal: &Terminal) -> Vec<(
     facts
 }
 
+/// Why it is not known whether a service with checks is healthy.
+fn not_known(status: &StatusResponse, service: &Service) -> &'static str {
+    if service.pid.is_none() {
+        "nothing is checked while it does not run"
+    } else if status.checks.iter().any(|check| check.since.is_some()) {
+        "no result yet"
+    } else if service.state() == State::Stopping {
+        "nothing is checked while it stops"
+    } else {
+        "nothing is checked before it is ready"
+    }
+}
+
 /// The state with what qualifies it: `finished (stopped)`.
 fn state(service: &Service) -> String {
     let word = state_name(service.state());
@@ -209,6 +229,23 @@ mod tests {
     use super::*;
     use kelson_proto::v1::{Event, RestartCount, State};
     use std::time::Duration;
+
+    #[test]
+    fn why_health_is_not_known() {
+        let asked = Check { since: Some(prost_types::Timestamp::default()), ..Check::default() };
+        for (pid, state, check, expected) in [
+            (None, State::Finished, Check::default(), "nothing is checked while it does not run"),
+            (Some(7), State::Starting, Check::default(), "nothing is checked before it is ready"),
+            (Some(7), State::Stopping, Check::default(), "nothing is checked while it stops"),
+            (Some(7), State::Running, asked, "no result yet"),
+        ] {
+            let service = Service { pid, state: state.into(), ..Service::default() };
+            let status =
+                StatusResponse { service: Some(service), checks: vec![check], ..StatusResponse::default() };
+            let page = page(&status, &Terminal::plain(), SystemTime::now());
+            assert!(page.contains(&format!("health:      {expected}\n")), "{page}");
+        }
+    }
 
     #[test]
     fn the_whole_of_a_service() {
@@ -252,6 +289,16 @@ mod tests {
                 result(1001, true, "PONG"),
                 result(1003, false, "asking\x1b[2J\nconnection refused"),
             ],
+            ..Check::default()
+        };
+        let late = Check {
+            name: "page".to_owned(),
+            kind: "http".to_owned(),
+            standing: Standing::Passing.into(),
+            since: Some(prost_types::Timestamp { seconds: 1003, nanos: 0 }),
+            results: vec![result(1001, true, "200 OK")],
+            late: Some(prost_types::Duration { seconds: 4, nanos: 0 }),
+            startup: true,
         };
         let quiet = Check { name: "disk".to_owned(), kind: "exec".to_owned(), ..Check::default() };
         let status = StatusResponse {
@@ -263,7 +310,7 @@ mod tests {
             processes: Some(3),
             needed_by: vec!["web".to_owned(), "job".to_owned()],
             file: "/etc/kelson/services/db.yaml".to_owned(),
-            checks: vec![ping, quiet],
+            checks: vec![ping, late, quiet],
         };
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1005);
         assert_eq!(
@@ -289,7 +336,10 @@ Checks
     ✓✗  the last took 12 ms, 2s ago
       asking\\x1b[2J
       connection refused
-  disk (exec): pending
+  page (http, startup): passing for 2s, late by 4s
+    ✓  the last took 12 ms, 4s ago
+      200 OK
+  disk (exec): begins once the startup checks pass
 
 Last events
   SEQ  TIME                      STATE    MESSAGE

@@ -133,13 +133,18 @@ impl From<&v1::StatusResponse> for Status {
 
 /// One health check of `status`.
 #[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Check {
     pub name: String,
     pub kind: String,
+    /// It only gates the start.
+    pub startup: bool,
     /// `pending`, `passing`, `failing`.
     pub state: &'static str,
-    /// Null while nothing is checked.
+    /// Null while nobody asks it.
     pub since: Option<String>,
+    /// How long its next result is overdue; null while it is not.
+    pub late_ms: Option<f64>,
     /// Oldest first; at most ten.
     pub results: Vec<CheckResult>,
 }
@@ -180,8 +185,10 @@ impl From<&v1::Check> for Check {
         Check {
             name: check.name.clone(),
             kind: check.kind.clone(),
+            startup: check.startup,
             state: standing_name(check.standing()),
             since: check.since.as_ref().map(time::rfc3339),
+            late_ms: check.late.as_ref().map(|late| time::millis(time::duration(late))),
             results: results.collect(),
         }
     }

@@ -236,22 +236,31 @@ fn status_shows_the_checks_of_a_service() {
         name: "ping".to_owned(),
         kind: "exec".to_owned(),
         standing: check::Standing::Failing.into(),
-        since: None,
+        since: Some(prost_types::Timestamp { seconds: 1000, nanos: 0 }),
         results: vec![result(true, "PONG"), result(false, "asking\nno answer within 1 s")],
+        late: Some(prost_types::Duration { seconds: 4, nanos: 0 }),
+        startup: true,
     };
     let service = two().services.into_iter().next();
     let status = StatusResponse { service, checks: vec![check], ..StatusResponse::default() };
     let fake = Fake::start(State { status, ..two() });
     let done = fake.run("status db");
-    for part in ["Checks\n  ping (exec): failing\n", "      asking\n      no answer within 1 s\n"] {
+    for part in [
+        "Checks\n  ping (exec, startup): failing for ",
+        ", late by 4s\n",
+        "      asking\n      no answer within 1 s\n",
+    ] {
         assert!(done.out.contains(part), "{part:?} is in {}", done.out);
     }
     let json = fake.json("status db");
     assert_eq!(
         json["checks"],
-        json!([{"name": "ping", "kind": "exec", "state": "failing", "since": null, "results": [
-            {"time": null, "durationMs": 1000.0, "passed": true, "output": "PONG"},
-            {"time": null, "durationMs": 1000.0, "passed": false, "output": "asking\nno answer within 1 s"},
-        ]}])
+        json!([{
+            "name": "ping", "kind": "exec", "startup": true, "state": "failing",
+            "since": "1970-01-01T00:16:40.000Z", "lateMs": 4000.0, "results": [
+                {"time": null, "durationMs": 1000.0, "passed": true, "output": "PONG"},
+                {"time": null, "durationMs": 1000.0, "passed": false, "output": "asking\nno answer within 1 s"},
+            ],
+        }])
     );
 }
