@@ -134,3 +134,34 @@ fn h4_a_health_check_runs_in_the_container() {
     assert_eq!(host.service("web").healthy, Some(true));
     host.poweroff();
 }
+
+#[test]
+fn h1_a_container_without_a_network_is_asked_in_its_own() {
+    let checked = "health: [{tcp: {port: 4321}, initialDelay: 0s, interval: 100ms, failureThreshold: 1}]\n";
+    let apart = |steps: &str| {
+        format!("container: {{image: 'test:1', network: none, command: [/program, {steps}]}}\n{checked}")
+    };
+    let mut host =
+        host(&[test_image()]).service("here", &apart("tcp=4321")).service("there", &apart("serve")).start();
+    host.wait_up("here");
+    let there = host.wait_for("there", "to be refused", |there| there.healthy == Some(false));
+    assert!(there.message.contains("refused"), "each has a port 4321 of its own: {there:?}");
+    // One that asks in each of the two networks.
+    until("two to ask", PATIENCE, || (host.processes_with("kelson-probe").len() == 2).then_some(()));
+    let (before, since) = (host.service("here"), host.newest_event());
+    for process in host.processes_with("kelson-probe") {
+        host.kill(process.pid, libc::SIGKILL);
+    }
+    for name in ["here", "there"] {
+        host.wait_event(since, "the replacement to be told", |event| {
+            event.service == "probe"
+                && event.message.starts_with(&format!("in the network of service \"{name}\": replaced: "))
+        });
+    }
+    let after = host.service("here");
+    assert_eq!((before.pid, before.restarts, before.up), (after.pid, after.restarts, after.up));
+    // A stop of the service ends who asks in its network.
+    host.ctl(&["stop", "here", "there", "--wait"]).ok();
+    until("nobody to ask", PATIENCE, || host.processes_with("kelson-probe").is_empty().then_some(()));
+    host.poweroff();
+}

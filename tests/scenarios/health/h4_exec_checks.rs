@@ -1,19 +1,8 @@
 //! H4: an exec check runs where and as its service does; a timeout kills all that it started; `status` has its output.
 
 use kelson_tests::{Host, PATIENCE, until};
-use serde_json::Value;
 
-/// `checks` of a service's status.
-#[track_caller]
-fn check(host: &Host, service: &str) -> Value {
-    let status: Value = host.ctl(&["status", service, "-o", "json"]).ok().json();
-    status["checks"][0].clone()
-}
-
-fn last_output(check: &Value) -> String {
-    let results = check["results"].as_array().cloned().unwrap_or_default();
-    results.last().and_then(|result| result["output"].as_str()).unwrap_or_default().to_owned()
-}
+use super::{check, last_output};
 
 #[test]
 fn h4_a_check_runs_where_and_as_its_service_does() {
@@ -32,7 +21,7 @@ fn h4_a_check_runs_where_and_as_its_service_does() {
     host.wait_up("web");
     let service = host.service("web");
     assert_eq!(service.healthy, Some(true), "{service:?}");
-    let check = check(&host, "web");
+    let check = check(&host, "web", "self");
     assert_eq!((&check["kind"], &check["state"]), (&"exec".into(), &"passing".into()), "{check}");
     let output = last_output(&check);
     assert!(output.starts_with("1234\ngreen\n") && output.contains("kelson/web"), "{output}");
@@ -65,6 +54,6 @@ fn h4_a_timeout_kills_all_that_the_check_started() {
     assert!(service.pid.is_some() && !service.up, "{service:?}");
     assert_eq!(service.message, "running, waits for check slow: no answer within 300 ms");
     until("all of the check to be gone", PATIENCE, || host.processes_with("77777").is_empty().then_some(()));
-    assert_eq!(last_output(&check(&host, "web")), "asking\nno answer within 300 ms");
+    assert_eq!(last_output(&check(&host, "web", "slow")), "asking\nno answer within 300 ms");
     host.poweroff();
 }

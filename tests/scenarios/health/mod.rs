@@ -1,3 +1,39 @@
-//! Health checks (H4) of processes: where they run and as whom, what a timeout ends, what `status` tells.
+//! Health checks (H1 to H6): where commands run and as whom, what is asked over the network and by whom, what becomes of
+//! a service when who asks dies, and what `status` tells.
 
+mod h1_network_checks;
 mod h4_exec_checks;
+mod probe_dies;
+mod startup_checks;
+
+use std::net::{Ipv4Addr, TcpListener};
+
+use kelson_tests::Host;
+use serde_json::Value;
+
+/// A port of the loopback that nobody has at this moment.
+#[track_caller]
+fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there are ports");
+    listener.local_addr().expect("it is bound").port()
+}
+
+/// A check in a service's status.
+#[track_caller]
+fn check(host: &Host, service: &str, name: &str) -> Value {
+    let status: Value = host.ctl(&["status", service, "-o", "json"]).ok().json();
+    let checks = status["checks"].as_array().cloned().unwrap_or_default();
+    checks.into_iter().find(|check| check["name"] == name).unwrap_or_else(|| panic!("no {name}: {status}"))
+}
+
+/// What the last result of a check says.
+fn last_output(check: &Value) -> String {
+    let results = check["results"].as_array().cloned().unwrap_or_default();
+    results.last().and_then(|result| result["output"].as_str()).unwrap_or_default().to_owned()
+}
+
+/// PID 1's own process that asks.
+#[track_caller]
+fn probe(host: &Host) -> i32 {
+    host.wait_for("probe", "to ask", |probe| probe.up).pid.expect("it runs")
+}

@@ -36,11 +36,15 @@
 //! | `kill=SIGNAL:PID` | to another process |
 //! | `hog=N` | N MiB of memory, all of it written |
 //! | `knock=N:PORT` | connects to a port of the loopback and closes, N times a second, for ever |
+//! | `tcp=PORT` | takes connections on the loopback and closes them, for ever |
+//! | `http=PORT:PATH` | answers with `STATUS BODY`, which stands in PATH; `200 ok` where it is not there |
+//! | `grpc=PORT:PATH` | `grpc.health.v1`: the status whose number stands in PATH; SERVING where it is not there |
 //! | `brood=N` | children that hang, until there are N or no more are to be had; prints how many, and ends them |
 
 // Without Rust's own start: that ignores SIGPIPE and sets handlers, and then nobody could see what was handed down.
 #![no_main]
 
+mod server;
 mod sight;
 
 use std::ffi::{c_char, c_int};
@@ -133,6 +137,9 @@ fn run(steps: &[&str]) {
             }
             "hog" => hog(number(value)),
             "knock" => knock(value),
+            "tcp" => server::serve(value, server::tcp),
+            "http" => server::serve(value, server::http),
+            "grpc" => server::serve(value, server::grpc),
             "brood" => brood(number(value)),
             _ => die(&format!("\"{step}\" is no step")),
         }

@@ -1,0 +1,89 @@
+//! Small servers to be checked: as little of TCP, HTTP and gRPC as answers a health check.
+//!
+//! What they answer stands in a file, which a test may write at any time.
+
+use std::io::{Read, Result, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::time::Duration;
+
+/// Answers each connection to `PORT` of the loopback, for ever.
+pub fn serve(value: &str, answer: fn(&mut TcpStream, &str) -> Result<()>) -> ! {
+    let (port, file) = value.split_once(':').unwrap_or((value, ""));
+    let address = (Ipv4Addr::LOCALHOST, super::number::<u16>(port));
+    let listener = super::or_die(value, TcpListener::bind(address));
+    for connection in listener.incoming() {
+        let Ok(mut stream) = connection else { continue };
+        let file = file.to_owned();
+        std::thread::spawn(move || {
+            let _ = stream.set_read_timeout(Some(Duration::from_secs(10)));
+            // Whoever asks may hang up when it likes.
+            let _ = answer(&mut stream, &file);
+        });
+    }
+    super::die("the listener has ended")
+}
+
+/// The connection is all.
+pub fn tcp(_: &mut TcpStream, _: &str) -> Result<()> {
+    Ok(())
+}
+
+/// `STATUS BODY` of the file; without it `200 ok`.
+pub fn http(stream: &mut TcpStream, file: &str) -> Result<()> {
+    let mut request = Vec::new();
+    let mut buffer = [0; 1024];
+    while !request.windows(4).any(|end| end == b"\r\n\r\n") {
+        match stream.read(&mut buffer)? {
+            0 => return Ok(()),
+            count => request.extend_from_slice(&buffer[..count]),
+        }
+    }
+    let answer = std::fs::read_to_string(file).unwrap_or_else(|_| "200 ok".to_owned());
+    let (status, body) = answer.trim().split_once(' ').unwrap_or((&answer, ""));
+    write!(stream, "HTTP/1.1 {status} X\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len())
+}
+
+/// `grpc.health.v1.Health/Check`: the number of a serving status in the file; without it 1, which is SERVING.
+pub fn grpc(stream: &mut TcpStream, file: &str) -> Result<()> {
+    const DATA: u8 = 0;
+    const HEADERS: u8 = 1;
+    const SETTINGS: u8 = 4;
+    const END_STREAM: u8 = 1;
+    const END_HEADERS: u8 = 4;
+    let mut preface = [0; 24];
+    stream.read_exact(&mut preface)?;
+    stream.write_all(&frame(SETTINGS, 0, 0, &[]))?;
+    loop {
+        let mut head = [0; 9];
+        stream.read_exact(&mut head)?;
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let (kind, flags) = (head[3], head[4]);
+        let id = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
+        let mut payload = vec![0; length as usize];
+        stream.read_exact(&mut payload)?;
+        if kind == SETTINGS && flags & 1 == 0 {
+            stream.write_all(&frame(SETTINGS, 1, 0, &[]))?;
+        }
+        if matches!(kind, DATA | HEADERS) && flags & END_STREAM != 0 {
+            let status = std::fs::read_to_string(file).ok().and_then(|text| text.trim().parse().ok());
+            // `:status: 200` of the static table, then `content-type`, whose name is its 31st.
+            let mut headers = vec![0x88, 0x0f, 0x10, 16];
+            headers.extend_from_slice(b"application/grpc");
+            let mut trailers = vec![0, 11];
+            trailers.extend_from_slice(b"grpc-status\x010");
+            let message = [0, 0, 0, 0, 2, 0x08, status.unwrap_or(1)];
+            let mut answer = frame(HEADERS, END_HEADERS, id, &headers);
+            answer.extend(frame(DATA, 0, id, &message));
+            answer.extend(frame(HEADERS, END_HEADERS | END_STREAM, id, &trailers));
+            stream.write_all(&answer)?;
+        }
+    }
+}
+
+fn frame(kind: u8, flags: u8, id: u32, payload: &[u8]) -> Vec<u8> {
+    let length = (payload.len() as u32).to_be_bytes();
+    let mut frame = vec![length[1], length[2], length[3], kind, flags];
+    frame.extend_from_slice(&id.to_be_bytes());
+    frame.extend_from_slice(payload);
+    frame
+}
