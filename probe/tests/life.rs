@@ -1,6 +1,12 @@
 //! The life of kelson-probe under its driver: killed, frozen, deaf, unwanted; the checks go on.
 
-#![allow(clippy::unwrap_used, clippy::arithmetic_side_effects, reason = "a test may fail")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::arithmetic_side_effects,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test may fail"
+)]
 
 mod host;
 
@@ -92,17 +98,41 @@ async fn a_frozen_probe_is_replaced_and_its_late_checks_are_counted() {
     assert!(slow.answers.try_recv().is_err());
 }
 
-#[tokio::test]
-async fn one_that_never_reads_is_replaced_without_growing_what_waits_for_it() {
-    let mut host = Host::with(TestLauncher { deaf: true.into(), ..TestLauncher::default() });
-    let service = service().await;
-    let _asked: Vec<_> = (0..2000).map(|_| host.watch(service, Asks::Tcp)).collect();
+/// A host whose first probe is a shell that does this, and its first check.
+fn with_stand_in(script: &'static str) -> Host {
+    Host::with(TestLauncher { stand_in: Some(script).into(), ..TestLauncher::default() })
+}
+
+/// Waits until the stand-in is replaced; gives what was said of it.
+async fn real_one(host: &mut Host) -> (String, usize) {
     let mut status = host.prober.status();
     let replaced = status.wait_for(|status| status.restarts > 0);
     tokio::time::timeout(SOON, replaced).await.unwrap().unwrap();
-    host.launcher.deaf.store(false, Ordering::Relaxed);
+    *host.launcher.stand_in.lock().unwrap() = None;
     host.up().await;
-    assert!(matches!(host.report().await, Report::Replaced { late: 2000, .. }));
+    match host.report().await {
+        Report::Replaced { reason, late, .. } => (reason, late),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn one_that_never_reads_is_replaced() {
+    let mut host = with_stand_in("exec sleep 1000");
+    let service = service().await;
+    let mut asked: Vec<_> = (0..2000).map(|_| host.watch(service, Asks::Tcp)).collect();
+    let (reason, late) = real_one(&mut host).await;
+    assert_eq!((&*reason, late), ("did not answer its ping and was killed", 2000));
+    assert_eq!(asked[1999].next().await.verdict, Verdict::Passes);
+}
+
+#[tokio::test]
+async fn one_that_sends_garbage_is_replaced() {
+    let mut host = with_stand_in("exec yes >&3");
+    let mut asked = host.watch(service().await, Asks::Tcp);
+    let (reason, _) = real_one(&mut host).await;
+    assert!(reason.starts_with("sent what is no answer (a message of "), "{reason}");
+    assert_eq!(asked.next().await.verdict, Verdict::Passes);
 }
 
 #[tokio::test]

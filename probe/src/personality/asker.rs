@@ -79,7 +79,7 @@ impl Asker {
     ///
     /// # Errors
     /// PID 1 said what is no message of ours.
-    pub async fn run(mut self) -> io::Result<()> {
+    pub async fn run(&mut self) -> io::Result<()> {
         loop {
             let now = Instant::now();
             self.ask_due(now);
@@ -254,4 +254,85 @@ impl Check {
 /// A year is as good as never where a clock ends.
 fn after(now: Instant, span: Duration) -> Instant {
     now.checked_add(span).or_else(|| now.checked_add(Duration::from_secs(365 * 86_400))).unwrap_or(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::net::UnixStream;
+
+    use kelson_spec::service::{Asks, GrpcProbe, NetworkProbe};
+
+    use super::*;
+    use crate::wire::{self, FROM_PROBE_MAX, Incoming, TO_PROBE_MAX};
+
+    /// A check that fails without asking anybody: its server has no name.
+    fn begin(id: u64, interval: Duration) -> ToProbe<'static> {
+        let asks = Asks::Grpc(GrpcProbe { service: String::new(), host: Some("a b".into()), tls: None });
+        ToProbe::Begin(Begin {
+            id,
+            probe: Cow::Owned(NetworkProbe { address: NetworkProbe::ADDRESS, port: 1, asks }),
+            delay: Duration::ZERO,
+            interval,
+            timeout: interval,
+            eager: Duration::ZERO,
+            passes: 1,
+        })
+    }
+
+    /// An asker, and PID 1's end of its socket.
+    fn asker() -> (Asker, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        (Asker::new(Link::new(theirs).unwrap(), 100), ours)
+    }
+
+    /// All at once: nobody reads meanwhile.
+    fn tell<'a>(pid_1: &mut UnixStream, messages: impl IntoIterator<Item = ToProbe<'a>>) {
+        let mut bytes = Vec::new();
+        for message in messages {
+            wire::write_frame(&mut bytes, &message, TO_PROBE_MAX).unwrap();
+        }
+        pid_1.write_all(&bytes).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_pid_1_that_never_reads_does_not_make_it_grow() {
+        let (mut asker, mut pid_1) = asker();
+        tell(&mut pid_1, (0..500).map(|id| begin(id, Duration::from_millis(10))));
+        let began = Instant::now();
+        while asker.link.outbox.dropped() < 1000 {
+            assert!(began.elapsed() < Duration::from_secs(60), "{}", asker.link.outbox.dropped());
+            let _ = tokio::time::timeout(Duration::from_millis(100), asker.run()).await;
+        }
+        // It still hears: a goodbye ends it although its results lie there.
+        tell(&mut pid_1, [ToProbe::Goodbye]);
+        tokio::time::timeout(Duration::from_secs(10), asker.run()).await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn pings_are_answered_before_results_and_ended_checks_are_asked_no_more() {
+        let (mut asker, mut pid_1) = asker();
+        let (often, rarely) = (Duration::from_millis(10), Duration::from_secs(3600));
+        tell(&mut pid_1, [begin(1, often), begin(2, rarely), ToProbe::Ping(7)]);
+        let _ = tokio::time::timeout(Duration::from_millis(500), asker.run()).await;
+        tell(&mut pid_1, [ToProbe::End(1), ToProbe::Goodbye]);
+        asker.run().await.unwrap();
+        assert_eq!((asker.checks.len(), asker.under_way.len()), (1, 0));
+        drop(asker);
+
+        let (mut bytes, mut incoming) = (Vec::new(), Incoming::new(FROM_PROBE_MAX));
+        pid_1.read_to_end(&mut bytes).unwrap();
+        incoming.push(&bytes);
+        let first: (FromProbe<'_>, _) = wire::read_piece(incoming.frame().unwrap().unwrap()).unwrap();
+        assert_eq!(first.0, FromProbe::Pong(7));
+        let mut batches = 0;
+        while let Some(frame) = incoming.frame().unwrap() {
+            assert_eq!(wire::read_piece::<FromProbe<'_>>(frame).unwrap().0, FromProbe::Results);
+            batches += 1;
+        }
+        // Half a second of results every 10 ms.
+        assert!((2..=7).contains(&batches), "{batches}");
+    }
 }

@@ -35,6 +35,11 @@ impl Outbox {
         self.unsent.is_empty() && self.dropped == 0
     }
 
+    #[cfg(test)]
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
     /// `at`: in microseconds since 1970.
     pub fn add(&mut self, id: u64, at: u64, took: Duration, answer: Answer) {
         let Answer { verdict, text } = answer;

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -35,8 +35,8 @@ pub fn personality() {
 pub struct TestLauncher {
     /// So many launches fail first.
     pub failing: AtomicU32,
-    /// The next ones are no kelson-probe, but a process that never reads.
-    pub deaf: AtomicBool,
+    /// The next ones are no kelson-probe, but a shell that does this.
+    pub stand_in: Mutex<Option<&'static str>>,
     pub places: Mutex<Vec<Place>>,
     /// The limit on open files, where it is another than ours.
     pub files: Option<u64>,
@@ -56,9 +56,9 @@ impl Launcher for TestLauncher {
 
 impl TestLauncher {
     fn spawn(&self, control: OwnedFd) -> io::Result<Launched> {
-        let mut command = if self.deaf.load(Ordering::Relaxed) {
-            let mut command = Command::new("/bin/sleep");
-            command.arg("1000");
+        let mut command = if let Some(script) = *self.stand_in.lock().unwrap() {
+            let mut command = Command::new("/bin/sh");
+            command.args(["-c", script]);
             command
         } else {
             let mut command = Command::new(std::env::current_exe()?);

@@ -77,7 +77,11 @@ impl Call {
             .handshake::<_, Data>(stream)
             .await
             .map_err(|error| failure(&error))?;
-        beside(connection, self.call(sender)).await
+        let end = |ended: Result<(), h2::Error>| {
+            let closed = || Answer::fails("connection closed before the answer");
+            Some(Err(ended.map_or_else(|error| failure(&error), |()| closed())))
+        };
+        beside(connection, self.call(sender), end).await
     }
 
     async fn call(&self, sender: SendRequest<Data>) -> Result<Answer, Answer> {

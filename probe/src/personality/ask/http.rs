@@ -102,7 +102,8 @@ impl Get {
                 .await?;
             self.judge(response, deadline).await
         };
-        beside(connection, talk).await
+        // Its end is told to the one who talks, who may be at the search for a pattern by then.
+        beside(connection, talk, |_| None).await
     }
 
     async fn judge(&self, response: Response<Incoming>, deadline: Deadline) -> Result<Answer, Answer> {

@@ -17,16 +17,26 @@ pub trait Bytes: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Bytes for T {}
 
-/// Drives a connection while something is said over it.
-pub async fn beside<T>(connection: impl Future, talk: impl Future<Output = T>) -> T {
+/// Drives a connection while something is said over it. Where the connection ends first and that leaves the talk
+/// waiting, `end` may give what is made of it.
+pub async fn beside<C: Future, T>(
+    connection: C,
+    talk: impl Future<Output = T>,
+    end: impl Fn(C::Output) -> Option<T>,
+) -> T {
     let (mut connection, mut talk) = (pin!(connection), pin!(talk));
     let mut open = true;
     poll_fn(|context| {
-        // What it ends with is told to the one who talks, who may have the whole answer by then.
-        if open && connection.as_mut().poll(context).is_ready() {
-            open = false;
+        let ended = match open {
+            true => connection.as_mut().poll(context),
+            false => Poll::Pending,
+        };
+        open &= ended.is_pending();
+        // First the one who talks: the whole answer may have come with the end.
+        match (talk.as_mut().poll(context), ended) {
+            (Poll::Pending, Poll::Ready(ended)) => end(ended).map_or(Poll::Pending, Poll::Ready),
+            (talked, _) => talked,
         }
-        talk.as_mut().poll(context)
     })
     .await
 }
