@@ -45,7 +45,16 @@ struct Book {
     most: usize,
     /// `run 1: COMMAND`, with the time of its start.
     begun: Vec<(Instant, String)>,
+    ended: Vec<Said>,
     killed: usize,
+}
+
+/// How one execution of a command ended.
+#[derive(Debug, Clone)]
+pub struct Said {
+    pub run: u64,
+    pub command: String,
+    pub passed: bool,
 }
 
 /// The commands of one service.
@@ -73,6 +82,10 @@ impl Commands {
 
     pub fn begun(&self) -> Vec<(Instant, String)> {
         self.0.lock().unwrap().begun.clone()
+    }
+
+    pub fn ended(&self) -> Vec<Said> {
+        self.0.lock().unwrap().ended.clone()
     }
 
     pub fn killed(&self) -> usize {
@@ -156,6 +169,7 @@ impl Executor for OfRun {
                 book.most = book.most.max(count);
                 book.conducts.get(&command).cloned().unwrap_or_else(passes)
             };
+            let (book, run, said) = (self.commands.clone(), self.run, command.clone());
             let place = Place { commands: self.commands.clone(), command };
             let (output, write_end) = pipe();
             std::fs::File::from(write_end).write_all(conduct.says.as_bytes()).unwrap();
@@ -181,6 +195,8 @@ impl Executor for OfRun {
                     exit = ends => exit,
                     exit = kill => exit,
                 };
+                let said = Said { run, command: said, passed: exit.success() };
+                book.0.lock().unwrap().ended.push(said);
                 drop((place, complaints));
                 exit
             });

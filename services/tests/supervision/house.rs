@@ -23,7 +23,7 @@ use kelson_services::service_runner::task::{LogPipes, RunnerFactory, RunningProc
 use kelson_services::state_store::{self, LifeId, Record, StateStore};
 use kelson_spec::service::{
     LogSpec, Readiness, Requirement, RestartPolicy, RestartSpec, ServiceEvent, ServiceKind, ServiceSpec,
-    StartMode,
+    StartMode, Workload,
 };
 use kelson_spec::{Diagnostic, Loaded};
 use tokio::sync::{Semaphore, watch};
@@ -58,6 +58,7 @@ pub struct Manners {
     /// The kernel is said to have killed one of its processes.
     pub out_of_memory: bool,
     pub close: Duration,
+    pub close_fails: Option<String>,
 }
 
 impl Manners {
@@ -80,6 +81,7 @@ impl Default for Manners {
             hooks: HashMap::new(),
             out_of_memory: false,
             close: Duration::ZERO,
+            close_fails: None,
         }
     }
 }
@@ -87,7 +89,36 @@ impl Default for Manners {
 struct Living {
     exit: watch::Sender<Option<Exit>>,
     signalled: Option<Instant>,
+    run: u64,
+    hook: bool,
 }
+
+/// What was done with a service, in the order of time.
+#[derive(Debug, Clone)]
+pub struct Deed {
+    pub at: Instant,
+    /// 0: of no run.
+    pub run: u64,
+    pub what: What,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum What {
+    Open,
+    Close,
+    /// The main process, by its command.
+    Main(String),
+    /// Its spawn is reported.
+    MainKnown,
+    MainEnds,
+    /// A command in place of it.
+    Hook(String),
+    HookEnds,
+    Signal(i32),
+}
+
+/// Is told of each main process and each hook in its place that is about to begin: service, run, what.
+pub type Onlooker = Box<dyn Fn(&str, u64, &What) + Send>;
 
 /// What became of one service.
 #[derive(Default)]
@@ -108,6 +139,7 @@ pub struct Played {
     pub commands: Commands,
     /// Its network checks.
     pub lines: Lines,
+    pub deeds: Vec<Deed>,
     living: Option<Living>,
 }
 
@@ -132,8 +164,13 @@ impl Played {
     fn end(&mut self, exit: Exit) {
         self.descriptors.clear();
         if let Some(living) = self.living.take() {
+            self.deed(living.run, if living.hook { What::HookEnds } else { What::MainEnds });
             living.exit.send_replace(Some(exit));
         }
+    }
+
+    fn deed(&mut self, run: u64, what: What) {
+        self.deeds.push(Deed { at: Instant::now(), run, what });
     }
 }
 
@@ -143,11 +180,18 @@ pub struct Stage {
     played: Arc<Mutex<HashMap<String, Arc<Mutex<Played>>>>>,
     origin: Instant,
     pids: Arc<AtomicI32>,
+    pub onlooker: Arc<Mutex<Option<Onlooker>>>,
 }
 
 impl Stage {
     pub fn of(&self, name: &str) -> Arc<Mutex<Played>> {
         Arc::clone(self.played.lock().unwrap().entry(name.to_owned()).or_default())
+    }
+
+    fn show(&self, name: &str, run: u64, what: &What) {
+        if let Some(onlooker) = &*self.onlooker.lock().unwrap() {
+            onlooker(name, run, what);
+        }
     }
 }
 
@@ -196,13 +240,16 @@ impl Player {
     /// A command in place of the main process.
     fn hook(&self, command: &str, context: RunContext) -> Result<Running, RunnerError> {
         let manners = self.call(format!("hook {command}"));
+        let what = What::Hook(command.to_owned());
+        self.stage.show(&self.spec.name, context.run, &what);
         let pid = self.stage.pids.fetch_add(1, Ordering::Relaxed);
         let mut played = self.played();
         if !played.opened || played.lives() {
             played.wrongs.push(format!("hook {command} at a wrong time"));
         }
+        played.deed(context.run, what);
         let (exit, mut exited) = watch::channel(None);
-        played.living = Some(Living { exit, signalled: None });
+        played.living = Some(Living { exit, signalled: None, run: context.run, hook: true });
         played.environment = context.environment;
         let ends = manners.hooks.get(command).copied();
         let all = Arc::clone(&self.played);
@@ -243,6 +290,7 @@ impl Runner for Player {
                 if played.opened {
                     played.wrongs.push("opened twice without a close".into());
                 }
+                played.deed(0, What::Open);
                 played.opened = true;
                 played.opens += 1;
             }
@@ -257,6 +305,12 @@ impl Runner for Player {
                 return self.hook(&command.join(" "), context);
             }
             let manners = self.call(format!("run {}", context.run));
+            let command = match &self.spec.workload {
+                Workload::Process(process) => process.command.join(" "),
+                Workload::Container(container) => container.image.clone(),
+            };
+            let what = What::Main(command.clone());
+            self.stage.show(&self.spec.name, context.run, &what);
             let pid = self.stage.pids.fetch_add(1, Ordering::Relaxed);
             let exit = {
                 let mut played = self.played();
@@ -267,21 +321,23 @@ impl Runner for Player {
                     played.wrongs.push(format!("run {} beside another", context.run));
                 }
                 played.runs += 1;
+                played.deed(context.run, what);
                 let (exit, exited) = watch::channel(None);
                 if manners.spawn_fails.is_none() {
-                    played.living = Some(Living { exit, signalled: None });
+                    played.living = Some(Living { exit, signalled: None, run: context.run, hook: false });
                     played.environment = context.environment;
                     played.descriptors = context.descriptors;
+                } else {
+                    played.deed(context.run, What::MainEnds);
                 }
-                if let kelson_spec::service::Workload::Process(process) = &self.spec.workload {
-                    played.command = process.command.join(" ");
-                }
+                played.command = command;
                 exited
             };
             tokio::time::sleep(manners.spawn).await;
             if let Some(text) = manners.spawn_fails {
                 return Err(error(&text));
             }
+            self.played().deed(context.run, What::MainKnown);
             let mut exit = exit;
             let exit = Box::pin(async move {
                 match exit.wait_for(Option::is_some).await {
@@ -311,7 +367,9 @@ impl Runner for Player {
                     let mut played = self.played();
                     let living = played.living.as_mut().unwrap();
                     let since = *living.signalled.get_or_insert_with(Instant::now);
-                    (living.exit.subscribe(), since)
+                    let (exit, run) = (living.exit.subscribe(), living.run);
+                    played.deed(run, What::Signal(plan.signal));
+                    (exit, since)
                 };
                 let obeyed = async {
                     match manners.obeys {
@@ -350,7 +408,8 @@ impl Runner for Player {
             let mut played = self.played();
             played.closes += u32::from(played.opened);
             played.opened = false;
-            Ok(())
+            played.deed(0, What::Close);
+            manners.close_fails.map_or(Ok(()), |text| Err(error(&text)))
         })
     }
 }
@@ -402,8 +461,12 @@ impl House {
         std::fs::create_dir_all(directory.join("notify")).unwrap();
         let life = LifeId::current().unwrap();
         let store = StateStore::create(&directory, &life).unwrap();
-        let stage =
-            Stage { played: Arc::default(), origin: Instant::now(), pids: Arc::new(AtomicI32::new(100)) };
+        let stage = Stage {
+            played: Arc::default(),
+            origin: Instant::now(),
+            pids: Arc::new(AtomicI32::new(100)),
+            onlooker: Arc::default(),
+        };
         let turns = Arc::new(Semaphore::new(TURNS));
         let (groups, asked) = Groups::new();
         let surroundings = Arc::new(Surroundings {

@@ -1,0 +1,395 @@
+//! What must hold at every moment at which nothing is left to be done.
+
+use std::collections::{BTreeMap, HashSet};
+
+use kelson_services::manager::Outcome;
+use kelson_services::model::{CheckReport, Snapshot, Standing, State};
+use kelson_services::state_store;
+use kelson_spec::service::{Probe, Requirement, ServiceEvent, ServiceKind, ServiceSpec, WhenDown};
+
+use super::acts::{Kind, Play};
+use super::deeds::Reading;
+use super::world::World;
+use crate::house::MS;
+
+/// What was seen the last time, and of each service what has been read so far.
+#[derive(Default)]
+pub struct Laws {
+    before: BTreeMap<String, Snapshot>,
+    requests: usize,
+    readings: BTreeMap<String, Reading>,
+    mains: BTreeMap<String, usize>,
+    commands: BTreeMap<String, usize>,
+    pub hurried: bool,
+}
+
+impl Laws {
+    /// All that is wrong now.
+    pub async fn ask(&mut self, play: &Play) -> Vec<String> {
+        let manager = &play.house.manager;
+        let mut reports: BTreeMap<String, Vec<CheckReport>> = BTreeMap::new();
+        for now in manager.list().iter().filter(|now| now.pid.is_some()) {
+            reports.insert(now.name.to_string(), manager.checks(&now.name).await);
+        }
+        let mut wrongs = std::mem::take(&mut play.book.lock().unwrap().wrongs);
+        let list = manager.list();
+        let world = play.world.lock().unwrap();
+        self.read(play, &world, &mut wrongs);
+        let closing = play.book.lock().unwrap().closing.is_some();
+        for now in &list {
+            let mut wrong = |text: String| wrongs.push(format!("{text}: {now:?}"));
+            agrees_with_itself(now, &mut wrong);
+            self.agrees_with_its_run(play, &world, now, &mut wrong);
+            if let Some(reports) = reports.get(&*now.name) {
+                agrees_with_its_checks(now, reports, &mut wrong);
+            }
+            if !closing && now.state == State::Waiting {
+                waits_for_what_is_missing(play, &world, now, &mut wrong);
+            }
+            self.agrees_with_before(play, now, &mut wrong);
+        }
+        self.bonds_are_kept(play, &world, &list, &mut wrongs);
+        self.stops_are_kept(play, &mut wrongs);
+        is_remembered(play, &list, &mut wrongs);
+        self.before = list.into_iter().map(|now| (now.name.to_string(), now)).collect();
+        self.requests = play.requests.lock().unwrap().len();
+        wrongs
+    }
+
+    fn read(&mut self, play: &Play, world: &World, wrongs: &mut Vec<String>) {
+        for name in world.names() {
+            let hurried = self.hurried;
+            let reading = self.readings.entry(name.clone()).or_default();
+            let played = play.house.stage.of(&name);
+            let played = played.lock().unwrap();
+            let mut found = Vec::new();
+            let signals = reading.signals.len();
+            reading.read(&played.deeds, world, hurried, &mut found);
+            found.extend(played.wrongs.iter().cloned());
+            let begun = played.commands.begun();
+            for (at, text) in &begun[self.commands.get(&name).copied().unwrap_or_default()..] {
+                let (run, command) = text.split_once(": ").unwrap();
+                let number: u64 = run.trim_start_matches("run ").parse().unwrap();
+                let main = reading.mains.iter().rev().find(|main| main.run == number);
+                let alive = main.is_some_and(|main| {
+                    main.begun <= *at
+                        && main.ended.is_none_or(|ended| *at <= ended || Some(*at) <= main.known)
+                });
+                if !alive {
+                    found.push(format!("{command} of run {number} begins while that does not live"));
+                }
+                let since = main.map(|main| main.begun);
+                let times = begun.iter().filter(|(at, said)| Some(*at) >= since && said == text).count();
+                if times > 1 && (command.contains(" postStart") || command.contains(" preStop")) {
+                    found.push(format!("{command} of run {number} begins {times} times"));
+                }
+                let spec = world.version(command);
+                let startup = spec.health.iter().filter(|check| check.startup);
+                let is = |check: &kelson_spec::service::Check| command.ends_with(&check.name);
+                if spec.health.iter().any(|check| !check.startup && is(check)) {
+                    for check in startup.filter(|check| !is(check)) {
+                        let passed = played.commands.ended().iter().any(|said| {
+                            said.run == number && said.passed && said.command.ends_with(&check.name)
+                        });
+                        if !passed {
+                            found.push(format!("{command} of run {number} begins before {}", check.name));
+                        }
+                    }
+                }
+            }
+            self.commands.insert(name.clone(), begun.len());
+            for (at, run) in &reading.signals[signals..] {
+                let main = reading.mains.iter().rev().find(|main| main.run == *run).unwrap();
+                for hook in &world.version(&main.command).hooks.pre_stop {
+                    let text = format!("run {run}: {}", hook.command.join(" "));
+                    let before = begun.iter().any(|(begun, said)| *said == text && begun <= at);
+                    if !before && !hurried {
+                        found.push(format!("run {run} is signalled before {}", hook.command.join(" ")));
+                    }
+                }
+                let book = play.book.lock().unwrap();
+                let told = book.events.iter().rev().find(|(when, event)| {
+                    *event.service == *name
+                        && event.run == *run
+                        && when <= at
+                        && event.message.ends_with("its stop signal comes in 2 s")
+                });
+                if told.is_some_and(|(when, _)| *at < *when + 2000 * MS) && !hurried {
+                    found.push(format!("run {run} is signalled before its delay is over"));
+                }
+            }
+            wrongs.extend(found.into_iter().map(|wrong| format!("{name}: {wrong}")));
+        }
+    }
+
+    fn agrees_with_its_run(
+        &self,
+        play: &Play,
+        world: &World,
+        now: &Snapshot,
+        wrong: &mut impl FnMut(String),
+    ) {
+        let reading = &self.readings[&*now.name];
+        let played = play.house.stage.of(&now.name);
+        let played = played.lock().unwrap();
+        let living = reading.living();
+        if now.pid.is_some() && living.is_none_or(|main| main.run != now.run) {
+            wrong("has a PID and does not live".into());
+        }
+        if now.state.at_rest() && (played.opened || played.lives()) {
+            wrong("rests and was not cleaned up".into());
+        }
+        if now.up && !now.oneshot {
+            match living {
+                None => wrong("is up and does not live".into()),
+                Some(main) => {
+                    for check in &world.version(&main.command).health {
+                        let Probe::Exec { command } = &check.probe else { continue };
+                        let command = command.join(" ");
+                        let ended = played.commands.ended();
+                        let said = ended.iter().filter(|said| said.run == now.run && said.command == command);
+                        let passed: Vec<bool> = said.map(|said| said.passed).collect();
+                        let threshold = usize::try_from(check.success_threshold).unwrap();
+                        if !passed.windows(threshold).any(|some| some.iter().all(|passed| *passed)) {
+                            wrong(format!("is up and {command} has not passed in this run"));
+                        }
+                        let failed = passed.iter().rev().take_while(|passed| !**passed).count();
+                        if failed >= usize::try_from(check.failure_threshold).unwrap() {
+                            wrong(format!("is up and {command} fails"));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// What may change from one look to the next.
+    fn agrees_with_before(&self, play: &Play, now: &Snapshot, wrong: &mut impl FnMut(String)) {
+        let Some(before) = self.before.get(&*now.name) else { return };
+        let requests = play.requests.lock().unwrap();
+        let new = requests[self.requests..].iter().filter(|request| request.name == *now.name);
+        let asked: HashSet<&str> = new
+            .map(|request| match request.kind {
+                Kind::Start | Kind::Restart => "start",
+                Kind::Stop | Kind::Cascade => "stop",
+                Kind::Added => "added",
+            })
+            .collect();
+        if asked.contains("added") || now.run < before.run {
+            return;
+        }
+        let by_dependency = before.message.starts_with("stopped: service \"");
+        let stays = before.state == State::Finished && (before.stopped || by_dependency);
+        if stays && now.run > before.run && !asked.contains("start") {
+            wrong(format!("was stopped and is started though nobody asked ({})", before.message));
+        }
+        let counted = |one: &Snapshot| -> u32 {
+            one.restarts_by.iter().filter(|(reason, _)| reason.counts()).map(|(_, count)| count).sum()
+        };
+        let (more, more_counted) =
+            (i64::from(now.restarts) - i64::from(before.restarts), counted(now) - counted(before));
+        if more != i64::from(more_counted) && !asked.contains("start") {
+            wrong(format!("{more} restarts more, {more_counted} counted reasons more"));
+        }
+    }
+
+    /// `whenDown`: none runs on that is to be stopped with one that is down.
+    fn bonds_are_kept(&self, play: &Play, world: &World, list: &[Snapshot], wrongs: &mut Vec<String>) {
+        for now in list.iter().filter(|now| matches!(now.state, State::Starting | State::Running)) {
+            let Some(main) = self.readings[&*now.name].living() else { continue };
+            for requirement in &world.version(&main.command).depends {
+                let Requirement::Service { name, when_down, .. } = requirement else { continue };
+                if *when_down == WhenDown::Ignore || now.pid.is_none() {
+                    continue;
+                }
+                let Some(other) = list.iter().find(|other| *other.name == **name) else {
+                    wrongs.push(format!("{name} was removed: {now:?}"));
+                    continue;
+                };
+                let reading = &self.readings[name];
+                let down = match other.oneshot {
+                    true => other.state.at_rest() && !other.finished,
+                    false => {
+                        let ended = |it: &super::deeds::Main| it.ended.is_some_and(|at| at >= main.begun);
+                        reading.mains.iter().rev().take(4).any(ended)
+                            || !matches!(other.state, State::Starting | State::Running)
+                    }
+                };
+                if down {
+                    wrongs.push(format!("{} runs on: {now:?}; {other:?}", now.name));
+                }
+            }
+        }
+        let _ = play;
+    }
+
+    /// No run begins after a stop that was answered, until somebody asks for a start.
+    fn stops_are_kept(&mut self, play: &Play, wrongs: &mut Vec<String>) {
+        let requests = play.requests.lock().unwrap();
+        for (name, reading) in &self.readings {
+            let seen = self.mains.entry(name.clone()).or_default();
+            for main in &reading.mains[*seen..] {
+                let of_it = requests.iter().enumerate().filter(|(_, request)| request.name == *name);
+                let mut asked = None;
+                let mut stopped = None;
+                for (number, request) in of_it {
+                    match (request.kind, &request.answer) {
+                        (Kind::Start | Kind::Restart | Kind::Added, _) if request.asked <= main.begun => {
+                            asked = Some(number);
+                        }
+                        (Kind::Stop | Kind::Cascade, Some((at, Outcome::Done, _)))
+                            if request.waits && *at < main.begun =>
+                        {
+                            stopped = Some(number);
+                        }
+                        _ => {}
+                    }
+                }
+                if stopped.is_some() && stopped > asked {
+                    wrongs.push(format!(
+                        "{name}: run {} begins after a stop: {:?}",
+                        main.run,
+                        requests[stopped.unwrap()]
+                    ));
+                }
+            }
+            *seen = reading.mains.len();
+        }
+    }
+}
+
+fn agrees_with_itself(now: &Snapshot, wrong: &mut impl FnMut(String)) {
+    let rests = now.state.at_rest();
+    let mut must = |holds: bool, text: &str| {
+        if !holds {
+            wrong(text.to_owned());
+        }
+    };
+    must(!(now.up && now.down), "up and down");
+    must(!now.up || now.oneshot || (now.state == State::Running && now.pid.is_some()), "up without a run");
+    must(!now.oneshot || now.up == now.finished, "a one-shot is up once it has finished");
+    must(!now.finished || (now.state == State::Finished && !now.stopped), "finished and not at its end");
+    must(!now.stopped || now.state == State::Finished, "stopped and not at rest");
+    must(!now.down || (rests && !(now.oneshot && now.finished)), "down and not at its end");
+    let ended = matches!(now.state, State::Failed | State::Skipped | State::Finished);
+    must(
+        !(ended && now.group.is_none()) || now.down || (now.oneshot && now.finished),
+        "at its end and not down",
+    );
+    must(!rests || now.pid.is_none(), "rests with a PID");
+    must(
+        now.pid.is_none() || matches!(now.state, State::Starting | State::Running | State::Stopping),
+        "a PID in a wrong state",
+    );
+    must(now.state == State::Waiting || now.waiting_for.is_empty(), "waits for something in a wrong state");
+    must(now.healthy.is_none() || now.pid.is_some(), "healthy without a run");
+}
+
+fn agrees_with_its_checks(now: &Snapshot, reports: &[CheckReport], wrong: &mut impl FnMut(String)) {
+    let stands = |standing| reports.iter().filter(|report| report.standing == standing).count();
+    let (passing, failing) = (stands(Standing::Passing), stands(Standing::Failing));
+    if now.up && passing < reports.len() {
+        wrong(format!("is up and not all its checks pass: {reports:?}"));
+    }
+    if now.state != State::Running || reports.is_empty() {
+        return;
+    }
+    let healthy = match (failing, passing == reports.len()) {
+        (0, true) => Some(true),
+        (0, false) => None,
+        _ => Some(false),
+    };
+    if now.healthy != healthy {
+        wrong(format!("its health should be {healthy:?}: {reports:?}"));
+    }
+}
+
+fn event_text(name: &str, event: ServiceEvent, other: Option<&Snapshot>) -> Option<String> {
+    let text = match event {
+        ServiceEvent::Up => format!("service \"{name}\" to be up"),
+        ServiceEvent::Running => format!("service \"{name}\" to be running"),
+        ServiceEvent::Finished => format!("service \"{name}\" to have finished"),
+        ServiceEvent::Down => format!("service \"{name}\" to be down"),
+    };
+    let Some(now) = other else { return Some(format!("{text} (there is no such service)")) };
+    let look = |_: &str| Some(now.clone());
+    if super::witness::holds(&Requirement::service(name, event), &look) {
+        return None;
+    }
+    Some(match now.state {
+        State::Failed => format!("{text} (it failed: {})", now.message),
+        State::Skipped => format!("{text} (it was skipped)"),
+        State::Finished if now.stopped => format!("{text} (it was stopped)"),
+        State::Initialized if now.down => format!("{text} (nothing starts it; its start is manual)"),
+        _ => text,
+    })
+}
+
+fn missing(play: &Play, spec: &ServiceSpec) -> Vec<String> {
+    let text = |requirement: &Requirement| match requirement {
+        Requirement::Service { name, event, .. } => {
+            event_text(name, *event, play.house.manager.get(name).as_ref())
+        }
+        Requirement::Any(each) => {
+            let texts: Option<Vec<String>> = each
+                .iter()
+                .map(|one| match one {
+                    Requirement::Service { name, event, .. } => {
+                        event_text(name, *event, play.house.manager.get(name).as_ref())
+                    }
+                    _ => None,
+                })
+                .collect();
+            texts.map(|texts| texts.join(" or "))
+        }
+        _ => None,
+    };
+    spec.depends.iter().filter_map(text).collect()
+}
+
+/// Each text is true, and nothing is missing from it.
+fn waits_for_what_is_missing(play: &Play, world: &World, now: &Snapshot, wrong: &mut impl FnMut(String)) {
+    if now.waiting_for.is_empty() && now.message.contains("asking whether its `when` holds") {
+        return;
+    }
+    // Which of its files it was started with is not told while files are being read.
+    let versions = &world.versions[&*now.name];
+    let sure = !now.changed && play.reloads.iter().all(|reload| reload.is_finished());
+    let candidates = if sure { &versions[versions.len() - 1..] } else { &versions[..] };
+    if !candidates.iter().any(|spec| missing(play, spec) == now.waiting_for) {
+        let last = candidates.last().map(|spec| missing(play, spec));
+        wrong(format!("it should wait for {last:?}"));
+    }
+}
+
+fn is_remembered(play: &Play, list: &[Snapshot], wrongs: &mut Vec<String>) {
+    let recovered = state_store::read(&play.house.directory, &play.house.life).unwrap();
+    wrongs.extend(recovered.doubts);
+    for now in list {
+        let Some(record) = recovered.records.iter().find(|record| record.name == *now.name) else {
+            // Nothing has happened to it yet.
+            if now.run > 0 {
+                wrongs.push(format!("nothing is remembered of {now:?}"));
+            }
+            continue;
+        };
+        let opened = play.house.played(&now.name, |played| played.opened);
+        let agrees = (record.state, record.run, record.pid) == (now.state, now.run, now.pid)
+            && (record.finished, record.restarts) == (now.finished, now.restarts)
+            && (record.opened || !opened)
+            && (!record.opened || !now.state.at_rest())
+            && (record.stopped || !now.stopped);
+        if !agrees {
+            wrongs.push(format!("{record:?} is remembered of {now:?}"));
+        }
+    }
+}
+
+/// Whether a one-shot or a service is where it may stay for ever.
+pub fn may_stay(now: &Snapshot, spec: &ServiceSpec) -> bool {
+    match now.state {
+        State::Finished | State::Failed | State::Skipped | State::Initialized | State::Waiting => true,
+        State::Running => now.up || spec.kind == ServiceKind::Oneshot,
+        State::Starting | State::Preparing | State::Stopping | State::Backoff => false,
+    }
+}
