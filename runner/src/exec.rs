@@ -12,8 +12,11 @@ pub trait Executor: Send + Sync {
     fn exec(&self, request: ExecRequest) -> BoxFuture<'_, Result<Executing, RunnerError>>;
 }
 
+/// Write ends for the output and the errors of a command.
+pub type Outputs = (OwnedFd, OwnedFd);
+
 /// What is to be run.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct ExecRequest {
     /// Program and arguments, never empty.
     pub command: Vec<String>,
@@ -23,6 +26,8 @@ pub struct ExecRequest {
     pub input: bool,
     /// It gets a terminal of this size, and input, output and errors are one.
     pub terminal: Option<WindowSize>,
+    /// Where its output goes, instead of to the caller. Not with a terminal.
+    pub outputs: Option<Arc<Outputs>>,
 }
 
 /// Rows and columns of a terminal, in characters.
@@ -37,13 +42,22 @@ pub struct Executing {
     pub pid: i32,
     /// Write end of its input, or of its terminal. `None` where none was asked for.
     pub input: Option<OwnedFd>,
-    /// Read end of its output, or of its terminal.
+    /// Read end of its output, or of its terminal. It ends at once where the output goes elsewhere.
     pub output: OwnedFd,
     /// Read end of its errors; `None` with a terminal.
     pub errors: Option<OwnedFd>,
     /// Ends when it has; dropping it ends nothing.
     pub exit: BoxFuture<'static, Exit>,
     pub control: Arc<dyn ExecControl>,
+}
+
+/// Kills a command, with all that it started, once nobody waits for it.
+pub struct Leash(pub Arc<dyn ExecControl>);
+
+impl Drop for Leash {
+    fn drop(&mut self) {
+        self.0.kill();
+    }
 }
 
 /// What may be done to a command that runs. Each returns at once; after its end all do nothing.

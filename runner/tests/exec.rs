@@ -141,6 +141,25 @@ fn a_command_is_as_the_service_is() {
 }
 
 #[test]
+fn output_goes_where_it_is_sent() {
+    as_pid_one("output_goes_where_it_is_sent", || async {
+        let processes = processes();
+        let mut web = run(&processes, sleeper()).await;
+        let (output, theirs) = nix::unistd::pipe().unwrap();
+        let (errors, of_errors) = nix::unistd::pipe().unwrap();
+        let outputs = Some(std::sync::Arc::new((theirs, of_errors)));
+        let request = ExecRequest { outputs, ..script("echo said; echo wrong >&2; exit 2") };
+        let executing = web.executor.exec(request).await.unwrap();
+        // Nobody else holds their other ends, so both end.
+        let (nothing, none, exit) = done(executing).await;
+        assert_eq!((nothing.as_str(), none.as_str(), exit), ("", "", Exit::Status(2)));
+        assert_eq!((all(output).await.as_str(), all(errors).await.as_str()), ("said\n", "wrong\n"));
+        web.runner.stop(PATIENT).await.unwrap();
+        web.runner.close().await.unwrap();
+    });
+}
+
+#[test]
 fn input_goes_through_and_ends() {
     as_pid_one("input_goes_through_and_ends", || async {
         let processes = processes();

@@ -185,11 +185,15 @@ impl Ends {
             true => pipe().map(|(read, write)| (Some(read), Some(write)))?,
             false => (None, None),
         };
-        let (output, shims_output) = pipe()?;
-        let (errors, shims_errors) = match terminal {
+        let (output, mut shims_output) = pipe()?;
+        let (errors, mut shims_errors) = match terminal {
             true => (None, None),
             false => pipe().map(|(read, write)| (Some(read), Some(write)))?,
         };
+        if let Some(outputs) = &request.outputs {
+            let (output, errors) = &**outputs;
+            (shims_output, shims_errors) = (clone(output)?, Some(clone(errors)?));
+        }
         Ok(Ends { input, output, errors, shim: [shims_input, Some(shims_output), shims_errors] })
     }
 
@@ -201,7 +205,9 @@ impl Ends {
 }
 
 fn clone(descriptor: &OwnedFd) -> Result<OwnedFd, RunnerError> {
-    descriptor.try_clone().map_err(|error: io::Error| RunnerError::system("cannot keep a terminal", &error))
+    descriptor
+        .try_clone()
+        .map_err(|error: io::Error| RunnerError::system("cannot keep a descriptor of a command", &error))
 }
 
 /// Waits for a command's end, then has containerd forget it.

@@ -16,7 +16,7 @@ use kelson_spec::ServiceSpec;
 
 use crate::cgroup::Place;
 use crate::command::{Command, Stdio, run_mark};
-use crate::exec::{ExecControl, ExecRequest, Executing, Executor, WindowSize};
+use crate::exec::{ExecControl, ExecRequest, Executing, Executor, Outputs, WindowSize};
 use crate::processes::{Child, ExitReceiver, Processes};
 use crate::runner::{BoxFuture, RunContext, RunnerError};
 use terminal::{End, Terminal, duplicate, pipe};
@@ -95,7 +95,7 @@ impl ProcessExecutor {
         }
         let (ends, theirs) = match request.terminal {
             Some(size) => self.on_terminal(size, request.input)?,
-            None => on_pipes(request.input)?,
+            None => on_pipes(request.input, request.outputs.as_deref())?,
         };
         let context = RunContext {
             run: self.run,
@@ -141,7 +141,7 @@ struct Theirs {
     errors: OwnedFd,
 }
 
-fn on_pipes(input: bool) -> Result<(Ends, Theirs), RunnerError> {
+fn on_pipes(input: bool, outputs: Option<&Outputs>) -> Result<(Ends, Theirs), RunnerError> {
     let (read, write) = match input {
         true => {
             let (read, write) = pipe(End::Write)?;
@@ -151,6 +151,10 @@ fn on_pipes(input: bool) -> Result<(Ends, Theirs), RunnerError> {
     };
     let (output, output_end) = pipe(End::Read)?;
     let (errors, errors_end) = pipe(End::Read)?;
+    let (output_end, errors_end) = match outputs {
+        Some((output, errors)) => (duplicate(output)?, duplicate(errors)?),
+        None => (output_end, errors_end),
+    };
     let ends = Ends { input: write, output, errors: Some(errors), terminal: None };
     Ok((ends, Theirs { input: read, output: output_end, errors: errors_end }))
 }

@@ -37,6 +37,16 @@ async fn h4_commands_run_inside() {
     assert_eq!(text(fs::File::from(command.errors.unwrap())).await, "bad\n");
 
     // Input reaches it, and its end does.
+    let (output, theirs) = nix::unistd::pipe().unwrap();
+    let (errors, of_errors) = nix::unistd::pipe().unwrap();
+    let outputs = Some(std::sync::Arc::new((theirs, of_errors)));
+    let command = executor.exec(ExecRequest { outputs, ..sh("echo said; echo wrong >&2; exit 2") }).await;
+    assert_eq!(command.unwrap().exit.await, Exit::Status(2));
+    let read = |end| tokio::task::spawn_blocking(|| std::io::read_to_string(fs::File::from(end)).unwrap());
+    assert_eq!(
+        (read(output).await.unwrap(), read(errors).await.unwrap()),
+        ("said\n".into(), "wrong\n".into())
+    );
     let command = executor.exec(ExecRequest { input: true, ..sh("busybox cat; exit 6") }).await.unwrap();
     let mut input = fs::File::from(command.input.unwrap());
     input.write_all(b"hello\n").unwrap();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kelson_runner::{BoxFuture, ExecControl, ExecRequest, Executing, Executor, Exit};
+use kelson_runner::{BoxFuture, ExecRequest, Executing, Executor, Exit, Leash};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::output::with_line;
@@ -39,15 +39,6 @@ impl Probe for ExecProbe {
                 Err(_) => Answer { verdict: Verdict::Silent, output: String::new(), ending: None },
             }
         })
-    }
-}
-
-/// Kills the command, with all that it started, once nobody waits for it.
-struct Leash(Arc<dyn ExecControl>);
-
-impl Drop for Leash {
-    fn drop(&mut self) {
-        self.0.kill();
     }
 }
 

@@ -32,9 +32,7 @@ mod reader;
 mod totals;
 
 pub use engine::{Asks, Checks, News, ToMind};
-pub(crate) use exec::ExecProbe;
 use network::Network;
-pub(crate) use output::last_line;
 pub use totals::{CheckFigures, CheckTotals, NamedTotals, Totals};
 
 /// What a check asks.
