@@ -17,6 +17,7 @@ impl Manager {
             services: Vec::with_capacity(names.len()),
             init: InitFigures::now(),
             events: *self.newest_event().borrow(),
+            group_restarts: self.group_restarts(),
             dropped: None,
         };
         for portion in names.chunks(PORTION) {

@@ -4,6 +4,7 @@
 //! thousand cgroups take some ten milliseconds to read, and PID 1 has other things to do meanwhile. Nothing that is read
 //! lies on a disk. Between two readings nothing of them is kept.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -29,6 +30,8 @@ pub struct Reading {
     pub init: InitFigures,
     /// Since the host's start.
     pub events: u64,
+    /// Groups that were restarted, and how often.
+    pub group_restarts: BTreeMap<Arc<str>, u64>,
     /// Absent where nobody collects logs.
     pub dropped: Option<Dropped>,
 }

@@ -231,6 +231,16 @@ pub const FAMILIES: &[Family] = &[
         }),
     },
     Family {
+        name: "kelson_group_restarts",
+        help: "How often the group was restarted as a whole; absent for one that never was.",
+        kind: Type::Counter,
+        unit: "",
+        labels: &["group"],
+        of: Of::Host(|figures, to| {
+            figures.reading.group_restarts.iter().for_each(|(group, count)| to.count(&[group], *count));
+        }),
+    },
+    Family {
         name: "kelson_service_state",
         help: "1 for the state that the service is in; for no other.",
         kind: Type::Gauge,

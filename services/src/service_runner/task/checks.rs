@@ -29,23 +29,26 @@ impl Core {
         if none || !self.life.ready {
             return None;
         }
+        let own_name = self.own_check.iter().map(|own| Arc::clone(&own.plan.name));
+        let names = self.spec.health.iter().map(|check| Arc::from(check.name.as_str()));
+        let totals = self.totals.begin(own_name.chain(names));
         let own = self.own_check.iter().map(|own| ToMind {
             plan: own.plan.clone(),
             asks: Asks::Here(Arc::clone(&own.probe)),
-            totals: None,
+            totals: totals.first().map(|(_, totals)| Arc::clone(totals)),
         });
-        let names = self.spec.health.iter().map(|check| Arc::from(check.name.as_str()));
-        let totals = self.totals.begin(names);
         // All that ask over the network of this run share what was made for it.
         let mut network = None;
-        let of_spec = self.spec.health.iter().zip(totals.iter()).map(|(check, (_, totals))| {
-            let asks = health::asks(
-                check,
-                || self.executor(),
-                || network.get_or_insert_with(|| self.network()).clone(),
-            );
-            ToMind { plan: Plan::from(check), asks, totals: Some(Arc::clone(totals)) }
-        });
+        let of_spec = self.spec.health.iter().zip(totals.iter().skip(self.own_check.iter().len())).map(
+            |(check, (_, totals))| {
+                let asks = health::asks(
+                    check,
+                    || self.executor(),
+                    || network.get_or_insert_with(|| self.network()).clone(),
+                );
+                ToMind { plan: Plan::from(check), asks, totals: Some(Arc::clone(totals)) }
+            },
+        );
         let checks = Box::new(Checks::begin(own.chain(of_spec)));
         let missing = checks.missing();
         self.checks = Some(checks);
