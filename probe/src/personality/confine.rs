@@ -4,8 +4,9 @@ use std::io;
 
 /// Descriptors that are not connections: the standard ones, the socket to PID 1, those of the runtime.
 const OWN_DESCRIPTORS: u64 = 32;
-/// More connections than this at a time are a crowd, whatever the limit allows.
-const CONNECTIONS_MAX: u64 = 4096;
+/// More connections than this at a time are not open, whatever the limit allows: with TLS, a long head and a long body one
+/// takes up to 200 KiB, and all of them have to fit into [`crate::MEMORY_MAX`].
+const CONNECTIONS_MAX: u64 = 512;
 
 /// Gains no rights by what it executes, is looked into by nobody, leaves no core on a disk.
 pub fn give_up() -> io::Result<()> {

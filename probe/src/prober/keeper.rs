@@ -175,7 +175,12 @@ impl Keeper {
         self.leave = None;
         self.silence = self.watched.shortest_interval().map(beat::silence);
         match &mut self.process {
-            Process::Absent { retry: None } if self.shutdown.is_none() => self.launch(now),
+            Process::Absent { retry: None } if self.shutdown.is_none() => {
+                self.launch(now);
+                if matches!(self.process, Process::Launching(_)) {
+                    self.publish("being started", |_| {});
+                }
+            }
             Process::Running(life) => life.enqueue(Outgoing::Begin { id, again: false }),
             // The next one is told of all.
             _ => {}
