@@ -77,6 +77,7 @@ fn exec_request(start: v1::RunStart) -> Result<ExecRequest, Status> {
         environment: environment.collect::<Result<_, _>>()?,
         command: start.command,
         input: start.input,
+        outputs: None,
         terminal: start.terminal.map(window_size),
     })
 }
