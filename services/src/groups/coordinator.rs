@@ -40,12 +40,13 @@ struct Coordinator {
 /// Answers requests for as long as the host runs.
 pub async fn coordinate(manager: Manager, mut requests: mpsc::UnboundedReceiver<GroupRequest>) {
     let mut changes = manager.registry().follow();
+    let random = Random::of("groups", manager.since_start());
     let mut coordinator = Coordinator {
         manager,
         groups: HashMap::new(),
         member_of: HashMap::new(),
         restarts: JoinSet::new(),
-        random: Random::new(),
+        random,
     };
     loop {
         tokio::select! {

@@ -88,7 +88,7 @@ pub struct News {
 
 impl Checks {
     /// Begins the checks of a run that is ready: those that gate its start, or all where there are none such.
-    pub fn begin(checks: impl IntoIterator<Item = ToMind>) -> Checks {
+    pub fn begin(checks: impl IntoIterator<Item = ToMind>, random: Random) -> Checks {
         let (minded, askers) = checks
             .into_iter()
             .map(|ToMind { plan, asks, totals }| {
@@ -97,7 +97,7 @@ impl Checks {
             })
             .unzip();
         let board = Board { state: Mutex::new(State { checks: minded, waker: None }) };
-        let mut checks = Checks { board: Arc::new(board), askers, random: Random::new(), ready: true };
+        let mut checks = Checks { board: Arc::new(board), askers, random, ready: true };
         checks.tend();
         checks
     }
@@ -281,6 +281,10 @@ mod tests {
         }
     }
 
+    fn random() -> Random {
+        Random::of("test", Duration::ZERO)
+    }
+
     fn answer(verdict: Verdict, text: &str) -> CheckAnswer {
         CheckAnswer { at: SystemTime::now(), took: Duration::from_millis(1), verdict, text: text.into() }
     }
@@ -290,7 +294,7 @@ mod tests {
         let check = Check { restart_after: 5, grace: Duration::ZERO, ..Check::new("a", Probe::tcp(1)) };
         let lines = Arc::new(Lines::default());
         let asks = Asks::Elsewhere(lines.clone(), Box::new(Schedule::of(&check).unwrap()));
-        let mut checks = Checks::begin([ToMind { plan: Plan::from(&check), asks, totals: None }]);
+        let mut checks = Checks::begin([ToMind { plan: Plan::from(&check), asks, totals: None }], random());
         let sink = lines.0.lock().unwrap()[0].clone();
         let woken = Arc::new(Counted::default());
         let waker = Waker::from(woken.clone());
@@ -333,7 +337,7 @@ mod tests {
             let asks = Asks::Elsewhere(lines.clone(), Box::new(Schedule::of(&check).unwrap()));
             ToMind { plan: Plan::from(&check), asks, totals: None }
         });
-        let mut checks = Checks::begin(checks);
+        let mut checks = Checks::begin(checks, random());
         let sinks: Vec<_> = lines.0.lock().unwrap().clone();
         for sink in &sinks {
             sink.take(answer(Verdict::Passes, ""));

@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 use kelson_spec::ServiceSpec;
 use kelson_spec::service::LifecycleHook;
 use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
 
 pub use crate::events::EventBatch;
 use crate::events::EventLog;
@@ -165,6 +166,11 @@ impl Manager {
 
     fn ticket(&self) -> u64 {
         self.inner.tickets.fetch_add(1, Ordering::Relaxed).saturating_add(1)
+    }
+
+    /// The time since PID 1's start.
+    pub(crate) fn since_start(&self) -> Duration {
+        Instant::now().saturating_duration_since(self.inner.surroundings.origin)
     }
 
     /// The host is stopping.

@@ -174,6 +174,8 @@ pub fn launch(
     let mailbox = Mailbox::default();
     let totals: Arc<Totals> = Arc::default();
     surroundings.registry.add(Arc::clone(&name), snapshot.clone());
+    let started = Instant::now().saturating_duration_since(surroundings.origin);
+    let random = Random::of(&name, started);
     let core = Box::new(Core {
         name,
         spec,
@@ -209,7 +211,7 @@ pub fn launch(
         turn: None,
         rested: Vec::new(),
         main_pid_refused: false,
-        random: Random::new(),
+        random,
     });
     tokio::spawn(drive(core, runner));
     Ok(ServiceHandle { mailbox, snapshot, totals })

@@ -29,6 +29,7 @@ impl Core {
         if none || !self.life.ready {
             return None;
         }
+        let random = self.random.branch();
         let own_name = self.own_check.iter().map(|own| Arc::clone(&own.plan.name));
         let names = self.spec.health.iter().map(|check| Arc::from(check.name.as_str()));
         let totals = self.totals.begin(own_name.chain(names));
@@ -49,7 +50,7 @@ impl Core {
                 ToMind { plan: Plan::from(check), asks, totals: Some(Arc::clone(totals)) }
             },
         );
-        let checks = Box::new(Checks::begin(own.chain(of_spec)));
+        let checks = Box::new(Checks::begin(own.chain(of_spec), random));
         let missing = checks.missing();
         self.checks = Some(checks);
         Some(Input::Health { run: self.life.run, healthy: None, missing })
