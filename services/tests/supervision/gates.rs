@@ -224,6 +224,21 @@ async fn g7_manual_is_down_and_what_the_boot_will_start_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn g7_nothing_waits_for_a_manual_service_when_the_host_stops() {
+    let house = House::with([spec("db"), manual(needs("m", &["db"])), manual(oneshot("job"))]).await;
+    house.manners("db", |db| db.obeys = Some(secs(1)));
+    let begun = tokio::time::Instant::now();
+    let summary = house.manager.stop_all(begun + secs(60), &[]).await;
+    assert!(summary.killed.is_empty() && summary.given_up.is_empty(), "{summary:?}");
+    assert!(begun.elapsed() < 1100 * MS, "{:?}", begun.elapsed());
+    for name in ["m", "job"] {
+        assert!(house.now(name).down && house.state(name) == State::Initialized, "{:?}", house.now(name));
+        assert_eq!(house.played(name, |one| one.calls.len()), 0);
+    }
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
 async fn g8_two_requests_at_once_are_each_answered_with_what_happened() {
     let house = House::with([spec("web")]).await;
     house.manners("web", |web| web.obeys = Some(secs(2)));

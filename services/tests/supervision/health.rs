@@ -145,6 +145,27 @@ async fn h3_three_checks_that_fail_together_restart_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn h3_three_checks_that_fail_thrice_after_their_grace_restart_once() {
+    let patient = |name: &str| Check { restart_after: 3, grace: secs(10), ..check(name) };
+    let house = House::with([checked("web", ["a", "b", "c"].map(patient))]).await;
+    for name in ["a", "b", "c"] {
+        commands(&house, "web").set(name, fails("refused"));
+    }
+    until(&house, |web| web.state == State::Backoff).await;
+    let restarts = house.told("web").iter().filter(|told| told.contains("failed 3 times")).count();
+    assert_eq!(restarts, 2, "that it is stopped, and that it is restarted: {:#?}", house.told("web"));
+    let begun = commands(&house, "web").begun();
+    let of_run = |check: &str| begun.iter().filter(|(_, told)| *told == format!("run 1: {check}")).count();
+    for name in ["a", "b", "c"] {
+        assert!(of_run(name) >= 11, "{name} was asked {} times: ten of them in its grace", of_run(name));
+        commands(&house, "web").set(name, passes());
+    }
+    pass(60.0).await;
+    assert_eq!((house.now("web").up, house.now("web").run, house.now("web").restarts), (true, 2, 1));
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
 async fn h3_failures_in_grace_restart_nothing() {
     let house = House::with([checked("web", [Check { restart_after: 3, ..check("a") }])]).await;
     commands(&house, "web").set("a", fails("refused"));
