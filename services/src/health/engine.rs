@@ -77,8 +77,8 @@ struct State {
 /// What results mean for the service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct News {
-    /// The check passes or fails from now on, in words.
-    pub change: Option<String>,
+    /// Which checks pass or fail from now on, in words.
+    pub changes: Vec<String>,
     pub healthy: Option<bool>,
     /// Which checks it waits for, and why; empty where each passes.
     pub missing: String,
@@ -121,10 +121,7 @@ impl Checks {
             self.tend();
         }
         match self.board.told() {
-            Some((told, healthy, missing)) => {
-                let Told { change, restart } = told;
-                Poll::Ready(News { change, healthy, missing, restart })
-            }
+            Some(news) => Poll::Ready(news),
             None => Poll::Pending,
         }
     }
@@ -212,11 +209,21 @@ impl Board {
         self.lock().checks.get_mut(place)?.tend(gated, now)
     }
 
-    /// What is to be heard of one of the checks, and what all come to now.
-    fn told(&self) -> Option<(Told, Option<bool>, String)> {
+    /// What is to be heard of all checks, and what they come to now: answers come many at once.
+    fn told(&self) -> Option<News> {
         let mut state = self.lock();
-        let told = state.checks.iter_mut().find_map(Minded::told)?;
-        Some((told, state.healthy(), state.missing()))
+        let told: Vec<Told> = state.checks.iter_mut().filter_map(Minded::told).collect();
+        if told.is_empty() {
+            return None;
+        }
+        let mut news =
+            News { changes: Vec::new(), healthy: state.healthy(), missing: state.missing(), restart: None };
+        for Told { change, restart } in told {
+            news.changes.extend(change);
+            // One restart, however many ask for it.
+            news.restart = news.restart.or(restart);
+        }
+        Some(news)
     }
 }
 
@@ -323,7 +330,7 @@ mod tests {
         assert_eq!(news(Verdict::Fails, "reset"), None);
         let fails = news(Verdict::Fails, "refused").unwrap();
         assert_eq!((fails.healthy, fails.missing.as_str()), (Some(false), "check a: refused"));
-        assert_eq!(fails.change.as_deref(), Some("check a fails: refused"));
+        assert_eq!(fails.changes, ["check a fails: refused"]);
         assert_eq!(news(Verdict::Fails, "refused"), None);
         let restarts = news(Verdict::Silent, "").unwrap();
         assert_eq!(restarts.restart.as_deref(), Some("check a failed 5 times: no answer within 1 s"));
@@ -342,10 +349,10 @@ mod tests {
         for sink in &sinks {
             sink.take(answer(Verdict::Passes, ""));
         }
-        let first = checks.next().await;
-        let second = checks.next().await;
-        assert_eq!(first.change.as_deref(), Some("check a passes"));
-        assert_eq!((second.change.as_deref(), second.healthy), (Some("check b passes"), Some(true)));
+        // Both before what they come to.
+        let news = checks.next().await;
+        assert_eq!(news.changes, ["check a passes", "check b passes"]);
+        assert_eq!(news.healthy, Some(true));
         drop(checks);
         sinks[0].take(answer(Verdict::Fails, ""));
     }

@@ -65,7 +65,8 @@ async fn played(dice: &mut Dice, house: House, trace: Trace) -> Result<(), Strin
         begun,
         trace,
     };
-    let follower = witness::follow(play.house.manager.clone(), Arc::clone(&play.book), Arc::clone(&play.trace));
+    let follower =
+        witness::follow(play.house.manager.clone(), Arc::clone(&play.book), Arc::clone(&play.trace));
     play.house.manager.take_in(loaded(files));
     play.house.manager.begin();
     let mut laws = Laws::default();

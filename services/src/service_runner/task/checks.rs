@@ -58,13 +58,12 @@ impl Core {
 
     /// Takes in what a result means.
     pub(super) fn checked(&mut self, news: News) -> Next {
-        let News { change, healthy, missing, restart } = news;
+        let News { changes, healthy, missing, restart } = news;
         let run = self.life.run;
-        if let Some(text) = change {
-            self.note(&text);
+        for text in &changes {
+            self.note(text);
         }
         match restart {
-            // One restart, however many ask: with the run the other checks are gone.
             Some(text) => self.step(Input::Broken { run, reason: RestartReason::Check, text }),
             None => self.step(Input::Health { run, healthy, missing }),
         }
