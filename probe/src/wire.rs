@@ -198,3 +198,66 @@ impl Incoming {
 pub fn read_piece<'a, M: Deserialize<'a>>(frame: &'a [u8]) -> Result<(M, &'a [u8]), WireError> {
     Ok(postcard::take_from_bytes(frame)?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(message: &ToProbe<'_>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        write_frame(&mut bytes, message, TO_PROBE_MAX).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn frames_are_found_however_they_are_cut() {
+        let mut bytes = frame(&ToProbe::Ping(1));
+        bytes.extend(frame(&ToProbe::End(300)));
+        for size in 1..=bytes.len() {
+            let mut incoming = Incoming::new(TO_PROBE_MAX);
+            let mut read = Vec::new();
+            for part in bytes.chunks(size) {
+                incoming.push(part);
+                while let Some(frame) = incoming.frame().unwrap() {
+                    read.push(format!("{:?}", read_piece::<ToProbe<'_>>(frame).unwrap().0));
+                }
+            }
+            assert_eq!(read, ["Ping(1)", "End(300)"], "{size}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_is_refused_at_both_ends() {
+        let mut buffer = vec![7];
+        let text = "x".repeat(FROM_PROBE_MAX);
+        let written = write_frame(&mut buffer, &FromProbe::Trouble(&text), FROM_PROBE_MAX);
+        assert!(matches!(written, Err(WireError::TooLong(_))) && buffer == [7]);
+
+        let mut incoming = Incoming::new(FROM_PROBE_MAX);
+        incoming.push(&u32::MAX.to_le_bytes());
+        assert!(matches!(incoming.frame(), Err(WireError::TooLong(_))));
+    }
+
+    #[test]
+    fn a_frame_takes_pieces_until_it_is_full_and_stays_whole() {
+        let mut buffer = Vec::new();
+        let frame = FrameStart::new(&mut buffer);
+        frame.push(&mut buffer, &FromProbe::Results, 100).unwrap();
+        let mut pieces = 0;
+        while frame.push(&mut buffer, &"ninechars", 100).is_ok() {
+            pieces += 1;
+        }
+        frame.finish(&mut buffer);
+        assert_eq!((pieces, buffer.len()), (9, LENGTH + 1 + 90));
+        let mut incoming = Incoming::new(100);
+        incoming.push(&buffer);
+        assert_eq!(incoming.frame().unwrap().unwrap().len(), 91);
+    }
+
+    #[test]
+    fn what_is_no_message_is_an_error() {
+        for bytes in [&[][..], &[9], &[1], &[0, 1, 1, 1, 1]] {
+            assert!(read_piece::<ToProbe<'_>>(bytes).is_err(), "{bytes:?}");
+        }
+    }
+}

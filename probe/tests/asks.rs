@@ -150,21 +150,23 @@ async fn tcp_a_service_reads_a_plain_end_and_keeps_no_state() {
     let listener = TcpListener::bind(loopback(0)).await.unwrap();
     let address = listener.local_addr().unwrap();
     let host = Host::new();
-    let _asked = host.watch(address, Asks::Tcp);
+    let often = Schedule { interval: Duration::from_millis(10), ..schedule(address, Asks::Tcp) };
+    let _asked = host.watch_with(often);
     tokio::spawn(async move {
         loop {
             let (mut stream, _) = listener.accept().await.unwrap();
             told.send(stream.read(&mut [0; 8]).await).unwrap();
         }
     });
-    for _ in 0..10 {
+    for _ in 0..50 {
         assert_eq!(ends.recv().await.unwrap().unwrap(), 0);
     }
     let port = format!(":{:04X}", address.port());
     let kept = std::fs::read_to_string("/proc/net/tcp").unwrap();
     // 06: TIME_WAIT.
     let kept = kept.lines().filter(|line| line.contains(&port) && line.contains(" 06 ")).count();
-    assert!(kept <= 2, "{kept}");
+    // A few of a thousand, and more where everybody is short of time.
+    assert!(kept <= 25, "{kept}");
 }
 
 #[tokio::test]
