@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use prost::Message as _;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let files = ["services", "machine", "logs", "logd", "exec", "images", "metrics"]
+    let files = ["services", "machine", "logs", "logd", "exec", "images", "metrics", "health"]
         .map(|name| format!("kelson/v1/{name}.proto"));
     let descriptors = protox::compile(&files, ["."])?;
     let mut reflected = descriptors.clone();

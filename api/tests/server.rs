@@ -5,6 +5,8 @@
 
 #[path = "server/exec.rs"]
 mod exec;
+#[path = "server/health.rs"]
+mod health;
 #[path = "server/images.rs"]
 mod images;
 #[path = "server/metrics.rs"]
@@ -28,6 +30,7 @@ use kelson_services::Manager;
 use kelson_services::events::EventLog;
 use kelson_services::host::{BootReport, Host, HostRequest, ShutdownAction};
 use kelson_services::manager::{Usage, UsageSource};
+use kelson_services::node_health::{NodeHealth, NodeHealthSpec};
 use kelson_services::service_runner::gate::{Registry, Sources};
 use kelson_services::service_runner::task::{LogPipes, RunnerFactory, RunningProcess, Surroundings};
 use kelson_services::spec::ServiceSpec;
@@ -42,6 +45,9 @@ use tonic_health::pb::health_client::HealthClient;
 /// The user of kelson-apid on this host, and one that nobody knows.
 const APID: u32 = 64_001;
 const STRANGER: u32 = 64_002;
+
+const HEALTH: NodeHealthSpec =
+    NodeHealthSpec { minimum: Duration::from_millis(300), deadline: Duration::from_secs(300) };
 
 /// Runs nothing and ends when it is stopped.
 #[derive(Default)]
@@ -155,6 +161,7 @@ impl World {
             socket: socket.clone(),
             manager: manager.clone(),
             images,
+            health: NodeHealth::of(&manager, HEALTH),
             host: Host { requests: sender, boot: report, mode: "container", started: SystemTime::now() },
             apid_uid: Some(APID),
             group: None,
@@ -340,20 +347,6 @@ async fn channel(world: &World) -> tonic::transport::Channel {
 }
 
 #[tokio::test]
-async fn health_is_serving_once_booted() {
-    let world = World::new().await;
-    let mut health = HealthClient::new(channel(&world).await);
-    for name in ["", "kelson.v1.Services", "kelson.v1.Exec", "kelson.v1.Images"] {
-        let request = HealthCheckRequest { service: name.into() };
-        assert_eq!(health.check(request).await.unwrap().into_inner().status(), ServingStatus::NotServing);
-    }
-    world.boot.send_modify(|boot| boot.total = Some(Duration::from_secs(1)));
-    let request = HealthCheckRequest::default();
-    assert_eq!(health.check(request).await.unwrap().into_inner().status(), ServingStatus::Serving);
-    world.end().await;
-}
-
-#[tokio::test]
 async fn reflection_lists_the_services_in_both_versions() {
     use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
     use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
@@ -377,6 +370,7 @@ async fn reflection_lists_the_services_in_both_versions() {
         "kelson.v1.Services",
         "kelson.v1.Machine",
         "kelson.v1.Exec",
+        "kelson.v1.Health",
         "kelson.v1.Logs",
         "grpc.health.v1.Health",
     ] {

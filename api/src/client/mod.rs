@@ -12,6 +12,7 @@ mod tls;
 use std::time::Duration;
 
 use kelson_proto::v1::exec_client::ExecClient;
+use kelson_proto::v1::health_client::HealthClient;
 use kelson_proto::v1::images_client::ImagesClient;
 use kelson_proto::v1::logs_client::LogsClient;
 use kelson_proto::v1::machine_client::MachineClient;
@@ -86,6 +87,10 @@ impl Client {
 
     pub fn images(&self) -> ImagesClient<Channel> {
         ImagesClient::new(self.init.clone()).max_decoding_message_size(ANSWER_MAX)
+    }
+
+    pub fn health(&self) -> HealthClient<Channel> {
+        HealthClient::new(self.init.clone()).max_decoding_message_size(ANSWER_MAX)
     }
 
     pub fn exec(&self) -> ExecClient<Channel> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use hyper::body::Incoming;
 use kelson_proto::v1::exec_server::ExecServer;
+use kelson_proto::v1::health_server::HealthServer as NodeHealthServer;
 use kelson_proto::v1::images_server::ImagesServer;
 use kelson_proto::v1::machine_server::MachineServer;
 use kelson_proto::v1::metrics_server::MetricsServer;
@@ -14,6 +15,7 @@ use kelson_proto::v1::services_server::ServicesServer;
 use kelson_services::Manager;
 use kelson_services::host::Host;
 use kelson_services::images::ImageStore;
+use kelson_services::node_health::NodeHealth;
 use tokio::sync::watch;
 use tonic::Status;
 use tonic::body::Body;
@@ -27,6 +29,7 @@ use super::health::HealthApi;
 use super::images::ImagesApi;
 use super::machine::MachineApi;
 use super::metrics::MetricsApi;
+use super::node_health::NodeHealthApi;
 use super::reflection;
 use super::services::ServicesApi;
 use crate::MESSAGE_MAX;
@@ -39,14 +42,23 @@ pub struct Dispatch {
     images: ImagesServer<ImagesApi>,
     exec: ExecServer<ExecApi>,
     metrics: MetricsServer<MetricsApi>,
+    node_health: NodeHealthServer<NodeHealthApi>,
     health: HealthServer<HealthApi>,
     /// Its sender is dropped when PID 1 ends.
     closed: watch::Receiver<()>,
 }
 
 impl Dispatch {
-    pub fn new(manager: Manager, images: ImageStore, host: Host, closed: watch::Receiver<()>) -> Dispatch {
-        let health = HealthApi::new(host.boot.clone(), closed.clone());
+    pub fn new(
+        manager: Manager,
+        images: ImageStore,
+        health: NodeHealth,
+        host: Host,
+        closed: watch::Receiver<()>,
+    ) -> Dispatch {
+        let node_health = NodeHealthApi { health: health.clone(), closed: closed.clone() };
+        let (boot, asked) = (host.boot.clone(), manager.clone());
+        let health = HealthApi { manager: asked, health, boot, closed: closed.clone() };
         let services = ServicesApi { manager: manager.clone(), host: host.clone(), closed: closed.clone() };
         let exec = ExecApi { manager: manager.clone(), closed: closed.clone() };
         let metrics = MetricsApi::new(manager.clone(), host.clone());
@@ -58,6 +70,8 @@ impl Dispatch {
             exec: ExecServer::from_arc(Arc::new(exec)).max_decoding_message_size(MESSAGE_MAX),
             metrics: MetricsServer::from_arc(Arc::new(metrics)).max_decoding_message_size(MESSAGE_MAX),
             images: ImagesServer::from_arc(Arc::new(images)).max_decoding_message_size(MESSAGE_MAX),
+            node_health: NodeHealthServer::from_arc(Arc::new(node_health))
+                .max_decoding_message_size(MESSAGE_MAX),
             health: HealthServer::from_arc(Arc::new(health)).max_decoding_message_size(MESSAGE_MAX),
             closed,
         }
@@ -98,6 +112,7 @@ impl Dispatch {
             Some("kelson.v1.Exec") => answer(self.exec.clone().call(request)).await,
             Some("kelson.v1.Images") => answer(self.images.clone().call(request)).await,
             Some("kelson.v1.Metrics") => answer(self.metrics.clone().call(request)).await,
+            Some("kelson.v1.Health") => answer(self.node_health.clone().call(request)).await,
             Some("grpc.health.v1.Health") => answer(self.health.clone().call(request)).await,
             Some("grpc.reflection.v1.ServerReflection") => reflection::v1(request).await,
             Some("grpc.reflection.v1alpha.ServerReflection") => reflection::v1alpha(request).await,

@@ -17,6 +17,7 @@ mod kmsg;
 mod machine;
 mod metrics;
 mod model;
+mod node_health;
 mod reflection;
 mod services;
 mod socket;
@@ -28,6 +29,7 @@ use std::path::PathBuf;
 use kelson_services::Manager;
 use kelson_services::host::Host;
 use kelson_services::images::ImageStore;
+use kelson_services::node_health::NodeHealth;
 
 use crate::error::ApiError;
 pub use socket::bind;
@@ -38,6 +40,7 @@ pub struct ServerOptions {
     pub socket: PathBuf,
     pub manager: Manager,
     pub images: ImageStore,
+    pub health: NodeHealth,
     pub host: Host,
     /// The user of kelson-apid: taken when it tells on whose behalf it calls. `None`: root alone.
     pub apid_uid: Option<u32>,

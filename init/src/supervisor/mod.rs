@@ -21,9 +21,11 @@ use kelson_runner::cgroup::CgroupRoot;
 use kelson_runner::{Containerd, Options as ProcessOptions, Processes};
 use kelson_services::builtins::{apid, containerd, logd, probe};
 use kelson_services::events::EventLog;
+use kelson_services::groups::{self, Groups};
 use kelson_services::host::{Host, HostRequest, ReloadReport};
 use kelson_services::images::{ImageStore, UnpackLauncher};
 use kelson_services::manager::Manager;
+use kelson_services::node_health::NodeHealth;
 use kelson_services::runners::Runners;
 use kelson_services::service_runner::gate::{Registry, Sources};
 use kelson_services::service_runner::task::{Surroundings, TURNS};
@@ -209,6 +211,7 @@ fn open(
         runtime_dir: Arc::from(runtime.as_path()),
         probes,
     });
+    let (groups, asked) = Groups::new();
     let surroundings = Arc::new(Surroundings {
         events: events.clone(),
         store,
@@ -221,11 +224,13 @@ fn open(
         runners: runners.clone(),
         logs: Arc::new(logd::Pipes(collector.clone())),
         notify_directory,
-        groups: kelson_services::groups::Groups::new().0,
+        groups,
         turns: Arc::new(tokio::sync::Semaphore::new(TURNS)),
         origin: Instant::now().checked_sub(sequence.elapsed()).unwrap_or_else(Instant::now),
     });
     let manager = Manager::new(surroundings, runners);
+    tokio::spawn(groups::coordinate(manager.clone(), asked));
+    let health = NodeHealth::of(&manager, loaded.machine.health);
     logd::show(&manager, &events, collector.clone(), reports);
     probe::show(&manager, &events, prober.clone(), of_probes);
     for diagnostic in loaded.diagnostics.iter().filter(|diagnostic| diagnostic.service.is_none()) {
@@ -253,6 +258,7 @@ fn open(
         socket: runtime.join("init.sock"),
         manager: manager.clone(),
         images,
+        health,
         host,
         apid_uid: None,
         group,

@@ -35,7 +35,7 @@ def main():
     pool = descriptor_pool.DescriptorPool(reflection)
 
     health = caller(channel, pool, "grpc.health.v1.Health", "Check")
-    put({"health": json_format.MessageToDict(health())["status"]})
+    put({"health": json_format.MessageToDict(health(service="service/web"))["status"]})
     listing = caller(channel, pool, "kelson.v1.Services", "List")
     put({"services": [service.name for service in listing().services]})
     events = caller(channel, pool, "kelson.v1.Services", "Events")
