@@ -35,7 +35,8 @@ const SHORTAGE: Duration = Duration::from_millis(200);
 pub async fn run(listener: UnixListener, options: ServerOptions, shutdown: impl Future<Output = ()>) {
     let admission = Admission { own_uid: nix::unistd::geteuid().as_raw(), apid_uid: options.apid_uid };
     let (closing, closed) = watch::channel(());
-    let dispatch = Dispatch::new(options.manager, options.images, options.health, options.host, closed.clone());
+    let dispatch =
+        Dispatch::new(options.manager, options.images, options.health, options.host, closed.clone());
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     let refusals = Arc::new(Semaphore::new(REFUSALS));
     let mut connections = JoinSet::new();
