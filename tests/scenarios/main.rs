@@ -7,6 +7,7 @@ mod exec;
 mod files;
 mod gates;
 mod health;
+mod hooks;
 mod metrics;
 mod processes;
 mod restarts;

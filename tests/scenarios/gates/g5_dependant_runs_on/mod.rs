@@ -1,5 +1,7 @@
 //! G5: a dependency restarts while a dependant runs: the dependant runs on.
 
+mod when_down;
+
 use kelson_tests::Host;
 
 #[test]

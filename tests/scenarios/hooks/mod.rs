@@ -1,0 +1,123 @@
+//! Hooks of a real process and of a real container: where they run, in which order, and that a stop breaks them off.
+
+use std::time::Instant;
+
+use kelson_tests::{Host, HostBuilder, Image, PATIENCE, archive, until};
+
+/// The hooks of a service whose main process prints `main`, each of which tells its name and its cgroup.
+fn hooks(program: &str) -> String {
+    let hook = |name: &str| {
+        format!("{{command: [{program}, print={name}, report-of=cgroup, 'report-of=env.KELSON_EXIT']}}")
+    };
+    format!(
+        "hooks: {{pre: [{}], postStart: [{}], preStop: [{}], post: [{}]}}\n",
+        hook("pre"),
+        hook("postStart"),
+        hook("preStop"),
+        hook("post")
+    )
+}
+
+/// Runs it, kills it once, and stops it.
+#[track_caller]
+fn each_in_its_place(builder: HostBuilder) {
+    let mut host = builder.start();
+    host.wait_log("web", "postStart");
+    host.wait_up("web");
+    let first = host.pid_of("web");
+    host.kill(first, libc::SIGKILL);
+    host.wait_for("web", "to run again", |web| web.up && web.pid.is_some_and(|pid| pid != first));
+    until("its second postStart to be in the log", PATIENCE, || {
+        (host.log_text("web").matches("postStart").count() == 2).then_some(())
+    });
+    host.ctl(&["stop", "web", "--wait"]).ok();
+    host.wait_log("web", "env.KELSON_EXIT_STATUS 0");
+    // Of stdout and stderr each line bears its own time; what matters is what stands in it.
+    let log = host.log_text("web");
+    let words = [
+        "postStart",
+        "preStop",
+        "pre",
+        "main",
+        "post",
+        "env.KELSON_EXIT_SIGNAL 9",
+        "env.KELSON_EXIT_STATUS 0",
+    ];
+    let said: Vec<&str> =
+        log.lines().filter_map(|line| words.into_iter().find(|word| line.ends_with(word))).collect();
+    assert_eq!(
+        said,
+        [
+            "pre",
+            "main",
+            "postStart",
+            "post",
+            "env.KELSON_EXIT_SIGNAL 9",
+            "pre",
+            "main",
+            "postStart",
+            "preStop",
+            "post",
+            "env.KELSON_EXIT_STATUS 0",
+        ],
+        "{log}"
+    );
+    // All of them, the main process included, in the service's one cgroup.
+    let cgroups: Vec<&str> = log.lines().filter_map(|line| Some(line.split_once("cgroup 0::")?.1)).collect();
+    assert_eq!(cgroups.len(), 9, "{log}");
+    assert!(cgroups.iter().all(|cgroup| *cgroup == cgroups[0]), "{cgroups:?}");
+    let now = host.service("web");
+    assert_eq!((now.restarts, now.state.as_str()), (1, "finished"), "{now:?}");
+    host.poweroff();
+}
+
+#[test]
+fn hooks_of_a_process_stand_around_each_run() {
+    let main = "process: {command: [$PROGRAM, print=main, report-of=cgroup, notify=READY=1, serve]}
+readiness: notify
+restart: {delay: 10ms}
+";
+    each_in_its_place(Host::builder().service("web", &format!("{main}{}", hooks("$PROGRAM"))));
+}
+
+#[test]
+fn hooks_of_a_container_run_inside_it() {
+    let main = "container: {image: 'test:1', command: [/program, print=main, report-of=cgroup, notify=READY=1, serve]}
+readiness: notify
+restart: {delay: 10ms}
+";
+    let image = archive(&[Image::new("test:1", &["serve"])]);
+    let builder = Host::builder().containers().archive("test.tar", image);
+    each_in_its_place(builder.service("web", &format!("{main}{}", hooks("/program"))));
+}
+
+#[test]
+fn g3_a_stop_breaks_a_hook_off_and_a_failure_says_which() {
+    let mut host = Host::builder()
+        .service("slow", "process: {command: [$PROGRAM, serve]}\nhooks: {pre: {command: [$PROGRAM, hang]}}")
+        .service(
+            "bad",
+            "process: {command: [$PROGRAM, serve]}
+hooks: {pre: [{command: [$PROGRAM, exit=3]}]}
+restart: {attempts: 1, delay: 1ms}",
+        )
+        .service(
+            "late",
+            "process: {command: [$PROGRAM, serve]}
+hooks: {pre: [{command: [$PROGRAM, hang], timeout: 200ms}]}
+restart: {policy: once}",
+        )
+        .start();
+    let bad = host.wait_state("bad", "failed");
+    assert!(bad.message.ends_with("failed: exited with status 3; gave up after 2 failures in 5m"), "{bad:?}");
+    assert!(bad.message.starts_with("pre hook /"), "{bad:?}");
+    let late = host.wait_state("late", "failed");
+    assert!(late.message.contains("failed: it had not ended after 200 ms, killed"), "{late:?}");
+    host.wait_for("slow", "its hook to run", |slow| slow.state == "starting");
+    until("the hook to run", PATIENCE, || (!host.processes_with("hang").is_empty()).then_some(()));
+    let begun = Instant::now();
+    host.ctl(&["stop", "slow", "--wait"]).ok();
+    assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
+    host.assert_nothing_left("slow", "hang");
+    host.poweroff();
+}
