@@ -12,7 +12,7 @@ use prost::Message as _;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
-use super::stream::{Bytes, Stream, beside};
+use super::stream::{Bytes, beside, connect};
 use super::tls::Tls;
 use super::{Answer, Deadline, text};
 
@@ -62,7 +62,7 @@ impl Call {
     }
 
     pub async fn ask(&self, address: SocketAddr, deadline: Deadline) -> Result<Answer, Answer> {
-        let stream = Stream::connect(address, deadline).await?;
+        let stream = connect(address, deadline).await?;
         let stream: Box<dyn Bytes> = match &self.tls {
             Some(tls) => tls.connect(stream, deadline).await?,
             None => Box::new(stream),

@@ -19,7 +19,7 @@ use kelson_spec::service::HttpProbe;
 use regex_lite::Regex;
 use tokio::task::JoinSet;
 
-use super::stream::{Bytes, Stream, beside};
+use super::stream::{Bytes, beside, connect};
 use super::tls::Tls;
 use super::{Answer, Deadline, text};
 
@@ -76,7 +76,7 @@ impl Get {
     }
 
     pub async fn ask(&self, address: SocketAddr, deadline: Deadline) -> Result<Answer, Answer> {
-        let stream = Stream::connect(address, deadline).await?;
+        let stream = connect(address, deadline).await?;
         let stream: Box<dyn Bytes> = match &self.tls {
             Some(tls) => tls.connect(stream, deadline).await?,
             None => Box::new(stream),

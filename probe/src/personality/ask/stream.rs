@@ -3,13 +3,13 @@
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd as _;
-use std::pin::{Pin, pin};
-use std::task::{Context, Poll};
+use std::pin::pin;
+use std::task::Poll;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpSocket, TcpStream};
 
+use super::tcp::leave_no_trace;
 use super::{Answer, Deadline, text};
 
 /// Bytes to and from a peer, with or without TLS.
@@ -41,58 +41,18 @@ pub async fn beside<C: Future, T>(
     .await
 }
 
-/// A connection that ends as those of [`super::tcp`] do.
-pub struct Stream(TcpStream);
-
-impl Stream {
-    pub async fn connect(address: SocketAddr, deadline: Deadline) -> Result<Stream, Answer> {
-        let connect = async {
-            let socket = match address {
-                SocketAddr::V4(_) => TcpSocket::new_v4(),
-                SocketAddr::V6(_) => TcpSocket::new_v6(),
-            }?;
-            socket.set_zero_linger()?;
-            let stream = socket.connect(address).await?;
-            stream.set_nodelay(true)?;
-            Ok(Stream(stream))
-        };
-        let connect =
-            async { connect.await.map_err(|error: io::Error| Answer::fails(text::io_error(&error))) };
-        deadline.bounds("connection", connect).await
-    }
-}
-
-impl Drop for Stream {
-    fn drop(&mut self) {
-        // SAFETY: a system call on a descriptor that is open until after this.
-        unsafe { libc::shutdown(self.0.as_raw_fd(), libc::SHUT_WR) };
-    }
-}
-
-impl AsyncRead for Stream {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(context, buffer)
-    }
-}
-
-impl AsyncWrite for Stream {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(context)
-    }
+/// Connects, to end as the connections of [`super::tcp`] do.
+pub async fn connect(address: SocketAddr, deadline: Deadline) -> Result<TcpStream, Answer> {
+    let connect = async {
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4(),
+            SocketAddr::V6(_) => TcpSocket::new_v6(),
+        }?;
+        leave_no_trace(&socket)?;
+        let stream = socket.connect(address).await?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    };
+    let connect = async { connect.await.map_err(|error: io::Error| Answer::fails(text::io_error(&error))) };
+    deadline.bounds("connection", connect).await
 }

@@ -2,14 +2,11 @@
 //!
 //! A thousand of these a second must cost hardly more than the connections themselves. On this host the peer's kernel
 //! has answered by the time that `connect` returns, so a second call tells at once what came of it, and nothing has to
-//! be waited for. At the end the sending side is shut down, so that the service reads a plain end of its input and no
-//! error, and then the connection is reset: closed in order, each would stay in the kernel for a minute (TIME_WAIT). A
-//! service that is quick to close its side comes between the two, and then it does stay; so it is woken as late as can be,
-//! by the end itself, with which our word that the connection stands goes along. Of a thousand, some ten stay so.
+//! be waited for. How it ends is told at [`leave_no_trace`].
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd as _, OwnedFd};
 
 use tokio::net::TcpStream;
 
@@ -29,10 +26,7 @@ pub struct Begun(OwnedFd);
 pub fn attempt(address: SocketAddr) -> Attempt {
     match begin(address) {
         Ok(socket) => match advance(&socket, address) {
-            Progress::Connected => {
-                end(&socket);
-                Attempt::Done(Answer::passes(CONNECTED))
-            }
+            Progress::Connected => Attempt::Done(Answer::passes(CONNECTED)),
             Progress::Under => Attempt::Takes(Some(Begun(socket))),
             Progress::Failed(error) => Attempt::Done(Answer::fails(text::io_error(&error))),
         },
@@ -55,8 +49,7 @@ pub async fn finish(begun: Option<Begun>, address: SocketAddr, deadline: Deadlin
         }
     };
     let connected = async { connected.await.map_err(|error| Answer::fails(text::io_error(&error))) };
-    let stream = deadline.bounds("connection", connected).await?;
-    end(&stream);
+    drop(deadline.bounds("connection", connected).await?);
     Ok(Answer::passes(CONNECTED))
 }
 
@@ -77,22 +70,29 @@ fn begin(address: SocketAddr) -> io::Result<OwnedFd> {
     }
     // SAFETY: the kernel has just made it for us.
     let socket = unsafe { OwnedFd::from_raw_fd(raw) };
-    set(&socket, libc::SOL_SOCKET, libc::SO_LINGER, &libc::linger { l_onoff: 1, l_linger: 0 })?;
-    let at_once: libc::c_int = 0;
-    set(&socket, libc::IPPROTO_TCP, libc::TCP_QUICKACK, &at_once)?;
+    leave_no_trace(&socket)?;
+    // Our last word of the handshake goes along with the end: one packet less, and the service is woken once.
+    set(&socket, libc::TCP_QUICKACK, 0)?;
     match advance(&socket, address) {
         Progress::Failed(error) => Err(error),
         Progress::Connected | Progress::Under => Ok(socket),
     }
 }
 
-fn set<T>(socket: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
-    let (raw, value) = (socket.as_raw_fd(), std::ptr::from_ref(value));
+/// Has a connection end so that the service reads a plain end of its input, and nothing of it stays in the kernel: once the
+/// peer has the end, closing also resets it, before the service can answer. In order, each connection would stay for a
+/// minute (TIME_WAIT); by a reset alone (SO_LINGER of 0) the service would read an error, and log it.
+pub fn leave_no_trace(socket: &impl AsRawFd) -> io::Result<()> {
+    set(socket, libc::TCP_LINGER2, -1)
+}
+
+fn set(socket: &impl AsRawFd, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
+    let length = length_of::<libc::c_int>();
     // SAFETY: the value is whole and lives until the call returns.
-    match unsafe { libc::setsockopt(raw, level, option, value.cast(), length_of::<T>()) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    let result = unsafe {
+        libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, option, (&raw const value).cast(), length)
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Begins the connection, or tells what has come of it.
@@ -130,11 +130,6 @@ fn advance(socket: &OwnedFd, address: SocketAddr) -> Progress {
         Some(libc::EINPROGRESS | libc::EALREADY | libc::EINTR) => Progress::Under,
         _ => Progress::Failed(error),
     }
-}
-
-fn end(socket: &impl std::os::fd::AsRawFd) {
-    // SAFETY: a system call on a descriptor that is open.
-    unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_WR) };
 }
 
 fn family_of(number: libc::c_int) -> libc::sa_family_t {

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use kelson_spec::service::ProbeTls;
+use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use tokio_rustls::rustls::client::{Resumption, WebPkiServerVerifier, verify_server_name};
@@ -20,7 +21,7 @@ use tokio_rustls::rustls::{
     SignatureScheme,
 };
 
-use super::stream::{Bytes, Stream};
+use super::stream::Bytes;
 use super::{Answer, Deadline, text};
 
 /// What one check needs for its handshakes.
@@ -56,7 +57,7 @@ impl Tls {
         Ok(Tls { config: Arc::new(config), name })
     }
 
-    pub async fn connect(&self, stream: Stream, deadline: Deadline) -> Result<Box<dyn Bytes>, Answer> {
+    pub async fn connect(&self, stream: TcpStream, deadline: Deadline) -> Result<Box<dyn Bytes>, Answer> {
         let connector = TlsConnector::from(Arc::clone(&self.config));
         let handshake = async {
             match connector.connect(self.name.clone(), stream).await {
