@@ -4,8 +4,8 @@
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::commands::{
-    boot, complete, completion, dmesg, events, exec, graph, halt, images, logs, metrics, poweroff, reboot,
-    restart, services, start, status, stop, validate, version, wait, why,
+    boot, complete, completion, dmesg, events, exec, graph, halt, health, images, logs, metrics, poweroff,
+    reboot, restart, services, start, status, stop, validate, version, wait, why,
 };
 use crate::output::Format;
 
@@ -54,6 +54,7 @@ pub enum Command {
     Stop(stop::Arguments),
     Restart(restart::Arguments),
     Wait(wait::Arguments),
+    Health(health::Arguments),
     Why(why::Arguments),
     Graph(graph::Arguments),
     Events(events::Arguments),
@@ -131,6 +132,7 @@ mod tests {
             "kelsonctl validate",
             "kelsonctl status",
             "kelsonctl exec db",
+            "kelsonctl health --timeout 5s",
             "kelsonctl exec db ls",
             "kelsonctl exec db -E A -- ls",
         ] {

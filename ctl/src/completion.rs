@@ -9,6 +9,8 @@ pub enum Wanted {
     Words(Vec<(String, String)>),
     /// The name of a service.
     Services,
+    /// The name of a group of services.
+    Groups,
     /// The name of a context.
     Contexts,
     /// Nothing that is known here: a file, a number.
@@ -110,6 +112,7 @@ fn place(command: &Command, number: usize) -> Option<&Arg> {
 fn values(argument: &Arg) -> Wanted {
     match argument.get_id().as_str() {
         "name" | "names" => return Wanted::Services,
+        "group" => return Wanted::Groups,
         "context" => return Wanted::Contexts,
         _ => {}
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kelson_proto::v1::ListRequest;
+use kelson_proto::v1::{ListHealthRequest, ListRequest};
 
 use super::Call;
 use crate::cli::{Global, command};
@@ -11,6 +11,7 @@ use crate::failure::Failure;
 use crate::output::print;
 use crate::output::style::state_name;
 use crate::output::text::escape;
+use crate::output::views::health::word;
 
 /// A key press does not wait longer for a host.
 const PATIENCE: Duration = Duration::from_millis(700);
@@ -31,6 +32,7 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     let candidates = match question.wanted {
         Wanted::Words(words) => words,
         Wanted::Services => services(&call).await.unwrap_or_default(),
+        Wanted::Groups => groups(&call).await.unwrap_or_default(),
         Wanted::Contexts => call.choice.names().into_iter().map(|name| (name, String::new())).collect(),
         Wanted::Nothing => Vec::new(),
     };
@@ -55,6 +57,21 @@ async fn services(call: &Call) -> Option<Vec<(String, String)>> {
             .map(|service| {
                 let state = state_name(service.state());
                 (service.name, state.to_owned())
+            })
+            .collect(),
+    )
+}
+
+/// The names of all groups, each with its health.
+async fn groups(call: &Call) -> Option<Vec<(String, String)>> {
+    let mut health = call.client().ok()?.health();
+    let answer = tokio::time::timeout(PATIENCE, health.list(ListHealthRequest {})).await.ok()?.ok()?;
+    let named = answer.into_inner().groups.into_iter();
+    Some(
+        named
+            .map(|report| {
+                let state = word(report.state());
+                (report.group, state.to_owned())
             })
             .collect(),
     )

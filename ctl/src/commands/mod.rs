@@ -10,6 +10,7 @@ pub mod events;
 pub mod exec;
 pub mod graph;
 pub mod halt;
+pub mod health;
 pub mod images;
 pub mod logs;
 pub mod metrics;
@@ -91,6 +92,7 @@ pub async fn run(command: Command, call: &Call) -> Result<(), Failure> {
         Command::Images(arguments) => images::run(call, arguments).await,
         Command::Reboot(arguments) => reboot::run(call, arguments).await,
         Command::Poweroff(arguments) => poweroff::run(call, arguments).await,
+        Command::Health(arguments) => health::run(call, arguments).await,
         Command::Halt(arguments) => halt::run(call, arguments).await,
         Command::Validate(arguments) => validate::run(call, arguments),
         Command::Version(arguments) => version::run(call, arguments).await,

@@ -1,0 +1,285 @@
+//! `health`: whether all that should be up is up, and who is not.
+
+use std::time::{Duration, SystemTime};
+
+use kelson_api::client::Client;
+use kelson_proto::v1::health_report::State;
+use kelson_proto::v1::{
+    Culprit, GetHealthRequest, HealthReport, ListHealthRequest, ListHealthResponse, WatchHealthRequest,
+};
+
+use super::Call;
+use crate::failure::{Failure, answer};
+use crate::follow::Reconnect;
+use crate::output::style::{Tone, state_name, state_tone};
+use crate::output::table::{Table, cell, toned};
+use crate::output::terminal::{Progress, Terminal};
+use crate::output::text::{escape, nearest};
+use crate::output::views::health::word;
+use crate::output::{print, time, views};
+
+/// The host's last word on a timeout is waited for a little longer than the timeout.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Tell whether the host, or a group of services, is healthy
+///
+/// It is once every required service is up, or a finished one-shot, at the
+/// same time and without a break for the minimum of the machine file.
+/// Ends with status 0 where it is healthy and 1 where it is not.
+#[derive(Debug, clap::Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  kelsonctl health
+  kelsonctl health shop --wait --timeout 2m && echo open
+  kelsonctl health -o json | jq -r '.culprits[].service'"
+)]
+pub struct Arguments {
+    /// A group of services [default: the host]
+    #[arg(value_name = "GROUP")]
+    group: Option<String>,
+    /// Wait until it is healthy, or has failed
+    #[arg(short, long)]
+    wait: bool,
+    /// Give up after this time, such as 30s or 5m, with status 5
+    #[arg(short, long, value_name = "D", value_parser = time::parse_timeout, requires = "wait")]
+    timeout: Option<Duration>,
+}
+
+pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
+    let client = call.client()?;
+    let group = arguments.group.clone().unwrap_or_default();
+    let (report, groups) = if arguments.wait {
+        match arguments.timeout {
+            None => (watch(call, &client, &group).await?, None),
+            Some(limit) => match tokio::time::timeout(limit, watch(call, &client, &group)).await {
+                Ok(report) => (report?, None),
+                Err(_) => return Err(timed_out(call, &client, &group, limit).await),
+            },
+        }
+    } else if group.is_empty() {
+        let ListHealthResponse { node, groups } = answer(client.health().list(ListHealthRequest {})).await?;
+        (node.unwrap_or_default(), Some(groups))
+    } else {
+        (get(&client, &group).await?, None)
+    };
+    show(call, &report, groups.as_deref())?;
+    if report.state() == State::Healthy { Ok(()) } else { Err(Failure::Told) }
+}
+
+async fn get(client: &Client, group: &str) -> Result<HealthReport, Failure> {
+    match answer(client.health().get(GetHealthRequest { group: group.to_owned() })).await {
+        Ok(answer) => Ok(answer.health.unwrap_or_default()),
+        Err(failure) => Err(explain(failure, client, group).await),
+    }
+}
+
+/// A group that was mistyped.
+async fn explain(failure: Failure, client: &Client, group: &str) -> Failure {
+    let Failure::Unknown(said) = failure else { return failure };
+    let Ok(known) = answer(client.health().list(ListHealthRequest {})).await else {
+        return Failure::Unknown(said);
+    };
+    let names: Vec<&str> = known.groups.iter().map(|report| report.group.as_str()).collect();
+    match nearest(group, names.iter().copied()) {
+        Some(near) => Failure::Unknown(format!("{said}; did you mean \"{near}\"?")),
+        None if names.is_empty() => Failure::Unknown(format!("{said}; no service is in any")),
+        None => Failure::Unknown(format!("{said}; there are: {}", names.join(", "))),
+    }
+}
+
+/// Until it is healthy or has failed.
+async fn watch(call: &Call, client: &Client, group: &str) -> Result<HealthReport, Failure> {
+    let mut progress = Progress::new();
+    // Asked first: who cannot be reached now is not waited for.
+    let mut last = get(client, group).await?;
+    let mut reconnect = Reconnect::default();
+    let decided = |report: &HealthReport| matches!(report.state(), State::Healthy | State::Failed);
+    while !decided(&last) {
+        let request = WatchHealthRequest { group: group.to_owned() };
+        let broken = match client.health().watch(request).await {
+            Err(status) => Failure::from(status),
+            Ok(stream) => {
+                let mut stream = stream.into_inner();
+                loop {
+                    match stream.message().await {
+                        Ok(Some(message)) => {
+                            reconnect.works();
+                            last = message.health.unwrap_or_default();
+                            if decided(&last) {
+                                return Ok(last);
+                            }
+                            if call.is_table() {
+                                progress.show(&waits_for(&last));
+                            }
+                        }
+                        Ok(None) => break Failure::NotReachable("the host ended the stream".to_owned()),
+                        Err(status) => break Failure::from(status),
+                    }
+                }
+            }
+        };
+        // PID 1 executes itself anew, or it ends: then no connection comes.
+        match broken {
+            passing if passing.is_passing() => reconnect.pause(passing).await?,
+            failure => return Err(explain(failure, client, group).await),
+        }
+    }
+    Ok(last)
+}
+
+fn waits_for(report: &HealthReport) -> String {
+    let names: Vec<&str> = report.culprits.iter().map(|culprit| culprit.service.as_str()).collect();
+    match names.len() {
+        0 => "all are up, waiting until they have been for long enough".to_owned(),
+        1..=3 => format!("waiting for {}", names.join(", ")),
+        count => format!("waiting for {count} services"),
+    }
+}
+
+async fn timed_out(call: &Call, client: &Client, group: &str, limit: Duration) -> Failure {
+    // How it is now tells why; where not even that comes, the time is over all the same.
+    if let Ok(Ok(report)) = tokio::time::timeout(GRACE, get(client, group)).await
+        && let Err(failure) = show(call, &report, None)
+    {
+        return failure;
+    }
+    Failure::TimedOut(format!("{} not healthy within {}", subject(group), kelson_spec::duration_text(limit)))
+}
+
+fn subject(group: &str) -> String {
+    if group.is_empty() { "the host".to_owned() } else { format!("group {}", escape(group)) }
+}
+
+fn show(call: &Call, report: &HealthReport, groups: Option<&[HealthReport]>) -> Result<(), Failure> {
+    if call.is_table() {
+        return print(&text(report, groups.unwrap_or_default(), &call.terminal, SystemTime::now()));
+    }
+    let mut view = views::health::Health::from(report);
+    view.groups = groups.map(|groups| groups.iter().map(Into::into).collect());
+    call.format.print(&view)
+}
+
+fn tone(state: State) -> Tone {
+    match state {
+        State::Unspecified => Tone::Plain,
+        State::Pending => Tone::Busy,
+        State::Healthy => Tone::Good,
+        State::Unhealthy | State::Failed => Tone::Bad,
+    }
+}
+
+fn lasts(report: &HealthReport) -> String {
+    report.lasts.as_ref().map(|lasts| time::relative(time::duration(lasts))).unwrap_or_default()
+}
+
+fn text(report: &HealthReport, groups: &[HealthReport], terminal: &Terminal, now: SystemTime) -> String {
+    let state = terminal.palette.paint(tone(report.state()), word(report.state()));
+    let mut out = format!(
+        "{} is {state} (for {}): {}\n",
+        subject(&report.group),
+        lasts(report),
+        escape(&report.message)
+    );
+    if !report.culprits.is_empty() {
+        out.push('\n');
+        out += &culprits(&report.culprits, terminal, now);
+    } else if let Some(last) = report.last_break.as_ref().filter(|_| report.state() != State::Healthy) {
+        let since = last.since.as_ref().map(|since| time::relative(time::ago(since, now)));
+        let (service, reason) = (escape(&last.service), escape(&last.reason));
+        out += &format!("the last break, {} ago: {service}: {reason}\n", since.unwrap_or_default());
+    }
+    if !groups.is_empty() {
+        let mut table = Table::new(&["GROUP", "HEALTH", "SINCE", "WHY"]);
+        for group in groups {
+            table.row(vec![
+                cell(&group.group),
+                toned(tone(group.state()), word(group.state())),
+                cell(lasts(group)),
+                cell(&group.message),
+            ]);
+        }
+        out.push('\n');
+        out += &table.render(terminal.width, terminal.palette);
+    }
+    out
+}
+
+fn culprits(culprits: &[Culprit], terminal: &Terminal, now: SystemTime) -> String {
+    let mut table = Table::new(&["SERVICE", "STATE", "SINCE", "REASON"]);
+    for culprit in culprits {
+        let since = culprit.since.as_ref().map(|since| time::relative(time::ago(since, now)));
+        table.row(vec![
+            cell(&culprit.service),
+            toned(state_tone(culprit.state(), false), state_name(culprit.state())),
+            cell(since.unwrap_or_default()),
+            cell(&culprit.reason),
+        ]);
+    }
+    table.render(terminal.width, terminal.palette)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+
+    fn culprit(service: &str, state: kelson_proto::v1::State, reason: &str) -> Culprit {
+        let since = Some(prost_types::Timestamp { seconds: 1000, nanos: 0 });
+        Culprit { service: service.to_owned(), state: state.into(), reason: reason.to_owned(), since }
+    }
+
+    fn report(group: &str, state: State, message: &str) -> HealthReport {
+        HealthReport {
+            group: group.to_owned(),
+            state: state.into(),
+            message: message.to_owned(),
+            lasts: Some(prost_types::Duration { seconds: 192, nanos: 0 }),
+            ..HealthReport::default()
+        }
+    }
+
+    fn shown(report: &HealthReport, groups: &[HealthReport]) -> String {
+        text(report, groups, &Terminal::plain(), UNIX_EPOCH + Duration::from_secs(1061))
+    }
+
+    #[test]
+    fn what_people_read() {
+        let mut host = report("", State::Unhealthy, "2 of 12 services are not up");
+        host.culprits = vec![
+            culprit("db", kelson_proto::v1::State::Failed, "exited with status 3"),
+            culprit("web", kelson_proto::v1::State::Waiting, "waiting for service \"db\" to be up"),
+        ];
+        let shop = report("shop", State::Healthy, "all 3 services are up for 3m12s");
+        assert_eq!(
+            shown(&host, &[shop]),
+            "\
+the host is unhealthy (for 3m12s): 2 of 12 services are not up
+
+SERVICE  STATE    SINCE  REASON
+db       failed   1m1s   exited with status 3
+web      waiting  1m1s   waiting for service \"db\" to be up
+
+GROUP  HEALTH   SINCE  WHY
+shop   healthy  3m12s  all 3 services are up for 3m12s
+"
+        );
+    }
+
+    #[test]
+    fn the_last_break_is_told_while_nothing_is_missing() {
+        let mut shop = report("shop", State::Pending, "all 3 services are up, for 1 s of the 10 s");
+        shop.last_break = Some(culprit("web", kelson_proto::v1::State::Running, "killed by SIGKILL"));
+        assert_eq!(
+            shown(&shop, &[]),
+            "\
+group shop is pending (for 3m12s): all 3 services are up, for 1 s of the 10 s
+the last break, 1m1s ago: web: killed by SIGKILL
+"
+        );
+        shop.set_state(State::Healthy);
+        assert!(!shown(&shop, &[]).contains("the last break"));
+    }
+}

@@ -1,0 +1,88 @@
+//! `health`, as programs read it.
+
+use kelson_proto::v1;
+use kelson_proto::v1::health_report::State;
+use serde::Serialize;
+
+use crate::output::style::state_name;
+use crate::output::time;
+
+/// How the host, or a group, is.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Health {
+    /// Null: the host.
+    pub group: Option<String>,
+    /// `pending`, `healthy`, `unhealthy`, `failed`.
+    pub state: &'static str,
+    pub healthy: bool,
+    pub since: Option<String>,
+    pub message: String,
+    /// How many services are asked.
+    pub services: u32,
+    /// How long all have been up without a break; null: not all are.
+    pub steady_ms: Option<f64>,
+    pub minimum_ms: f64,
+    pub deadline_ms: f64,
+    /// What is left of the deadline while it is pending.
+    pub left_ms: Option<f64>,
+    pub culprits: Vec<Culprit>,
+    pub last_break: Option<Culprit>,
+    /// Of the host alone, and not with `--wait`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub groups: Option<Vec<Health>>,
+}
+
+/// A service that is not up and should be.
+#[derive(Debug, Clone, Serialize)]
+pub struct Culprit {
+    pub service: String,
+    pub state: &'static str,
+    pub reason: String,
+    pub since: Option<String>,
+}
+
+/// The word of each state.
+pub fn word(state: State) -> &'static str {
+    match state {
+        State::Unspecified => "",
+        State::Pending => "pending",
+        State::Healthy => "healthy",
+        State::Unhealthy => "unhealthy",
+        State::Failed => "failed",
+    }
+}
+
+impl From<&v1::Culprit> for Culprit {
+    fn from(culprit: &v1::Culprit) -> Culprit {
+        Culprit {
+            service: culprit.service.clone(),
+            state: state_name(culprit.state()),
+            reason: culprit.reason.clone(),
+            since: culprit.since.as_ref().map(time::rfc3339),
+        }
+    }
+}
+
+impl From<&v1::HealthReport> for Health {
+    fn from(report: &v1::HealthReport) -> Health {
+        let millis = |span: &Option<prost_types::Duration>| {
+            span.as_ref().map(|span| time::millis(time::duration(span)))
+        };
+        Health {
+            group: Some(report.group.clone()).filter(|group| !group.is_empty()),
+            state: word(report.state()),
+            healthy: report.state() == State::Healthy,
+            since: report.since.as_ref().map(time::rfc3339),
+            message: report.message.clone(),
+            services: report.services,
+            steady_ms: millis(&report.steady),
+            minimum_ms: millis(&report.minimum).unwrap_or_default(),
+            deadline_ms: millis(&report.deadline).unwrap_or_default(),
+            left_ms: millis(&report.left),
+            culprits: report.culprits.iter().map(Culprit::from).collect(),
+            last_break: report.last_break.as_ref().map(Culprit::from),
+            groups: None,
+        }
+    }
+}
