@@ -220,7 +220,7 @@ const REPEATED: u32 = if cfg!(tokio_unstable) { 1 } else { 200 };
 
 #[test]
 fn no_order_of_requests_breaks_what_must_hold() {
-    play_all(1..=300);
+    play_all(1..=500);
 }
 
 #[test]
