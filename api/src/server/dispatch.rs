@@ -56,12 +56,12 @@ impl Dispatch {
         host: Host,
         closed: watch::Receiver<()>,
     ) -> Dispatch {
+        let metrics = MetricsApi::new(manager.clone(), health.clone(), host.clone());
         let node_health = NodeHealthApi { health: health.clone(), closed: closed.clone() };
         let (boot, asked) = (host.boot.clone(), manager.clone());
         let health = HealthApi { manager: asked, health, boot, closed: closed.clone() };
         let services = ServicesApi { manager: manager.clone(), host: host.clone(), closed: closed.clone() };
         let exec = ExecApi { manager: manager.clone(), closed: closed.clone() };
-        let metrics = MetricsApi::new(manager.clone(), host.clone());
         let images = ImagesApi { manager: manager.clone(), images };
         let machine = MachineApi { manager, host, closed: closed.clone() };
         Dispatch {

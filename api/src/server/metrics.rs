@@ -16,11 +16,12 @@ use kelson_proto::v1::metrics_server::Metrics;
 use kelson_services::Manager;
 use kelson_services::host::{BootReport, Host};
 use kelson_services::metrics::{Reading, Readings, ServiceFigures};
+use kelson_services::node_health::NodeHealth;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tonic::{Request, Response, Status};
 
-use self::families::{FAMILIES, Figures, Of, Samples};
+use self::families::{FAMILIES, Figures, HealthFigures, Of, Samples};
 use super::services::few;
 
 /// Who reads metrics at the same time.
@@ -32,21 +33,23 @@ const PAGE: usize = 256;
 
 pub struct MetricsApi {
     manager: Manager,
+    health: NodeHealth,
     host: Host,
     readings: Readings,
     readers: Arc<Semaphore>,
 }
 
 impl MetricsApi {
-    pub fn new(manager: Manager, host: Host) -> MetricsApi {
+    pub fn new(manager: Manager, health: NodeHealth, host: Host) -> MetricsApi {
         let readings = Readings::new(manager.clone());
-        MetricsApi { manager, host, readings, readers: Arc::new(Semaphore::new(READERS)) }
+        MetricsApi { manager, health, host, readings, readers: Arc::new(Semaphore::new(READERS)) }
     }
 }
 
 /// What is told, and how far it has been.
 struct Pages {
     reading: Arc<Reading>,
+    health: HealthFigures,
     boot: BootReport,
     mode: &'static str,
     started: SystemTime,
@@ -76,8 +79,8 @@ impl Iterator for Pages {
             match family.of {
                 Of::Host(_) if !self.names.is_empty() => {}
                 Of::Host(tell) => {
-                    let Pages { reading, boot, mode, started, .. } = self;
-                    tell(&Figures { reading, boot, mode, started: *started }, &mut samples);
+                    let Pages { reading, health, boot, mode, started, .. } = self;
+                    tell(&Figures { reading, health, boot, mode, started: *started }, &mut samples);
                 }
                 Of::Service(tell) => {
                     while let Some(service) = self.reading.services.get(self.service) {
@@ -179,7 +182,8 @@ impl Metrics for MetricsApi {
         let reading = self.readings.latest().await;
         let boot = self.host.boot.borrow().clone();
         let Host { mode, started, .. } = self.host;
-        let pages = Pages { reading, boot, mode, started, names, family: 0, service: 0 };
+        let health = HealthFigures::now(&self.health);
+        let pages = Pages { reading, health, boot, mode, started, names, family: 0, service: 0 };
         Ok(Response::new(Box::pin(Told::new(pages, place))))
     }
 }

@@ -77,6 +77,7 @@ async fn what_is_told_is_so() {
     assert_eq!(value("kelson_service_memory_bytes db"), Some(f64::from(1 << 20)));
     assert_eq!(value("kelson_service_cpu_seconds db"), Some(1.5));
     assert_eq!(value("kelson_service_processes db"), Some(2.0));
+    assert_eq!(value("kelson_node_healthy"), Some(0.0), "not all is up");
     assert_eq!(value("kelson_services running"), Some(1.0));
     assert_eq!(value("kelson_services initialized"), Some(1.0));
     assert_eq!(value("kelson_services failed"), Some(0.0));

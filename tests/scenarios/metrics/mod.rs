@@ -111,7 +111,7 @@ fn metrics_through_the_front_door() {
              \x20 failureThreshold: 1",
         )
         .service("job", "process: {command: [/usr/bin/busybox, 'false']}\nrestart: {policy: once}")
-        .service("shy", "process: {command: [/usr/bin/busybox, 'true']}\nstart: manual")
+        .service("shy", "process: {command: [/usr/bin/busybox, 'true']}\nstart: manual\ngroup: few")
         .start();
     for name in ["web", "apid"] {
         host.wait_up(name);
@@ -157,6 +157,8 @@ fn metrics_through_the_front_door() {
     assert!(samples.value("kelson_service_processes", &web) >= 1.0);
     assert!(samples.value("kelson_service_cpu_seconds_total", &web) > 0.0);
     assert_eq!(samples.value("kelson_services", &[("state", "failed")]), 1.0);
+    assert_eq!(samples.value("kelson_node_healthy", &[]), 0.0, "one has failed");
+    assert!(samples.get("kelson_group_healthy", &[("group", "few")]).is_some());
     let check = [("service", "web"), ("check", "file")];
     assert_eq!(samples.value("kelson_check_passing", &check), 1.0);
     let asked = samples.value("kelson_check_duration_seconds_count", &check);

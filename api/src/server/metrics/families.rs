@@ -1,5 +1,6 @@
 //! All metrics: what each is called, what it tells, and where its values come from.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use kelson_proto::v1;
@@ -9,13 +10,29 @@ use kelson_services::health::CheckFigures;
 use kelson_services::host::BootReport;
 use kelson_services::metrics::{Reading, ServiceFigures};
 use kelson_services::model::{Standing, State};
+use kelson_services::node_health::{HealthState, NodeHealth};
 
-/// What is told of the host: a reading, and what the boot says of itself.
+/// What is told of the host: a reading, its health, and what the boot says of itself.
 pub struct Figures<'a> {
     pub reading: &'a Reading,
+    pub health: &'a HealthFigures,
     pub boot: &'a BootReport,
     pub mode: &'static str,
     pub started: SystemTime,
+}
+
+/// Whether all that should be up is up.
+pub struct HealthFigures {
+    node: bool,
+    groups: Vec<(Arc<str>, bool)>,
+}
+
+impl HealthFigures {
+    pub fn now(health: &NodeHealth) -> HealthFigures {
+        let is = |state| state == HealthState::Healthy;
+        let groups = health.groups().into_iter().map(|(name, health)| (name, is(health.state)));
+        HealthFigures { node: is(health.node_state()), groups: groups.collect() }
+    }
 }
 
 /// One metric.
@@ -228,6 +245,24 @@ pub const FAMILIES: &[Family] = &[
                 let those = figures.reading.services.iter().filter(|service| service.state == state);
                 to.count(&[state.name()], u64::try_from(those.count()).unwrap_or(u64::MAX));
             }
+        }),
+    },
+    Family {
+        name: "kelson_node_healthy",
+        help: "1 if all that should be up is up, and has been for a while.",
+        kind: Type::Gauge,
+        unit: "",
+        labels: &[],
+        of: Of::Host(|figures, to| to.flag(&[], figures.health.node)),
+    },
+    Family {
+        name: "kelson_group_healthy",
+        help: "1 if all of the group that should be up is up, and has been for a while.",
+        kind: Type::Gauge,
+        unit: "",
+        labels: &["group"],
+        of: Of::Host(|figures, to| {
+            figures.health.groups.iter().for_each(|(group, healthy)| to.flag(&[group], *healthy));
         }),
     },
     Family {
