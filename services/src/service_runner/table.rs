@@ -182,6 +182,9 @@ impl Life {
                     Some(After::Decide(Ended::NotStarted { text: format!("preparing failed: {text}") }));
                 self.close(fx);
             }
+            Input::Turn if matches!(self.phase, Phase::Pre | Phase::Spawning) => {
+                self.owes_post = rules.hooks.post;
+            }
             Input::PreDone(Ok(())) if self.phase == Phase::Pre => {
                 self.phase = Phase::Spawning;
                 fx.push(Effect::Work(Work::Spawn));

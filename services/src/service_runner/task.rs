@@ -638,6 +638,7 @@ impl Core {
                 }
                 self.gate = None;
                 self.turn = Some(turn);
+                self.step(Input::Turn);
                 if self.life.phase == Phase::Pre {
                     return Next::Work(Work::Pre, false);
                 }

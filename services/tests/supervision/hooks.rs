@@ -197,3 +197,26 @@ async fn the_total_deadline_kills_a_post_hook_that_is_under_way() {
     assert_eq!(said[3..], ["signal 15", "hook post", "kill", "killed", "close"]);
     house.check();
 }
+
+#[tokio::test(start_paused = true)]
+async fn post_does_not_answer_a_run_of_which_nothing_was_begun() {
+    let mut web = hooked("web");
+    web.hooks.pre = Vec::new();
+    web.depends = needs("web", &["db"]).depends;
+    let house = House::new();
+    house.manners("web", |web| web.open = secs(5));
+    house.manager.take_in(loaded([notify("db"), web]));
+    house.manager.begin();
+    house.settle().await;
+    house.say("db", "READY=1").await;
+    house.say("db", "RELOADING=1").await;
+    tokio::time::sleep(secs(5)).await;
+    assert_eq!(house.state("web"), State::Waiting, "prepared, and its gate is shut");
+    let all = house.turns.acquire_many(32).await.unwrap();
+    house.say("db", "READY=1").await;
+    assert_eq!(house.state("web"), State::Starting);
+    house.manager.stop(&names(&["web"]), false, true).await;
+    drop(all);
+    assert_eq!(house.played("web", |web| web.said()), ["open", "close"]);
+    house.check();
+}

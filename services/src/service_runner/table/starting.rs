@@ -81,7 +81,7 @@ impl Life {
         self.run = self.run.saturating_add(1);
         self.exit = None;
         self.proven = false;
-        self.owes_post = rules.hooks.post;
+        self.owes_post = false;
         let run = self.run;
         if rules.hooks.pre {
             self.phase = Phase::Pre;

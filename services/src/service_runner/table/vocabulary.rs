@@ -145,6 +145,8 @@ pub enum Input {
     /// Not all conditions hold: these are missing.
     GateShut(Vec<String>),
     Opened(Result<(), String>),
+    /// The run has its turn: what follows is begun at once.
+    Turn,
     /// The `pre` hooks have run; or one failed, and none after it was run.
     PreDone(Result<(), String>),
     Spawned(Result<i32, String>),
