@@ -6,6 +6,7 @@ mod containers;
 mod exec;
 mod files;
 mod gates;
+mod groups;
 mod health;
 mod hooks;
 mod metrics;
