@@ -78,7 +78,11 @@ impl Manager {
     /// Its spec is known where this host cannot run it, and not where its file has mistakes.
     fn add_faulty(&self, name: &str, text: &str, spec: Option<Arc<ServiceSpec>>, builtin: bool) {
         let name: Arc<str> = Arc::from(name);
-        let snapshot = failed_snapshot(&name, text, builtin);
+        let mut snapshot = failed_snapshot(&name, text, builtin);
+        if let Some(spec) = &spec {
+            snapshot.group = spec.group.as_deref().map(Arc::from);
+            snapshot.required = spec.required;
+        }
         let state = snapshot.state;
         let (publisher, receiver) = watch::channel(snapshot);
         self.inner.surroundings.registry.add(Arc::clone(&name), receiver);
