@@ -114,6 +114,8 @@ impl Life {
             && !(self.finished && rules.kind == ServiceKind::Oneshot)
             && (self.state != State::Initialized || !self.will_start)
             && !self.awaits_group
+            // It has asked its group for a restart and is not yet told to stop with it.
+            && (self.asked_group.is_none() || self.stopped || self.closing)
     }
 
     /// When its process was last spawned, since PID 1's start.

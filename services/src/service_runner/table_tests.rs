@@ -461,3 +461,28 @@ fn no_order_of_inputs_breaks_the_invariants() {
         }
     }
 }
+
+#[test]
+fn a_member_that_has_asked_its_group_is_never_down_before_the_restart() {
+    let mut rules = rules();
+    rules.restart.attempts = 1;
+    rules.restart.scope = kelson_spec::service::RestartScope::Group;
+    let mut case = Case::new(rules);
+    case.feed(Input::Begin);
+    for _ in 0..2 {
+        assert_eq!(case.work, Work::Open);
+        case.feed(Input::Opened(Err("no".into())));
+        case.feed(Input::Closed(Ok(())));
+        assert!(!case.life.down(&case.rules), "{:?}", case.told);
+        case.feed(Input::Timer(Timer::Backoff));
+    }
+    assert_eq!((case.life.phase, case.life.state, case.asked.len()), (Phase::Rest, State::Failed, 1));
+    case.feed(Input::Stop { ticket: 1, reason: StopReason::Group("why".into()) });
+    assert!(!case.life.down(&case.rules), "its group starts it again");
+    case.feed(Input::GroupStart { text: "why".into() });
+    assert_eq!((case.life.restarts, case.work), (2, Work::Open));
+    // An operator who stops it means it.
+    case.feed(Input::Stop { ticket: 2, reason: StopReason::Operator });
+    case.feed(Input::Closed(Ok(())));
+    assert!(case.life.down(&case.rules) && case.life.stopped);
+}
