@@ -133,6 +133,24 @@ async fn g3_stop_takes_effect_at_once_in_every_phase() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn g3_what_is_cleaned_up_waits_for_nothing_any_more() {
+    let house = House::with([spec("db"), needs("web", &["db"])]).await;
+    house.manners("db", |db| db.spawn_fails = Some("no".into()));
+    house.manners("web", |web| web.close = secs(5));
+    house.exit("db", 1).await;
+    house.exit("web", 1).await;
+    tokio::time::sleep(secs(2)).await;
+    assert_eq!(house.state("web"), State::Waiting);
+    house.manager.stop(&names(&["web"]), false, false).await;
+    house.settle().await;
+    assert_eq!((house.state("web"), house.now("web").waiting_for), (State::Stopping, vec![]));
+    assert_eq!(house.message("web"), "stopped: asked by an operator, undoing what was prepared");
+    tokio::time::sleep(secs(5)).await;
+    assert!(house.now("web").stopped && house.message("web").contains("while waiting for service \"db\""));
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
 async fn g3_a_start_that_waits_for_its_turn_is_cancelled() {
     let house = House::new();
     let all = house.turns.acquire_many(32).await.unwrap();

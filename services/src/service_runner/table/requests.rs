@@ -109,6 +109,8 @@ impl Life {
         if self.new_spec.is_some() && self.opened {
             self.after = Some(After::Again(RestartReason::Operator));
             fx.push(Effect::DropGate);
+            self.waiting_for.clear();
+            self.tell(State::Stopping, "restarting: its file changed, undoing what was prepared".into(), fx);
             self.close(fx);
         } else {
             self.state = State::Initialized;
@@ -161,7 +163,13 @@ impl Life {
                     State::Backoff => " before its restart".into(),
                     _ => " before its start".into(),
                 };
-                self.end(end(words::stopped(reason, &during)), fx);
+                let ended = end(words::stopped(reason, &during));
+                if self.opened {
+                    // It waits for nothing any more, and cleaning up may take its time.
+                    self.waiting_for.clear();
+                    self.tell(State::Stopping, format!("{text}, undoing what was prepared"), fx);
+                }
+                self.end(ended, fx);
             }
             Phase::Opening => {
                 fx.push(Effect::DropGate);
