@@ -82,11 +82,10 @@ impl Reading {
                         wrong_if(due != number || run.main || run.post > 0, "a pre hook out of its order")
                     }
                     "post" => {
-                        let run = self.run.as_mut().filter(|run| run.number == deed.run);
-                        let run = run.ok_or("a post hook of a run of which nothing was begun")?;
+                        // At the instant of its begin the run may have been broken off; what it owes stays owed.
+                        let run = self.run_of(deed.run, command, world, hurried)?;
                         let due = std::mem::replace(&mut run.post, number + 1);
                         wrong_if(due != number, "a post hook out of its order")?;
-                        wrong_if(mark(command) != run.mark, "a post hook of another file")?;
                         wrong_if(number >= spec.hooks.post.len(), "a post hook too many")
                     }
                     _ => Err("a hook in a wrong place".into()),

@@ -48,7 +48,7 @@ impl Laws {
             }
             self.agrees_with_before(play, now, &mut wrong);
         }
-        self.bonds_are_kept(play, &world, &list, &mut wrongs);
+        self.bonds_are_kept(&world, &list, &mut wrongs);
         self.stops_are_kept(play, &mut wrongs);
         is_remembered(play, &list, &mut wrongs);
         self.before = list.into_iter().map(|now| (now.name.to_string(), now)).collect();
@@ -194,7 +194,7 @@ impl Laws {
     }
 
     /// `whenDown`: none runs on that is to be stopped with one that is down.
-    fn bonds_are_kept(&self, play: &Play, world: &World, list: &[Snapshot], wrongs: &mut Vec<String>) {
+    fn bonds_are_kept(&self, world: &World, list: &[Snapshot], wrongs: &mut Vec<String>) {
         for now in list.iter().filter(|now| matches!(now.state, State::Starting | State::Running)) {
             let Some(main) = self.readings[&*now.name].living() else { continue };
             for requirement in &world.version(&main.command).depends {
@@ -220,7 +220,6 @@ impl Laws {
                 }
             }
         }
-        let _ = play;
     }
 
     /// No run begins after a stop that was answered, until somebody asks for a start.
@@ -245,12 +244,9 @@ impl Laws {
                         _ => {}
                     }
                 }
-                if stopped.is_some() && stopped > asked {
-                    wrongs.push(format!(
-                        "{name}: run {} begins after a stop: {:?}",
-                        main.run,
-                        requests[stopped.unwrap()]
-                    ));
+                if let Some(number) = stopped.filter(|number| Some(*number) > asked) {
+                    let stop = &requests[number];
+                    wrongs.push(format!("{name}: run {} begins after a stop: {stop:?}", main.run));
                 }
             }
             *seen = reading.mains.len();
