@@ -1,7 +1,7 @@
 # The front door. Each target does its own set-up; all of them keep what they make in target/ and out/.
 #   make run                            builds, boots the demo in QEMU, leaves you at a prompt of kelsonctl
 #   make test                           every test: unit, PID namespace, real boots
-#   make test-long                      what takes longer: 100,000 random sequences; all boots, with each of two versions of containerd
+#   make test-long                      what takes longer: 100,000 random sequences; a thousand checks for ten minutes; all boots, with each of two versions of containerd
 #   make image [CONFIG=DIR] [IMAGES=DIR] out/vmlinuz and out/initramfs.zst, the demo's or your own services and their images
 #   make bench                          beside a bare C loop, s6 and runit: one table; on a quiet machine, as root
 #   make lint                           rustfmt, clippy, shellcheck, protobuf, directions of imports

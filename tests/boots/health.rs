@@ -12,7 +12,7 @@ const LOOK: &str = "process: {command: [$PROGRAM, serve]}";
 const STEPS: &str = "/etc/kelson/kelson-test-program";
 
 const REDIS: &str = "
-container: {image: 'demo/redis:7', network: host, mounts: [{source: tmpfs, target: /data}]}
+container: {image: 'demo/redis:7', network: host, mounts: [{source: /var/lib/redis, target: /data, options: [rw, rbind]}]}
 health:
   - {name: port, tcp: {port: 6379}, interval: 1s, timeout: 2s}
   - name: ping
