@@ -105,7 +105,9 @@ restart: {delay: 5m, maxDelay: 5m}",
     host.wait_state("web", "backoff");
     stops_at_once(&host, "web", "before its restart");
     assert_eq!(host.wait_file("runs").lines().count(), 1);
-    assert_eq!(host.states_of("web"), ["preparing", "starting", "running", "backoff", "finished"]);
+    // What was prepared for all its runs is undone.
+    let states = ["preparing", "starting", "running", "backoff", "stopping", "finished"];
+    assert_eq!(host.states_of("web"), states);
 
     // One that restarts all the time is stopped wherever it is.
     for round in 0..20 {
