@@ -319,6 +319,7 @@ mod tests {
             environment: vec![("B".into(), "3".into())],
             input: false,
             terminal: Some(WindowSize { rows: 24, columns: 80 }),
+            ..ExecRequest::default()
         };
         let packed = described(main.clone(), request).unwrap();
         let made: Process = serde_json::from_slice(&packed.value).unwrap();
