@@ -36,6 +36,8 @@ pub struct Life {
     pub restarts: u32,
     pub restarts_by: RestartCounts,
     pub stopped: bool,
+    /// Somebody stopped it after it had failed by itself: its group does not start it.
+    unwanted: bool,
     /// Ended successfully by itself.
     pub finished: bool,
     pub ticket: u64,
@@ -76,6 +78,7 @@ impl Life {
             restarts: 0,
             restarts_by: RestartCounts::default(),
             stopped: false,
+            unwanted: false,
             finished: false,
             ticket: 0,
             message: Arc::from(""),
@@ -115,7 +118,7 @@ impl Life {
             && (self.state != State::Initialized || !self.will_start)
             && !self.awaits_group
             // It has asked its group for a restart and is not yet told to stop with it.
-            && (self.asked_group.is_none() || self.stopped || self.closing)
+            && (self.asked_group.is_none() || self.stopped || self.unwanted || self.closing)
     }
 
     /// When its process was last spawned, since PID 1's start.

@@ -486,3 +486,22 @@ fn a_member_that_has_asked_its_group_is_never_down_before_the_restart() {
     case.feed(Input::Closed(Ok(())));
     assert!(case.life.down(&case.rules) && case.life.stopped);
 }
+
+#[test]
+fn who_stops_one_that_has_failed_keeps_its_group_from_starting_it() {
+    let mut rules = rules();
+    rules.restart.policy = RestartPolicy::Once;
+    let mut case = Case::new(rules);
+    case.run();
+    case.feed(Input::Exited { run: 1, exit: Exit::Status(1) });
+    case.cleared();
+    case.feed(Input::Closed(Ok(())));
+    assert_eq!((case.life.state, case.life.stopped), (State::Failed, false));
+    let answer = case.feed(Input::Stop { ticket: 1, reason: StopReason::Operator });
+    assert_eq!(answer, Some(Answer::NothingToDo("it is failed already".into())));
+    case.feed(Input::Stop { ticket: 2, reason: StopReason::Group("why".into()) });
+    case.feed(Input::GroupStart { text: "why".into() });
+    assert_eq!((case.life.phase, case.life.down(&case.rules)), (Phase::Rest, true));
+    case.feed(Input::Start { ticket: 3 });
+    assert_ne!(case.life.phase, Phase::Rest);
+}

@@ -144,6 +144,12 @@ impl Life {
                     self.rest(State::Finished, text, fx);
                     return Answer::Done;
                 }
+                // Somebody does not want it to run: neither does its group start it then.
+                if self.state == State::Failed
+                    && matches!(reason, StopReason::Operator | StopReason::Cascade(_))
+                {
+                    self.unwanted = true;
+                }
                 self.will_start &= *reason != StopReason::Shutdown;
                 fx.push(Effect::Publish);
                 fx.push(Effect::Rested);
@@ -226,7 +232,7 @@ impl Life {
 
     /// It is stopped with its group while nothing of it runs.
     fn rests_for_group(&mut self, fx: &mut Vec<Effect>) -> Answer {
-        if !self.stopped && self.state != State::Initialized {
+        if !self.stopped && !self.unwanted && self.state != State::Initialized {
             self.awaits_group = true;
             // Whoever waits for its success waits for the next one.
             self.finished = false;
@@ -238,7 +244,7 @@ impl Life {
 
     /// All of its group has stopped, and starts again. An operator who stopped it meanwhile wins.
     pub(super) fn group_start(&mut self, rules: &Rules, text: &str, fx: &mut Vec<Effect>) {
-        if self.closing || self.phase != Phase::Rest || self.stopped {
+        if self.closing || self.phase != Phase::Rest || self.stopped || self.unwanted {
             return;
         }
         let asked = self.asked_group.take();
@@ -252,7 +258,7 @@ impl Life {
     }
 
     pub(super) fn arm(&mut self, rules: &Rules, fx: &mut Vec<Effect>) {
-        if !self.closing && self.phase == Phase::Rest && !self.stopped {
+        if !self.closing && self.phase == Phase::Rest && !self.stopped && !self.unwanted {
             self.begin(rules, true, fx);
         }
     }

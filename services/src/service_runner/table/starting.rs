@@ -15,6 +15,7 @@ impl Life {
         self.will_start = false;
         self.finished = false;
         self.stopped = false;
+        self.unwanted = false;
         self.awaits_group = false;
         self.asked_group = None;
         self.after = None;
