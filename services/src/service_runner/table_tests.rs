@@ -502,6 +502,14 @@ fn who_stops_one_that_has_failed_keeps_its_group_from_starting_it() {
     case.feed(Input::Stop { ticket: 2, reason: StopReason::Group("why".into()) });
     case.feed(Input::GroupStart { text: "why".into() });
     assert_eq!((case.life.phase, case.life.down(&case.rules)), (Phase::Rest, true));
-    case.feed(Input::Start { ticket: 3 });
+    case.feed(Input::Restart { ticket: 3 });
+    case.feed(Input::Opened(Err("no".into())));
+    assert_eq!(case.life.phase, Phase::Closing, "it has just failed");
+    case.feed(Input::Stop { ticket: 4, reason: StopReason::Group("why".into()) });
+    case.feed(Input::Stop { ticket: 5, reason: StopReason::Operator });
+    case.feed(Input::Closed(Ok(())));
+    case.feed(Input::GroupStart { text: "why".into() });
+    assert_eq!((case.life.phase, case.life.down(&case.rules)), (Phase::Rest, true));
+    case.feed(Input::Start { ticket: 6 });
     assert_ne!(case.life.phase, Phase::Rest);
 }

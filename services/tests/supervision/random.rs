@@ -61,6 +61,7 @@ async fn played(dice: &mut Dice, house: House, trace: Trace) -> Result<(), Strin
         book,
         requests: Arc::default(),
         reloads: Vec::new(),
+        reading: Arc::default(),
         others: Vec::new(),
         begun,
         trace,

@@ -130,6 +130,7 @@ impl Life {
         }
         let text = words::stopped(reason, "");
         let by_group = matches!(reason, StopReason::Group(_));
+        let by_somebody = matches!(reason, StopReason::Operator | StopReason::Cascade(_));
         let end = |text: String| After::stopped(reason, text);
         match self.phase {
             Phase::Rest => {
@@ -145,11 +146,7 @@ impl Life {
                     return Answer::Done;
                 }
                 // Somebody does not want it to run: neither does its group start it then.
-                if self.state == State::Failed
-                    && matches!(reason, StopReason::Operator | StopReason::Cascade(_))
-                {
-                    self.unwanted = true;
-                }
+                self.unwanted |= self.state == State::Failed && by_somebody;
                 self.will_start &= *reason != StopReason::Shutdown;
                 fx.push(Effect::Publish);
                 fx.push(Effect::Rested);
@@ -208,6 +205,8 @@ impl Life {
                 }
                 // It ended by itself and only its cleanup is left: that is what happened.
                 Some(After::End { wanted: false, state, .. }) => {
+                    self.unwanted |= *state == State::Failed && by_somebody;
+                    self.awaits_group &= !by_somebody;
                     return Answer::NothingToDo(format!("it has just {}", state.name()));
                 }
                 Some(After::Decide(ended))

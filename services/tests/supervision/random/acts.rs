@@ -39,6 +39,8 @@ pub struct Play {
     pub book: Book,
     pub requests: Arc<Mutex<Vec<Request>>>,
     pub reloads: Vec<tokio::task::JoinHandle<()>>,
+    /// One reading after the other, as `init` has it: the later one counts.
+    pub reading: Arc<tokio::sync::Mutex<()>>,
     pub others: Vec<tokio::task::JoinHandle<()>>,
     pub begun: Instant,
     /// What was done, for whoever has to understand a failure.
@@ -184,7 +186,9 @@ impl Play {
             }
         }
         let (manager, files) = (self.house.manager.clone(), loaded(world.files()));
+        let turn = Arc::clone(&self.reading);
         self.reloads.push(tokio::spawn(async move {
+            let _turn = turn.lock().await;
             manager.reload(files).await;
         }));
     }

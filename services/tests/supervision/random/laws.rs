@@ -244,6 +244,8 @@ impl Laws {
                         (Kind::Start | Kind::Restart | Kind::Added, _) if request.asked <= main.begun => {
                             asked = Some(number);
                         }
+                        // One that was on its way out is another than that whose file is back.
+                        (_, Some((_, _, text))) if text.contains("its file was removed") => {}
                         (Kind::Stop | Kind::Cascade, Some((at, Outcome::Done, _)))
                             if request.waits && *at < main.begun =>
                         {
