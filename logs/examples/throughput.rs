@@ -46,8 +46,12 @@ impl Launcher for Start {
             let child = spawned?;
             let pid = i32::try_from(child.id()).unwrap();
             *kept.lock().unwrap() = Some(child);
-            Ok(Launched { pid, exit: Box::pin(std::future::pending()), kill: Box::new(|| ()) })
+            Ok(Launched { pid, start_time: 0, exit: Box::pin(std::future::pending()), kill: Box::new(|| ()) })
         })
+    }
+
+    fn attach(&self, _: i32, _: u64) -> Option<Launched> {
+        None
     }
 }
 

@@ -6,6 +6,7 @@
 mod beat;
 mod driver;
 mod held;
+mod kept;
 mod life;
 
 use std::future::Future;
@@ -14,8 +15,10 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
+pub use kept::{InheritedLog, Keeper, KeptLog, forgetful};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
@@ -23,7 +26,7 @@ use tokio::time::Instant;
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// How the log of a service is kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct LogOptions {
     /// Bytes of one file before it is rotated.
     pub max_size: u64,
@@ -38,11 +41,16 @@ pub trait Launcher: Send + Sync {
     /// Starts one with `control` as its descriptor 3. If the future is dropped, whatever it started may live on: it
     /// ends by itself once it finds the other end of `control` closed.
     fn launch(&self, control: OwnedFd) -> BoxFuture<'static, io::Result<Launched>>;
+
+    /// Goes on with one that an earlier life of PID 1 has started. `None`: it is gone.
+    fn attach(&self, pid: i32, start_time: u64) -> Option<Launched>;
 }
 
 /// A logd that was started.
 pub struct Launched {
     pub pid: i32,
+    /// With the PID it names the process for good.
+    pub start_time: u64,
     /// Ends when it has, and says how (`killed by SIGKILL`); dropping it loses nothing.
     pub exit: BoxFuture<'static, String>,
     /// Sends SIGKILL to this very process; may be called after its end.
@@ -92,6 +100,9 @@ enum Command {
 pub struct Collector {
     commands: mpsc::UnboundedSender<Command>,
     status: watch::Receiver<LogdStatus>,
+    keeper: Arc<dyn Keeper>,
+    /// The id of the last run.
+    last: Arc<AtomicU64>,
 }
 
 /// Reports that nobody has taken wait here; further ones are only counted in [`LogdStatus`].
@@ -105,6 +116,17 @@ impl Collector {
         launcher: Arc<dyn Launcher>,
         directory: PathBuf,
     ) -> io::Result<(Collector, BoxFuture<'static, ()>, mpsc::Receiver<Report>)> {
+        Collector::resume(launcher, directory, forgetful(), Vec::new())
+    }
+
+    /// As [`Collector::new`], with what an earlier life of PID 1 has left: its pipes, and a logd that runs. All that is
+    /// open is told to the keeper.
+    pub fn resume(
+        launcher: Arc<dyn Launcher>,
+        directory: PathBuf,
+        keeper: Arc<dyn Keeper>,
+        inherited: Vec<InheritedLog>,
+    ) -> io::Result<(Collector, BoxFuture<'static, ()>, mpsc::Receiver<Report>)> {
         let (commands, queue) = mpsc::unbounded_channel();
         let (reports, reported) = mpsc::channel(REPORTS);
         let (publish, status) = watch::channel(LogdStatus {
@@ -116,8 +138,14 @@ impl Collector {
             dropped_lines: 0,
             dropped_bytes: 0,
         });
-        let driver = driver::Driver::new(launcher, directory, queue, reports, publish)?;
-        Ok((Collector { commands, status }, Box::pin(driver.run()), reported))
+        let ids = inherited.iter().map(|one| match one.what {
+            KeptLog::Pipe { id, .. } => id,
+            KeptLog::Control { .. } => 0,
+        });
+        let last = Arc::new(AtomicU64::new(ids.max().unwrap_or_default()));
+        let held = held::Held::new(Arc::clone(&keeper))?;
+        let driver = driver::Driver::new(launcher, directory, queue, reports, publish, held, inherited);
+        Ok((Collector { commands, status, keeper, last }, Box::pin(driver.run()), reported))
     }
 
     /// Two pipes for a run: the write ends for stdout and stderr. Never waits for logd; fails only when there are no
@@ -125,7 +153,9 @@ impl Collector {
     pub fn pipes(&self, service: &str, run: u64, options: LogOptions) -> io::Result<(OwnedFd, OwnedFd)> {
         let (stdout, stdout_writer) = held::pipe()?;
         let (stderr, stderr_writer) = held::pipe()?;
-        let new = held::NewRun { service: service.into(), run, options, stdout, stderr };
+        let id = self.last.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        let new = held::NewRun { id, service: service.into(), run, options, stdout, stderr };
+        new.keep(&*self.keeper);
         // A driver that is gone means that PID 1 is ending: then nobody collects any more.
         let _ = self.commands.send(Command::Pipes(Box::new(new)));
         Ok((stdout_writer, stderr_writer))

@@ -10,7 +10,10 @@ pub mod collector;
 mod control;
 pub mod logd;
 
-pub use collector::{BoxFuture, Collector, Launched, Launcher, LogOptions, LogdStatus, Report};
+pub use collector::{
+    BoxFuture, Collector, InheritedLog, Keeper, KeptLog, Launched, Launcher, LogOptions, LogdStatus, Report,
+    forgetful,
+};
 
 /// Whether it may be the name of a service, and so part of the name of a file.
 pub(crate) fn valid_name(name: &str) -> bool {

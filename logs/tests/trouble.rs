@@ -359,3 +359,54 @@ async fn a_chatty_service_does_not_wake_pid_1_by_its_lines() {
     assert!(written > 500, "{written}");
     assert!(wakes < 30, "{wakes} wake-ups for {written} lines");
 }
+
+#[tokio::test]
+async fn v1_logd_goes_on_over_the_lives_of_pid_1_and_no_line_is_lost_or_doubled() {
+    let mut host = Host::new("lives");
+    let (mut web, mut web_err) = host.collector.pipes("web", 1, OPTIONS).unwrap();
+    let logd = host.up().await;
+    let mut number = 0;
+    let write = |end: &OwnedFd, number: &mut u32| {
+        *number += 1;
+        // In two parts: the beginning of a line waits in logd for its end.
+        for part in [format!("line {number}"), " is whole\n".to_owned()] {
+            nix::unistd::write(end, part.as_bytes()).unwrap();
+        }
+    };
+    for life in 2..=6 {
+        for _ in 0..50 {
+            write(&web, &mut number);
+        }
+        nix::unistd::write(&web, b"half ").unwrap();
+        host = host.another_life();
+        nix::unistd::write(&web, b"a line\n").unwrap();
+        // What was made in the life before, and what is made in this one.
+        write(&web_err, &mut number);
+        assert_eq!((host.up().await, host.restarts()), (logd, 0));
+        (web, web_err) = host.collector.pipes("web", life, OPTIONS).unwrap();
+    }
+    eventually(SOON, "all lines", || contents(&host.log("web")).contains(&format!("line {number} "))).await;
+    host.shutdown().await;
+    let log = contents(&host.log("web"));
+    for n in 1..=number {
+        assert_eq!(log.matches(&format!("line {n} is whole")).count(), 1, "line {n}: {log}");
+    }
+    assert_eq!(log.matches("half a line").count(), 5, "{log}");
+    assert!(!log.contains("lost") && !log.contains("replaced"), "{log}");
+}
+
+#[tokio::test]
+async fn v1_a_logd_that_died_between_two_lives_is_replaced_and_that_is_said() {
+    let host = Host::new("lives-dead");
+    let (web, _err) = host.collector.pipes("web", 1, OPTIONS).unwrap();
+    let logd = host.up().await;
+    nix::unistd::write(&web, b"before\n").unwrap();
+    eventually(SOON, "the first line", || contents(&host.log("web")).contains("before")).await;
+    kill(logd, Signal::SIGKILL).unwrap();
+    eventually(SOON, "its end", || kill(logd, None).is_err()).await;
+    let host = host.another_life();
+    assert_ne!(host.up().await, logd);
+    nix::unistd::write(&web, b"after\n").unwrap();
+    eventually(SOON, "the next line", || contents(&host.log("web")).contains("after")).await;
+    assert!(contents(&host.log("web")).contains("was replaced"));
+}

@@ -70,6 +70,12 @@ impl RestartHistory {
         *self = RestartHistory::default();
     }
 
+    /// Forgets all but the newest failures.
+    pub fn keep_newest(&mut self, count: usize) {
+        let extra = self.failures.len().saturating_sub(count);
+        self.failures.drain(..extra);
+    }
+
     /// Failures that count now.
     pub fn failures(&self) -> usize {
         self.failures.len()

@@ -52,6 +52,15 @@ impl EventLog {
         EventLog { inner: Arc::new(Inner { ring: Mutex::new(ring), store }) }
     }
 
+    /// Goes on after the events that an earlier life of PID 1 told, the oldest first.
+    pub fn restore(store: StateStore, mut told: Vec<Event>) -> EventLog {
+        told.drain(..told.len().saturating_sub(KEPT));
+        let last = told.last().map_or(0, |event| event.seq);
+        let newest = Some(watch::channel(last).0);
+        let ring = Ring { events: told.into(), next: last.saturating_add(1), newest };
+        EventLog { inner: Arc::new(Inner { ring: Mutex::new(ring), store: Some(store) }) }
+    }
+
     fn ring(&self) -> std::sync::MutexGuard<'_, Ring> {
         self.inner.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -184,6 +193,24 @@ mod tests {
         assert_eq!(events.len(), KEPT_OF_SERVICE);
         assert!(events.iter().all(|e| &*e.service == "a"));
         assert_eq!(events.last().map(|e| e.seq), Some(999));
+    }
+
+    #[test]
+    fn numbers_go_on_in_the_next_life() {
+        let directory = std::env::temp_dir().join(format!("kelson-events-{}", std::process::id()));
+        let life = crate::state_store::LifeId::current().unwrap();
+        let store = StateStore::create(&directory, &life).unwrap();
+        let log = EventLog::new(Some(store));
+        for n in 1..=5000 {
+            log.host(&format!("m{n}"));
+        }
+        let past = crate::state_store::Past::take(&directory, &life).unwrap();
+        let next = EventLog::restore(past.store, past.events);
+        assert_eq!(*next.newest().borrow(), 5000);
+        assert_eq!(next.since(4000, 10_000).events, log.since(4000, 10_000).events);
+        assert_eq!(next.since(1, 10_000).missed, log.since(1, 10_000).missed);
+        assert_eq!(next.host("another life"), 5001);
+        std::fs::remove_dir_all(directory).unwrap();
     }
 
     #[tokio::test]

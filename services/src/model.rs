@@ -43,7 +43,7 @@ impl State {
 }
 
 /// Why a service was started again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum RestartReason {
     /// It ended by itself with an exit status.
     Exit,
@@ -107,7 +107,7 @@ impl RestartReason {
 }
 
 /// How often a service was started again for each reason, in this life of the host.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct RestartCounts([u32; RestartReason::ALL.len()]);
 
 impl RestartCounts {

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use super::beat::{self, Beat, Step, after};
 use super::held::{Held, Lost};
+use super::kept::{InheritedLog, Kept, KeptLog};
 use super::life::{Event, Launch, Life, Logd, Outgoing};
 use super::{Command, Launched, Launcher, LogdStatus, Report};
 use crate::control::{self, Packet, Receiver};
@@ -68,14 +69,19 @@ impl Driver {
         commands: mpsc::UnboundedReceiver<Command>,
         reports: mpsc::Sender<Report>,
         status: watch::Sender<LogdStatus>,
-    ) -> io::Result<Driver> {
-        Ok(Driver {
+        mut held: Held,
+        inherited: Vec<InheritedLog>,
+    ) -> Driver {
+        let (sockets, pipes): (Vec<_>, Vec<_>) =
+            inherited.into_iter().partition(|one| matches!(one.what, KeptLog::Control { .. }));
+        held.inherit(pipes);
+        let mut driver = Driver {
             launcher,
             commands,
             reports,
             status,
             directory,
-            held: Held::new()?,
+            held,
             logd: Logd::Absent { retry: None },
             pause: PAUSE,
             unsound: 0,
@@ -84,14 +90,18 @@ impl Driver {
             lost: HashMap::new(),
             told: None,
             shutdown: None,
-        })
+        };
+        driver.attach(sockets, Instant::now());
+        driver
     }
 
     /// Ends when no handle is left; logd then finds its socket closed, writes what it holds and ends.
     pub async fn run(mut self) {
         let now = Instant::now();
-        self.absent = Some(now);
-        self.launch(now);
+        if matches!(self.logd, Logd::Absent { .. }) {
+            self.absent = Some(now);
+            self.launch(now);
+        }
         loop {
             self.watch_pipes();
             let event = self.next_event().await;
@@ -225,20 +235,52 @@ impl Driver {
         }
     }
 
+    /// Goes on with the logd that an earlier life of PID 1 has started. It has gone on reading; what it was not told yet,
+    /// and whether it answers, is found out as with a new one.
+    fn attach(&mut self, sockets: Vec<InheritedLog>, now: Instant) {
+        for InheritedLog { what, descriptor } in sockets {
+            let KeptLog::Control { pid, start_time, restarts } = what else { continue };
+            self.status.send_modify(|status| status.restarts = restarts);
+            match self.launcher.attach(pid, start_time) {
+                Some(process) => {
+                    self.take_up(descriptor, process, now);
+                    if let Logd::Running(life) = &mut self.logd {
+                        life.answered = true;
+                        self.publish("running", |status| (status.pid, status.up) = (Some(pid), true));
+                    }
+                }
+                None => {
+                    self.held.let_go(&descriptor);
+                    self.held.taken_back(false);
+                }
+            }
+        }
+    }
+
     fn launched(&mut self, process: Launched, now: Instant) {
         let Logd::Launching(launch) = std::mem::replace(&mut self.logd, Logd::Absent { retry: None }) else {
             return;
         };
+        let pid = process.pid;
+        self.take_up(launch.control, process, now);
+        if matches!(self.logd, Logd::Running(_)) {
+            self.publish("started", |status| status.pid = Some(pid));
+        }
+    }
+
+    fn take_up(&mut self, control: OwnedFd, process: Launched, now: Instant) {
         let interest = Interest::READABLE | Interest::WRITABLE;
+        let restarts = self.status.borrow().restarts;
+        let what = KeptLog::Control { pid: process.pid, start_time: process.start_time, restarts };
+        let control = Kept::new(control, self.held.keeper(), what);
         // SAFETY: the AsyncFd owns the descriptor, which stays open and the same until both are dropped together.
-        let control = match unsafe { AsyncFd::register_with_interest(launch.control, interest) } {
+        let control = match unsafe { AsyncFd::register_with_interest(control, interest) } {
             Ok(control) => control,
             Err(error) => {
                 (process.kill)();
                 return self.not_launched(&format!("could not be reached: {error}"), now);
             }
         };
-        let pid = process.pid;
         let runs = self.held.ids().into_iter().map(Outgoing::Run);
         let queue = std::iter::once(Outgoing::Directory).chain(runs).chain([Outgoing::Ping(1)]).collect();
         let mut life = Box::new(Life {
@@ -256,7 +298,6 @@ impl Driver {
             life.stop(deadline.duration_since(now), now);
         }
         self.logd = Logd::Running(life);
-        self.publish("started", |status| status.pid = Some(pid));
     }
 
     fn not_launched(&mut self, why: &str, now: Instant) {

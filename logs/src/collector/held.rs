@@ -16,6 +16,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::LogOptions;
+use super::kept::{InheritedLog, Keeper, KeptLog};
 
 /// Pipes looked at in one turn of [`Held::empty_full`].
 const BATCH: usize = 64;
@@ -30,8 +31,10 @@ pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((read, write))
 }
 
-/// The read ends of a run, as they come from the handle.
+/// The read ends of a run, as they come from the handle. They are kept already.
 pub struct NewRun {
+    /// The number by which logd knows it; no other has it while its pipes are open.
+    pub id: u64,
     pub service: Arc<str>,
     pub run: u64,
     pub options: LogOptions,
@@ -75,12 +78,23 @@ impl AsRawFd for Nested {
     }
 }
 
+impl NewRun {
+    /// From here on they come through `execve`: the run is started beside the driver, which may not come to it before.
+    pub fn keep(&self, keeper: &dyn Keeper) {
+        for (end, stderr) in [(&self.stdout, false), (&self.stderr, true)] {
+            let (id, run, options) = (self.id, self.run, self.options);
+            let what = KeptLog::Pipe { id, service: self.service.to_string(), run, options, stderr };
+            keeper.keep(end.as_fd(), what);
+        }
+    }
+}
+
 /// All runs whose pipes have not ended.
 pub struct Held {
     runs: BTreeMap<u64, Run>,
-    last: u64,
     unread: Arc<Epoll>,
     armed: Option<AsyncFd<Nested>>,
+    keeper: Arc<dyn Keeper>,
 }
 
 /// A pipe's number in the epoll.
@@ -89,15 +103,42 @@ fn token(id: u64, stderr: bool) -> u64 {
 }
 
 impl Held {
-    pub fn new() -> io::Result<Held> {
+    pub fn new(keeper: Arc<dyn Keeper>) -> io::Result<Held> {
         let unread = Arc::new(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?);
-        Ok(Held { runs: BTreeMap::new(), last: 0, unread, armed: None })
+        Ok(Held { runs: BTreeMap::new(), unread, armed: None, keeper })
+    }
+
+    /// Takes over the pipes that an earlier life of PID 1 held.
+    pub fn inherit(&mut self, pipes: impl IntoIterator<Item = InheritedLog>) {
+        for InheritedLog { what, descriptor } in pipes {
+            let KeptLog::Pipe { id, service, run, options, stderr } = what else { continue };
+            let _ = self.unread.add(&descriptor, EpollEvent::new(EpollFlags::EPOLLIN, token(id, stderr)));
+            let run = self.runs.entry(id).or_insert_with(|| Run {
+                service: service.into(),
+                run,
+                options,
+                ends: [None, None],
+                interrupted: false,
+                // As a rule; and if that logd is gone, something may be.
+                handed: true,
+                lost: Lost::default(),
+            });
+            let [out, err] = &mut run.ends;
+            *(if stderr { err } else { out }) = Some(descriptor);
+        }
+    }
+
+    pub fn keeper(&self) -> Arc<dyn Keeper> {
+        Arc::clone(&self.keeper)
+    }
+
+    pub fn let_go(&self, descriptor: &impl AsFd) {
+        self.keeper.let_go(descriptor.as_fd());
     }
 
     /// Takes a run's pipes over and gives their id.
     pub fn add(&mut self, new: NewRun) -> u64 {
-        self.last = self.last.wrapping_add(1);
-        let id = self.last;
+        let id = new.id;
         for (end, stderr) in [(&new.stdout, false), (&new.stderr, true)] {
             // Without it (no memory) only the watch over this pipe is missing; logd reads it all the same.
             let _ = self.unread.add(end, EpollEvent::new(EpollFlags::EPOLLIN, token(id, stderr)));
@@ -164,6 +205,7 @@ impl Held {
         if let Some(end) = if stderr { err.take() } else { out.take() } {
             // By hand: logd may still hold the same pipe, and then closing does not remove it.
             let _ = self.unread.delete(&end);
+            self.keeper.let_go(end.as_fd());
         }
         if run.ends.iter().all(Option::is_none) {
             self.runs.remove(&id);
@@ -273,13 +315,14 @@ mod tests {
 
     fn run(held: &mut Held, service: &str) -> (u64, OwnedFd, OwnedFd) {
         let ((stdout, out), (stderr, err)) = (pipe().unwrap(), pipe().unwrap());
-        let id = held.add(NewRun { service: service.into(), run: 1, options: OPTIONS, stdout, stderr });
+        let id = held.runs.last_key_value().map_or(1, |(last, _)| last + 1);
+        held.add(NewRun { id, service: service.into(), run: 1, options: OPTIONS, stdout, stderr });
         (id, out, err)
     }
 
     #[test]
     fn what_has_ended_is_not_handed_over_again() {
-        let mut held = Held::new().unwrap();
+        let mut held = Held::new(super::super::kept::forgetful()).unwrap();
         let (id, _out, err) = run(&mut held, "web");
         assert_eq!(held.message(id).unwrap().1.len(), 2);
         drop(err);
@@ -294,7 +337,7 @@ mod tests {
 
     #[test]
     fn only_pipes_that_fill_up_are_emptied() {
-        let mut held = Held::new().unwrap();
+        let mut held = Held::new(super::super::kept::forgetful()).unwrap();
         let (_, low, _low_err) = run(&mut held, "low");
         let (id, full, _full_err) = run(&mut held, "full");
         nix::unistd::write(&low, b"kept\n").unwrap();
@@ -310,7 +353,7 @@ mod tests {
 
     #[test]
     fn ended_pipes_of_older_runs_do_not_pile_up() {
-        let mut held = Held::new().unwrap();
+        let mut held = Held::new(super::super::kept::forgetful()).unwrap();
         for _ in 0..100 {
             let (_, out, err) = run(&mut held, "crashing");
             nix::unistd::write(&out, b"last words\n").unwrap();
@@ -322,7 +365,7 @@ mod tests {
 
     #[test]
     fn pipes_of_a_logd_that_was_killed_say_so() {
-        let mut held = Held::new().unwrap();
+        let mut held = Held::new(super::super::kept::forgetful()).unwrap();
         let (old, _out, _err) = run(&mut held, "web");
         held.handed(old);
         let (new, _out2, _err2) = run(&mut held, "db");

@@ -13,6 +13,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
 use super::beat::{Beat, after};
+use super::kept::Kept;
 use super::{BoxFuture, Command, Launched};
 use crate::control::{Packet, Receiver};
 
@@ -27,7 +28,7 @@ pub enum Outgoing {
 
 /// A logd that was started.
 pub struct Life {
-    pub control: AsyncFd<OwnedFd>,
+    pub control: AsyncFd<Kept>,
     pub receiver: Receiver,
     pub process: Launched,
     pub queue: VecDeque<Outgoing>,

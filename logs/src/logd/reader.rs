@@ -272,6 +272,10 @@ impl Reader {
         }
         for (stderr, pipe) in ends.into_iter().zip(descriptors) {
             let token = run.id.wrapping_shl(1) | u64::from(stderr);
+            // Another life of PID 1 hands over all that it has: this is read already.
+            if self.streams.contains_key(&token) {
+                continue;
+            }
             match self.epoll.add(&pipe, EpollEvent::new(EpollFlags::EPOLLIN, token)) {
                 Ok(()) => {
                     let (service, console) = (service.clone(), run.console);

@@ -3,8 +3,9 @@
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+use std::collections::HashMap;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use kelson_logs::{BoxFuture, Collector, Launched, Launcher, LogOptions, Report};
+use kelson_logs::{BoxFuture, Collector, InheritedLog, KeptLog, Launched, Launcher, LogOptions, Report};
 use kelson_proto::v1;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -50,6 +51,19 @@ impl Launcher for TestLauncher {
         }
         let result = self.spawn(control);
         Box::pin(async move { result })
+    }
+
+    fn attach(&self, pid: i32, start_time: u64) -> Option<Launched> {
+        let lives = kill(Pid::from_raw(pid), None).is_ok();
+        lives.then(|| Launched {
+            pid,
+            start_time,
+            // Nobody but its parent is told; its socket tells as well.
+            exit: Box::pin(std::future::pending()),
+            kill: Box::new(move || {
+                let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+            }),
+        })
     }
 }
 
@@ -95,6 +109,7 @@ impl TestLauncher {
         });
         Ok(Launched {
             pid,
+            start_time: 7,
             exit: Box::pin(async move { exit.await.unwrap() }),
             kill: Box::new(move || {
                 if *alive.lock().unwrap() {
@@ -113,6 +128,22 @@ pub struct Host {
     /// How often the driver was woken.
     pub wakes: Arc<AtomicU64>,
     driver: tokio::task::JoinHandle<()>,
+    keeper: Arc<Keeper>,
+}
+
+/// Holds a copy of each descriptor that is open, as `execve` would.
+#[derive(Default)]
+pub struct Keeper(Mutex<HashMap<RawFd, (KeptLog, OwnedFd)>>);
+
+impl kelson_logs::Keeper for Keeper {
+    fn keep(&self, descriptor: BorrowedFd<'_>, what: KeptLog) {
+        let copy = descriptor.try_clone_to_owned().unwrap();
+        self.0.lock().unwrap().insert(descriptor.as_raw_fd(), (what, copy));
+    }
+
+    fn let_go(&self, descriptor: BorrowedFd<'_>) {
+        self.0.lock().unwrap().remove(&descriptor.as_raw_fd());
+    }
 }
 
 impl Host {
@@ -125,15 +156,42 @@ impl Host {
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).unwrap();
         let launcher = TestLauncher { runtime: folder.clone(), before, failing: Mutex::new(failing) };
+        let keeper = Arc::new(Keeper::default());
+        Host::over(folder, launcher, keeper, Vec::new())
+    }
+
+    /// PID 1 is executed anew: what it held open is what the next one has, and nobody tells logd.
+    pub fn another_life(self) -> Host {
+        self.driver.abort();
+        let (folder, keeper) = (self.folder.clone(), Arc::clone(&self.keeper));
+        // Its folder is not removed.
+        std::mem::forget(self);
+        let launcher = TestLauncher { runtime: folder.clone(), before: None, failing: Mutex::new(0) };
+        let inherited = std::mem::take(&mut *keeper.0.lock().unwrap());
+        let (next, mut all) = (Arc::new(Keeper::default()), Vec::new());
+        for (what, descriptor) in inherited.into_values() {
+            kelson_logs::Keeper::keep(&*next, descriptor.as_fd(), what.clone());
+            all.push(InheritedLog { what, descriptor });
+        }
+        Host::over(folder, launcher, next, all)
+    }
+
+    fn over(
+        folder: PathBuf,
+        launcher: TestLauncher,
+        keeper: Arc<Keeper>,
+        inherited: Vec<InheritedLog>,
+    ) -> Host {
+        let kept: Arc<dyn kelson_logs::Keeper> = Arc::clone(&keeper) as _;
         let (collector, mut driver, reports) =
-            Collector::new(Arc::new(launcher), folder.join("logs")).unwrap();
+            Collector::resume(Arc::new(launcher), folder.join("logs"), kept, inherited).unwrap();
         let wakes = Arc::new(AtomicU64::new(0));
         let counted = wakes.clone();
         let driver = tokio::spawn(std::future::poll_fn(move |context| {
             counted.fetch_add(1, Ordering::Relaxed);
             driver.as_mut().poll(context)
         }));
-        Host { folder, collector, reports, wakes, driver }
+        Host { folder, collector, reports, wakes, driver, keeper }
     }
 
     /// Waits until a logd answers; gives its PID.

@@ -82,6 +82,20 @@ impl CgroupRoot {
         Ok(CgroupRoot { inner: Arc::new(Inner { path, folder, controllers, warnings }) })
     }
 
+    /// The root that an earlier life of this process has taken for itself: `folder` has been open ever since, so that no
+    /// other host could take it.
+    pub fn again(path: PathBuf, folder: OwnedFd) -> CgroupRoot {
+        let mut warnings = Vec::new();
+        let own = path.parent().unwrap_or(&path);
+        let controllers = pass_on_controllers(own, &path, &mut warnings);
+        CgroupRoot { inner: Arc::new(Inner { path, folder, controllers, warnings }) }
+    }
+
+    /// What keeps other hosts out for as long as it is open.
+    pub fn claim(&self) -> BorrowedFd<'_> {
+        self.inner.folder.as_fd()
+    }
+
     pub fn path(&self) -> &Path {
         &self.inner.path
     }

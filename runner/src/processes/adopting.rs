@@ -51,7 +51,7 @@ impl State {
 }
 
 /// Whether this is a child of ours that has not been reaped. It is left as it is.
-fn is_child(pid: i32) -> bool {
+pub(super) fn is_child(pid: i32) -> bool {
     let Ok(id) = libc::id_t::try_from(pid) else { return false };
     if id == 0 {
         return false;

@@ -295,6 +295,11 @@ impl Processes {
         self.shared.hold(pid, start_time)
     }
 
+    /// When a child of this process was started, be it ended or not. `None`: it is no child of ours.
+    pub fn child_started(&self, pid: i32) -> Option<u64> {
+        adopting::is_child(pid).then(|| start_time::start_time(&pid.to_string())).flatten()
+    }
+
     /// Children that an earlier life was making when it ended.
     pub fn leftovers(&self) -> &[Leftover] {
         &self.shared.leftovers

@@ -58,13 +58,22 @@ impl Launcher for LogdLauncher {
         Box::pin(async move {
             let child =
                 processes.spawn(command?).await.map_err(|error| io::Error::other(error.to_string()))?;
-            let Child { pid, pidfd, exit, .. } = child;
-            Ok(Launched {
-                pid,
-                exit: Box::pin(async move { words::exit(exit.await) }),
-                kill: Box::new(move || kelson_runner::signal_pidfd(&pidfd, libc::SIGKILL)),
-            })
+            Ok(launched(child))
         })
+    }
+
+    fn attach(&self, pid: i32, start_time: u64) -> Option<Launched> {
+        self.processes.adopt(pid, start_time).ok().flatten().map(launched)
+    }
+}
+
+fn launched(child: Child) -> Launched {
+    let Child { pid, start_time, pidfd, exit } = child;
+    Launched {
+        pid,
+        start_time,
+        exit: Box::pin(async move { words::exit(exit.await) }),
+        kill: Box::new(move || kelson_runner::signal_pidfd(&pidfd, libc::SIGKILL)),
     }
 }
 
@@ -108,7 +117,11 @@ impl Foreign for Shown {
 /// Shows logd among the services, and makes events of what it reports.
 pub fn show(manager: &Manager, events: &EventLog, collector: Collector, mut reports: mpsc::Receiver<Report>) {
     let mut status = collector.status();
-    let first = snapshot(&status.borrow_and_update(), false);
+    let mut first = snapshot(&status.borrow_and_update(), false);
+    if let Some(told) = events.of_service(NAME).last().filter(|_| first.up) {
+        // It has gone on from an earlier life of PID 1.
+        first.since = told.time;
+    }
     let (publisher, receiver) = watch::channel(first);
     manager.add_foreign(NAME, Arc::new(Shown { collector, snapshot: receiver }));
     let (events, told) = (events.clone(), manager.clone());

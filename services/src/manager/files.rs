@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use super::{Entry, Foreign, Kind, Manager, failed_snapshot};
 use crate::host::ReloadReport;
+use crate::model::State;
 use crate::service_runner::table::{Input, StopReason};
 use crate::service_runner::task::{Command, ServiceHandle, launch};
 
@@ -30,7 +31,7 @@ impl Manager {
         self.inner.unsound.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn note_unsound(&self, diagnostics: &[Diagnostic]) {
+    pub(super) fn note_unsound(&self, diagnostics: &[Diagnostic]) {
         // The machine file names no image.
         let of_services = diagnostics.iter().filter(|diagnostic| !diagnostic.file.ends_with("machine.yaml"));
         let mut files: Vec<String> =
@@ -76,17 +77,25 @@ impl Manager {
     }
 
     /// Its spec is known where this host cannot run it, and not where its file has mistakes.
-    fn add_faulty(&self, name: &str, text: &str, spec: Option<Arc<ServiceSpec>>, builtin: bool) {
+    pub(super) fn add_faulty(&self, name: &str, text: &str, spec: Option<Arc<ServiceSpec>>, builtin: bool) {
+        self.log().add(&Arc::from(name), State::Failed, text, 0);
+        self.show_faulty(name, text, spec, builtin);
+    }
+
+    /// As it has been told of already.
+    pub(super) fn show_faulty(&self, name: &str, text: &str, spec: Option<Arc<ServiceSpec>>, builtin: bool) {
         let name: Arc<str> = Arc::from(name);
         let mut snapshot = failed_snapshot(&name, text, builtin);
         if let Some(spec) = &spec {
             snapshot.group = spec.group.as_deref().map(Arc::from);
             snapshot.required = spec.required;
         }
-        let state = snapshot.state;
+        if let Some(told) = self.log().of_service(&name).last() {
+            // The same in every life of PID 1.
+            snapshot.since = told.time;
+        }
         let (publisher, receiver) = watch::channel(snapshot);
         self.inner.surroundings.registry.add(Arc::clone(&name), receiver);
-        self.log().add(&name, state, text, 0);
         self.entries_mut().insert(name, Entry { spec, kind: Kind::Faulty(publisher) });
     }
 
@@ -240,7 +249,7 @@ fn of_a_folder(diagnostic: &Diagnostic) -> bool {
 }
 
 /// The mistakes of each faulty service, as one text.
-fn faults(diagnostics: &[Diagnostic]) -> BTreeMap<String, String> {
+pub(super) fn faults(diagnostics: &[Diagnostic]) -> BTreeMap<String, String> {
     let mut faults: BTreeMap<String, String> = BTreeMap::new();
     for diagnostic in diagnostics {
         let Some(name) = &diagnostic.service else { continue };

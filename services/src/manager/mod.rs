@@ -26,6 +26,7 @@ mod files;
 mod groups;
 mod metrics;
 mod order;
+mod resume;
 mod view;
 
 pub use order::StopSummary;

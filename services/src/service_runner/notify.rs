@@ -5,13 +5,15 @@
 //! reads any more. Only the service's user (and root) may send.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, bind, recvmsg, socket};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+
+use crate::state_store::{Descriptor, KeptDescriptor, StateStore};
 
 /// Longest datagram that is read; what is longer is not looked at.
 const DATAGRAM: usize = 4096;
@@ -78,7 +80,7 @@ fn printable(bytes: &[u8], limit: usize) -> String {
 
 /// The socket of one run; its file goes with it.
 pub struct NotifySocket {
-    socket: AsyncFd<OwnedFd>,
+    socket: AsyncFd<KeptDescriptor>,
     path: PathBuf,
 }
 
@@ -87,7 +89,13 @@ impl NotifySocket {
     ///
     /// # Errors
     /// When the path is too long for a socket or the directory cannot be written.
-    pub fn bind(directory: &Path, service: &str, uid: Option<u32>) -> io::Result<NotifySocket> {
+    pub fn bind(
+        directory: &Path,
+        service: &str,
+        uid: Option<u32>,
+        store: Option<&StateStore>,
+        run: u64,
+    ) -> io::Result<NotifySocket> {
         let path = directory.join(service);
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -106,7 +114,21 @@ impl NotifySocket {
         if uid.is_some() {
             std::os::unix::fs::chown(&path, uid, None)?;
         }
-        // SAFETY: an `OwnedFd` is one descriptor from its making to its drop, and nobody takes it out of the `AsyncFd`.
+        let kept =
+            KeptDescriptor::new(socket, store, || Descriptor::Notify { service: service.to_owned(), run });
+        NotifySocket::watched(kept, path)
+    }
+
+    /// The socket that an earlier life of PID 1 has bound.
+    ///
+    /// # Errors
+    /// When it cannot be watched.
+    pub fn inherited(socket: KeptDescriptor, directory: &Path, service: &str) -> io::Result<NotifySocket> {
+        NotifySocket::watched(socket, directory.join(service))
+    }
+
+    fn watched(socket: KeptDescriptor, path: PathBuf) -> io::Result<NotifySocket> {
+        // SAFETY: it is one descriptor from its making to its drop, and nobody takes it out of the `AsyncFd`.
         let socket = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }
             .map_err(io::Error::from)?;
         Ok(NotifySocket { socket, path })
@@ -141,7 +163,7 @@ impl Drop for NotifySocket {
     }
 }
 
-fn receive(socket: &OwnedFd) -> io::Result<Vec<Message>> {
+fn receive(socket: &KeptDescriptor) -> io::Result<Vec<Message>> {
     let mut buffer = [0_u8; DATAGRAM];
     let mut slices = [io::IoSliceMut::new(&mut buffer)];
     // No room for descriptors that come along (FDSTORE, BARRIER): the kernel drops them, which answers a barrier. PID 1
@@ -187,7 +209,7 @@ mod tests {
     async fn a_datagram_arrives_and_the_file_goes_with_the_socket() {
         let dir = std::env::temp_dir().join(format!("kelson-notify-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
-        let socket = NotifySocket::bind(&dir, "web", None).unwrap();
+        let socket = NotifySocket::bind(&dir, "web", None, None, 1).unwrap();
         let path = socket.path().to_owned();
         let sender = std::os::unix::net::UnixDatagram::unbound().unwrap();
         sender.send_to(b"READY=1", &path).unwrap();

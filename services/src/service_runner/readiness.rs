@@ -1,7 +1,7 @@
 //! How a run says that it is ready: sd_notify, a newline on a descriptor, or not at all.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use tokio::io::Interest;
@@ -9,6 +9,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
 use super::notify::{Message, NotifySocket};
+use crate::state_store::KeptDescriptor;
 
 /// So many messages a second are read from one service; a flood waits in its socket, not in PID 1's time.
 const MESSAGES_A_SECOND: u32 = 200;
@@ -23,7 +24,7 @@ pub enum Voice {
         window: Instant,
         count: u32,
     },
-    Descriptor(AsyncFd<OwnedFd>),
+    Descriptor(AsyncFd<KeptDescriptor>),
     /// The descriptor was closed; said at this time, unless the process turns out to have ended.
     Closed(Instant),
 }
@@ -45,8 +46,8 @@ impl Voice {
 
     /// # Errors
     /// When the descriptor cannot be watched.
-    pub fn descriptor(read_end: OwnedFd) -> io::Result<Voice> {
-        // SAFETY: an `OwnedFd` is one descriptor from its making to its drop, and nobody takes it out of the `AsyncFd`.
+    pub fn descriptor(read_end: KeptDescriptor) -> io::Result<Voice> {
+        // SAFETY: it is one descriptor from its making to its drop, and nobody takes it out of the `AsyncFd`.
         let watched = unsafe { AsyncFd::register_with_interest(read_end, Interest::READABLE) };
         Ok(Voice::Descriptor(watched.map_err(io::Error::from)?))
     }
@@ -109,7 +110,7 @@ impl Voice {
 }
 
 /// `None`: bytes without a newline, go on.
-fn read(descriptor: &OwnedFd) -> io::Result<Option<Heard>> {
+fn read(descriptor: &KeptDescriptor) -> io::Result<Option<Heard>> {
     let mut buffer = [0_u8; 64];
     // SAFETY: the buffer is ours and as long as is said.
     let count = unsafe { libc::read(descriptor.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len()) };
@@ -126,7 +127,9 @@ fn read(descriptor: &OwnedFd) -> io::Result<Option<Heard>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state_store::Descriptor;
     use std::io::Write as _;
+    use std::os::fd::OwnedFd;
 
     fn pipe() -> (OwnedFd, std::fs::File) {
         use std::os::fd::FromRawFd as _;
@@ -141,7 +144,7 @@ mod tests {
     #[tokio::test]
     async fn only_a_newline_counts() {
         let (read_end, mut write_end) = pipe();
-        let mut voice = Voice::descriptor(read_end).unwrap();
+        let mut voice = Voice::descriptor(KeptDescriptor::new(read_end, None, || Descriptor::Api)).unwrap();
         write_end.write_all(b"nearly").unwrap();
         assert!(tokio::time::timeout(Duration::from_millis(20), voice.next()).await.is_err());
         write_end.write_all(b" ready\n").unwrap();

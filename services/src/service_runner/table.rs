@@ -16,13 +16,14 @@ use ending::After;
 
 mod ending;
 mod requests;
+mod resume;
 mod starting;
 mod vocabulary;
 
 pub use vocabulary::{Answer, Effect, Ended, HookKinds, Input, Phase, Rules, Step, StopReason, Timer, Work};
 
 /// The life of one service as the table sees it.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Life {
     pub state: State,
     pub phase: Phase,
@@ -42,6 +43,7 @@ pub struct Life {
     pub finished: bool,
     pub ticket: u64,
     /// Shared with the snapshot and the event that tell it.
+    #[serde(with = "resume::shared_text")]
     pub message: Arc<str>,
     pub waiting_for: Vec<String>,
     /// Something will start it: not yet begun, but not down either.
@@ -233,6 +235,7 @@ impl Life {
                 self.dependency_down(rules, rule, &text, fx);
             }
 
+            Input::Attached { found } => self.attached(rules, found, now, fx),
             Input::Exited { exit, .. } => self.exited(rules, exit, now, fx),
             Input::PreStopDone(failures) if self.phase == Phase::PreStop => {
                 fx.extend(failures.into_iter().map(Effect::Note));

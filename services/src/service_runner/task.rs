@@ -27,17 +27,19 @@ use crate::groups::{GroupRequest, Groups};
 use crate::health::network::Network;
 use crate::health::{Checks, News, OwnCheck, Totals};
 use crate::model::{CheckReport, Snapshot, State};
-use crate::state_store::StateStore;
+use crate::state_store::{Kind, StateStore};
 
 mod bonds;
 mod checks;
 mod hooks;
 mod refused;
+mod resume;
 mod speech;
 mod telling;
 mod work;
 
 use bonds::Bonds;
+pub use resume::{Resumed, resume};
 
 /// Makes the runner of a spec.
 pub trait RunnerFactory: Send + Sync {
@@ -165,8 +167,24 @@ pub fn launch(
     will_start: bool,
     surroundings: &Arc<Surroundings>,
 ) -> Result<ServiceHandle, String> {
+    let (mut core, runner, handle) = make(spec, builtin, Life::new(will_start), surroundings)?;
+    core.write_down(Kind::Spec, &core.spec);
+    core.record();
+    tokio::spawn(drive(core, runner, Work::None));
+    Ok(handle)
+}
+
+/// What the task of a service is made of, and its handle.
+type Made = (Box<Core>, Box<dyn Runner>, ServiceHandle);
+
+/// The task of a service, before it is set going.
+fn make(
+    spec: Arc<ServiceSpec>,
+    builtin: bool,
+    life: Life,
+    surroundings: &Arc<Surroundings>,
+) -> Result<Made, String> {
     let runner = surroundings.runners.runner(&spec)?;
-    let life = Life::new(will_start);
     let own_check = surroundings.runners.own_check(&spec).map(Box::new);
     let name: Arc<str> = Arc::from(spec.name.as_str());
     let group: Option<Arc<str>> = spec.group.as_deref().map(Arc::from);
@@ -212,9 +230,10 @@ pub fn launch(
         rested: Vec::new(),
         main_pid_refused: false,
         random,
+        health_kept: false,
+        recorded: None,
     });
-    tokio::spawn(drive(core, runner));
-    Ok(ServiceHandle { mailbox, snapshot, totals })
+    Ok((core, runner, ServiceHandle { mailbox, snapshot, totals }))
 }
 
 fn first_snapshot(name: &Arc<str>, spec: &ServiceSpec, life: &Life, builtin: bool) -> Snapshot {
@@ -348,13 +367,16 @@ struct Core {
     rested: Vec<mpsc::UnboundedSender<Arc<str>>>,
     /// The run has been told that its MAINPID is refused.
     main_pid_refused: bool,
+    /// What its checks said in an earlier life of PID 1 counts until they have said something in this one.
+    health_kept: bool,
+    /// The phase that stands in the record.
+    recorded: Option<Phase>,
     random: Random,
 }
 
 /// The service's life: one piece of work after the other, each dropped when the next begins.
 // Boxed: a future holds what it was given twice, once as argument and once as its own.
-async fn drive(mut core: Box<Core>, mut runner: Box<dyn Runner>) {
-    let mut work = Work::None;
+async fn drive(mut core: Box<Core>, mut runner: Box<dyn Runner>, mut work: Work) {
     loop {
         let mut doing = core.begin(work, &mut runner);
         let (next, adopted) = loop {
@@ -496,11 +518,15 @@ impl Core {
                 if *spec == *self.spec {
                     // A change that was taken back is none.
                     return match self.new_spec.take() {
-                        Some(_) => self.step(Input::OldSpec),
+                        Some(_) => {
+                            self.discard_next_spec();
+                            self.step(Input::OldSpec)
+                        }
                         None => Next::Same,
                     };
                 }
                 let has_when = !spec.when.is_empty();
+                self.write_down(Kind::NextSpec, &spec);
                 self.new_spec = Some(spec);
                 self.step(Input::NewSpec { has_when })
             }
@@ -690,6 +716,12 @@ impl Core {
             if step.answer.is_some() {
                 answer = step.answer;
             }
+            // The record that is written with the state tells of its clocks too.
+            for effect in &step.effects {
+                if let Effect::Timer(timer, after) = effect {
+                    self.set_timer(*timer, *after);
+                }
+            }
             for effect in step.effects {
                 match effect {
                     Effect::Tell => self.tell(),
@@ -703,14 +735,11 @@ impl Core {
                         inputs.push_back(self.look_at_gate());
                     }
                     Effect::DropGate => self.gate = None,
-                    Effect::Timer(timer, after) => {
-                        let deadline = after.and_then(|after| Instant::now().checked_add(after));
-                        if let Some(slot) = self.timers.get_mut(timer_index(timer)) {
-                            *slot = deadline;
-                        }
-                    }
+                    Effect::Timer(..) => {}
                     Effect::Adopt => {
                         if let Some(spec) = self.new_spec.take() {
+                            self.write_down(Kind::Spec, &spec);
+                            self.discard_next_spec();
                             self.group = spec.group.as_deref().map(Arc::from);
                             self.spec = spec;
                             self.own_check = self.surroundings.runners.own_check(&self.spec).map(Box::new);
@@ -729,12 +758,22 @@ impl Core {
             self.voice = Voice::Silent;
             self.watchdog = None;
         }
+        if self.recorded != Some(self.life.phase) {
+            self.record();
+        }
         let next = match work {
             Some(work) => Next::Work(work, adopted),
             None if adopted => Next::Work(Work::None, true),
             None => Next::Same,
         };
         (next, answer)
+    }
+
+    fn set_timer(&mut self, timer: Timer, after: Option<Duration>) {
+        let deadline = after.and_then(|after| Instant::now().checked_add(after));
+        if let Some(slot) = self.timers.get_mut(timer_index(timer)) {
+            *slot = deadline;
+        }
     }
 
     /// The whole group is to be restarted. Only a member is asked to say so.
@@ -770,7 +809,7 @@ mod tests {
     /// A thousand services wait most of the time: what one of them holds then is bounded.
     #[test]
     fn a_service_at_rest_is_small() {
-        fn size<F>(_: fn(Box<super::Core>, Box<dyn kelson_runner::Runner>) -> F) -> usize {
+        fn size<F>(_: fn(Box<super::Core>, Box<dyn kelson_runner::Runner>, super::Work) -> F) -> usize {
             std::mem::size_of::<F>()
         }
         let (task, core) = (size(super::drive), std::mem::size_of::<super::Core>());

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use kelson_runner::Exit;
 use kelson_services::manager::{Awaited, Outcome};
 use kelson_services::model::State;
 use kelson_spec::service::{Requirement, ServiceEvent, ServiceSpec};
@@ -333,15 +334,23 @@ async fn each_transition_is_recorded() {
     let house = House::with([notify("web")]).await;
     let of = |state| (state, house.record("web").unwrap());
     let (_, record) = of(State::Starting);
-    assert!(record.pid.is_some() && record.opened && record.start_time == 7 && record.run == 1);
+    assert!(
+        record.life.pid.is_some()
+            && record.life.has_opened()
+            && record.start_time == 7
+            && record.life.run == 1
+    );
     house.say("web", "READY=1").await;
-    assert_eq!(house.record("web").unwrap().state, State::Running);
+    assert_eq!(house.record("web").unwrap().life.state, State::Running);
     house.exit("web", 3).await;
     let record = house.record("web").unwrap();
-    assert_eq!((record.state, record.exit, record.restarts), (State::Backoff, Some(3), 1));
-    assert!(record.pid.is_none() && record.opened);
+    assert_eq!(
+        (record.life.state, record.life.exit, record.life.restarts),
+        (State::Backoff, Some(Exit::Status(3)), 1)
+    );
+    assert!(record.life.pid.is_none() && record.life.has_opened());
     house.manager.stop(&names(&["web"]), false, true).await;
     let record = house.record("web").unwrap();
-    assert!(record.state == State::Finished && record.stopped && !record.opened);
+    assert!(record.life.state == State::Finished && record.life.stopped && !record.life.has_opened());
     house.check();
 }

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use kelson_conditions::{Clock, ClockSource, Helper, HelperSpawner, Network, Paths};
 use kelson_runner::{
-    BoxFuture, Executor, Exit, RunContext, Runner, RunnerError, Running, StopPlan, StopReport,
+    Attachment, BoxFuture, Executor, Exit, Leftover, RunContext, Runner, RunnerError, Running, StopPlan,
+    StopReport, service_id,
 };
 use kelson_services::Manager;
 use kelson_services::events::EventLog;
@@ -87,6 +88,7 @@ impl Default for Manners {
 }
 
 struct Living {
+    pid: i32,
     exit: watch::Sender<Option<Exit>>,
     signalled: Option<Instant>,
     run: u64,
@@ -184,6 +186,17 @@ pub struct Stage {
 }
 
 impl Stage {
+    /// Children that were just being made.
+    fn making(&self) -> Vec<Leftover> {
+        let played = self.played.lock().unwrap();
+        let made = played.iter().filter_map(|(name, played)| {
+            let played = played.lock().unwrap();
+            let living = played.living.as_ref().filter(|living| !living.hook)?;
+            Some(Leftover { service: service_id(name), run: living.run, pid: living.pid })
+        });
+        made.collect()
+    }
+
     pub fn of(&self, name: &str) -> Arc<Mutex<Played>> {
         Arc::clone(self.played.lock().unwrap().entry(name.to_owned()).or_default())
     }
@@ -200,7 +213,12 @@ impl RunnerFactory for Stage {
         if spec.description == IMPOSSIBLE {
             return Err("this host cannot run it".into());
         }
-        Ok(Box::new(Player { spec: Arc::clone(spec), played: self.of(&spec.name), stage: self.clone() }))
+        Ok(Box::new(Player {
+            spec: Arc::clone(spec),
+            played: self.of(&spec.name),
+            stage: self.clone(),
+            attached: false,
+        }))
     }
 
     fn executor(&self, spec: &Arc<ServiceSpec>, run: RunningProcess) -> Result<Arc<dyn Executor>, String> {
@@ -227,6 +245,8 @@ impl UsageSource for Stage {
 }
 
 struct Player {
+    /// It was opened in an earlier life, and may be opened again.
+    attached: bool,
     spec: Arc<ServiceSpec>,
     played: Arc<Mutex<Played>>,
     stage: Stage,
@@ -249,7 +269,7 @@ impl Player {
         }
         played.deed(context.run, what);
         let (exit, mut exited) = watch::channel(None);
-        played.living = Some(Living { exit, signalled: None, run: context.run, hook: true });
+        played.living = Some(Living { pid: 0, exit, signalled: None, run: context.run, hook: true });
         played.environment = context.environment;
         let ends = manners.hooks.get(command).copied();
         let all = Arc::clone(&self.played);
@@ -286,13 +306,14 @@ impl Runner for Player {
         Box::pin(async move {
             let manners = self.call("open");
             {
+                let again = std::mem::take(&mut self.attached);
                 let mut played = self.played();
-                if played.opened {
+                if played.opened && !again {
                     played.wrongs.push("opened twice without a close".into());
                 }
                 played.deed(0, What::Open);
                 played.opened = true;
-                played.opens += 1;
+                played.opens += u32::from(!again);
             }
             tokio::time::sleep(manners.open).await;
             manners.open_fails.map_or(Ok(()), |text| Err(error(&text)))
@@ -324,7 +345,8 @@ impl Runner for Player {
                 played.deed(context.run, what);
                 let (exit, exited) = watch::channel(None);
                 if manners.spawn_fails.is_none() {
-                    played.living = Some(Living { exit, signalled: None, run: context.run, hook: false });
+                    played.living =
+                        Some(Living { pid, exit, signalled: None, run: context.run, hook: false });
                     played.environment = context.environment;
                     played.descriptors = context.descriptors;
                 } else {
@@ -347,6 +369,23 @@ impl Runner for Player {
             });
             Ok(Running { pid, start_time: 7, exit })
         })
+    }
+
+    fn attach(&mut self, before: Attachment) -> BoxFuture<'_, Result<Option<Running>, RunnerError>> {
+        self.attached = before.opened;
+        let mut played = self.played();
+        if before.opened != played.opened {
+            played.wrongs.push(format!("attached to {before:?}"));
+        }
+        let living =
+            played.living.as_ref().filter(|living| living.pid == before.pid && before.start_time == 7);
+        let running = living.map(|living| {
+            let mut exit = living.exit.subscribe();
+            let exit = async move { exit.wait_for(Option::is_some).await.ok().and_then(|exit| *exit) };
+            let exit = Box::pin(async move { exit.await.unwrap_or(Exit::Lost) });
+            Running { pid: before.pid, start_time: before.start_time, exit }
+        });
+        Box::pin(std::future::ready(Ok(running)))
     }
 
     fn stop(&mut self, plan: StopPlan) -> BoxFuture<'_, Result<StopReport, RunnerError>> {
@@ -452,6 +491,46 @@ pub struct House {
     pub sent: std::os::unix::net::UnixDatagram,
 }
 
+/// What one life of PID 1 leaves to the next.
+pub struct Ruin {
+    stage: Stage,
+    directory: PathBuf,
+    life: LifeId,
+    age: Duration,
+    exits: Vec<(i32, Exit)>,
+}
+
+impl Ruin {
+    /// A run ends while nobody is there.
+    pub fn ends(&mut self, name: &str, exit: Exit) {
+        let played = self.stage.of(name);
+        let mut played = played.lock().unwrap();
+        self.exits.push((played.living.as_ref().unwrap().pid, exit));
+        played.end(exit);
+    }
+}
+
+/// Two lives of PID 1: all that the first was doing ends in the middle, and nothing of it is undone.
+pub fn two_lives<First, Second>(first: impl FnOnce() -> First, second: impl FnOnce(Ruin) -> Second)
+where
+    First: Future<Output = House>,
+    Second: Future<Output = ()>,
+{
+    let runtime =
+        || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let old = runtime();
+    let ruin = old.block_on(async {
+        let house = first().await;
+        let ruin = house.ruin();
+        // It is not torn down: the next one lives in it.
+        std::mem::forget(house);
+        ruin
+    });
+    // As in execve no destructor runs.
+    std::mem::forget(old);
+    runtime().block_on(second(ruin));
+}
+
 static HOUSES: AtomicU32 = AtomicU32::new(0);
 
 impl House {
@@ -467,10 +546,39 @@ impl House {
             pids: Arc::new(AtomicI32::new(100)),
             onlooker: Arc::default(),
         };
+        House::over(stage, directory, life, EventLog::new(Some(store.clone())), store, Instant::now())
+    }
+
+    /// The same services in another life of PID 1, which began `age` ago. The one before must be dead.
+    pub async fn another_life(ruin: Ruin) -> House {
+        let Ruin { stage, directory, life, age, exits } = ruin;
+        let mut past = state_store::Past::take(&directory, &life).unwrap();
+        past.exits.extend(exits);
+        let events = EventLog::restore(past.store.clone(), std::mem::take(&mut past.events));
+        let origin = Instant::now() - age;
+        let house = House::over(stage, directory, life, events, past.store.clone(), origin);
+        let (mut specs, missing) = past.specs();
+        assert_eq!(missing, Vec::<String>::new());
+        let making = house.stage.making();
+        house.manager.resume(&mut past, &mut specs, &making, |_| Some(7)).await;
+        assert_eq!(past.doubts, Vec::<String>::new());
+        house.manager.begin();
+        house.settle().await;
+        house
+    }
+
+    fn over(
+        stage: Stage,
+        directory: PathBuf,
+        life: LifeId,
+        events: EventLog,
+        store: StateStore,
+        origin: Instant,
+    ) -> House {
         let turns = Arc::new(Semaphore::new(TURNS));
         let (groups, asked) = Groups::new();
         let surroundings = Arc::new(Surroundings {
-            events: EventLog::new(Some(store.clone())),
+            events,
             store: Some(store),
             registry: Registry::default(),
             sources: Sources {
@@ -481,7 +589,7 @@ impl House {
             runners: Arc::new(stage.clone()),
             logs: Arc::new(NoLogs),
             notify_directory: directory.join("notify"),
-            origin: Instant::now(),
+            origin,
             groups,
             turns: Arc::clone(&turns),
         });
@@ -489,6 +597,17 @@ impl House {
         tokio::spawn(groups::coordinate(manager.clone(), asked));
         let sent = std::os::unix::net::UnixDatagram::unbound().unwrap();
         House { manager, stage, surroundings, turns, life, directory, sent }
+    }
+
+    /// What is left of it when PID 1 is executed anew: to be taken last, its tasks must never run again.
+    pub fn ruin(&self) -> Ruin {
+        Ruin {
+            stage: self.stage.clone(),
+            directory: self.directory.clone(),
+            life: self.life.clone(),
+            age: Instant::now() - self.surroundings.origin,
+            exits: Vec::new(),
+        }
     }
 
     /// A house whose services have been started by the boot.
@@ -577,10 +696,15 @@ impl House {
             assert!(!now.up || now.oneshot || played.lives(), "{now:?}");
             assert_eq!(now.state == State::Waiting, !now.waiting_for.is_empty(), "{now:?}");
             if let Some(record) = self.record(name) {
-                assert_eq!((record.state, record.run, record.pid), (now.state, now.run, now.pid));
-                assert_eq!((record.finished, record.restarts), (now.finished, now.restarts));
-                assert!(record.opened || !played.opened, "what must be undone is not remembered: {now:?}");
-                assert!(!record.opened || !rest, "{now:?}");
+                assert_eq!((record.life.state, record.life.run), (now.state, now.run));
+                // That a process is gone is remembered first.
+                assert!(record.life.pid.is_none() || record.life.pid == now.pid, "{now:?}");
+                assert_eq!((record.life.finished, record.life.restarts), (now.finished, now.restarts));
+                assert!(
+                    record.life.has_opened() || !played.opened,
+                    "what must be undone is not remembered: {now:?}"
+                );
+                assert!(!record.life.has_opened() || !rest, "{now:?}");
             }
         }
     }

@@ -20,6 +20,7 @@ mod lines;
 mod node_health;
 mod random;
 mod readiness;
+mod recovery;
 mod reload;
 mod restarts;
 mod stopping;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use kelson_runner::Exit;
 use kelson_services::manager::Outcome;
 use kelson_services::model::State;
 use kelson_spec::service::{Requirement, ServiceEvent, ServiceSpec};
@@ -204,7 +205,7 @@ async fn a_process_that_has_ended_has_no_pid_while_it_is_cleaned_up() {
     assert!(!house.played("web", Played::lives));
     assert_eq!((house.state("web"), house.now("web").pid), (State::Stopping, None));
     let record = house.record("web").unwrap();
-    assert_eq!((record.pid, record.exit), (None, Some(-15)));
+    assert_eq!((record.life.pid, record.life.exit), (None, Some(Exit::Signal { signal: 15, core: false })));
     tokio::time::sleep(secs(1)).await;
     house.check();
 }

@@ -41,7 +41,7 @@ impl Rules {
 }
 
 /// Where the service is, finer than the [`State`] that is shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Phase {
     /// Nothing runs and nothing is under way: initialized, finished, failed, skipped.
     Rest,
@@ -70,7 +70,7 @@ pub enum Phase {
 }
 
 /// How a run came to its end, for the policy and in words.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Ended {
     Exited {
         exit: Exit,
@@ -192,6 +192,10 @@ pub enum Input {
         text: String,
     },
     Closed(Result<(), String>),
+    /// PID 1 is in another life, and this is what was found of the run: its PID, or how it ended.
+    Attached {
+        found: Result<i32, Exit>,
+    },
     Timer(Timer),
     /// It is found broken: by a check, or it says so itself.
     Broken {

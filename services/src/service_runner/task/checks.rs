@@ -14,6 +14,7 @@ impl Core {
     pub(super) fn mind_checks(&mut self) -> Option<Input> {
         if self.life.phase != Phase::Active {
             self.checks = None;
+            self.health_kept = false;
             return None;
         }
         if let Some(checks) = &mut self.checks {
@@ -53,6 +54,9 @@ impl Core {
         let checks = Box::new(Checks::begin(own.chain(of_spec), random));
         let missing = checks.missing();
         self.checks = Some(checks);
+        if self.health_kept {
+            return None;
+        }
         Some(Input::Health { run: self.life.run, healthy: None, missing })
     }
 
@@ -65,7 +69,12 @@ impl Core {
         }
         match restart {
             Some(text) => self.step(Input::Broken { run, reason: RestartReason::Check, text }),
-            None => self.step(Input::Health { run, healthy, missing }),
+            // Not every check has spoken yet in this life of PID 1: what they said in the one before still counts.
+            None if self.health_kept && healthy.is_none() => Next::Same,
+            None => {
+                self.health_kept = false;
+                self.step(Input::Health { run, healthy, missing })
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! The runner of a spec that this host cannot run.
 
-use kelson_runner::{BoxFuture, RunContext, Runner, RunnerError, Running, StopPlan, StopReport};
+use kelson_runner::{Attachment, BoxFuture, RunContext, Runner, RunnerError, Running, StopPlan, StopReport};
 
 /// Fails each start with the reason, in place of the runner that there is none of.
 pub struct Refused(pub String);
@@ -17,6 +17,10 @@ impl Runner for Refused {
     }
 
     fn run(&mut self, _: RunContext) -> BoxFuture<'_, Result<Running, RunnerError>> {
+        self.error()
+    }
+
+    fn attach(&mut self, _: Attachment) -> BoxFuture<'_, Result<Option<Running>, RunnerError>> {
         self.error()
     }
 

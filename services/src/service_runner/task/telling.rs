@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use kelson_runner::Exit;
+use kelson_spec::ServiceSpec;
 
 use super::Core;
 use crate::model::Snapshot;
-use crate::service_runner::table::Phase;
-use crate::state_store::Record;
+use crate::state_store::{Kind, Record};
 
 impl Core {
     /// Remembers, publishes and tells the present state.
@@ -74,34 +73,43 @@ impl Core {
         self.surroundings.registry.changed(&self.name);
     }
 
-    fn record(&self) {
+    /// Writes down where it stands, for the next life of PID 1.
+    pub(super) fn record(&mut self) {
+        self.recorded = Some(self.life.phase);
         let Some(store) = &self.surroundings.store else { return };
-        let life = &self.life;
+        let origin = self.surroundings.origin;
+        let since_start = |at: tokio::time::Instant| at.saturating_duration_since(origin);
+        let since = self.since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         store.record(
             &self.name,
             &Record {
                 name: self.name.to_string(),
-                state: life.state,
-                run: life.run,
-                pid: life.pid,
-                start_time: if life.pid.is_some() { self.start_time } else { 0 },
-                // Also what is only half prepared must be undone.
-                opened: life.is_open() || matches!(life.phase, Phase::Opening | Phase::Closing),
-                stopped: life.stopped
-                    || matches!(life.phase, Phase::PreStop | Phase::StopDelay | Phase::Ending),
-                finished: life.finished,
-                restarts: life.restarts,
-                exit: life.exit.map(|exit| match exit {
-                    Exit::Status(status) => status,
-                    Exit::Signal { signal, .. } => signal.saturating_neg(),
-                    Exit::Lost => i32::MIN,
-                }),
-                since: self
-                    .since
-                    .duration_since(SystemTime::UNIX_EPOCH)
-                    .map(|since| since.as_secs())
-                    .unwrap_or_default(),
+                builtin: self.builtin,
+                life: self.life.clone(),
+                start_time: if self.life.pid.is_some() { self.start_time } else { 0 },
+                since: u64::try_from(since.as_nanos()).unwrap_or_default(),
+                timers: self.timers.map(|timer| timer.map(since_start)),
+                stop_until: self.stop_until.map(since_start),
+                watchdog: self.watchdog,
+                status_text: self.status_text.as_deref().map(str::to_owned),
+                spawned_after: self.spawned_after,
+                up_after: self.up_after,
+                start_took: self.start_took,
+                start_took_run: self.start_took_run,
             },
         );
+    }
+
+    /// Writes a spec down: the next life of PID 1 goes on with it, and not with what the disk says by then.
+    pub(super) fn write_down(&self, kind: Kind, spec: &ServiceSpec) {
+        if let Some(store) = &self.surroundings.store {
+            store.write(kind, &self.name, spec);
+        }
+    }
+
+    pub(super) fn discard_next_spec(&self) {
+        if let Some(store) = &self.surroundings.store {
+            store.discard(Kind::NextSpec, &self.name);
+        }
     }
 }

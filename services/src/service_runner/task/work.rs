@@ -15,6 +15,7 @@ use crate::service_runner::gate;
 use crate::service_runner::notify::NotifySocket;
 use crate::service_runner::readiness::Voice;
 use crate::service_runner::table::{Input, Work};
+use crate::state_store::{Descriptor, KeptDescriptor};
 
 impl Core {
     /// Begins a piece of work; its future borrows the runner alone.
@@ -110,6 +111,7 @@ impl Core {
             Some(until) => StopPlan { signal: 0, timeout: until.saturating_duration_since(now) },
             None => {
                 self.stop_until = now.checked_add(self.spec.stop.timeout);
+                self.record();
                 StopPlan { signal: self.spec.stop.signal, timeout: self.spec.stop.timeout }
             }
         }
@@ -136,14 +138,19 @@ impl Core {
             Readiness::None => {}
             Readiness::Notify => {
                 let uid = self.spec.user.as_ref().map(|user| user.uid);
-                let socket = NotifySocket::bind(&self.surroundings.notify_directory, &self.name, uid)?;
+                let store = self.surroundings.store.as_ref();
+                let folder = &self.surroundings.notify_directory;
+                let socket = NotifySocket::bind(folder, &self.name, uid, store, run)?;
                 context.environment.push(("NOTIFY_SOCKET".into(), socket.path().display().to_string()));
                 self.voice = Voice::notify(socket);
             }
             Readiness::Descriptor(number) => {
                 let (read_end, write_end) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
                 nix::fcntl::fcntl(&read_end, nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::O_NONBLOCK))?;
-                self.voice = Voice::descriptor(read_end)?;
+                let kept = KeptDescriptor::new(read_end, self.surroundings.store.as_ref(), || {
+                    Descriptor::Readiness { service: self.name.to_string(), run }
+                });
+                self.voice = Voice::descriptor(kept)?;
                 context.descriptors.push((write_end, number));
             }
         }

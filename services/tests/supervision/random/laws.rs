@@ -380,11 +380,13 @@ fn is_remembered(play: &Play, list: &[Snapshot], wrongs: &mut Vec<String>) {
             continue;
         };
         let opened = play.house.played(&now.name, |played| played.opened);
-        let agrees = (record.state, record.run, record.pid) == (now.state, now.run, now.pid)
-            && (record.finished, record.restarts) == (now.finished, now.restarts)
-            && (record.opened || !opened)
-            && (!record.opened || !now.state.at_rest())
-            && (record.stopped || !now.stopped);
+        let agrees = (record.life.state, record.life.run) == (now.state, now.run)
+            // That a process is gone is remembered first.
+            && (record.life.pid.is_none() || record.life.pid == now.pid)
+            && (record.life.finished, record.life.restarts) == (now.finished, now.restarts)
+            && (record.life.has_opened() || !opened)
+            && (!record.life.has_opened() || !now.state.at_rest())
+            && (record.life.stopped || !now.stopped);
         if !agrees {
             wrongs.push(format!("{record:?} is remembered of {now:?}"));
         }

@@ -1,0 +1,89 @@
+//! What outlives PID 1 itself: the pipes and the socket to logd come through its `execve`, and the next life takes them up.
+//!
+//! Nothing is handed over at the end, as a crash leaves no time for it: each descriptor is told to the [`Keeper`] while it
+//! is open. logd goes on reading meanwhile; it is told of all pipes once more, and passes over those that it has.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::Arc;
+
+use super::LogOptions;
+
+/// What a descriptor of the logs is.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum KeptLog {
+    Pipe {
+        /// The number by which logd knows the run.
+        id: u64,
+        service: String,
+        run: u64,
+        options: LogOptions,
+        stderr: bool,
+    },
+    /// The socket to this logd.
+    Control {
+        pid: i32,
+        start_time: u64,
+        /// How often it had been replaced when it was started.
+        restarts: u32,
+    },
+}
+
+/// Remembers which descriptors are open, over the lives of PID 1.
+pub trait Keeper: Send + Sync {
+    /// It comes through `execve` from now on.
+    fn keep(&self, descriptor: BorrowedFd<'_>, what: KeptLog);
+    /// It is about to be closed.
+    fn let_go(&self, descriptor: BorrowedFd<'_>);
+}
+
+/// For a PID 1 that has no memory.
+struct Forgetful;
+
+impl Keeper for Forgetful {
+    fn keep(&self, _: BorrowedFd<'_>, _: KeptLog) {}
+
+    fn let_go(&self, _: BorrowedFd<'_>) {}
+}
+
+/// The keeper of a PID 1 that has no memory: nothing comes through `execve`.
+pub fn forgetful() -> Arc<dyn Keeper> {
+    Arc::new(Forgetful)
+}
+
+/// A descriptor that is remembered for as long as it is open.
+pub struct Kept {
+    descriptor: OwnedFd,
+    keeper: Arc<dyn Keeper>,
+}
+
+impl Kept {
+    pub fn new(descriptor: OwnedFd, keeper: Arc<dyn Keeper>, what: KeptLog) -> Kept {
+        keeper.keep(descriptor.as_fd(), what);
+        Kept { descriptor, keeper }
+    }
+}
+
+impl AsFd for Kept {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+impl AsRawFd for Kept {
+    fn as_raw_fd(&self) -> RawFd {
+        self.descriptor.as_raw_fd()
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.keeper.let_go(self.descriptor.as_fd());
+    }
+}
+
+/// A descriptor that the life before has left.
+#[derive(Debug)]
+pub struct InheritedLog {
+    pub what: KeptLog,
+    pub descriptor: OwnedFd,
+}

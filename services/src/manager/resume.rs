@@ -1,0 +1,131 @@
+//! All services in the next life of PID 1.
+
+use std::collections::{BTreeMap, HashMap};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use kelson_runner::{Leftover, service_id};
+use kelson_spec::{Diagnostic, ServiceSpec};
+use tokio::sync::mpsc;
+
+use super::files::faults;
+use super::{Entry, Kind, Manager};
+use crate::groups::GroupRequest;
+use crate::service_runner::table::Phase;
+use crate::service_runner::task::{Resumed, resume};
+use crate::state_store::{self, Descriptor, Past, Record};
+
+/// Names a run: service and number.
+type RunName = (String, u64);
+
+impl Past {
+    /// The specs of the services as they were taken up, also of those whose record is lost. Of those whose spec is lost
+    /// only the names.
+    pub fn specs(&mut self) -> (BTreeMap<String, ServiceSpec>, Vec<String>) {
+        let mut specs = BTreeMap::new();
+        for name in self.store.specs() {
+            if let Some(spec) = self.paper(state_store::Kind::Spec, &name) {
+                specs.insert(name, spec);
+            }
+        }
+        let names = self.records.iter().map(|record| &record.name);
+        let missing = names.filter(|name| !specs.contains_key(*name)).cloned().collect();
+        (specs, missing)
+    }
+
+    /// Takes the descriptors over which runs speak.
+    fn voices(&mut self) -> HashMap<RunName, OwnedFd> {
+        let voices = self.take_inherited(|what| match what {
+            Descriptor::Notify { service, run } | Descriptor::Readiness { service, run } => {
+                Ok((service, run))
+            }
+            other => Err(other),
+        });
+        voices.into_iter().collect()
+    }
+}
+
+impl Manager {
+    /// Goes on with all services of the life before. `specs` are theirs; `started` tells when a child that was just being
+    /// made was started, if it is ours. Returns once all of their processes are known to whoever reaps: nothing may be
+    /// reaped before.
+    pub async fn resume(
+        &self,
+        past: &mut Past,
+        specs: &mut BTreeMap<String, ServiceSpec>,
+        making: &[Leftover],
+        started: impl Fn(i32) -> Option<u64>,
+    ) {
+        let tickets = past.records.iter().map(|record| record.life.ticket).max().unwrap_or_default();
+        self.inner.tickets.fetch_max(tickets, Ordering::Relaxed);
+        let mut voices = past.voices();
+        let (attached, mut all_attached) = mpsc::channel::<()>(1);
+        let mut cut_off = BTreeMap::new();
+        for record in std::mem::take(&mut past.records) {
+            let name: Arc<str> = Arc::from(record.name.as_str());
+            let Some(spec) = specs.remove(&record.name).map(Arc::new) else {
+                self.host_event(&format!(
+                    "service {name} is forgotten: what it was started from is lost; what runs of it is left as it is"
+                ));
+                continue;
+            };
+            let next_spec: Option<ServiceSpec> = past.paper(state_store::Kind::NextSpec, &name);
+            let next_spec = next_spec.map(Arc::new);
+            let known = next_spec.clone().unwrap_or_else(|| Arc::clone(&spec));
+            let resumed = Resumed {
+                making: child_of(&record, making).and_then(|pid| Some((pid, started(pid)?))),
+                exit: record.life.pid.and_then(|pid| past.exits.get(&pid).copied()),
+                voice: voices.remove(&(record.name.clone(), record.life.run)),
+                attached: attached.clone(),
+                spec,
+                next_spec,
+                record,
+            };
+            let builtin = resumed.record.builtin;
+            if let Some(group) =
+                resumed.spec.group.as_deref().filter(|_| resumed.record.life.group_restarts())
+            {
+                cut_off.insert(group.to_owned(), Arc::clone(&name));
+            }
+            match resume(resumed, &self.inner.surroundings) {
+                Ok(handle) => {
+                    let entry = Entry { spec: Some(known), kind: Kind::Live(handle) };
+                    self.entries_mut().insert(name, entry);
+                }
+                Err(text) => self.add_faulty(&name, &text, Some(known), builtin),
+            }
+        }
+        drop(attached);
+        for (name, spec) in std::mem::take(specs) {
+            // What runs of it is ended by whoever opens it next.
+            self.service_event(&name, "what was remembered of it is lost; it begins anew");
+            let builtin = spec.file.as_os_str().is_empty();
+            self.add(Arc::new(spec), builtin);
+        }
+        while all_attached.recv().await.is_some() {}
+        // Whoever restarted them is gone: they are begun again, from their stop.
+        for (group, service) in cut_off {
+            let (group, text) = (Arc::from(group), "its restart was cut off".to_owned());
+            self.inner.surroundings.groups.ask(GroupRequest { group, service, text });
+        }
+    }
+
+    /// Shows the services again whose files have mistakes.
+    pub fn resume_faulty(&self, diagnostics: &[Diagnostic]) {
+        self.note_unsound(diagnostics);
+        for (name, text) in faults(diagnostics) {
+            if self.get(&name).is_none() {
+                self.show_faulty(&name, &text, None, false);
+            }
+        }
+    }
+}
+
+/// The child that was made for the run that is recorded, and is not recorded itself.
+fn child_of(record: &Record, making: &[Leftover]) -> Option<i32> {
+    let (service, run) = (service_id(&record.name), record.life.run);
+    let of_it = |child: &&Leftover| child.service == service && child.run == run;
+    let child = making.iter().find(of_it).filter(|_| record.life.phase == Phase::Spawning);
+    child.map(|child| child.pid)
+}

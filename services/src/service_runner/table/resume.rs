@@ -1,0 +1,89 @@
+//! A service in the next life of PID 1: where its record stood, and how it goes on from there.
+
+use std::time::Duration;
+
+use kelson_runner::Exit;
+
+use super::ending::After;
+use super::{Effect, Ended, Life, Phase, Rules, Work};
+use crate::state_store::start_of;
+
+impl Life {
+    /// Goes on from each phase. What the phase was doing is done again: all of it is made for that.
+    pub(super) fn attached(
+        &mut self,
+        rules: &Rules,
+        found: Result<i32, Exit>,
+        now: Duration,
+        fx: &mut Vec<Effect>,
+    ) {
+        // Whoever ends the run of the host says so to each service anew.
+        self.closing = false;
+        match self.phase {
+            Phase::Rest => {}
+            Phase::When => fx.push(Effect::Work(Work::When)),
+            Phase::Gate => self.ask_gate(fx),
+            Phase::Opening => fx.push(Effect::Work(Work::Open)),
+            // Its hooks are run again from the first. A process that was made already is told as spawned instead.
+            Phase::Pre | Phase::Spawning => self.ask_gate(fx),
+            Phase::PreStop => match found {
+                Ok(_) => fx.push(Effect::Work(Work::PreStop)),
+                Err(exit) => self.exited(rules, exit, now, fx),
+            },
+            Phase::Active | Phase::StopDelay => match found {
+                Ok(_) => {}
+                Err(exit) => self.exited(rules, exit, now, fx),
+            },
+            Phase::Ending => {
+                if let Err(exit) = found {
+                    self.pid = None;
+                    self.exit.get_or_insert(exit);
+                }
+                fx.push(Effect::Work(Work::Stop));
+            }
+            Phase::Clearing => fx.push(Effect::Work(Work::Clear)),
+            Phase::Post => fx.push(Effect::Work(Work::Post)),
+            Phase::Closing => fx.push(Effect::Work(Work::Close)),
+            // Its clock goes on; one that had run out rings at once.
+            Phase::Backoff => {}
+        }
+    }
+
+    /// What must be undone, also where it is only half prepared.
+    pub fn has_opened(&self) -> bool {
+        self.opened || matches!(self.phase, Phase::Opening | Phase::Closing)
+    }
+
+    /// Its group was about to restart, or in the middle of it.
+    pub fn group_restarts(&self) -> bool {
+        self.awaits_group || self.asked_group.is_some()
+    }
+
+    /// Shortens what may be long.
+    pub(crate) fn shorten(&mut self, text: usize, failures: usize) {
+        self.message = start_of(&self.message, text).into();
+        self.history.keep_newest(failures);
+        // Asked again at once.
+        self.waiting_for.clear();
+        match &mut self.after {
+            Some(After::Decide(Ended::GivenUp { text: said, .. } | Ended::NotStarted { text: said }))
+            | Some(After::End { text: said, .. }) => *said = start_of(said, text).to_owned(),
+            _ => {}
+        }
+    }
+}
+
+/// An `Arc<str>` as any other text.
+pub(super) mod shared_text {
+    use std::sync::Arc;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(text: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(text)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<str>, D::Error> {
+        String::deserialize(deserializer).map(Arc::from)
+    }
+}

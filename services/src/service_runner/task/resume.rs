@@ -1,0 +1,147 @@
+//! A service's task in the next life of PID 1: made from the record, attached to what runs, and set going where it stood.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use kelson_runner::{Attachment, Exit, Runner, Running, StopPlan};
+use kelson_spec::ServiceSpec;
+use kelson_spec::service::Readiness;
+use tokio::sync::mpsc;
+
+use super::{Bonds, Core, Next, ServiceHandle, Surroundings, Work, drive, make};
+use crate::service_runner::notify::NotifySocket;
+use crate::service_runner::readiness::Voice;
+use crate::service_runner::table::{Input, Phase};
+use crate::state_store::{Descriptor, KeptDescriptor, Record};
+
+/// Ends the hook that an earlier life was running.
+const KILL: StopPlan = StopPlan { signal: libc::SIGKILL, timeout: Duration::ZERO };
+
+/// What the life before has left of a service.
+pub struct Resumed {
+    pub record: Record,
+    /// As it was taken up, and as it is to be at its next start.
+    pub spec: Arc<ServiceSpec>,
+    pub next_spec: Option<Arc<ServiceSpec>>,
+    /// A child that was just being made for it: PID and start time.
+    pub making: Option<(i32, u64)>,
+    /// How its process ended, where that was learnt and not acted on.
+    pub exit: Option<Exit>,
+    /// The socket or pipe over which its run speaks.
+    pub voice: Option<OwnedFd>,
+    /// Dropped once its process has been taken up: nothing may be reaped before.
+    pub attached: mpsc::Sender<()>,
+}
+
+/// Starts the task of a service that goes on.
+///
+/// # Errors
+/// A sentence, when this host cannot run such a service.
+pub fn resume(resumed: Resumed, surroundings: &Arc<Surroundings>) -> Result<ServiceHandle, String> {
+    let Resumed { record, spec, next_spec, making, exit, voice, attached } = resumed;
+    let (pid, start_time) = match record.life.phase {
+        Phase::Spawning => making.unwrap_or_default(),
+        _ => (record.life.pid.unwrap_or_default(), record.start_time),
+    };
+    let before = Attachment { run: record.life.run, pid, start_time, opened: record.life.has_opened() };
+    let (mut core, runner, handle) = make(spec, record.builtin, record.life.clone(), surroundings)?;
+    core.recall(&record);
+    core.new_spec = next_spec;
+    core.speak_on(voice);
+    // Seen by all others before the first of them looks.
+    core.publish();
+    let exit = exit.unwrap_or(Exit::Lost);
+    tokio::spawn(async move {
+        let (mut core, mut runner) = (core, runner);
+        let work = core.attach(&mut runner, before, exit).await;
+        drop(attached);
+        // A future of its own: a service holds no more of the heap for having gone on.
+        tokio::spawn(drive(core, runner, work));
+    });
+    Ok(handle)
+}
+
+impl Core {
+    /// Takes in what the record says beside what the table knows.
+    fn recall(&mut self, record: &Record) {
+        let origin = self.surroundings.origin;
+        let at = |after: Duration| origin.checked_add(after);
+        self.start_time = record.start_time;
+        self.timers = record.timers.map(|timer| timer.and_then(at));
+        self.stop_until = record.stop_until.and_then(at);
+        self.watchdog = record.watchdog;
+        self.status_text = record.status_text.as_deref().map(Arc::from);
+        self.since = SystemTime::UNIX_EPOCH
+            .checked_add(Duration::from_nanos(record.since))
+            .unwrap_or_else(SystemTime::now);
+        self.shown = record.life.state;
+        self.spawned_after = record.spawned_after;
+        self.up_after = record.up_after;
+        self.start_took = record.start_took;
+        self.start_took_run = record.start_took_run;
+        self.health_kept = record.life.healthy.is_some();
+        if record.life.ready {
+            // Its `postStart` hooks have begun, and are not begun twice.
+            self.post_start_of = record.life.run;
+        }
+    }
+
+    /// Goes on listening to the run.
+    fn speak_on(&mut self, voice: Option<OwnedFd>) {
+        let speaks =
+            matches!(self.life.phase, Phase::Spawning | Phase::Active | Phase::StopDelay | Phase::Ending);
+        let Some(descriptor) = voice.filter(|_| speaks) else { return };
+        let (run, store) = (self.life.run, self.surroundings.store.as_ref());
+        let service = self.name.to_string();
+        let made = match self.spec.readiness {
+            Readiness::None => return,
+            Readiness::Notify => {
+                let kept = KeptDescriptor::new(descriptor, store, || Descriptor::Notify { service, run });
+                NotifySocket::inherited(kept, &self.surroundings.notify_directory, &self.name)
+                    .map(Voice::notify)
+            }
+            Readiness::Descriptor(_) => {
+                let kept = KeptDescriptor::new(descriptor, store, || Descriptor::Readiness { service, run });
+                Voice::descriptor(kept)
+            }
+        };
+        match made {
+            Ok(voice) => self.voice = voice,
+            Err(error) => self.note(&format!("what it says of itself is not heard any more: {error}")),
+        }
+    }
+
+    /// Attaches the Runner to what was opened and runs, before anything else is asked of it, and says what comes next.
+    async fn attach(&mut self, runner: &mut Box<dyn Runner>, before: Attachment, exit: Exit) -> Work {
+        // Asked only now: by now all others are there again.
+        self.bonds = Bonds::tie(&self.spec, &self.surroundings.registry);
+        let attached = match runner.attach(before).await {
+            Ok(running) => running,
+            Err(error) => {
+                self.note(&format!("it cannot be gone on with: {}", error.message));
+                None
+            }
+        };
+        if matches!(self.life.phase, Phase::Pre | Phase::Post)
+            && let Err(error) = runner.stop(KILL).await
+        {
+            self.note(&format!("a hook that was cut off could not be ended: {}", error.message));
+        }
+        let input = match attached {
+            Some(Running { pid, start_time, exit }) => {
+                self.exit = Some(exit);
+                self.start_time = start_time;
+                match self.life.phase {
+                    Phase::Spawning => Input::Spawned(Ok(pid)),
+                    _ => Input::Attached { found: Ok(pid) },
+                }
+            }
+            None => Input::Attached { found: Err(exit) },
+        };
+        match self.step(input) {
+            Next::Work(work, _) => work,
+            Next::Same | Next::Leave => Work::None,
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! What PID 1 must remember, on `/run/kelson/state`, for the life of it that comes after `execve`.
+//!
+//! | file | what |
+//! |---|---|
+//! | `services` | a [`Record`] of each service in two slots that are written in turn: a torn write leaves the older one |
+//! | `events` | the ring of events |
+//! | `exits` | how the last children ended, written before the kernel forgets them |
+//! | `descriptors` | which open descriptors are what |
+//! | `spawns` | the children that are just being made (`runner` maps it, the kernel writes to it) |
+//! | `papers/` | what is written once: the spec of each service, the machine's, the boot's report |
+//!
+//! A record is written before the action it tells of takes effect. Each slot has a number and a checksum. Each file
+//! belongs to one life of the host: its header bears the boot id and the start time of PID 1, which `execve` keeps and
+//! a new PID namespace does not.
+//!
+//! Writes are `pwrite` to a tmpfs of our own: they never wait for a disk, and cost no memory of the process.
+
+mod descriptors;
+mod file;
+mod life_id;
+mod past;
+mod record;
+mod ring;
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use file::{Paper, SlotFile};
+use record::SLOT;
+
+pub use descriptors::{Descriptor, Inherited, KeptDescriptor};
+pub use file::VERSION;
+pub use life_id::LifeId;
+pub use past::{Past, Recovered, read};
+pub use record::{Record, start_of};
+
+/// The files. Cheap to clone.
+#[derive(Clone)]
+pub struct StateStore {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    services: SlotFile,
+    events: SlotFile,
+    exits: SlotFile,
+    descriptors: SlotFile,
+    papers: PathBuf,
+    spawns: PathBuf,
+    places: Mutex<Places>,
+}
+
+#[derive(Default)]
+struct Places {
+    by_name: HashMap<Arc<str>, Place>,
+    free: Vec<u32>,
+    next: u32,
+    /// Exits written so far.
+    exits: u64,
+    /// The first failure is told, not each.
+    failed: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Place {
+    index: u32,
+    writes: u64,
+}
+
+fn papers(directory: &Path) -> PathBuf {
+    directory.join("papers")
+}
+
+impl StateStore {
+    /// Makes new, empty files in `directory` for this life.
+    ///
+    /// # Errors
+    /// When they cannot be made.
+    pub fn create(directory: &Path, life: &LifeId) -> io::Result<StateStore> {
+        std::fs::create_dir_all(directory)?;
+        let papers = papers(directory);
+        match std::fs::remove_dir_all(&papers) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => std::fs::create_dir(&papers)?,
+        }
+        let spawns = directory.join("spawns");
+        File::create(&spawns)?;
+        Ok(StateStore {
+            inner: Arc::new(Inner {
+                descriptors: SlotFile::create(&directory.join("descriptors"), descriptors::SLOT, life)?,
+                exits: SlotFile::create(&directory.join("exits"), ring::EXIT_SLOT, life)?,
+                events: SlotFile::create(&directory.join("events"), ring::EVENT_SLOT, life)?,
+                services: SlotFile::create(&directory.join("services"), SLOT, life)?,
+                papers,
+                spawns,
+                places: Mutex::default(),
+            }),
+        })
+    }
+
+    fn places(&self) -> std::sync::MutexGuard<'_, Places> {
+        self.inner.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The file in which `runner` has the kernel write the PIDs of children that are being made.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn spawn_record(&self) -> io::Result<OwnedFd> {
+        Ok(File::options().read(true).write(true).open(&self.inner.spawns)?.into())
+    }
+
+    /// Writes the record of a service. A failure is logged once: the host runs on without a memory.
+    pub fn record(&self, name: &Arc<str>, record: &Record) {
+        let (place, number) = {
+            let mut places = self.places();
+            let known = places.by_name.get(name).copied();
+            let mut place = known.unwrap_or_else(|| {
+                let index = places.free.pop().unwrap_or_else(|| {
+                    let index = places.next;
+                    places.next = index.saturating_add(1);
+                    index
+                });
+                Place { index, writes: 0 }
+            });
+            place.writes = place.writes.saturating_add(1);
+            places.by_name.insert(Arc::clone(name), place);
+            (slot_of(place.index, place.writes), place.writes)
+        };
+        let result = record
+            .seal(number)
+            .ok_or_else(|| io::Error::other("record too large"))
+            .and_then(|bytes| self.inner.services.write(place, &bytes));
+        self.report(result);
+    }
+
+    /// The service is gone for good.
+    pub fn remove(&self, name: &str) {
+        for kind in [Kind::Spec, Kind::NextSpec] {
+            self.paper(kind, name).remove();
+        }
+        let place = {
+            let mut places = self.places();
+            let Some(place) = places.by_name.remove(name) else { return };
+            places.free.push(place.index);
+            place
+        };
+        for turn in 0..2 {
+            self.report(self.inner.services.write(slot_of(place.index, turn), &[0; SLOT]));
+        }
+    }
+
+    fn paper(&self, kind: Kind, name: &str) -> Paper {
+        kind.paper(&self.inner.papers, name)
+    }
+
+    /// Writes a paper down, in place of an earlier one.
+    pub fn write(&self, kind: Kind, name: &str, payload: &impl serde::Serialize) {
+        let bytes = postcard::to_allocvec(payload).map_err(io::Error::other);
+        self.report(bytes.and_then(|bytes| self.paper(kind, name).write(&bytes)));
+    }
+
+    /// What it says holds no longer.
+    pub fn discard(&self, kind: Kind, name: &str) {
+        self.paper(kind, name).remove();
+    }
+
+    /// The names of all services whose spec is written down.
+    pub fn specs(&self) -> Vec<String> {
+        let files = std::fs::read_dir(&self.inner.papers).into_iter().flatten().flatten();
+        let names = files.filter_map(|file| file.file_name().into_string().ok());
+        let mut names: Vec<String> =
+            names.filter_map(|name| name.strip_suffix(".spec").map(str::to_owned)).collect();
+        names.sort();
+        names
+    }
+
+    fn report(&self, result: io::Result<()>) {
+        if let Err(error) = result {
+            let first = !std::mem::replace(&mut self.places().failed, true);
+            if first {
+                tracing::error!(
+                    "the state of the services cannot be written: {error}; a crash would lose it"
+                );
+            }
+        }
+    }
+}
+
+/// The kinds of papers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A service as it was taken up.
+    Spec,
+    /// A service as it is to be taken up at its next start.
+    NextSpec,
+    /// All that was read of the files but the services.
+    Configuration,
+    /// The boot, as far as it had come.
+    Boot,
+    /// How the run of the host is to end.
+    Intent,
+    /// Who asked for the next life, and which one it is.
+    Rebirth,
+}
+
+impl Kind {
+    fn paper(self, folder: &Path, name: &str) -> Paper {
+        // No name of a service has a dot.
+        let file = match self {
+            Kind::Spec => format!("{name}.spec"),
+            Kind::NextSpec => format!("{name}.next"),
+            Kind::Configuration => "configuration".to_owned(),
+            Kind::Boot => "boot".to_owned(),
+            Kind::Intent => "intent".to_owned(),
+            Kind::Rebirth => "rebirth".to_owned(),
+        };
+        Paper(folder.join(file))
+    }
+}
+
+fn slot_of(index: u32, turn: u64) -> u64 {
+    u64::from(index).saturating_mul(2).saturating_add(turn & 1)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,167 @@
+//! What the life before has left, as far as it can be trusted.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use kelson_runner::Exit;
+use serde::de::DeserializeOwned;
+
+use super::descriptors::{self, Descriptor, Inherited};
+use super::file::{SlotFile, is_used, unseal};
+use super::record::{Record, SLOT};
+use super::{Inner, Kind, LifeId, Place, Places, StateStore, papers, ring};
+use crate::model::Event;
+
+/// The records of a file, as far as they can be trusted.
+#[derive(Debug, Default, PartialEq)]
+pub struct Recovered {
+    pub records: Vec<Record>,
+    /// What could not be trusted, a sentence each.
+    pub doubts: Vec<String>,
+}
+
+/// All that the life before has left.
+pub struct Past {
+    /// The same files, to be written on.
+    pub store: StateStore,
+    pub records: Vec<Record>,
+    pub events: Vec<Event>,
+    /// How a child ended that nobody has acted on; the newest of each PID.
+    pub exits: HashMap<i32, Exit>,
+    pub inherited: Vec<Inherited>,
+    /// What could not be trusted, a sentence each.
+    pub doubts: Vec<String>,
+}
+
+impl Past {
+    /// Takes over what stands in `directory`. To be called once, before anything else is opened: the descriptors that are
+    /// written down become its own.
+    ///
+    /// # Errors
+    /// A sentence: there is no state of this life, and nothing can be gone on with.
+    pub fn take(directory: &Path, life: &LifeId) -> Result<Past, String> {
+        let services = SlotFile::open(&directory.join("services"), SLOT, life)?;
+        let mut places = Places::default();
+        let Recovered { records, mut doubts } = records(&services, &mut places);
+        // Each of the others is made anew where it cannot be trusted: what it held is lost, and said.
+        let mut open = |name: &str, slot: usize| match SlotFile::open(&directory.join(name), slot, life) {
+            Ok(found) => Ok((None, Some(found))),
+            Err(doubt) => {
+                doubts.push(doubt);
+                let made = SlotFile::create(&directory.join(name), slot, life);
+                made.map(|file| (Some(file), None)).map_err(|error| format!("{name}: {error}"))
+            }
+        };
+        let (new_events, old_events) = open("events", ring::EVENT_SLOT)?;
+        let (new_exits, old_exits) = open("exits", ring::EXIT_SLOT)?;
+        let (new_descriptors, old_descriptors) = open("descriptors", descriptors::SLOT)?;
+        let events = old_events.as_ref().map(ring::events).unwrap_or_default();
+        let (exits, last_exit) = old_exits.as_ref().map(ring::exits).unwrap_or_default();
+        places.exits = last_exit;
+        let inherited =
+            old_descriptors.as_ref().map(|found| descriptors::take(found, &mut doubts)).unwrap_or_default();
+        let file = |new: Option<SlotFile>, old: Option<super::file::Found>| {
+            new.or(old.map(|found| found.file)).ok_or_else(|| "a file of the state is missing".to_owned())
+        };
+        let store = StateStore {
+            inner: Arc::new(Inner {
+                services: services.file,
+                events: file(new_events, old_events)?,
+                exits: file(new_exits, old_exits)?,
+                descriptors: file(new_descriptors, old_descriptors)?,
+                papers: papers(directory),
+                spawns: directory.join("spawns"),
+                places: Mutex::new(places),
+            }),
+        };
+        Ok(Past { store, records, events, exits: exits.into_iter().collect(), inherited, doubts })
+    }
+
+    /// Takes the descriptors of one kind.
+    pub fn take_inherited<T>(
+        &mut self,
+        wanted: impl Fn(Descriptor) -> Result<T, Descriptor>,
+    ) -> Vec<(T, OwnedFd)> {
+        let mut taken = Vec::new();
+        for Inherited { what, descriptor } in std::mem::take(&mut self.inherited) {
+            match wanted(what) {
+                Ok(what) => taken.push((what, descriptor)),
+                Err(what) => self.inherited.push(Inherited { what, descriptor }),
+            }
+        }
+        taken
+    }
+
+    /// Lets go of the descriptors that nobody has taken.
+    pub fn close_the_rest(&mut self) {
+        for Inherited { descriptor, .. } in self.inherited.drain(..) {
+            self.store.let_go(descriptor.as_fd());
+        }
+    }
+
+    /// Looks again how children ended: this life has reaped some as well.
+    pub fn look_at_exits(&mut self, directory: &Path, life: &LifeId) {
+        if let Ok(found) = SlotFile::open(&directory.join("exits"), ring::EXIT_SLOT, life) {
+            self.exits = ring::exits(&found).0.into_iter().collect();
+        }
+    }
+
+    /// A paper. `None`: there is none, or none that can be trusted, and then that is said.
+    pub fn paper<T: DeserializeOwned>(&mut self, kind: Kind, name: &str) -> Option<T> {
+        let read = self.store.paper(kind, name).read().and_then(|bytes| {
+            let Some(bytes) = bytes else { return Ok(None) };
+            let sense = postcard::from_bytes(&bytes);
+            sense.map(Some).map_err(|error| format!("{kind:?} {name}: makes no sense: {error}"))
+        });
+        read.unwrap_or_else(|doubt| {
+            self.doubts.push(doubt);
+            None
+        })
+    }
+}
+
+/// Reads the records that an earlier part of the same life left, and leaves them as they are.
+///
+/// # Errors
+/// When the file cannot be read at all. A file of another life, another version or without sense gives no records
+/// and a doubt that says so.
+pub fn read(directory: &Path, life: &LifeId) -> io::Result<Recovered> {
+    let path = directory.join("services");
+    std::fs::metadata(&path)?;
+    Ok(match SlotFile::open(&path, SLOT, life) {
+        Ok(found) => records(&found, &mut Places::default()),
+        Err(doubt) => Recovered { records: Vec::new(), doubts: vec![doubt] },
+    })
+}
+
+fn records(found: &super::file::Found, places: &mut Places) -> Recovered {
+    let mut recovered = Recovered::default();
+    let slots: Vec<&[u8]> = found.slots().collect();
+    let mut by_index = BTreeMap::new();
+    for (index, pair) in (0_u32..).zip(slots.chunks(2)) {
+        places.next = index.saturating_add(1);
+        let newest = pair.iter().filter_map(|slot| unseal(slot)).max_by_key(|(number, _)| *number);
+        match newest.map(|(number, payload)| (number, postcard::from_bytes::<Record>(payload))) {
+            Some((writes, Ok(record))) => {
+                by_index.insert(index, (writes, record));
+                continue;
+            }
+            Some((_, Err(error))) => {
+                recovered.doubts.push(format!("the record {index} of a service makes no sense: {error}"));
+            }
+            None if pair.iter().any(|slot| is_used(slot)) => {
+                recovered.doubts.push(format!("the record {index} of a service is torn"));
+            }
+            None => {}
+        }
+        places.free.push(index);
+    }
+    for (index, (writes, record)) in by_index {
+        places.by_name.insert(Arc::from(record.name.as_str()), Place { index, writes });
+        recovered.records.push(record);
+    }
+    recovered
+}

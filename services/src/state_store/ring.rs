@@ -1,0 +1,114 @@
+//! The two rings: the events of the host, and the exits of its last children.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use kelson_runner::Exit;
+use serde::{Deserialize, Serialize};
+
+use super::StateStore;
+use super::file::{Found, seal, unseal};
+use super::record::start_of;
+use crate::model::{Event, State};
+
+pub const EVENT_SLOT: usize = 256;
+/// What of a long text is kept: with all else in it a slot is full then.
+const TEXT: usize = 180;
+pub const EXIT_SLOT: usize = 32;
+/// So many exits are known that no task may have acted on yet.
+const EXITS: u64 = 1024;
+
+#[derive(Serialize, Deserialize)]
+struct EventRecord<'a> {
+    seq: u64,
+    nanos: u64,
+    service: &'a str,
+    state: State,
+    run: u64,
+    message: &'a str,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ExitRecord {
+    pid: i32,
+    exit: Exit,
+}
+
+impl StateStore {
+    /// Writes an event into its place in the ring.
+    pub fn event(&self, event: &Event) {
+        let ring = u64::try_from(crate::events::KEPT).unwrap_or(u64::MAX);
+        let index = event.seq.checked_rem(ring).unwrap_or_default();
+        let since = event.time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut record = EventRecord {
+            seq: event.seq,
+            nanos: u64::try_from(since.as_nanos()).unwrap_or_default(),
+            service: &event.service,
+            state: event.state,
+            run: event.run,
+            message: &event.message,
+        };
+        let bytes = seal::<_, EVENT_SLOT>(event.seq, &record).or_else(|| {
+            // The whole text is in the kernel log; what must survive is the number.
+            let room = TEXT.saturating_sub(event.service.len());
+            record.message = start_of(&event.message, room);
+            seal(event.seq, &record)
+        });
+        let result = bytes
+            .ok_or_else(|| io::Error::other("event too large"))
+            .and_then(|bytes| self.inner.events.write(index, &bytes));
+        self.report(result);
+    }
+
+    /// Writes down how a child ended, before the kernel forgets it.
+    pub fn exit(&self, pid: i32, exit: Exit) {
+        let number = {
+            let mut places = self.places();
+            places.exits = places.exits.saturating_add(1);
+            places.exits
+        };
+        let result = seal::<_, EXIT_SLOT>(number, &ExitRecord { pid, exit })
+            .ok_or_else(|| io::Error::other("exit too large"))
+            .and_then(|bytes| self.inner.exits.write(number.checked_rem(EXITS).unwrap_or_default(), &bytes));
+        self.report(result);
+    }
+}
+
+/// The events that are whole, in the order of their numbers, without a gap: what lies before one is not told.
+pub(super) fn events(found: &Found) -> Vec<Event> {
+    let mut events: Vec<Event> = found
+        .slots()
+        .filter_map(unseal)
+        .filter_map(|(_, payload)| postcard::from_bytes::<EventRecord<'_>>(payload).ok())
+        .map(|record| Event {
+            seq: record.seq,
+            time: UNIX_EPOCH.checked_add(Duration::from_nanos(record.nanos)).unwrap_or_else(SystemTime::now),
+            service: Arc::from(record.service),
+            state: record.state,
+            message: Arc::from(record.message),
+            run: record.run,
+        })
+        .collect();
+    events.sort_by_key(|event| event.seq);
+    let whole = events.windows(2).rposition(|pair| match pair {
+        [one, next] => one.seq.checked_add(1) != Some(next.seq),
+        _ => false,
+    });
+    if let Some(gap) = whole {
+        events.drain(..=gap);
+    }
+    events
+}
+
+/// The last exits with their PIDs, oldest first, and the number of the last.
+pub(super) fn exits(found: &Found) -> (Vec<(i32, Exit)>, u64) {
+    let mut exits: Vec<(u64, ExitRecord)> = found
+        .slots()
+        .filter_map(unseal)
+        .filter_map(|(number, payload)| Some((number, postcard::from_bytes(payload).ok()?)))
+        .collect();
+    exits.sort_by_key(|(number, _)| *number);
+    let last = exits.last().map_or(0, |(number, _)| *number);
+    (exits.into_iter().map(|(_, record)| (record.pid, record.exit)).collect(), last)
+}

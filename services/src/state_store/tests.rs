@@ -1,0 +1,223 @@
+use super::*;
+use crate::model::{Event, State};
+use crate::service_runner::table::Life;
+use file::unseal;
+use std::fs::OpenOptions;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+const HEADER: u64 = 4096;
+
+fn record(name: &str, run: u64) -> Record {
+    let mut life = Life::new(true);
+    life.run = run;
+    life.state = State::Running;
+    life.pid = Some(42);
+    life.restarts = 3;
+    life.exit = Some(kelson_runner::Exit::Signal { signal: 9, core: false });
+    Record {
+        name: name.into(),
+        builtin: false,
+        life,
+        start_time: 7,
+        since: 1_800_000_000_000_000_000,
+        timers: [None, None, Some(Duration::from_millis(12_345)), None],
+        stop_until: None,
+        watchdog: None,
+        status_text: Some("all well".into()),
+        spawned_after: Some(Duration::from_millis(5)),
+        up_after: None,
+        start_took: None,
+        start_took_run: 0,
+    }
+}
+
+fn place(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("kelson-state-{}-{name}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&path);
+    path
+}
+
+#[test]
+fn what_was_written_last_is_read_and_a_torn_write_leaves_the_one_before() {
+    let dir = place("torn");
+    let life = LifeId::current().unwrap();
+    let store = StateStore::create(&dir, &life).unwrap();
+    let (a, b): (Arc<str>, Arc<str>) = (Arc::from("a"), Arc::from("b"));
+    for run in 1..=3 {
+        store.record(&a, &record("a", run));
+    }
+    store.record(&b, &record("b", 1));
+    assert_eq!(read(&dir, &life).unwrap().records, [record("a", 3), record("b", 1)]);
+
+    // The third write of "a" went to slot 1; tear it.
+    let file = OpenOptions::new().write(true).open(dir.join("services")).unwrap();
+    file.write_all_at(&[0xff; 20], HEADER + slot_of(0, 3) * SLOT as u64 + 10).unwrap();
+    let recovered = read(&dir, &life).unwrap();
+    assert_eq!(recovered.records, [record("a", 2), record("b", 1)]);
+
+    store.remove("a");
+    store.record(&Arc::from("c"), &record("c", 1));
+    assert_eq!(read(&dir, &life).unwrap().records, [record("c", 1), record("b", 1)]);
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn v2_another_life_another_version_and_nonsense_are_not_used() {
+    let dir = place("life");
+    let life = LifeId::current().unwrap();
+    let store = StateStore::create(&dir, &life).unwrap();
+    store.record(&Arc::from("a"), &record("a", 1));
+    let other = LifeId { boot: life.boot.clone(), start_time: life.start_time + 1 };
+    let recovered = read(&dir, &other).unwrap();
+    assert!(recovered.records.is_empty() && recovered.doubts[0].contains("another life"));
+    assert!(Past::take(&dir, &other).is_err_and(|doubt| doubt.contains("another life")));
+
+    let file = OpenOptions::new().write(true).open(dir.join("services")).unwrap();
+    file.write_all_at(&99_u32.to_le_bytes(), 8).unwrap();
+    assert!(read(&dir, &life).unwrap().doubts[0].contains("version"));
+    file.set_len(0).unwrap();
+    assert!(read(&dir, &life).unwrap().doubts[0].contains("no state of Kelson"));
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn v2_a_torn_record_is_said_and_the_others_are_gone_on_with() {
+    let dir = place("doubt");
+    let life = LifeId::current().unwrap();
+    let store = StateStore::create(&dir, &life).unwrap();
+    for name in ["a", "b", "c"] {
+        store.record(&Arc::from(name), &record(name, 1));
+    }
+    store.write(Kind::Boot, "", &7_u64);
+    store.write(Kind::Intent, "", &8_u64);
+    drop(store);
+    let file = OpenOptions::new().write(true).open(dir.join("services")).unwrap();
+    file.write_all_at(&[0xff; 8], HEADER + slot_of(1, 1) * SLOT as u64 + 20).unwrap();
+    std::fs::write(dir.join("papers/boot"), b"torn").unwrap();
+    std::fs::write(dir.join("events"), b"").unwrap();
+
+    let mut past = Past::take(&dir, &life).unwrap();
+    let names: Vec<&str> = past.records.iter().map(|record| record.name.as_str()).collect();
+    assert_eq!(names, ["a", "c"]);
+    assert_eq!(past.paper::<u64>(Kind::Boot, ""), None);
+    assert_eq!(past.paper::<u64>(Kind::Intent, ""), Some(8));
+    assert_eq!(past.paper::<u64>(Kind::Spec, "a"), None);
+    assert_eq!(past.doubts.len(), 3, "{:?}", past.doubts);
+    assert!(past.doubts[0].contains("torn") && past.doubts[1].contains("events"), "{:?}", past.doubts);
+    assert!(past.doubts[2].contains("boot"), "{:?}", past.doubts);
+
+    // The torn one's place is free, and the numbers of the others go on.
+    past.store.record(&Arc::from("d"), &record("d", 1));
+    past.store.record(&Arc::from("a"), &record("a", 2));
+    let now = read(&dir, &life).unwrap();
+    assert_eq!(now.doubts, Vec::<String>::new());
+    assert_eq!(now.records, [record("a", 2), record("d", 1), record("c", 1)]);
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn what_does_not_fit_is_shortened_and_not_lost() {
+    let dir = place("long");
+    let life = LifeId::current().unwrap();
+    let store = StateStore::create(&dir, &life).unwrap();
+    let mut long = record("a", 9);
+    long.life.message = Arc::from("ä".repeat(2000));
+    long.status_text = Some("x".repeat(256));
+    store.record(&Arc::from("a"), &long);
+    let back = read(&dir, &life).unwrap().records.remove(0);
+    assert_eq!((back.life.run, back.life.pid, back.timers), (9, Some(42), long.timers));
+    assert!(back.life.message.len() >= 90 && "ä".repeat(2000).starts_with(&*back.life.message));
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+fn event(seq: u64, message: String) -> Event {
+    Event {
+        seq,
+        time: std::time::UNIX_EPOCH + Duration::from_micros(seq),
+        service: Arc::from("web"),
+        state: State::Failed,
+        message: Arc::from(message),
+        run: 1,
+    }
+}
+
+#[test]
+fn a_long_event_keeps_its_number() {
+    let dir = place("event");
+    let life = LifeId::current().unwrap();
+    let store = StateStore::create(&dir, &life).unwrap();
+    store.event(&event(4097, "ä".repeat(500)));
+    let bytes = std::fs::read(dir.join("events")).unwrap();
+    let offset = 4096 + ring::EVENT_SLOT;
+    assert_eq!(unseal(&bytes[offset..offset + ring::EVENT_SLOT]).unwrap().0, 4097);
+    let back = Past::take(&dir, &life).unwrap().events.remove(0);
+    assert!(back.message.len() >= 170 && "ä".repeat(500).starts_with(&*back.message));
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn events_go_on_after_the_last_gap() {
+    let dir = place("events");
+    let life = LifeId::current().unwrap();
+    let store = StateStore::create(&dir, &life).unwrap();
+    let kept = u64::try_from(crate::events::KEPT).unwrap();
+    for seq in 1..=kept + 10 {
+        store.event(&event(seq, format!("m{seq}")));
+    }
+    let past = Past::take(&dir, &life).unwrap();
+    assert_eq!(past.events.len(), crate::events::KEPT);
+    assert_eq!(past.events.first().unwrap(), &event(11, "m11".into()));
+    let file = OpenOptions::new().write(true).open(dir.join("events")).unwrap();
+    file.write_all_at(&[0xff; 8], HEADER + 100 * ring::EVENT_SLOT as u64 + 20).unwrap();
+    let past = Past::take(&dir, &life).unwrap();
+    assert_eq!(past.events.first().unwrap().seq, 101);
+    assert_eq!(past.events.last().unwrap().seq, kept + 10);
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn v8_the_newest_exit_of_a_pid_is_known() {
+    use kelson_runner::Exit;
+    let dir = place("exits");
+    let life = LifeId::current().unwrap();
+    let store = StateStore::create(&dir, &life).unwrap();
+    for pid in 1..=2000 {
+        store.exit(pid, Exit::Status(pid & 0x7f));
+    }
+    store.exit(1500, Exit::Signal { signal: 11, core: true });
+    let past = Past::take(&dir, &life).unwrap();
+    assert_eq!(past.exits.get(&1500), Some(&Exit::Signal { signal: 11, core: true }));
+    assert_eq!(past.exits.get(&2000), Some(&Exit::Status(2000 & 0x7f)));
+    assert_eq!(past.exits.get(&1), None);
+    // The ring goes on where it was.
+    past.store.exit(2000, Exit::Status(1));
+    assert_eq!(Past::take(&dir, &life).unwrap().exits.get(&2000), Some(&Exit::Status(1)));
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn a_kept_descriptor_is_found_and_one_that_was_let_go_is_not() {
+    let dir = place("descriptors");
+    let life = LifeId::current().unwrap();
+    let store = StateStore::create(&dir, &life).unwrap();
+    let notify = |service: &str| Descriptor::Notify { service: service.into(), run: 3 };
+    let (kept, _far) = nix::unistd::pipe().unwrap();
+    let (gone, _far_too) = nix::unistd::pipe().unwrap();
+    let (other, _far_as_well) = nix::unistd::pipe().unwrap();
+    // What is taken over below is a copy by number: this test owns the originals too, and must not close twice.
+    let kept = std::mem::ManuallyDrop::new(KeptDescriptor::new(kept, Some(&store), || notify("web")));
+    drop(KeptDescriptor::new(gone, Some(&store), || notify("gone")));
+    // Its number is another's now.
+    store.keep(other.as_fd(), notify("other"));
+    nix::unistd::dup3(std::fs::File::open("/dev/null").unwrap(), &mut { other }, nix::fcntl::OFlag::empty())
+        .unwrap();
+    let flags = nix::fcntl::fcntl(&*kept, nix::fcntl::FcntlArg::F_GETFD).unwrap();
+    assert_eq!(flags, 0, "it comes through execve");
+    let past = Past::take(&dir, &life).unwrap();
+    let found: Vec<_> =
+        past.inherited.iter().map(|one| (one.what.clone(), one.descriptor.as_raw_fd())).collect();
+    assert_eq!(found, [(notify("web"), kept.as_raw_fd())]);
+    std::fs::remove_dir_all(dir).unwrap();
+}

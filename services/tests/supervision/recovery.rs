@@ -1,0 +1,199 @@
+//! PID 1 is executed anew while its services are in each phase: they go on as if it had been there.
+
+use std::time::Duration;
+
+use kelson_runner::Exit;
+use kelson_services::model::State;
+use kelson_spec::service::{RestartPolicy, ServiceSpec};
+
+use crate::house::{House, MS, names, notify, oneshot, secs, spec, two_lives};
+
+fn backoff(name: &str, delay: Duration) -> ServiceSpec {
+    let mut spec = spec(name);
+    spec.restart.delay = delay;
+    spec.restart.max_delay = delay;
+    spec
+}
+
+#[test]
+fn v1_what_runs_goes_on_with_its_pid_its_run_and_its_counts() {
+    let (before, seen) = (std::cell::RefCell::new(None), std::cell::RefCell::new(Vec::new()));
+    two_lives(
+        || async {
+            let house = House::with([backoff("web", MS), oneshot("job"), spec("idle")]).await;
+            house.exit("web", 1).await;
+            tokio::time::sleep(secs(5)).await;
+            house.exit("job", 0).await;
+            house.manager.stop(&names(&["idle"]), false, true).await;
+            *before.borrow_mut() = Some(["web", "job", "idle"].map(|name| house.now(name)));
+            *seen.borrow_mut() = house.manager.events(0, 10_000).events;
+            house
+        },
+        |ruin| async {
+            let house = House::another_life(ruin).await;
+            let now = ["web", "job", "idle"].map(|name| house.now(name));
+            assert_eq!(Some(now), *before.borrow());
+            assert_eq!((house.now("web").restarts, house.now("web").run), (1, 2));
+            assert_eq!(house.manager.events(0, 10_000).events, *seen.borrow(), "nothing is told twice");
+            // And it is lived on.
+            house.exit("web", 1).await;
+            tokio::time::sleep(secs(1)).await;
+            assert_eq!((house.now("web").restarts, house.now("web").run), (2, 3));
+            house.manager.start(&names(&["idle", "job"]), false).await;
+            house.settle().await;
+            assert_eq!((house.state("idle"), house.state("job")), (State::Running, State::Running));
+            house.check();
+        },
+    );
+}
+
+#[test]
+fn a_backoff_of_30_s_that_had_12_s_left_has_12_s_left() {
+    two_lives(
+        || async {
+            let mut web = backoff("web", secs(24));
+            web.restart.max_delay = secs(24);
+            let house = House::with([web]).await;
+            house.exit("web", 1).await;
+            assert_eq!(house.state("web"), State::Backoff);
+            tokio::time::sleep(secs(18)).await;
+            house
+        },
+        |ruin| async {
+            let house = House::another_life(ruin).await;
+            assert_eq!(house.state("web"), State::Backoff);
+            tokio::time::sleep(secs(5)).await;
+            assert_eq!(house.state("web"), State::Backoff);
+            // With jitter 24 s are 30 at most.
+            tokio::time::sleep(secs(8)).await;
+            assert_eq!((house.state("web"), house.now("web").run), (State::Running, 2));
+            house.check();
+        },
+    );
+}
+
+#[test]
+fn v4_a_stop_that_was_recorded_is_carried_out() {
+    two_lives(
+        || async {
+            let mut slow = spec("web");
+            slow.stop.timeout = secs(60);
+            let house = House::with([slow]).await;
+            house.manners("web", |manners| manners.obeys = Some(secs(20)));
+            house.manager.stop(&names(&["web"]), false, false).await;
+            assert_eq!(house.state("web"), State::Stopping);
+            house
+        },
+        |ruin| async {
+            let house = House::another_life(ruin).await;
+            assert_eq!(house.state("web"), State::Stopping);
+            tokio::time::sleep(secs(21)).await;
+            let now = house.now("web");
+            assert!(now.state == State::Finished && now.stopped, "{now:?}");
+            house.played("web", |played| assert_eq!((played.runs, played.closes), (1, 1)));
+            house.check();
+        },
+    );
+}
+
+#[test]
+fn v5_what_ended_in_between_is_handled_as_if_pid_1_had_been_there() {
+    two_lives(
+        || async { House::with([backoff("web", secs(10)), oneshot("job")]).await },
+        |mut ruin| async {
+            for (name, exit) in [("web", Exit::Status(4)), ("job", Exit::Status(0))] {
+                ruin.ends(name, exit);
+            }
+            let house = House::another_life(ruin).await;
+            assert_eq!((house.state("web"), house.state("job")), (State::Backoff, State::Finished));
+            house.assert_told("web", "exited with status 4");
+            house.check();
+        },
+    );
+}
+
+#[test]
+fn v7_a_child_that_was_just_being_made_is_its_services() {
+    two_lives(
+        || async {
+            let house = House::new();
+            house.manners("web", |manners| manners.spawn = secs(5));
+            house.manager.take_in(crate::house::loaded([spec("web")]));
+            house.manager.begin();
+            house.settle().await;
+            assert_eq!(house.state("web"), State::Starting);
+            assert!(house.played("web", |played| played.lives()));
+            house
+        },
+        |ruin| async {
+            let house = House::another_life(ruin).await;
+            assert_eq!((house.state("web"), house.now("web").run), (State::Running, 1));
+            house.played("web", |played| assert_eq!(played.runs, 1));
+            house.check();
+        },
+    );
+}
+
+#[test]
+fn a_run_is_still_heard() {
+    two_lives(
+        || async { House::with([notify("web")]).await },
+        |ruin| async {
+            let house = House::another_life(ruin).await;
+            assert_eq!(house.state("web"), State::Starting);
+            house.say("web", "READY=1\nSTATUS=fine").await;
+            assert_eq!(house.state("web"), State::Running);
+            assert_eq!(house.now("web").status_text.as_deref(), Some("fine"));
+            house.check();
+        },
+    );
+}
+
+#[test]
+fn what_was_being_prepared_is_prepared_again_and_undone_once() {
+    two_lives(
+        || async {
+            let house = House::new();
+            house.manners("web", |manners| manners.open = secs(5));
+            house.manager.take_in(crate::house::loaded([spec("web")]));
+            house.manager.begin();
+            house.settle().await;
+            assert_eq!(house.state("web"), State::Preparing);
+            house
+        },
+        |ruin| async {
+            let house = House::another_life(ruin).await;
+            tokio::time::sleep(secs(6)).await;
+            assert_eq!(house.state("web"), State::Running);
+            house.manager.stop(&names(&["web"]), false, true).await;
+            house.check();
+        },
+    );
+}
+
+#[test]
+fn a_spec_that_waits_to_be_taken_up_still_waits() {
+    two_lives(
+        || async {
+            let house = House::with([spec("web")]).await;
+            let mut next = spec("web");
+            next.restart.policy = RestartPolicy::Once;
+            house.manager.reload(crate::house::loaded([next])).await;
+            house.settle().await;
+            assert!(house.now("web").changed);
+            house
+        },
+        |ruin| async {
+            let house = House::another_life(ruin).await;
+            assert!(house.now("web").changed);
+            assert_eq!(house.manager.spec("web").unwrap().restart.policy, RestartPolicy::Once);
+            house.exit("web", 1).await;
+            assert_eq!(house.state("web"), State::Backoff, "the old one holds until an operator restarts it");
+            house.manager.restart(&names(&["web"]), false).await;
+            house.settle().await;
+            house.exit("web", 1).await;
+            assert_eq!(house.state("web"), State::Failed);
+            house.check();
+        },
+    );
+}
