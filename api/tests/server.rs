@@ -162,7 +162,13 @@ impl World {
             manager: manager.clone(),
             images,
             health: NodeHealth::of(&manager, HEALTH),
-            host: Host { requests: sender, boot: report, mode: "container", started: SystemTime::now() },
+            host: Host {
+                requests: sender,
+                boot: report,
+                mode: "container",
+                started: SystemTime::now(),
+                reexecs: 0,
+            },
             apid_uid: Some(APID),
             group: None,
         };

@@ -5,7 +5,7 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::commands::{
     boot, complete, completion, dmesg, events, exec, graph, halt, health, images, logs, metrics, poweroff,
-    reboot, restart, services, start, status, stop, validate, version, wait, why,
+    reboot, reexec, restart, services, start, status, stop, validate, version, wait, why,
 };
 use crate::output::Format;
 
@@ -67,6 +67,7 @@ pub enum Command {
     Reboot(reboot::Arguments),
     Poweroff(poweroff::Arguments),
     Halt(halt::Arguments),
+    Reexec(reexec::Arguments),
     Validate(validate::Arguments),
     Version(version::Arguments),
     Completion(completion::Arguments),

@@ -15,12 +15,18 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 pub struct Reconnect {
     broken: Option<Instant>,
     pause: Duration,
+    quiet: bool,
 }
 
 impl Reconnect {
+    /// One that tells nobody of breaks that pass.
+    pub fn quiet() -> Reconnect {
+        Reconnect { quiet: true, ..Reconnect::default() }
+    }
+
     /// To be called with everything that arrives: the connection works.
     pub fn works(&mut self) {
-        if self.broken.take().is_some() {
+        if self.broken.take().is_some() && !self.quiet {
             note("connected again");
         }
     }
@@ -35,7 +41,9 @@ impl Reconnect {
         }
         match self.broken {
             None => {
-                note(&format!("{reason}; connecting again"));
+                if !self.quiet {
+                    note(&format!("{reason}; connecting again"));
+                }
                 self.broken = Some(Instant::now());
                 self.pause = FIRST_PAUSE;
             }
@@ -68,7 +76,11 @@ mod tests {
 
     #[tokio::test]
     async fn patience_ends_and_says_why() {
-        let mut reconnect = Reconnect { broken: Instant::now().checked_sub(PATIENCE), pause: FIRST_PAUSE };
+        let mut reconnect = Reconnect {
+            broken: Instant::now().checked_sub(PATIENCE),
+            pause: FIRST_PAUSE,
+            ..Reconnect::default()
+        };
         let Err(failure) = reconnect.pause(Failure::NotReachable("gone".to_owned())).await else {
             panic!("it ends")
         };

@@ -28,23 +28,22 @@ mod mountinfo;
 mod netlink;
 mod options;
 mod readable;
+mod reexec;
 mod shutdown;
 mod signals;
 mod superblock;
 mod supervisor;
 mod task;
 
-use std::ffi::{CString, OsString};
+use std::ffi::OsString;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use boot::{Sequence, history};
 use entry::Personality;
+use kelson_services::state_store::Kind;
 use options::{Mode, Options};
 use shutdown::{Failure, Finish};
-
-/// Carries the time of PID 1's start over to its copy in memory, in microseconds since the kernel's start.
-const STARTED: &str = "KELSON_STARTED";
 
 const USAGE: &str = "\
 Kelson, an init for small hosts. It is started by the kernel, or as PID 1 of a PID namespace:
@@ -88,6 +87,7 @@ fn start() -> i32 {
         Personality::Apid => kelson_api::door::main(rest.iter().cloned()),
         Personality::Load => kelson_spec::personality::main(rest),
         Personality::Unpack => kelson_image::personality::main(rest.iter().cloned()),
+        Personality::Task if rest.first().is_some_and(|word| word == reexec::COPY) => reexec::copy(rest),
         Personality::Task => task::main(rest).into(),
         Personality::Ask(wish) => ask::main(wish, rest).into(),
     }
@@ -99,6 +99,7 @@ fn usage(rest: &[OsString]) -> i32 {
     let (text, status) = match rest.first().and_then(|word| word.to_str()) {
         Some("--version" | "-V") => (format!("kelson {}\n", env!("CARGO_PKG_VERSION")), 0),
         Some("--help" | "-h") => (USAGE.to_owned(), 0),
+        Some(reexec::CAN_GO_ON) => reexec::can_go_on(rest),
         _ => (format!("This is not PID 1, so there is nothing to do.\n{USAGE}"), 2),
     };
     let _ = if status == 0 {
@@ -125,8 +126,7 @@ fn init(program: &str, rest: &[OsString]) -> ! {
         let Err(reason) = initramfs::run(&options.kernel);
         failure::at_the_start(&options, &reason);
     }
-    let started = std::env::var(STARTED).ok().and_then(|text| text.parse().ok()).map(Duration::from_micros);
-    let started = started.unwrap_or(now);
+    let started = reexec::started().unwrap_or(now);
     move_into_memory(started);
     for complaint in &options.complaints {
         tracing::warn!("{complaint}");
@@ -142,8 +142,8 @@ fn move_into_memory(started: Duration) {
     if memory::in_memory() {
         return;
     }
-    let (arguments, mut environment) = entry::arguments_and_environment();
-    environment.extend(CString::new(format!("{STARTED}={}", started.as_micros())));
+    let (arguments, environment) = entry::arguments_and_environment();
+    let environment = reexec::with_origin(environment, started);
     if let Err(error) = memory::move_into(&arguments, &environment) {
         tracing::warn!("PID 1 runs from its file and not from memory: {error}; a dead root disk can stop it");
     }
@@ -152,6 +152,7 @@ fn move_into_memory(started: Duration) {
 /// Runs the host. Returns only when that could not even begin: why.
 fn run(options: Options, started: Duration, now: Duration) -> String {
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
+    let mut past = reexec::past(&options);
     let limits = match boot::settings::raise_file_limit() {
         Ok(was) => vec![was.for_children()],
         Err(error) => {
@@ -171,10 +172,14 @@ fn run(options: Options, started: Duration, now: Duration) -> String {
         Mode::Container => (started, None, Vec::new()),
     };
     let sequence = Sequence::new(now.saturating_sub(began), kernel, earlier);
+    let rebirth: Option<reexec::Rebirth> = past.as_mut().and_then(|past| past.paper(Kind::Rebirth, ""));
+    // What PID 1 raised for itself was raised already: its children get back what the first life began with.
+    let limits = rebirth.as_ref().map_or(limits, |rebirth| rebirth.limits.clone());
+    let rebirth = reexec::Rebirth { limits, ..rebirth.unwrap_or_default() };
     tracing::info!("version {}, {} mode", env!("CARGO_PKG_VERSION"), options.mode.name());
     runtime.block_on(async {
         let (mode, panic) = (options.mode, options.panic);
-        match supervisor::run(options, sequence, limits).await {
+        match supervisor::run(options, sequence, rebirth, past).await {
             Ok(ended) => {
                 let failure =
                     ended.failure.map(|failure| Failure { reason: failure.to_string(), wait: panic });

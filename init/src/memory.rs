@@ -58,15 +58,21 @@ fn copy_of(file: &mut File) -> std::io::Result<OwnedFd> {
     let mut copy = File::from(executable_memfd()?);
     file.seek(SeekFrom::Start(0))?;
     std::io::copy(file, &mut copy)?;
+    seal(&copy.into())
+}
+
+/// Nobody can change it any more, and it can be executed.
+pub fn seal(copy: &OwnedFd) -> std::io::Result<OwnedFd> {
     let seals =
         SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_WRITE | SealFlag::F_SEAL_SEAL;
-    fcntl(&copy, FcntlArg::F_ADD_SEALS(seals))?;
+    fcntl(copy, FcntlArg::F_ADD_SEALS(seals))?;
     // execve refuses a file that somebody has open for writing (ETXTBSY), and this descriptor is.
     use std::os::fd::AsRawFd;
     Ok(File::open(format!("/proc/self/fd/{}", copy.as_raw_fd()))?.into())
 }
 
-fn executable_memfd() -> nix::Result<OwnedFd> {
+/// Memory for a program, called as PID 1's own copy is.
+pub fn executable_memfd() -> nix::Result<OwnedFd> {
     let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
     // Since Linux 6.3 a host may forbid to execute a memfd that does not ask for it; older kernels refuse the flag.
     match memfd_create(NAME, flags | MFdFlags::from_bits_retain(MFD_EXEC)) {

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::{mpsc, oneshot, watch};
 
 /// How the run of the host is to end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum ShutdownAction {
     Reboot,
     PowerOff,
@@ -19,6 +19,8 @@ pub enum HostRequest {
     Shutdown { action: ShutdownAction, reason: String, reply: oneshot::Sender<String> },
     /// Read the files again; answered with what changed.
     Reload { reply: oneshot::Sender<ReloadReport> },
+    /// Execute PID 1 anew; answered with what it is executed from, just before, or with why it is not.
+    Reexec { reason: String, reply: oneshot::Sender<Result<String, String>> },
 }
 
 /// What reading the service files again did.
@@ -31,7 +33,7 @@ pub struct ReloadReport {
 }
 
 /// The boot as far as it has come.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct BootReport {
     pub phases: Vec<PhaseRecord>,
     /// From the kernel's start to PID 1's.
@@ -40,7 +42,7 @@ pub struct BootReport {
     pub total: Option<Duration>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct PhaseRecord {
     pub name: String,
     /// Since PID 1's start.
@@ -49,7 +51,7 @@ pub struct PhaseRecord {
     pub tasks: Vec<TaskRecord>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct TaskRecord {
     pub name: String,
     pub start: Duration,
@@ -68,4 +70,6 @@ pub struct Host {
     /// `machine` or `container`.
     pub mode: &'static str,
     pub started: SystemTime,
+    /// How often PID 1 has executed itself anew since.
+    pub reexecs: u32,
 }

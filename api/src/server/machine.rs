@@ -15,7 +15,7 @@ use super::kmsg::KernelLog;
 use super::model;
 use super::services::{caller, ending};
 
-/// Longest reason of a shutdown that goes to the log, in characters.
+/// Longest reason that goes to the log, in characters.
 const REASON_MAX: usize = 200;
 
 pub struct MachineApi {
@@ -39,6 +39,12 @@ fn phase(record: &PhaseRecord) -> v1::BootPhase {
         duration: record.duration.map(model::duration),
         tasks: tasks.collect(),
     }
+}
+
+/// Who asks and why, for the log.
+fn reason(caller: &str, given: &str) -> String {
+    let given: String = given.chars().filter(|char| !char.is_control()).take(REASON_MAX).collect();
+    if given.is_empty() { caller.to_owned() } else { format!("{caller}: {given}") }
 }
 
 impl MachineApi {
@@ -83,6 +89,7 @@ impl Machine for MachineApi {
             hostname: names.nodename().to_string_lossy().into_owned(),
             kernel: names.release().to_string_lossy().into_owned(),
             started: Some(self.host.started.into()),
+            reexecs: self.host.reexecs,
         }))
     }
 
@@ -110,13 +117,22 @@ impl Machine for MachineApi {
                 return Err(Status::invalid_argument("say how to end: reboot, power off or halt"));
             }
         };
-        let given: String =
-            request.reason.chars().filter(|char| !char.is_control()).take(REASON_MAX).collect();
-        let reason = if given.is_empty() { caller.to_string() } else { format!("{caller}: {given}") };
+        let reason = reason(&caller, &request.reason);
         let (reply, answer) = oneshot::channel();
         self.host.requests.send(HostRequest::Shutdown { action, reason, reply }).await.map_err(ending)?;
         let message = answer.await.map_err(ending)?;
         Ok(Response::new(v1::ShutdownResponse { message }))
+    }
+
+    async fn reexec(
+        &self,
+        request: Request<v1::ReexecRequest>,
+    ) -> Result<Response<v1::ReexecResponse>, Status> {
+        let reason = reason(&caller(&request), &request.get_ref().reason);
+        let (reply, answer) = oneshot::channel();
+        self.host.requests.send(HostRequest::Reexec { reason, reply }).await.map_err(ending)?;
+        let program = answer.await.map_err(ending)?.map_err(Status::failed_precondition)?;
+        Ok(Response::new(v1::ReexecResponse { program }))
     }
 
     type DmesgStream = Pin<Box<dyn Stream<Item = Result<v1::DmesgResponse, Status>> + Send>>;

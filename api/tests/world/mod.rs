@@ -155,6 +155,10 @@ impl Machine for Echo {
         std::future::pending().await
     }
 
+    async fn reexec(&self, _: Request<v1::ReexecRequest>) -> Result<Response<v1::ReexecResponse>, Status> {
+        Err(Status::unimplemented("not here"))
+    }
+
     async fn shutdown(
         &self,
         request: Request<v1::ShutdownRequest>,

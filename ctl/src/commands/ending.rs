@@ -61,7 +61,7 @@ pub async fn end(call: &Call, action: Action, ending: Ending) -> Result<(), Fail
 }
 
 /// Who asks, in words for the log.
-fn reason(given: Option<&str>) -> String {
+pub fn reason(given: Option<&str>) -> String {
     // The server knows the user and the process; it cannot know who stands behind sudo.
     let who = match std::env::var("SUDO_USER") {
         Ok(user) if !user.is_empty() => format!("kelsonctl, sudo by {user}"),

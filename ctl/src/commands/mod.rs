@@ -16,6 +16,7 @@ pub mod logs;
 pub mod metrics;
 pub mod poweroff;
 pub mod reboot;
+pub mod reexec;
 pub mod restart;
 pub mod services;
 pub mod start;
@@ -94,6 +95,7 @@ pub async fn run(command: Command, call: &Call) -> Result<(), Failure> {
         Command::Poweroff(arguments) => poweroff::run(call, arguments).await,
         Command::Health(arguments) => health::run(call, arguments).await,
         Command::Halt(arguments) => halt::run(call, arguments).await,
+        Command::Reexec(arguments) => reexec::run(call, arguments).await,
         Command::Validate(arguments) => validate::run(call, arguments),
         Command::Version(arguments) => version::run(call, arguments).await,
         Command::Completion(arguments) => completion::run(arguments),

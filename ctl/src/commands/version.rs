@@ -52,6 +52,9 @@ fn lines(server: Option<&VersionResponse>, now: SystemTime) -> String {
                 time::relative(time::ago(started, now))
             );
         }
+        if server.reexecs > 0 {
+            out += &format!("reexecs    {}\n", server.reexecs);
+        }
     }
     out
 }
@@ -68,13 +71,14 @@ mod tests {
             hostname: "edge-1".to_owned(),
             kernel: "6.1.0".to_owned(),
             started: Some(prost_types::Timestamp { seconds: 100, nanos: 0 }),
+            reexecs: 2,
         };
         let now = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(292);
         assert_eq!(
             lines(Some(&server), now),
             format!(
                 "kelsonctl  {CLIENT}\nkelson     0.1.0 (container mode)\nhost       edge-1\nkernel     6.1.0\n\
-                 started    1970-01-01T00:01:40.000Z (3m12s ago)\n"
+                 started    1970-01-01T00:01:40.000Z (3m12s ago)\nreexecs    2\n"
             )
         );
         assert_eq!(lines(None, now), format!("kelsonctl  {CLIENT}\n"));

@@ -545,6 +545,8 @@ pub struct ServerVersion {
     pub hostname: String,
     pub kernel: String,
     pub started: Option<String>,
+    /// How often PID 1 has executed itself anew since.
+    pub reexecs: u32,
 }
 
 impl From<&v1::VersionResponse> for ServerVersion {
@@ -555,6 +557,7 @@ impl From<&v1::VersionResponse> for ServerVersion {
             hostname: version.hostname.clone(),
             kernel: version.kernel.clone(),
             started: version.started.as_ref().map(time::rfc3339),
+            reexecs: version.reexecs,
         }
     }
 }
@@ -610,6 +613,14 @@ impl From<&v1::MetricFamily> for MetricFamily {
             samples: family.samples.iter().map(sample).collect(),
         }
     }
+}
+
+/// What `reexec` says.
+#[derive(Debug, Clone, Serialize)]
+pub struct Reexec {
+    pub program: String,
+    pub version: String,
+    pub reexecs: u32,
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! reboot, poweroff, halt.
+//! reboot, poweroff, halt; reexec, after which the host goes on.
 
 use serde_json::json;
 
@@ -44,4 +44,17 @@ fn a_shutdown_in_json_is_a_line_each() {
         done.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines[0], json!({"message": "everything stops, then the host reboots"}));
     assert_eq!((&lines[1]["seq"], &lines[2]["seq"]), (&json!(2), &json!(3)));
+}
+
+#[test]
+fn a_reexec_is_over_once_pid_1_answers_from_its_next_life() {
+    let fake = Fake::start(two());
+    let done = fake.run("reexec --reason upgrade");
+    assert_eq!((done.status, done.err.as_str()), (0, ""));
+    assert_eq!(done.out, "PID 1 runs version 9.8.7, from /sbin/init (kelson 0.2.0)\n");
+    assert!(fake.asked().contains(&"reexec upgrade, by kelsonctl".to_owned()), "{:?}", fake.asked());
+    assert_eq!(
+        fake.json("reexec"),
+        json!({"program": "/sbin/init (kelson 0.2.0)", "version": "9.8.7", "reexecs": 2})
+    );
 }

@@ -46,6 +46,8 @@ pub struct State {
     pub ending: bool,
     /// What `shutdown` adds to the events before the host ends.
     pub last_words: Vec<Event>,
+    /// How often PID 1 has executed itself anew.
+    pub reexecs: u32,
     /// Every request in words.
     pub asked: Vec<String>,
 }
@@ -378,6 +380,7 @@ impl Machine for Shared {
             hostname: "edge-1".to_owned(),
             kernel: "6.1.0".to_owned(),
             started: Some(prost_types::Timestamp { seconds: 1_795_254_485, nanos: 0 }),
+            reexecs: self.state().reexecs,
         }))
     }
 
@@ -397,6 +400,12 @@ impl Machine for Shared {
         }
         self.changed.send_modify(|number| *number += 1);
         Ok(Response::new(ShutdownResponse { message: "everything stops, then the host reboots".to_owned() }))
+    }
+
+    async fn reexec(&self, request: Request<ReexecRequest>) -> Answer<ReexecResponse> {
+        self.note(format!("reexec {}", request.into_inner().reason))?;
+        self.state().reexecs += 1;
+        Ok(Response::new(ReexecResponse { program: "/sbin/init (kelson 0.2.0)".to_owned() }))
     }
 
     type DmesgStream = ReceiverStream<Result<DmesgResponse, Status>>;

@@ -145,6 +145,11 @@ impl Sequence {
         });
     }
 
+    /// Goes on with the report of an earlier life of PID 1.
+    pub fn restore(&self, report: BootReport) {
+        self.report.send_replace(report);
+    }
+
     /// Runs the phases in their order.
     ///
     /// # Errors

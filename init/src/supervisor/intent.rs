@@ -7,7 +7,7 @@ use kelson_services::host::ShutdownAction;
 use tokio::sync::watch;
 
 /// What is under way.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Intent {
     pub action: ShutdownAction,
     /// Who asked, for messages.

@@ -4,12 +4,15 @@
 //! listens to signals, serves until the host is to end, then stops everything in order and hands over to
 //! [`crate::shutdown`].
 
+mod again;
+mod foundation;
 mod intent;
 mod launchers;
+mod reaper;
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use kelson_api::server::{self, ServerOptions};
@@ -20,7 +23,6 @@ use kelson_probe::Prober;
 use kelson_runner::cgroup::CgroupRoot;
 use kelson_runner::{Containerd, Options as ProcessOptions, Processes};
 use kelson_services::builtins::{apid, containerd, logd, probe};
-use kelson_services::events::EventLog;
 use kelson_services::groups::{self, Groups};
 use kelson_services::host::{Host, HostRequest, ReloadReport};
 use kelson_services::images::{ImageStore, UnpackLauncher};
@@ -29,16 +31,21 @@ use kelson_services::node_health::NodeHealth;
 use kelson_services::runners::Runners;
 use kelson_services::service_runner::gate::{Registry, Sources};
 use kelson_services::service_runner::task::{Surroundings, TURNS};
-use kelson_services::state_store::{LifeId, StateStore};
+use kelson_services::state_store::{Kind, Past, StateStore};
 use kelson_spec::{Loaded, MachineSpec, ServiceSpec};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
+use again::Fit;
+use foundation::Foundation;
+use intent::Intent;
 pub use intent::{Intents, verb};
 pub use launchers::Personalities;
+use reaper::Reaper;
 
 use crate::boot::{self, BootFailure, Sequence};
 use crate::options::{Mode, Options};
+use crate::reexec::Rebirth;
 use crate::signals::{Meaning, Signals};
 
 /// How long clients have to read the last events.
@@ -71,112 +78,138 @@ struct House {
     /// Ends the API server.
     close_api: oneshot::Sender<()>,
     api: tokio::task::JoinHandle<()>,
+    store: Option<StateStore>,
+    rebirth: Rebirth,
+    /// A program for the next life is being looked for.
+    fit: Option<mpsc::Receiver<Fit>>,
 }
 
-/// Boots the host, runs it, and stops its services. Returns when none is left.
+/// Boots the host, or goes on with it, runs it, and stops its services. Returns when none is left.
 ///
 /// # Errors
 /// When not even children can be made or signals be read: then there is nothing that PID 1 could do.
 pub async fn run(
     options: Options,
     sequence: Sequence,
-    limits: Vec<kelson_spec::service::ResourceLimit>,
+    rebirth: Rebirth,
+    past: Option<Past>,
 ) -> Result<Ended, String> {
     let binary = Arc::new(crate::memory::exe_fd().map_err(|error| format!("/proc/self/exe: {error}"))?);
-    let sequence = Arc::new(sequence);
     let intents = Intents::default();
     let reaper = Reaper::default();
     let signals = Signals::new(options.mode).map_err(|error| format!("signalfd: {error}"))?;
     let (reload, reloads) = mpsc::channel(1);
     tokio::spawn(listen(signals, reaper.clone(), intents.clone(), reload));
+    let life = Life { options, sequence: Arc::new(sequence), rebirth, binary, intents, reaper };
+    match past {
+        Some(past) => life.go_on(past, reloads).await,
+        None => life.begin(reloads).await,
+    }
+}
 
-    // The kernel's file systems are mounted by children that have no cgroup yet: cgroup2 is one of those.
-    let early = personalities(&binary, &limits, false)?;
-    reaper.set(&early.processes);
-    let launcher: Arc<dyn crate::task::Launcher> = Arc::new(early.clone());
-    let phases = match options.mode {
-        Mode::Machine => boot::machine::early(&options, launcher),
-        Mode::Container => boot::container::early(&options),
-    };
-    let mut failure = tokio::select! {
-        result = sequence.run_all(phases) => result.err(),
-        _ = intents.asked() => None,
-    };
-    drop(early);
+/// PID 1 between two of its executions.
+struct Life {
+    options: Options,
+    sequence: Arc<Sequence>,
+    rebirth: Rebirth,
+    binary: Arc<OwnedFd>,
+    intents: Intents,
+    reaper: Reaper,
+}
 
-    let personalities = personalities(&binary, &limits, true)?;
-    reaper.set(&personalities.processes);
-    let loaded = tokio::select! {
-        loaded = personalities.load(&options.config, options.mode) => loaded,
-        _ = intents.asked() => Loaded::default(),
-    };
-    if failure.is_none() && options.mode == Mode::Machine && intents.current().is_none() {
-        let launcher: Arc<dyn crate::task::Launcher> = Arc::new(personalities.clone());
-        let phases = boot::machine::configured(&options, &loaded.machine, launcher);
-        failure = tokio::select! {
+impl Life {
+    /// The first life: the host boots.
+    async fn begin(self, reloads: mpsc::Receiver<String>) -> Result<Ended, String> {
+        let Life { options, sequence, rebirth, binary, intents, reaper } = self;
+        // The kernel's file systems are mounted by children that have no cgroup yet: cgroup2 is one of those.
+        let early = personalities(&binary, &rebirth, None, None)?;
+        reaper.set(&early.processes, None);
+        let launcher: Arc<dyn crate::task::Launcher> = Arc::new(early.clone());
+        let phases = match options.mode {
+            Mode::Machine => boot::machine::early(&options, launcher),
+            Mode::Container => boot::container::early(&options),
+        };
+        let mut failure = tokio::select! {
             result = sequence.run_all(phases) => result.err(),
             _ = intents.asked() => None,
         };
-    }
+        drop(early);
 
-    let house = open(options, personalities, intents, loaded, &sequence)?;
-    match &failure {
-        Some(failure) => house.manager.host_event(&failure.to_string()),
-        None => {
-            if house.intents.current().is_none() {
-                house.manager.begin();
-            }
-            let (manager, sequence) = (house.manager.clone(), Arc::clone(&sequence));
-            tokio::spawn(async move {
-                manager.settled().await;
-                sequence.finished();
-                manager.host_event(&format!(
-                    "the boot is over after {}: every service that it starts is up or down",
-                    kelson_services::service_runner::words::duration(sequence.elapsed())
-                ));
-                crate::heap::give_back();
-            });
+        let mut foundation = Foundation::lay(&options.runtime_dir);
+        let cgroups = foundation.cgroups();
+        let personalities = personalities(&binary, &rebirth, cgroups, foundation.store.as_ref())?;
+        reaper.set(&personalities.processes, foundation.store.as_ref());
+        let loaded = tokio::select! {
+            loaded = personalities.load(&options.config, options.mode) => loaded,
+            _ = intents.asked() => Loaded::default(),
+        };
+        if failure.is_none() && options.mode == Mode::Machine && intents.current().is_none() {
+            let launcher: Arc<dyn crate::task::Launcher> = Arc::new(personalities.clone());
+            let phases = boot::machine::configured(&options, &loaded.machine, launcher);
+            failure = tokio::select! {
+                result = sequence.run_all(phases) => result.err(),
+                _ = intents.asked() => None,
+            };
         }
+
+        foundation.write(Kind::Rebirth, &rebirth);
+        foundation.write(Kind::Boot, &*sequence.report().borrow());
+        write_configuration(&foundation.store, &loaded);
+        let house = open(options, personalities, intents, &loaded, &sequence, foundation, rebirth)?;
+        house.begin(loaded);
+        match &failure {
+            Some(failure) => house.manager.host_event(&failure.to_string()),
+            None => {
+                if house.intents.current().is_none() {
+                    house.manager.begin();
+                }
+                house.watch_boot(&sequence);
+            }
+        }
+        Ok(serve(house, reloads, failure).await)
     }
-    Ok(serve(house, reloads, failure).await)
 }
 
 fn personalities(
     binary: &Arc<OwnedFd>,
-    limits: &[kelson_spec::service::ResourceLimit],
-    cgroups: bool,
+    rebirth: &Rebirth,
+    cgroups: Option<CgroupRoot>,
+    store: Option<&StateStore>,
 ) -> Result<Personalities, String> {
-    let cgroups = if cgroups {
-        CgroupRoot::discover()
-            .map_err(|error| tracing::warn!("{error}; strays are found by their KELSON_RUN, best effort"))
-            .ok()
-    } else {
-        None
-    };
     for warning in cgroups.iter().flat_map(|root| root.warnings()) {
         tracing::warn!("{warning}");
     }
-    let options = ProcessOptions { limits: limits.to_vec(), cgroups, ..ProcessOptions::default() };
+    let record = store.and_then(|store| {
+        let record = store.spawn_record();
+        record.map_err(|error| tracing::error!("children that are being made are not recorded: {error}")).ok()
+    });
+    let options =
+        ProcessOptions { limits: rebirth.limits.clone(), cgroups, record, ..ProcessOptions::default() };
     let processes = Processes::new(options).map_err(|error| error.to_string())?;
     Ok(Personalities { processes, binary: Arc::clone(binary) })
 }
 
-/// Makes the Manager with all its services, the log and the API. Nothing is started yet but logd.
+/// All that was read but the services, of which each has a paper of its own.
+fn write_configuration(store: &Option<StateStore>, loaded: &Loaded) {
+    if let Some(store) = store {
+        let mut configuration = loaded.clone();
+        configuration.services.clear();
+        store.write(Kind::Configuration, "", &configuration);
+    }
+}
+
+/// Makes the Manager, the log and the API. There are no services yet.
 fn open(
     options: Options,
     personalities: Personalities,
     intents: Intents,
-    loaded: Loaded,
+    loaded: &Loaded,
     sequence: &Sequence,
+    mut foundation: Foundation,
+    rebirth: Rebirth,
 ) -> Result<House, String> {
     let runtime = options.runtime_dir.clone();
-    let store = LifeId::current().and_then(|life| StateStore::create(&runtime.join("state"), &life));
-    let store = store
-        .map_err(|error| {
-            tracing::error!("{}: {error}; a crash would lose all state", runtime.join("state").display())
-        })
-        .ok();
-    let events = EventLog::new(store.clone());
+    let (store, events) = (foundation.store.clone(), foundation.events.clone());
     for complaint in &options.complaints {
         events.host(complaint);
     }
@@ -190,13 +223,17 @@ fn open(
             .and_then(|logd| logd.resources.clone())
             .unwrap_or_default(),
     };
-    let (collector, driver, reports) = Collector::new(Arc::new(launcher), log_directory(&options))
-        .map_err(|error| format!("the log collector: {error}"))?;
+    let (keeper, logs) = (foundation.keeper(), std::mem::take(&mut foundation.logs));
+    let (collector, driver, reports) =
+        Collector::resume(Arc::new(launcher), log_directory(&options), keeper, logs)
+            .map_err(|error| format!("the log collector: {error}"))?;
     tokio::spawn(driver);
     let (probes, of_probes) = probes(&personalities, &loaded.machine);
     let prober = probes.prober.clone();
     let notify_directory = runtime.join("notify");
-    make_notify_directory(&notify_directory);
+    if rebirth.count == 0 {
+        make_notify_directory(&notify_directory);
+    }
     let registry = Registry::default();
     let images = ImageStore::new(
         unpacker(&options, &personalities, &loaded.machine),
@@ -214,7 +251,7 @@ fn open(
     let (groups, asked) = Groups::new();
     let surroundings = Arc::new(Surroundings {
         events: events.clone(),
-        store,
+        store: store.clone(),
         registry,
         sources: Sources {
             paths: Paths::new(Arc::new(personalities.clone())),
@@ -233,44 +270,45 @@ fn open(
     let health = NodeHealth::of(&manager, loaded.machine.health);
     logd::show(&manager, &events, collector.clone(), reports);
     probe::show(&manager, &events, prober.clone(), of_probes);
-    for diagnostic in loaded.diagnostics.iter().filter(|diagnostic| diagnostic.service.is_none()) {
-        events.host(&diagnostic.to_string());
-    }
-    let machine = loaded.machine.clone();
-    if let Some(spec) = apid::spec(&machine, &runtime) {
-        manager.add(Arc::new(spec), true);
-    }
-    if loaded.containerd {
-        manager.add(Arc::new(containerd_spec(&options, &machine, &manager)), true);
-    }
-    let group = loaded.api_group;
-    manager.take_in(loaded);
-
     let (sender, requests) = mpsc::channel(16);
     let host = Host {
         requests: sender,
         boot: sequence.report(),
         mode: options.mode.name(),
         started: SystemTime::now().checked_sub(sequence.elapsed()).unwrap_or_else(SystemTime::now),
+        reexecs: rebirth.count,
     };
     let (close_api, closed) = oneshot::channel::<()>();
+    let socket = runtime.join("init.sock");
+    // Without it the host runs on all the same.
+    let listener = foundation.listener(&socket, loaded.api_group);
     let server = ServerOptions {
-        socket: runtime.join("init.sock"),
+        socket: socket.clone(),
         manager: manager.clone(),
         images,
         health,
         host,
         apid_uid: None,
-        group,
+        group: loaded.api_group,
     };
     let api = tokio::spawn(async move {
         let shutdown = async {
             let _ = closed.await;
         };
-        if let Err(error) = server::serve(server, shutdown).await {
+        let served = async {
+            let listener = listener?;
+            let ours = foundation::for_server(&listener).map_err(|error| error.to_string())?;
+            server::serve_on(ours, server, shutdown).await.map_err(|error| error.to_string())
+        };
+        if let Err(error) = served.await {
             tracing::error!("the API is not served: {error}");
         }
+        // Clients are told "not there" at once, and not by a socket that nobody serves.
+        let _ = std::fs::remove_file(socket);
     });
+    if let Some(store) = store.clone() {
+        tokio::spawn(remember_intents(store, intents.watch()));
+    }
     Ok(House {
         options,
         personalities,
@@ -280,9 +318,12 @@ fn open(
         intents,
         requests,
         reloading: Arc::default(),
-        shutdown_timeout: machine.shutdown_timeout,
+        shutdown_timeout: loaded.machine.shutdown_timeout,
         close_api,
         api,
+        store,
+        rebirth,
+        fit: None,
     })
 }
 
@@ -297,6 +338,19 @@ fn probes(
     let (prober, driver, reports) = Prober::new(Arc::new(launcher));
     tokio::spawn(driver);
     (probe::Probes { prober, networks }, reports)
+}
+
+/// What ends the run of the host goes on in the next life.
+async fn remember_intents(store: StateStore, mut intents: watch::Receiver<Option<Intent>>) {
+    loop {
+        let intent = intents.borrow_and_update().clone();
+        if let Some(intent) = intent {
+            store.write(Kind::Intent, "", &intent);
+        }
+        if intents.changed().await.is_err() {
+            return;
+        }
+    }
 }
 
 /// What unpacks images: the command line's folder of archives wins over the machine file's.
@@ -354,6 +408,7 @@ async fn serve(mut house: House, mut reloads: mpsc::Receiver<String>, failure: O
                     break;
                 }
                 Some(request) = house.requests.recv() => house.answer(request),
+                Some(fit) = async { match &mut house.fit { Some(fit) => fit.recv().await, None => None } } => house.reborn(fit).await,
                 Some(by) = reloads.recv() => {
                     house.manager.host_event(&format!("reading the files again: asked for by {by}"));
                     house.reload(None);
@@ -392,12 +447,45 @@ async fn serve(mut house: House, mut reloads: mpsc::Receiver<String>, failure: O
 }
 
 impl House {
+    /// Takes in all services of a host that boots.
+    fn begin(&self, loaded: Loaded) {
+        let (manager, runtime) = (&self.manager, &self.options.runtime_dir);
+        for diagnostic in loaded.diagnostics.iter().filter(|diagnostic| diagnostic.service.is_none()) {
+            manager.host_event(&diagnostic.to_string());
+        }
+        if let Some(spec) = apid::spec(&loaded.machine, runtime) {
+            manager.add(Arc::new(spec), true);
+        }
+        if loaded.containerd {
+            manager.add(Arc::new(containerd_spec(&self.options, &loaded.machine, manager)), true);
+        }
+        manager.take_in(loaded);
+    }
+
+    /// Says when the boot is over.
+    fn watch_boot(&self, sequence: &Arc<Sequence>) {
+        let (manager, sequence, store) = (self.manager.clone(), Arc::clone(sequence), self.store.clone());
+        tokio::spawn(async move {
+            manager.settled().await;
+            sequence.finished();
+            if let Some(store) = store {
+                store.write(Kind::Boot, "", &*sequence.report().borrow());
+            }
+            manager.host_event(&format!(
+                "the boot is over after {}: every service that it starts is up or down",
+                kelson_services::service_runner::words::duration(sequence.elapsed())
+            ));
+            crate::heap::give_back();
+        });
+    }
+
     fn answer(&mut self, request: HostRequest) {
         match request {
             HostRequest::Shutdown { action, reason, reply } => {
                 let _ = reply.send(self.intents.ask(action, &reason));
             }
             HostRequest::Reload { reply } => self.reload(Some(reply)),
+            HostRequest::Reexec { reason, reply } => self.reexec(reason, reply),
         }
     }
 
@@ -405,6 +493,7 @@ impl House {
     fn reload(&self, reply: Option<oneshot::Sender<ReloadReport>>) {
         let (personalities, manager) = (self.personalities.clone(), self.manager.clone());
         let (options, turn) = (self.options.clone(), Arc::clone(&self.reloading));
+        let store = self.store.clone();
         tokio::spawn(async move {
             // One after the other: the later reading must be the one that counts.
             let _turn = turn.lock().await;
@@ -413,6 +502,7 @@ impl House {
             if loaded.containerd && manager.get(containerd::NAME).is_none() {
                 manager.bring_in(Arc::new(containerd_spec(&options, &loaded.machine, &manager)));
             }
+            write_configuration(&store, &loaded);
             let report = manager.reload(loaded).await;
             crate::heap::give_back();
             manager.host_event(&summary(&report));
@@ -439,28 +529,6 @@ fn summary(report: &ReloadReport) -> String {
         text.push_str(error);
     }
     text
-}
-
-/// Whose children are reaped: set anew when the boot has mounted what the services need.
-#[derive(Clone, Default)]
-struct Reaper(Arc<Mutex<Option<Processes>>>);
-
-impl Reaper {
-    fn set(&self, processes: &Processes) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(processes.clone());
-    }
-
-    /// Reaps all that has ended, in batches, and lets others have a turn in between.
-    async fn reap(&self) {
-        loop {
-            let processes = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            let Some(processes) = processes else { return };
-            if !processes.reap().more {
-                return;
-            }
-            tokio::task::yield_now().await;
-        }
-    }
 }
 
 /// Reads signals for as long as PID 1 lives.

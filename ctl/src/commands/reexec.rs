@@ -1,0 +1,62 @@
+//! `reexec`: PID 1 executes itself anew, for an upgrade in place.
+
+use kelson_proto::v1::{ReexecRequest, VersionRequest, VersionResponse};
+
+use super::Call;
+use super::ending::reason;
+use crate::failure::{Failure, answer};
+use crate::follow::Reconnect;
+use crate::output::text::escape;
+use crate::output::{print, views};
+
+/// Have PID 1 execute itself anew, for an upgrade in place
+///
+/// It is executed from its file on disk, which is tried first, or from its copy
+/// in memory where the file cannot be read. Services and containers run on, and
+/// nothing of them is counted. Returns once PID 1 answers again.
+#[derive(Debug, clap::Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  kelsonctl reexec
+  kelsonctl reexec --reason 'upgrade to 0.2.0'"
+)]
+pub struct Arguments {
+    /// Why, for the log
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+}
+
+pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
+    let client = call.client()?;
+    let version = || async { answer(client.machine().version(VersionRequest {})).await };
+    let before = version().await?.reexecs;
+    let request = ReexecRequest { reason: reason(arguments.reason.as_deref()) };
+    let program = match answer(client.machine().reexec(request)).await {
+        Ok(response) => response.program,
+        // The answer may have been overtaken by what it tells of.
+        Err(failure) if failure.is_passing() => String::new(),
+        Err(failure) => return Err(failure),
+    };
+    // That the connection breaks is no news here.
+    let mut reconnect = Reconnect::quiet();
+    let now: VersionResponse = loop {
+        match version().await {
+            Ok(now) if now.reexecs > before => break now,
+            Ok(_) => {
+                let still = "PID 1 goes on as it was; its events tell why".to_owned();
+                reconnect.pause(Failure::NotReachable(still)).await?;
+            }
+            Err(failure) => reconnect.pause(failure).await?,
+        }
+    };
+    if call.is_table() {
+        let from = if program.is_empty() { String::new() } else { format!(", from {}", escape(&program)) };
+        print(&format!("PID 1 runs version {}{from}\n", escape(&now.version)))?;
+    } else {
+        let (version, reexecs) = (now.version, now.reexecs);
+        call.format.print_item(&views::Reexec { program, version, reexecs })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,136 @@
+//! The program of the next life: the file on disk where it can be had, else the one that runs.
+//!
+//! The file may have been replaced: that is how Kelson is upgraded in place. Its disk may be dead, so another process
+//! reads it, into memory that PID 1 made. What cannot run as PID 1 would be the end of the host: it is tried as a child
+//! first, and asked whether it reads the state that this life has written.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use kelson_runner::{Child, Command, Stdio};
+use kelson_services::state_store::VERSION;
+use tokio::io::AsyncReadExt as _;
+use tokio::net::unix::pipe;
+use tokio::time::timeout;
+
+use crate::memory;
+use crate::supervisor::Personalities;
+
+/// The word by which `kelson-task` copies a file to its standard output.
+pub const COPY: &str = "copy-file";
+/// How long reading the file may take.
+const READ: Duration = Duration::from_secs(20);
+/// How long the program may take to say that it runs.
+const TRY: Duration = Duration::from_secs(10);
+/// No program of ours is larger, built with all of its debugging information.
+const LARGEST: u64 = 1 << 30;
+/// More of what a program says is not read.
+const ANSWER: u64 = 512;
+
+/// What is to be executed.
+#[derive(Debug)]
+pub struct Candidate {
+    pub program: OwnedFd,
+    /// Where it comes from, and what it says of itself.
+    pub description: String,
+}
+
+/// Finds the program and tries it.
+///
+/// # Errors
+/// A sentence: the file was replaced by something that cannot go on, or not even the program that runs can be had.
+pub async fn find(personalities: &Personalities) -> Result<Candidate, String> {
+    let file = std::env::var_os(super::FILE).map(PathBuf::from).filter(|file| file.is_absolute());
+    let read = match &file {
+        Some(file) => match read(personalities, file).await {
+            Ok(program) => Ok((program, file.display().to_string())),
+            Err(reason) => Err(format!("{}: {reason}", file.display())),
+        },
+        None => Err("it is not known from which file it was started".to_owned()),
+    };
+    match read {
+        Ok((program, file)) => {
+            // One that is there and unfit is a mistake that its owner has to know of.
+            let said = attempt(personalities, &program)
+                .await
+                .map_err(|reason| format!("{file} cannot go on as PID 1: {reason}"))?;
+            Ok(Candidate { program, description: format!("{file} ({said})") })
+        }
+        Err(reason) => {
+            let program = personalities.binary.try_clone().map_err(|error| error.to_string())?;
+            Ok(Candidate { program, description: format!("its copy in memory ({reason})") })
+        }
+    }
+}
+
+/// Has the file copied to memory of our own by another process.
+async fn read(personalities: &Personalities, file: &Path) -> Result<OwnedFd, String> {
+    let told = |error: io::Error| error.to_string();
+    let copy = memory::executable_memfd().map_err(|errno| errno.desc().to_owned())?;
+    let output = copy.try_clone().map_err(told)?;
+    let command = personalities
+        .command("kelson-task")
+        .map_err(told)?
+        .arg(COPY)
+        .arg(file.as_os_str().as_encoded_bytes())
+        .stdout(Stdio::Descriptor(output));
+    let child = personalities.processes.spawn(command).await.map_err(|error| error.to_string())?;
+    let Child { pidfd, exit, .. } = child;
+    match timeout(READ, exit).await {
+        Ok(exit) if exit.success() => {}
+        Ok(exit) => return Err(format!("it cannot be read: kelson-task {exit}")),
+        Err(_) => {
+            kelson_runner::signal_pidfd(&pidfd, libc::SIGKILL);
+            return Err(format!("its disk did not answer within {} s", READ.as_secs()));
+        }
+    }
+    memory::seal(&copy).map_err(told)
+}
+
+/// Runs it as a child. Returns what it says of itself.
+async fn attempt(personalities: &Personalities, program: &OwnedFd) -> Result<String, String> {
+    let told = |error: io::Error| error.to_string();
+    let (reader, writer) =
+        nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).map_err(|errno| errno.desc().to_owned())?;
+    let command = Command::from_descriptor(program.try_clone().map_err(told)?, "init")
+        .arg(super::CAN_GO_ON)
+        .arg(VERSION.to_string())
+        .stdout(Stdio::Descriptor(writer));
+    let Child { pidfd, exit, .. } =
+        personalities.processes.spawn(command).await.map_err(|error| error.to_string())?;
+    let ended = async {
+        let mut said = Vec::new();
+        // What is no text says nothing.
+        let _ = pipe::Receiver::from_owned_fd(reader)?.take(ANSWER).read_to_end(&mut said).await;
+        Ok((said, exit.await))
+    };
+    let (said, exit) = match timeout(TRY, ended).await {
+        Ok(ended) => ended.map_err(told)?,
+        Err(_) => {
+            kelson_runner::signal_pidfd(&pidfd, libc::SIGKILL);
+            return Err(format!("it did not answer within {} s", TRY.as_secs()));
+        }
+    };
+    let said = String::from_utf8_lossy(&said).trim().to_owned();
+    match said.strip_prefix("kelson ") {
+        Some(_) if exit.success() => Ok(said),
+        Some(_) => Err(format!(
+            "{said} does not read what this one has written (version {VERSION} of the state); a reboot takes it up"
+        )),
+        None => Err(format!("it is no init of Kelson, or one that cannot yet do this: it {exit}")),
+    }
+}
+
+/// `kelson-task copy-file FILE`: to the standard output.
+pub fn copy(words: &[OsString]) -> i32 {
+    let result = words.get(1).ok_or(io::ErrorKind::InvalidInput.into()).and_then(|file| {
+        let mut from = File::open(file)?.take(LARGEST);
+        let mut to = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+        io::copy(&mut from, &mut to)
+    });
+    i32::from(result.is_err())
+}

@@ -1,0 +1,110 @@
+//! PID 1 executes itself anew: the same PID, the same children, another life of the same host.
+//!
+//! `execve` keeps the PID, the children with their unseen exits, what is mounted, the signals that wait, and each
+//! descriptor that is not marked to close. All else is in `state/`, where it was written before it was acted on. So the
+//! old life hands nothing over: it ends in the middle, as it would in a crash, and the new one reads what is there.
+//! `docs/recovery.md` tells what becomes of what.
+//!
+//! [`candidate`] finds the program and tries it before the old life is given up; [`past`] is the first look of a new one.
+
+mod candidate;
+
+use std::ffi::{CString, OsString};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use kelson_services::state_store::{LifeId, Past, VERSION};
+use kelson_spec::service::ResourceLimit;
+use nix::fcntl::AtFlags;
+use serde::{Deserialize, Serialize};
+
+pub use candidate::{COPY, Candidate, copy, find};
+
+use crate::entry;
+use crate::options::Options;
+
+/// Carries the time of PID 1's start over to its copy in memory, in microseconds since the kernel's start.
+const STARTED: &str = "KELSON_STARTED";
+/// Carries the path of the file that the first life was executed from.
+const FILE: &str = "KELSON_FILE";
+/// Says that this is not the first life. It says no more: what is not in the state of this very life is not believed.
+const AGAIN: &str = "KELSON_AGAIN";
+/// Asks a program whether it reads the state that this one writes; the version follows.
+pub const CAN_GO_ON: &str = "--can-go-on-from";
+
+/// What one life tells the next beside the state of the host.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Rebirth {
+    /// How often PID 1 has executed itself anew.
+    pub count: u32,
+    /// Who asked for it last.
+    pub reason: String,
+    /// What children are given back of the limits that PID 1 raised for itself.
+    pub limits: Vec<ResourceLimit>,
+}
+
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name)
+}
+
+/// When PID 1 began, since the kernel's start, where an earlier program of this life says so.
+pub fn started() -> Option<Duration> {
+    let text = variable(STARTED)?;
+    text.to_str()?.parse().ok().map(Duration::from_micros)
+}
+
+/// The environment for the copy in memory: when PID 1 began, and the file that it began from.
+pub fn with_origin(mut environment: Vec<CString>, started: Duration) -> Vec<CString> {
+    environment.extend(CString::new(format!("{STARTED}={}", started.as_micros())));
+    if let Ok(file) = std::fs::read_link("/proc/self/exe") {
+        environment.extend(CString::new(format!("{FILE}={}", file.display())));
+    }
+    environment
+}
+
+/// What the life before has left. `None`: this is the first, or there is nothing that can be trusted.
+pub fn past(options: &Options) -> Option<Past> {
+    variable(AGAIN)?;
+    let life = LifeId::current().map_err(|error| error.to_string());
+    match life.and_then(|life| Past::take(&options.runtime_dir.join("state"), &life)) {
+        Ok(past) => Some(past),
+        Err(doubt) => {
+            tracing::error!("{doubt}: this host begins anew");
+            None
+        }
+    }
+}
+
+/// The answer to [`CAN_GO_ON`]: what is printed, and the exit status.
+pub fn can_go_on(words: &[OsString]) -> (String, i32) {
+    let asked = words.get(1).and_then(|word| word.to_str()).and_then(|word| word.parse().ok());
+    let text = format!("kelson {}\n", env!("CARGO_PKG_VERSION"));
+    (text, if asked == Some(VERSION) { 0 } else { 1 })
+}
+
+/// Executes the program in place of this one. Returns only if it cannot be: why.
+pub fn execute(candidate: &Candidate) -> String {
+    let (arguments, mut environment) = entry::arguments_and_environment();
+    let mark = format!("{AGAIN}=");
+    environment.retain(|entry| !entry.as_bytes().starts_with(mark.as_bytes()));
+    environment.extend(CString::new(format!("{mark}1")));
+    let program = candidate.program.as_fd();
+    match nix::unistd::execveat(program, c"", &arguments, &environment, AtFlags::AT_EMPTY_PATH) {
+        Ok(never) => match never {},
+        Err(errno) => format!("execveat: {}", errno.desc()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_says_whether_it_can_go_on() {
+        let asked = |word: &str| can_go_on(&[CAN_GO_ON.into(), word.into()]).1;
+        assert_eq!(asked(&VERSION.to_string()), 0);
+        assert_eq!(asked(&(VERSION + 1).to_string()), 1);
+        assert_eq!(asked("x"), 1);
+        assert_eq!(can_go_on(&[CAN_GO_ON.into()]).1, 1);
+    }
+}

@@ -1,0 +1,149 @@
+//! From one life of PID 1 to the next: how the old one ends, and how the new one begins.
+
+use std::time::Duration;
+
+use kelson_services::host::BootReport;
+use kelson_services::state_store::{Kind, LifeId, Past};
+use kelson_spec::Loaded;
+use tokio::sync::{mpsc, oneshot};
+
+use super::foundation::Foundation;
+use super::intent::Intent;
+use super::{Ended, House, Life, open, personalities, serve};
+use crate::reexec::{self, Candidate, Rebirth};
+
+/// The answer that PID 1 executes itself anew has so long to leave before it does.
+const ANSWER: Duration = Duration::from_millis(50);
+
+/// A program for the next life was found fit.
+pub struct Fit {
+    candidate: Candidate,
+    reason: String,
+    reply: oneshot::Sender<Result<String, String>>,
+}
+
+impl House {
+    /// Looks for a program beside all else; what is fit comes back to [`House::reborn`].
+    pub(super) fn reexec(&mut self, reason: String, reply: oneshot::Sender<Result<String, String>>) {
+        let refusal = if self.intents.current().is_some() {
+            Some("the host is stopping")
+        } else if self.store.is_none() {
+            Some(
+                "nothing of this host is written down (its state folder cannot be written), so it would be lost",
+            )
+        } else if self.fit.as_ref().is_some_and(|fit| !fit.is_closed()) {
+            Some("it is being done already")
+        } else {
+            None
+        };
+        if let Some(refusal) = refusal {
+            // Whoever asked may have gone away.
+            let _ = reply.send(Err(refusal.to_owned()));
+            return;
+        }
+        let (found, fit) = mpsc::channel(1);
+        self.fit = Some(fit);
+        let (personalities, manager) = (self.personalities.clone(), self.manager.clone());
+        tokio::spawn(async move {
+            match reexec::find(&personalities).await {
+                Ok(candidate) => drop(found.send(Fit { candidate, reason, reply }).await),
+                Err(why) => {
+                    manager.host_event(&format!(
+                        "PID 1 does not execute itself anew, as asked for by {reason}: {why}"
+                    ));
+                    let _ = reply.send(Err(why));
+                }
+            }
+        });
+    }
+
+    /// The end of this life. Returns only if the next one cannot begin.
+    pub(super) async fn reborn(&mut self, fit: Fit) {
+        let Fit { candidate, reason, reply } = fit;
+        let count = self.rebirth.count.saturating_add(1);
+        self.manager.host_event(&format!(
+            "PID 1 executes itself anew from {}: asked for by {reason}",
+            candidate.description
+        ));
+        // Whoever asked may have gone away; one that has not hears of it before the connection breaks.
+        if reply.send(Ok(candidate.description.clone())).is_ok() {
+            tokio::time::sleep(ANSWER).await;
+        }
+        let rebirth = Rebirth { count, reason, limits: self.rebirth.limits.clone() };
+        if let Some(store) = &self.store {
+            store.write(Kind::Rebirth, "", &rebirth);
+        }
+        let why = reexec::execute(&candidate);
+        if let Some(store) = &self.store {
+            store.write(Kind::Rebirth, "", &self.rebirth);
+        }
+        self.manager.host_event(&format!("PID 1 could not execute itself anew and goes on as it is: {why}"));
+    }
+}
+
+impl Life {
+    /// A later life: what the one before has left is taken up, and nothing of the boot is done again.
+    pub(super) async fn go_on(
+        self,
+        mut past: Past,
+        reloads: mpsc::Receiver<String>,
+    ) -> Result<Ended, String> {
+        let Life { options, sequence, rebirth, binary, intents, reaper } = self;
+        let mut foundation = Foundation::of(&mut past);
+        let cgroups = foundation.cgroups();
+        let personalities = personalities(&binary, &rebirth, cgroups, foundation.store.as_ref())?;
+        if let Some(report) = past.paper::<BootReport>(Kind::Boot, "") {
+            sequence.restore(report);
+        }
+        if let Some(intent) = past.paper::<Intent>(Kind::Intent, "") {
+            intents.ask(intent.action, &intent.reason);
+        }
+        let (mut specs, missing) = past.specs();
+        let configuration = past.paper::<Loaded>(Kind::Configuration, "");
+        let loaded = match configuration {
+            Some(loaded) if missing.is_empty() => loaded,
+            configuration => {
+                // Reading the files needs children that are reaped.
+                reaper.set(&personalities.processes, foundation.store.as_ref());
+                let mut read = personalities.load(&options.config, options.mode).await;
+                for spec in std::mem::take(&mut read.services) {
+                    specs.entry(spec.name.clone()).or_insert(spec);
+                }
+                if let Ok(life) = LifeId::current() {
+                    past.look_at_exits(&options.runtime_dir.join("state"), &life);
+                }
+                configuration.unwrap_or(read)
+            }
+        };
+        let house = open(options, personalities, intents, &loaded, &sequence, foundation, rebirth)?;
+        let processes = house.personalities.processes.clone();
+        let making = processes.leftovers().to_vec();
+        house.manager.resume(&mut past, &mut specs, &making, |pid| processes.child_started(pid)).await;
+        house.manager.resume_faulty(&loaded.diagnostics);
+        for child in making {
+            processes.forget(child);
+        }
+        past.close_the_rest();
+        // All that this life knows of is known to the reaper; what ended meanwhile has waited.
+        reaper.set(&processes, house.store.as_ref());
+        reaper.reap().await;
+        let services = house.manager.list().iter().filter(|service| service.pid.is_some()).count();
+        house.manager.host_event(&format!(
+            "PID 1 is in its life number {}: {services} services go on running",
+            house.rebirth.count.saturating_add(1)
+        ));
+        for doubt in &past.doubts {
+            house.manager.host_event(&format!("not all of the state could be trusted: {doubt}"));
+        }
+        if house.intents.current().is_none() {
+            // Those that the boot had not come to yet; the others are past that.
+            house.manager.begin();
+        }
+        if sequence.report().borrow().total.is_none() {
+            house.watch_boot(&sequence);
+        }
+        let house = house;
+        crate::heap::give_back();
+        Ok(serve(house, reloads, None).await)
+    }
+}

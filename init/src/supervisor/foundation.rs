@@ -1,0 +1,102 @@
+//! What a house stands on: the state, and what of it an earlier life of PID 1 has left open.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+
+use kelson_api::server;
+use kelson_logs::{InheritedLog, Keeper};
+use kelson_runner::cgroup::CgroupRoot;
+use kelson_services::events::EventLog;
+use kelson_services::state_store::{Descriptor, KeptDescriptor, Kind, LifeId, Past, StateStore};
+use serde::Serialize;
+
+/// The state of the host, and the descriptors that came with it.
+pub struct Foundation {
+    pub store: Option<StateStore>,
+    pub events: EventLog,
+    pub logs: Vec<InheritedLog>,
+    listener: Option<OwnedFd>,
+    cgroups: Option<CgroupRoot>,
+}
+
+impl Foundation {
+    /// Of a host that begins.
+    pub fn lay(runtime: &Path) -> Foundation {
+        let directory = runtime.join("state");
+        let store = LifeId::current().and_then(|life| StateStore::create(&directory, &life));
+        let store = store
+            .map_err(|error| {
+                tracing::error!("{}: {error}; a crash would lose all state", directory.display());
+            })
+            .ok();
+        let events = EventLog::new(store.clone());
+        Foundation { store, events, logs: Vec::new(), listener: None, cgroups: None }
+    }
+
+    /// Of a host that goes on.
+    pub fn of(past: &mut Past) -> Foundation {
+        let logs = past.take_inherited(|what| match what {
+            Descriptor::Log(what) => Ok(what),
+            other => Err(other),
+        });
+        let listener = past.take_inherited(|what| match what {
+            Descriptor::Api => Ok(()),
+            other => Err(other),
+        });
+        let cgroups = past.take_inherited(|what| match what {
+            Descriptor::Cgroups { path } => Ok(path),
+            other => Err(other),
+        });
+        Foundation {
+            store: Some(past.store.clone()),
+            events: EventLog::restore(past.store.clone(), std::mem::take(&mut past.events)),
+            logs: logs.into_iter().map(|(what, descriptor)| InheritedLog { what, descriptor }).collect(),
+            listener: listener.into_iter().map(|(_, listener)| listener).next(),
+            cgroups: cgroups.into_iter().map(|(path, folder)| CgroupRoot::again(path, folder)).next(),
+        }
+    }
+
+    /// Below which the services have their cgroups.
+    pub fn cgroups(&mut self) -> Option<CgroupRoot> {
+        if let Some(cgroups) = self.cgroups.take() {
+            return Some(cgroups);
+        }
+        let found = CgroupRoot::discover()
+            .map_err(|error| tracing::warn!("{error}; strays are found by their KELSON_RUN, best effort"))
+            .ok()?;
+        if let Some(store) = &self.store {
+            store.keep(found.claim(), Descriptor::Cgroups { path: found.path().to_owned() });
+        }
+        Some(found)
+    }
+
+    /// Who remembers the descriptors of the logs.
+    pub fn keeper(&self) -> Arc<dyn Keeper> {
+        match &self.store {
+            Some(store) => Arc::new(store.clone()),
+            None => kelson_logs::forgetful(),
+        }
+    }
+
+    /// The socket of the API, which stays open from one life to the next: whoever connects in between waits a moment.
+    pub fn listener(&mut self, socket: &Path, group: Option<u32>) -> Result<KeptDescriptor, String> {
+        let listener = match self.listener.take() {
+            Some(listener) => listener,
+            None => server::bind(socket, group).map_err(|error| error.to_string())?.into(),
+        };
+        Ok(KeptDescriptor::new(listener, self.store.as_ref(), || Descriptor::Api))
+    }
+
+    /// Writes down what the next life needs.
+    pub fn write(&self, kind: Kind, payload: &impl Serialize) {
+        if let Some(store) = &self.store {
+            store.write(kind, "", payload);
+        }
+    }
+}
+
+/// A second descriptor of the same listener, for the server.
+pub fn for_server(listener: &KeptDescriptor) -> std::io::Result<std::os::unix::net::UnixListener> {
+    Ok(listener.as_fd().try_clone_to_owned()?.into())
+}
