@@ -11,6 +11,7 @@ mod health;
 mod hooks;
 mod metrics;
 mod processes;
+mod recovery;
 mod restarts;
 mod scale;
 mod stock_client;

@@ -28,6 +28,7 @@ pub struct HostBuilder {
     arguments: Vec<String>,
     without_cgroup: bool,
     burdened: bool,
+    own_binary: bool,
     containers: Option<Containers>,
 }
 
@@ -78,6 +79,12 @@ impl HostBuilder {
     /// ignored, SIGUSR1 blocked, at most 1000 open files (4000 hard), a limit of 12345 bytes on core files.
     pub fn burdened(mut self) -> HostBuilder {
         self.burdened = true;
+        self
+    }
+
+    /// Runs from a copy of `init` in the test's own folder, which the test may replace.
+    pub fn own_binary(mut self) -> HostBuilder {
+        self.own_binary = true;
         self
     }
 
@@ -160,8 +167,14 @@ impl HostBuilder {
             };
             command.args(["sh", "-c", containers::PREPARE, "sh"]).arg(&state).arg(size);
         }
+        let mut binary = paths::binary("init");
+        if self.own_binary {
+            let copy = dir.join("init");
+            fs::copy(&binary, &copy).expect("the test's folder has room");
+            binary = copy;
+        }
         command
-            .arg(paths::binary("init"))
+            .arg(binary)
             .args(["--mode", "container"])
             .args([Path::new("--config"), &dir.join("config"), Path::new("--runtime-dir"), &dir.join("run")])
             .args([Path::new("--images"), &dir.join("images"), Path::new("--log-dir"), &dir.join("log")])

@@ -67,6 +67,39 @@ fn c4_containerd_is_restarted_by_an_operator() {
 }
 
 #[test]
+fn c4_pid_1_is_executed_anew() {
+    let mut host = running();
+    let pids = [host.pid_of("web"), host.pid_of("other")];
+    let was = host.pid_of("containerd");
+    for _ in 0..3 {
+        host.ctl(&["reexec"]).ok();
+        for (name, pid) in ["web", "other", "containerd"].into_iter().zip([pids[0], pids[1], was]) {
+            let now = host.service(name);
+            assert_eq!((now.pid, now.restarts, now.up), (Some(pid), 0, true), "{now:?}");
+        }
+    }
+    host.kill(was, libc::SIGKILL);
+    unchanged(&host, was, pids);
+    host.poweroff();
+}
+
+#[test]
+fn c4_pid_1_is_executed_anew_while_containerd_is_away() {
+    let mut host = running();
+    let pids = [host.pid_of("web"), host.pid_of("other")];
+    let was = host.pid_of("containerd");
+    host.kill(was, libc::SIGSTOP);
+    host.ctl(&["reexec"]).ok();
+    for (name, pid) in ["web", "other"].into_iter().zip(pids) {
+        let now = host.service(name);
+        assert_eq!((now.pid, now.restarts, now.up), (Some(pid), 0, true), "{now:?}");
+    }
+    host.kill(was, libc::SIGKILL);
+    unchanged(&host, was, pids);
+    host.poweroff();
+}
+
+#[test]
 fn c4_an_exit_while_containerd_is_away_is_seen_when_it_is_back() {
     let mut host = running();
     let (pid, was) = (host.pid_of("web"), host.pid_of("containerd"));

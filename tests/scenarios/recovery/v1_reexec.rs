@@ -1,0 +1,219 @@
+//! V1: over `reexec` every service keeps its PID, its counts, its health; no log line is lost or doubled; clients go on.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use kelson_tests::{Host, PATIENCE, until};
+
+use super::reexec;
+
+const COUNT: usize = 30;
+const TIMES: usize = 20;
+
+fn name(n: usize) -> String {
+    format!("n-{n}")
+}
+
+type Seen = (Option<i32>, u32, bool, Option<bool>, String, String);
+
+#[track_caller]
+fn seen(host: &Host) -> BTreeMap<String, Seen> {
+    let all = host.services().into_iter();
+    all.map(|now| {
+        // Of logd the time of its event is what is known, which is a moment later.
+        let since = if now.name == "logd" { String::new() } else { now.since.to_string() };
+        (now.name, (now.pid, now.restarts, now.up, now.healthy, now.state, since))
+    })
+    .collect()
+}
+
+/// Open descriptors of PID 1.
+fn descriptors(host: &Host) -> usize {
+    fs::read_dir(format!("/proc/{}/fd", host.init_pid())).expect("it lives").count()
+}
+
+/// Private memory of PID 1 in KiB, its program apart.
+fn memory(host: &Host) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{}/status", host.init_pid())).expect("it lives");
+    let line = text.lines().find(|line| line.starts_with("RssAnon:")).expect("the kernel tells");
+    line.split_whitespace().nth(1).and_then(|word| word.parse().ok()).expect("a number")
+}
+
+#[track_caller]
+fn numbers(log: &str) -> Vec<u64> {
+    let all =
+        log.lines().filter_map(|line| line.split_once("beat ")?.1.split_whitespace().next()?.parse().ok());
+    all.collect()
+}
+
+#[test]
+fn v1_twenty_times_in_a_row_nothing_of_the_services_changes() {
+    let mut builder = Host::builder()
+        .service(
+            "told",
+            "process: {command: [$PROGRAM, 'notify=READY=1\\nSTATUS=fine', serve]}\nreadiness: notify",
+        )
+        .service(
+            "late",
+            "process: {command: [$PROGRAM, wait-path=$DIR/go, 'notify=READY=1', serve]}\nreadiness: notify",
+        )
+        .service(
+            "piped",
+            "process: {command: [$PROGRAM, wait-path=$DIR/go, newline-on=3, serve]}\nreadiness: {fd: 3}",
+        )
+        .service("job", "process: {command: [$PROGRAM, print=done]}\ntype: oneshot")
+        .service("waits", "process: {command: [$PROGRAM, serve]}\ndepends: [{path: $DIR/never}]")
+        .service("pauses", "process: {command: [$PROGRAM, exit=3]}\nrestart: {delay: 10m, maxDelay: 10m}")
+        .service("stopped", "process: {command: [$PROGRAM, serve]}")
+        .service("manual", "process: {command: [$PROGRAM, serve]}\nstart: manual")
+        .service(
+            "checked",
+            "process: {command: [$PROGRAM, serve]}\n\
+             health: [{name: a, exec: {command: [$PROGRAM]}, interval: 200ms, restartAfter: 1}]",
+        )
+        .service("wrong", "process: {command: }");
+    for n in 0..COUNT {
+        builder = builder
+            .service(&name(n), &format!("process: {{command: [$PROGRAM, 'beat=10ms:40:$DIR/n-{n}']}}"));
+    }
+    let mut host = builder.start();
+    for n in 0..COUNT {
+        host.wait_log(&name(n), "beat 1 ");
+    }
+    host.wait_up("told");
+    host.wait_up("checked");
+    host.wait_finished("job");
+    host.wait_state("pauses", "backoff");
+    host.wait_state("waits", "waiting");
+    host.ctl(&["stop", "stopped", "--wait"]).ok();
+    let before = seen(&host);
+    let boot = host.ctl(&["-o", "json", "boot"]).ok().stdout;
+    let mut events = host.follow(&["-o", "json", "events", "-f", "--since", "1"]);
+    let mut lines = host.follow(&["logs", "-f", "n-0"]);
+    events.find("\"seq\":1,", PATIENCE);
+    lines.find("beat ", PATIENCE);
+
+    let (mut held, mut used) = (0, 0);
+    for time in 1..=TIMES {
+        reexec(&host);
+        assert_eq!(seen(&host), before, "after {time} times");
+        if time == 2 {
+            (held, used) = (descriptors(&host), memory(&host));
+        }
+    }
+    let (held_at_last, used_at_last) = (descriptors(&host), memory(&host));
+    assert!(held_at_last <= held + 2, "{held} descriptors, and then {held_at_last}");
+    assert!(used_at_last <= used + 512, "{used} KiB, and then {used_at_last}");
+    let version: serde_json::Value = host.ctl(&["-o", "json", "version"]).ok().json();
+    assert_eq!(version["server"]["reexecs"], TIMES);
+    assert_eq!(host.ctl(&["-o", "json", "boot"]).ok().stdout, boot);
+    assert!(host.ctl(&["status", "told"]).ok().stdout.contains("fine"));
+
+    // What had not spoken yet is heard.
+    fs::write(host.path("go"), "").expect("the test's folder is writable");
+    host.wait_up("late");
+    host.wait_up("piped");
+    // An end is seen and acted upon, and a start is possible.
+    let pid = host.pid_of("n-1");
+    host.kill(pid, libc::SIGKILL);
+    let again = host.wait_for("n-1", "to run again", |now| now.up && now.pid != Some(pid));
+    assert_eq!(again.restarts, 1);
+    assert!(host.events_of("n-1").iter().any(|event| event.message.contains("SIGKILL")));
+    host.ctl(&["start", "manual", "stopped", "--wait"]).ok();
+
+    // The clients went on: no number is missing, none came twice.
+    let last = host.newest_event();
+    let mut next = 2;
+    while next <= last {
+        let line = events.next(PATIENCE).unwrap_or_else(|| panic!("no event {next} of {last}"));
+        let event: serde_json::Value = serde_json::from_str(&line).expect("an event");
+        assert_eq!(event["seq"], next, "{line}");
+        next += 1;
+    }
+    let mut got = Vec::new();
+    let last = numbers(&host.log_text("n-0")).last().copied().expect("it writes");
+    while got.last().is_none_or(|got| *got < last) {
+        got.extend(numbers(&lines.next(PATIENCE).expect("a line")));
+    }
+    assert!(got.windows(2).all(|pair| pair[1] == pair[0] + 1), "{got:?}");
+
+    host.poweroff();
+    for n in 0..COUNT {
+        let log = host.log_text(&name(n));
+        let numbers = numbers(&log);
+        let runs = if n == 1 { 2 } else { 1 };
+        let breaks = numbers.windows(2).filter(|pair| pair[1] != pair[0] + 1).count();
+        assert_eq!(breaks, runs - 1, "{}: lines are lost or doubled", name(n));
+        assert!(!log.contains("lost") && !log.contains("replaced"), "{}", name(n));
+    }
+}
+
+#[test]
+fn v1_a_file_that_cannot_go_on_is_refused_and_nothing_changes() {
+    let mut host =
+        Host::builder().service("web", "process: {command: [$PROGRAM, serve]}").own_binary().start();
+    host.wait_up("web");
+    let pid = host.pid_of("web");
+    let newest = host.newest_event();
+    let init = host.path("init");
+    let good = fs::read(&init).expect("it was copied");
+    // Not even a program, and one that is none of ours.
+    for bad in [b"#!/no/such\n".to_vec(), fs::read("/bin/true").expect("it is there")] {
+        fs::remove_file(&init).expect("the test's folder is writable");
+        fs::write(&init, bad).expect("the test's folder is writable");
+        let refused = host.ctl(&["reexec"]).expect(1);
+        assert!(refused.stderr.contains("cannot go on as PID 1"), "{refused:?}");
+    }
+    assert_eq!(host.pid_of("web"), pid);
+    host.wait_event(newest, "a reason", |event| event.message.contains("does not execute itself anew"));
+    // Without a file it goes on from its copy in memory; with a good one from that.
+    fs::remove_file(&init).expect("the test's folder is writable");
+    let said = host.ctl(&["reexec"]).ok();
+    assert!(said.stdout.contains("its copy in memory"), "{said:?}");
+    fs::write(&init, good).expect("the test's folder is writable");
+    fs::set_permissions(&init, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("it is ours");
+    let said = host.ctl(&["reexec"]).ok();
+    assert!(said.stdout.contains(&init.display().to_string()), "{said:?}");
+    assert_eq!((host.pid_of("web"), host.service("web").restarts), (pid, 0));
+    host.poweroff();
+}
+
+#[test]
+fn v1_a_host_without_cgroups_goes_on_too() {
+    let mut host = Host::builder()
+        .service("web", "process: {command: [$PROGRAM, 'spawn=serve', serve]}")
+        .without_cgroup()
+        .start();
+    host.wait_up("web");
+    let pid = host.pid_of("web");
+    reexec(&host);
+    assert_eq!((host.pid_of("web"), host.service("web").restarts), (pid, 0));
+    host.ctl(&["stop", "web", "--wait"]).ok();
+    until("nothing to be left", PATIENCE, || host.processes_with("serve").is_empty().then_some(()));
+    host.poweroff();
+}
+
+#[test]
+fn p3_nothing_leaks_into_what_a_later_life_starts() {
+    let mut host = Host::builder()
+        .service("first", "process: {command: [$PROGRAM, report=$DIR/first, serve]}")
+        .service("later", "process: {command: [$PROGRAM, report=$DIR/later, serve]}\nstart: manual")
+        .burdened()
+        .start();
+    host.wait_up("first");
+    reexec(&host);
+    reexec(&host);
+    host.ctl(&["start", "later", "--wait"]).ok();
+    let [first, later] = ["first", "later"].map(|name| host.wait_file(name));
+    let lines = |text: &str| -> Vec<String> {
+        let of_all = ["descriptor", "limit", "blocked", "ignored", "signal", "fd "];
+        let kept = text.lines().filter(|line| of_all.iter().any(|word| line.starts_with(word)));
+        kept.map(|line| line.replace("later", "first")).collect()
+    };
+    let strip = |lines: Vec<String>| -> Vec<String> {
+        lines.into_iter().map(|line| line.split("pipe:").next().unwrap_or_default().to_owned()).collect()
+    };
+    assert!(!lines(&first).is_empty(), "{first}");
+    assert_eq!(strip(lines(&later)), strip(lines(&first)));
+    host.poweroff();
+}

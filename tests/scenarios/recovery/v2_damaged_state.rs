@@ -1,0 +1,77 @@
+//! V2: the state is torn, empty, or another's: what can be trusted is gone on with, and what cannot is said.
+
+use std::fs;
+use std::os::unix::fs::FileExt as _;
+
+use kelson_tests::{Host, PATIENCE, until};
+
+use super::reexec;
+
+fn running() -> Host {
+    let host = Host::builder()
+        .service("a", "process: {command: [$PROGRAM, print=a, serve]}")
+        .service("b", "process: {command: [$PROGRAM, print=b, serve]}")
+        .service("c", "process: {command: [$PROGRAM, print=c, serve]}")
+        .start();
+    for name in ["a", "b", "c"] {
+        host.wait_up(name);
+    }
+    host
+}
+
+/// Where the two slots of a service are in the file.
+#[track_caller]
+fn slots_of(host: &Host, name: &str) -> (u64, usize) {
+    const PAIR: usize = 2048;
+    let bytes = fs::read(host.path("run/state/services")).expect("the state");
+    // Checksum, length and number come first, then the name with its length.
+    let name = [&[u8::try_from(name.len()).expect("short")], name.as_bytes()].concat();
+    let at =
+        bytes[4096..].chunks(PAIR / 2).position(|slot| slot[16..].starts_with(&name)).expect("its record");
+    ((4096 + at / 2 * PAIR) as u64, PAIR)
+}
+
+#[test]
+fn v2_one_torn_record_costs_one_service_its_memory_and_no_other_anything() {
+    let mut host = running();
+    let pids = ["a", "b", "c"].map(|name| host.pid_of(name));
+    let newest = host.newest_event();
+    let (at, length) = slots_of(&host, "b");
+    let file = fs::File::options().write(true).open(host.path("run/state/services")).expect("the state");
+    file.write_all_at(&vec![0xff; length], at).expect("it is a file");
+    reexec(&host);
+    for (name, pid) in [("a", pids[0]), ("c", pids[2])] {
+        let now = host.service(name);
+        assert_eq!((now.pid, now.restarts, now.up), (Some(pid), 0, true), "{now:?}");
+    }
+    host.wait_event(newest, "what is not trusted", |event| event.message.contains("is torn"));
+    host.wait_event(newest, "whose it is", |event| event.service == "b" && event.message.contains("is lost"));
+    host.wait_up("b");
+    assert_ne!(host.pid_of("b"), pids[1]);
+    // Never two of one service.
+    until("the first b to be gone", PATIENCE, || (host.processes_with("print=b").len() == 1).then_some(()));
+    host.poweroff();
+}
+
+#[test]
+fn v2_without_events_exits_specs_and_configuration_the_services_go_on() {
+    let mut host = running();
+    let pids = ["a", "b", "c"].map(|name| host.pid_of(name));
+    for file in ["events", "exits", "papers/b.spec", "papers/configuration", "papers/boot"] {
+        fs::write(host.path("run/state").join(file), "").expect("the state");
+    }
+    reexec(&host);
+    for (name, pid) in ["a", "b", "c"].into_iter().zip(pids) {
+        let now = host.service(name);
+        assert_eq!((now.pid, now.restarts, now.up), (Some(pid), 0, true), "{now:?}");
+    }
+    let told = host.events();
+    for what in ["events", "exits", "b.spec", "configuration", "boot"] {
+        assert!(
+            told.iter()
+                .any(|event| event.message.contains("not all of the state") && event.message.contains(what)),
+            "{what}: {told:#?}"
+        );
+    }
+    host.poweroff();
+}
