@@ -163,6 +163,15 @@ fn c4_containers_outlive_containerd(vm: &Vm) {
     // Its log goes on.
     let mut lines = vm.client().follow(&["logs", "-f", "--tail", "0", "steady"]);
     assert!(lines.next(PATIENCE).is_some_and(|line| line.contains("tick")));
+    // The same when it is PID 1 that begins another life.
+    let before = ["steady", "deaf", "containerd"].map(|name| vm.client().service(name));
+    vm.ctl(&["reexec"]).ok();
+    for before in before {
+        let after = vm.client().service(&before.name);
+        assert_eq!((after.pid, after.restarts, after.up), (before.pid, before.restarts, true), "{after:?}");
+    }
+    let mut lines = vm.client().follow(&["logs", "-f", "--tail", "0", "steady"]);
+    assert!(lines.next(PATIENCE).is_some_and(|line| line.contains("tick")));
 }
 
 fn c4_containers_outlive_a_containerd_that_is_killed(vm: &Vm) {
