@@ -238,22 +238,25 @@ impl Driver {
     /// Goes on with the logd that an earlier life of PID 1 has started. It has gone on reading; what it was not told yet,
     /// and whether it answers, is found out as with a new one.
     fn attach(&mut self, sockets: Vec<InheritedLog>, now: Instant) {
+        let mut attached = false;
         for InheritedLog { what, descriptor } in sockets {
             let KeptLog::Control { pid, start_time, restarts } = what else { continue };
             self.status.send_modify(|status| status.restarts = restarts);
             match self.launcher.attach(pid, start_time) {
                 Some(process) => {
+                    attached = true;
                     self.take_up(descriptor, process, now);
                     if let Logd::Running(life) = &mut self.logd {
                         life.answered = true;
                         self.publish("running", |status| (status.pid, status.up) = (Some(pid), true));
                     }
                 }
-                None => {
-                    self.held.let_go(&descriptor);
-                    self.held.taken_back(false);
-                }
+                None => self.held.let_go(&descriptor),
             }
+        }
+        if !attached {
+            // Also where another was just being started: the one before may have held lines.
+            self.held.taken_back(false);
         }
     }
 
