@@ -14,10 +14,14 @@ const COUNT: usize = 1000;
 const LONG: Duration = Duration::from_secs(180);
 /// Ten results of each check, which is what is kept, and the heap's first growth.
 const SETTLING: Duration = Duration::from_secs(60);
-const MEASURED: Duration = Duration::from_secs(600);
-const LOOK: Duration = Duration::from_secs(10);
-/// By so much, in KiB, may the most of the second half exceed that of the first: a heap moves by a few pages.
-const GROWTH: u64 = 128;
+const MEASURED: Duration = Duration::from_secs(60 * MINUTES as u64);
+const LOOK: Duration = Duration::from_secs(5);
+const MINUTES: usize = 10;
+/// A heap moves by a few pages, in KiB.
+const PAGES: u64 = 16;
+/// In so many of the minutes may the memory exceed all before: when the computer is busy with something else, answers
+/// wait for their turn, and the room for them stays. What leaks grows in each.
+const GROWING: usize = 3;
 
 /// A port that takes connections, and how many it has taken.
 fn port() -> (u16, Arc<AtomicU64>) {
@@ -59,13 +63,15 @@ fn long_a_thousand_checks_a_second_cost_no_more_than_twice_their_connections() {
     let before = cost();
     let taken = || (checked.load(Ordering::Relaxed), knocked.load(Ordering::Relaxed));
     let connections = taken();
-    // The most of each half: kelson-probe, PID 1.
-    let mut most = [(0, 0); 2];
+    // The most of each minute: kelson-probe, PID 1.
+    let mut most = [[0; MINUTES]; 2];
     let begun = Instant::now();
     while begun.elapsed() < MEASURED {
         std::thread::sleep(LOOK);
-        let half = &mut most[usize::from(begun.elapsed() > MEASURED / 2)];
-        *half = (half.0.max(unshared(probe)), half.1.max(unshared(init)));
+        let minute = usize::try_from(begun.elapsed().as_secs() / 60).expect("few").min(MINUTES - 1);
+        for (process, most) in [probe, init].into_iter().zip(&mut most) {
+            most[minute] = most[minute].max(unshared(process));
+        }
     }
     let (after, made) = (cost(), taken());
     let made = (made.0 - connections.0, made.1 - connections.1);
@@ -74,24 +80,24 @@ fn long_a_thousand_checks_a_second_cost_no_more_than_twice_their_connections() {
     let first = each(after.1 - before.1, made.0);
     println!(
         "{} checks and {} bare connections in {MEASURED:?}, in CPU time each: kelson-probe {asking:.1} µs, {:.2} of the \
-         bare loop's {loop_:.1} µs; PID 1 {first:.2} µs, {:.3}; memory of kelson-probe at most {} KiB, then {} KiB, of \
-         PID 1 {} KiB, then {} KiB",
+         bare loop's {loop_:.1} µs; PID 1 {first:.2} µs, {:.3}; KiB of memory in each minute: kelson-probe {:?}, PID 1 {:?}",
         made.0,
         made.1,
         asking / loop_,
         first / loop_,
-        most[0].0,
-        most[1].0,
-        most[0].1,
-        most[1].1
+        most[0],
+        most[1]
     );
-    // An interval is up to a tenth longer than a second.
+    // An interval is up to a tenth longer than a second; a bare loop that is held up makes fewer, at the same cost.
     let least = MEASURED.as_secs() * COUNT as u64 * 9 / 10;
-    assert!(made.0 >= least && made.1 >= least, "too few to compare: {made:?}");
+    assert!(made.0 >= least && made.1 >= least / 10, "too few to compare: {made:?}");
     assert!(asking <= 2.0 * loop_, "a check costs {asking:.1} µs, a bare connection {loop_:.1} µs");
     assert!(first <= 0.1 * loop_, "a check costs PID 1 {first:.2} µs, a bare connection {loop_:.1} µs");
-    let grown = (most[1].0.saturating_sub(most[0].0), most[1].1.saturating_sub(most[0].1));
-    assert!(grown.0 <= GROWTH && grown.1 <= GROWTH, "memory grows: {most:?} KiB");
+    for minutes in most {
+        let before = |minute: usize| minutes[..minute].iter().max().expect("one at least");
+        let growing = (1..MINUTES).filter(|minute| minutes[*minute] > before(*minute) + PAGES).count();
+        assert!(growing <= GROWING, "memory grows: {minutes:?} KiB");
+    }
     let services = host.services();
     let healthy = services.iter().filter(|service| service.healthy == Some(true) && service.restarts == 0);
     assert_eq!(healthy.count(), COUNT, "nothing of it has changed");
