@@ -37,7 +37,7 @@ pub struct Life {
     pub restarts: u32,
     pub restarts_by: RestartCounts,
     pub stopped: bool,
-    /// Somebody stopped it after it had failed by itself: its group does not start it.
+    /// Somebody stopped it after it had ended by itself: its group does not start it.
     unwanted: bool,
     /// Ended successfully by itself.
     pub finished: bool,

@@ -513,3 +513,19 @@ fn who_stops_one_that_has_failed_keeps_its_group_from_starting_it() {
     case.feed(Input::Start { ticket: 6 });
     assert_ne!(case.life.phase, Phase::Rest);
 }
+
+#[test]
+fn who_stops_one_that_has_just_ended_by_itself_keeps_its_group_from_starting_it() {
+    let mut rules = rules();
+    rules.restart.policy = RestartPolicy::Once;
+    let mut case = Case::new(rules);
+    case.run();
+    case.exit(0);
+    assert_eq!(case.life.phase, Phase::Closing);
+    case.feed(Input::Stop { ticket: 1, reason: StopReason::Operator });
+    case.feed(Input::Stop { ticket: 2, reason: StopReason::Group("why".into()) });
+    case.feed(Input::Closed(Ok(())));
+    case.feed(Input::GroupStart { text: "why".into() });
+    assert_eq!((case.life.phase, case.life.state), (Phase::Rest, State::Finished));
+    assert!(case.life.down(&case.rules), "nobody starts it: whoever waits for its end learns of it");
+}

@@ -146,7 +146,7 @@ impl Life {
                     return Answer::Done;
                 }
                 // Somebody does not want it to run: neither does its group start it then.
-                self.unwanted |= self.state == State::Failed && by_somebody;
+                self.unwanted |= by_somebody;
                 self.will_start &= *reason != StopReason::Shutdown;
                 fx.push(Effect::Publish);
                 fx.push(Effect::Rested);
@@ -197,7 +197,7 @@ impl Life {
             | Phase::Clearing
             | Phase::Post
             | Phase::Closing => match &mut self.after {
-                Some(After::End { wanted: false, finished, state, .. }) if by_group => {
+                Some(After::End { wanted: false, finished, state, .. }) if by_group && !self.unwanted => {
                     *finished = false;
                     let state = *state;
                     self.awaits_group = true;
@@ -205,13 +205,14 @@ impl Life {
                 }
                 // It ended by itself and only its cleanup is left: that is what happened.
                 Some(After::End { wanted: false, state, .. }) => {
-                    self.unwanted |= *state == State::Failed && by_somebody;
+                    self.unwanted |= by_somebody;
                     self.awaits_group &= !by_somebody;
                     return Answer::NothingToDo(format!("it has just {}", state.name()));
                 }
                 Some(After::Decide(ended))
                     if !by_group && rules.kind == ServiceKind::Oneshot && ended.success() =>
                 {
+                    self.unwanted |= by_somebody;
                     return Answer::NothingToDo("it has just finished".into());
                 }
                 Some(After::End { stopped: true, .. }) => {
