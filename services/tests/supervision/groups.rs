@@ -438,3 +438,31 @@ async fn groups_are_counted_each() {
     let counts: Vec<(Arc<str>, u64)> = house.manager.group_restarts().into_iter().collect();
     assert_eq!(counts, [(Arc::from("shop"), 1)]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_for_a_restart_is_not_up_until_it_comes() {
+    let mut db = ServiceSpec { group: Some("g".into()), ..spec("db") };
+    db.restart.scope = RestartScope::Group;
+    // The same answer makes it fail and ask.
+    db.health = vec![Check {
+        interval: secs(1),
+        failure_threshold: 1,
+        restart_after: 1,
+        grace: Duration::ZERO,
+        ..Check::new("ping", Probe::Exec { command: vec!["ping".into()] })
+    }];
+    let web = ServiceSpec { group: Some("g".into()), ..needs("web", &["db"]) };
+    let house = House::new();
+    house.played("db", |db| db.commands.set("ping", passes()));
+    house.manners("web", |web| web.obeys = Some(secs(5)));
+    house.manager.take_in(loaded([db, web]));
+    house.manager.begin();
+    tokio::time::sleep(secs(3)).await;
+    assert!(house.now("web").up);
+    house.played("db", |db| db.commands.set("ping", fails("no")));
+    tokio::time::sleep(secs(3)).await;
+    let now = house.now("db");
+    assert_eq!((now.state, now.up, now.healthy), (State::Running, false, Some(false)), "{now:?}");
+    assert_eq!(house.state("web"), State::Stopping);
+    house.check();
+}

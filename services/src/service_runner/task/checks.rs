@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use kelson_spec::service::RestartScope;
+
 use super::{Core, Next, RunningProcess};
 use crate::health::network::Network;
 use crate::health::{self, Asks, Checks, News, OwnCheck, Plan, ToMind};
@@ -68,7 +70,13 @@ impl Core {
             self.note(text);
         }
         match restart {
-            Some(text) => self.step(Input::Broken { run, reason: RestartReason::Check, text }),
+            Some(text) => {
+                if self.spec.restart.scope == RestartScope::Group {
+                    // It runs on until its group stops it in its turn, and is not to look healthy meanwhile.
+                    self.step(Input::Health { run, healthy, missing });
+                }
+                self.step(Input::Broken { run, reason: RestartReason::Check, text })
+            }
             // Not every check has spoken yet in this life of PID 1: what they said in the one before still counts.
             None if self.health_kept && healthy.is_none() => Next::Same,
             None => {
