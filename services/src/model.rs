@@ -165,6 +165,38 @@ pub struct Snapshot {
     pub start_took: Option<Duration>,
 }
 
+impl Snapshot {
+    /// A service of which nothing runs and nothing more is known; it entered this state now.
+    pub fn new(name: Arc<str>, state: State, message: Arc<str>) -> Snapshot {
+        Snapshot {
+            name,
+            state,
+            up: false,
+            down: false,
+            finished: false,
+            healthy: None,
+            restarts: 0,
+            restarts_by: RestartCounts::default(),
+            pid: None,
+            since: SystemTime::now(),
+            waiting_for: Vec::new(),
+            message,
+            builtin: false,
+            stopped: false,
+            status_text: None,
+            run: 0,
+            oneshot: false,
+            group: None,
+            required: true,
+            changed: false,
+            ticket: 0,
+            spawned_after: None,
+            up_after: None,
+            start_took: None,
+        }
+    }
+}
+
 /// A numbered, timed record of one thing that happened.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {

@@ -152,34 +152,20 @@ pub fn show(manager: &Manager, events: &EventLog, collector: Collector, mut repo
 
 fn snapshot(status: &LogdStatus, closing: bool) -> Snapshot {
     let ended = closing && status.pid.is_none();
+    let state = match status.up {
+        true => State::Running,
+        false if ended => State::Finished,
+        false => State::Starting,
+    };
     Snapshot {
-        name: Arc::from(NAME),
-        state: match status.up {
-            true => State::Running,
-            false if ended => State::Finished,
-            false => State::Starting,
-        },
         up: status.up,
         down: ended,
-        finished: false,
-        healthy: None,
         restarts: status.restarts,
-        restarts_by: Default::default(),
         pid: status.pid,
         since: status.since,
-        waiting_for: Vec::new(),
-        message: Arc::clone(&status.message),
         builtin: true,
         stopped: ended,
-        status_text: None,
         run: u64::from(status.restarts).saturating_add(1),
-        oneshot: false,
-        group: None,
-        required: true,
-        changed: false,
-        ticket: 0,
-        spawned_after: None,
-        up_after: None,
-        start_took: None,
+        ..Snapshot::new(Arc::from(NAME), state, Arc::clone(&status.message))
     }
 }

@@ -264,36 +264,24 @@ fn snapshot(status: &ProberStatus, closing: bool) -> Snapshot {
             Some(format!("asks {checks} checks, with {others} more of it in networks of containers"))
         }
     };
+    let state = match status.up {
+        true => State::Running,
+        false if ended => State::Finished,
+        false => State::Starting,
+    };
     Snapshot {
-        name: Arc::from(NAME),
-        state: match status.up {
-            true => State::Running,
-            false if ended => State::Finished,
-            false => State::Starting,
-        },
         up: status.up,
         down: ended,
-        finished: false,
-        healthy: None,
         restarts: status.restarts,
-        restarts_by: Default::default(),
         pid: status.pid,
         since: status.since,
-        waiting_for: Vec::new(),
-        message: Arc::clone(&status.message),
         builtin: true,
         stopped: ended && closing,
         status_text: asks.map(Arc::from),
         run: u64::from(status.restarts).saturating_add(1),
-        oneshot: false,
-        group: None,
         // Without it checks are late; the host is no less healthy for that.
         required: false,
-        changed: false,
-        ticket: 0,
-        spawned_after: None,
-        up_after: None,
-        start_took: None,
+        ..Snapshot::new(Arc::from(NAME), state, Arc::clone(&status.message))
     }
 }
 

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use kelson_spec::ServiceSpec;
 use kelson_spec::service::LifecycleHook;
@@ -267,30 +267,5 @@ impl Manager {
 
 /// The snapshot of a service that cannot be run.
 pub(crate) fn failed_snapshot(name: &Arc<str>, message: &str, builtin: bool) -> Snapshot {
-    Snapshot {
-        name: Arc::clone(name),
-        state: State::Failed,
-        up: false,
-        down: true,
-        finished: false,
-        healthy: None,
-        restarts: 0,
-        restarts_by: Default::default(),
-        pid: None,
-        since: SystemTime::now(),
-        waiting_for: Vec::new(),
-        message: Arc::from(message),
-        builtin,
-        stopped: false,
-        status_text: None,
-        run: 0,
-        oneshot: false,
-        group: None,
-        required: true,
-        changed: false,
-        ticket: 0,
-        spawned_after: None,
-        up_after: None,
-        start_took: None,
-    }
+    Snapshot { down: true, builtin, ..Snapshot::new(Arc::clone(name), State::Failed, Arc::from(message)) }
 }

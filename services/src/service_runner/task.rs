@@ -238,35 +238,14 @@ fn make(
 
 fn first_snapshot(name: &Arc<str>, spec: &ServiceSpec, life: &Life, builtin: bool) -> Snapshot {
     let rules = rules(spec, false);
+    let message = if life.will_start { "not started yet" } else { "never started (its start is manual)" };
     Snapshot {
-        name: Arc::clone(name),
-        state: life.state,
-        up: false,
         down: life.down(&rules),
-        finished: false,
-        healthy: None,
-        restarts: 0,
-        restarts_by: Default::default(),
-        pid: None,
-        since: SystemTime::now(),
-        waiting_for: Vec::new(),
-        message: Arc::from(if life.will_start {
-            "not started yet"
-        } else {
-            "never started (its start is manual)"
-        }),
         builtin,
-        stopped: false,
-        status_text: None,
-        run: 0,
         oneshot: spec.kind == kelson_spec::service::ServiceKind::Oneshot,
         group: spec.group.as_deref().map(Arc::from),
         required: spec.required,
-        changed: false,
-        ticket: 0,
-        spawned_after: None,
-        up_after: None,
-        start_took: None,
+        ..Snapshot::new(Arc::clone(name), life.state, Arc::from(message))
     }
 }
 
