@@ -57,7 +57,8 @@ impl Receiver {
         Receiver { buffer: vec![0; MAX_PACKET].into_boxed_slice() }
     }
 
-    /// `Ok(None)`: the other end is closed. `InvalidData`: a packet that is none of ours; it is gone, go on.
+    /// `Ok(None)`: the other end is closed. `InvalidData`: a packet that is none of ours; it is gone, go on. EMFILE: no
+    /// descriptor was free for those that came along, and they are lost.
     pub fn receive<M: Message + Default>(&mut self, socket: BorrowedFd<'_>) -> io::Result<Option<Packet<M>>> {
         let mut space = nix::cmsg_space!([RawFd; MAX_DESCRIPTORS]);
         let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_CMSG_CLOEXEC;
@@ -73,7 +74,10 @@ impl Receiver {
                     }
                 }
             }
-            let cut = received.flags.intersects(MsgFlags::MSG_TRUNC | MsgFlags::MSG_CTRUNC);
+            if received.flags.contains(MsgFlags::MSG_CTRUNC) {
+                return Err(nix::errno::Errno::EMFILE.into());
+            }
+            let cut = received.flags.contains(MsgFlags::MSG_TRUNC);
             (received.bytes, descriptors, cut)
         };
         if length == 0 {

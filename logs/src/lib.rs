@@ -9,6 +9,7 @@
 pub mod collector;
 mod control;
 pub mod logd;
+pub mod places;
 
 pub use collector::{
     BoxFuture, Collector, InheritedLog, Keeper, KeptLog, Launched, Launcher, LogOptions, LogdStatus, Report,

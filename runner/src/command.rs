@@ -65,6 +65,8 @@ pub struct Command {
     pub(crate) seccomp: Option<Arc<Filter>>,
     /// The network namespace that it enters.
     pub(crate) network: Option<OwnedFd>,
+    /// Spared by the kernel where memory is short, as long as there are others.
+    pub(crate) spared: bool,
     pub(crate) cgroup: Option<Arc<OwnedFd>>,
     pub(crate) cgroup_name: String,
     pub(crate) deadline: Duration,
@@ -118,6 +120,7 @@ impl Command {
             ambient: 0,
             seccomp: None,
             network: None,
+            spared: false,
             cgroup: None,
             cgroup_name: String::new(),
             deadline: DEADLINE,
@@ -251,6 +254,13 @@ impl Command {
     /// own namespaces otherwise. It is entered before privileges are given up.
     pub fn network_of(mut self, namespace: OwnedFd) -> Command {
         self.network = Some(namespace);
+        self
+    }
+
+    /// PID 1 cannot do without it: where memory is short the kernel ends others first. Nothing changes where PID 1 has not
+    /// made itself safe either ([`Options::oom_score`](crate::Options)).
+    pub fn spared(mut self) -> Command {
+        self.spared = true;
         self
     }
 

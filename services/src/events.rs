@@ -3,7 +3,7 @@
 //! Nothing is queued per reader: a reader asks from a number and gets all that is still kept, and is told how many
 //! before that are not. A slow reader costs nothing and loses nothing silently.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
@@ -119,6 +119,14 @@ impl EventLog {
         events
     }
 
+    /// What was told last of each service.
+    pub fn told(&self) -> Told {
+        let ring = self.ring();
+        let last = ring.events.iter().map(|event| (Arc::clone(&event.service), (event.state, event.run)));
+        let whole = ring.events.front().is_none_or(|event| event.seq == 1);
+        Told { last: last.collect(), whole }
+    }
+
     /// The number of the newest event.
     pub fn newest(&self) -> watch::Receiver<u64> {
         self.ring().newest.as_ref().map_or_else(|| watch::channel(0).1, watch::Sender::subscribe)
@@ -127,6 +135,20 @@ impl EventLog {
     /// No more events will come: streams end after the last one.
     pub fn close(&self) {
         self.ring().newest = None;
+    }
+}
+
+/// See [`EventLog::told`].
+pub struct Told {
+    last: HashMap<Arc<str>, (State, u64)>,
+    /// No event is missing.
+    whole: bool,
+}
+
+impl Told {
+    /// State and run that were told last; `None` where that is no longer known.
+    pub fn of(&self, service: &str) -> Option<(State, u64)> {
+        self.last.get(service).copied().or(self.whole.then_some((State::Initialized, 0)))
     }
 }
 

@@ -72,4 +72,6 @@ pub struct Host {
     pub started: SystemTime,
     /// How often PID 1 has executed itself anew since.
     pub reexecs: u32,
+    /// How often it has crashed, and gone on.
+    pub crashes: u32,
 }

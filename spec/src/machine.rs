@@ -25,6 +25,8 @@ pub struct MachineSpec {
     pub health: NodeHealthSpec,
     /// The total deadline of a shutdown.
     pub shutdown_timeout: Duration,
+    /// `None`: the hardware watchdog is not used.
+    pub watchdog: Option<WatchdogSpec>,
     pub images: Vec<PathBuf>,
 }
 
@@ -40,6 +42,7 @@ impl Default for MachineSpec {
             builtins: Vec::new(),
             health: NodeHealthSpec::default(),
             shutdown_timeout: Duration::from_secs(60),
+            watchdog: Some(WatchdogSpec::default()),
             images: vec![PathBuf::from("/usr/share/kelson/images")],
         }
     }
@@ -57,6 +60,25 @@ pub struct NodeHealthSpec {
 impl Default for NodeHealthSpec {
     fn default() -> Self {
         NodeHealthSpec { minimum: Duration::from_secs(10), deadline: Duration::from_secs(300) }
+    }
+}
+
+/// The hardware watchdog: a device that starts the machine again when nobody has fed it for `timeout`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WatchdogSpec {
+    pub device: PathBuf,
+    pub timeout: Duration,
+    /// The file asks for it: that there is none is a fault then.
+    pub expected: bool,
+}
+
+impl Default for WatchdogSpec {
+    fn default() -> Self {
+        WatchdogSpec {
+            device: PathBuf::from("/dev/watchdog"),
+            timeout: Duration::from_secs(30),
+            expected: false,
+        }
     }
 }
 

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use folder::Folder;
-use kelson_spec::machine::{ApiSpec, BuiltinSpec, InterfaceSpec, MachineSpec, MountSpec, NodeHealthSpec};
+use kelson_spec::machine::{
+    ApiSpec, BuiltinSpec, InterfaceSpec, MachineSpec, MountSpec, NodeHealthSpec, WatchdogSpec,
+};
 use kelson_spec::service::*;
 use kelson_spec::{render, wire};
 
@@ -385,6 +387,7 @@ builtins:
   logd: {resources: {memoryMax: 32Mi}}
 health: {minimum: 3s, deadline: 2m}
 shutdown: {timeout: 2m}
+watchdog: {device: /dev/watchdog1, timeout: 1m}
 images: [/images, /more]
 "#,
     );
@@ -446,10 +449,57 @@ images: [/images, /more]
         ],
         health: NodeHealthSpec { minimum: Duration::from_secs(3), deadline: Duration::from_secs(120) },
         shutdown_timeout: Duration::from_secs(120),
+        watchdog: Some(WatchdogSpec {
+            device: "/dev/watchdog1".into(),
+            timeout: Duration::from_secs(60),
+            expected: true,
+        }),
         images: vec!["/images".into(), "/more".into()],
     };
     assert_eq!(loaded.machine, expected);
     assert_eq!(wire::decode(&wire::encode(&loaded).unwrap()).unwrap(), loaded);
+}
+
+#[test]
+fn the_watchdog_is_used_where_there_is_one_unless_it_is_off() {
+    let read = |text: &str| {
+        let folder = Folder::new();
+        folder.machine(text);
+        let loaded = folder.load();
+        let told = loaded.diagnostics.iter().map(|d| format!("{}:{} {}", d.line, d.column, d.message));
+        (loaded.machine.watchdog, told.collect::<Vec<String>>())
+    };
+    let usual = WatchdogSpec::default();
+    assert_eq!((usual.device.to_str(), usual.timeout.as_secs()), (Some("/dev/watchdog"), 30));
+    assert!(!usual.expected);
+    assert_eq!(read("{}\n"), (Some(usual.clone()), vec![]));
+    assert_eq!(read("watchdog: off\n"), (None, vec![]));
+    let asked = |timeout| WatchdogSpec { timeout, expected: true, ..WatchdogSpec::default() };
+    assert_eq!(read("watchdog: {timeout: 5s}\n"), (Some(asked(Duration::from_secs(5))), vec![]));
+    let wrong = |text: &str, left: &WatchdogSpec, told: &str| {
+        assert_eq!(read(&format!("watchdog: {text}\n")), (Some(left.clone()), vec![told.to_owned()]));
+    };
+    wrong("no", &usual, "1:11 watchdog: \"no\" is not off; write off, or keys such as {timeout: 30s}");
+    wrong(
+        "{timeout: 1s}",
+        &asked(usual.timeout),
+        "1:21 watchdog.timeout: 1s is out of range; write a duration from 5s to 1h",
+    );
+    wrong(
+        "{timeout: 2h}",
+        &asked(usual.timeout),
+        "1:21 watchdog.timeout: 2h is out of range; write a duration from 5s to 1h",
+    );
+    wrong(
+        "{timeout: 7500ms}",
+        &asked(usual.timeout),
+        "1:21 watchdog.timeout: the device counts whole seconds; write such as 30s",
+    );
+    wrong(
+        "{devise: /dev/watchdog1}",
+        &asked(usual.timeout),
+        "1:12 watchdog.devise: this key is not known; did you mean device? Allowed here: device, timeout",
+    );
 }
 
 #[test]

@@ -3,6 +3,8 @@
 //! The lease keeps all that is used from garbage collection until the image's record refers to it. Its owner holds a
 //! lock of the same name, taken before the lease is made: a lease without a locked file has nobody.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use super::Bench;
 use super::error::UnpackError;
 use super::locks::Lock;
@@ -58,10 +60,14 @@ pub async fn end_dead(bench: &Bench) -> Result<(), UnpackError> {
     Ok(())
 }
 
-/// Digits that no other process has, in this boot or another.
+/// Digits that no other process has, in this boot or another. As good as the kernel has them now: early in a boot it may
+/// take long to gather better ones, and nobody's secret depends on these.
 fn nonce() -> String {
     let mut bytes = [0_u8; 16];
-    // SAFETY: as many bytes as there are. It waits only in the first moments of a boot.
-    unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    format!("{:032x}", u128::from_le_bytes(bytes))
+    // SAFETY: as many bytes as there are.
+    unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), libc::GRND_INSECURE) };
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    // Kernels before 5.6 do not know the flag: the time and the process are what is left then.
+    let moment = since.as_nanos().wrapping_mul(1 << 22).wrapping_add(u128::from(std::process::id()));
+    format!("{:032x}", u128::from_le_bytes(bytes) ^ moment)
 }

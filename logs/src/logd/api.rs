@@ -14,14 +14,14 @@ use kelson_proto::v1;
 use kelson_proto::v1::logs_server::{Logs, LogsServer};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, timeout_at};
-use tokio_stream::StreamExt as _;
-use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
-use super::client::{self, Client, Leaving, Peer};
+use super::client::{self, Leaving, Peer};
 use super::history::{History, Wanted};
 use super::line::{self, Source};
+use super::reader::Troubles;
 use super::store::{OwnedLine, Store, client_note};
 use crate::valid_name;
 
@@ -48,7 +48,12 @@ pub struct Allowed {
 }
 
 /// Serves until the store is closed and the last stream has ended.
-pub fn serve(listener: OwnedFd, store: Arc<Store>, allowed: Allowed) -> std::io::Result<()> {
+pub fn serve(
+    listener: OwnedFd,
+    store: Arc<Store>,
+    allowed: Allowed,
+    troubles: Arc<Troubles>,
+) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
@@ -58,17 +63,16 @@ pub fn serve(listener: OwnedFd, store: Arc<Store>, allowed: Allowed) -> std::io:
     let result = runtime.block_on(async {
         let listener = tokio::net::UnixListener::from_std(UnixListener::from(listener))?;
         let closed = closed(store.clone());
-        let accepted = store.clone();
+        let leaving = Leaving::default();
+        let (accepted, clients) = mpsc::channel(1);
+        tokio::spawn(client::take_in(listener, accepted, store.clone(), leaving.clone(), troubles));
         let service = LogsServer::new(Service {
             store,
             allowed,
             readers: Arc::new(Semaphore::new(READERS)),
             streams: Arc::new(Semaphore::new(STREAMS)),
         });
-        let leaving = Leaving::default();
-        let kept = leaving.clone();
-        let clients = UnixListenerStream::new(listener)
-            .map(move |stream| stream.map(|stream| Client::new(stream, accepted.clone(), kept.clone())));
+        let clients = ReceiverStream::new(clients);
         let served = Server::builder().serve_with_incoming_shutdown(service, clients, closed).await;
         // Clients that do not care are not waited for.
         let _ = tokio::time::timeout(LEAVING, client::left(&leaving)).await;
@@ -116,7 +120,8 @@ impl Logs for Service {
     type ReadStream = ReceiverStream<Result<v1::ReadResponse, Status>>;
 
     async fn read(&self, request: Request<v1::ReadRequest>) -> Result<Response<Self::ReadStream>, Status> {
-        self.allowed.check(request.extensions().get::<Peer>())?;
+        let peer = request.extensions().get::<Peer>().cloned();
+        self.allowed.check(peer.as_ref())?;
         let asked = look_at(request.into_inner())?;
         let Ok(permit) = self.streams.clone().try_acquire_owned() else {
             return Err(Status::resource_exhausted(format!("{STREAMS} clients read logs already")));
@@ -124,6 +129,7 @@ impl Logs for Service {
         let (sender, receiver) = mpsc::channel(2);
         let (store, readers) = (self.store.clone(), self.readers.clone());
         tokio::spawn(async move {
+            let _reads = peer.map(|peer| peer.call());
             let gone = sender.clone();
             tokio::select! {
                 _ = Reading { store, readers, sender }.run(asked) => {}
@@ -137,7 +143,7 @@ impl Logs for Service {
 
 impl Allowed {
     fn check(self, peer: Option<&Peer>) -> Result<(), Status> {
-        let uid = peer.and_then(|peer| peer.0).map(|credentials| credentials.uid());
+        let uid = peer.and_then(|peer| peer.credentials).map(|credentials| credentials.uid());
         let own = nix::unistd::geteuid().as_raw();
         if uid.is_some_and(|uid| uid == 0 || uid == own || Some(uid) == self.apid) {
             return Ok(());

@@ -1,19 +1,32 @@
-//! A client's connection that is not closed under its hands when logd ends.
+//! Clients as they come in, and a client's connection that is not closed under its hands when logd ends.
+//!
+//! So many may be connected; one that reads nothing gives its place to a new one ([`crate::places`]). While no descriptor is
+//! free nobody is taken in, and it is tried again: logd needs those that it has for the files.
 //!
 //! HTTP/2 clients still send acknowledgements while they read the last lines; one that finds the socket closed then gives
 //! up before it has read them. So at the end the connections are shut down for writing, kept, and closed by the client.
 
+use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::UnixStream;
 use tokio::net::unix::UCred;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::mpsc;
 use tonic::transport::server::Connected;
 
+use super::reader::Troubles;
 use super::store::Store;
+use crate::places::{Call, Place, Places};
+
+/// More than may read at the same time: who comes too many is told so.
+const CONNECTIONS: usize = 96;
+/// Before the next try when there is no descriptor or no memory for a connection.
+const SHORTAGE: Duration = Duration::from_millis(200);
 
 /// Connections that logd has done with and clients have not.
 pub type Leaving = Arc<Mutex<Vec<UnixStream>>>;
@@ -23,15 +36,63 @@ pub struct Client {
     stream: Option<UnixStream>,
     store: Arc<Store>,
     leaving: Leaving,
+    place: Arc<Place>,
+    given_away: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
 }
 
-/// Who it is, by SO_PEERCRED.
-#[derive(Debug, Clone, Copy)]
-pub struct Peer(pub Option<UCred>);
+/// Who it is.
+#[derive(Clone)]
+pub struct Peer {
+    /// By SO_PEERCRED.
+    pub credentials: Option<UCred>,
+    place: Arc<Place>,
+}
+
+impl Peer {
+    /// It reads until this is dropped, and keeps its place.
+    pub fn call(&self) -> Call {
+        self.place.call()
+    }
+}
+
+/// Takes clients in and hands them over, until nobody takes them any more.
+pub async fn take_in(
+    listener: UnixListener,
+    clients: mpsc::Sender<io::Result<Client>>,
+    store: Arc<Store>,
+    leaving: Leaving,
+    troubles: Arc<Troubles>,
+) {
+    let places = Places::new(CONNECTIONS);
+    let mut short = false;
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                if std::mem::take(&mut short) {
+                    troubles.tell("clients who read logs are taken in again".to_owned());
+                }
+                let Some(place) = places.take() else { continue };
+                let client = Client::new(stream, store.clone(), leaving.clone(), place);
+                if clients.send(Ok(client)).await.is_err() {
+                    return;
+                }
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut short, true) {
+                    troubles.tell(format!("clients who read logs cannot be taken in: {error}; trying again"));
+                }
+                // The descriptor of one who reads nothing may be what is missing.
+                places.make_room();
+                tokio::time::sleep(SHORTAGE).await;
+            }
+        }
+    }
+}
 
 impl Client {
-    pub fn new(stream: UnixStream, store: Arc<Store>, leaving: Leaving) -> Client {
-        Client { stream: Some(stream), store, leaving }
+    fn new(stream: UnixStream, store: Arc<Store>, leaving: Leaving, place: Place) -> Client {
+        let given_away = Box::pin(place.given_away());
+        Client { stream: Some(stream), store, leaving, place: Arc::new(place), given_away }
     }
 
     fn stream(self: Pin<&mut Self>) -> io::Result<Pin<&mut UnixStream>> {
@@ -66,16 +127,20 @@ impl Connected for Client {
     type ConnectInfo = Peer;
 
     fn connect_info(&self) -> Peer {
-        Peer(self.stream.as_ref().and_then(|stream| stream.peer_cred().ok()))
+        let credentials = self.stream.as_ref().and_then(|stream| stream.peer_cred().ok());
+        Peer { credentials, place: Arc::clone(&self.place) }
     }
 }
 
 impl AsyncRead for Client {
     fn poll_read(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if self.stream.is_some() && self.given_away.as_mut().poll(context).is_ready() {
+            self.stream = None;
+        }
         self.stream()?.poll_read(context, buffer)
     }
 }

@@ -157,7 +157,7 @@ fn serve(
     let start = move || {
         let told = troubles.clone();
         let work = move || {
-            if let Err(error) = api::serve(listener, store, api::Allowed { apid }) {
+            if let Err(error) = api::serve(listener, store, api::Allowed { apid }, troubles.clone()) {
                 troubles.tell(format!("logs cannot be read: {error}"));
             }
         };

@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::files::{Files, path_of};
+use super::files::{Files, Written, path_of};
 use super::reader::Troubles;
 use super::store::{Batch, Job, Limits, Mark, Store};
 use crate::valid_name;
 
-/// After a failure a service's lines are lost without a try for so long.
+/// After a failure a service's lines are lost without a try for so long. And so often a directory is tried that could not
+/// be used.
 const AGAIN: Duration = Duration::from_secs(1);
 /// Bytes moved at a time from one directory to the next.
 const PIECE: usize = 64 * 1024;
@@ -27,8 +28,8 @@ fn writable(folder: &Path) -> io::Result<()> {
 pub struct Writer {
     store: Arc<Store>,
     files: Files,
-    /// A directory that could not be used yet.
-    wanted: Option<PathBuf>,
+    /// A directory that cannot be used, and when it was tried last.
+    wanted: Option<(PathBuf, Instant)>,
     /// Where files are while no other directory can be written.
     fallback: PathBuf,
     failing: HashMap<Arc<str>, Instant>,
@@ -67,11 +68,19 @@ impl Writer {
             let reason = self.told.clone().unwrap_or_default();
             return self.lost(batch, 0, None, &reason);
         }
-        if let Some(wanted) = self.wanted.take() {
+        if let Some((wanted, _)) = self.wanted.take_if(|(_, since)| since.elapsed() >= AGAIN) {
             self.move_to(wanted);
         }
         self.limits.insert(batch.service.clone(), batch.limits);
-        let written = self.files.append(&batch.service, batch.limits, &batch.bytes);
+        let mut written = self.files.append(&batch.service, batch.limits, &batch.bytes);
+        if let Err(error) = &written.result
+            && is_read_only(error)
+            && self.fall_back(plain(error))
+        {
+            let rest = batch.bytes.get(written.kept..).unwrap_or_default();
+            let elsewhere = self.files.append(&batch.service, batch.limits, rest);
+            written = Written { kept: written.kept.saturating_add(elsewhere.kept), ..elsewhere };
+        }
         match (written.result, written.mark) {
             (Ok(()), Some(mark)) => {
                 self.store.written(batch, mark);
@@ -103,7 +112,7 @@ impl Writer {
     }
 
     fn recovered(&mut self) {
-        if self.failing.is_empty() && self.told.take().is_some() {
+        if self.wanted.is_none() && self.failing.is_empty() && self.told.take().is_some() {
             self.troubles.tell(format!("{}: log files are written again", self.files.directory().display()));
         }
     }
@@ -111,17 +120,7 @@ impl Writer {
     /// Files are in `path` from now on; what is elsewhere moves along as far as it can.
     fn move_to(&mut self, path: PathBuf) {
         if let Err(error) = fs::create_dir_all(&path).and_then(|()| writable(&path)) {
-            let text = format!(
-                "{}: {}; logs stay in {}",
-                path.display(),
-                plain(&error),
-                self.files.directory().display()
-            );
-            if self.told.as_ref() != Some(&text) {
-                self.told = Some(text.clone());
-                self.troubles.tell(text);
-            }
-            self.wanted = Some(path);
+            self.wants(path, &plain(&error));
             return;
         }
         let old = self.files.directory().to_path_buf();
@@ -135,6 +134,32 @@ impl Writer {
         }
         self.store.moved_to(path);
         self.recovered();
+    }
+
+    /// Tells once why files are not where they should be.
+    fn wants(&mut self, path: PathBuf, why: &str) {
+        let text = format!("{}: {why}; logs stay in {}", path.display(), self.files.directory().display());
+        if self.told.as_ref() != Some(&text) {
+            self.told = Some(text.clone());
+            self.troubles.tell(text);
+        }
+        self.wanted = Some((path, Instant::now()));
+    }
+
+    /// The file system became read-only under the files: they go on below the runtime folder, and move back when they can.
+    /// Returns whether there is such a place.
+    fn fall_back(&mut self, why: String) -> bool {
+        let from = self.files.directory().to_path_buf();
+        let there = fs::create_dir_all(&self.fallback).and_then(|()| writable(&self.fallback));
+        if same(&from, &self.fallback) || there.is_err() {
+            return false;
+        }
+        self.files = Files::new(self.fallback.clone());
+        self.failing.clear();
+        self.store.unmark(None);
+        self.store.moved_to(self.fallback.clone());
+        self.wants(from, &why);
+        true
     }
 
     fn move_files(&mut self, source: &Path) {
@@ -182,6 +207,11 @@ impl Writer {
             }
         }
     }
+}
+
+/// What a disk says whose file system the kernel has closed for writing, after an error or by an operator's hand.
+fn is_read_only(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EROFS)
 }
 
 /// Whether both lead to the same directory.

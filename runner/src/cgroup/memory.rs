@@ -5,7 +5,7 @@ use super::Place;
 impl Place {
     /// How many of its processes the kernel has killed since it was made because they had reached the limit, or the
     /// host's memory its end. 0 where memory is not counted.
-    pub(crate) fn memory_kills(&self) -> u64 {
+    pub fn memory_kills(&self) -> u64 {
         self.read("memory.events").map_or(0, |events| kills(&events))
     }
 }

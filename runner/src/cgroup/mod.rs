@@ -6,6 +6,7 @@
 //! so PID 1 may do all of this itself.
 
 mod memory;
+mod pids;
 mod resources;
 mod root;
 mod shims;
@@ -163,10 +164,13 @@ impl Place {
         Ok(Events::parse(&read_from_start(&file)?))
     }
 
-    /// Whether it, or a cgroup below it, holds a process that has not ended. One that cannot be asked holds none: it
-    /// was removed.
+    /// Whether it, or a cgroup below it, holds a process that has not ended. One that was removed holds none; one that
+    /// cannot be asked (no descriptor is free) may.
     pub fn is_populated(&self) -> bool {
-        self.events().is_ok_and(|events| events.populated)
+        match self.events() {
+            Ok(events) => events.populated,
+            Err(error) => !matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV)),
+        }
     }
 
     pub fn is_frozen(&self) -> bool {

@@ -22,10 +22,16 @@ pub struct Usage {
 }
 
 impl Place {
-    /// Writes the limits. What cannot be applied is no failure: it is returned, a sentence each.
+    /// Writes the limits, and of PIDs the usual one where there is none. What cannot be applied is no failure: it is
+    /// returned, a sentence each.
     pub fn limit(&self, resources: &Resources) -> Vec<String> {
+        let mut resources = resources.clone();
+        if self.root.controllers().contains(&"pids") {
+            let share = self.root.share_of_pids();
+            resources.pids_max = resources.pids_max.or(share);
+        }
         let mut warnings = Vec::new();
-        for (key, controller, file, value) in settings(resources) {
+        for (key, controller, file, value) in settings(&resources) {
             if !self.root.controllers().contains(&controller) {
                 warnings
                     .push(format!("{key} is not enforced: the cgroup controller {controller} is missing"));

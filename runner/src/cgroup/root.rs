@@ -8,8 +8,9 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use super::pids::{self, Pids};
 use crate::runner::RunnerError;
 
 /// The folder of all services' cgroups.
@@ -17,7 +18,7 @@ const FOLDER: &str = "kelson";
 /// So many hosts may run in one cgroup: in PID namespaces of one shell, say.
 const MOST_HOSTS: u32 = 64;
 /// Where PID 1 itself sits in a container. No service has this name: theirs hold no underscore.
-const INIT: &str = "_init";
+pub(super) const INIT: &str = "_init";
 /// The controllers that a service's resources need.
 const WANTED: [&str; 3] = ["memory", "cpu", "pids"];
 
@@ -33,6 +34,8 @@ struct Inner {
     folder: OwnedFd,
     controllers: Vec<&'static str>,
     warnings: Vec<String>,
+    /// Known from the first service on.
+    pids: OnceLock<Option<Pids>>,
 }
 
 impl CgroupRoot {
@@ -79,7 +82,7 @@ impl CgroupRoot {
             ));
         }
         let controllers = pass_on_controllers(own, &path, &mut warnings);
-        Ok(CgroupRoot { inner: Arc::new(Inner { path, folder, controllers, warnings }) })
+        Ok(CgroupRoot::of(path, folder, controllers, warnings))
     }
 
     /// The root that an earlier life of this process has taken for itself: `folder` has been open ever since, so that no
@@ -88,7 +91,17 @@ impl CgroupRoot {
         let mut warnings = Vec::new();
         let own = path.parent().unwrap_or(&path);
         let controllers = pass_on_controllers(own, &path, &mut warnings);
-        CgroupRoot { inner: Arc::new(Inner { path, folder, controllers, warnings }) }
+        CgroupRoot::of(path, folder, controllers, warnings)
+    }
+
+    fn of(
+        path: PathBuf,
+        folder: OwnedFd,
+        controllers: Vec<&'static str>,
+        warnings: Vec<String>,
+    ) -> CgroupRoot {
+        let pids = OnceLock::new();
+        CgroupRoot { inner: Arc::new(Inner { path, folder, controllers, warnings, pids }) }
     }
 
     /// What keeps other hosts out for as long as it is open.
@@ -107,6 +120,16 @@ impl CgroupRoot {
     /// Which of `memory`, `cpu` and `pids` the services' cgroups have.
     pub fn controllers(&self) -> &[&'static str] {
         &self.inner.controllers
+    }
+
+    /// How many processes and threads a service may have whose file says nothing of it. `None`: nothing limits it.
+    pub(super) fn share_of_pids(&self) -> Option<u64> {
+        let pids = self.inner.pids.get_or_init(|| {
+            let pids = self.path().parent().and_then(Pids::read)?;
+            pids::reserve(self.path(), pids);
+            Some(pids)
+        });
+        pids.map(|pids| pids.share)
     }
 
     /// What could not be set up, for the log.

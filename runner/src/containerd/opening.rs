@@ -16,8 +16,9 @@ use super::{PATIENCE, leftovers, made_of};
 use crate::images::ImageConfig;
 use crate::runner::RunnerError;
 
-/// How long a lease holds what is half done; longer than any start takes.
-const LEASE: Duration = Duration::from_secs(3600);
+/// How long a lease holds what is half done. containerd goes by the wall clock, which may be set forward by years in the
+/// middle of a start; a lease that was left behind is removed by the service's next start all the same.
+const LEASE: Duration = Duration::from_secs(100 * 366 * 86_400);
 
 impl ContainerRunner {
     pub(super) async fn prepare(&mut self) -> Result<(), RunnerError> {

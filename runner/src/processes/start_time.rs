@@ -53,7 +53,7 @@ pub(super) fn between(begun: Option<Ticks>, ended: Option<Ticks>) -> Option<u64>
 }
 
 /// The second field is the program's name in brackets and may hold anything, brackets too.
-fn parse(stat: &str) -> Option<u64> {
+pub fn parse(stat: &str) -> Option<u64> {
     let (_, rest) = stat.rsplit_once(')')?;
     rest.split_ascii_whitespace().nth(19)?.parse().ok()
 }

@@ -61,7 +61,11 @@ fn steps(plan: &mut Plan) -> Result<Infallible, i32> {
     limits(plan)?;
     if !plan.oom_score.is_empty() {
         plan.control.enter(Step::OomScore);
-        write_file(libc::AT_FDCWD, c"/proc/self/oom_score_adj", &plan.oom_score)?;
+        let written = write_file(libc::AT_FDCWD, c"/proc/self/oom_score_adj", &plan.oom_score);
+        // At the machine's end /proc may be gone, and then who unmounts it is spared as PID 1 is.
+        if !plan.spared {
+            written?;
+        }
     }
     if plan.read_only_root {
         plan.control.enter(Step::ReadOnlyRoot);

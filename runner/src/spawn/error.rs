@@ -142,8 +142,12 @@ impl SpawnError {
             }
         };
         let _ = write!(text, ": {}", errno_text(errno));
-        if step == Step::Seccomp && errno == libc::EACCES {
-            text.push_str(" (noNewPrivileges: true makes it possible)");
+        match (step, errno) {
+            (Step::Seccomp, libc::EACCES) => text.push_str(" (noNewPrivileges: true makes it possible)"),
+            (Step::Clone, libc::EAGAIN) => {
+                text.push_str(" (it has as many processes as its pidsMax allows, or all services together have)");
+            }
+            _ => {}
         }
         SpawnError { step, errno: Some(errno), text }
     }
@@ -227,6 +231,10 @@ mod tests {
         assert_eq!(text(Step::WorkingDirectory, libc::EIO), "cannot enter working directory /x: I/O error");
         assert_eq!(text(Step::User, libc::EPERM), "cannot set user 33: operation not permitted");
         assert_eq!(text(Step::Limits, libc::EPERM), "cannot set limit nofile: operation not permitted");
+        assert_eq!(
+            text(Step::Clone, libc::EAGAIN),
+            "cannot make a process for /usr/bin/nope: try again (it has as many processes as its pidsMax allows, or all services together have)"
+        );
         assert_eq!(
             SpawnError::late(Step::Execute, std::time::Duration::from_secs(10), &subject).text,
             "/usr/bin/nope was not started within 10.0 s: it hung while executing the program"

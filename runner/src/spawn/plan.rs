@@ -15,6 +15,9 @@ use crate::command::{Command, DEFAULT_PATH, Program, Stdio};
 use crate::processes::Inheritance;
 use crate::seccomp::Filter;
 
+/// `oom_score_adj` of what PID 1 cannot do without. Not the very last to be ended, should it be what eats the memory.
+const SPARED: i16 = -900;
+
 /// One descriptor of the child: where it comes from, where it is kept meanwhile, its number in the service.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Move {
@@ -44,6 +47,8 @@ pub(crate) struct Plan {
     pub(crate) limits: Vec<(u32, libc::rlimit64)>,
     /// Empty: left as PID 1's.
     pub(crate) oom_score: Vec<u8>,
+    /// It may stay as PID 1's.
+    pub(crate) spared: bool,
     pub(crate) read_only_root: bool,
     /// Null: PID 1's own.
     pub(crate) directory: *const c_char,
@@ -138,6 +143,7 @@ impl Plan {
         strings.extend(command.argv);
         strings.extend(command.environment);
         let limits = inheritance.limits.iter().chain(&command.limits);
+        let oom_score = inheritance.oom_score.map(|usual| if command.spared { SPARED } else { usual });
         Ok(Plan {
             control,
             candidates,
@@ -152,7 +158,8 @@ impl Plan {
             limits: limits
                 .map(|l| (l.resource, libc::rlimit64 { rlim_cur: l.soft, rlim_max: l.hard }))
                 .collect(),
-            oom_score: inheritance.oom_score.map(|score| score.to_string().into_bytes()).unwrap_or_default(),
+            oom_score: oom_score.map(|score| score.to_string().into_bytes()).unwrap_or_default(),
+            spared: command.spared,
             read_only_root: command.read_only_root,
             directory,
             credentials: command.credentials,

@@ -41,7 +41,8 @@ impl Launcher for LogdLauncher {
             let mut command = Command::from_descriptor(binary, "kelson-logd")
                 .arg("--runtime-dir")
                 .arg(self.runtime_dir.as_os_str().as_encoded_bytes())
-                .descriptor(control, 3);
+                .descriptor(control, 3)
+                .spared();
             if let Some(Ok(cgroup)) = self.processes.cgroups().map(|root| Cgroup::create(root, NAME)) {
                 // Where the last one was frozen, the next would be too.
                 if let Err(error) = cgroup.thaw() {

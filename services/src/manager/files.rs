@@ -200,7 +200,7 @@ impl Manager {
     }
 
     /// Stops a service whose file is gone, then forgets it.
-    fn remove(&self, name: &Arc<str>) {
+    pub(super) fn remove(&self, name: &Arc<str>) {
         let Some(handle) = self.live(name) else {
             self.forget(name);
             return;

@@ -29,7 +29,7 @@ mod order;
 mod resume;
 mod view;
 
-pub use order::StopSummary;
+pub use order::{StopSummary, needed_services};
 pub use view::{GraphEdge, GraphNode, GraphView, Reason};
 
 /// What became of an operator's request.

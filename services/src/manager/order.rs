@@ -48,6 +48,11 @@ fn named(spec: &ServiceSpec) -> Vec<(&str, ServiceEvent, bool)> {
     out
 }
 
+/// The services that a spec names in `depends`, alternatives too.
+pub fn needed_services(spec: &ServiceSpec) -> BTreeSet<&str> {
+    named(spec).into_iter().map(|(name, _, _)| name).collect()
+}
+
 impl Manager {
     /// Names of the services that name it in `depends`.
     pub fn needed_by(&self, name: &str) -> Vec<String> {
@@ -70,8 +75,7 @@ impl Manager {
             if !matches!(state, State::Preparing | State::Starting | State::Running | State::Stopping) {
                 continue;
             }
-            let needed: BTreeSet<&str> = named(spec).into_iter().map(|(other, _, _)| other).collect();
-            for other in needed {
+            for other in needed_services(spec) {
                 if spec.depends.iter().any(|requirement| !self.stands_without(requirement, other)) {
                     users.entry(other.to_owned()).or_default().push(Arc::clone(name));
                 }
@@ -188,10 +192,15 @@ impl Manager {
         }
     }
 
+    /// No service is started any more. To be said before [`Manager::resume`] where the life before was stopping the host.
+    pub fn starts_nothing_more(&self) {
+        self.inner.closing.store(true, Ordering::Relaxed);
+    }
+
     /// Starts nothing any more and stops all services, each as soon as all that depend on it are down; `last` ones,
     /// in their order, after all others. What is left at `deadline` is killed.
     pub async fn stop_all(&self, deadline: Instant, last: &[&str]) -> StopSummary {
-        self.inner.closing.store(true, Ordering::Relaxed);
+        self.starts_nothing_more();
         // Whoever must wait for others to stop first must not start meanwhile either.
         for entry in self.entries().values() {
             if let Kind::Live(handle) = &entry.kind {

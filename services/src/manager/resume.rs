@@ -13,7 +13,7 @@ use super::files::faults;
 use super::{Entry, Kind, Manager};
 use crate::groups::GroupRequest;
 use crate::service_runner::table::Phase;
-use crate::service_runner::task::{Resumed, resume};
+use crate::service_runner::task::{Making, Resumed, resume};
 use crate::state_store::{self, Descriptor, Past, Record};
 
 /// Names a run: service and number.
@@ -60,11 +60,17 @@ impl Manager {
         let tickets = past.records.iter().map(|record| record.life.ticket).max().unwrap_or_default();
         self.inner.tickets.fetch_max(tickets, Ordering::Relaxed);
         let mut voices = past.voices();
+        let told = self.log().told();
         let (attached, mut all_attached) = mpsc::channel::<()>(1);
-        let mut cut_off = BTreeMap::new();
+        let (mut cut_off, mut leaving) = (BTreeMap::new(), Vec::new());
         for record in std::mem::take(&mut past.records) {
             let name: Arc<str> = Arc::from(record.name.as_str());
             let Some(spec) = specs.remove(&record.name).map(Arc::new) else {
+                if record.life.phase == Phase::Rest && record.life.is_leaving() {
+                    // It was just being forgotten.
+                    past.store.remove(&name);
+                    continue;
+                }
                 self.host_event(&format!(
                     "service {name} is forgotten: what it was started from is lost; what runs of it is left as it is"
                 ));
@@ -74,15 +80,23 @@ impl Manager {
             let next_spec = next_spec.map(Arc::new);
             let known = next_spec.clone().unwrap_or_else(|| Arc::clone(&spec));
             let resumed = Resumed {
-                making: child_of(&record, making).and_then(|pid| Some((pid, started(pid)?))),
+                making: child_of(&record, making).and_then(|pid| match started(pid) {
+                    Some(start_time) => Some(Making::Child(pid, start_time)),
+                    None => past.exits.get(&pid).map(|exit| Making::Ended(pid, *exit)),
+                }),
                 exit: record.life.pid.and_then(|pid| past.exits.get(&pid).copied()),
                 voice: voices.remove(&(record.name.clone(), record.life.run)),
+                told: told.of(&name),
+                closing: self.closing(),
                 attached: attached.clone(),
                 spec,
                 next_spec,
                 record,
             };
             let builtin = resumed.record.builtin;
+            if resumed.record.life.is_leaving() {
+                leaving.push(Arc::clone(&name));
+            }
             if let Some(group) =
                 resumed.spec.group.as_deref().filter(|_| resumed.record.life.group_restarts())
             {
@@ -104,6 +118,9 @@ impl Manager {
             self.add(Arc::new(spec), builtin);
         }
         while all_attached.recv().await.is_some() {}
+        for name in leaving {
+            self.remove(&name);
+        }
         // Whoever restarted them is gone: they are begun again, from their stop.
         for (group, service) in cut_off {
             let (group, text) = (Arc::from(group), "its restart was cut off".to_owned());

@@ -9,6 +9,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, bind, recvmsg, socket};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -78,6 +79,15 @@ fn printable(bytes: &[u8], limit: usize) -> String {
     text
 }
 
+/// Makes the folder of the sockets: users of services pass through it to their own, and see no other.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn make_folder(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    std::fs::DirBuilder::new().mode(0o711).create(path)
+}
+
 /// The socket of one run; its file goes with it.
 pub struct NotifySocket {
     socket: AsyncFd<KeptDescriptor>,
@@ -109,7 +119,14 @@ impl NotifySocket {
                 format!("{}: path too long for a socket", path.display()),
             )
         })?;
-        bind(socket.as_raw_fd(), &address)?;
+        match bind(socket.as_raw_fd(), &address) {
+            // Somebody has removed the folder.
+            Err(Errno::ENOENT) => {
+                make_folder(directory)?;
+                bind(socket.as_raw_fd(), &address)?;
+            }
+            bound => bound?,
+        }
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
         if uid.is_some() {
             std::os::unix::fs::chown(&path, uid, None)?;
@@ -203,6 +220,18 @@ mod tests {
             parse(&[b"STATUS=".as_slice(), &[b'x'; 4000]].concat()),
             [Message::Status("x".repeat(256))]
         );
+    }
+
+    #[tokio::test]
+    async fn a_folder_that_was_removed_is_made_again() {
+        let dir = std::env::temp_dir().join(format!("kelson-notify-gone-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        let socket = NotifySocket::bind(&dir, "web", None, None, 1).unwrap();
+        assert!(socket.path().exists());
+        let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&dir).unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o711);
+        drop(socket);
+        std::fs::remove_dir_all(dir).unwrap();
     }
 
     #[tokio::test]

@@ -55,6 +55,8 @@ pub struct Life {
     owes_post: bool,
     /// `stop.delay` counts for the stop that is under way.
     delays: bool,
+    /// It is stopped because its file is gone.
+    leaving: bool,
     /// Its group has stopped it and is to start it again.
     awaits_group: bool,
     /// It asked for its group to be restarted, for this reason.
@@ -90,6 +92,7 @@ impl Life {
             opened: false,
             owes_post: false,
             delays: false,
+            leaving: false,
             awaits_group: false,
             asked_group: None,
             new_spec: None,
@@ -235,7 +238,9 @@ impl Life {
                 self.dependency_down(rules, rule, &text, fx);
             }
 
-            Input::Attached { found } => self.attached(rules, found, now, fx),
+            Input::Attached { found, closing } => {
+                self.attached(rules, (found, closing), (now, chance), fx);
+            }
             Input::Exited { exit, .. } => self.exited(rules, exit, now, fx),
             Input::PreStopDone(failures) if self.phase == Phase::PreStop => {
                 fx.extend(failures.into_iter().map(Effect::Note));

@@ -39,7 +39,7 @@ mod telling;
 mod work;
 
 use bonds::Bonds;
-pub use resume::{Resumed, resume};
+pub use resume::{Making, Resumed, resume};
 
 /// Makes the runner of a spec.
 pub trait RunnerFactory: Send + Sync {
@@ -232,6 +232,7 @@ fn make(
         random,
         health_kept: false,
         recorded: None,
+        signals_again: false,
     });
     Ok((core, runner, ServiceHandle { mailbox, snapshot, totals }))
 }
@@ -348,8 +349,10 @@ struct Core {
     main_pid_refused: bool,
     /// What its checks said in an earlier life of PID 1 counts until they have said something in this one.
     health_kept: bool,
-    /// The phase that stands in the record.
-    recorded: Option<Phase>,
+    /// The phase that stands in the record, and whether `post` hooks are owed.
+    recorded: Option<(Phase, bool)>,
+    /// The life before may not have come to send the signal of the stop that is under way.
+    signals_again: bool,
     random: Random,
 }
 
@@ -737,7 +740,7 @@ impl Core {
             self.voice = Voice::Silent;
             self.watchdog = None;
         }
-        if self.recorded != Some(self.life.phase) {
+        if self.recorded != Some((self.life.phase, self.life.owes_post())) {
             self.record();
         }
         let next = match work {

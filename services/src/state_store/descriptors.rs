@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::StateStore;
 use super::file::{Found, seal, unseal};
+use super::unwritten::Part;
 
 pub const SLOT: usize = 256;
 
@@ -30,6 +31,8 @@ pub enum Descriptor {
     Api,
     /// The folder of the services' cgroups, claimed for this host.
     Cgroups { path: PathBuf },
+    /// The hardware watchdog, which is armed.
+    Watchdog,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -62,23 +65,29 @@ impl StateStore {
     /// The descriptor is still open in the next life, and known.
     pub fn keep(&self, descriptor: BorrowedFd<'_>, what: Descriptor) {
         let raw = descriptor.as_raw_fd();
-        let result = identity(raw).and_then(|(device, inode)| {
-            let bytes = seal::<_, SLOT>(1, &Entry { device, inode, what })
-                .ok_or_else(|| io::Error::other("what is said of a descriptor is too long"))?;
-            self.inner.descriptors.write(u64::try_from(raw).unwrap_or_default(), &bytes)?;
-            fcntl(descriptor, FcntlArg::F_SETFD(FdFlag::empty()))?;
-            Ok(())
-        });
-        self.report(result);
+        let bytes = identity(raw)
+            .ok()
+            .and_then(|(device, inode)| seal::<_, SLOT>(1, &Entry { device, inode, what }));
+        let bytes = bytes.as_ref().map(<[u8; SLOT]>::as_slice);
+        self.put(Part::Descriptors, place(raw), "what a descriptor is", bytes);
+        mark(descriptor, FdFlag::empty());
     }
 
     /// The descriptor is about to be closed.
     pub fn let_go(&self, descriptor: BorrowedFd<'_>) {
-        let raw = descriptor.as_raw_fd();
-        let written = self.inner.descriptors.write(u64::try_from(raw).unwrap_or_default(), &[0; SLOT]);
-        let marked = fcntl(descriptor, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).map_err(io::Error::from);
-        self.report(written.and(marked.map(|_| ())));
+        mark(descriptor, FdFlag::FD_CLOEXEC);
+        let place = place(descriptor.as_raw_fd());
+        self.put(Part::Descriptors, place, "the end of a descriptor", Some(&[0; SLOT]));
     }
+}
+
+fn place(descriptor: RawFd) -> u64 {
+    u64::try_from(descriptor).unwrap_or_default()
+}
+
+fn mark(descriptor: BorrowedFd<'_>, flag: FdFlag) {
+    // It is open, and then it cannot fail.
+    let _ = fcntl(descriptor, FcntlArg::F_SETFD(flag));
 }
 
 impl Keeper for StateStore {

@@ -2,15 +2,16 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use nix::fcntl::FallocateFlags;
 use serde::Serialize;
 
 use super::LifeId;
 
 /// Of every file here. One higher with every change of what is written: a new PID 1 must not misread an old one.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 const HEADER: u64 = 4096;
 const MAGIC: &[u8; 8] = b"KELSONST";
 /// Of the life in the header.
@@ -21,6 +22,7 @@ const LIFE_SLOT: usize = 512;
 pub struct SlotFile {
     file: File,
     slot: usize,
+    path: PathBuf,
 }
 
 /// What a file of an earlier part of this life holds.
@@ -41,7 +43,32 @@ impl SlotFile {
         file.write_all_at(MAGIC, 0)?;
         file.write_all_at(&VERSION.to_le_bytes(), 8)?;
         file.write_all_at(&header, 16)?;
-        Ok(SlotFile { file, slot })
+        Ok(SlotFile { file, slot, path: path.to_owned() })
+    }
+
+    /// Takes the room for so many slots at once: what is written there cannot fail for want of it, whoever fills the
+    /// file system afterwards. The file does not become longer by it.
+    ///
+    /// # Errors
+    /// When there is no room, or the file system knows no such thing.
+    pub fn reserve(&self, slots: u64) -> io::Result<()> {
+        let length = HEADER.saturating_add(slots.saturating_mul(self.slot.try_into().unwrap_or(u64::MAX)));
+        let length = i64::try_from(length).unwrap_or(i64::MAX);
+        nix::fcntl::fallocate(&self.file, FallocateFlags::FALLOC_FL_KEEP_SIZE, 0, length)?;
+        Ok(())
+    }
+
+    /// What somebody else has done to the file since it was made: a sentence. What is written goes on to the open file.
+    pub fn harm(&self) -> Option<String> {
+        let told = |text: &str| Some(format!("{} {text}", self.path.display()));
+        let mut begin = [0; 12];
+        let whole = self.file.read_exact_at(&mut begin, 0).is_ok() && begin.starts_with(MAGIC);
+        if !whole {
+            return told("was changed by another process");
+        }
+        let (ours, there) = (self.file.metadata().ok()?, std::fs::metadata(&self.path).ok());
+        let same = there.is_some_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino()));
+        if same { None } else { told("was removed or replaced by another process") }
     }
 
     /// The file that an earlier part of the same life left.
@@ -69,7 +96,7 @@ impl SlotFile {
         if of.as_ref() != Some(life) {
             return Err(told("belongs to another life of the host, not used"));
         }
-        Ok(Found { file: SlotFile { file, slot }, bytes })
+        Ok(Found { file: SlotFile { file, slot, path: path.to_owned() }, bytes })
     }
 
     /// Writes a whole slot.
@@ -150,8 +177,12 @@ impl Paper {
         let beside = self.0.with_extension("new");
         // Truncated where one is left of a write that was broken off.
         let file = options().create(true).truncate(true).open(&beside)?;
-        file.write_all_at(&bytes, 0)?;
-        std::fs::rename(beside, &self.0)
+        let written = file.write_all_at(&bytes, 0).and_then(|()| std::fs::rename(&beside, &self.0));
+        if written.is_err() {
+            // Where there is no room it must not keep what it has got of it.
+            let _ = std::fs::remove_file(beside);
+        }
+        written
     }
 
     /// `None`: there is none.

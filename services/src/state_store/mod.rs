@@ -13,7 +13,8 @@
 //! belongs to one life of the host: its header bears the boot id and the start time of PID 1, which `execve` keeps and
 //! a new PID namespace does not.
 //!
-//! Writes are `pwrite` to a tmpfs of our own: they never wait for a disk, and cost no memory of the process.
+//! Writes are `pwrite` to a tmpfs of our own: they never wait for a disk, and cost no memory of the process. Room for what
+//! is written all the time is taken at once. What finds no room all the same is kept and written later ([`unwritten`]).
 
 mod descriptors;
 mod file;
@@ -21,6 +22,7 @@ mod life_id;
 mod past;
 mod record;
 mod ring;
+mod unwritten;
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -31,12 +33,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use file::{Paper, SlotFile};
 use record::SLOT;
+use unwritten::{Part, Unwritten};
 
 pub use descriptors::{Descriptor, Inherited, KeptDescriptor};
 pub use file::VERSION;
 pub use life_id::LifeId;
 pub use past::{Past, Recovered, read};
 pub use record::{Record, start_of};
+
+/// Slots for which room is taken at once: two a service, one a descriptor.
+const USUAL_SERVICES: u64 = 128;
+const USUAL_DESCRIPTORS: u64 = 512;
 
 /// The files. Cheap to clone.
 #[derive(Clone)]
@@ -52,6 +59,18 @@ struct Inner {
     papers: PathBuf,
     spawns: PathBuf,
     places: Mutex<Places>,
+    unwritten: Unwritten,
+}
+
+impl Inner {
+    fn file(&self, part: Part) -> &SlotFile {
+        match part {
+            Part::Services => &self.services,
+            Part::Events => &self.events,
+            Part::Exits => &self.exits,
+            Part::Descriptors => &self.descriptors,
+        }
+    }
 }
 
 #[derive(Default)]
@@ -61,8 +80,6 @@ struct Places {
     next: u32,
     /// Exits written so far.
     exits: u64,
-    /// The first failure is told, not each.
-    failed: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -89,7 +106,7 @@ impl StateStore {
         }
         let spawns = directory.join("spawns");
         File::create(&spawns)?;
-        Ok(StateStore {
+        let store = StateStore {
             inner: Arc::new(Inner {
                 descriptors: SlotFile::create(&directory.join("descriptors"), descriptors::SLOT, life)?,
                 exits: SlotFile::create(&directory.join("exits"), ring::EXIT_SLOT, life)?,
@@ -98,8 +115,26 @@ impl StateStore {
                 papers,
                 spawns,
                 places: Mutex::default(),
+                unwritten: Unwritten::default(),
             }),
-        })
+        };
+        store.reserve();
+        Ok(store)
+    }
+
+    /// Takes the room for all events and exits that are kept, and for a host of the usual size.
+    fn reserve(&self) {
+        let ring = u64::try_from(crate::events::KEPT).unwrap_or_default();
+        let Inner { services, events, exits, descriptors, .. } = &*self.inner;
+        let wanted =
+            [(exits, ring::EXITS), (events, ring), (services, USUAL_SERVICES), (descriptors, USUAL_DESCRIPTORS)];
+        for (file, slots) in wanted {
+            // Without it each slot gets its room when it is first written.
+            if let Err(error) = file.reserve(slots) {
+                tracing::warn!("no room for the state of the services is set aside: {error}");
+                return;
+            }
+        }
     }
 
     fn places(&self) -> std::sync::MutexGuard<'_, Places> {
@@ -114,7 +149,7 @@ impl StateStore {
         Ok(File::options().read(true).write(true).open(&self.inner.spawns)?.into())
     }
 
-    /// Writes the record of a service. A failure is logged once: the host runs on without a memory.
+    /// Writes the record of a service.
     pub fn record(&self, name: &Arc<str>, record: &Record) {
         let (place, number) = {
             let mut places = self.places();
@@ -131,17 +166,14 @@ impl StateStore {
             places.by_name.insert(Arc::clone(name), place);
             (slot_of(place.index, place.writes), place.writes)
         };
-        let result = record
-            .seal(number)
-            .ok_or_else(|| io::Error::other("record too large"))
-            .and_then(|bytes| self.inner.services.write(place, &bytes));
-        self.report(result);
+        let bytes = record.seal(number);
+        self.put(Part::Services, place, "the record of a service", bytes.as_ref().map(<[u8; SLOT]>::as_slice));
     }
 
     /// The service is gone for good.
     pub fn remove(&self, name: &str) {
         for kind in [Kind::Spec, Kind::NextSpec] {
-            self.paper(kind, name).remove();
+            self.discard(kind, name);
         }
         let place = {
             let mut places = self.places();
@@ -150,7 +182,7 @@ impl StateStore {
             place
         };
         for turn in 0..2 {
-            self.report(self.inner.services.write(slot_of(place.index, turn), &[0; SLOT]));
+            self.put(Part::Services, slot_of(place.index, turn), "the end of a service", Some(&[0; SLOT]));
         }
     }
 
@@ -160,13 +192,23 @@ impl StateStore {
 
     /// Writes a paper down, in place of an earlier one.
     pub fn write(&self, kind: Kind, name: &str, payload: &impl serde::Serialize) {
-        let bytes = postcard::to_allocvec(payload).map_err(io::Error::other);
-        self.report(bytes.and_then(|bytes| self.paper(kind, name).write(&bytes)));
+        let paper = self.paper(kind, name);
+        match postcard::to_allocvec(payload) {
+            Ok(bytes) => self.put_paper(&paper, &bytes),
+            Err(error) => tracing::error!("{}: {error}", paper.0.display()),
+        }
+    }
+
+    /// Whether it is there, whole or not.
+    pub fn has(&self, kind: Kind, name: &str) -> bool {
+        self.paper(kind, name).0.exists()
     }
 
     /// What it says holds no longer.
     pub fn discard(&self, kind: Kind, name: &str) {
-        self.paper(kind, name).remove();
+        let paper = self.paper(kind, name);
+        self.inner.unwritten.forget_paper(&paper.0);
+        paper.remove();
     }
 
     /// The names of all services whose spec is written down.
@@ -177,17 +219,6 @@ impl StateStore {
             names.filter_map(|name| name.strip_suffix(".spec").map(str::to_owned)).collect();
         names.sort();
         names
-    }
-
-    fn report(&self, result: io::Result<()>) {
-        if let Err(error) = result {
-            let first = !std::mem::replace(&mut self.places().failed, true);
-            if first {
-                tracing::error!(
-                    "the state of the services cannot be written: {error}; a crash would lose it"
-                );
-            }
-        }
     }
 }
 

@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use super::descriptors::{self, Descriptor, Inherited};
 use super::file::{SlotFile, is_used, unseal};
 use super::record::{Record, SLOT};
+use super::unwritten::Unwritten;
 use super::{Inner, Kind, LifeId, Place, Places, StateStore, papers, ring};
 use crate::model::Event;
 
@@ -75,6 +76,7 @@ impl Past {
                 papers: papers(directory),
                 spawns: directory.join("spawns"),
                 places: Mutex::new(places),
+                unwritten: Unwritten::default(),
             }),
         };
         Ok(Past { store, records, events, exits: exits.into_iter().collect(), inherited, doubts })

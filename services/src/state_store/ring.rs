@@ -1,6 +1,5 @@
 //! The two rings: the events of the host, and the exits of its last children.
 
-use std::io;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::StateStore;
 use super::file::{Found, seal, unseal};
 use super::record::start_of;
+use super::unwritten::Part;
 use crate::model::{Event, State};
 
 pub const EVENT_SLOT: usize = 256;
@@ -17,7 +17,7 @@ pub const EVENT_SLOT: usize = 256;
 const TEXT: usize = 180;
 pub const EXIT_SLOT: usize = 32;
 /// So many exits are known that no task may have acted on yet.
-const EXITS: u64 = 1024;
+pub const EXITS: u64 = 1024;
 
 #[derive(Serialize, Deserialize)]
 struct EventRecord<'a> {
@@ -55,10 +55,7 @@ impl StateStore {
             record.message = start_of(&event.message, room);
             seal(event.seq, &record)
         });
-        let result = bytes
-            .ok_or_else(|| io::Error::other("event too large"))
-            .and_then(|bytes| self.inner.events.write(index, &bytes));
-        self.report(result);
+        self.put(Part::Events, index, "an event", bytes.as_ref().map(<[u8; EVENT_SLOT]>::as_slice));
     }
 
     /// Writes down how a child ended, before the kernel forgets it.
@@ -68,10 +65,9 @@ impl StateStore {
             places.exits = places.exits.saturating_add(1);
             places.exits
         };
-        let result = seal::<_, EXIT_SLOT>(number, &ExitRecord { pid, exit })
-            .ok_or_else(|| io::Error::other("exit too large"))
-            .and_then(|bytes| self.inner.exits.write(number.checked_rem(EXITS).unwrap_or_default(), &bytes));
-        self.report(result);
+        let bytes = seal::<_, EXIT_SLOT>(number, &ExitRecord { pid, exit });
+        let index = number.checked_rem(EXITS).unwrap_or_default();
+        self.put(Part::Exits, index, "how a child ended", bytes.as_ref().map(<[u8; EXIT_SLOT]>::as_slice));
     }
 }
 

@@ -221,3 +221,65 @@ fn a_kept_descriptor_is_found_and_one_that_was_let_go_is_not() {
     assert_eq!(found, [(notify("web"), kept.as_raw_fd())]);
     std::fs::remove_dir_all(dir).unwrap();
 }
+
+#[test]
+fn what_finds_no_room_is_written_later_and_the_newest_of_it() {
+    let dir = place("full");
+    let life = LifeId::current().unwrap();
+    let store = StateStore::create(&dir, &life).unwrap();
+    assert_eq!(store.trouble(), None);
+    store.write(Kind::Boot, "", &1_u64);
+    // As good as no room: nothing can be written there.
+    std::fs::remove_dir_all(dir.join("papers")).unwrap();
+    store.write(Kind::Boot, "", &2_u64);
+    store.write(Kind::Boot, "", &3_u64);
+    store.write(Kind::Intent, "", &4_u64);
+    store.write(Kind::Spec, "web", &5_u64);
+    store.discard(Kind::Spec, "web");
+    assert!(store.trouble().is_some_and(|why| why.contains("cannot be written: No such file")));
+    // What has its place is written all the same.
+    store.record(&Arc::from("a"), &record("a", 1));
+    std::fs::create_dir(dir.join("papers")).unwrap();
+    assert_eq!(store.trouble(), None);
+    let mut past = Past::take(&dir, &life).unwrap();
+    assert_eq!(past.records, [record("a", 1)]);
+    assert_eq!(past.paper::<u64>(Kind::Boot, ""), Some(3));
+    assert_eq!(past.paper::<u64>(Kind::Intent, ""), Some(4));
+    assert_eq!(past.paper::<u64>(Kind::Spec, "web"), None);
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_there_is_no_room_is_said_once_and_so_is_its_end() {
+    let dir = place("said");
+    let store = StateStore::create(&dir, &LifeId::current().unwrap()).unwrap();
+    let (told, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    let keeping = tokio::spawn(store.clone().keep_up(move |text| told.send(text.to_owned()).unwrap()));
+    for turn in 0..2_u64 {
+        std::fs::remove_dir_all(dir.join("papers")).unwrap();
+        for n in 0..10_u64 {
+            store.write(Kind::Boot, "", &n);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        assert!(heard.try_recv().is_ok_and(|text| text.contains("a crash of PID 1 would lose it")), "turn {turn}");
+        std::fs::create_dir(dir.join("papers")).unwrap();
+        assert_eq!(heard.recv().await.unwrap(), "the state of the services is written again");
+        assert!(heard.try_recv().is_err());
+    }
+    keeping.abort();
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn what_others_do_to_the_files_is_seen() {
+    let dir = place("harm");
+    let store = StateStore::create(&dir, &LifeId::current().unwrap()).unwrap();
+    std::fs::rename(dir.join("exits"), dir.join("gone")).unwrap();
+    assert!(store.trouble().is_some_and(|why| why.contains("exits was removed or replaced")));
+    std::fs::rename(dir.join("gone"), dir.join("exits")).unwrap();
+    assert_eq!(store.trouble(), None);
+    OpenOptions::new().write(true).open(dir.join("services")).unwrap().set_len(0).unwrap();
+    store.record(&Arc::from("a"), &record("a", 1));
+    assert!(store.trouble().is_some_and(|why| why.contains("services was changed by another process")));
+    std::fs::remove_dir_all(dir).unwrap();
+}

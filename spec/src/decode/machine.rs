@@ -6,19 +6,27 @@ use std::time::Duration;
 use super::requirement::Use;
 use super::service::SHORTEST;
 use super::{Decoder, Place, quoted};
-use crate::machine::{ApiSpec, BuiltinSpec, InterfaceSpec, MachineSpec, MountSpec, NodeHealthSpec};
+use crate::machine::{
+    ApiSpec, BuiltinSpec, InterfaceSpec, MachineSpec, MountSpec, NodeHealthSpec, WatchdogSpec,
+};
 use crate::names::BUILTINS;
 use crate::near::near;
 use crate::service::ServiceKind;
 use crate::tree::{Node, Position, Value};
 
-const KEYS: [&str; 10] =
-    ["hostname", "modules", "sysctl", "network", "mounts", "api", "builtins", "health", "shutdown", "images"];
+const KEYS: [&str; 11] = [
+    "hostname", "modules", "sysctl", "network", "mounts", "api", "builtins", "health", "shutdown",
+    "watchdog", "images",
+];
 
 /// The longest name of an interface, in bytes.
 const LONGEST_INTERFACE: usize = 15;
 /// The longest name of a host, in bytes.
 const LONGEST_HOSTNAME: usize = 64;
+/// A watchdog of less would take a busy machine for a dead one.
+const SHORTEST_WATCHDOG: Duration = Duration::from_secs(5);
+/// More than any device counts to.
+const LONGEST_WATCHDOG: Duration = Duration::from_secs(3600);
 
 /// What a built-in service may be changed in; of the others only what their starter can do.
 const CHANGES: [&str; 12] = [
@@ -68,6 +76,7 @@ pub fn machine(d: &mut Decoder<'_>, root: &Node) -> DecodedMachine {
         let fields = d.fields(p, n, &["timeout"])?;
         d.read(&fields, "timeout", |d, p, n| d.duration(p, n, Duration::from_secs(1)))
     });
+    d.set(&fields, "watchdog", &mut spec.watchdog, |d, p, n| d.watchdog(p, n));
     d.set(&fields, "images", &mut spec.images, |d, p, n| {
         d.list(p, n, "a list of directories", |d, p, n| d.path(p, n))
     });
@@ -259,6 +268,33 @@ impl Decoder<'_> {
             (None, None) => return Some(default),
         };
         Some(NodeHealthSpec { minimum, deadline })
+    }
+
+    /// `off`, or what is different from the usual.
+    fn watchdog(&mut self, place: &Place<'_>, node: &Node) -> Option<Option<WatchdogSpec>> {
+        if let Value::Scalar(text) = &node.value {
+            if text == "off" {
+                return Some(None);
+            }
+            let text = format!("{} is not off; write off, or keys such as {{timeout: 30s}}", quoted(text));
+            self.wrong(place, node.at, text);
+            return None;
+        }
+        let fields = self.fields(place, node, &["device", "timeout"])?;
+        let mut watchdog = WatchdogSpec { expected: true, ..WatchdogSpec::default() };
+        self.set(&fields, "device", &mut watchdog.device, |d, p, n| d.path(p, n));
+        self.set(&fields, "timeout", &mut watchdog.timeout, |d, p, n| d.watchdog_timeout(p, n));
+        Some(Some(watchdog))
+    }
+
+    /// The device counts whole seconds.
+    fn watchdog_timeout(&mut self, place: &Place<'_>, node: &Node) -> Option<Duration> {
+        let timeout = self.duration_within(place, node, SHORTEST_WATCHDOG..=LONGEST_WATCHDOG)?;
+        if timeout.subsec_nanos() != 0 {
+            self.wrong(place, node.at, "the device counts whole seconds; write such as 30s");
+            return None;
+        }
+        Some(timeout)
     }
 
     fn builtins(

@@ -123,6 +123,16 @@ impl Decoder<'_> {
 
     /// A duration of at least `least`.
     pub fn duration(&mut self, place: &Place<'_>, node: &Node, least: Duration) -> Option<Duration> {
+        self.duration_within(place, node, least..=LONGEST)
+    }
+
+    /// A duration within `range`.
+    pub fn duration_within(
+        &mut self,
+        place: &Place<'_>,
+        node: &Node,
+        range: RangeInclusive<Duration>,
+    ) -> Option<Duration> {
         let text = self.scalar(place, node, "a duration")?;
         let Some(value) = units::duration(text) else {
             let text = format!(
@@ -132,8 +142,8 @@ impl Decoder<'_> {
             self.wrong(place, node.at, text);
             return None;
         };
-        if value < least || value > LONGEST {
-            let (least, most) = (units::duration_text(least), units::duration_text(LONGEST));
+        if !range.contains(&value) {
+            let (least, most) = (units::duration_text(*range.start()), units::duration_text(*range.end()));
             self.wrong(
                 place,
                 node.at,

@@ -37,6 +37,7 @@ impl Life {
             | Phase::Closing => {
                 if !matches!(self.after, Some(After::Again(_) | After::Gate)) {
                     self.ticket = ticket;
+                    self.leaving = false;
                     let ended = match self.after.replace(After::Again(RestartReason::Operator)) {
                         Some(After::Decide(ended)) => format!("{}, ", words::ended(&ended, rules)),
                         Some(After::End { text, stopped: false, .. }) => format!("{text}, "),
@@ -64,6 +65,7 @@ impl Life {
         }
         const TEXT: &str = "restarting: asked by an operator";
         self.ticket = ticket;
+        self.leaving = false;
         match self.phase {
             Phase::Rest => {
                 self.history = RestartHistory::default();
@@ -128,6 +130,7 @@ impl Life {
         if *reason == StopReason::Shutdown {
             self.closing = true;
         }
+        self.leaving |= *reason == StopReason::Removed;
         let text = words::stopped(reason, "");
         let by_group = matches!(reason, StopReason::Group(_));
         let by_somebody = matches!(reason, StopReason::Operator | StopReason::Cascade(_));

@@ -13,19 +13,22 @@ impl Life {
     pub(super) fn attached(
         &mut self,
         rules: &Rules,
-        found: Result<i32, Exit>,
-        now: Duration,
+        (found, closing): (Result<i32, Exit>, bool),
+        (now, chance): (Duration, u32),
         fx: &mut Vec<Effect>,
     ) {
-        // Whoever ends the run of the host says so to each service anew.
-        self.closing = false;
+        self.closing = closing;
         match self.phase {
             Phase::Rest => {}
             Phase::When => fx.push(Effect::Work(Work::When)),
             Phase::Gate => self.ask_gate(fx),
             Phase::Opening => fx.push(Effect::Work(Work::Open)),
-            // Its hooks are run again from the first. A process that was made already is told as spawned instead.
-            Phase::Pre | Phase::Spawning => self.ask_gate(fx),
+            // Another run begins, with the first of its hooks; what hooks of this one did is answered first. A process
+            // that was made already is told as spawned instead.
+            Phase::Pre | Phase::Spawning => {
+                self.after = Some(After::Gate);
+                self.run_post(rules, now, chance, fx);
+            }
             Phase::PreStop => match found {
                 Ok(_) => fx.push(Effect::Work(Work::PreStop)),
                 Err(exit) => self.exited(rules, exit, now, fx),
@@ -47,6 +50,16 @@ impl Life {
             // Its clock goes on; one that had run out rings at once.
             Phase::Backoff => {}
         }
+    }
+
+    /// Whether its `post` hooks are owed.
+    pub fn owes_post(&self) -> bool {
+        self.owes_post
+    }
+
+    /// Its file is gone, and so is it once it is at rest.
+    pub fn is_leaving(&self) -> bool {
+        self.leaving
     }
 
     /// What must be undone, also where it is only half prepared.

@@ -192,9 +192,11 @@ pub enum Input {
         text: String,
     },
     Closed(Result<(), String>),
-    /// PID 1 is in another life, and this is what was found of the run: its PID, or how it ended.
+    /// PID 1 is in another life, and this is what was found of the run: its PID, or how it ended. `closing`: the host
+    /// was stopping.
     Attached {
         found: Result<i32, Exit>,
+        closing: bool,
     },
     Timer(Timer),
     /// It is found broken: by a check, or it says so itself.

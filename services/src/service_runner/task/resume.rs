@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use super::{Bonds, Core, Next, ServiceHandle, Surroundings, Work, drive, make};
 use crate::service_runner::notify::NotifySocket;
 use crate::service_runner::readiness::Voice;
+use crate::model::State;
 use crate::service_runner::table::{Input, Phase};
 use crate::state_store::{Descriptor, KeptDescriptor, Record};
 
@@ -24,14 +25,27 @@ pub struct Resumed {
     /// As it was taken up, and as it is to be at its next start.
     pub spec: Arc<ServiceSpec>,
     pub next_spec: Option<Arc<ServiceSpec>>,
-    /// A child that was just being made for it: PID and start time.
-    pub making: Option<(i32, u64)>,
+    /// A child that was just being made for it.
+    pub making: Option<Making>,
     /// How its process ended, where that was learnt and not acted on.
     pub exit: Option<Exit>,
+    /// State and run that were told last of it; `None`: it is not known which.
+    pub told: Option<(State, u64)>,
+    /// The host was stopping.
+    pub closing: bool,
     /// The socket or pipe over which its run speaks.
     pub voice: Option<OwnedFd>,
     /// Dropped once its process has been taken up: nothing may be reaped before.
     pub attached: mpsc::Sender<()>,
+}
+
+/// A child that was made, and perhaps not recorded any more by the life that made it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Making {
+    /// There it is: PID and start time.
+    Child(i32, u64),
+    /// It was reaped already.
+    Ended(i32, Exit),
 }
 
 /// Starts the task of a service that goes on.
@@ -39,9 +53,10 @@ pub struct Resumed {
 /// # Errors
 /// A sentence, when this host cannot run such a service.
 pub fn resume(resumed: Resumed, surroundings: &Arc<Surroundings>) -> Result<ServiceHandle, String> {
-    let Resumed { record, spec, next_spec, making, exit, voice, attached } = resumed;
-    let (pid, start_time) = match record.life.phase {
-        Phase::Spawning => making.unwrap_or_default(),
+    let Resumed { record, spec, next_spec, making, exit, told, closing, voice, attached } = resumed;
+    let (pid, start_time) = match (record.life.phase, making) {
+        (Phase::Spawning, Some(Making::Child(pid, start_time))) => (pid, start_time),
+        (Phase::Spawning, _) => (0, 0),
         _ => (record.life.pid.unwrap_or_default(), record.start_time),
     };
     let before = Attachment { run: record.life.run, pid, start_time, opened: record.life.has_opened() };
@@ -50,11 +65,16 @@ pub fn resume(resumed: Resumed, surroundings: &Arc<Surroundings>) -> Result<Serv
     core.new_spec = next_spec;
     core.speak_on(voice);
     // Seen by all others before the first of them looks.
-    core.publish();
+    match told {
+        // The life before recorded it and did not come to tell it.
+        Some(told) if told != (core.life.state, core.life.run) => core.tell(),
+        _ => core.publish(),
+    }
     let exit = exit.unwrap_or(Exit::Lost);
     tokio::spawn(async move {
         let (mut core, mut runner) = (core, runner);
-        let work = core.attach(&mut runner, before, exit).await;
+        let running = core.attach(&mut runner, before).await;
+        let work = core.go_on(running, making, exit, closing);
         drop(attached);
         // A future of its own: a service holds no more of the heap for having gone on.
         tokio::spawn(drive(core, runner, work));
@@ -71,6 +91,9 @@ impl Core {
         self.timers = record.timers.map(|timer| timer.and_then(at));
         self.stop_until = record.stop_until.and_then(at);
         self.watchdog = record.watchdog;
+        // When it last pinged is not written down.
+        self.arm_watchdog();
+        self.signals_again = record.life.phase == Phase::Ending;
         self.status_text = record.status_text.as_deref().map(Arc::from);
         self.since = SystemTime::UNIX_EPOCH
             .checked_add(Duration::from_nanos(record.since))
@@ -112,8 +135,8 @@ impl Core {
         }
     }
 
-    /// Attaches the Runner to what was opened and runs, before anything else is asked of it, and says what comes next.
-    async fn attach(&mut self, runner: &mut Box<dyn Runner>, before: Attachment, exit: Exit) -> Work {
+    /// Attaches the Runner to what was opened and runs, before anything else is asked of it.
+    async fn attach(&mut self, runner: &mut Box<dyn Runner>, before: Attachment) -> Option<Running> {
         // Asked only now: by now all others are there again.
         self.bonds = Bonds::tie(&self.spec, &self.surroundings.registry);
         let attached = match runner.attach(before).await {
@@ -128,17 +151,37 @@ impl Core {
         {
             self.note(&format!("a hook that was cut off could not be ended: {}", error.message));
         }
-        let input = match attached {
-            Some(Running { pid, start_time, exit }) => {
+        attached
+    }
+
+    /// What comes next, with what was found of its run. `exit`: how that ended, where it is not there any more.
+    fn go_on(
+        &mut self,
+        running: Option<Running>,
+        making: Option<Making>,
+        exit: Exit,
+        closing: bool,
+    ) -> Work {
+        let spawning = self.life.phase == Phase::Spawning;
+        let input = match (running, making) {
+            (Some(Running { pid, start_time, exit }), _) => {
                 self.exit = Some(exit);
                 self.start_time = start_time;
-                match self.life.phase {
-                    Phase::Spawning => Input::Spawned(Ok(pid)),
-                    _ => Input::Attached { found: Ok(pid) },
+                match spawning {
+                    true => Input::Spawned(Ok(pid)),
+                    false => Input::Attached { found: Ok(pid), closing },
                 }
             }
-            None => Input::Attached { found: Err(exit) },
+            (None, Some(Making::Ended(pid, exit))) if spawning => {
+                self.exit = Some(Box::pin(std::future::ready(exit)));
+                self.start_time = 0;
+                Input::Spawned(Ok(pid))
+            }
+            (None, _) => Input::Attached { found: Err(exit), closing },
         };
+        if spawning && closing {
+            self.step(Input::Closing);
+        }
         match self.step(input) {
             Next::Work(work, _) => work,
             Next::Same | Next::Leave => Work::None,

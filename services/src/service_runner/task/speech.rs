@@ -59,6 +59,7 @@ impl Core {
             Message::WatchdogInterval(interval) => {
                 self.watchdog = (!interval.is_zero()).then_some(interval);
                 self.arm_watchdog();
+                self.record();
                 Next::Same
             }
             Message::WatchdogTrigger => {
@@ -77,7 +78,7 @@ impl Core {
         }
     }
 
-    fn arm_watchdog(&mut self) {
+    pub(super) fn arm_watchdog(&mut self) {
         let deadline = match self.life.phase {
             Phase::Active => self.watchdog.and_then(|interval| Instant::now().checked_add(interval)),
             _ => None,
@@ -95,10 +96,12 @@ impl Core {
                 if let Some(Some(deadline)) = self.timers.get_mut(timer_index(Timer::Start)) {
                     *deadline = (*deadline).max(until);
                 }
+                self.record();
                 Next::Same
             }
             Phase::Ending if !self.killing && self.stop_until.is_some_and(|deadline| deadline < until) => {
                 self.stop_until = Some(until);
+                self.record();
                 Next::Work(Work::Stop, false)
             }
             _ => Next::Same,

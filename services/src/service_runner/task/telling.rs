@@ -25,8 +25,9 @@ impl Core {
         );
     }
 
+    /// Tells what changes nothing: beside the state that was told last.
     pub(super) fn note(&self, text: &str) {
-        self.surroundings.events.add(&self.name, self.life.state, text, self.life.run);
+        self.surroundings.events.add(&self.name, self.shown, text, self.life.run);
     }
 
     /// Remembers and publishes the present state.
@@ -75,7 +76,7 @@ impl Core {
 
     /// Writes down where it stands, for the next life of PID 1.
     pub(super) fn record(&mut self) {
-        self.recorded = Some(self.life.phase);
+        self.recorded = Some((self.life.phase, self.life.owes_post()));
         let Some(store) = &self.surroundings.store else { return };
         let origin = self.surroundings.origin;
         let since_start = |at: tokio::time::Instant| at.saturating_duration_since(origin);

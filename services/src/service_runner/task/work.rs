@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kelson_runner::{BoxFuture, RunContext, Runner, RunnerError, StopPlan};
+use kelson_runner::{BoxFuture, RunContext, Runner, RunnerError, StopPlan, errno_text};
 use kelson_spec::service::Readiness;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
@@ -107,8 +107,12 @@ impl Core {
             return StopPlan { signal: libc::SIGKILL, timeout: Duration::ZERO };
         }
         match self.stop_until {
-            // The signal was sent already; only the patience is new.
-            Some(until) => StopPlan { signal: 0, timeout: until.saturating_duration_since(now) },
+            // The signal was sent already, by this life; only the patience is new.
+            Some(until) => {
+                let again = std::mem::take(&mut self.signals_again);
+                let signal = if again { self.spec.stop.signal } else { 0 };
+                StopPlan { signal, timeout: until.saturating_duration_since(now) }
+            }
             None => {
                 self.stop_until = now.checked_add(self.spec.stop.timeout);
                 self.record();
@@ -120,7 +124,8 @@ impl Core {
     /// What the next run is given.
     fn context(&mut self) -> io::Result<RunContext> {
         let run = self.life.run;
-        let (stdout, stderr) = self.surroundings.logs.pipes(&self.name, run, &self.spec.logs)?;
+        let pipes = self.surroundings.logs.pipes(&self.name, run, &self.spec.logs);
+        let (stdout, stderr) = pipes.map_err(|error| cannot("make the pipes of its log", &error))?;
         let mut context = RunContext {
             run,
             command: None,
@@ -140,12 +145,14 @@ impl Core {
                 let uid = self.spec.user.as_ref().map(|user| user.uid);
                 let store = self.surroundings.store.as_ref();
                 let folder = &self.surroundings.notify_directory;
-                let socket = NotifySocket::bind(folder, &self.name, uid, store, run)?;
+                let socket = NotifySocket::bind(folder, &self.name, uid, store, run);
+                let socket = socket.map_err(|error| cannot("make its notify socket", &error))?;
                 context.environment.push(("NOTIFY_SOCKET".into(), socket.path().display().to_string()));
                 self.voice = Voice::notify(socket);
             }
             Readiness::Descriptor(number) => {
-                let (read_end, write_end) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
+                let pipe = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC);
+                let (read_end, write_end) = pipe.map_err(|error| cannot("make its readiness pipe", &error.into()))?;
                 nix::fcntl::fcntl(&read_end, nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::O_NONBLOCK))?;
                 let kept = KeptDescriptor::new(read_end, self.surroundings.store.as_ref(), || {
                     Descriptor::Readiness { service: self.name.to_string(), run }
@@ -156,6 +163,12 @@ impl Core {
         }
         Ok(context)
     }
+}
+
+/// Why a start fails before there is a process, as the other reasons read.
+fn cannot(what: &str, error: &io::Error) -> io::Error {
+    let why = error.raw_os_error().map_or_else(|| error.to_string(), errno_text);
+    io::Error::new(error.kind(), format!("cannot {what}: {why}"))
 }
 
 /// Does a part of a start, and gives its turn away when that takes long.

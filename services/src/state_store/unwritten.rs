@@ -1,0 +1,167 @@
+//! What could not be written, as its file system was full: kept, and written as soon as there is room.
+//!
+//! Of each place only the newest is kept, so it is never more than the files themselves would hold. Until all of it is
+//! written a crash would lose it, and the host does not execute itself anew by intention.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::StateStore;
+use super::file::Paper;
+
+/// How often it is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// A file of slots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    Services,
+    Events,
+    Exits,
+    Descriptors,
+}
+
+#[derive(Default)]
+struct Kept {
+    slots: BTreeMap<(Part, u64), Vec<u8>>,
+    papers: BTreeMap<PathBuf, Vec<u8>>,
+    /// What the file system said last.
+    why: String,
+}
+
+impl Kept {
+    fn is_empty(&self) -> bool {
+        self.slots.is_empty() && self.papers.is_empty()
+    }
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct Unwritten {
+    kept: Mutex<Kept>,
+    /// Something is kept. Looked at before the lock is taken.
+    any: AtomicBool,
+    news: Notify,
+}
+
+impl Unwritten {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes one thing; what was kept of it before is out of date then.
+    fn write(
+        &self,
+        write: impl FnOnce() -> io::Result<()>,
+        keep: impl FnOnce(&mut Kept),
+        forget: impl FnOnce(&mut Kept),
+    ) {
+        // Under the lock where an older one may be about to be written.
+        let behind = self.any.load(Ordering::SeqCst).then(|| self.kept());
+        match write() {
+            Ok(()) => {
+                if let Some(mut kept) = behind {
+                    forget(&mut kept);
+                }
+            }
+            Err(error) => {
+                let mut kept = behind.unwrap_or_else(|| self.kept());
+                keep(&mut kept);
+                kept.why = error.to_string();
+                self.any.store(true, Ordering::SeqCst);
+                self.news.notify_one();
+            }
+        }
+    }
+
+    pub fn forget_paper(&self, path: &Path) {
+        if self.any.load(Ordering::SeqCst) {
+            self.kept().papers.remove(path);
+        }
+    }
+}
+
+impl StateStore {
+    /// Writes a slot, now or when there is room. `None`: `what` has no bytes that fit into one.
+    pub(super) fn put(&self, part: Part, index: u64, what: &str, bytes: Option<&[u8]>) {
+        let Some(bytes) = bytes else {
+            return tracing::error!("{what} is too large to be written down; a crash would lose it");
+        };
+        self.inner.unwritten.write(
+            || self.inner.file(part).write(index, bytes),
+            |kept| drop(kept.slots.insert((part, index), bytes.to_vec())),
+            |kept| drop(kept.slots.remove(&(part, index))),
+        );
+    }
+
+    /// As [`StateStore::put`], of a paper.
+    pub(super) fn put_paper(&self, paper: &Paper, payload: &[u8]) {
+        self.inner.unwritten.write(
+            || paper.write(payload),
+            |kept| drop(kept.papers.insert(paper.0.clone(), payload.to_vec())),
+            |kept| drop(kept.papers.remove(&paper.0)),
+        );
+    }
+
+    /// Writes what was not written yet.
+    ///
+    /// # Errors
+    /// A sentence: there is still no room for all of it.
+    pub fn catch_up(&self) -> Result<(), String> {
+        let unwritten = &self.inner.unwritten;
+        if !unwritten.any.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        let mut kept = unwritten.kept();
+        let mut why = None;
+        kept.slots.retain(|(part, index), bytes| match self.inner.file(*part).write(*index, bytes) {
+            Ok(()) => false,
+            Err(error) => {
+                why = Some(error.to_string());
+                true
+            }
+        });
+        kept.papers.retain(|path, payload| match Paper(path.clone()).write(payload) {
+            Ok(()) => false,
+            Err(error) => {
+                why = Some(error.to_string());
+                true
+            }
+        });
+        if let Some(why) = why {
+            kept.why = why;
+        }
+        unwritten.any.store(!kept.is_empty(), Ordering::SeqCst);
+        if kept.is_empty() {
+            return Ok(());
+        }
+        Err(format!("the state of the services cannot be written: {}", kept.why))
+    }
+
+    /// Why another life could not go on with what is written; `None`: it could.
+    pub fn trouble(&self) -> Option<String> {
+        let files = [Part::Services, Part::Events, Part::Exits, Part::Descriptors];
+        self.catch_up().err().or_else(|| files.into_iter().find_map(|part| self.inner.file(part).harm()))
+    }
+
+    /// Looks after what could not be written, for as long as the host runs; `tell` hears when that begins and when it is
+    /// over.
+    pub async fn keep_up(self, tell: impl Fn(&str)) {
+        loop {
+            self.inner.unwritten.news.notified().await;
+            // What only just did not fit, or was told of already.
+            let Err(why) = self.catch_up() else { continue };
+            tell(&format!("{why}; until it can, a crash of PID 1 would lose it"));
+            while self.catch_up().is_err() {
+                tokio::time::sleep(AGAIN).await;
+            }
+            tell("the state of the services is written again");
+        }
+    }
+}
