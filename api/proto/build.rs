@@ -5,8 +5,12 @@ use std::path::PathBuf;
 use prost::Message as _;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let files = ["services", "machine", "logs", "logd", "exec", "images", "metrics", "health"]
-        .map(|name| format!("kelson/v1/{name}.proto"));
+    let mut files = ["services", "machine", "logs", "logd", "exec", "images", "metrics", "health"]
+        .map(|name| format!("kelson/v1/{name}.proto"))
+        .to_vec();
+    if std::env::var_os("CARGO_FEATURE_FAULTS").is_some() {
+        files.push("kelson/test/v1/faults.proto".to_owned());
+    }
     let descriptors = protox::compile(&files, ["."])?;
     let mut reflected = descriptors.clone();
     for file in &mut reflected.file {

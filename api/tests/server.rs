@@ -168,9 +168,11 @@ impl World {
                 mode: "container",
                 started: SystemTime::now(),
                 reexecs: 0,
+                crashes: 0,
             },
             apid_uid: Some(APID),
             group: None,
+            listeners: mpsc::channel(1).1,
         };
         let listener = server::bind(&socket, None).unwrap();
         let serving = tokio::spawn(server::serve_on(listener, options, async {
@@ -400,18 +402,54 @@ async fn reflection_lists_the_services_in_both_versions() {
 }
 
 #[tokio::test]
-async fn the_sixty_fifth_client_is_told_why_it_must_wait() {
+async fn who_asks_for_nothing_makes_room_for_who_does() {
     let world = World::new().await;
-    let mut clients = Vec::new();
-    for _ in 0..64 {
+    // Some never say a word, some have had their answer and stay.
+    let mut silent = Vec::new();
+    for _ in 0..200 {
+        silent.push(tokio::net::UnixStream::connect(&world.socket).await.unwrap());
         let client = world.client();
         client.machine().version(v1::VersionRequest {}).await.unwrap();
-        clients.push(client);
+    }
+    // It waits for a long time, and is not idle.
+    let mut following = world.client().services().events(v1::EventsRequest { follow: true, ..Default::default() });
+    let mut events = (&mut following).await.unwrap().into_inner();
+    for _ in 0..200 {
+        silent.push(tokio::net::UnixStream::connect(&world.socket).await.unwrap());
+    }
+    world.client().machine().version(v1::VersionRequest {}).await.unwrap();
+    world.manager.host_event("still heard");
+    loop {
+        let batch = events.message().await.unwrap().expect("the stream goes on");
+        if batch.events.iter().any(|event| event.message == "still heard") {
+            break;
+        }
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn with_sixty_four_streams_questions_are_still_answered() {
+    let world = World::new().await;
+    let mut streams = Vec::new();
+    for _ in 0..64 {
+        let client = world.client();
+        let request = v1::EventsRequest { follow: true, ..Default::default() };
+        let stream = client.services().events(request).await.unwrap().into_inner();
+        streams.push((client, stream));
     }
     let late = world.client();
-    let error = late.machine().version(v1::VersionRequest {}).await.unwrap_err();
+    late.machine().version(v1::VersionRequest {}).await.unwrap();
+    let request = v1::EventsRequest { follow: true, ..Default::default() };
+    let error = late.services().events(request).await.unwrap_err();
     assert_eq!(error.code(), Code::ResourceExhausted);
     assert!(error.message().contains("64 clients"), "{error}");
+    drop(streams.pop());
+    let request = || v1::EventsRequest { follow: true, ..Default::default() };
+    // Once the server has seen that one is gone.
+    while world.client().services().events(request()).await.is_err() {
+        tokio::task::yield_now().await;
+    }
     world.end().await;
 }
 

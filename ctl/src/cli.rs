@@ -3,6 +3,8 @@
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
+#[cfg(feature = "faults")]
+use crate::commands::fault;
 use crate::commands::{
     boot, complete, completion, dmesg, events, exec, graph, halt, health, images, logs, metrics, poweroff,
     reboot, reexec, restart, services, start, status, stop, validate, version, wait, why,
@@ -71,6 +73,8 @@ pub enum Command {
     Validate(validate::Arguments),
     Version(version::Arguments),
     Completion(completion::Arguments),
+    #[cfg(feature = "faults")]
+    Fault(fault::Arguments),
     #[command(hide = true)]
     Complete(complete::Arguments),
     /// Print the manual page

@@ -1,17 +1,19 @@
 //! When there is no way on: the reason on the console, everything stopped that runs, and a new start.
 //!
 //! A boot that failed after the services' part had begun ends in [`crate::shutdown::finish`] like any other run, with its
-//! reason. Here is what happens when not even that can be reached: no root in the initramfs, no runtime, a fault in
-//! PID 1 itself.
+//! reason. Here is what happens when not even that can be reached: no root in the initramfs, no runtime, a PID 1 that cannot go
+//! on.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use kelson_runner::Processes;
 use nix::sys::reboot::{RebootMode, reboot};
 
 use crate::options::{Mode, Options};
 use crate::shutdown::{Failure, Finish, finish};
-use crate::supervisor::{Intents, Personalities};
+use crate::supervisor::{self, Intents, Personalities};
+use crate::watchdog::Watchdog;
 
 /// For all of a shutdown that nobody planned.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -37,23 +39,43 @@ pub fn at_the_start(options: &Options, reason: &str) -> ! {
 /// Ends a run in the middle: stops and unmounts what can be, without the supervisor.
 pub fn in_the_middle(options: &Options, reason: &str) -> ! {
     tracing::error!("{reason}; stopping everything");
+    let failure = Failure { reason: reason.to_owned(), wait: options.panic };
+    end(options, &Intents::default(), Some(failure), async |_| {})
+}
+
+/// As [`in_the_middle`], to what `intents` say, after what is to be done `first`.
+pub fn end(
+    options: &Options,
+    intents: &Intents,
+    failure: Option<Failure>,
+    first: impl AsyncFnOnce(&Processes),
+) -> ! {
+    let reason = failure.as_ref().map_or_else(|| "PID 1 cannot end it".to_owned(), |failure| failure.reason.clone());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     if let Ok(runtime) = runtime {
-        let processes = kelson_runner::Processes::new(kelson_runner::Options::default());
+        let processes = Processes::new(kelson_runner::Options::default());
         let binary = crate::memory::exe_fd();
         if let (Ok(processes), Ok(binary)) = (processes, binary) {
-            let finish_all = finish(Finish {
-                intents: Intents::default(),
-                mode: options.mode,
-                launcher: Arc::new(Personalities { processes, binary: Arc::new(binary) }),
-                patience: PATIENCE,
-                failure: Some(Failure { reason: reason.to_owned(), wait: options.panic }),
-                watchdog: None,
+            runtime.block_on(async {
+                // Before what the life before has left open is closed.
+                let watchdog = Watchdog::found();
+                if let Err(error) = supervisor::attend(options.mode, &processes, intents) {
+                    tracing::error!("signals cannot be read: {error}");
+                }
+                first(&processes).await;
+                finish(Finish {
+                    intents: intents.clone(),
+                    mode: options.mode,
+                    launcher: Arc::new(Personalities { processes, binary: Arc::new(binary) }),
+                    patience: PATIENCE,
+                    failure,
+                    watchdog,
+                })
+                .await
             });
-            runtime.block_on(finish_all);
         }
     }
-    at_the_start(options, reason)
+    at_the_start(options, &reason)
 }
 
 /// Waits for a signal that asks for an end, or until the time is over. All signals are blocked, so they can be

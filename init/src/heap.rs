@@ -14,8 +14,8 @@ pub fn keep_one_arena() {
 /// Gives free pages back to the kernel.
 pub fn give_back() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: glibc takes its own locks.
-    unsafe {
-        libc::malloc_trim(0);
-    }
+    crate::protection::unlocked(|| {
+        // SAFETY: glibc takes its own locks.
+        unsafe { libc::malloc_trim(0) };
+    });
 }

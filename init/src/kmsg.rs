@@ -1,14 +1,15 @@
 //! One way out for every line: the kernel's log, or stderr where that is not ours.
 //!
 //! A line for `/dev/kmsg` is one write(2) of at most [`LINE_MAX`] bytes with the level before it; the kernel cuts or
-//! refuses longer ones. Nothing here ever waits: the descriptor does not block, and stderr is asked first whether it
-//! takes a page. What could not be written is counted, and said with the next line that can.
+//! refuses longer ones. Nothing here ever waits: whoever reads may have stopped (a pipe, a terminal, a serial line), and
+//! PID 1 has its own descriptor of it that does not block. What could not be written is counted, and said with the next
+//! line that can.
 
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -30,12 +31,14 @@ pub struct Console {
     /// Only ever opened in machine mode: in a container it would be the host's.
     kmsg: OnceLock<File>,
     use_kmsg: bool,
+    /// Our own descriptor of what stderr is; `None` where it cannot be opened.
+    stderr: OnceLock<Option<File>>,
     dropped: AtomicU32,
 }
 
 impl Console {
     pub fn new(use_kmsg: bool) -> Console {
-        Console { kmsg: OnceLock::new(), use_kmsg, dropped: AtomicU32::new(0) }
+        Console { kmsg: OnceLock::new(), use_kmsg, stderr: OnceLock::new(), dropped: AtomicU32::new(0) }
     }
 
     /// Writes one message, over several lines where it is long or has line ends. Never waits.
@@ -52,14 +55,21 @@ impl Console {
     }
 
     fn line(&self, level: Level, line: &str) -> bool {
-        match self.kmsg() {
-            Some(mut kmsg) => {
-                let mut message = String::with_capacity(line.len().saturating_add(16));
-                // `3 << 3` is the facility "daemon", so that the kernel does not take it for its own.
-                let _ = write!(message, "<{}>kelson: {line}", 3 << 3 | level as u8);
-                kmsg.write(message.as_bytes()).is_ok()
+        if let Some(mut kmsg) = self.kmsg() {
+            let mut message = String::with_capacity(line.len().saturating_add(16));
+            // `3 << 3` is the facility "daemon", so that the kernel does not take it for its own.
+            let _ = write!(message, "<{}>kelson: {line}", 3 << 3 | level as u8);
+            match kmsg.write(message.as_bytes()) {
+                Ok(_) => return true,
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return false,
+                // It is not what it was; somebody may read the other.
+                Err(_) => {}
             }
-            None => write_at_once(std::io::stderr().as_fd(), &format!("kelson: {line}\n")),
+        }
+        let text = format!("kelson: {line}\n");
+        match self.stderr.get_or_init(|| own_descriptor(std::io::stderr().as_fd())) {
+            Some(file) => (&*file).write(text.as_bytes()).is_ok_and(|written| written == text.len()),
+            None => write_at_once(std::io::stderr().as_fd(), &text),
         }
     }
 
@@ -77,9 +87,28 @@ impl Console {
     }
 }
 
-/// Writes if that is sure not to block: a pipe or a terminal that polls writable takes a page.
+/// Opens what is behind the descriptor of a pipe or a terminal once more: only so can it be made not to block without
+/// that being so for all who share it. A file takes each line at once.
+fn own_descriptor(of: BorrowedFd<'_>) -> Option<File> {
+    let path = format!("/proc/self/fd/{}", of.as_raw_fd());
+    let kind = std::fs::metadata(&path).ok()?.file_type();
+    if !kind.is_fifo() && !kind.is_char_device() {
+        return None;
+    }
+    let flags = libc::O_NONBLOCK | libc::O_CLOEXEC | libc::O_NOCTTY;
+    OpenOptions::new().write(true).custom_flags(flags).open(path).ok()
+}
+
+/// Writes if that is as good as sure not to block: to a socket without waiting, to anything else if it has room for
+/// something.
 fn write_at_once(to: BorrowedFd<'_>, text: &str) -> bool {
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+    use nix::sys::socket::{MsgFlags, send};
+    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+    match send(to.as_raw_fd(), text.as_bytes(), flags) {
+        Err(nix::errno::Errno::ENOTSOCK) => {}
+        sent => return sent == Ok(text.len()),
+    }
     let mut fds = [PollFd::new(to, PollFlags::POLLOUT)];
     if poll(&mut fds, PollTimeout::ZERO) != Ok(1) {
         return false;
@@ -132,17 +161,89 @@ mod tests {
         assert_eq!(split("").count(), 0);
     }
 
-    #[test]
-    fn a_full_pipe_is_not_waited_for() {
-        let (mut reader, writer) = std::io::pipe().unwrap();
+    /// Fills whatever it is, then makes room again; nothing waits, and the loss is said.
+    fn never_waits(console: &Console, mut reader: impl Read) {
         let line = "x".repeat(LINE_MAX);
         let mut written = 0;
-        while write_at_once(writer.as_fd(), &line) {
+        while console.line(Level::Info, &line) {
+            written += 1;
+            assert!(written < 100_000, "it never fills up");
+        }
+        assert!(written > 1, "an empty one takes several lines");
+        console.write(Level::Info, "lost");
+        console.write(Level::Info, "lost");
+        let mut text = Vec::new();
+        let mut some = vec![0; 1 << 20];
+        while !String::from_utf8_lossy(&text).contains("2 lines of this log were lost") {
+            let read = reader.read(&mut some).unwrap();
+            text.extend_from_slice(&some[..read]);
+            console.write(Level::Info, "room again");
+        }
+    }
+
+    fn over_stderr(stderr: &impl AsFd) -> Console {
+        let console = Console::new(false);
+        console.stderr.set(Some(own_descriptor(stderr.as_fd()).unwrap())).unwrap();
+        console
+    }
+
+    #[test]
+    fn a_pipe_that_nobody_reads_is_not_waited_for() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        never_waits(&over_stderr(&writer), reader);
+        // Whoever shares it waits as before.
+        let flags = nix::fcntl::fcntl(&writer, nix::fcntl::FcntlArg::F_GETFL).unwrap();
+        assert_eq!(flags & libc::O_NONBLOCK, 0);
+    }
+
+    #[test]
+    fn a_terminal_that_nobody_reads_is_not_waited_for() {
+        use std::os::fd::FromRawFd as _;
+        let (mut master, mut slave) = (0, 0);
+        let null = std::ptr::null_mut();
+        // SAFETY: both places take a descriptor; no name, settings or size are asked for or given.
+        let made = unsafe { libc::openpty(&raw mut master, &raw mut slave, null, null.cast(), null.cast()) };
+        assert_eq!(made, 0);
+        // SAFETY: the two descriptors were just made, and are nobody else's.
+        let (master, slave) = unsafe { (File::from_raw_fd(master), File::from_raw_fd(slave)) };
+        never_waits(&over_stderr(&slave), master);
+    }
+
+    #[test]
+    fn a_kernel_log_that_takes_nothing_is_not_waited_for() {
+        let folder = std::env::temp_dir().join(format!("kelson-kmsg-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let fifo = folder.join("kmsg");
+        nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let reader = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&fifo).unwrap();
+        let writer = OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&fifo).unwrap();
+        std::fs::remove_dir_all(folder).unwrap();
+        let console = Console::new(true);
+        console.kmsg.set(writer).unwrap();
+        never_waits(&console, reader);
+    }
+
+    #[test]
+    fn a_kernel_log_that_is_gone_is_replaced_by_stderr() {
+        let (reader, gone) = std::io::pipe().unwrap();
+        drop(reader);
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        let console = Console { use_kmsg: true, ..over_stderr(&writer) };
+        console.kmsg.set(File::from(std::os::fd::OwnedFd::from(gone))).unwrap();
+        console.write(Level::Error, "still said");
+        let mut text = [0; 64];
+        let read = reader.read(&mut text).unwrap();
+        assert_eq!(&text[..read], b"kelson: still said\n");
+    }
+
+    #[test]
+    fn a_socket_that_nobody_reads_is_not_waited_for() {
+        let (ours, _theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let line = "x".repeat(LINE_MAX);
+        let mut written = 0;
+        while write_at_once(ours.as_fd(), &line) {
             written += 1;
         }
-        assert!(written > 1, "an empty pipe takes several lines");
-        let mut some = vec![0; 8192];
-        assert!(reader.read(&mut some).unwrap() > 0);
-        assert!(write_at_once(writer.as_fd(), &line), "room again");
+        assert!(written > 1, "an empty one takes several lines");
     }
 }

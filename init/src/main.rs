@@ -13,6 +13,7 @@
 
 mod ask;
 mod boot;
+mod crash;
 mod devices;
 mod entry;
 mod failure;
@@ -27,6 +28,7 @@ mod mount_options;
 mod mountinfo;
 mod netlink;
 mod options;
+mod protection;
 mod readable;
 mod reexec;
 mod shutdown;
@@ -34,16 +36,22 @@ mod signals;
 mod superblock;
 mod supervisor;
 mod task;
+mod watchdog;
 
 use std::ffi::OsString;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use boot::{Sequence, history};
+use crash::watcher::Watcher;
+use crash::{Arrival, last_resort, report};
 use entry::Personality;
+use kelson_services::host::ShutdownAction;
 use kelson_services::state_store::Kind;
 use options::{Mode, Options};
 use shutdown::{Failure, Finish};
+use supervisor::Intents;
+use tokio::runtime::Runtime;
 
 const USAGE: &str = "\
 Kelson, an init for small hosts. It is started by the kernel, or as PID 1 of a PID namespace:
@@ -55,6 +63,7 @@ Options:
   --images DIR              service images (default: as machine.yaml says)
   --log-dir DIR             logs of services (default /var/log/kelson)
   --state-dir DIR           what must outlive a reboot (default /var/lib/kelson)
+  --crash-limit N/DURATION  so many crashes of PID 1 in that time end in a reboot (default 3/1m)
 On the kernel's command line the same words stand as kelson.mode=… and so on, with kelson.panic=SECONDS.
 kelsonctl talks to a running init.
 ";
@@ -122,6 +131,7 @@ fn init(program: &str, rest: &[OsString]) -> ! {
     if let Some(Some(Err(error))) = proc {
         tracing::error!("{}", error.message);
     }
+    let arrival = crash::install(options.mode, options.crash_limit);
     if options.mode == Mode::Machine && initramfs::is_first_stage(program, &options.kernel) {
         let Err(reason) = initramfs::run(&options.kernel);
         failure::at_the_start(&options, &reason);
@@ -132,7 +142,7 @@ fn init(program: &str, rest: &[OsString]) -> ! {
         tracing::warn!("{complaint}");
     }
     let again = options.clone();
-    match std::panic::catch_unwind(AssertUnwindSafe(|| run(options, started, now))) {
+    match std::panic::catch_unwind(AssertUnwindSafe(|| run(options, started, now, arrival))) {
         Ok(reason) => failure::in_the_middle(&again, &reason),
         Err(_) => failure::in_the_middle(&again, "PID 1 has met a fault in itself"),
     }
@@ -143,16 +153,23 @@ fn move_into_memory(started: Duration) {
         return;
     }
     let (arguments, environment) = entry::arguments_and_environment();
-    let environment = reexec::with_origin(environment, started);
+    let environment = crash::with_page(reexec::with_origin(environment, started));
     if let Err(error) = memory::move_into(&arguments, &environment) {
         tracing::warn!("PID 1 runs from its file and not from memory: {error}; a dead root disk can stop it");
     }
 }
 
 /// Runs the host. Returns only when that could not even begin: why.
-fn run(options: Options, started: Duration, now: Duration) -> String {
+fn run(options: Options, started: Duration, now: Duration, arrival: Arrival) -> String {
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
+    if let Some(action) = arrival.ending {
+        end_again(&options, &arrival, action);
+    }
     let mut past = reexec::past(&options);
+    if let Some(crash) = arrival.crash.as_ref().filter(|_| arrival.too_often(options.crash_limit)) {
+        let reason = report::too_often(crash, arrival.crashes, options.crash_limit);
+        last_resort::run(&options, &arrival, past, &reason);
+    }
     let limits = match boot::settings::raise_file_limit() {
         Ok(was) => vec![was.for_children()],
         Err(error) => {
@@ -160,8 +177,8 @@ fn run(options: Options, started: Duration, now: Duration) -> String {
             Vec::new()
         }
     };
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
+    let (runtime, watcher) = match runtime() {
+        Ok(made) => made,
         Err(error) => return format!("no runtime: {error}"),
     };
     let (began, kernel, earlier) = match options.mode {
@@ -175,12 +192,18 @@ fn run(options: Options, started: Duration, now: Duration) -> String {
     let rebirth: Option<reexec::Rebirth> = past.as_mut().and_then(|past| past.paper(Kind::Rebirth, ""));
     // What PID 1 raised for itself was raised already: its children get back what the first life began with.
     let limits = rebirth.as_ref().map_or(limits, |rebirth| rebirth.limits.clone());
-    let rebirth = reexec::Rebirth { limits, ..rebirth.unwrap_or_default() };
+    let oom_score = protection::protect(options.mode);
+    let rebirth = reexec::Rebirth { limits, oom_score, ..rebirth.unwrap_or_default() };
     tracing::info!("version {}, {} mode", env!("CARGO_PKG_VERSION"), options.mode.name());
     runtime.block_on(async {
         let (mode, panic) = (options.mode, options.panic);
-        match supervisor::run(options, sequence, rebirth, past).await {
+        if let Err(error) = watcher.begin() {
+            tracing::error!("a main loop that stands still would not be noticed: {error}");
+        }
+        let ends = arrival.clone();
+        match supervisor::run(options, sequence, rebirth, past, arrival).await {
             Ok(ended) => {
+                ends.follow(ended.intents.watch());
                 let failure =
                     ended.failure.map(|failure| Failure { reason: failure.to_string(), wait: panic });
                 shutdown::finish(Finish {
@@ -189,11 +212,35 @@ fn run(options: Options, started: Duration, now: Duration) -> String {
                     launcher: std::sync::Arc::new(ended.personalities),
                     patience: failure::PATIENCE,
                     failure,
-                    watchdog: None,
+                    watchdog: ended.watchdog,
                 })
                 .await
             }
             Err(reason) => reason,
         }
     })
+}
+
+/// The main loop, and what notices when it stands still.
+fn runtime() -> std::io::Result<(Runtime, Watcher)> {
+    let watcher = Watcher::new()?;
+    let (rests, wakes) = (watcher.clone(), watcher.clone());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .on_thread_park(move || rests.rests())
+        .on_thread_unpark(move || wakes.wakes())
+        .on_thread_start(|| drop(crash::alternate_stack()))
+        .build()?;
+    Ok((runtime, watcher))
+}
+
+/// The life before crashed on its way to the end of the run, past its services: the way is gone on.
+fn end_again(options: &Options, arrival: &Arrival, action: ShutdownAction) -> ! {
+    let crash = arrival.crash.as_ref().map(report::what).unwrap_or_default();
+    tracing::error!("PID 1 crashed on its way to the {}: {crash}; it goes on", supervisor::verb(action));
+    arrival.told();
+    arrival.last(failure::PATIENCE.saturating_mul(2));
+    let intents = Intents::default();
+    intents.ask(action, "the life before");
+    failure::end(options, &intents, None, async |_| {})
 }

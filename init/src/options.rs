@@ -31,7 +31,7 @@ impl Mode {
     }
 }
 
-/// How many crashes of PID 1 within which time end in a failed boot instead of one more life.
+/// How many crashes of PID 1 within which time end in a reboot instead of one more life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CrashLimit {
     pub count: u32,
@@ -107,11 +107,13 @@ impl Options {
                 Some((name, value)) => (name, Some(value.to_owned())),
                 None => (flag, None),
             };
-            if !matches!(name, "mode" | "config" | "runtime-dir" | "images" | "log-dir" | "state-dir") {
-                continue;
-            }
+            let key = match name {
+                "mode" | "config" | "runtime-dir" | "images" | "log-dir" | "state-dir" => name,
+                "crash-limit" => "crashLimit",
+                _ => continue,
+            };
             match attached.or_else(|| rest.next().cloned()) {
-                Some(value) => self.set(name, &value, &format!("--{name}")),
+                Some(value) => self.set(key, &value, &format!("--{name}")),
                 None => self.complaints.push(format!("--{name} needs a value after it; the default stands")),
             }
         }
@@ -241,8 +243,8 @@ mod tests {
     #[test]
     fn flags_win_over_the_kernel_command_line() {
         let options = gather(
-            &["--config", "/a", "--runtime-dir=/b", "--state-dir", "/s", "quiet"],
-            "kelson.config=/x kelson.runtime-dir=/y kelson.log-dir=/z kelson.panic=0 kelson.crashLimit=5/10s",
+            &["--config", "/a", "--runtime-dir=/b", "--state-dir", "/s", "--crash-limit", "5/10s", "quiet"],
+            "kelson.config=/x kelson.runtime-dir=/y kelson.log-dir=/z kelson.panic=0 kelson.crashLimit=7/1h",
         );
         assert_eq!(options.config, PathBuf::from("/a"));
         assert_eq!(options.runtime_dir, PathBuf::from("/b"));

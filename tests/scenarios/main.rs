@@ -3,6 +3,7 @@
 
 mod basics;
 mod containers;
+mod crash;
 mod exec;
 mod files;
 mod gates;

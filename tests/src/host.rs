@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -29,6 +30,9 @@ pub struct HostBuilder {
     without_cgroup: bool,
     burdened: bool,
     own_binary: bool,
+    faulty: bool,
+    console_unread: bool,
+    memory: BTreeMap<String, String>,
     containers: Option<Containers>,
 }
 
@@ -88,6 +92,24 @@ impl HostBuilder {
         self
     }
 
+    /// Runs binaries that crash on demand: `kelsonctl fault`.
+    pub fn faulty(mut self) -> HostBuilder {
+        self.faulty = true;
+        self
+    }
+
+    /// What PID 1 says goes to a small pipe that nobody reads; [`Host::take_console`] reads it.
+    pub fn console_unread(mut self) -> HostBuilder {
+        self.console_unread = true;
+        self
+    }
+
+    /// This folder of the test's own (`run`, `log`) is a file system in memory, so large (`4m`).
+    pub fn memory(mut self, folder: &str, size: &str) -> HostBuilder {
+        self.memory.insert(folder.to_owned(), size.to_owned());
+        self
+    }
+
     /// Runs containers: containerd is on, and has a disk of its own in memory.
     pub fn containers(mut self) -> HostBuilder {
         self.containers.get_or_insert_default();
@@ -135,6 +157,8 @@ impl HostBuilder {
         for folder in ["config/services", "images", "run", "log", "lib"] {
             fs::create_dir_all(dir.join(folder)).expect("the test's folder is writable");
         }
+        let memory: Vec<Memory> =
+            self.memory.iter().map(|(folder, size)| Memory::mount(dir.join(folder), size)).collect();
         let host_files = Files { dir: dir.clone() };
         for (name, yaml) in &self.services {
             host_files.write_service(name, yaml);
@@ -167,7 +191,7 @@ impl HostBuilder {
             };
             command.args(["sh", "-c", containers::PREPARE, "sh"]).arg(&state).arg(size);
         }
-        let mut binary = paths::binary("init");
+        let mut binary = if self.faulty { paths::faulty_binary("init") } else { paths::binary("init") };
         if self.own_binary {
             let copy = dir.join("init");
             fs::copy(&binary, &copy).expect("the test's folder has room");
@@ -185,6 +209,14 @@ impl HostBuilder {
             .stdin(Stdio::null())
             .stdout(console.try_clone().expect("a descriptor"))
             .stderr(console);
+        let mut unread = None;
+        if self.console_unread {
+            let (reader, writer) = std::io::pipe().expect("a pipe");
+            // SAFETY: an open descriptor and numbers.
+            unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETPIPE_SZ, 4096) };
+            command.stderr(writer);
+            unread = Some(reader);
+        }
         if self.burdened {
             command.env("BURDEN", "1");
             // SAFETY: `burden` makes system calls alone, which allocate nothing.
@@ -206,7 +238,7 @@ impl HostBuilder {
         }
         let child = command.spawn().expect("unshare(1) can be started");
         let ctl = Ctl::at(format!("unix://{}", dir.join("run/init.sock").display()));
-        Host { child, ctl, files: host_files, dir, ended: None, cgroup }
+        Host { child, ctl, files: host_files, dir, ended: None, unread, cgroup, memory }
     }
 }
 
@@ -218,8 +250,30 @@ pub struct Host {
     files: Files,
     dir: PathBuf,
     ended: Option<ExitStatus>,
+    unread: Option<std::io::PipeReader>,
     // After the child: it can be removed once nobody is in it.
     cgroup: Option<Cgroup>,
+    memory: Vec<Memory>,
+}
+
+/// A file system in memory, taken off when dropped.
+#[derive(Debug)]
+struct Memory(PathBuf);
+
+impl Memory {
+    #[track_caller]
+    fn mount(folder: PathBuf, size: &str) -> Memory {
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &format!("mode=0755,size={size}"), "none"]).arg(&folder);
+        assert!(mount.status().is_ok_and(|status| status.success()), "{mount:?}");
+        Memory(folder)
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
 }
 
 impl Host {
@@ -401,6 +455,30 @@ impl Host {
         send(self.init_pid(), signal);
     }
 
+    /// Has PID 1 crash in this way, and returns once its next life has told of it.
+    #[track_caller]
+    pub fn crash(&self, fault: impl FnOnce()) {
+        let told = || {
+            // A question that is overtaken by the crash is asked again.
+            let events = self.ctl(&["-o", "json", "events"]);
+            let count = events.stdout.matches("PID 1 crashed and goes on").count();
+            (events.status == 0).then_some(count)
+        };
+        let before = until("PID 1 to answer", PATIENCE, told);
+        fault();
+        until("PID 1 to tell of its crash", PATIENCE, || told().filter(|now| *now > before));
+    }
+
+    /// Has PID 1 crash by `kelsonctl fault`; the host must be [`HostBuilder::faulty`].
+    #[track_caller]
+    pub fn fault(&self, fault: &str) {
+        let ctl = paths::faulty_binary("kelsonctl");
+        let socket = format!("unix://{}", self.dir.join("run/init.sock").display());
+        let output = Command::new(ctl).args(["--endpoint", &socket, "fault", fault]).output();
+        let output = output.expect("kelsonctl can be started");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
     // ---- logs ----
 
     /// The log file of a service as it is now, with the time and stream of each line; empty where there is none.
@@ -423,6 +501,18 @@ impl Host {
         fs::read(self.dir.join("console"))
             .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
             .unwrap_or_default()
+    }
+
+    /// What has been waiting in the pipe of [`HostBuilder::console_unread`], as far as it is there; makes room in it.
+    #[track_caller]
+    pub fn take_console(&self) -> String {
+        let mut reader = self.unread.as_ref().expect("a console that nobody reads");
+        let mut waiting: libc::c_int = 0;
+        // SAFETY: FIONREAD writes one int to the place it is given.
+        unsafe { libc::ioctl(reader.as_raw_fd(), libc::FIONREAD, &raw mut waiting) };
+        let mut bytes = vec![0; usize::try_from(waiting).unwrap_or(0)];
+        reader.read_exact(&mut bytes).expect("it is there");
+        String::from_utf8_lossy(&bytes).into_owned()
     }
 
     /// Returns a file of the test's own folder once it is there.
@@ -500,6 +590,7 @@ impl Drop for Host {
             }
             let _ = self.child.wait();
         }
+        self.memory.clear();
         if !failed {
             let _ = fs::remove_dir_all(&self.dir);
         }

@@ -24,6 +24,16 @@ pub fn binary(name: &str) -> PathBuf {
     path
 }
 
+/// A binary that crashes on demand (`kelsonctl fault`): `hack/faults` builds it.
+#[track_caller]
+pub fn faulty_binary(name: &str) -> PathBuf {
+    let folder =
+        std::env::var_os("KELSON_FAULTS_DIR").map_or_else(|| top().join("out/faults"), PathBuf::from);
+    let path = folder.join(name);
+    assert!(path.exists(), "{} is missing: run hack/faults", path.display());
+    path
+}
+
 /// The top of the repository.
 pub fn top() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ is in the repository")

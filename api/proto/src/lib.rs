@@ -8,3 +8,13 @@ pub mod v1 {
     /// The compiled descriptors, for server reflection.
     pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/kelson.v1.bin"));
 }
+
+/// Faults on demand, for tests.
+#[cfg(feature = "faults")]
+pub mod test {
+    /// Version 1.
+    #[allow(clippy::all, clippy::pedantic, clippy::restriction, missing_docs)]
+    pub mod v1 {
+        tonic::include_proto!("kelson.test.v1");
+    }
+}

@@ -85,6 +85,11 @@ impl Client {
         MachineClient::new(self.init.clone()).max_decoding_message_size(ANSWER_MAX)
     }
 
+    #[cfg(feature = "faults-client")]
+    pub fn faults(&self) -> kelson_proto::test::v1::faults_client::FaultsClient<Channel> {
+        kelson_proto::test::v1::faults_client::FaultsClient::new(self.init.clone())
+    }
+
     pub fn images(&self) -> ImagesClient<Channel> {
         ImagesClient::new(self.init.clone()).max_decoding_message_size(ANSWER_MAX)
     }

@@ -1,24 +1,31 @@
 //! Taking connections, as many as there is room for, and letting them go at the end.
 
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::server::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use kelson_logs::places::{Call, Place, Places};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
+use tonic::Status;
+use tonic::body::Body;
+use tonic::codegen::http::Request;
 
 use super::ServerOptions;
 use super::caller::{Admission, Standing};
 use super::dispatch::Dispatch;
 
-/// Clients at the same time.
+/// Clients at the same time. One that asks for nothing gives its place to one that does.
 const CONNECTIONS: usize = 64;
-/// Clients that are only told why they are not served, at the same time and at most so long.
-const REFUSALS: usize = 8;
-const REFUSAL: Duration = Duration::from_secs(5);
+/// Clients beyond them, and those who are only told why they are not served: so many and at most so long.
+const IN_PASSING: usize = 8;
+const PASSING: Duration = Duration::from_secs(5);
 /// Calls of one connection at the same time.
 const STREAMS: u32 = 32;
 /// What a connection may send ahead of being read, and what is held for it unread.
@@ -32,28 +39,42 @@ const GRACE: Duration = Duration::from_secs(1);
 const SHORTAGE: Duration = Duration::from_millis(200);
 
 /// Serves until `shutdown` is ready, then ends all connections within [`GRACE`].
-pub async fn run(listener: UnixListener, options: ServerOptions, shutdown: impl Future<Output = ()>) {
+pub async fn run(mut listener: UnixListener, options: ServerOptions, shutdown: impl Future<Output = ()>) {
     let admission = Admission { own_uid: nix::unistd::geteuid().as_raw(), apid_uid: options.apid_uid };
     let (closing, closed) = watch::channel(());
     let dispatch =
         Dispatch::new(options.manager, options.images, options.health, options.host, closed.clone());
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
-    let refusals = Arc::new(Semaphore::new(REFUSALS));
+    let places = Places::new(CONNECTIONS);
+    let passing = Arc::new(Semaphore::new(IN_PASSING));
     let mut connections = JoinSet::new();
+    let mut listeners = options.listeners;
+    let mut short = false;
     let mut shutdown = std::pin::pin!(shutdown);
     loop {
         tokio::select! {
             () = &mut shutdown => break,
             Some(_) = connections.join_next() => {}
+            Some(anew) = listeners.recv() => match UnixListener::from_std(anew) {
+                Ok(anew) => listener = anew,
+                Err(error) => tracing::error!("cannot wait for connections to the socket that was made again: {error}"),
+            },
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
+                    if std::mem::take(&mut short) {
+                        tracing::info!("connections are taken again");
+                    }
                     let standing = admission.judge(stream.peer_cred());
-                    if let Some((permit, standing)) = place(standing, &places, &refusals) {
-                        connections.spawn(connection(stream, standing, dispatch.clone(), closed.clone(), permit));
+                    if let Some(place) = place(&standing, &places, &passing) {
+                        connections.spawn(connection(stream, standing, dispatch.clone(), closed.clone(), place));
                     }
                 }
                 Err(error) => {
-                    tracing::warn!("cannot take a connection: {error}; trying again");
+                    // Said once, however long it lasts.
+                    if !std::mem::replace(&mut short, true) {
+                        tracing::warn!("cannot take connections: {error}; trying again every {} ms", SHORTAGE.as_millis());
+                    }
+                    // The descriptor of one who asks for nothing may be what is missing.
+                    places.make_room();
                     tokio::select! {
                         () = &mut shutdown => break,
                         () = tokio::time::sleep(SHORTAGE) => {}
@@ -72,25 +93,21 @@ pub async fn run(listener: UnixListener, options: ServerOptions, shutdown: impl 
     }
 }
 
+/// Where a connection stands.
+enum Seat {
+    /// Until it ends, or asks for nothing while another wants the place.
+    Place(Place),
+    /// For a moment.
+    Passing(OwnedSemaphorePermit),
+}
+
 /// A place for the connection. `None`: not even room to say why not, it is closed.
-fn place(
-    standing: Standing,
-    places: &Arc<Semaphore>,
-    refusals: &Arc<Semaphore>,
-) -> Option<(OwnedSemaphorePermit, Standing)> {
-    if matches!(standing, Standing::Refused(_)) {
-        return Some((Arc::clone(refusals).try_acquire_owned().ok()?, standing));
+fn place(standing: &Standing, places: &Arc<Places>, passing: &Arc<Semaphore>) -> Option<Seat> {
+    let place = if standing.refused() { None } else { places.take() };
+    match place {
+        Some(place) => Some(Seat::Place(place)),
+        None => Some(Seat::Passing(Arc::clone(passing).try_acquire_owned().ok()?)),
     }
-    if let Ok(permit) = Arc::clone(places).try_acquire_owned() {
-        return Some((permit, standing));
-    }
-    let permit = Arc::clone(refusals).try_acquire_owned().ok()?;
-    Some((
-        permit,
-        Standing::Full(format!(
-            "{CONNECTIONS} clients are connected, which is all that PID 1 serves at the same time: end some of them"
-        )),
-    ))
 }
 
 /// One connection until its end.
@@ -99,13 +116,26 @@ async fn connection(
     standing: Standing,
     dispatch: Dispatch,
     mut closed: watch::Receiver<()>,
-    _permit: OwnedSemaphorePermit,
+    seat: Seat,
 ) {
-    let served = !standing.refused();
     let standing = Arc::new(standing);
-    let service = hyper::service::service_fn(move |request| {
+    let (place, passing) = match seat {
+        Seat::Place(place) => (Some(Arc::new(place)), None),
+        Seat::Passing(permit) => (None, Some(permit)),
+    };
+    let full = passing.is_some();
+    let calls = place.clone();
+    let service = hyper::service::service_fn(move |request: Request<Incoming>| {
         let (dispatch, standing) = (dispatch.clone(), Arc::clone(&standing));
-        async move { Ok::<_, std::convert::Infallible>(dispatch.call(&standing, request).await) }
+        let call = calls.as_ref().map(|place| place.call());
+        let too_long = full && !standing.refused() && goes_on(request.uri().path());
+        async move {
+            let response = match too_long {
+                true => full_house().into_http(),
+                false => dispatch.call(&standing, request).await,
+            };
+            Ok::<_, std::convert::Infallible>(response.map(|body| Body::new(UnderWay { body, _call: call })))
+        }
     });
     let connection = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
@@ -114,14 +144,15 @@ async fn connection(
         .max_send_buf_size(WINDOW as usize)
         .max_concurrent_streams(STREAMS)
         .max_header_list_size(16 * 1024)
-        .keep_alive_interval(served.then_some(PING))
+        .keep_alive_interval((!full).then_some(PING))
         .keep_alive_timeout(PONG)
         .auto_date_header(false)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
-        () = tokio::time::sleep(REFUSAL), if !served => return,
+        () = tokio::time::sleep(PASSING), if full => return,
+        () = async { match &place { Some(place) => place.given_away().await, None => std::future::pending().await } } => return,
         _ = closed.changed() => {
             connection.as_mut().graceful_shutdown();
             connection.await
@@ -129,5 +160,50 @@ async fn connection(
     };
     if let Err(error) = ended {
         tracing::debug!("a client's connection ended: {error}");
+    }
+}
+
+/// Calls that last as long as their client likes.
+fn goes_on(path: &str) -> bool {
+    const LASTING: [&str; 6] = [
+        "/kelson.v1.Services/Events",
+        "/kelson.v1.Services/Wait",
+        "/kelson.v1.Health/Watch",
+        "/kelson.v1.Machine/Dmesg",
+        "/kelson.v1.Exec/Run",
+        "/grpc.health.v1.Health/Watch",
+    ];
+    LASTING.contains(&path)
+}
+
+fn full_house() -> Status {
+    Status::resource_exhausted(format!(
+        "{CONNECTIONS} clients are being served, which is all that PID 1 serves at the same time: end some of them"
+    ))
+}
+
+/// The body of an answer: the call is under way until it has been sent or given up.
+struct UnderWay {
+    body: Body,
+    _call: Option<Call>,
+}
+
+impl hyper::body::Body for UnderWay {
+    type Data = <Body as hyper::body::Body>::Data;
+    type Error = <Body as hyper::body::Body>::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }

@@ -25,8 +25,6 @@ pub enum Standing {
     Forwarder,
     /// A stranger: each of its calls is denied with this sentence.
     Refused(String),
-    /// There is no room for it: each of its calls is answered with this sentence.
-    Full(String),
 }
 
 /// On whose behalf a call is made.
@@ -70,17 +68,16 @@ impl Admission {
 impl Standing {
     /// Nothing that it asks for is done.
     pub fn refused(&self) -> bool {
-        matches!(self, Standing::Refused(_) | Standing::Full(_))
+        matches!(self, Standing::Refused(_))
     }
 
     /// On whose behalf this call is made.
     ///
     /// # Errors
-    /// PERMISSION_DENIED or RESOURCE_EXHAUSTED, with what to do about it.
+    /// PERMISSION_DENIED, with what to do about it.
     pub fn caller(&self, headers: &HeaderMap) -> Result<Caller, Status> {
         match self {
             Standing::Refused(why) => return Err(Status::permission_denied(why.as_str())),
-            Standing::Full(why) => return Err(Status::resource_exhausted(why.as_str())),
             Standing::Trusted { .. } | Standing::Forwarder => {}
         }
         match (identity(headers)?, self) {

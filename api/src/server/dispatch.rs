@@ -113,6 +113,11 @@ impl Dispatch {
             Some("kelson.v1.Images") => answer(self.images.clone().call(request)).await,
             Some("kelson.v1.Metrics") => answer(self.metrics.clone().call(request)).await,
             Some("kelson.v1.Health") => answer(self.node_health.clone().call(request)).await,
+            #[cfg(feature = "faults")]
+            Some("kelson.test.v1.Faults") => {
+                use kelson_proto::test::v1::faults_server::FaultsServer;
+                answer(FaultsServer::new(super::faults::FaultsApi).call(request)).await
+            }
             Some("grpc.health.v1.Health") => answer(self.health.clone().call(request)).await,
             Some("grpc.reflection.v1.ServerReflection") => reflection::v1(request).await,
             Some("grpc.reflection.v1alpha.ServerReflection") => reflection::v1alpha(request).await,

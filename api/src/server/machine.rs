@@ -90,6 +90,7 @@ impl Machine for MachineApi {
             kernel: names.release().to_string_lossy().into_owned(),
             started: Some(self.host.started.into()),
             reexecs: self.host.reexecs,
+            crashes: self.host.crashes,
         }))
     }
 

@@ -11,6 +11,8 @@ mod caller;
 mod dispatch;
 mod events;
 mod exec;
+#[cfg(feature = "faults")]
+mod faults;
 mod health;
 mod images;
 mod kmsg;
@@ -31,6 +33,8 @@ use kelson_services::host::Host;
 use kelson_services::images::ImageStore;
 use kelson_services::node_health::NodeHealth;
 
+use tokio::sync::mpsc;
+
 use crate::error::ApiError;
 pub use socket::bind;
 
@@ -46,6 +50,8 @@ pub struct ServerOptions {
     pub apid_uid: Option<u32>,
     /// The group `kelson`, which may connect. `None`: root.
     pub group: Option<u32>,
+    /// What takes the listener's place when its socket was removed and made again.
+    pub listeners: mpsc::Receiver<UnixListener>,
 }
 
 /// Makes the socket and serves on it until `shutdown` is ready.

@@ -8,6 +8,8 @@ pub mod dmesg;
 mod ending;
 pub mod events;
 pub mod exec;
+#[cfg(feature = "faults")]
+pub mod fault;
 pub mod graph;
 pub mod halt;
 pub mod health;
@@ -76,6 +78,8 @@ impl Call {
 /// Does what the command says.
 pub async fn run(command: Command, call: &Call) -> Result<(), Failure> {
     match command {
+        #[cfg(feature = "faults")]
+        Command::Fault(arguments) => fault::run(call, arguments).await,
         Command::Services(arguments) => services::run(call, arguments).await,
         Command::Status(arguments) => status::run(call, arguments).await,
         Command::Start(arguments) => start::run(call, arguments).await,

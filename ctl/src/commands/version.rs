@@ -55,6 +55,9 @@ fn lines(server: Option<&VersionResponse>, now: SystemTime) -> String {
         if server.reexecs > 0 {
             out += &format!("reexecs    {}\n", server.reexecs);
         }
+        if server.crashes > 0 {
+            out += &format!("crashes    {} (kelsonctl events tells of them)\n", server.crashes);
+        }
     }
     out
 }

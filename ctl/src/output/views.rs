@@ -545,8 +545,10 @@ pub struct ServerVersion {
     pub hostname: String,
     pub kernel: String,
     pub started: Option<String>,
-    /// How often PID 1 has executed itself anew since.
+    /// How often PID 1 has executed itself anew since, as it was asked to.
     pub reexecs: u32,
+    /// How often it has crashed since, and gone on.
+    pub crashes: u32,
 }
 
 impl From<&v1::VersionResponse> for ServerVersion {
@@ -558,6 +560,7 @@ impl From<&v1::VersionResponse> for ServerVersion {
             kernel: version.kernel.clone(),
             started: version.started.as_ref().map(time::rfc3339),
             reexecs: version.reexecs,
+            crashes: version.crashes,
         }
     }
 }

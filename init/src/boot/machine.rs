@@ -30,10 +30,17 @@ pub fn early(options: &Options, launcher: Arc<dyn Launcher>) -> Vec<Phase> {
 }
 
 /// What the machine file says.
-pub fn configured(options: &Options, machine: &MachineSpec, launcher: Arc<dyn Launcher>) -> Vec<Phase> {
+pub fn configured(
+    options: &Options,
+    machine: &MachineSpec,
+    launcher: Arc<dyn Launcher>,
+    watchdog: Task,
+) -> Vec<Phase> {
     let mut phases = vec![
         Phase::new("modules", Order::InTurn)
             .task(settings::modules(launcher.clone(), machine.modules.clone())),
+        // Its driver may be one of those, and what comes now can hang on a disk.
+        Phase::new("watchdog", Order::InTurn).task(watchdog),
     ];
     for group in devices::tasks(&launcher, &machine.mounts) {
         phases.push(Phase::new("mounts", Order::SideBySide).tasks(group));

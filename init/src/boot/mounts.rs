@@ -135,7 +135,7 @@ pub fn runtime_folders(runtime: &Path, own_tmpfs: bool) -> Result<String, TaskFa
     if crate::mountinfo::topmost(&mounts, &state).is_some() {
         return Ok("it was mounted already".to_owned());
     }
-    mount(Some("kelson-state"), &state, Some("tmpfs"), SAFEST, Some("mode=0700,size=16M"))
+    mount(Some("kelson-state"), &state, Some("tmpfs"), SAFEST, Some("mode=0700,size=64M"))
         .map_err(|errno| failed(&state, &errno.desc()))?;
     Ok(String::new())
 }

@@ -13,15 +13,15 @@ use std::ffi::{CString, OsString};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use kelson_services::state_store::{LifeId, Past, VERSION};
+use kelson_services::state_store::{Kind, LifeId, Past, VERSION};
 use kelson_spec::service::ResourceLimit;
 use nix::fcntl::AtFlags;
 use serde::{Deserialize, Serialize};
 
 pub use candidate::{COPY, Candidate, copy, find};
 
-use crate::entry;
 use crate::options::Options;
+use crate::{crash, entry};
 
 /// Carries the time of PID 1's start over to its copy in memory, in microseconds since the kernel's start.
 const STARTED: &str = "KELSON_STARTED";
@@ -35,12 +35,17 @@ pub const CAN_GO_ON: &str = "--can-go-on-from";
 /// What one life tells the next beside the state of the host.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Rebirth {
-    /// How often PID 1 has executed itself anew.
+    /// How often PID 1 has executed itself anew because somebody asked for it.
     pub count: u32,
+    /// How often because it crashed.
+    pub crashes: u32,
     /// Who asked for it last.
     pub reason: String,
     /// What children are given back of the limits that PID 1 raised for itself.
     pub limits: Vec<ResourceLimit>,
+    /// Their `oom_score_adj`, where PID 1 has another. Each life finds it out for itself.
+    #[serde(skip)]
+    pub oom_score: Option<i16>,
 }
 
 fn variable(name: &str) -> Option<OsString> {
@@ -62,12 +67,17 @@ pub fn with_origin(mut environment: Vec<CString>, started: Duration) -> Vec<CStr
     environment
 }
 
-/// What the life before has left. `None`: this is the first, or there is nothing that can be trusted.
+/// What the life before has left. `None`: this is the first, or there is nothing that can be trusted, or the life before
+/// had not come as far as the services: then the boot is done again.
 pub fn past(options: &Options) -> Option<Past> {
     variable(AGAIN)?;
     let life = LifeId::current().map_err(|error| error.to_string());
     match life.and_then(|life| Past::take(&options.runtime_dir.join("state"), &life)) {
-        Ok(past) => Some(past),
+        Ok(past) if past.store.has(Kind::Rebirth, "") => Some(past),
+        Ok(_) => {
+            tracing::warn!("the boot had not come to its services: it is done again");
+            None
+        }
         Err(doubt) => {
             tracing::error!("{doubt}: this host begins anew");
             None
@@ -82,12 +92,22 @@ pub fn can_go_on(words: &[OsString]) -> (String, i32) {
     (text, if asked == Some(VERSION) { 0 } else { 1 })
 }
 
+/// What the next program is told by: `NAME=1`.
+pub fn mark() -> CString {
+    CString::new(format!("{AGAIN}=1")).unwrap_or_default()
+}
+
+/// Whether an entry of the environment is that.
+pub fn is_mark(entry: &[u8]) -> bool {
+    entry.strip_prefix(AGAIN.as_bytes()).is_some_and(|rest| rest.first() == Some(&b'='))
+}
+
 /// Executes the program in place of this one. Returns only if it cannot be: why.
 pub fn execute(candidate: &Candidate) -> String {
     let (arguments, mut environment) = entry::arguments_and_environment();
-    let mark = format!("{AGAIN}=");
-    environment.retain(|entry| !entry.as_bytes().starts_with(mark.as_bytes()));
-    environment.extend(CString::new(format!("{mark}1")));
+    environment.retain(|entry| !is_mark(entry.as_bytes()));
+    environment.push(mark());
+    let environment = crash::with_page(environment);
     let program = candidate.program.as_fd();
     match nix::unistd::execveat(program, c"", &arguments, &environment, AtFlags::AT_EMPTY_PATH) {
         Ok(never) => match never {},

@@ -1,6 +1,5 @@
 //! The very last: the reason of a failed boot, and reboot(2) or, in a container, the exit.
 
-use std::fs::File;
 use std::time::Duration;
 
 use kelson_services::host::ShutdownAction;
@@ -9,6 +8,7 @@ use nix::sys::reboot::{RebootMode, reboot};
 use super::Failure;
 use crate::options::Mode;
 use crate::supervisor::Intents;
+use crate::watchdog::Watchdog;
 
 /// Exit status of a container that was asked to reboot.
 const REBOOT_STATUS: i32 = 10;
@@ -31,10 +31,14 @@ pub async fn show_failure(mode: Mode, failure: &Failure, intents: &Intents) {
     }
 }
 
-/// Does not return. The watchdog stays armed: the kernel's own way down may hang as well.
-pub fn make(mode: Mode, action: ShutdownAction, failed: bool, watchdog: Option<File>) -> ! {
-    // Closing it without the magic letter leaves it armed; holding it is surer.
-    let _armed = watchdog.map(std::mem::ManuallyDrop::new);
+/// Does not return. The watchdog stays armed, as the kernel's own way down may hang as well; but a machine that was asked
+/// to halt is to stay so, and nobody could feed it then.
+pub fn make(mode: Mode, action: ShutdownAction, failed: bool, watchdog: Option<Watchdog>) -> ! {
+    match &watchdog {
+        Some(watchdog) if action == ShutdownAction::Halt => watchdog.disarm(),
+        Some(watchdog) => watchdog.last_meal(),
+        None => {}
+    }
     match mode {
         Mode::Container => std::process::exit(status(action, failed)),
         Mode::Machine => {

@@ -5,17 +5,19 @@
 //! tmpfs, and then the old root is a mount like any other. What cannot be unmounted is made read-only, and what cannot
 //! even be that has at least been synced.
 //!
+//! The hardware watchdog is fed on the way, and each step is told to it beforehand ([`progress`]): should one of them hang
+//! against all care, the machine starts again all the same.
+//!
 //! What is done at the very end is asked at the very end: a power off replaces a reboot that has not reached its
 //! final call.
 
 mod disks;
 mod final_call;
 mod processes;
+mod progress;
 mod root;
 mod unmount;
 
-use std::fs::File;
-use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +29,8 @@ use crate::boot::machine::RANDOM_SEED;
 use crate::options::Mode;
 use crate::supervisor::Intents;
 use crate::task::{self, Launcher, Request};
+use crate::watchdog::Watchdog;
+use progress::Progress;
 
 /// From SIGTERM to SIGKILL for processes that belong to no service.
 const GRACE: Duration = Duration::from_secs(5);
@@ -55,56 +59,54 @@ pub struct Finish {
     pub patience: Duration,
     /// A failed boot ends here as well.
     pub failure: Option<Failure>,
-    /// The hardware watchdog, if one is armed. It is fed after each step and never disarmed: a step that hangs against
-    /// all care ends in a reset.
-    pub watchdog: Option<File>,
+    /// The hardware watchdog, if one is armed.
+    pub watchdog: Option<Watchdog>,
 }
 
 /// Ends the run. Whoever reads the signals goes on doing so beside it.
-pub async fn finish(mut finish: Finish) -> ! {
+pub async fn finish(finish: Finish) -> ! {
     let deadline = Instant::now().checked_add(finish.patience).unwrap_or_else(Instant::now);
+    let progress = Progress {
+        launcher: finish.launcher,
+        watchdog: finish.watchdog,
+        longest: CALL.saturating_mul(3).max(SYNC),
+    };
     match finish.mode {
-        Mode::Machine => machine(&mut finish, deadline).await,
+        Mode::Machine => machine(&progress, deadline).await,
         Mode::Container => end_processes().await,
     }
     if let Some(failure) = &finish.failure {
+        // For as long as somebody wants to look at it.
+        if let Some(watchdog) = &progress.watchdog {
+            watchdog.no_step();
+        }
         final_call::show_failure(finish.mode, failure, &finish.intents).await;
     }
     // Nobody asked: a failed boot starts again.
     let action = finish.intents.current().map_or(ShutdownAction::Reboot, |intent| intent.action);
-    final_call::make(finish.mode, action, finish.failure.is_some(), finish.watchdog)
+    final_call::make(finish.mode, action, finish.failure.is_some(), progress.watchdog)
 }
 
-async fn machine(finish: &mut Finish, deadline: Instant) {
-    let launcher = finish.launcher.clone();
-    let launcher = launcher.as_ref();
+async fn machine(progress: &Progress, deadline: Instant) {
+    let launcher: &dyn Launcher = progress;
     let seed = Request::SaveSeed { path: Path::new(RANDOM_SEED).to_owned() };
     if let Err(error) = task::run(launcher, &seed, CALL).await {
         tracing::warn!("shutdown: the random seed was not saved: {error}");
     }
+    progress.step("ending the processes that are left", GRACE.saturating_add(KILL));
     end_processes().await;
-    feed(&mut finish.watchdog);
+    progress.step("letting go of the disks", CALL);
     disks::swap_off(launcher, CALL.saturating_mul(3)).await;
-    feed(&mut finish.watchdog);
     unmount::all_but_root(launcher, CALL, deadline).await;
-    feed(&mut finish.watchdog);
     root::let_go(launcher, CALL, deadline).await;
-    feed(&mut finish.watchdog);
     if let Err(error) = task::run(launcher, &Request::Sync, SYNC).await {
         tracing::error!("shutdown: not everything could be written: {error}");
     }
-    feed(&mut finish.watchdog);
 }
 
 async fn end_processes() {
     let left = processes::end_all(&processes::everybody(), GRACE, KILL).await;
     if !left.is_empty() {
         tracing::error!("shutdown: gave up on {}: not even SIGKILL ended them", left.join(", "));
-    }
-}
-
-fn feed(watchdog: &mut Option<File>) {
-    if let Some(watchdog) = watchdog {
-        let _ = watchdog.write(b"k");
     }
 }

@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::foundation::Foundation;
 use super::intent::Intent;
 use super::{Ended, House, Life, open, personalities, serve};
+use crate::crash::report;
 use crate::reexec::{self, Candidate, Rebirth};
 
 /// The answer that PID 1 executes itself anew has so long to leave before it does.
@@ -26,19 +27,15 @@ impl House {
     /// Looks for a program beside all else; what is fit comes back to [`House::reborn`].
     pub(super) fn reexec(&mut self, reason: String, reply: oneshot::Sender<Result<String, String>>) {
         let refusal = if self.intents.current().is_some() {
-            Some("the host is stopping")
-        } else if self.store.is_none() {
-            Some(
-                "nothing of this host is written down (its state folder cannot be written), so it would be lost",
-            )
+            Some("the host is stopping".to_owned())
         } else if self.fit.as_ref().is_some_and(|fit| !fit.is_closed()) {
-            Some("it is being done already")
+            Some("it is being done already".to_owned())
         } else {
-            None
+            self.nothing_to_go_on_with()
         };
         if let Some(refusal) = refusal {
             // Whoever asked may have gone away.
-            let _ = reply.send(Err(refusal.to_owned()));
+            let _ = reply.send(Err(refusal));
             return;
         }
         let (found, fit) = mpsc::channel(1);
@@ -57,10 +54,30 @@ impl House {
         });
     }
 
+    /// Why the next life would not find what it needs.
+    fn nothing_to_go_on_with(&self) -> Option<String> {
+        match &self.store {
+            Some(store) => store.trouble().map(|trouble| format!("{trouble}; what runs would be lost")),
+            None => Some(
+                "nothing of this host is written down (its state folder cannot be written), so it would be lost"
+                    .to_owned(),
+            ),
+        }
+    }
+
     /// The end of this life. Returns only if the next one cannot begin.
     pub(super) async fn reborn(&mut self, fit: Fit) {
         let Fit { candidate, reason, reply } = fit;
         let count = self.rebirth.count.saturating_add(1);
+        let rebirth = Rebirth { count, reason: reason.clone(), ..self.rebirth.clone() };
+        if let Some(store) = &self.store {
+            store.write(Kind::Rebirth, "", &rebirth);
+        }
+        if let Some(why) = self.nothing_to_go_on_with() {
+            self.manager.host_event(&format!("PID 1 does not execute itself anew, as asked for by {reason}: {why}"));
+            let _ = reply.send(Err(why));
+            return;
+        }
         self.manager.host_event(&format!(
             "PID 1 executes itself anew from {}: asked for by {reason}",
             candidate.description
@@ -68,10 +85,6 @@ impl House {
         // Whoever asked may have gone away; one that has not hears of it before the connection breaks.
         if reply.send(Ok(candidate.description.clone())).is_ok() {
             tokio::time::sleep(ANSWER).await;
-        }
-        let rebirth = Rebirth { count, reason, limits: self.rebirth.limits.clone() };
-        if let Some(store) = &self.store {
-            store.write(Kind::Rebirth, "", &rebirth);
         }
         let why = reexec::execute(&candidate);
         if let Some(store) = &self.store {
@@ -88,8 +101,13 @@ impl Life {
         mut past: Past,
         reloads: mpsc::Receiver<String>,
     ) -> Result<Ended, String> {
-        let Life { options, sequence, rebirth, binary, intents, reaper } = self;
+        let Life { options, sequence, mut rebirth, binary, intents, reaper, arrival } = self;
         let mut foundation = Foundation::of(&mut past);
+        if let Some(crash) = &arrival.crash {
+            rebirth.crashes = rebirth.crashes.saturating_add(1);
+            rebirth.reason = report::what(crash);
+            foundation.write(Kind::Rebirth, &rebirth);
+        }
         let cgroups = foundation.cgroups();
         let personalities = personalities(&binary, &rebirth, cgroups, foundation.store.as_ref())?;
         if let Some(report) = past.paper::<BootReport>(Kind::Boot, "") {
@@ -100,14 +118,17 @@ impl Life {
         }
         let (mut specs, missing) = past.specs();
         let configuration = past.paper::<Loaded>(Kind::Configuration, "");
+        // The life before ended while it took the services in, or what it wrote is lost: those that are missing are taken
+        // in now.
+        let half_begun = configuration.is_none();
         let loaded = match configuration {
             Some(loaded) if missing.is_empty() => loaded,
             configuration => {
                 // Reading the files needs children that are reaped.
                 reaper.set(&personalities.processes, foundation.store.as_ref());
-                let mut read = personalities.load(&options.config, options.mode).await;
-                for spec in std::mem::take(&mut read.services) {
-                    specs.entry(spec.name.clone()).or_insert(spec);
+                let read = personalities.load(&options.config, options.mode).await;
+                for spec in read.services.iter().filter(|spec| missing.contains(&spec.name)) {
+                    specs.entry(spec.name.clone()).or_insert_with(|| spec.clone());
                 }
                 if let Ok(life) = LifeId::current() {
                     past.look_at_exits(&options.runtime_dir.join("state"), &life);
@@ -116,10 +137,20 @@ impl Life {
             }
         };
         let house = open(options, personalities, intents, &loaded, &sequence, foundation, rebirth)?;
+        if house.intents.current().is_some() {
+            house.manager.starts_nothing_more();
+        }
         let processes = house.personalities.processes.clone();
         let making = processes.leftovers().to_vec();
         house.manager.resume(&mut past, &mut specs, &making, |pid| processes.child_started(pid)).await;
-        house.manager.resume_faulty(&loaded.diagnostics);
+        if half_begun {
+            let mut configuration = loaded.clone();
+            configuration.services.clear();
+            house.begin(loaded);
+            super::write_configuration(&house.store, &configuration);
+        } else {
+            house.manager.resume_faulty(&loaded.diagnostics);
+        }
         for child in making {
             processes.forget(child);
         }
@@ -127,10 +158,11 @@ impl Life {
         // All that this life knows of is known to the reaper; what ended meanwhile has waited.
         reaper.set(&processes, house.store.as_ref());
         reaper.reap().await;
+        house.tell_of(&arrival);
         let services = house.manager.list().iter().filter(|service| service.pid.is_some()).count();
         house.manager.host_event(&format!(
             "PID 1 is in its life number {}: {services} services go on running",
-            house.rebirth.count.saturating_add(1)
+            house.rebirth.count.saturating_add(house.rebirth.crashes).saturating_add(1)
         ));
         for doubt in &past.doubts {
             house.manager.host_event(&format!("not all of the state could be trusted: {doubt}"));

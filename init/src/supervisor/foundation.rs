@@ -11,11 +11,14 @@ use kelson_services::events::EventLog;
 use kelson_services::state_store::{Descriptor, KeptDescriptor, Kind, LifeId, Past, StateStore};
 use serde::Serialize;
 
+use crate::watchdog::{self, Watchdog};
+
 /// The state of the host, and the descriptors that came with it.
 pub struct Foundation {
     pub store: Option<StateStore>,
     pub events: EventLog,
     pub logs: Vec<InheritedLog>,
+    pub watchdog: watchdog::Place,
     listener: Option<OwnedFd>,
     cgroups: Option<CgroupRoot>,
 }
@@ -31,11 +34,18 @@ impl Foundation {
             })
             .ok();
         let events = EventLog::new(store.clone());
-        Foundation { store, events, logs: Vec::new(), listener: None, cgroups: None }
+        let watchdog = watchdog::Place::default();
+        Foundation { store, events, logs: Vec::new(), watchdog, listener: None, cgroups: None }
     }
 
     /// Of a host that goes on.
     pub fn of(past: &mut Past) -> Foundation {
+        // First of all: it has waited since the old life's last turn.
+        let watchdog = past.take_inherited(|what| match what {
+            Descriptor::Watchdog => Ok(()),
+            other => Err(other),
+        });
+        let watchdog = watchdog.into_iter().map(|(_, device)| Watchdog::again(device)).next();
         let logs = past.take_inherited(|what| match what {
             Descriptor::Log(what) => Ok(what),
             other => Err(other),
@@ -51,6 +61,7 @@ impl Foundation {
         Foundation {
             store: Some(past.store.clone()),
             events: EventLog::restore(past.store.clone(), std::mem::take(&mut past.events)),
+            watchdog: watchdog::Place::of(watchdog),
             logs: logs.into_iter().map(|(what, descriptor)| InheritedLog { what, descriptor }).collect(),
             listener: listener.into_iter().map(|(_, listener)| listener).next(),
             cgroups: cgroups.into_iter().map(|(path, folder)| CgroupRoot::again(path, folder)).next(),

@@ -69,7 +69,8 @@ impl Personalities {
             .arg(config.as_os_str().as_encoded_bytes())
             .arg("--mode")
             .arg(mode.name())
-            .stdout(Stdio::Descriptor(writer));
+            .stdout(Stdio::Descriptor(writer))
+            .spared();
         let child =
             self.processes.spawn(command).await.map_err(|error| io::Error::other(error.to_string()))?;
         let mut bytes = Vec::new();
@@ -96,7 +97,8 @@ impl task::Launcher for Personalities {
             let name = arguments.next().unwrap_or_else(|| b"kelson-task".to_vec());
             let command = Command::from_descriptor(self.binary.try_clone()?, name)
                 .args(arguments)
-                .stdout(Stdio::Descriptor(output));
+                .stdout(Stdio::Descriptor(output))
+                .spared();
             self.processes.spawn(command).await.map_err(|error| io::Error::other(error.to_string()))?;
             Ok(())
         })
@@ -118,7 +120,8 @@ impl HelperSpawner for Personalities {
         Box::pin(async move {
             let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
             ours.set_nonblocking(true)?;
-            let command = this.command("kelson-task")?.arg("watch-paths").descriptor(theirs.into(), 3);
+            let command =
+                this.command("kelson-task")?.arg("watch-paths").descriptor(theirs.into(), 3).spared();
             let child =
                 this.processes.spawn(command).await.map_err(|error| io::Error::other(error.to_string()))?;
             Ok(Helper { socket: ours.into(), lease: Box::new(KilledOnDrop(child.pidfd)) })

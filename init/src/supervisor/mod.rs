@@ -5,6 +5,7 @@
 //! [`crate::shutdown`].
 
 mod again;
+mod doors;
 mod foundation;
 mod intent;
 mod launchers;
@@ -37,16 +38,18 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use again::Fit;
+use doors::Doors;
 use foundation::Foundation;
-use intent::Intent;
-pub use intent::{Intents, verb};
+pub use intent::{Intent, Intents, verb};
 pub use launchers::Personalities;
 use reaper::Reaper;
 
 use crate::boot::{self, BootFailure, Sequence};
+use crate::crash::{Arrival, report};
 use crate::options::{Mode, Options};
 use crate::reexec::Rebirth;
 use crate::signals::{Meaning, Signals};
+use crate::watchdog::{self, Watchdog};
 
 /// How long clients have to read the last events.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -62,6 +65,7 @@ pub struct Ended {
     pub personalities: Personalities,
     /// The boot failed: why.
     pub failure: Option<BootFailure>,
+    pub watchdog: Option<Watchdog>,
 }
 
 /// Everything that serves the host while it runs.
@@ -82,6 +86,7 @@ struct House {
     rebirth: Rebirth,
     /// A program for the next life is being looked for.
     fit: Option<mpsc::Receiver<Fit>>,
+    watchdog: watchdog::Place,
 }
 
 /// Boots the host, or goes on with it, runs it, and stops its services. Returns when none is left.
@@ -93,6 +98,7 @@ pub async fn run(
     sequence: Sequence,
     rebirth: Rebirth,
     past: Option<Past>,
+    arrival: Arrival,
 ) -> Result<Ended, String> {
     let binary = Arc::new(crate::memory::exe_fd().map_err(|error| format!("/proc/self/exe: {error}"))?);
     let intents = Intents::default();
@@ -100,7 +106,7 @@ pub async fn run(
     let signals = Signals::new(options.mode).map_err(|error| format!("signalfd: {error}"))?;
     let (reload, reloads) = mpsc::channel(1);
     tokio::spawn(listen(signals, reaper.clone(), intents.clone(), reload));
-    let life = Life { options, sequence: Arc::new(sequence), rebirth, binary, intents, reaper };
+    let life = Life { options, sequence: Arc::new(sequence), rebirth, binary, intents, reaper, arrival };
     match past {
         Some(past) => life.go_on(past, reloads).await,
         None => life.begin(reloads).await,
@@ -115,12 +121,13 @@ struct Life {
     binary: Arc<OwnedFd>,
     intents: Intents,
     reaper: Reaper,
+    arrival: Arrival,
 }
 
 impl Life {
     /// The first life: the host boots.
     async fn begin(self, reloads: mpsc::Receiver<String>) -> Result<Ended, String> {
-        let Life { options, sequence, rebirth, binary, intents, reaper } = self;
+        let Life { options, sequence, rebirth, binary, intents, reaper, arrival } = self;
         // The kernel's file systems are mounted by children that have no cgroup yet: cgroup2 is one of those.
         let early = personalities(&binary, &rebirth, None, None)?;
         reaper.set(&early.processes, None);
@@ -145,18 +152,28 @@ impl Life {
         };
         if failure.is_none() && options.mode == Mode::Machine && intents.current().is_none() {
             let launcher: Arc<dyn crate::task::Launcher> = Arc::new(personalities.clone());
-            let phases = boot::machine::configured(&options, &loaded.machine, launcher);
+            let watchdog = foundation.watchdog.task(loaded.machine.watchdog.clone(), foundation.store.clone());
+            let phases = boot::machine::configured(&options, &loaded.machine, launcher, watchdog);
             failure = tokio::select! {
                 result = sequence.run_all(phases) => result.err(),
                 _ = intents.asked() => None,
             };
         }
 
-        foundation.write(Kind::Rebirth, &rebirth);
-        foundation.write(Kind::Boot, &*sequence.report().borrow());
-        write_configuration(&foundation.store, &loaded);
+        if failure.is_none() {
+            // From here on a next life goes on; before, it does the boot again.
+            foundation.write(Kind::Boot, &*sequence.report().borrow());
+            foundation.write(Kind::Rebirth, &rebirth);
+        }
+        make_notify_directory(&notify_directory(&options.runtime_dir));
         let house = open(options, personalities, intents, &loaded, &sequence, foundation, rebirth)?;
+        house.watchdog.events().iter().for_each(|event| house.manager.host_event(event));
+        house.tell_of(&arrival);
+        let mut configuration = loaded.clone();
+        configuration.services.clear();
         house.begin(loaded);
+        // Written down after all services are: a life that does not find it takes in what is missing.
+        write_configuration(&house.store, &configuration);
         match &failure {
             Some(failure) => house.manager.host_event(&failure.to_string()),
             None => {
@@ -183,18 +200,21 @@ fn personalities(
         let record = store.spawn_record();
         record.map_err(|error| tracing::error!("children that are being made are not recorded: {error}")).ok()
     });
-    let options =
-        ProcessOptions { limits: rebirth.limits.clone(), cgroups, record, ..ProcessOptions::default() };
+    let options = ProcessOptions {
+        limits: rebirth.limits.clone(),
+        oom_score: rebirth.oom_score,
+        cgroups,
+        record,
+        ..ProcessOptions::default()
+    };
     let processes = Processes::new(options).map_err(|error| error.to_string())?;
     Ok(Personalities { processes, binary: Arc::clone(binary) })
 }
 
 /// All that was read but the services, of which each has a paper of its own.
-fn write_configuration(store: &Option<StateStore>, loaded: &Loaded) {
+fn write_configuration(store: &Option<StateStore>, configuration: &Loaded) {
     if let Some(store) = store {
-        let mut configuration = loaded.clone();
-        configuration.services.clear();
-        store.write(Kind::Configuration, "", &configuration);
+        store.write(Kind::Configuration, "", configuration);
     }
 }
 
@@ -230,10 +250,7 @@ fn open(
     tokio::spawn(driver);
     let (probes, of_probes) = probes(&personalities, &loaded.machine);
     let prober = probes.prober.clone();
-    let notify_directory = runtime.join("notify");
-    if rebirth.count == 0 {
-        make_notify_directory(&notify_directory);
-    }
+    let notify_directory = notify_directory(&runtime);
     let registry = Registry::default();
     let images = ImageStore::new(
         unpacker(&options, &personalities, &loaded.machine),
@@ -277,11 +294,13 @@ fn open(
         mode: options.mode.name(),
         started: SystemTime::now().checked_sub(sequence.elapsed()).unwrap_or_else(SystemTime::now),
         reexecs: rebirth.count,
+        crashes: rebirth.crashes,
     };
     let (close_api, closed) = oneshot::channel::<()>();
     let socket = runtime.join("init.sock");
     // Without it the host runs on all the same.
     let listener = foundation.listener(&socket, loaded.api_group);
+    let (anew, listeners) = mpsc::channel(1);
     let server = ServerOptions {
         socket: socket.clone(),
         manager: manager.clone(),
@@ -290,6 +309,15 @@ fn open(
         host,
         apid_uid: None,
         group: loaded.api_group,
+        listeners,
+    };
+    let doors = Doors {
+        socket: socket.clone(),
+        group: loaded.api_group,
+        store: store.clone(),
+        collector: collector.clone(),
+        events: events.clone(),
+        listeners: anew,
     };
     let api = tokio::spawn(async move {
         let shutdown = async {
@@ -298,7 +326,10 @@ fn open(
         let served = async {
             let listener = listener?;
             let ours = foundation::for_server(&listener).map_err(|error| error.to_string())?;
-            server::serve_on(ours, server, shutdown).await.map_err(|error| error.to_string())
+            tokio::select! {
+                served = server::serve_on(ours, server, shutdown) => served.map_err(|error| error.to_string()),
+                () = doors.keep(listener) => Ok(()),
+            }
         };
         if let Err(error) = served.await {
             tracing::error!("the API is not served: {error}");
@@ -307,6 +338,8 @@ fn open(
         let _ = std::fs::remove_file(socket);
     });
     if let Some(store) = store.clone() {
+        let events = events.clone();
+        tokio::spawn(store.clone().keep_up(move |text| drop(events.host(text))));
         tokio::spawn(remember_intents(store, intents.watch()));
     }
     Ok(House {
@@ -324,6 +357,7 @@ fn open(
         store,
         rebirth,
         fit: None,
+        watchdog: foundation.watchdog,
     })
 }
 
@@ -385,11 +419,14 @@ fn log_directory(options: &Options) -> PathBuf {
     options.log_dir.clone().unwrap_or_else(|| PathBuf::from("/var/log/kelson"))
 }
 
-/// Users of services pass through it to their own socket, and see no other.
+fn notify_directory(runtime: &Path) -> PathBuf {
+    runtime.join("notify")
+}
+
+/// Empty, whatever an earlier host has left there.
 fn make_notify_directory(path: &Path) {
-    use std::os::unix::fs::DirBuilderExt as _;
     let _ = std::fs::remove_dir_all(path);
-    if let Err(error) = std::fs::DirBuilder::new().mode(0o711).create(path) {
+    if let Err(error) = kelson_services::service_runner::notify::make_folder(path) {
         tracing::error!("{}: {error}; services with readiness: notify cannot start", path.display());
     }
 }
@@ -417,6 +454,11 @@ async fn serve(mut house: House, mut reloads: mpsc::Receiver<String>, failure: O
         }
     }
     let deadline = Instant::now().checked_add(house.shutdown_timeout).unwrap_or_else(Instant::now);
+    let watchdog = house.watchdog.get().cloned();
+    if let Some(watchdog) = &watchdog {
+        let patience = PROBE_PATIENCE.saturating_add(LOGD_PATIENCE).saturating_add(LAST_WORDS);
+        watchdog.due("stopping the services", house.shutdown_timeout.saturating_add(patience));
+    }
     let (manager, collector, prober) = (house.manager.clone(), house.collector.clone(), house.prober.clone());
     let stopping = async {
         let stopped = manager.stop_all(deadline, &[apid::NAME]).await;
@@ -443,23 +485,37 @@ async fn serve(mut house: House, mut reloads: mpsc::Receiver<String>, failure: O
     manager.close_events();
     let _ = house.close_api.send(());
     let _ = tokio::time::timeout(LAST_WORDS, house.api).await;
-    Ended { intents: house.intents, personalities: house.personalities, failure }
+    Ended { intents: house.intents, personalities: house.personalities, failure, watchdog }
 }
 
 impl House {
-    /// Takes in all services of a host that boots.
-    fn begin(&self, loaded: Loaded) {
+    /// Takes in all services of a host that boots. Those that are known already stay as they are.
+    fn begin(&self, mut loaded: Loaded) {
         let (manager, runtime) = (&self.manager, &self.options.runtime_dir);
         for diagnostic in loaded.diagnostics.iter().filter(|diagnostic| diagnostic.service.is_none()) {
             manager.host_event(&diagnostic.to_string());
         }
-        if let Some(spec) = apid::spec(&loaded.machine, runtime) {
+        let unknown = |name: &str| manager.get(name).is_none();
+        if let Some(spec) = apid::spec(&loaded.machine, runtime).filter(|spec| unknown(&spec.name)) {
             manager.add(Arc::new(spec), true);
         }
-        if loaded.containerd {
+        if loaded.containerd && unknown(containerd::NAME) {
             manager.add(Arc::new(containerd_spec(&self.options, &loaded.machine, manager)), true);
         }
+        loaded.services.retain(|spec| unknown(&spec.name));
         manager.take_in(loaded);
+    }
+
+    /// Tells of the crash that this life comes after.
+    fn tell_of(&self, arrival: &Arrival) {
+        if let Some(crash) = &arrival.crash {
+            let told = report::goes_on(crash, arrival.crashes, self.options.crash_limit);
+            self.manager.host_event(&told);
+            if !crash.frames.is_empty() {
+                self.manager.host_event(&report::backtrace(crash));
+            }
+            arrival.told();
+        }
     }
 
     /// Says when the boot is over.
@@ -502,8 +558,10 @@ impl House {
             if loaded.containerd && manager.get(containerd::NAME).is_none() {
                 manager.bring_in(Arc::new(containerd_spec(&options, &loaded.machine, &manager)));
             }
-            write_configuration(&store, &loaded);
+            let mut configuration = loaded.clone();
+            configuration.services.clear();
             let report = manager.reload(loaded).await;
+            write_configuration(&store, &configuration);
             crate::heap::give_back();
             manager.host_event(&summary(&report));
             if let Some(reply) = reply {
@@ -529,6 +587,23 @@ fn summary(report: &ReloadReport) -> String {
         text.push_str(error);
     }
     text
+}
+
+/// Reads signals and reaps, for an end without a house.
+///
+/// # Errors
+/// When signals cannot be read.
+pub fn attend(mode: Mode, processes: &Processes, intents: &Intents) -> std::io::Result<()> {
+    let reaper = Reaper::default();
+    reaper.set(processes, None);
+    let signals = Signals::new(mode)?;
+    let (intents, (reload, _)) = (intents.clone(), mpsc::channel(1));
+    tokio::spawn(async move {
+        // What ended before.
+        reaper.reap().await;
+        listen(signals, reaper, intents, reload).await;
+    });
+    Ok(())
 }
 
 /// Reads signals for as long as PID 1 lives.

@@ -1,0 +1,28 @@
+//! `fault`: has PID 1 crash, for the tests of what comes after. Not in releases.
+
+use kelson_proto::test::v1::{Fault, ProvokeRequest};
+
+use super::Call;
+use crate::failure::{Failure, answer};
+
+/// Have PID 1 crash
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// panic, panic-in-thread, abort, segv, stack-overflow, spin or deadlock
+    fault: String,
+}
+
+/// Returns once the connection has broken, which is the answer.
+pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
+    let name = format!("FAULT_{}", arguments.fault.replace('-', "_").to_uppercase());
+    let Some(fault) = Fault::from_str_name(&name) else {
+        return Err(Failure::Usage(format!("{} is no fault that is known", arguments.fault)));
+    };
+    let client = call.client()?;
+    let provoked = answer(client.faults().provoke(ProvokeRequest { fault: fault.into() })).await;
+    match provoked {
+        Err(failure) if failure.is_passing() => Ok(()),
+        Err(failure) => Err(failure),
+        Ok(_) => Err(Failure::Failed("PID 1 has not crashed".to_owned())),
+    }
+}

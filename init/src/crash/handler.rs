@@ -1,0 +1,305 @@
+//! Where a fault of PID 1 arrives, and what becomes of it: it is written down, and the program is executed anew.
+//!
+//! All that runs in here may have interrupted anything, an allocation or a lock included. So there is no memory to ask for,
+//! no lock to take and no format to make: numbers are stored and system calls are made. Whatever goes wrong while it is
+//! written down (a stack that cannot be unwound, another fault) costs the backtrace and not the next life.
+
+use std::ffi::{c_int, c_void};
+use std::fmt::Write as _;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::time::Duration;
+
+use kelson_services::host::ShutdownAction;
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, SigmaskHow, sigaction, sigprocmask};
+
+use super::page::{Cause, Facts};
+use super::plan::{Plan, plan};
+use super::trace;
+use crate::options::Mode;
+use crate::signals;
+
+/// The signals of a fault of the process itself.
+const FAULTS: [Signal; 7] = [
+    Signal::SIGSEGV,
+    Signal::SIGBUS,
+    Signal::SIGILL,
+    Signal::SIGFPE,
+    Signal::SIGABRT,
+    Signal::SIGTRAP,
+    Signal::SIGSYS,
+];
+/// A handler runs on a stack of its own, since a stack that is full may be the fault.
+const STACK: usize = 64 << 10;
+/// For the backtrace.
+const TELLING: Duration = Duration::from_millis(500);
+/// How often it is tried to execute the program, 100 ms apart: memory may be short for a moment.
+const TRIES: u32 = 50;
+/// How long the last sync may take.
+const SYNC: Duration = Duration::from_secs(5);
+/// A container is to be started again.
+const CONTAINER_STATUS: c_int = 10;
+/// The main loop is told by this signal that it stands still.
+const STALL: c_int = libc::SIGABRT;
+
+/// The thread whose fault is being told.
+static DYING: AtomicI32 = AtomicI32::new(0);
+/// The watcher has found the main loop standing still.
+static STALLED: AtomicBool = AtomicBool::new(false);
+
+/// From now on faults and panics lead to the next life.
+///
+/// # Errors
+/// When a handler cannot be set, or there is no memory for its stack.
+pub fn install() -> std::io::Result<()> {
+    alternate_stack()?;
+    // Another fault in here must arrive: blocked, it would end PID 1.
+    let flags = SaFlags::SA_SIGINFO | SaFlags::SA_ONSTACK | SaFlags::SA_NODEFER;
+    let fault = SigAction::new(SigHandler::SigAction(on_fault), flags, SigSet::empty());
+    for signal in FAULTS {
+        // SAFETY: the handler does nothing that is unsafe in a handler.
+        unsafe { sigaction(signal, &fault) }?;
+    }
+    let alarm = SigAction::new(SigHandler::Handler(on_alarm), SaFlags::SA_ONSTACK, SigSet::empty());
+    // SAFETY: as above.
+    unsafe { sigaction(Signal::SIGALRM, &alarm) }?;
+    std::panic::set_hook(Box::new(|panic| {
+        let mut text = Text { bytes: [0; 384], length: 0 };
+        if let Some(place) = panic.location() {
+            let _ = write!(text, "{}:{}:{}: ", place.file(), place.line(), place.column());
+        }
+        let said = panic.payload();
+        let said = said.downcast_ref::<&str>().copied().or_else(|| said.downcast_ref().map(String::as_str));
+        let _ = text.write_str(said.unwrap_or("it did not say why"));
+        let text = text.bytes.get(..text.length).unwrap_or_default();
+        let facts = Facts { cause: Cause::Panic, signal: 0, code: 0, sender: 0, address: 0, text };
+        die(&facts, None);
+    }));
+    Ok(())
+}
+
+/// Gives the calling thread a stack for its faults. It is never given back: threads of PID 1 are few and stay.
+///
+/// # Errors
+/// When there is no memory for it.
+pub fn alternate_stack() -> std::io::Result<()> {
+    // SAFETY: a new mapping, at a place that the kernel chooses.
+    let place = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            STACK,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK,
+            -1,
+            0,
+        )
+    };
+    if place == libc::MAP_FAILED {
+        return Err(std::io::Error::last_os_error());
+    }
+    let stack = libc::stack_t { ss_sp: place, ss_flags: 0, ss_size: STACK };
+    // SAFETY: the memory is the stack's alone and stays.
+    if unsafe { libc::sigaltstack(&raw const stack, std::ptr::null_mut()) } != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// The main loop stands still: it is interrupted where it stands, so that its backtrace can be told. Where not even a
+/// signal reaches it, the caller dies in its place.
+pub fn stalled(main: libc::pid_t) -> ! {
+    STALLED.store(true, Ordering::SeqCst);
+    // SAFETY: a system call on numbers.
+    unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), main, STALL) };
+    std::thread::sleep(TELLING.saturating_mul(2));
+    die(&STALL_FACTS, None)
+}
+
+const STALL_FACTS: Facts<'static> =
+    Facts { cause: Cause::Stall, signal: 0, code: 0, sender: 0, address: 0, text: b"" };
+
+/// Whatever lasts longer than this ends in a reboot.
+pub fn end_after(patience: Duration) {
+    let mut set = SigSet::empty();
+    set.add(Signal::SIGALRM);
+    let _ = sigprocmask(SigmaskHow::SIG_UNBLOCK, Some(&set), None);
+    alarm_after(patience);
+}
+
+/// A text of bounded length that needs no memory.
+struct Text {
+    bytes: [u8; 384],
+    length: usize,
+}
+
+impl std::fmt::Write for Text {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        for byte in text.bytes() {
+            let Some(place) = self.bytes.get_mut(self.length) else { return Err(std::fmt::Error) };
+            *place = byte;
+            self.length = self.length.saturating_add(1);
+        }
+        Ok(())
+    }
+}
+
+extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // A child that is just being made shares our memory until it executes its own program: its fault is not ours.
+    // SAFETY: system calls without memory.
+    unsafe {
+        if libc::syscall(libc::SYS_getpid) != 1 {
+            libc::_exit(128_i32.saturating_add(signal));
+        }
+    }
+    if signal == STALL && STALLED.load(Ordering::SeqCst) {
+        die(&STALL_FACTS, instruction(context));
+    }
+    // SAFETY: the kernel hands over a siginfo of its own.
+    let info = unsafe { info.as_ref() };
+    let code = info.map_or(0, |info| info.si_code);
+    // What is there depends on who made the signal: a process has a PID, a fault has an address.
+    let (sender, address) = match info {
+        // SAFETY: signals that processes send bear their PID.
+        Some(info) if code <= 0 => (unsafe { info.si_pid() }, 0),
+        // SAFETY: faults bear an address.
+        Some(info) => (0, unsafe { info.si_addr() }.addr()),
+        None => (0, 0),
+    };
+    let address = u64::try_from(address).unwrap_or_default();
+    die(&Facts { cause: Cause::Signal, signal, code, sender, address, text: b"" }, instruction(context))
+}
+
+extern "C" fn on_alarm(_signal: c_int) {
+    let Some(plan) = plan() else { return };
+    if DYING.load(Ordering::SeqCst) != 0 {
+        go_on(plan);
+    }
+    if plan.page.is_last() {
+        end(plan);
+    }
+}
+
+/// Where the program was when the signal came.
+fn instruction(context: *mut c_void) -> Option<usize> {
+    // SAFETY: the kernel hands a ucontext to a handler with SA_SIGINFO.
+    let context = unsafe { context.cast::<libc::ucontext_t>().as_ref() }?;
+    #[cfg(target_arch = "x86_64")]
+    let address = context.uc_mcontext.gregs.get(usize::try_from(libc::REG_RIP).ok()?).copied()?.cast_unsigned();
+    #[cfg(target_arch = "aarch64")]
+    let address = context.uc_mcontext.pc;
+    usize::try_from(address).ok()
+}
+
+/// The end of this life.
+fn die(facts: &Facts<'_>, instruction: Option<usize>) -> ! {
+    // SAFETY: a system call without arguments.
+    let me = unsafe { libc::gettid() };
+    let Some(plan) = plan() else {
+        // Nothing was made ready: there is no next life.
+        // SAFETY: it ends the process.
+        unsafe { libc::_exit(1) }
+    };
+    match DYING.compare_exchange(0, me, Ordering::SeqCst, Ordering::SeqCst) {
+        Ok(_) => tell(plan, facts, instruction),
+        // A fault while a fault is told.
+        Err(dying) if dying == me => {}
+        // The other one's `execve` ends this thread.
+        Err(_) => rest(),
+    }
+    go_on(plan)
+}
+
+fn tell(plan: &Plan, facts: &Facts<'_>, instruction: Option<usize>) {
+    plan.page.write(facts);
+    if plan.page.is_last() {
+        end(plan);
+    }
+    end_after(TELLING);
+    // The frames of the telling itself are left out.
+    let fault = instruction.map(trace::offset);
+    let mut begun = fault.is_none();
+    if let Some(fault) = fault {
+        plan.page.add_frame(fault);
+    }
+    trace::walk(&mut |frame| {
+        let first = !begun && Some(frame) == fault;
+        let add = begun;
+        begun |= first;
+        !add || plan.page.add_frame(frame)
+    });
+}
+
+/// Executes the program anew.
+fn go_on(plan: &Plan) -> ! {
+    alarm_after(Duration::ZERO);
+    // What comes meanwhile waits for the next life.
+    signals::block();
+    for _ in 0..TRIES {
+        plan.execute();
+        pause_for(Duration::from_millis(100));
+    }
+    end(plan)
+}
+
+/// There is no next life: what can be written is written, and the machine starts again.
+fn end(plan: &Plan) -> ! {
+    alarm_after(Duration::ZERO);
+    if plan.mode == Mode::Container {
+        // SAFETY: it ends the process.
+        unsafe { libc::_exit(CONTAINER_STATUS) };
+    }
+    // A sync may never return: a child makes it.
+    // SAFETY: a child without shared memory makes two system calls.
+    unsafe {
+        let child = libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0);
+        if child == 0 {
+            libc::sync();
+            libc::_exit(0);
+        }
+        let child = libc::pid_t::try_from(child).unwrap_or(-1);
+        let mut waited = Duration::ZERO;
+        while child > 0 && waited < SYNC && libc::waitpid(child, std::ptr::null_mut(), libc::WNOHANG) == 0 {
+            pause_for(Duration::from_millis(50));
+            waited = waited.saturating_add(Duration::from_millis(50));
+        }
+    }
+    let how = match plan.page.ending() {
+        Some(ShutdownAction::PowerOff) => libc::RB_POWER_OFF,
+        Some(ShutdownAction::Halt) => libc::RB_HALT_SYSTEM,
+        _ => libc::RB_AUTOBOOT,
+    };
+    // SAFETY: a system call on numbers.
+    unsafe {
+        libc::reboot(how);
+        libc::reboot(libc::RB_AUTOBOOT);
+    }
+    rest()
+}
+
+/// PID 1 must not end.
+fn rest() -> ! {
+    loop {
+        pause_for(Duration::from_secs(3600));
+    }
+}
+
+fn pause_for(time: Duration) {
+    let time = libc::timespec {
+        tv_sec: libc::time_t::try_from(time.as_secs()).unwrap_or_default(),
+        tv_nsec: time.subsec_nanos().into(),
+    };
+    // SAFETY: the time lives over the call.
+    unsafe { libc::nanosleep(&raw const time, std::ptr::null_mut()) };
+}
+
+/// SIGALRM after this time; zero: never.
+fn alarm_after(time: Duration) {
+    let value = libc::timeval {
+        tv_sec: libc::time_t::try_from(time.as_secs()).unwrap_or_default(),
+        tv_usec: time.subsec_micros().into(),
+    };
+    let once = libc::itimerval { it_interval: libc::timeval { tv_sec: 0, tv_usec: 0 }, it_value: value };
+    let mut before = MaybeUninit::<libc::itimerval>::uninit();
+    // SAFETY: both live over the call. By its number, since the C library's function has other types elsewhere.
+    unsafe { libc::syscall(libc::SYS_setitimer, libc::ITIMER_REAL, &raw const once, before.as_mut_ptr()) };
+}

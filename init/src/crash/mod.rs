@@ -1,0 +1,117 @@
+//! PID 1 survives its own crash.
+//!
+//! If PID 1 ends, the kernel panics and everything on the host dies. So every fault of it (a panic in any thread, SIGSEGV
+//! and its kind, a main loop that stands still) ends in `execve` of itself: the PID stays, the children stay, and the next
+//! life goes on from what is written down, as after `kelsonctl reexec` ([`crate::reexec`], `docs/recovery.md`).
+//!
+//! - [`handler`] is where a fault arrives. What it does is safe in a signal handler: it writes down what happened
+//!   ([`page`], [`trace`]) and executes the program with arguments that were made ready when all was well ([`plan`]).
+//! - [`watcher`] notices a main loop that does not turn.
+//! - [`report`] tells of it in the next life.
+//! - [`last_resort`] ends the run when PID 1 crashes again and again.
+
+mod handler;
+pub mod last_resort;
+mod page;
+mod plan;
+pub mod report;
+mod trace;
+pub mod watcher;
+
+use std::ffi::CString;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kelson_services::host::ShutdownAction;
+use tokio::sync::watch;
+
+use crate::options::{CrashLimit, Mode};
+use crate::supervisor::Intent;
+pub use handler::alternate_stack;
+pub use page::Crash;
+use page::Page;
+
+/// What a life finds when it begins.
+#[derive(Debug, Clone, Default)]
+pub struct Arrival {
+    /// Goes from life to life. `None`: there is no memory for it, and a crash is the end.
+    page: Option<Arc<Page>>,
+    /// The crash that has ended the life before.
+    pub crash: Option<Crash>,
+    /// How many crashes there have been within the time of the limit, this one included.
+    pub crashes: u32,
+    /// The life before was past its services, and on its way to this.
+    pub ending: Option<ShutdownAction>,
+}
+
+/// Makes PID 1 survive what comes. To be called once `/proc` is there, before there is a second thread.
+pub fn install(mode: Mode, limit: CrashLimit) -> Arrival {
+    let page = match Page::find_or_make() {
+        Ok(page) => Arc::new(page),
+        Err(error) => {
+            tracing::error!("a crash of PID 1 would be the end of this host: {error}");
+            return Arrival::default();
+        }
+    };
+    let crash = page.newest();
+    let now = page::now();
+    let crashes = if crash.is_some() { page.crashes_since(now.saturating_sub(limit.window)) } else { 0 };
+    let ending = page.ending();
+    if let Err(error) = plan::make(mode, Arc::clone(&page)).and_then(|()| handler::install()) {
+        tracing::error!("a crash of PID 1 would be the end of this host: {error}");
+    }
+    Arrival { page: Some(page), crash, crashes, ending }
+}
+
+impl Arrival {
+    /// Whether PID 1 has crashed too often to go on as if nothing were.
+    pub fn too_often(&self, limit: CrashLimit) -> bool {
+        self.crash.is_some() && self.crashes >= limit.count
+    }
+
+    /// What has happened is told: the next life need not tell it again.
+    pub fn told(&self) {
+        if let Some(page) = &self.page {
+            page.told();
+        }
+    }
+
+    /// From now on the services are past: a next life goes on with the end.
+    pub fn ends(&self, action: ShutdownAction) {
+        if let Some(page) = &self.page {
+            page.end(action);
+        }
+    }
+
+    /// As [`Arrival::ends`], to what is asked for now and later.
+    pub fn follow(&self, mut asked: watch::Receiver<Option<Intent>>) {
+        let arrival = self.clone();
+        // A failed boot starts again.
+        self.ends(asked.borrow().as_ref().map_or(ShutdownAction::Reboot, |intent| intent.action));
+        tokio::spawn(async move {
+            while asked.changed().await.is_ok() {
+                if let Some(intent) = asked.borrow_and_update().as_ref() {
+                    arrival.ends(intent.action);
+                }
+            }
+        });
+    }
+
+    /// From now on a fault leads to the reboot at once, and so does whatever lasts longer than this.
+    pub fn last(&self, patience: Duration) {
+        if let Some(page) = &self.page {
+            page.make_last();
+        }
+        handler::end_after(patience);
+    }
+}
+
+/// The environment for the program that is executed next: crashes are counted over all lives.
+pub fn with_page(mut environment: Vec<CString>) -> Vec<CString> {
+    environment.retain(|entry| !Page::is_named_by(entry.as_bytes()));
+    if let Some(page) = plan::page() {
+        environment.extend(page.environment());
+        page.keep_open();
+    }
+    environment
+}

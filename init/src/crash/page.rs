@@ -1,0 +1,393 @@
+//! What a fault writes down for the next life: a few pages of memory that go along from one to the next.
+//!
+//! The memory is a memfd, so it is there before `/run` is and whatever becomes of `/run`. It is mapped once, when all is well: what is
+//! done in the fault is to store numbers. The next life finds the descriptor by its environment, and believes what has
+//! the right size, seals and first words.
+
+use std::ffi::{CString, OsString};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use kelson_services::host::ShutdownAction;
+use nix::fcntl::{FcntlArg, FdFlag, SealFlag, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+
+/// Names the descriptor in the environment.
+const VARIABLE: &str = "KELSON_CRASHES";
+/// "KELSONC" and the version of what follows.
+const MAGIC: u64 = 0x4b45_4c53_4f4e_4301;
+/// In words of eight bytes.
+const SIZE: usize = 2048;
+const SEALS: SealFlag = SealFlag::F_SEAL_SHRINK.union(SealFlag::F_SEAL_GROW).union(SealFlag::F_SEAL_SEAL);
+
+/// How many crashes a life can tell apart in time. A limit above it is never reached.
+pub const TIMES: usize = 1024;
+/// How many addresses of a backtrace are kept.
+pub const FRAMES: usize = 40;
+/// How much of a text is kept, in words.
+const TEXT: usize = 48;
+const NAME: usize = 2;
+
+// Where what stands.
+const COUNT: usize = 1;
+const TOLD: usize = 2;
+const ENDING: usize = 3;
+const LAST: usize = 4;
+const CRASH: usize = 16;
+const FRAMES_AT: usize = CRASH + 16;
+const TEXT_AT: usize = FRAMES_AT + FRAMES;
+const TIMES_AT: usize = 512;
+
+/// Why PID 1 crashed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    Signal,
+    Panic,
+    /// The main loop did not turn.
+    Stall,
+}
+
+/// A crash, as it was written down.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Crash {
+    pub cause: Cause,
+    /// The signal, 0 where there was none.
+    pub signal: i32,
+    /// What the kernel says of the signal's origin (`si_code`); who sent it, where somebody did.
+    pub code: i32,
+    pub sender: i32,
+    /// The address that could not be used.
+    pub address: u64,
+    /// Since the kernel's start.
+    pub time: Duration,
+    pub thread: String,
+    /// Where it was and how it came there, counted from the program's first byte.
+    pub frames: Vec<u64>,
+    /// What a panic said.
+    pub text: String,
+}
+
+/// What is known of a crash where it happens, in a form that a signal handler can make.
+#[derive(Debug, Clone, Copy)]
+pub struct Facts<'a> {
+    pub cause: Cause,
+    pub signal: i32,
+    pub code: i32,
+    pub sender: i32,
+    pub address: u64,
+    pub text: &'a [u8],
+}
+
+/// The memory.
+#[derive(Debug)]
+pub struct Page {
+    words: &'static [AtomicU64; SIZE],
+    memory: OwnedFd,
+}
+
+impl Page {
+    /// That of the life before, or a new one.
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    pub fn find_or_make() -> std::io::Result<Page> {
+        if let Some(page) = std::env::var_os(VARIABLE).and_then(|number| Page::find(&number)) {
+            return Ok(page);
+        }
+        Page::make()
+    }
+
+    fn make() -> std::io::Result<Page> {
+        let memory = memfd_create(c"kelson-crashes", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
+        nix::unistd::ftruncate(&memory, i64::try_from(SIZE.saturating_mul(8)).unwrap_or_default())?;
+        fcntl(&memory, FcntlArg::F_ADD_SEALS(SEALS))?;
+        let page = Page { words: map(&memory)?, memory };
+        // All of it is there from now on: a fault must not need memory.
+        page.words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        page.set(0, MAGIC);
+        Ok(page)
+    }
+
+    fn find(number: &OsString) -> Option<Page> {
+        let number = number.to_str()?.parse::<i32>().ok().filter(|number| *number > 2)?;
+        let seals = fcntl(
+            // SAFETY: it is only looked at here, and a number that is none is an error.
+            unsafe { std::os::fd::BorrowedFd::borrow_raw(number) },
+            FcntlArg::F_GET_SEALS,
+        );
+        if seals != Ok(SEALS.bits()) {
+            return None;
+        }
+        // SAFETY: it is open, has the seals of a page, and nobody else in this new program knows of it.
+        let memory = unsafe { OwnedFd::from_raw_fd(number) };
+        let size = nix::sys::stat::fstat(&memory).ok()?.st_size;
+        if usize::try_from(size) != Ok(SIZE.saturating_mul(8)) {
+            return None;
+        }
+        // Children have no use for it.
+        let _ = fcntl(&memory, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC));
+        let page = Page { words: map(&memory).ok()?, memory };
+        (page.get(0) == MAGIC).then_some(page)
+    }
+
+    fn get(&self, word: usize) -> u64 {
+        self.words.get(word).map_or(0, |word| word.load(Ordering::Relaxed))
+    }
+
+    fn set(&self, word: usize, value: u64) {
+        if let Some(word) = self.words.get(word) {
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// `NAME=NUMBER`, for the next program.
+    pub fn environment(&self) -> Option<CString> {
+        CString::new(format!("{VARIABLE}={}", self.memory.as_raw_fd())).ok()
+    }
+
+    /// Whether an entry of the environment names a page.
+    pub fn is_named_by(entry: &[u8]) -> bool {
+        entry.strip_prefix(VARIABLE.as_bytes()).is_some_and(|rest| rest.first() == Some(&b'='))
+    }
+
+    /// It stays open over the next `execve`. Safe in a signal handler.
+    pub fn keep_open(&self) {
+        // SAFETY: a system call on a number.
+        unsafe { libc::fcntl(self.memory.as_raw_fd(), libc::F_SETFD, 0) };
+    }
+
+    /// Writes a crash down, but for its frames. Safe in a signal handler.
+    pub fn write(&self, facts: &Facts<'_>) {
+        let time = u64::try_from(now().as_nanos()).unwrap_or(u64::MAX);
+        let count = self.get(COUNT);
+        self.set(TIMES_AT.saturating_add(slot(count)), time);
+        let cause = match facts.cause {
+            Cause::Signal => 0,
+            Cause::Panic => 1,
+            Cause::Stall => 2,
+        };
+        let numbers = [
+            cause,
+            u64::from(facts.signal.cast_unsigned()),
+            u64::from(facts.code.cast_unsigned()),
+            u64::from(facts.sender.cast_unsigned()),
+            facts.address,
+            time,
+            0,
+        ];
+        for (place, number) in (CRASH..).zip(numbers) {
+            self.set(place, number);
+        }
+        let mut name = [0_u8; 16];
+        // SAFETY: the kernel writes at most 16 bytes there.
+        unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+        self.set_bytes(CRASH.saturating_add(8), NAME, &name);
+        self.set_bytes(TEXT_AT, TEXT, facts.text);
+        self.set(COUNT, count.saturating_add(1));
+    }
+
+    /// Adds an address to the backtrace. False when there is no room. Safe in a signal handler.
+    pub fn add_frame(&self, offset: u64) -> bool {
+        let count = usize::try_from(self.get(CRASH.saturating_add(6))).unwrap_or(FRAMES);
+        if count >= FRAMES {
+            return false;
+        }
+        self.set(FRAMES_AT.saturating_add(count), offset);
+        self.set(CRASH.saturating_add(6), self.get(CRASH.saturating_add(6)).saturating_add(1));
+        true
+    }
+
+    fn set_bytes(&self, place: usize, words: usize, bytes: &[u8]) {
+        let mut parts = bytes.chunks(8);
+        for place in place..place.saturating_add(words) {
+            let mut word = [0_u8; 8];
+            for (to, from) in word.iter_mut().zip(parts.next().unwrap_or_default()) {
+                *to = *from;
+            }
+            self.set(place, u64::from_le_bytes(word));
+        }
+    }
+
+    fn bytes(&self, place: usize, words: usize) -> String {
+        let words = (place..place.saturating_add(words)).map(|place| self.get(place).to_le_bytes());
+        let bytes: Vec<u8> = words.flatten().take_while(|byte| *byte != 0).collect();
+        // A text that was cut may end in the middle of a character.
+        String::from_utf8_lossy(&bytes).trim_end_matches('\u{fffd}').to_owned()
+    }
+
+    /// The last crash, if nobody has told of it.
+    pub fn newest(&self) -> Option<Crash> {
+        if self.get(COUNT) == self.get(TOLD) {
+            return None;
+        }
+        let number = |place: usize| self.get(CRASH.saturating_add(place));
+        let signed = |place: usize| u32::try_from(number(place)).unwrap_or_default().cast_signed();
+        let frames = usize::try_from(number(6)).unwrap_or_default().min(FRAMES);
+        Some(Crash {
+            cause: match number(0) {
+                0 => Cause::Signal,
+                1 => Cause::Panic,
+                _ => Cause::Stall,
+            },
+            signal: signed(1),
+            code: signed(2),
+            sender: signed(3),
+            address: number(4),
+            time: Duration::from_nanos(number(5)),
+            thread: self.bytes(CRASH.saturating_add(8), NAME),
+            frames: (FRAMES_AT..FRAMES_AT.saturating_add(frames)).map(|place| self.get(place)).collect(),
+            text: self.bytes(TEXT_AT, TEXT),
+        })
+    }
+
+    /// Nobody needs to tell of what there has been.
+    pub fn told(&self) {
+        self.set(TOLD, self.get(COUNT));
+    }
+
+    /// How many crashes there have been since then, of the last [`TIMES`].
+    pub fn crashes_since(&self, since: Duration) -> u32 {
+        let known = usize::try_from(self.get(COUNT)).unwrap_or(TIMES).min(TIMES);
+        let since = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
+        let times = (TIMES_AT..TIMES_AT.saturating_add(known)).map(|place| self.get(place));
+        u32::try_from(times.filter(|time| *time >= since).count()).unwrap_or(u32::MAX)
+    }
+
+    /// The services are past.
+    pub fn end(&self, action: ShutdownAction) {
+        let action = match action {
+            ShutdownAction::Reboot => 1,
+            ShutdownAction::PowerOff => 2,
+            ShutdownAction::Halt => 3,
+        };
+        self.set(ENDING, action);
+    }
+
+    /// What the run is on its way to, once the services are past.
+    pub fn ending(&self) -> Option<ShutdownAction> {
+        match self.get(ENDING) {
+            1 => Some(ShutdownAction::Reboot),
+            2 => Some(ShutdownAction::PowerOff),
+            3 => Some(ShutdownAction::Halt),
+            _ => None,
+        }
+    }
+
+    /// There will be no other life.
+    pub fn make_last(&self) {
+        self.set(LAST, 1);
+    }
+
+    pub fn is_last(&self) -> bool {
+        self.get(LAST) != 0
+    }
+}
+
+fn slot(count: u64) -> usize {
+    usize::try_from(count & (TIMES as u64).saturating_sub(1)).unwrap_or_default()
+}
+
+/// Since the kernel's start. Safe in a signal handler.
+pub fn now() -> Duration {
+    crate::boot::history::since_kernel()
+}
+
+fn map(memory: &OwnedFd) -> std::io::Result<&'static [AtomicU64; SIZE]> {
+    // SAFETY: a new mapping, at a place that the kernel chooses.
+    let place = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            SIZE.saturating_mul(8),
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED,
+            memory.as_raw_fd(),
+            0,
+        )
+    };
+    if place == libc::MAP_FAILED {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: the mapping is aligned to a page, as large as the array, zeroed or written by an equal array, sealed
+    // against shrinking, and never unmapped; every access to it is atomic.
+    Ok(unsafe { &*place.cast::<[AtomicU64; SIZE]>() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(text: &[u8]) -> Facts<'_> {
+        Facts { cause: Cause::Panic, signal: 11, code: -6, sender: 77, address: 0xdead, text }
+    }
+
+    #[test]
+    fn a_crash_is_read_as_it_was_written() {
+        let page = Page::make().unwrap();
+        assert_eq!(page.newest(), None);
+        page.write(&facts(b"it broke"));
+        for frame in 0..100 {
+            assert_eq!(page.add_frame(frame), frame < FRAMES as u64);
+        }
+        let crash = page.newest().unwrap();
+        assert_eq!(crash.cause, Cause::Panic);
+        assert_eq!((crash.signal, crash.code, crash.sender, crash.address), (11, -6, 77, 0xdead));
+        assert_eq!(crash.text, "it broke");
+        assert_eq!(crash.frames, (0..FRAMES as u64).collect::<Vec<_>>());
+        assert!(!crash.thread.is_empty());
+        page.told();
+        assert_eq!(page.newest(), None);
+        // The next one has nothing of the one before.
+        page.write(&facts(b"x"));
+        let crash = page.newest().unwrap();
+        assert_eq!((crash.text.as_str(), crash.frames.len()), ("x", 0));
+    }
+
+    #[test]
+    fn a_long_text_is_cut_where_a_character_ends() {
+        let page = Page::make().unwrap();
+        page.write(&facts("ab€".repeat(100).as_bytes()));
+        let text = page.newest().unwrap().text;
+        assert!(text.len() <= TEXT * 8 && text.len() > TEXT * 8 - 4, "{}", text.len());
+        assert!("ab€".repeat(100).starts_with(&text));
+    }
+
+    #[test]
+    fn crashes_of_a_time_are_counted() {
+        let page = Page::make().unwrap();
+        let before = now();
+        for n in 1..=3 {
+            page.write(&facts(b""));
+            assert_eq!(page.crashes_since(before), n);
+        }
+        assert_eq!(page.crashes_since(now() + Duration::from_secs(1)), 0);
+        for _ in 0..2000 {
+            page.write(&facts(b""));
+        }
+        assert_eq!(page.crashes_since(Duration::ZERO), TIMES as u32);
+    }
+
+    #[test]
+    fn the_next_program_finds_it_and_nothing_else() {
+        let page = Page::make().unwrap();
+        page.write(&facts(b"found"));
+        page.end(ShutdownAction::PowerOff);
+        let environment = page.environment().unwrap();
+        assert!(Page::is_named_by(environment.as_bytes()));
+        // A duplicate, since the finder becomes its owner.
+        let other = page.memory.try_clone().unwrap();
+        let number = std::os::fd::IntoRawFd::into_raw_fd(other).to_string();
+        let found = Page::find(&number.into()).unwrap();
+        assert_eq!(found.newest(), page.newest());
+        assert_eq!(found.ending(), Some(ShutdownAction::PowerOff));
+        for wrong in ["", "x", "-1", "0", "2", "100000"] {
+            assert!(Page::find(&wrong.into()).is_none(), "{wrong}");
+        }
+        let stranger = tempfile_descriptor();
+        assert!(Page::find(&stranger.as_raw_fd().to_string().into()).is_none());
+    }
+
+    fn tempfile_descriptor() -> OwnedFd {
+        memfd_create(c"stranger", MFdFlags::MFD_CLOEXEC).unwrap()
+    }
+}

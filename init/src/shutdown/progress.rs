@@ -1,0 +1,75 @@
+//! What the hardware watchdog is told of the shutdown: which step it is at, and by when that must be over.
+//!
+//! A step that waits for disks is made of many calls, and how many is not known beforehand. Each of them has a deadline
+//! of its own, so the next one that begins is the proof that the last one is over: [`Progress`] stands between the
+//! shutdown and what starts `kelson-task`, and tells of each.
+
+use std::ffi::CString;
+use std::future::Future;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::task::Launcher;
+use crate::watchdog::Watchdog;
+
+/// Where the shutdown is, for the watchdog of a machine that has one.
+pub struct Progress {
+    pub launcher: Arc<dyn Launcher>,
+    pub watchdog: Option<Watchdog>,
+    /// The longest deadline of a call.
+    pub longest: Duration,
+}
+
+impl Progress {
+    /// A step begins that is over within `bound`.
+    pub fn step(&self, name: &'static str, bound: Duration) {
+        if let Some(watchdog) = &self.watchdog {
+            watchdog.due(name, bound);
+        }
+    }
+}
+
+impl Launcher for Progress {
+    fn launch(
+        &self,
+        arguments: Vec<CString>,
+        output: OwnedFd,
+    ) -> Pin<Box<dyn Future<Output = io::Result<()>> + Send + '_>> {
+        if let Some(watchdog) = &self.watchdog {
+            let words: Vec<_> = arguments.iter().map(|word| word.to_string_lossy()).collect();
+            watchdog.due(words.join(" "), self.longest);
+        }
+        self.launcher.launch(arguments, output)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::testing::Scripted;
+    use crate::task::{self, Request};
+    use tokio::time::Instant;
+
+    #[tokio::test(start_paused = true)]
+    async fn each_call_is_told_with_its_bound() {
+        let device = std::fs::File::options().write(true).open("/dev/null").unwrap();
+        let watchdog = Watchdog::again(device.into());
+        let second = Duration::from_secs(1);
+        let progress = Progress {
+            launcher: Arc::new(Scripted::new(|_| Some("done\n"))),
+            watchdog: Some(watchdog.clone()),
+            longest: second * 30,
+        };
+        progress.step("a step", second * 5);
+        let told = |name: &str, bound| Some((name.to_owned(), Instant::now() + bound));
+        assert_eq!(watchdog.under_way(), told("a step", second * 15));
+        tokio::time::sleep(second).await;
+        task::run(&progress, &Request::Unmount { target: "/a".into() }, second).await.unwrap();
+        assert_eq!(watchdog.under_way(), told("kelson-task umount /a", second * 40));
+        watchdog.no_step();
+        assert_eq!(watchdog.under_way(), None);
+    }
+}

@@ -1,0 +1,133 @@
+//! The sockets that clients know by their names: made again when somebody has removed them.
+//!
+//! A program that cleans up in the wrong folder must not lock the operator out: then nobody could ask for anything but by
+//! signals. The folder is watched by inotify, which costs nothing until something is removed there.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use kelson_api::{LOG_SOCKET, server};
+use kelson_logs::Collector;
+use kelson_services::events::EventLog;
+use kelson_services::state_store::{Descriptor, KeptDescriptor, StateStore};
+use tokio::io::unix::AsyncFd;
+use tokio::sync::mpsc;
+
+use super::foundation::for_server;
+use crate::readable::readable;
+
+/// From the first that is removed to the look at what is missing, and from one look to the next.
+const SETTLE: Duration = Duration::from_millis(250);
+/// Where the folder cannot be watched, or something could not be made again.
+const AGAIN: Duration = Duration::from_secs(2);
+
+/// What looks after them.
+pub struct Doors {
+    pub socket: PathBuf,
+    pub group: Option<u32>,
+    pub store: Option<StateStore>,
+    pub collector: Collector,
+    pub events: EventLog,
+    /// Takes the new listener of the API.
+    pub listeners: mpsc::Sender<UnixListener>,
+}
+
+impl Doors {
+    /// Keeps `listener` open, and whatever takes its place. Never returns; cancelled by dropping.
+    pub async fn keep(self, mut listener: KeptDescriptor) {
+        let mut told = None;
+        loop {
+            // Watched before it is looked at: nothing is removed unseen.
+            let folder = self.socket.parent().unwrap_or(Path::new("/"));
+            let watch = watch(folder);
+            let failed = self.look(folder, &mut listener).await.err();
+            if let Some(why) = failed.as_ref().filter(|why| told.as_ref() != Some(*why)) {
+                self.events.host(why);
+            }
+            let retry = failed.is_some();
+            told = failed;
+            match watch {
+                Ok(watch) if !retry => drop(watch.readable().await),
+                _ => tokio::time::sleep(AGAIN).await,
+            }
+            tokio::time::sleep(SETTLE).await;
+        }
+    }
+
+    async fn look(&self, folder: &Path, listener: &mut KeptDescriptor) -> Result<(), String> {
+        if is_gone(&self.socket) {
+            let socket = self.socket.display();
+            let cannot = |error: String| format!("{socket} was removed and cannot be made again: {error}");
+            std::fs::create_dir_all(folder).map_err(|error| cannot(error.to_string()))?;
+            let anew = server::bind(&self.socket, self.group).map_err(|error| cannot(error.to_string()))?;
+            let anew = KeptDescriptor::new(anew.into(), self.store.as_ref(), || Descriptor::Api);
+            let ours = for_server(&anew).map_err(|error| cannot(error.to_string()))?;
+            *listener = anew;
+            // A server that has ended needs none.
+            let _ = self.listeners.send(ours).await;
+            self.events.host(&format!("{socket} was removed, and has been made again"));
+        }
+        let of_logs = folder.join(LOG_SOCKET);
+        // One that is just starting makes it before it answers.
+        if self.collector.status().borrow().up && is_gone(&of_logs) {
+            self.events.host(&format!("{} was removed: logd is restarted to make it again", of_logs.display()));
+            self.collector.restart();
+        }
+        Ok(())
+    }
+}
+
+fn is_gone(socket: &Path) -> bool {
+    matches!(std::fs::symlink_metadata(socket), Err(error) if error.kind() == io::ErrorKind::NotFound)
+}
+
+/// Can be read once something in the folder, or the folder itself, was removed or moved away.
+fn watch(folder: &Path) -> io::Result<AsyncFd<OwnedFd>> {
+    const REMOVED: u32 = libc::IN_DELETE
+        | libc::IN_MOVED_FROM
+        | libc::IN_MOVED_TO
+        | libc::IN_DELETE_SELF
+        | libc::IN_MOVE_SELF
+        | libc::IN_ONLYDIR;
+    let path = CString::new(folder.as_os_str().as_encoded_bytes())?;
+    // SAFETY: numbers only; the descriptor is new and ours.
+    let inotify = unsafe {
+        match libc::inotify_init1(libc::IN_CLOEXEC | libc::IN_NONBLOCK) {
+            -1 => return Err(io::Error::last_os_error()),
+            raw => OwnedFd::from_raw_fd(raw),
+        }
+    };
+    // SAFETY: the path is a C string that lives over the call.
+    if unsafe { libc::inotify_add_watch(inotify.as_raw_fd(), path.as_ptr(), REMOVED) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    readable(inotify)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_removed_is_noticed_and_what_is_made_is_not() {
+        let folder = std::env::temp_dir().join(format!("kelson-doors-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let notices = |watched: AsyncFd<OwnedFd>| async move {
+            tokio::time::timeout(Duration::from_millis(200), watched.readable()).await.is_ok()
+        };
+        let watched = watch(&folder).unwrap();
+        std::fs::write(folder.join("a"), "").unwrap();
+        assert!(!notices(watched).await);
+        let watched = watch(&folder).unwrap();
+        std::fs::remove_file(folder.join("a")).unwrap();
+        assert!(notices(watched).await);
+        let watched = watch(&folder).unwrap();
+        std::fs::remove_dir(&folder).unwrap();
+        assert!(notices(watched).await);
+        assert!(watch(&folder).is_err());
+    }
+}

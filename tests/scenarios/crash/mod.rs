@@ -1,0 +1,5 @@
+//! PID 1 crashes: it goes on with the same PID and the same services, or ends the run in order.
+
+mod limit;
+mod shutdown;
+mod survives;

@@ -1,0 +1,164 @@
+//! V1: a crash of PID 1 costs no service anything, whatever the crash and whenever it comes.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kelson_tests::{Host, HostBuilder, PATIENCE, until};
+
+type Seen = BTreeMap<String, (Option<i32>, u32, bool, Option<bool>, String)>;
+
+fn seen(host: &Host) -> Seen {
+    let all = host.services().into_iter();
+    all.map(|now| (now.name, (now.pid, now.restarts, now.up, now.healthy, now.state))).collect()
+}
+
+fn several() -> HostBuilder {
+    Host::builder()
+        .argument("--crash-limit")
+        .argument("1000/1m")
+        .service("beats", "process: {command: [$PROGRAM, 'beat=5ms:40:$DIR/beats']}")
+        .service("told", "process: {command: [$PROGRAM, notify=READY=1, serve]}\nreadiness: notify")
+        .service("pauses", "process: {command: [$PROGRAM, exit=3]}\nrestart: {delay: 10m, maxDelay: 10m}")
+        .service("job", "process: {command: [$PROGRAM, print=done]}\ntype: oneshot")
+        .service("waits", "process: {command: [$PROGRAM, serve]}\ndepends: [{path: $DIR/never}]")
+        .service(
+            "checked",
+            "process: {command: [$PROGRAM, serve]}\nhealth: [{name: a, exec: {command: [$PROGRAM]}, interval: 200ms}]",
+        )
+}
+
+#[track_caller]
+fn settle(host: &Host) -> Seen {
+    for name in ["beats", "told", "checked"] {
+        host.wait_up(name);
+    }
+    host.wait_finished("job");
+    host.wait_state("pauses", "backoff");
+    host.wait_state("waits", "waiting");
+    seen(host)
+}
+
+/// The numbers that were written, without a gap or a repeat.
+#[track_caller]
+fn nothing_is_lost(host: &Host) {
+    let log = host.log_text("beats");
+    let numbers: Vec<u64> = log
+        .lines()
+        .filter_map(|line| line.split_once("beat ")?.1.split_whitespace().next()?.parse().ok())
+        .collect();
+    assert!(!numbers.is_empty());
+    assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "lines are lost or doubled:\n{log}");
+}
+
+#[test]
+fn v1_no_signal_of_a_fault_costs_a_service_anything() {
+    let mut host = several().start();
+    let before = settle(&host);
+    let mut events = host.follow(&["-o", "json", "events", "-f", "--since", "1"]);
+    let pid = host.init_pid();
+    let all = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT, libc::SIGTRAP];
+    for signal in all {
+        host.crash(|| host.signal(signal));
+        assert_eq!(seen(&host), before, "after signal {signal}");
+        assert_eq!(host.init_pid(), pid);
+    }
+    let told = host.events();
+    for name in ["SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT", "SIGTRAP"] {
+        let wanted = format!("PID 1 crashed and goes on: {name} from outside");
+        assert!(told.iter().any(|event| event.message.starts_with(&wanted)), "{name}: {told:#?}");
+    }
+    assert!(
+        told.iter()
+            .any(|event| event.message.contains("backtrace in version") && event.message.contains("0x"))
+    );
+    assert!(host.console().contains("PID 1 crashed and goes on"));
+    let version: serde_json::Value = host.ctl(&["-o", "json", "version"]).ok().json();
+    assert_eq!(
+        (&version["server"]["crashes"], &version["server"]["reexecs"]),
+        (&all.len().into(), &0.into())
+    );
+    // Who follows the events misses none.
+    let last = host.newest_event();
+    for number in 1..=last {
+        let line = events.next(PATIENCE).unwrap_or_else(|| panic!("no event {number} of {last}"));
+        let event: serde_json::Value = serde_json::from_str(&line).expect("an event");
+        assert_eq!(event["seq"], number, "{line}");
+    }
+    host.poweroff();
+    nothing_is_lost(&host);
+}
+
+#[test]
+fn v1_no_fault_of_its_own_costs_a_service_anything() {
+    let mut host = several().faulty().start();
+    let before = settle(&host);
+    let all = [
+        ("panic", "panic at api/src/server/faults.rs:"),
+        ("panic-in-thread", "panic in its thread faulty at api/src/server/faults.rs:"),
+        ("abort", "SIGABRT by itself"),
+        ("segv", "SIGSEGV at address 0x10"),
+        ("stack-overflow", "SIGSEGV at address 0x"),
+    ];
+    for (fault, words) in all {
+        let newest = host.newest_event();
+        host.crash(|| host.fault(fault));
+        assert_eq!(seen(&host), before, "after {fault}");
+        host.wait_event(newest, words, |event| {
+            event.message.starts_with(&format!("PID 1 crashed and goes on: {words}"))
+        });
+    }
+    host.poweroff();
+    nothing_is_lost(&host);
+}
+
+#[test]
+fn v1_a_main_loop_that_stands_still_is_noticed() {
+    let mut host = several().faulty().start();
+    let before = settle(&host);
+    for fault in ["deadlock", "spin"] {
+        let newest = host.newest_event();
+        host.crash(|| host.fault(fault));
+        assert_eq!(seen(&host), before, "after {fault}");
+        host.wait_event(newest, "of the loop", |event| {
+            event.message.contains("its main loop stood still for 10 s")
+        });
+    }
+    host.poweroff();
+    nothing_is_lost(&host);
+}
+
+/// Wherever the boot stands: it comes to its end.
+#[test]
+fn v1_a_crash_while_booting_loses_no_service() {
+    let mut crashes = 0;
+    for after in (0..60).step_by(3) {
+        let mut host = several().spawn();
+        let init = host.init_pid();
+        // Not before its handlers stand: until then it is a process like any other.
+        until("PID 1 to be ready for a crash", PATIENCE, || {
+            let status = std::fs::read_to_string(format!("/proc/{init}/status")).ok()?;
+            let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
+            let caught = u64::from_str_radix(caught.trim(), 16).ok()?;
+            (caught >> (libc::SIGSEGV - 1) & 1 == 1).then_some(())
+        });
+        std::thread::sleep(Duration::from_millis(after));
+        host.signal(libc::SIGSEGV);
+        // A question that is overtaken by the crash is asked again.
+        until("the services to be known", PATIENCE, || {
+            let services = host.ctl(&["services"]);
+            (services.status == 0 && services.stdout.contains("waits")).then_some(())
+        });
+        settle(&host);
+        // A signal that comes between two programs is nobody's.
+        crashes += host
+            .events()
+            .iter()
+            .filter(|event| event.message.starts_with("PID 1 crashed and goes on"))
+            .count();
+        let log = host.log_text("job");
+        assert_eq!(log.matches("done").count(), 1, "after {after} ms: the one-shot ran once:\n{log}");
+        host.poweroff();
+        nothing_is_lost(&host);
+    }
+    assert!(crashes >= 10, "{crashes}");
+}
