@@ -3,9 +3,10 @@
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 top=$(dirname "$here")
-out=$top/out
+# What is made for one purpose alone can be made elsewhere; what is fetched is the same for all.
+out=${KELSON_OUT:-$top/out}
 # shellcheck disable=SC2034 # used by those who source this
-cache=$out/cache
+cache=$top/out/cache
 suite=bookworm
 mirror=${MIRROR:-http://deb.debian.org/debian}
 security=${SECURITY_MIRROR:-http://deb.debian.org/debian-security}

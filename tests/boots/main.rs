@@ -1,6 +1,7 @@
 //! Real boots in QEMU, through our own initramfs and through Debian's. One at a time; seconds each.
 //! The consoles stay in `out/test-logs`.
 
+mod chaos;
 mod containers;
 mod demo;
 mod health;

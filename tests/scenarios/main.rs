@@ -2,6 +2,7 @@
 //! tests bear the scenario's id: `g1_…`.
 
 mod basics;
+mod chaos;
 mod containers;
 mod crash;
 mod exec;

@@ -4,6 +4,7 @@
 //!   start; this is where nearly all scenarios run.
 //!   With [`HostBuilder::containers`] it has a containerd of its own and runs images that tests make ([`image`]).
 //! - [`Vm`]: a real boot in QEMU of what `make image` built, through `hack/vm`.
+//! - [`chaos`]: faults in PID 1 again and again under load, on either, and what became of the services.
 //!
 //! Services run `kelson-test-program`, whose arguments are steps (`src/bin/kelson-test-program/main.rs` lists them), so
 //! that a test says exactly which processes there are and depends on no shell. In service files `$PROGRAM` stands for
@@ -29,6 +30,7 @@
 //! The binaries are those of `KELSON_BIN_DIR`, else the ones beside the running test (`cargo build` puts them there).
 
 pub mod cgroup;
+pub mod chaos;
 pub mod containers;
 pub mod ctl;
 pub mod deadline;

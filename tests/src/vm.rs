@@ -32,9 +32,12 @@ pub struct VmBuilder {
     demo: bool,
     images: Option<PathBuf>,
     programs: Vec<(String, PathBuf)>,
+    binaries: Vec<&'static str>,
     archives: Vec<(String, Vec<u8>)>,
     forwards: BTreeMap<u16, u16>,
     append: String,
+    instructions: bool,
+    longest: Option<Duration>,
     disk: Option<PathBuf>,
     root_disk: Option<PathBuf>,
 }
@@ -70,6 +73,12 @@ impl VmBuilder {
         self
     }
 
+    /// Brings one more binary of the tests along, into `$DIR`.
+    pub fn binary(mut self, name: &'static str) -> VmBuilder {
+        self.binaries.push(name);
+        self
+    }
+
     /// Adds an archive of service images, under this name of a file.
     pub fn archive(mut self, name: &str, bytes: Vec<u8>) -> VmBuilder {
         self.archives.push((name.to_owned(), bytes));
@@ -85,6 +94,19 @@ impl VmBuilder {
     /// More words for the kernel's command line.
     pub fn append(mut self, words: &str) -> VmBuilder {
         self.append = words.to_owned();
+        self
+    }
+
+    /// One processor and a clock that counts its instructions, a nanosecond each: how long something takes on the
+    /// machine does not depend on this computer.
+    pub fn instructions(mut self) -> VmBuilder {
+        self.instructions = true;
+        self
+    }
+
+    /// For how long it may run; ten minutes otherwise.
+    pub fn longest(mut self, longest: Duration) -> VmBuilder {
+        self.longest = Some(longest);
         self
     }
 
@@ -116,7 +138,8 @@ impl VmBuilder {
         let log = paths::test_logs().join(format!("{}.console", self.name));
         let port = free_port();
         let mut command = Command::new(top.join("hack/vm"));
-        command.args(["--port", &port.to_string(), "--timeout", "600"]).arg("--log").arg(&log);
+        let longest = self.longest.unwrap_or(Duration::from_secs(600)).as_secs();
+        command.args(["--port", &port.to_string(), "--timeout", &longest.to_string()]).arg("--log").arg(&log);
         if let Some(file) = &self.root_disk {
             let mut make = Command::new(top.join("hack/disk"));
             if !self.demo {
@@ -136,6 +159,9 @@ impl VmBuilder {
         }
         if let Some(disk) = &self.disk {
             command.arg("--disk").arg(disk);
+        }
+        if self.instructions {
+            command.arg("--instructions");
         }
         if !self.append.is_empty() {
             command.args(["--append", &self.append]);
@@ -213,9 +239,10 @@ impl VmBuilder {
         }
         let machine = fill_in(self.machine.as_deref().unwrap_or_default(), &program, folder);
         fs::write(config.join("machine.yaml"), machine).expect("the folder is writable");
-        // It travels with the configuration.
-        let program = paths::binary("kelson-test-program");
-        fs::copy(program, config.join("kelson-test-program")).expect("the program can be copied");
+        // They travel with the configuration.
+        for name in self.binaries.iter().chain(&["kelson-test-program"]) {
+            fs::copy(paths::binary(name), config.join(name)).expect("a program can be copied");
+        }
     }
 }
 

@@ -14,6 +14,7 @@
 //! | `wait-path=PATH` | until the file exists |
 //! | `drain=FIFO` | read the FIFO to its end: many services end at one moment when the writer closes it |
 //! | `exit=N`, `raise=SIGNAL` | end so |
+//! | `end-if=PATH` | exit with status 0 if the file exists |
 //! | `fail-until=N:PATH` | exit with status 1 unless this is at least the Nth time (PATH keeps count) |
 //! | `ignore=SIGNAL` | from here on |
 //! | `await=SIGNAL` | until it comes, then the next step |
@@ -88,6 +89,8 @@ fn run(steps: &[&str]) {
             "drain" => drain(value),
             "exit" => exit(number(value)),
             "raise" => raise(signal(value)),
+            "end-if" if Path::new(value).exists() => exit(0),
+            "end-if" => {}
             "fail-until" => fail_until(value),
             "ignore" => ignore(signal(value)),
             "await" => wait_signal(signal(value)),

@@ -1,0 +1,87 @@
+//! Faults in the PID 1 of a machine, again and again under load.
+//!
+//! What takes minutes, or a PID 1 that is built with faults in it, `hack/chaos` runs.
+
+use std::fs;
+use std::time::Duration;
+
+use kelson_tests::chaos::{JUDGE, Load, Plan, Verdict};
+use kelson_tests::vm::{BOOT_PATIENCE, VmBuilder};
+use kelson_tests::{Vm, paths};
+
+/// A hundred services that write a thousand lines a second, and what else there can be on a machine.
+const LOAD: Load =
+    Load { writers: 100, every: "100ms", restless: 5, rest: "2s", port: 8080, image: Some("chaos:1") };
+
+fn with_load(name: &str, load: &Load, plan: &Plan) -> VmBuilder {
+    let mut builder = Vm::builder(name);
+    for (name, yaml) in load.services(plan) {
+        builder = builder.service(&name, &yaml);
+    }
+    match load.image {
+        Some(image) => builder.program_image(image).machine("builtins: {containerd: {enabled: true}}\n"),
+        None => builder,
+    }
+}
+
+/// Boots the machine, has the faults injected, and returns what came of it once the machine is off.
+#[track_caller]
+fn judged(builder: VmBuilder, plan: &Plan) -> Verdict {
+    let patience = 2 * BOOT_PATIENCE + plan.times * Duration::from_secs(10);
+    let mut vm = builder
+        .binary("kelson-chaos")
+        .append("kelson.crashLimit=100000/1m")
+        .longest(patience + 4 * BOOT_PATIENCE)
+        .boot();
+    let from = vm.client().events().last().map_or(1, |event| event.seq);
+    let mut events = vm.client().follow_events(from);
+    vm.ctl(&["start", JUDGE]).ok();
+    let verdict = Verdict::wait(vm.client(), patience);
+    // A client at the other end of TLS has had each event once.
+    let last = vm.client().events().last().map_or(1, |event| event.seq);
+    for seq in from..=last {
+        let event = events.next(BOOT_PATIENCE).unwrap_or_else(|| panic!("no event {seq} of {last}"));
+        assert_eq!(event.seq, seq, "{event:?}");
+    }
+    vm.poweroff();
+    verdict
+}
+
+#[test]
+fn v1_a_machine_goes_on_five_times_under_load() {
+    let plan = Plan::of_machine("reexec", 5, "200ms");
+    let load = Load { writers: 20, every: "200ms", restless: 2, image: None, ..LOAD };
+    judged(with_load("chaos", &load, &plan), &plan).tell();
+}
+
+#[test]
+#[ignore = "minutes: hack/chaos runs it"]
+fn long_two_hundred_reexecs_under_load_cost_nobody_anything() {
+    let plan = Plan::of_machine("reexec", 200, "500ms");
+    judged(with_load("chaos-reexec", &LOAD, &plan), &plan).tell();
+}
+
+/// The demo as it is, and one service more, which injects.
+fn demo(plan: &Plan) -> VmBuilder {
+    let config = paths::top().join("hack/demo/config");
+    let machine = fs::read_to_string(config.join("machine.yaml")).expect("the demo's machine file");
+    let mut builder =
+        Vm::builder("chaos-demo").machine(&machine).images(&paths::top().join("out/image/images"));
+    for entry in fs::read_dir(config.join("services")).expect("the demo's services") {
+        let path = entry.expect("the demo's services").path();
+        let name = path.file_stem().and_then(|name| name.to_str()).expect("a name");
+        builder = builder.service(name, &fs::read_to_string(&path).expect("a service file"));
+    }
+    let (name, judge) = plan.judge();
+    builder.service(&name, &judge)
+}
+
+/// Its clock counts instructions, so this is the time that the work takes, and not that of the emulation.
+#[test]
+#[ignore = "a quarter of an hour: hack/chaos runs it"]
+fn long_the_idle_demo_answers_at_once() {
+    let plan = Plan::of_machine("reexec", 20, "5s");
+    let mut verdict = judged(demo(&plan).instructions(), &plan);
+    verdict.fault.push_str("-idle");
+    verdict.tell();
+}

@@ -1,0 +1,121 @@
+//! V1 again and again: PID 1 is executed anew by faults and on request, under services that write, are restarted, are
+//! checked and rest, and nothing of them is lost, doubled or miscounted.
+//!
+//! What takes minutes, or a PID 1 that is built with faults in it, `hack/chaos` runs.
+
+use std::time::Duration;
+
+use kelson_tests::chaos::{JUDGE, Load, Plan, Verdict};
+use kelson_tests::ctl::Events;
+use kelson_tests::{Host, PATIENCE};
+
+/// Far more crashes than are injected.
+const LIMIT: [&str; 2] = ["--crash-limit", "100000/1m"];
+
+/// A port of this computer that nobody uses at the moment: hosts share its network.
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("there are ports");
+    listener.local_addr().expect("it is bound").port()
+}
+
+fn load() -> Load {
+    Load { writers: 100, every: "100ms", restless: 5, rest: "200ms", port: free_port(), image: None }
+}
+
+/// Starts a host with this load, has the faults injected, and returns what came of it once the host is off.
+#[track_caller]
+fn judged(load: &Load, plan: &Plan) -> Verdict {
+    let mut builder = Host::builder().argument(LIMIT[0]).argument(LIMIT[1]);
+    for (name, yaml) in load.services(plan) {
+        builder = builder.service(&name, &yaml);
+    }
+    if plan.faulty {
+        builder = builder.faulty();
+    }
+    let mut host = builder.start();
+    let from = host.newest_event();
+    let mut events = host.follow_events(from);
+    host.ctl(&["start", JUDGE]).ok();
+    let patience = Duration::from_secs(120) + plan.times * Duration::from_secs(2);
+    let verdict = Verdict::wait(host.client(), patience);
+    no_gap(&host, &mut events, from);
+    host.poweroff();
+    verdict
+}
+
+/// A client outside has had each event once.
+#[track_caller]
+fn no_gap(host: &Host, events: &mut Events, from: u64) {
+    let last = host.newest_event();
+    for seq in from..=last {
+        let event = events.next(PATIENCE).unwrap_or_else(|| panic!("no event {seq} of {last}"));
+        assert_eq!(event.seq, seq, "{event:?}");
+    }
+}
+
+#[test]
+fn v1_twenty_reexecs_under_load_cost_nobody_anything() {
+    judged(&load(), &Plan::of_host("reexec", 20, "100ms")).tell();
+}
+
+#[test]
+fn v1_twenty_crashes_under_load_cost_nobody_anything() {
+    judged(&load(), &Plan::of_host("segv", 20, "100ms")).tell();
+}
+
+#[test]
+#[ignore = "a minute: hack/chaos runs it"]
+fn long_two_hundred_reexecs() {
+    judged(&load(), &Plan::of_host("reexec", 200, "200ms")).tell();
+}
+
+#[test]
+#[ignore = "a minute: hack/chaos runs it"]
+fn long_two_hundred_crashes_by_sigsegv() {
+    judged(&load(), &Plan::of_host("segv", 200, "200ms")).tell();
+}
+
+#[test]
+#[ignore = "a minute: hack/chaos runs it"]
+fn long_two_hundred_panics() {
+    judged(&load(), &Plan::of_faulty_host("panic", 200, "200ms")).tell();
+}
+
+#[test]
+#[ignore = "a minute: hack/chaos runs it"]
+fn long_two_hundred_panics_of_another_thread() {
+    judged(&load(), &Plan::of_faulty_host("panic-in-thread", 200, "200ms")).tell();
+}
+
+#[test]
+#[ignore = "a minute: hack/chaos runs it"]
+fn long_two_hundred_other_crashes() {
+    let faults = "bus,ill,fpe,abrt,abort,null-write,stack-overflow";
+    judged(&load(), &Plan::of_faulty_host(faults, 203, "200ms")).tell();
+}
+
+#[test]
+#[ignore = "a minute: hack/chaos runs it"]
+fn long_a_main_loop_that_does_not_turn() {
+    judged(&load(), &Plan::of_faulty_host("spin,deadlock", 6, "200ms")).tell();
+}
+
+/// The next fault comes as soon as the last one is answered.
+#[test]
+#[ignore = "a minute: hack/chaos runs it"]
+fn long_two_hundred_of_all_without_a_pause() {
+    judged(&load(), &Plan::of_faulty_host("segv,panic,reexec,panic-in-thread", 200, "0s")).tell();
+}
+
+/// A host with little to do answers at once: nobody would have noticed.
+#[test]
+#[ignore = "a minute: hack/chaos runs it, which lets nothing else run beside it"]
+fn long_an_idle_host_answers_within_a_tenth_of_a_second() {
+    let idle = Load { writers: 1, every: "1s", restless: 0, rest: "1s", port: 0, image: None };
+    for fault in ["segv", "reexec"] {
+        let mut verdict = judged(&idle, &Plan::of_host(fault, 100, "300ms"));
+        verdict.fault.push_str("-idle");
+        verdict.tell();
+        assert!(verdict.worst <= 100.0, "{verdict:?}");
+    }
+}

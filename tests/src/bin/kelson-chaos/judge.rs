@@ -1,0 +1,274 @@
+//! The faults, one after the other, and the look at all services after each.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use kelson_tests::chaos::load::{JUDGE, RESTLESS, WRITER, is_settled};
+use kelson_tests::chaos::{Ledger, Verdict};
+use kelson_tests::ctl::Events;
+use kelson_tests::{Ctl, Lines, Service, until};
+
+use crate::Plan;
+use crate::fault::Fault;
+use crate::life::{self, Held};
+
+/// Built-ins that begin anew in each life, and are no service of anybody.
+const HELPERS: [&str; 1] = ["probe"];
+/// No more problems than this are told.
+const ENOUGH_PROBLEMS: usize = 50;
+
+/// What of a service must not change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Known {
+    pid: Option<i32>,
+    state: String,
+    up: bool,
+    healthy: Option<bool>,
+    since: String,
+    restarts: u32,
+}
+
+pub struct Judge {
+    pub plan: Plan,
+    pub ctl: Ctl,
+    pub verdict: Verdict,
+    known: BTreeMap<String, Known>,
+    /// Kept open all the while.
+    pub streams: Option<Streams>,
+    answers: Vec<Duration>,
+    /// How often PID 1 was to be executed anew as it was asked to, and to crash.
+    pub asked: (u64, u64),
+    /// What it counted of both before.
+    pub counted: (u64, u64),
+    held: Option<Held>,
+    chance: u64,
+}
+
+/// What a client follows from before the first fault to after the last.
+pub struct Streams {
+    pub events: Events,
+    /// The number of the first event that is to come.
+    pub from: u64,
+    /// The log of the first writer, where there is one.
+    pub lines: Option<Lines>,
+}
+
+impl Judge {
+    pub fn new(plan: Plan) -> Judge {
+        let ctl = Ctl::at(format!("unix://{}", plan.runtime.join("init.sock").display()));
+        let verdict = Verdict { fault: plan.name.clone(), ..Verdict::default() };
+        // Where in the work of the host a fault strikes is another each time.
+        let chance = u64::from(std::process::id()) ^ life::of_pid_1().unwrap_or_default();
+        Judge {
+            plan,
+            ctl,
+            verdict,
+            known: BTreeMap::new(),
+            streams: None,
+            answers: Vec::new(),
+            asked: (0, 0),
+            counted: (0, 0),
+            held: None,
+            chance: chance | 1,
+        }
+    }
+
+    pub fn judge(mut self) -> Verdict {
+        self.settle();
+        for time in 1..=self.plan.times {
+            let fault = self.plan.faults[(time as usize - 1) % self.plan.faults.len()];
+            std::thread::sleep(self.plan.pause.mul_f64(self.by_chance()));
+            if !self.inject(time, fault) {
+                self.verdict.hangs += 1;
+                self.problem(format!("{time}: PID 1 does not answer any more"));
+                return self.told();
+            }
+            self.verdict.times = time;
+            if time == 2 {
+                self.held = Held::now();
+            }
+            if time % 10 == 0 {
+                println!("{time} times, {} problems", self.verdict.problems.len());
+            }
+        }
+        self.nothing_grows();
+        crate::end::look(&mut self);
+        self.told()
+    }
+
+    pub fn problem(&mut self, text: String) {
+        if self.verdict.problems.len() < ENOUGH_PROBLEMS {
+            self.verdict.problems.push(text);
+        }
+    }
+
+    /// The services, where that is answered.
+    pub fn ask(&self) -> Result<Vec<Service>, String> {
+        let output = self.ctl.run(&["-o", "json", "services"]);
+        if output.status != 0 {
+            return Err(format!("status {}: {}", output.status, output.stderr.trim()));
+        }
+        serde_json::from_str(&output.stdout).map_err(|error| error.to_string())
+    }
+
+    /// How often PID 1 was executed anew and how often it crashed, as it tells itself.
+    pub fn lives(&self) -> Option<(u64, u64)> {
+        let output = self.ctl.run(&["-o", "json", "version"]);
+        let version: serde_json::Value = serde_json::from_str(&output.stdout).ok()?;
+        let count = |name: &str| version["server"][name].as_u64();
+        Some((count("reexecs")?, count("crashes").unwrap_or_default()))
+    }
+
+    /// Returns once all services rest in their states and the streams are open, and notes how they are.
+    fn settle(&mut self) {
+        let services = until("the services to be as they are to be", 10 * self.plan.bound, || {
+            let services = self.ask().ok()?;
+            services.iter().all(|service| self.settled(service)).then_some(services)
+        });
+        self.known = services.into_iter().map(known).collect();
+        self.counted = until("an answer", self.plan.bound, || self.lives());
+        let from = self.ctl.events().last().map_or(1, |event| event.seq);
+        let mut events = self.ctl.follow_events(from);
+        events.next(self.plan.bound).expect("the newest event");
+        let writer = format!("{WRITER}0");
+        let lines = self.known.contains_key(&writer).then(|| {
+            let mut lines = self.ctl.follow(&["logs", "-f", "--tail", "1", &writer]);
+            lines.next(self.plan.bound).expect("a line");
+            lines
+        });
+        self.streams = Some(Streams { events, from: from + 1, lines });
+    }
+
+    fn settled(&self, service: &Service) -> bool {
+        if service.builtin {
+            return service.up || service.state != "starting";
+        }
+        let writes = !service.name.starts_with(WRITER) || self.plan.files.join(&service.name).exists();
+        is_settled(service) && writes
+    }
+
+    /// Whether PID 1 answers in time afterwards.
+    fn inject(&mut self, time: u32, fault: Fault) -> bool {
+        let before = life::of_pid_1();
+        let began = Instant::now();
+        let injected = match fault.inject(&self.ctl) {
+            Ok(injected) => injected,
+            Err(error) => {
+                self.problem(format!("{time}: it could not be injected: {error}"));
+                return true;
+            }
+        };
+        let deadline = began + self.plan.bound;
+        while life::of_pid_1() == before {
+            if Instant::now() > deadline {
+                self.problem(format!("{time}: PID 1 is not executed anew"));
+                self.verdict.hangs += 1;
+                return self.ask().is_ok();
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        let services = loop {
+            match self.ask() {
+                Ok(services) => break services,
+                Err(why) if Instant::now() > deadline => {
+                    self.problem(format!("{time}: no answer in {:?}: {why}", self.plan.bound));
+                    return false;
+                }
+                Err(why) => {
+                    // A client need not notice more than that it waits.
+                    self.problem(format!("{time}: not answered at once: {why}"));
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            }
+        };
+        self.answers.push(began.elapsed());
+        match fault {
+            Fault::Reexec => self.asked.0 += 1,
+            _ => self.asked.1 += 1,
+        }
+        if let Some(complaint) = injected.complaint() {
+            self.problem(format!("{time}: {complaint}"));
+        }
+        self.compare(time, services);
+        true
+    }
+
+    fn compare(&mut self, time: u32, services: Vec<Service>) {
+        let mut gone = std::mem::take(&mut self.known);
+        for service in services {
+            let (name, now) = known(service);
+            let Some(before) = gone.remove(&name) else {
+                self.problem(format!("{time}: {name} was not there before: {now:?}"));
+                continue;
+            };
+            let restless = name.starts_with(RESTLESS);
+            if restless && now.restarts < before.restarts || !restless && now.restarts != before.restarts {
+                self.verdict.miscounted += 1;
+                self.problem(format!(
+                    "{time}: {name}: {} restarts before, {} now",
+                    before.restarts, now.restarts
+                ));
+            }
+            let same = Known { restarts: before.restarts, ..now.clone() } == before;
+            if restless && now.state == "failed" || !restless && !same && !HELPERS.contains(&name.as_str()) {
+                self.verdict.lost += 1;
+                self.problem(format!("{time}: {name} was {before:?}, is {now:?}"));
+            }
+            self.known.insert(name, now);
+        }
+        for (name, before) in gone {
+            self.verdict.lost += 1;
+            self.problem(format!("{time}: {name} is gone, it was {before:?}"));
+        }
+    }
+
+    /// What PID 1 holds is the same after many lives as after two, but for what is just being started.
+    fn nothing_grows(&mut self) {
+        let (Some(before), Some(now)) = (self.held, Held::now()) else { return };
+        println!("PID 1 held {before:?}, and holds {now:?}");
+        let more = now.descriptors > before.descriptors + 30 || now.threads > before.threads + 4;
+        if more || now.memory > before.memory + 2048 {
+            self.problem(format!("PID 1 holds more and more: {before:?} after 2 times, and then {now:?}"));
+        }
+    }
+
+    pub fn count_lines(&mut self, of: &str, ledger: Ledger) {
+        self.verdict.written += ledger.seen;
+        if ledger.wrong() > 0 {
+            self.verdict.lines += ledger.wrong();
+            self.problem(format!("{of}: {ledger:?}"));
+        }
+    }
+
+    fn told(mut self) -> Verdict {
+        self.answers.sort_unstable();
+        let millis = |duration: Option<&Duration>| duration.map_or(0.0, |d| d.as_secs_f64() * 1000.0);
+        self.verdict.median = millis(self.answers.get(self.answers.len() / 2));
+        self.verdict.worst = millis(self.answers.last());
+        self.verdict
+    }
+
+    /// At least 0, below 1: xorshift.
+    fn by_chance(&mut self) -> f64 {
+        self.chance ^= self.chance << 13;
+        self.chance ^= self.chance >> 7;
+        self.chance ^= self.chance << 17;
+        (self.chance >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+/// What is to be known of it. Of this very program, and of logd, less: the time of the one's event is a moment later.
+fn known(service: Service) -> (String, Known) {
+    let Service { name, state, up, healthy, restarts, pid, since, .. } = service;
+    let since = if name == "logd" || name == JUDGE || name.starts_with(RESTLESS) {
+        String::new()
+    } else {
+        since.to_string()
+    };
+    let known = if name.starts_with(RESTLESS) || HELPERS.contains(&name.as_str()) {
+        Known { pid: None, state, up: false, healthy: None, since, restarts }
+    } else {
+        Known { pid, state, up, healthy, since, restarts }
+    };
+    (name, known)
+}
