@@ -164,6 +164,27 @@ fn p3_nothing_of_pid_one_leaks() {
 }
 
 #[test]
+fn a_child_is_not_as_safe_from_the_kernels_choice_as_pid_1() {
+    as_pid_one("a_child_is_not_as_safe_from_the_kernels_choice_as_pid_1", || async {
+        let own = "/proc/self/oom_score_adj";
+        let before = std::fs::read_to_string(own).unwrap();
+        let score = |text: String| text.trim().parse::<i32>().unwrap();
+        let cat = || Command::new("/bin/cat").args([own]);
+        let plain = processes();
+        assert_eq!(output(&plain, cat().spared()).await, before, "nothing is changed where PID 1 has not");
+        if std::fs::write(own, "-1000").is_err() {
+            eprintln!("skipped: this may not be spared at all");
+            return;
+        }
+        let processes = Processes::new(Options { oom_score: Some(5), ..Options::default() }).unwrap();
+        reap_on_sigchld(&processes);
+        assert_eq!(score(output(&processes, cat()).await), 5);
+        assert_eq!(score(output(&processes, cat().spared()).await), -900);
+        assert_eq!(score(std::fs::read_to_string(own).unwrap()), -1000);
+    });
+}
+
+#[test]
 fn descriptors_arrive_at_their_numbers_however_they_overlap() {
     as_pid_one("descriptors_arrive_at_their_numbers_however_they_overlap", || async {
         let processes = processes();

@@ -145,7 +145,9 @@ impl SpawnError {
         match (step, errno) {
             (Step::Seccomp, libc::EACCES) => text.push_str(" (noNewPrivileges: true makes it possible)"),
             (Step::Clone, libc::EAGAIN) => {
-                text.push_str(" (it has as many processes as its pidsMax allows, or all services together have)");
+                text.push_str(
+                    " (it has as many processes as its pidsMax allows, or all services together have)",
+                );
             }
             _ => {}
         }
