@@ -66,6 +66,9 @@ impl Receiver {
             let mut slices = [IoSliceMut::new(&mut self.buffer)];
             let received = recvmsg::<()>(socket.as_raw_fd(), &mut slices, Some(&mut space), flags)?;
             let mut descriptors = Vec::new();
+            if received.flags.contains(MsgFlags::MSG_CTRUNC) {
+                return Err(nix::errno::Errno::EMFILE.into());
+            }
             for control in received.cmsgs()? {
                 if let ControlMessageOwned::ScmRights(rights) = control {
                     for raw in rights {
@@ -73,9 +76,6 @@ impl Receiver {
                         descriptors.push(unsafe { OwnedFd::from_raw_fd(raw) });
                     }
                 }
-            }
-            if received.flags.contains(MsgFlags::MSG_CTRUNC) {
-                return Err(nix::errno::Errno::EMFILE.into());
             }
             let cut = received.flags.contains(MsgFlags::MSG_TRUNC);
             (received.bytes, descriptors, cut)

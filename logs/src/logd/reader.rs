@@ -221,7 +221,10 @@ impl Reader {
                 Err(error) if control::would_block(&error) => return None,
                 // Nobody would read the pipes that were handed over: the next logd gets them, and all others, once more.
                 Err(error) if error.raw_os_error() == Some(libc::EMFILE) => {
-                    self.trouble("no descriptor is free for the output of a service: another kelson-logd takes over".into());
+                    self.trouble(
+                        "no descriptor is free for the output of a service: another kelson-logd takes over"
+                            .into(),
+                    );
                     self.send();
                     return Some(Duration::from_secs(1));
                 }
