@@ -412,8 +412,8 @@ async fn who_asks_for_nothing_makes_room_for_who_does() {
         client.machine().version(v1::VersionRequest {}).await.unwrap();
     }
     // It waits for a long time, and is not idle.
-    let mut following = world.client().services().events(v1::EventsRequest { follow: true, ..Default::default() });
-    let mut events = (&mut following).await.unwrap().into_inner();
+    let request = v1::EventsRequest { follow: true, ..Default::default() };
+    let mut events = world.client().services().events(request).await.unwrap().into_inner();
     for _ in 0..200 {
         silent.push(tokio::net::UnixStream::connect(&world.socket).await.unwrap());
     }
@@ -440,12 +440,11 @@ async fn with_sixty_four_streams_questions_are_still_answered() {
     }
     let late = world.client();
     late.machine().version(v1::VersionRequest {}).await.unwrap();
-    let request = v1::EventsRequest { follow: true, ..Default::default() };
-    let error = late.services().events(request).await.unwrap_err();
+    let request = || v1::EventsRequest { follow: true, ..Default::default() };
+    let error = late.services().events(request()).await.unwrap_err();
     assert_eq!(error.code(), Code::ResourceExhausted);
     assert!(error.message().contains("64 clients"), "{error}");
     drop(streams.pop());
-    let request = || v1::EventsRequest { follow: true, ..Default::default() };
     // Once the server has seen that one is gone.
     while world.client().services().events(request()).await.is_err() {
         tokio::task::yield_now().await;

@@ -74,7 +74,8 @@ impl Doors {
         let of_logs = folder.join(LOG_SOCKET);
         // One that is just starting makes it before it answers.
         if self.collector.status().borrow().up && is_gone(&of_logs) {
-            self.events.host(&format!("{} was removed: logd is restarted to make it again", of_logs.display()));
+            self.events
+                .host(&format!("{} was removed: logd is restarted to make it again", of_logs.display()));
             self.collector.restart();
         }
         Ok(())

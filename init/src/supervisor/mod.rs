@@ -339,7 +339,7 @@ fn open(
     });
     if let Some(store) = store.clone() {
         let events = events.clone();
-        tokio::spawn(store.clone().keep_up(move |text| drop(events.host(text))));
+        tokio::spawn(store.clone().keep_up(move |text| _ = events.host(text)));
         tokio::spawn(remember_intents(store, intents.watch()));
     }
     Ok(House {

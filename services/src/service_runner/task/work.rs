@@ -152,7 +152,8 @@ impl Core {
             }
             Readiness::Descriptor(number) => {
                 let pipe = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC);
-                let (read_end, write_end) = pipe.map_err(|error| cannot("make its readiness pipe", &error.into()))?;
+                let (read_end, write_end) =
+                    pipe.map_err(|error| cannot("make its readiness pipe", &error.into()))?;
                 nix::fcntl::fcntl(&read_end, nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::O_NONBLOCK))?;
                 let kept = KeptDescriptor::new(read_end, self.surroundings.store.as_ref(), || {
                     Descriptor::Readiness { service: self.name.to_string(), run }
