@@ -11,6 +11,7 @@ mod gates;
 mod groups;
 mod health;
 mod hooks;
+mod hostile;
 mod metrics;
 mod processes;
 mod recovery;

@@ -40,11 +40,18 @@
 //! | `tcp=PORT` | takes connections on the loopback and closes them, for ever |
 //! | `http=PORT:PATH` | answers with `STATUS BODY`, which stands in PATH; `200 ok` where it is not there |
 //! | `grpc=PORT:PATH` | `grpc.health.v1`: the status whose number stands in PATH; SERVING where it is not there |
+//! | `bomb` | forks without end, as each of the children does |
+//! | `fill=PATH` | writes to the file until its file system is full |
+//! | `clock=SECONDS` | sets the clock of the machine forward or, with a minus, back |
+//! | `cover=PATH`, `uncover=PATH` | mounts an empty file system that cannot be written over the folder; takes it off again |
+//! | `notify-flood` | `STATUS=1`, `STATUS=2`, … to `NOTIFY_SOCKET` as fast as it can, for ever |
+//! | `newline-flood=FD` | newlines on that descriptor as fast as it can, until nobody takes them |
 //! | `brood=N` | children that hang, until there are N or no more are to be had; prints how many, and ends them |
 
 // Without Rust's own start: that ignores SIGPIPE and sets handlers, and then nobody could see what was handed down.
 #![no_main]
 
+mod harm;
 mod server;
 mod sight;
 
@@ -143,7 +150,17 @@ fn run(steps: &[&str]) {
             "tcp" => server::serve(value, server::tcp),
             "http" => server::serve(value, server::http),
             "grpc" => server::serve(value, server::grpc),
+            "bomb" => loop {
+                // SAFETY: this program has one thread, so the child may go on as it likes.
+                unsafe { libc::fork() };
+            },
             "brood" => brood(number(value)),
+            "fill" => harm::fill(value),
+            "clock" => harm::set_clock(number(value)),
+            "cover" => harm::cover(value),
+            "uncover" => harm::uncover(value),
+            "notify-flood" => harm::flood_notify(),
+            "newline-flood" => harm::flood_newlines(number(value)),
             _ => die(&format!("\"{step}\" is no step")),
         }
     }

@@ -1,0 +1,77 @@
+//! The steps of those who mean no good, or do not know better.
+
+use std::ffi::CString;
+use std::fs;
+use std::io::{Error, Write as _};
+use std::os::unix::net::UnixDatagram;
+use std::ptr;
+
+use crate::{die, or_die};
+
+pub(crate) fn fill(path: &str) {
+    let mut file = or_die(path, fs::OpenOptions::new().create(true).append(true).open(path));
+    // Large pieces first, and then whatever room is left.
+    for size in [1 << 20, 4096, 1] {
+        let piece = vec![b'.'; size];
+        loop {
+            match file.write(&piece) {
+                Ok(written) if written > 0 => {}
+                Err(error) if error.raw_os_error() != Some(libc::ENOSPC) => die(&format!("{path}: {error}")),
+                _ => break,
+            }
+        }
+    }
+}
+
+pub(crate) fn set_clock(seconds: i64) {
+    // SAFETY: timespec is plain numbers, for which all zeroes is a value; the calls read and write it alone.
+    let set = unsafe {
+        let mut now: libc::timespec = std::mem::zeroed();
+        libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut now);
+        now.tv_sec += seconds;
+        libc::clock_settime(libc::CLOCK_REALTIME, &raw const now)
+    };
+    if set != 0 {
+        die(&format!("clock: {}", Error::last_os_error()));
+    }
+}
+
+pub(crate) fn cover(path: &str) {
+    let (target, kind) = (or_die_string(path), or_die_string("tmpfs"));
+    // SAFETY: both are C strings; there are no data.
+    let mounted =
+        unsafe { libc::mount(kind.as_ptr(), target.as_ptr(), kind.as_ptr(), libc::MS_RDONLY, ptr::null()) };
+    if mounted != 0 {
+        die(&format!("cover {path}: {}", Error::last_os_error()));
+    }
+}
+
+pub(crate) fn uncover(path: &str) {
+    let target = or_die_string(path);
+    // SAFETY: it is a C string.
+    if unsafe { libc::umount2(target.as_ptr(), libc::MNT_DETACH) } != 0 {
+        die(&format!("uncover {path}: {}", Error::last_os_error()));
+    }
+}
+
+fn or_die_string(text: &str) -> CString {
+    CString::new(text).unwrap_or_else(|_| die("a zero byte"))
+}
+
+pub(crate) fn flood_notify() -> ! {
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { die("NOTIFY_SOCKET is not set") };
+    let socket = or_die("socket", UnixDatagram::unbound());
+    for n in 1_u64.. {
+        or_die("NOTIFY_SOCKET", socket.send_to(format!("STATUS={n}").as_bytes(), &path));
+    }
+    die("all numbers are used up")
+}
+
+pub(crate) fn flood_newlines(fd: i32) {
+    let text = [b'\n'; 512];
+    // SAFETY: the buffer is as long as is said. Nobody shall be killed by a pipe that nobody reads.
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+        while libc::write(fd, text.as_ptr().cast(), text.len()) > 0 {}
+    }
+}
