@@ -1,12 +1,13 @@
 # The front door. Each target does its own set-up; all of them keep what they make in target/ and out/.
 #   make run                            builds, boots the demo in QEMU, leaves you at a prompt of kelsonctl
 #   make test                           every test: unit, PID namespace, real boots
-#   make test-long                      what takes longer: 100,000 random sequences; a thousand checks for ten minutes; all boots, with each of two versions of containerd
+#   make test-long                      what takes longer: 100,000 random sequences; a thousand checks for ten minutes; all boots, with each of two versions of containerd; make chaos
+#   make chaos                          faults in PID 1, hostile surroundings and power cuts, again and again: the table of docs/reliability.md
 #   make image [CONFIG=DIR] [IMAGES=DIR] out/vmlinuz and out/initramfs.zst, the demo's or your own services and their images
 #   make bench                          beside a bare C loop, s6 and runit: one table; on a quiet machine, as root
 #   make lint                           rustfmt, clippy, shellcheck, protobuf, directions of imports
 
-.PHONY: run test test-long image bench lint deps
+.PHONY: run test test-long chaos image bench lint deps
 .DEFAULT_GOAL := run
 
 export CONFIG IMAGES
@@ -25,6 +26,9 @@ test: image
 
 test-long: image
 	@hack/test-long
+
+chaos: image
+	@hack/chaos --record
 
 bench: image
 	@hack/bench --record

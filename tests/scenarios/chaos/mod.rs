@@ -3,6 +3,8 @@
 //!
 //! What takes minutes, or a PID 1 that is built with faults in it, `hack/chaos` runs.
 
+use std::fs;
+use std::io::Write as _;
 use std::time::Duration;
 
 use kelson_tests::chaos::{JUDGE, Load, Plan, Verdict};
@@ -61,6 +63,37 @@ fn v1_twenty_reexecs_under_load_cost_nobody_anything() {
 #[test]
 fn v1_twenty_crashes_under_load_cost_nobody_anything() {
     judged(&load(), &Plan::of_host("segv", 20, "100ms")).tell();
+}
+
+/// What is wrong is seen: a judge that finds nothing proves nothing otherwise.
+#[test]
+fn the_judge_counts_what_is_lost_doubled_and_miscounted() {
+    let load = Load { writers: 1, every: "100ms", restless: 1, rest: "200ms", port: 0, image: None };
+    let plan = Plan { bound: "8s", ..Plan::of_host("reexec", 6, "1s") };
+    let mut builder = Host::builder();
+    for (name, yaml) in load.services(&plan) {
+        builder = builder.service(&name, &yaml);
+    }
+    let mut host = builder
+        .service("n-1", "process: {command: [$PROGRAM, 'print=beat 1 .', 'print=beat 4 .', 'print=beat 4 .', serve]}")
+        .service("mortal", "process: {command: [$PROGRAM, wait-path=$DIR/die, remove=$DIR/die, exit=1]}\nrestart: {delay: 1ms}")
+        .start();
+    fs::write(host.path("n-1"), "4 0").expect("the test's folder is writable");
+    host.wait_for("restless-0", "to be restarted", |now| now.restarts > 0);
+    let mut runs = fs::File::options().append(true).open(host.path("restless-0.runs")).expect("it was run");
+    runs.write_all(b"a run that nobody has seen\n").expect("it is writable");
+    let from = host.newest_event();
+    host.ctl(&["start", JUDGE]).ok();
+    host.wait_event(from, "a life", |event| event.message.contains("executes itself anew"));
+    fs::write(host.path("die"), "").expect("the test's folder is writable");
+    let verdict = Verdict::wait(host.client(), Duration::from_secs(120));
+    assert_eq!((verdict.times, verdict.hangs), (6, 0), "{verdict:#?}");
+    // Another PID, and its restart.
+    assert_eq!(verdict.lost, 1, "{verdict:#?}");
+    // Two are missing, one is there again; and there is none of the run that never was.
+    assert_eq!(verdict.lines, 4, "{verdict:#?}");
+    assert_eq!(verdict.miscounted, 2, "{verdict:#?}");
+    host.poweroff();
 }
 
 #[test]
