@@ -50,7 +50,8 @@ pub fn end(
     failure: Option<Failure>,
     first: impl AsyncFnOnce(&Processes),
 ) -> ! {
-    let reason = failure.as_ref().map_or_else(|| "PID 1 cannot end it".to_owned(), |failure| failure.reason.clone());
+    let reason =
+        failure.as_ref().map_or_else(|| "PID 1 cannot end it".to_owned(), |failure| failure.reason.clone());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     if let Ok(runtime) = runtime {
         let processes = Processes::new(kelson_runner::Options::default());

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Duration;
 
 use kelson_services::host::ShutdownAction;
-use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, SigmaskHow, sigaction, sigprocmask};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, sigaction, sigprocmask};
 
 use super::page::{Cause, Facts};
 use super::plan::{Plan, plan};
@@ -184,7 +184,8 @@ fn instruction(context: *mut c_void) -> Option<usize> {
     // SAFETY: the kernel hands a ucontext to a handler with SA_SIGINFO.
     let context = unsafe { context.cast::<libc::ucontext_t>().as_ref() }?;
     #[cfg(target_arch = "x86_64")]
-    let address = context.uc_mcontext.gregs.get(usize::try_from(libc::REG_RIP).ok()?).copied()?.cast_unsigned();
+    let address =
+        context.uc_mcontext.gregs.get(usize::try_from(libc::REG_RIP).ok()?).copied()?.cast_unsigned();
     #[cfg(target_arch = "aarch64")]
     let address = context.uc_mcontext.pc;
     usize::try_from(address).ok()

@@ -123,13 +123,19 @@ mod tests {
         assert_eq!(what(&Crash { sender: 1, signal: libc::SIGABRT, ..sent }), "SIGABRT by itself");
         let panic = Crash { cause: Cause::Panic, text: "src/a.rs:1:2: oh".to_owned(), ..base.clone() };
         assert_eq!(what(&panic), "panic at src/a.rs:1:2: oh");
-        assert_eq!(what(&Crash { cause: Cause::Stall, ..base.clone() }), "its main loop stood still for 10 s");
+        assert_eq!(
+            what(&Crash { cause: Cause::Stall, ..base.clone() }),
+            "its main loop stood still for 10 s"
+        );
         assert!(backtrace(&base).ends_with(": 0x1f00 0x20"), "{}", backtrace(&base));
         let limit = CrashLimit { count: 3, window: Duration::from_secs(60) };
         assert_eq!(
             goes_on(&base, 1, limit),
             "PID 1 crashed and goes on: SIGSEGV at address 0x10 (1 of 3 in 1m)"
         );
-        assert!(too_often(&base, 3, limit).starts_with("PID 1 crashed 3 times in 1m (kelson.crashLimit), last by"));
+        assert!(
+            too_often(&base, 3, limit)
+                .starts_with("PID 1 crashed 3 times in 1m (kelson.crashLimit), last by")
+        );
     }
 }

@@ -73,7 +73,8 @@ impl Watcher {
         let mut theirs = tokio::net::UnixStream::from_std(theirs)?;
         tokio::spawn(async move {
             let mut question = [0; 1];
-            while theirs.read_exact(&mut question).await.is_ok() && theirs.write_all(&question).await.is_ok() {
+            while theirs.read_exact(&mut question).await.is_ok() && theirs.write_all(&question).await.is_ok()
+            {
             }
         });
         let main = nix::unistd::gettid().as_raw();

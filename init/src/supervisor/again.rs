@@ -74,7 +74,8 @@ impl House {
             store.write(Kind::Rebirth, "", &rebirth);
         }
         if let Some(why) = self.nothing_to_go_on_with() {
-            self.manager.host_event(&format!("PID 1 does not execute itself anew, as asked for by {reason}: {why}"));
+            self.manager
+                .host_event(&format!("PID 1 does not execute itself anew, as asked for by {reason}: {why}"));
             let _ = reply.send(Err(why));
             return;
         }

@@ -152,7 +152,8 @@ impl Life {
         };
         if failure.is_none() && options.mode == Mode::Machine && intents.current().is_none() {
             let launcher: Arc<dyn crate::task::Launcher> = Arc::new(personalities.clone());
-            let watchdog = foundation.watchdog.task(loaded.machine.watchdog.clone(), foundation.store.clone());
+            let watchdog =
+                foundation.watchdog.task(loaded.machine.watchdog.clone(), foundation.store.clone());
             let phases = boot::machine::configured(&options, &loaded.machine, launcher, watchdog);
             failure = tokio::select! {
                 result = sequence.run_all(phases) => result.err(),
