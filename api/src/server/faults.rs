@@ -44,5 +44,5 @@ impl Faults for FaultsApi {
 fn deeper(room: &mut [u8; 4096]) -> u8 {
     let mut more = *room;
     std::hint::black_box(&mut more);
-    deeper(&mut more).wrapping_add(more.len() as u8)
+    deeper(&mut more).wrapping_add(room.first().copied().unwrap_or_default())
 }

@@ -381,6 +381,7 @@ impl Machine for Shared {
             kernel: "6.1.0".to_owned(),
             started: Some(prost_types::Timestamp { seconds: 1_795_254_485, nanos: 0 }),
             reexecs: self.state().reexecs,
+            crashes: 0,
         }))
     }
 

@@ -212,7 +212,7 @@ fn version_of_both_sides() {
     assert_eq!(
         fake.json("version"),
         json!({"client": own, "server": {"version": "9.8.7", "mode": "machine", "hostname": "edge-1",
-            "kernel": "6.1.0", "started": "2026-11-21T09:48:05.000Z", "reexecs": 0}})
+            "kernel": "6.1.0", "started": "2026-11-21T09:48:05.000Z", "reexecs": 0, "crashes": 0}})
     );
 }
 
