@@ -205,6 +205,8 @@ pub(super) fn h4_a_timeout_kills_all_that_the_check_started(vm: &Vm) {
         let left = look(vm, &format!("cat={}/cgroup.procs", cgroup("slow")));
         (left.trim() == slow.pid.unwrap_or_default().to_string()).then_some(())
     });
-    let (_, output) = check(vm, "slow");
-    assert_eq!(output, "asking\nno answer within 4 s");
+    // On a busy computer a command may need longer than that until it is there to say something.
+    until("what the check said to be told", PATIENCE, || {
+        (check(vm, "slow").1 == "asking\nno answer within 4 s").then_some(())
+    });
 }
