@@ -11,7 +11,10 @@
 mod pid_one;
 
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::time::Duration;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, SystemTime};
 
 use kelson_runner::{Child, Command, Exit, Options, Processes, SpawnError, Stdio, Step};
 use kelson_spec::service::ResourceLimit;
@@ -181,6 +184,50 @@ fn a_child_is_not_as_safe_from_the_kernels_choice_as_pid_1() {
         assert_eq!(score(output(&processes, cat()).await), 5);
         assert_eq!(score(output(&processes, cat().spared()).await), -900);
         assert_eq!(score(std::fs::read_to_string(own).unwrap()), -1000);
+    });
+}
+
+/// The kernel has made a pidfd, told its number and closed it again by then.
+#[test]
+fn a_start_without_a_place_for_it_closes_no_descriptor_of_another() {
+    as_pid_one("a_start_without_a_place_for_it_closes_no_descriptor_of_another", || async {
+        let top = Path::new("/sys/fs/cgroup/pids");
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos();
+        let full = top.join(format!("kelson-full-{now}"));
+        if std::fs::create_dir(&full).is_err() {
+            eprintln!("skipped: there is no controller of PIDs here");
+            return;
+        }
+        let processes = processes();
+        assert_eq!(output(&processes, shell("echo x")).await, "x\n");
+        let over = Arc::new(AtomicBool::new(false));
+        let other = {
+            let over = Arc::clone(&over);
+            // What it opens takes the numbers that are free.
+            std::thread::spawn(move || {
+                while !over.load(Relaxed) {
+                    let file = std::fs::File::open("/dev/null").unwrap();
+                    std::thread::yield_now();
+                    file.metadata().unwrap();
+                }
+            })
+        };
+        std::fs::write(full.join("cgroup.procs"), "0").unwrap();
+        std::fs::write(full.join("pids.max"), "1").unwrap();
+        let mut refusals = Vec::new();
+        for _ in 0..200 {
+            refusals.push(processes.spawn(shell("true")).await.map(|child| child.pid));
+        }
+        std::fs::write(full.join("pids.max"), "max").unwrap();
+        over.store(true, Relaxed);
+        other.join().unwrap();
+        assert_eq!(output(&processes, shell("echo x")).await, "x\n");
+        std::fs::write(top.join("cgroup.procs"), "0").unwrap();
+        std::fs::remove_dir(&full).unwrap();
+        for refusal in refusals {
+            let refusal = refusal.unwrap_err();
+            assert_eq!((refusal.step, refusal.errno), (Step::Clone, Some(libc::EAGAIN)), "{refusal}");
+        }
     });
 }
 

@@ -1,9 +1,10 @@
 //! The clone itself: straight into the cgroup where the kernel can, and what to do where it cannot.
 
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed, Ordering::SeqCst};
 
 use super::child;
+use super::control::NO_PIDFD;
 use super::plan::Plan;
 use super::stack::ChildStack;
 use super::sys::{SysResult, clone_onto};
@@ -89,14 +90,20 @@ fn clone3(
     let address = std::ptr::from_ref(&args).addr();
     // SAFETY: the stack is this thread's to lend (`&mut`), CLONE_VFORK keeps it and the plan alive until the child
     // has executed or ended; pid and pidfd are ints that outlive the call.
-    unsafe {
+    let result = unsafe {
         clone_onto(
             libc::SYS_clone3,
             [address, size_of::<libc::clone_args>(), 0, 0, 0],
             child::main,
             std::ptr::from_mut(plan).cast(),
         )
+    };
+    if result.is_err() {
+        // The kernel writes the number before it asks the child's cgroup whether there is a place for it. Where there is
+        // none it has closed the descriptor again, and the number is soon another's.
+        pidfd.store(NO_PIDFD, SeqCst);
     }
+    result
 }
 
 /// `clone`, which knows neither cgroups nor a pidfd beside the PID; the parent opens the pidfd.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::SeqCst};
 
 use super::Step;
 
-const NO_PIDFD: i32 = -1;
+pub(super) const NO_PIDFD: i32 = -1;
 const TAKEN: i32 = -2;
 
 /// Written by the child (step, errno, detail), by the kernel (pid, pidfd) and by whoever gives the start up (cancelled).
