@@ -28,7 +28,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::time::timeout;
 
 pub use resources::Usage;
-pub use root::CgroupRoot;
+pub use root::{CgroupRoot, own_folder};
 
 use crate::runner::RunnerError;
 

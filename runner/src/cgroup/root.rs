@@ -161,7 +161,7 @@ fn claim(path: &Path) -> Result<Option<OwnedFd>, RunnerError> {
 
 /// The folder of this process's own cgroup: `mountinfo` says where cgroup2 is, `membership` (`/proc/self/cgroup`) which
 /// cgroup is ours.
-fn own_folder(mountinfo: &str, membership: &str) -> Option<PathBuf> {
+pub fn own_folder(mountinfo: &str, membership: &str) -> Option<PathBuf> {
     let own = membership.lines().find_map(|line| line.strip_prefix("0::"))?;
     mountinfo.lines().find_map(|line| {
         let (front, back) = line.split_once(" - ")?;

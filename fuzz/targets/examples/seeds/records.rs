@@ -1,0 +1,166 @@
+//! Seeds of what PID 1 and its helpers write for each other.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use kelson_services::host::{BootReport, PhaseRecord, TaskRecord};
+use kelson_services::model::{Event, State};
+use kelson_services::service_runner::table::Life;
+use kelson_services::state_store::{Kind, LifeId, Record, StateStore};
+use kelson_spec::{Loaded, Sources, load_with, wire};
+
+use super::{Seeds, piece};
+
+fn record(name: &str, state: State) -> Record {
+    let mut life = Life::new(true);
+    life.state = state;
+    life.run = 3;
+    life.pid = Some(42);
+    life.restarts = 2;
+    life.exit = Some(kelson_runner::Exit::Signal { signal: 9, core: false });
+    Record {
+        name: name.to_owned(),
+        builtin: false,
+        life,
+        start_time: 7,
+        since: 1_800_000_000_000_000_000,
+        timers: [None, None, Some(Duration::from_millis(12_345)), None],
+        stop_until: Some(Duration::from_secs(9)),
+        watchdog: None,
+        status_text: Some("all well".to_owned()),
+        spawned_after: Some(Duration::from_millis(5)),
+        up_after: None,
+        start_took: None,
+        start_took_run: 0,
+    }
+}
+
+/// What a life leaves: the files, and in the form of `state_records` what stands in them.
+fn state(folder: &Path) -> (Vec<u8>, Vec<u8>) {
+    let life = LifeId { boot: "seed".to_owned(), start_time: 7 };
+    let store = StateStore::create(folder, &life).expect("a state");
+    for (name, state) in [("web", State::Running), ("db", State::Backoff), ("web", State::Stopping)] {
+        store.record(&Arc::from(name), &record(name, state));
+    }
+    for seq in 1..=3 {
+        store.event(&Event {
+            seq,
+            time: SystemTime::UNIX_EPOCH + Duration::from_secs(seq),
+            service: Arc::from("web"),
+            state: State::Failed,
+            message: Arc::from("exited with status 3"),
+            run: 1,
+        });
+    }
+    store.exit(42, kelson_runner::Exit::Status(3));
+    store.exit(43, kelson_runner::Exit::Lost);
+    store.write(Kind::Boot, "", &boot());
+    let (mut files, mut records) = (Vec::new(), Vec::new());
+    for (which, (name, slot)) in [("services", 1024), ("events", 256), ("exits", 32)].into_iter().enumerate()
+    {
+        let which = u8::try_from(which).expect("few files");
+        let bytes = std::fs::read(folder.join(name)).expect("a file of the state");
+        let slots = &bytes[4096..];
+        files.push(which);
+        files.extend(piece(slots));
+        for slot in slots.chunks(slot).filter(|slot| slot.iter().any(|byte| *byte != 0)) {
+            let length = u32::from_le_bytes(slot[4..8].try_into().expect("four bytes"));
+            records.extend([which, slot[8]]);
+            records.extend(piece(&slot[16..16 + usize::try_from(length).expect("short")]));
+        }
+    }
+    (files, records)
+}
+
+fn boot() -> BootReport {
+    let task = TaskRecord { name: "mount".into(), message: "/var".into(), ..TaskRecord::default() };
+    let phase = PhaseRecord { name: "mounts".into(), tasks: vec![task], ..PhaseRecord::default() };
+    BootReport { phases: vec![phase], kernel: Some(Duration::from_millis(900)), total: None }
+}
+
+fn loaded(folder: &Path, text: &str) -> Loaded {
+    let services = folder.join("services");
+    std::fs::create_dir_all(&services).expect("a folder");
+    std::fs::write(services.join("web.yaml"), text).expect("a file");
+    load_with(folder, &Sources::default())
+}
+
+/// A frame of `kelson-probe`: what leads it, and what follows.
+fn frame(parts: &[Vec<u8>]) -> Vec<u8> {
+    let body = parts.concat();
+    let length = u32::try_from(body.len()).expect("short");
+    [&length.to_le_bytes()[..], &body].concat()
+}
+
+fn packed(value: impl serde::Serialize) -> Vec<u8> {
+    postcard::to_allocvec(&value).expect("memory")
+}
+
+pub fn seeds() -> Seeds {
+    let folder = std::env::temp_dir().join(format!("kelson-seeds-{}", std::process::id()));
+    let (files, records) = state(&folder.join("state"));
+    let config = folder.join("config");
+    let whole = loaded(&config, include_str!("../../../../spec/tests/whole.yaml"));
+    let broken = loaded(&config, "name: web\nprocess: {}\nnothing: 1\n");
+    let spec = packed(whole.services.first());
+    let mut papers = Vec::new();
+    for (which, bytes) in [
+        (4, &spec[1..]),
+        (4 | 2 << 3, &wire::encode(&broken).expect("memory")[..]),
+        (4 | 3 << 3, &packed(boot())[..]),
+    ] {
+        papers.extend([which, 0]);
+        papers.extend(piece(bytes));
+    }
+    let took = Duration::from_millis(3);
+    let results = frame(&[
+        packed(0_u8),
+        packed((0_u64, 1_800_000_000_000_000_u64, took, 0_u8, Some("200 OK"))),
+        packed((1_u64, 1_u64, took, 1_u8, Some("connection refused"))),
+        packed((2_u64, 2_u64, took, 2_u8, None::<&str>)),
+    ]);
+    let others = [
+        frame(&[packed((1_u8, 1_u64))]),
+        frame(&[packed((2_u8, "no room"))]),
+        frame(&[packed((3_u8, 7_u64))]),
+    ];
+    let mut report = kelson_image::Unpacked { image: "demo/app:1".into(), ..Default::default() };
+    report.environment.push("A=1".to_owned());
+    let progress = kelson_image::Progress { bytes_done: 1, bytes_total: 2, layer: 1, layers: 1 };
+    let said = |what: u8, reports: &[kelson_image::Report]| {
+        [vec![what], reports.iter().flat_map(kelson_image::encode).collect()].concat()
+    };
+    use kelson_image::Report;
+    let path_frame = |id: u64, found: &[u8]| {
+        let body = [&[3][..], &id.to_le_bytes(), found].concat();
+        [&u16::try_from(body.len()).expect("short").to_le_bytes()[..], &body].concat()
+    };
+    let seeds = vec![
+        ("state_files", "slots".into(), files),
+        ("state_records", "slots".into(), records),
+        ("state_records", "papers".into(), papers),
+        ("load_wire", "whole".into(), wire::encode(&whole).expect("memory")),
+        ("load_wire", "broken".into(), wire::encode(&broken).expect("memory")),
+        ("probe_frames", "results".into(), results.clone()),
+        ("probe_frames", "all".into(), [results, others.concat()].concat()),
+        (
+            "unpack_reports",
+            "unpacked".into(),
+            said(
+                0,
+                &[Report::Progress(progress), Report::Note("odd".into()), Report::Unpacked(Box::new(report))],
+            ),
+        ),
+        ("unpack_reports", "list".into(), said(1, &[Report::Image(Default::default()), Report::Done])),
+        ("unpack_reports", "prune".into(), said(2, &[Report::Pruned(Default::default()), Report::Done])),
+        ("unpack_reports", "failed".into(), said(0, &[Report::Failed("no image".into())])),
+        (
+            "path_frames",
+            "found".into(),
+            [path_frame(1, &[1]), path_frame(2, &[0]), path_frame(1, &[2, 9, 0, 0, 0])].concat(),
+        ),
+    ];
+    let _ = std::fs::remove_dir_all(folder);
+    seeds
+}

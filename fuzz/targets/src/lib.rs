@@ -1,0 +1,86 @@
+//! What is fed to each part of Kelson that reads what others wrote, and what must hold of its answer.
+//!
+//! A target is a function of bytes. It must end soon, take little memory, never panic, and find true what it asserts. The
+//! same functions run under libFuzzer (`hack/fuzz`) and, over the corpus and all that was ever found, in `cargo test`.
+//!
+//! A target goes in by the door that PID 1 or the helper itself uses: bytes come from a file, a pipe or a socket wherever
+//! they do in life. So nothing is opened to the public for its sake, and what stands around a parser is tried with it.
+
+mod api;
+mod archives;
+mod cgroup;
+mod configuration;
+mod ctl;
+mod grpc;
+mod input;
+mod logd;
+mod metrics;
+mod mounts;
+mod network;
+mod notify;
+mod paths;
+mod place;
+mod played;
+mod probe;
+mod state;
+mod superblock;
+mod task;
+mod time;
+mod unpack;
+mod words;
+
+/// One target.
+#[derive(Debug, Clone, Copy)]
+pub struct Target {
+    /// Also of its folders of corpus and findings.
+    pub name: &'static str,
+    pub run: fn(&[u8]),
+    /// Longer inputs tell nothing new, in bytes.
+    pub longest: usize,
+    /// A file of `dictionaries/`, without its ending.
+    pub dictionary: Option<&'static str>,
+}
+
+const fn target(
+    name: &'static str,
+    run: fn(&[u8]),
+    longest: usize,
+    dictionary: Option<&'static str>,
+) -> Target {
+    Target { name, run, longest, dictionary }
+}
+
+/// All of them.
+pub const TARGETS: &[Target] = &[
+    target("api_requests", api::requests, 4096, Some("names")),
+    target("archive", archives::archive, 16384, Some("tar")),
+    target("archive_documents", archives::documents, 8192, Some("oci")),
+    target("catalog", archives::catalog, 4096, Some("oci")),
+    target("cgroup_files", cgroup::files, 2048, Some("cgroup")),
+    target("configuration", configuration::folder, 8192, Some("yaml")),
+    target("ctl_responses", ctl::responses, 4096, Some("names")),
+    target("kernel_line", words::kernel_line, 2048, Some("kernel")),
+    target("layer", archives::layer, 16384, Some("tar")),
+    target("load_wire", configuration::wire, 4096, None),
+    target("log_files", logd::files, 8192, Some("log")),
+    target("logd_packets", logd::packets, 2048, None),
+    target("machine_file", configuration::machine_file, 4096, Some("yaml")),
+    target("metrics_text", metrics::text, 4096, None),
+    target("mountinfo", mounts::mountinfo, 8192, Some("mountinfo")),
+    target("netlink", network::rtnetlink, 4096, None),
+    target("notify", notify::datagram, 4096, Some("notify")),
+    target("path_frames", paths::frames, 1024, None),
+    target("probe_frames", probe::frames, 4096, None),
+    target("service_file", configuration::service_file, 4096, Some("yaml")),
+    target("state_files", state::files, 8192, None),
+    target("state_records", state::records, 4096, None),
+    target("superblock", superblock::disk, 70000, None),
+    target("task_answer", task::answer, 1024, None),
+    target("task_words", task::words, 1024, Some("task")),
+    target("unpack_reports", unpack::reports, 4096, None),
+];
+
+/// The target of that name.
+pub fn find(name: &str) -> Option<&'static Target> {
+    TARGETS.iter().find(|target| target.name == name)
+}

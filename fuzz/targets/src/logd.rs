@@ -1,0 +1,89 @@
+//! What `kelson-logd` tells PID 1, and the files of logs that it reads.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kelson_logs::{BoxFuture, Collector, Launched, Launcher, LogOptions};
+
+use crate::input::Input;
+use crate::time;
+
+#[path = "../../../logs/src/logd/line.rs"]
+#[allow(dead_code, reason = "what else is in it is for logd")]
+mod line;
+
+/// Says its packets, and is silent from then on.
+struct Says(Vec<u8>);
+
+impl Launcher for Says {
+    fn launch(&self, control: OwnedFd) -> BoxFuture<'static, io::Result<Launched>> {
+        let socket = UnixDatagram::from(control);
+        let mut input = Input(&self.0);
+        while !input.is_empty() {
+            // The socket may be full by then.
+            let _ = socket.send(input.piece());
+        }
+        let launched = Launched {
+            pid: 7,
+            start_time: 7,
+            exit: Box::pin(async move {
+                let _open = socket;
+                std::future::pending().await
+            }),
+            kill: Box::new(|| {}),
+        };
+        Box::pin(std::future::ready(Ok(launched)))
+    }
+
+    fn attach(&self, _: i32, _: u64) -> Option<Launched> {
+        None
+    }
+}
+
+/// Packets of a logd, each with its length before it.
+pub fn packets(data: &[u8]) {
+    let launcher = Arc::new(Says(data.to_vec()));
+    time::within(Duration::from_secs(3), async {
+        let (collector, driver, mut reports) =
+            Collector::new(launcher, "/var/log/kelson".into()).expect("a collector");
+        let options = LogOptions { max_size: 1 << 20, max_files: 3, console: false };
+        let _pipes = [collector.pipes("web", 1, options), collector.pipes("db", 1, options)];
+        tokio::select! {
+            () = driver => {}
+            () = async { while reports.recv().await.is_some() {} } => {}
+        }
+    });
+}
+
+/// A file of logs, and what a pipe gave.
+pub fn files(data: &[u8]) {
+    let mut clock = line::Clock::default();
+    for text in data.split(|byte| *byte == b'\n') {
+        let Some(found) = line::parse(text) else { continue };
+        let mut written = Vec::new();
+        clock.append(&mut written, found);
+        let again =
+            line::parse(written.strip_suffix(b"\n").unwrap_or(&written)).expect("what was written is a line");
+        if found.time >= 0 {
+            assert_eq!((again.time, again.source, again.partial), (found.time, found.source, found.partial));
+        }
+    }
+    let mut held = Vec::new();
+    let (mut bytes, mut whole) = (0, 0);
+    for piece in data.chunks(1 + data.len() / 5) {
+        line::split(&mut held, piece, |text, partial| {
+            assert!(text.len() <= line::LONGEST);
+            bytes += text.len();
+            whole += usize::from(!partial);
+        });
+    }
+    let ends = data.iter().filter(|byte| **byte == b'\n').count();
+    assert_eq!(
+        (bytes + held.len(), whole),
+        (data.len() - ends, ends),
+        "no byte is lost, and none comes twice"
+    );
+}

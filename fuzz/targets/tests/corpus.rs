@@ -1,0 +1,31 @@
+//! The corpus and all that was ever found, through the targets in an ordinary build.
+
+mod replay;
+
+use kelson_fuzz_targets::TARGETS;
+use replay::replay;
+
+macro_rules! replayed {
+    ($($name:ident)*) => {
+        $(
+            #[test]
+            fn $name() {
+                replay(stringify!($name));
+            }
+        )*
+
+        #[test]
+        fn every_target_is_replayed() {
+            let names: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();
+            let mut replayed = vec![$(stringify!($name)),*, "ctl_responses"];
+            replayed.sort_unstable();
+            assert_eq!(replayed, names);
+        }
+    };
+}
+
+replayed! {
+    api_requests archive archive_documents catalog cgroup_files configuration kernel_line layer load_wire log_files
+    logd_packets machine_file metrics_text mountinfo netlink notify path_frames probe_frames service_file state_files
+    state_records superblock task_answer task_words unpack_reports
+}
