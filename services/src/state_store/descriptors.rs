@@ -61,13 +61,19 @@ fn identity(descriptor: RawFd) -> io::Result<(u64, u64)> {
     Ok((stat.st_dev, stat.st_ino))
 }
 
+/// What is opened in this life is marked to close, and what came through `execve` is not.
+fn came_through_execve(descriptor: RawFd) -> bool {
+    // SAFETY: a system call on a number.
+    let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFD) };
+    flags >= 0 && flags & libc::FD_CLOEXEC == 0
+}
+
 impl StateStore {
     /// The descriptor is still open in the next life, and known.
     pub fn keep(&self, descriptor: BorrowedFd<'_>, what: Descriptor) {
         let raw = descriptor.as_raw_fd();
-        let bytes = identity(raw)
-            .ok()
-            .and_then(|(device, inode)| seal::<_, SLOT>(1, &Entry { device, inode, what }));
+        let bytes =
+            identity(raw).ok().and_then(|(device, inode)| seal::<_, SLOT>(1, &Entry { device, inode, what }));
         let bytes = bytes.as_ref().map(<[u8; SLOT]>::as_slice);
         self.put(Part::Descriptors, place(raw), "what a descriptor is", bytes);
         mark(descriptor, FdFlag::empty());
@@ -109,8 +115,10 @@ pub(super) fn take(found: &Found, doubts: &mut Vec<String>) -> Vec<Inherited> {
             doubts.push(format!("what is written of descriptor {raw} makes no sense"));
             continue;
         };
-        // One that was closed, or another by now: it was let go of, and the write of that was cut off.
-        if raw > 2 && identity(raw).is_ok_and(|now| now == (entry.device, entry.inode)) {
+        // One that was closed, or another by now: it was let go of, and the write of that was cut off. What this life has
+        // opened itself has an owner, whatever is written of its number.
+        let same = identity(raw).is_ok_and(|now| now == (entry.device, entry.inode));
+        if raw > 2 && same && came_through_execve(raw) {
             // SAFETY: it is open, has come through execve, and this is called once, before anything else could own it.
             let descriptor = unsafe { OwnedFd::from_raw_fd(raw) };
             taken.push(Inherited { what: entry.what, descriptor });

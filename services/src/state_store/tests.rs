@@ -261,7 +261,10 @@ async fn that_there_is_no_room_is_said_once_and_so_is_its_end() {
             store.write(Kind::Boot, "", &n);
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
-        assert!(heard.try_recv().is_ok_and(|text| text.contains("a crash of PID 1 would lose it")), "turn {turn}");
+        assert!(
+            heard.try_recv().is_ok_and(|text| text.contains("a crash of PID 1 would lose it")),
+            "turn {turn}"
+        );
         std::fs::create_dir(dir.join("papers")).unwrap();
         assert_eq!(heard.recv().await.unwrap(), "the state of the services is written again");
         assert!(heard.try_recv().is_err());
@@ -281,5 +284,18 @@ fn what_others_do_to_the_files_is_seen() {
     OpenOptions::new().write(true).open(dir.join("services")).unwrap().set_len(0).unwrap();
     store.record(&Arc::from("a"), &record("a", 1));
     assert!(store.trouble().is_some_and(|why| why.contains("services was changed by another process")));
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn what_this_life_has_opened_is_never_taken_for_what_was_left() {
+    let dir = place("own");
+    let life = LifeId::current().unwrap();
+    let store = StateStore::create(&dir, &life).unwrap();
+    // A damaged file may name any descriptor: to own one twice would close it under somebody's hands.
+    let own = std::fs::File::open("/dev/null").unwrap();
+    store.keep(own.as_fd(), Descriptor::Api);
+    nix::fcntl::fcntl(&own, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC)).unwrap();
+    assert_eq!(Past::take(&dir, &life).unwrap().inherited.len(), 0);
     std::fs::remove_dir_all(dir).unwrap();
 }
