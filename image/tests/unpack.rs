@@ -190,6 +190,20 @@ async fn an_image_is_unpacked_once() {
 }
 
 #[tokio::test]
+async fn a_layer_that_is_not_on_the_disk_is_not_called_whole() {
+    let host = Host::new();
+    image::write(&host.archive("web.tar"), "web:1", &[b"one"]);
+    let root = std::mem::replace(&mut host.state().root, String::from("/no/such/folder"));
+    let error = host.unpack("web:1").await.unwrap_err();
+    assert!(error.contains("layer 1 of 1: its files could not be brought to the disk"), "{error}");
+    let calls = ["Diff/Apply", "Snapshots/Commit"].map(|call| host.state().count(call));
+    assert_eq!(calls, [1, 0]);
+    host.assert_tidy();
+    host.state().root = root;
+    assert!(!host.unpack("web:1").await.unwrap().was_there);
+}
+
+#[tokio::test]
 async fn what_two_want_at_once_is_done_once() {
     let host = Host::new();
     let shared: &[u8] = b"shared";

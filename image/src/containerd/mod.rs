@@ -23,7 +23,7 @@ use tonic::{Request, Response, Status};
 pub use error::CallError;
 pub use images::Record;
 pub use leases::Resource;
-pub use snapshots::Mount;
+pub use snapshots::{Mount, patience};
 
 /// Kelson's own namespace in containerd.
 pub const NAMESPACE: &str = "kelson";

@@ -17,6 +17,11 @@ const REFERENCE: &str = "containerd.io/snapshot.ref";
 /// The slowest disk that is worth waiting for.
 const BYTES_A_SECOND: u64 = 256 << 10;
 
+/// How long a disk may take for so many bytes.
+pub fn patience(size: u64) -> Duration {
+    SLOW.saturating_add(Duration::from_secs(size.checked_div(BYTES_A_SECOND).unwrap_or(0)))
+}
+
 /// What an unpacked layer was.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Applied {
@@ -109,7 +114,7 @@ impl Containerd {
             annotations: HashMap::new(),
         };
         let request = self.request(api::ApplyRequest { diff: Some(diff), mounts, ..Default::default() });
-        let within = SLOW.saturating_add(Duration::from_secs(size.checked_div(BYTES_A_SECOND).unwrap_or(0)));
+        let within = patience(size);
         let mut client = DiffClient::new(self.channel.clone());
         let answer = call("Diff.Apply", within, client.apply(request)).await?;
         Ok(Applied { digest: answer.applied.unwrap_or_default().digest })

@@ -1,14 +1,16 @@
 //! Layers, one upon the other, from blobs to snapshots.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use tokio::sync::watch;
 
 use super::Bench;
+use super::durable;
 use super::error::{LayerOf, UnpackError};
 use super::tenancy::Tenancy;
 use crate::archive::{Digest, Image};
-use crate::containerd::{CallError, Resource};
+use crate::containerd::{CallError, Resource, Snapshotter, patience};
 
 /// Unpacks the layers of an image in their order, each as soon as its blob is there. A layer that stands is left as it
 /// is; of several processes that want the same one, one unpacks it and the others wait.
@@ -18,10 +20,11 @@ pub async fn unpack(
     name: &str,
     image: &Image,
     chain_ids: &[Digest],
-    snapshotter: &str,
+    snapshotter: &Snapshotter,
     mut there: watch::Receiver<BTreeSet<Digest>>,
 ) -> Result<(), UnpackError> {
     let containerd = &tenancy.containerd;
+    let (snapshotter, folder) = (snapshotter.name.as_str(), snapshotter.root.as_deref().map(Path::new));
     let mut parent = String::new();
     let layers = image.layers.len();
     for (number, (layer, chain_id)) in (1..).zip(image.layers.iter().zip(chain_ids)) {
@@ -49,6 +52,9 @@ pub async fn unpack(
                         found: applied.digest,
                     });
                 }
+                durable::sync(folder, patience(blob.size))
+                    .await
+                    .map_err(|error| UnpackError::Sync { at: at(), error })?;
                 containerd.commit(snapshotter, &key, &chain).await.map_err(in_layer)?;
             }
         }

@@ -8,6 +8,7 @@
 mod account;
 mod blobs;
 mod chain;
+mod durable;
 mod error;
 mod layers;
 mod list;

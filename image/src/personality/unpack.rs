@@ -163,7 +163,7 @@ async fn import(
     let arrivals = there.subscribe();
     tokio::try_join!(
         porter.bring_layers(name, &archive, &image, space, &there),
-        layers::unpack(bench, tenancy, name, &image, &chain_ids, &snapshotter.name, arrivals),
+        layers::unpack(bench, tenancy, name, &image, &chain_ids, snapshotter, arrivals),
     )?;
     let record = Record {
         name: name.to_owned(),

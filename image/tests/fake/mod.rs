@@ -49,7 +49,7 @@ pub struct State {
     pub committed: BTreeSet<String>,
     /// Key to the lease that holds it.
     pub active: BTreeMap<String, String>,
-    /// Where a view shows the files of.
+    /// The snapshotter's folder, and where a view shows the files of.
     pub root: String,
 }
 
@@ -259,7 +259,8 @@ async fn carry_out(
         }
         "Introspection/Plugins" => {
             let id = String::from("overlayfs");
-            let plugin = api::Plugin { id, ..Default::default() };
+            let exports = HashMap::from([(String::from("root"), state().root.clone())]);
+            let plugin = api::Plugin { id, exports, ..Default::default() };
             unary(request, move |_: api::PluginsRequest| {
                 Ok(api::PluginsResponse { plugins: vec![plugin.clone()] })
             })
