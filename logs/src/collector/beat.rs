@@ -2,7 +2,9 @@
 //!
 //! Pure. Quiet: the copies of the pipes are armed, the first unread byte wakes PID 1 once. Busy: a timer looks whether
 //! something is still unread; a service that writes all the time is then seen by a look a [`LOOK`], not by its lines.
-//! Asked: something was unread, so logd has to answer a ping. First byte to replaced: [`LOOK`] + [`ANSWER`] + 100 ms.
+//! Asked: something was unread, so logd has to answer a ping. First byte to replaced: [`LOOK`] + [`ANSWER`] + 100 ms, if
+//! a pipe fills up meanwhile. As long as none does nobody is held up, and a logd that has nothing worse than no processor
+//! on a host that is too busy keeps what is in its memory: it has [`LONGEST`].
 
 use std::time::Duration;
 
@@ -14,6 +16,10 @@ pub const LOOK: Duration = Duration::from_millis(800);
 pub const ANSWER: Duration = Duration::from_millis(500);
 /// The same for the first ping of a logd: many services may be starting beside it.
 pub const START: Duration = Duration::from_secs(3);
+/// What it has where nobody is held up.
+pub const LONGEST: Duration = Duration::from_secs(10);
+/// From one look whether anybody is held up to the next.
+const GLANCE: Duration = Duration::from_millis(100);
 /// If PID 1 itself comes so late, the whole host stood still, and logd gets its time once more.
 const LATE: Duration = Duration::from_millis(250);
 
@@ -28,7 +34,7 @@ pub struct Beat {
 enum Phase {
     Quiet,
     Busy { look: Instant },
-    Asked { by: Instant, again: bool },
+    Asked { by: Instant, again: bool, last: Instant },
 }
 
 /// What is to be done now.
@@ -48,7 +54,8 @@ pub fn after(now: Instant, span: Duration) -> Instant {
 impl Beat {
     /// A logd that has just been started, and is sent ping 1.
     pub fn new(now: Instant) -> Beat {
-        Beat { phase: Phase::Asked { by: after(now, START), again: false }, number: 1 }
+        let asked = Phase::Asked { by: after(now, START), again: false, last: after(now, LONGEST) };
+        Beat { phase: asked, number: 1 }
     }
 
     /// The pipes are to be armed: nothing was unread at the last look.
@@ -81,22 +88,32 @@ impl Beat {
         awaited
     }
 
-    /// Time has passed; `unread` tells whether anything can be read, and is asked only at a look.
-    pub fn tick(&mut self, now: Instant, unread: impl FnOnce() -> bool) -> Step {
+    /// Time has passed; `unread` tells whether anything can be read, and is asked only at a look; `filling` whether a pipe
+    /// fills up, and is asked only when an answer is late.
+    pub fn tick(
+        &mut self,
+        now: Instant,
+        unread: impl FnOnce() -> bool,
+        filling: impl FnOnce() -> bool,
+    ) -> Step {
         match self.phase {
             Phase::Busy { look } if now >= look => {
                 if unread() {
                     self.number = self.number.wrapping_add(1);
-                    self.phase = Phase::Asked { by: after(now, ANSWER), again: false };
+                    let (by, last) = (after(now, ANSWER), after(now, LONGEST));
+                    self.phase = Phase::Asked { by, again: false, last };
                     Step::Ping(self.number)
                 } else {
                     self.phase = Phase::Quiet;
                     Step::Nothing
                 }
             }
-            Phase::Asked { by, again } if now >= by => {
+            Phase::Asked { by, again, last } if now >= by => {
                 if !again && now.duration_since(by) > LATE {
-                    self.phase = Phase::Asked { by: after(now, ANSWER), again: true };
+                    self.phase = Phase::Asked { by: after(now, ANSWER), again: true, last };
+                    Step::Nothing
+                } else if now < last && !filling() {
+                    self.phase = Phase::Asked { by: after(now, GLANCE).min(last), again, last };
                     Step::Nothing
                 } else {
                     Step::Dead
@@ -121,7 +138,7 @@ mod tests {
     fn quiet_needs_no_timer_and_a_byte_starts_one() {
         let now = Instant::now();
         let mut beat = answered(now);
-        assert_eq!(beat.tick(now + LOOK, || false), Step::Nothing);
+        assert_eq!(beat.tick(now + LOOK, || false, || false), Step::Nothing);
         assert!(beat.quiet());
         assert_eq!(beat.next(), None);
         beat.data(now + LOOK * 2);
@@ -129,17 +146,17 @@ mod tests {
     }
 
     #[test]
-    fn a_logd_that_leaves_bytes_unread_is_dead_in_less_than_two_seconds() {
+    fn a_logd_that_leaves_bytes_unread_while_pipes_fill_is_dead_in_less_than_two_seconds() {
         let start = Instant::now();
         let mut beat = answered(start);
-        beat.tick(start + LOOK, || false);
+        beat.tick(start + LOOK, || false, || false);
         let byte = start + LOOK * 4;
         beat.data(byte);
         let mut now = byte;
         let mut steps = Vec::new();
         while let Some(next) = beat.next() {
             now = next;
-            steps.push(beat.tick(now, || true));
+            steps.push(beat.tick(now, || true, || true));
             if steps.last() == Some(&Step::Dead) {
                 break;
             }
@@ -149,11 +166,41 @@ mod tests {
     }
 
     #[test]
+    fn while_nobody_is_held_up_logd_has_more_time_but_not_for_ever() {
+        // Asked, and the times at which it is looked at until it is dead, with a pipe that fills up at a time.
+        let dead_after = |fills: Duration| {
+            let start = Instant::now();
+            let mut beat = answered(start);
+            assert_eq!(beat.tick(start + LOOK, || true, || false), Step::Ping(2));
+            let asked = start + LOOK;
+            loop {
+                let now = beat.next().expect("an answer is waited for");
+                if beat.tick(now, || true, || now - asked >= fills) == Step::Dead {
+                    return now - asked;
+                }
+            }
+        };
+        assert_eq!(dead_after(Duration::from_secs(60)), LONGEST);
+        let after = dead_after(Duration::from_secs(3));
+        assert!(after >= Duration::from_secs(3) && after < Duration::from_millis(3200), "{after:?}");
+        // An answer that comes late is one.
+        let start = Instant::now();
+        let mut beat = answered(start);
+        beat.tick(start + LOOK, || true, || false);
+        for _ in 0..20 {
+            let now = beat.next().expect("an answer is waited for");
+            assert_eq!(beat.tick(now, || true, || false), Step::Nothing);
+        }
+        assert!(beat.pong(2, start + LOOK * 4));
+        assert_eq!(beat.next(), Some(start + LOOK * 5));
+    }
+
+    #[test]
     fn a_chatty_service_costs_a_ping_a_look_and_stale_answers_do_not_count() {
         let now = Instant::now();
         let mut beat = answered(now);
         let look = now + LOOK;
-        assert_eq!(beat.tick(look, || true), Step::Ping(2));
+        assert_eq!(beat.tick(look, || true, || true), Step::Ping(2));
         assert!(!beat.pong(1, look));
         assert!(beat.pong(2, look));
         assert_eq!(beat.next(), Some(look + LOOK));
@@ -163,9 +210,9 @@ mod tests {
     fn when_the_whole_host_stood_still_logd_gets_its_time_again_but_once() {
         let now = Instant::now();
         let mut beat = answered(now);
-        beat.tick(now + LOOK, || true);
+        beat.tick(now + LOOK, || true, || true);
         let late = now + LOOK + ANSWER + Duration::from_secs(60);
-        assert_eq!(beat.tick(late, || true), Step::Nothing);
-        assert_eq!(beat.tick(late + Duration::from_secs(60), || true), Step::Dead);
+        assert_eq!(beat.tick(late, || true, || true), Step::Nothing);
+        assert_eq!(beat.tick(late + Duration::from_secs(60), || true, || true), Step::Dead);
     }
 }

@@ -436,7 +436,7 @@ impl Driver {
                 if life.exit_by.is_some_and(|by| now >= by) {
                     return self.kill("closed its socket and was killed", now);
                 }
-                match life.beat.tick(now, || held.any_unread()) {
+                match life.beat.tick(now, || held.any_unread(), || held.any_filling()) {
                     Step::Nothing => {}
                     Step::Ping(number) => life.queue.push_back(Outgoing::Ping(number)),
                     Step::Dead => {

@@ -20,7 +20,7 @@ use super::kept::{InheritedLog, Keeper, KeptLog};
 
 /// Pipes looked at in one turn of [`Held::empty_full`].
 const BATCH: usize = 64;
-/// A pipe that is this part full is emptied, while there is no logd. Small writes can waste half of a pipe's pages, so
+/// A pipe that is this part full fills up: while there is no logd it is emptied. Small writes can waste half of a pipe's pages, so
 /// a full one may hold little more than half of its size.
 const FULL: usize = 4;
 
@@ -216,6 +216,11 @@ impl Held {
     pub fn any_unread(&self) -> bool {
         let mut events = [EpollEvent::empty(); 1];
         self.unread.wait(&mut events, EpollTimeout::ZERO).is_ok_and(|found| found > 0)
+    }
+
+    /// Whether somebody may soon have to wait for the reader of a pipe.
+    pub fn any_filling(&self) -> bool {
+        self.runs.values().flat_map(|run| run.ends.iter().flatten()).any(filling)
     }
 
     /// Watches for the first byte; must be called on the runtime.
