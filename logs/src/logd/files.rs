@@ -11,10 +11,13 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::line::{self, Clock, Line, Source};
 use super::store::{Limits, Mark};
 
 /// Open at the same time.
 const OPEN: usize = 256;
+/// Read at a time while looking for the end.
+const BLOCK: usize = 4096;
 /// Rotated files that are looked for.
 pub const MOST_FILES: u32 = 100;
 
@@ -141,7 +144,11 @@ impl Files {
 
     /// Moves each file one number up; the oldest goes.
     fn rotate(&mut self, service: &Arc<str>, max_files: u32) -> io::Result<()> {
-        self.open.remove(service);
+        if let Some(full) = self.open.remove(service) {
+            // A power cut takes the end of a log: not that of a file behind which another stands already. Where this
+            // fails the lines are in memory all the same.
+            let _ = full.file.sync_data();
+        }
         let path = |number| path_of(&self.directory, service, number);
         let last = max_files.clamp(1, MOST_FILES).saturating_sub(1);
         // More than one is too many only after `maxFiles` became smaller.
@@ -173,15 +180,16 @@ impl Open {
         if !found.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
         }
-        let mut length = found.len();
-        let mut last = [b'\n'];
-        if length > 0 {
-            file.read_exact_at(&mut last, length.saturating_sub(1))?;
+        let whole = written_length(&file, found.len())?;
+        let mut length = whole;
+        if whole < found.len() {
+            file.set_len(whole)?;
         }
-        if last != [b'\n'] {
-            // The host went down in the middle of a line.
-            file.write_all(b"\n")?;
-            length = length.saturating_add(1);
+        let is_torn = !ends_with_a_line(&file, whole)?;
+        if is_torn || whole < found.len() {
+            let end = after_lost_lines(is_torn);
+            file.write_all(&end)?;
+            length = length.saturating_add(end.len() as u64);
         }
         Ok(Open { file, device: found.dev(), inode: found.ino(), length, used: 0 })
     }
@@ -211,6 +219,40 @@ impl Open {
         }
         (whole, Err(error))
     }
+}
+
+/// The length without the zeros at its end. After a power cut a file system may know how long a file was to be, and not
+/// what was to stand at its end.
+fn written_length(file: &File, mut length: u64) -> io::Result<u64> {
+    let mut block = [0; BLOCK];
+    while length > 0 {
+        let size = usize::try_from(length).unwrap_or(BLOCK).min(BLOCK);
+        let block = block.get_mut(..size).unwrap_or_default();
+        let from = length.saturating_sub(size as u64);
+        file.read_exact_at(block, from)?;
+        if let Some(last) = block.iter().rposition(|byte| *byte != 0) {
+            return Ok(from.saturating_add(last as u64).saturating_add(1));
+        }
+        length = from;
+    }
+    Ok(0)
+}
+
+fn ends_with_a_line(file: &File, length: u64) -> io::Result<bool> {
+    let mut last = [b'\n'];
+    if length > 0 {
+        file.read_exact_at(&mut last, length.saturating_sub(1))?;
+    }
+    Ok(last == [b'\n'])
+}
+
+/// What follows where the host went down: the end of a line that was cut off, and one that tells.
+fn after_lost_lines(is_torn: bool) -> Vec<u8> {
+    let mut bytes = if is_torn { b"\n".to_vec() } else { Vec::new() };
+    let text = if is_torn { line::TORN } else { line::LOST }.as_bytes();
+    let note = Line { time: line::now(), source: Source::Note, partial: false, text };
+    Clock::default().append(&mut bytes, note);
+    bytes
 }
 
 /// Up to and with the last newline.
@@ -266,13 +308,40 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_line_is_ended_before_the_next() {
+    fn a_torn_line_is_ended_and_told_before_the_next() {
         let folder = Folder::new("torn");
         fs::create_dir_all(&folder.0).unwrap();
         fs::write(path_of(&folder.0, "web", 0), "whole\nto").unwrap();
         let mut files = Files::new(folder.0.clone());
         append(&mut files, Limits { max_size: 1000, max_files: 2 }, "next\n");
-        assert_eq!(folder.read(0), "whole\nto\nnext\n");
+        let text = folder.read(0);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!((lines.len(), &lines[..2], lines[3]), (4, &["whole", "to"][..], "next"), "{text}");
+        let told = line::parse(lines[2].as_bytes()).unwrap();
+        assert!(told.source == Source::Note && lines[2].contains("not whole"), "{text}");
+        // The marks of readers count it.
+        assert_eq!(files.mark("web").unwrap().length, text.len() as u64);
+    }
+
+    #[test]
+    fn zeros_at_the_end_are_no_lines() {
+        let folder = Folder::new("zeros");
+        for (text, told) in [("whole\nto", line::TORN), ("whole\n", line::LOST), ("", line::LOST)] {
+            fs::create_dir_all(&folder.0).unwrap();
+            let zeros = vec![0; BLOCK + 10];
+            fs::write(path_of(&folder.0, "web", 0), [text.as_bytes(), &zeros].concat()).unwrap();
+            let mut files = Files::new(folder.0.clone());
+            append(&mut files, Limits { max_size: 100_000, max_files: 2 }, "next\n");
+            let found = folder.read(0);
+            assert!(
+                !found.contains('\0') && found.starts_with(text) && found.ends_with("\nnext\n"),
+                "{found:?}"
+            );
+            assert!(found.contains(told), "{found:?}");
+            assert_eq!(found.lines().count(), text.lines().count() + 2, "{found:?}");
+            assert_eq!(files.mark("web").unwrap().length, found.len() as u64);
+            fs::remove_dir_all(&folder.0).unwrap();
+        }
     }
 
     #[test]

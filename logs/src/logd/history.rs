@@ -57,6 +57,8 @@ struct Log {
     remembered: usize,
     /// Lines without a time of their own get that of the line before.
     time: i64,
+    /// To be said before the next line.
+    note: Option<OwnedLine>,
 }
 
 /// Lines of some services, oldest first.
@@ -263,7 +265,17 @@ fn begin(parts: &mut Vec<Part>, wanted: Wanted) -> io::Result<()> {
 impl Log {
     fn new(service: &Arc<str>, parts: Vec<Part>, memory: Vec<OwnedLine>) -> Log {
         let service = service.clone();
-        Log { service, parts, memory, part: 0, at: 0, buffer: VecDeque::new(), remembered: 0, time: 0 }
+        Log {
+            service,
+            parts,
+            memory,
+            part: 0,
+            at: 0,
+            buffer: VecDeque::new(),
+            remembered: 0,
+            time: 0,
+            note: None,
+        }
     }
 
     fn rewind(&mut self) {
@@ -272,12 +284,25 @@ impl Log {
         self.buffer.clear();
         self.remembered = 0;
         self.time = 0;
+        self.note = None;
     }
 
     fn next_line(&mut self) -> io::Result<Option<OwnedLine>> {
-        if let Some(bytes) = self.next_bytes()? {
+        if let Some(note) = self.note.take() {
+            return Ok(Some(note));
+        }
+        if let Some((mut bytes, whole)) = self.next_bytes()? {
             let service = self.service.clone();
-            return Ok(Some(match line::parse(&bytes) {
+            if !whole {
+                // The end of what a file system knows only the length of.
+                bytes.truncate(
+                    bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last.saturating_add(1)),
+                );
+                if bytes.is_empty() {
+                    return Ok(Some(client_note(&service, self.time, line::LOST.to_owned())));
+                }
+            }
+            let line = match line::parse(&bytes) {
                 Some(line::Line { time, source, partial, text }) => {
                     self.time = time;
                     OwnedLine { service, time, source, partial, text: text.to_vec() }
@@ -290,26 +315,30 @@ impl Log {
                     partial: false,
                     text: bytes,
                 },
-            }));
+            };
+            if !whole {
+                self.note = Some(client_note(&self.service, self.time, line::TORN.to_owned()));
+            }
+            return Ok(Some(line));
         }
         let line = self.memory.get(self.remembered).cloned();
         self.remembered = self.remembered.saturating_add(1);
         Ok(line)
     }
 
-    /// A line of the files, without its newline.
-    fn next_bytes(&mut self) -> io::Result<Option<Vec<u8>>> {
+    /// A line of the files, without its newline, and whether it had one or is too long for that.
+    fn next_bytes(&mut self) -> io::Result<Option<(Vec<u8>, bool)>> {
         let mut searched: usize = 0;
         loop {
             if let Some(end) = self.buffer.iter().skip(searched).position(|byte| *byte == b'\n') {
                 let length = end.saturating_add(searched);
                 let line = self.buffer.drain(..length).collect();
                 self.buffer.pop_front();
-                return Ok(Some(line));
+                return Ok(Some((line, true)));
             }
             searched = self.buffer.len();
             if searched >= CUT || !self.fill()? {
-                return Ok((searched > 0).then(|| self.buffer.drain(..).collect()));
+                return Ok((searched > 0).then(|| (self.buffer.drain(..).collect(), searched >= CUT)));
             }
         }
     }

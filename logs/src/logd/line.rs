@@ -6,6 +6,11 @@
 use std::io::Write as _;
 use std::time::SystemTime;
 
+/// What is said behind a line that lost its end, lest it is taken for whole.
+pub const TORN: &str =
+    "the line before this one is not whole: its end was not on the disk when the host or logd went down";
+/// The same where whole lines were lost.
+pub const LOST: &str = "lines are missing here: they were not on the disk when the host went down";
 /// Longer lines are cut into partial ones.
 pub const LONGEST: usize = 16 * 1024;
 /// `2026-11-21T09:29:15.123456789Z`.
