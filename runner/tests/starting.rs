@@ -231,6 +231,34 @@ fn a_start_without_a_place_for_it_closes_no_descriptor_of_another() {
     });
 }
 
+/// The kernel ends PID 1 by a fault of a thread that has its signal blocked, and asks no handler.
+#[test]
+fn threads_that_start_children_let_their_own_faults_be_handled() {
+    as_pid_one("threads_that_start_children_let_their_own_faults_be_handled", || async {
+        let processes = processes();
+        assert_eq!(output(&processes, shell("echo x")).await, "x\n");
+        let mut seen = 0;
+        for task in std::fs::read_dir("/proc/self/task").unwrap().flatten() {
+            if !std::fs::read_to_string(task.path().join("comm")).unwrap().starts_with("spawn-") {
+                continue;
+            }
+            seen += 1;
+            let status = std::fs::read_to_string(task.path().join("status")).unwrap();
+            let blocked = u64::from_str_radix(field(&status, "SigBlk"), 16).unwrap();
+            let is_blocked = |signal: i32| blocked & (1 << (signal - 1)) != 0;
+            for fault in
+                [libc::SIGSEGV, libc::SIGBUS, libc::SIGABRT, libc::SIGILL, libc::SIGFPE, libc::SIGSYS]
+            {
+                assert!(!is_blocked(fault), "{fault}: {status}");
+            }
+            for other in [libc::SIGTERM, libc::SIGCHLD, libc::SIGUSR1, 32, 33, 64] {
+                assert!(is_blocked(other), "{other}: {status}");
+            }
+        }
+        assert!(seen > 0);
+    });
+}
+
 #[test]
 fn descriptors_arrive_at_their_numbers_however_they_overlap() {
     as_pid_one("descriptors_arrive_at_their_numbers_however_they_overlap", || async {

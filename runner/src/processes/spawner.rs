@@ -98,7 +98,7 @@ impl Shared {
 
     /// The life of one spawner thread.
     fn serve(self: &Arc<Self>, number: usize) {
-        block_all_signals();
+        block_signals();
         let mut stack = ChildStack::new();
         while let Some(job) = self.next_job(number) {
             self.make(&job, number, &mut stack);
@@ -223,13 +223,21 @@ impl Shared {
     }
 }
 
-/// Spawner threads take no signal; and a child starts with all of them blocked, until it has let go of PID 1's
-/// handlers. Straight into the kernel, as libc keeps two signals for itself.
-fn block_all_signals() {
-    let all = u64::MAX;
-    // SAFETY: the set lives on this stack and has the kernel's size.
+/// What a thread does to itself by a fault. The kernel ends the process of a thread that has it blocked, handler or not.
+const FAULTS: [i32; 7] =
+    [libc::SIGILL, libc::SIGTRAP, libc::SIGABRT, libc::SIGBUS, libc::SIGFPE, libc::SIGSEGV, libc::SIGSYS];
+
+/// Spawner threads take no signal but that of a fault of their own, which PID 1 survives; and a child starts with the
+/// others blocked, until it has let go of PID 1's handlers. Straight into the kernel, as libc keeps two signals for itself.
+fn block_signals() {
+    let bit = |signal: i32| 1_u64.wrapping_shl(signal.cast_unsigned().wrapping_sub(1));
+    let faults = FAULTS.into_iter().fold(0, |set, signal| set | bit(signal));
+    let others = !faults;
+    // SAFETY: the sets live on this stack and have the kernel's size.
     unsafe {
-        libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, &raw const all, std::ptr::null::<u64>(), 8);
+        let none = std::ptr::null::<u64>();
+        libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, &raw const others, none, 8);
+        libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_UNBLOCK, &raw const faults, none, 8);
     }
 }
 
