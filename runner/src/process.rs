@@ -126,11 +126,7 @@ impl ProcessRunner {
             return Ok(0);
         }
         self.cgroup = Some(CgroupState::Spent);
-        place.kill()?;
-        if place.unpopulated(KILL_DEADLINE).await? {
-            return Ok(0);
-        }
-        Ok(u32::try_from(place.processes(10_000).len()).unwrap_or(u32::MAX).max(1))
+        place.end(KILL_DEADLINE).await
     }
 
     /// What the cgroup has been through in an earlier life is not known: the next run gets another.

@@ -32,6 +32,9 @@ pub use root::{CgroupRoot, own_folder};
 
 use crate::runner::RunnerError;
 
+/// So many processes of one cgroup are looked at.
+const MOST: usize = 10_000;
+
 /// One cgroup below the root, by its name; it need not be there.
 #[derive(Debug)]
 pub struct Place {
@@ -214,6 +217,24 @@ impl Place {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             other => other.map_err(|error| self.cannot("kill", &error)),
         }
+    }
+
+    /// Kills all that is in it, and waits for their end for as long as there is any: returns once none of them has ended for
+    /// `patience`, with how many are left. A thousand processes take their time to end. Cancelled by dropping.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub async fn end(&self, patience: Duration) -> Result<u32, RunnerError> {
+        self.kill()?;
+        let mut before = self.processes(MOST).len();
+        while !self.unpopulated(patience).await? {
+            let left = self.processes(MOST).len();
+            if left >= before {
+                return Ok(u32::try_from(left).unwrap_or(u32::MAX).max(1));
+            }
+            before = left;
+        }
+        Ok(0)
     }
 
     /// Returns once it holds no process any more, or after `within`, with whether that is so. Cancelled by dropping.

@@ -50,7 +50,7 @@ impl Place {
         let cpu = cpu.as_deref().and_then(usage_usec).map(Duration::from_micros);
         let processes = match number("pids.current") {
             Some(count) => u32::try_from(count).ok(),
-            None => u32::try_from(self.processes(10_000).len()).ok(),
+            None => u32::try_from(self.processes(super::MOST).len()).ok(),
         };
         Usage { memory_bytes: number("memory.current"), cpu, processes }
     }

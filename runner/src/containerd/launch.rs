@@ -187,9 +187,8 @@ pub(super) async fn fresh_cgroup(
 ) -> Result<Vec<String>, RunnerError> {
     if !place.make()? {
         if place.is_populated() {
-            place.kill()?;
-            if !place.unpopulated(KILL_DEADLINE).await? {
-                let left = place.processes(10_000).len().max(1);
+            let left = place.end(KILL_DEADLINE).await?;
+            if left > 0 {
                 return Err(RunnerError::new(format!(
                     "{left} processes of an earlier life of service {service} cannot be killed"
                 )));

@@ -210,10 +210,7 @@ impl ContainerRunner {
         }
         let mut left = 0;
         if let Some(place) = self.place().filter(Place::is_populated) {
-            place.kill()?;
-            if !place.unpopulated(KILL_DEADLINE).await? {
-                left = u32::try_from(place.processes(10_000).len()).unwrap_or(u32::MAX).max(1);
-            }
+            left = place.end(KILL_DEADLINE).await?;
         }
         if let Some(main) = &mut self.main {
             if let Some(handle) = main.handle.as_ref() {
