@@ -65,6 +65,11 @@ fn v1_twenty_crashes_under_load_cost_nobody_anything() {
     judged(&load(), &Plan::of_host("segv", 20, "100ms")).tell();
 }
 
+#[test]
+fn v1_twenty_panics_under_load_cost_nobody_anything() {
+    judged(&load(), &Plan::of_faulty_host("panic", 20, "100ms")).tell();
+}
+
 /// What is wrong is seen: a judge that finds nothing proves nothing otherwise.
 #[test]
 fn the_judge_counts_what_is_lost_doubled_and_miscounted() {
