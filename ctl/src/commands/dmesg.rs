@@ -56,7 +56,7 @@ async fn stream(
             } else {
                 call.format.print_item(&views::KernelMessage::from(message))?;
             }
-            *next = Some(message.seq + 1);
+            *next = Some(message.seq.saturating_add(1));
         }
         if !lines.is_empty() {
             print(&lines)?;

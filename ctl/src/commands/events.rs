@@ -104,7 +104,7 @@ async fn stream(
             } else {
                 call.format.print_item(&views::Event::from(event))?;
             }
-            request.since = event.seq + 1;
+            request.since = event.seq.saturating_add(1);
         }
         if !batch.events.is_empty() {
             // From here on the number tells, not the time.
