@@ -1,6 +1,7 @@
 //! What one service is: the finished form of a service file, with users, environment files and units resolved.
 
 mod checks;
+mod nesting;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -193,7 +194,7 @@ pub enum Requirement {
     Path(PathBuf),
     Network(Vec<NetworkAspect>),
     TimeSynced,
-    Any(Vec<Requirement>),
+    Any(#[serde(deserialize_with = "nesting::alternatives")] Vec<Requirement>),
 }
 
 impl Requirement {
