@@ -5,6 +5,7 @@ mod chaos;
 mod containers;
 mod demo;
 mod health;
+mod hostile;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

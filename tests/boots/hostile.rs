@@ -1,0 +1,148 @@
+//! A machine in hostile surroundings, one after the other in one boot: no entropy, a clock that jumps by years, `/run` and the
+//! state full, logs that can no longer be written, sockets that vanish, thousands of ends at once.
+
+use std::collections::BTreeMap;
+
+use kelson_tests::{Event, PATIENCE, Service, Vm, until};
+
+const STEPS: &str = "/etc/kelson/kelson-test-program";
+const WRITERS: usize = 4;
+/// 31 years and 8 months.
+const YEARS: i64 = 1_000_000_000;
+
+fn writer(n: usize) -> String {
+    format!("n-{n}")
+}
+
+/// Runs steps on the machine, as root, beside the service `look`.
+#[track_caller]
+fn look(vm: &Vm, steps: &[&str]) -> String {
+    let mut words = vec!["exec", "look", "--", STEPS];
+    words.extend(steps);
+    vm.ctl(&words).ok().stdout
+}
+
+#[track_caller]
+fn watched(vm: &Vm) -> BTreeMap<String, (Option<i32>, u32, bool)> {
+    let all = vm.services().into_iter().filter(|now| !now.builtin && now.name != "restless");
+    all.map(|Service { name, pid, restarts, up, .. }| (name, (pid, restarts, up))).collect()
+}
+
+#[track_caller]
+fn newest(vm: &Vm) -> u64 {
+    vm.client().events().last().map_or(0, |event| event.seq)
+}
+
+#[track_caller]
+fn wait_event(vm: &Vm, after: u64, text: &str) -> Event {
+    vm.client().follow_events(after + 1).find(text, PATIENCE * 2, |event| event.message.contains(text))
+}
+
+#[test]
+fn a_machine_lives_through_hostile_surroundings() {
+    let mut builder = Vm::builder("hostile")
+        .append("random.trust_cpu=off random.trust_bootloader=off")
+        .machine("mounts: [{source: tmpfs, target: /var/log/kelson, type: tmpfs, options: [size=64M]}]\n")
+        .service("look", "process: {command: [$PROGRAM, serve]}")
+        .service("told", "process: {command: [$PROGRAM, 'notify=READY=1', serve]}\nreadiness: notify")
+        .service(
+            "checked",
+            "process: {command: [$PROGRAM, serve]}\n\
+             health: [{name: a, exec: {command: [$PROGRAM]}, interval: 1s, timeout: 60s}]",
+        )
+        .service("restless", "process: {command: [$PROGRAM, exit=3]}\nrestart: {delay: 1s, maxDelay: 1s}");
+    for n in 0..WRITERS {
+        let steps = format!("'beat=50ms:60:/tmp/{}'", writer(n));
+        let yaml = format!("process: {{command: [$PROGRAM, {steps}]}}\nlogs: {{maxSize: 16Mi}}");
+        builder = builder.service(&writer(n), &yaml);
+    }
+    let mut vm = builder.boot();
+    vm.wait_up(&["look", "told", "checked", "n-0", "n-1", "n-2", "n-3"]);
+    let before = watched(&vm);
+    for fault in [clock_jumps, run_is_full, state_is_full, logs_cannot_be_written, sockets_vanish, many_ends]
+    {
+        fault(&vm);
+        assert_eq!(watched(&vm), before);
+    }
+    let events = vm.client().events();
+    assert!(events.windows(2).all(|pair| pair[1].seq == pair[0].seq + 1), "{events:#?}");
+    for name in (0..WRITERS).map(writer) {
+        let text = vm.ctl(&["logs", &name]).ok().stdout;
+        let numbers: Vec<u64> =
+            text.lines().filter_map(|l| l.split_once("beat ")?.1.split(' ').next()?.parse().ok()).collect();
+        let all: Vec<u64> = (1..=numbers.len() as u64).collect();
+        assert_eq!(numbers, all, "{name}: a line is missing, double or elsewhere");
+    }
+    vm.poweroff();
+}
+
+/// All that waits for a time goes by another clock.
+fn clock_jumps(vm: &Vm) {
+    let restarts = |vm: &Vm| vm.client().service("restless").restarts;
+    let (from, after) = (restarts(vm), newest(vm));
+    let (forward, back) = (format!("clock={YEARS}"), format!("clock={}", -2 * YEARS));
+    look(vm, &[&forward, "sleep=5s", &back, "sleep=5s", &forward]);
+    let by = restarts(vm) - from;
+    // A second and its jitter each; under emulation a start takes its time, too.
+    assert!((3..=20).contains(&by), "restarted {by} times in about ten seconds");
+    let checked = vm.client().service("checked");
+    assert_eq!(checked.healthy, Some(true), "{checked:?}");
+    let told: Vec<Event> = vm.client().events().into_iter().filter(|event| event.seq > after).collect();
+    assert!(told.iter().all(|event| event.service == "restless" || event.service == "look"), "{told:#?}");
+}
+
+/// The state has a file system of its own.
+fn run_is_full(vm: &Vm) {
+    let (from, after) = (vm.client().service("restless").restarts, newest(vm));
+    look(vm, &["fill=/run/ballast"]);
+    vm.client().wait_for("restless", "to be restarted", PATIENCE * 2, |now| now.restarts > from + 2);
+    vm.ctl(&["reexec"]).ok();
+    look(vm, &["remove=/run/ballast"]);
+    let told = vm.client().events();
+    let told = told.iter().filter(|event| event.seq > after && event.message.contains("cannot be written"));
+    assert_eq!(told.count(), 0);
+}
+
+/// What is known already has its place there.
+fn state_is_full(vm: &Vm) {
+    let (from, after) = (vm.client().service("restless").restarts, newest(vm));
+    look(vm, &["fill=/run/kelson/state/ballast"]);
+    vm.client().wait_for("restless", "to be restarted", PATIENCE * 2, |now| now.restarts > from + 2);
+    let refused = vm.ctl(&["reexec"]).expect(1);
+    assert!(refused.stderr.contains("No space left on device"), "{refused:?}");
+    look(vm, &["remove=/run/kelson/state/ballast"]);
+    wait_event(vm, after, "the state of the services is written again");
+    vm.ctl(&["reexec"]).ok();
+}
+
+fn logs_cannot_be_written(vm: &Vm) {
+    let after = newest(vm);
+    look(vm, &["cover=/var/log/kelson"]);
+    wait_event(vm, after, "Read-only file system; logs stay in /run/kelson/log");
+    until("logs below the runtime folder", PATIENCE, || {
+        look(vm, &["list=/run/kelson/log"]).contains("n-0.log").then_some(())
+    });
+    look(vm, &["uncover=/var/log/kelson"]);
+    wait_event(vm, after, "/var/log/kelson: log files are written again");
+}
+
+fn sockets_vanish(vm: &Vm) {
+    for socket in ["init.sock", "log.sock"] {
+        let after = newest(vm);
+        // Its own answer comes over a connection that is there already.
+        vm.ctl(&["exec", "look", "--", STEPS, &format!("remove=/run/kelson/{socket}")]);
+        until("it to be made again", PATIENCE, || {
+            let listed = vm.ctl(&["exec", "look", "--", STEPS, "list=/run/kelson"]);
+            listed.stdout.lines().any(|line| line == socket).then_some(())
+        });
+        wait_event(vm, after, &format!("/run/kelson/{socket} was removed"));
+    }
+    until("logs to be told", PATIENCE, || {
+        (vm.ctl(&["logs", "--tail", "1", "n-0"]).stdout.lines().count() == 1).then_some(())
+    });
+}
+
+fn many_ends(vm: &Vm) {
+    look(vm, &["storm=1000"]);
+    vm.ctl(&["services"]).ok();
+}
