@@ -14,8 +14,8 @@ pub const FAULT: Fault = Fault {
 
 fn let_it_run_over(host: &Host) {
     host.take_console();
-    // Each time a few lines of forty bytes, and the pipe holds a page.
-    for _ in 0..60 {
+    // Each time four lines of forty bytes, and the pipe holds a page.
+    for _ in 0..40 {
         host.ctl(&["restart", "own-talk", "--wait"]).ok();
     }
     let said = host.take_console();
