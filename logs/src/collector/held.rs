@@ -271,7 +271,9 @@ impl Held {
                 }
                 let (lost, end_seen) = drain(end, &mut buffer);
                 run.lost.add(lost);
-                losses.entry(run.service.clone()).or_default().add(lost);
+                if lost != Lost::default() {
+                    losses.entry(run.service.clone()).or_default().add(lost);
+                }
                 if end_seen {
                     self.ended(id, stderr);
                 }
@@ -366,6 +368,11 @@ mod tests {
             let _ = held.empty_full();
         }
         assert_eq!(held.ids().len(), 1);
+        // One that ended in silence has lost nothing, and nothing is said of it.
+        let (quiet, _, _) = run(&mut held, "quiet");
+        let (_, _out, _err) = run(&mut held, "quiet");
+        let losses = held.empty_full();
+        assert!(!held.ids().contains(&quiet) && !losses.contains_key("quiet"), "{losses:?}");
     }
 
     #[test]
