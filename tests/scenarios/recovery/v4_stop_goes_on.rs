@@ -2,10 +2,9 @@
 
 use kelson_tests::Host;
 
-use super::reexec;
+use super::{Fault, each_fault};
 
-#[test]
-fn v4_what_was_stopping_stops() {
+fn what_was_stopping_stops(fault: Fault) {
     let mut host = Host::builder()
         .service("slow", "process: {command: [$PROGRAM, ignore=SIGTERM, hang]}\nstop: {timeout: 4s}")
         .service("delayed", "process: {command: [$PROGRAM, serve]}\nstop: {delay: 3s}")
@@ -15,7 +14,7 @@ fn v4_what_was_stopping_stops() {
         host.ctl(&["stop", name]).ok();
         host.wait_state(name, "stopping");
     }
-    reexec(&host);
+    fault.strike(&host);
     assert!(host.services().iter().filter(|now| !now.builtin).all(|now| now.state == "stopping"));
     for name in ["slow", "delayed"] {
         let stopped = host.wait_state(name, "finished");
@@ -24,6 +23,11 @@ fn v4_what_was_stopping_stops() {
     }
     host.assert_nothing_left("slow", "ignore=SIGTERM");
     host.poweroff();
+}
+
+#[test]
+fn v4_what_was_stopping_stops() {
+    each_fault(what_was_stopping_stops);
 }
 
 #[test]

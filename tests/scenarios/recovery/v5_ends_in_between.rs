@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use kelson_tests::{Host, PATIENCE};
 
+use super::{Fault, each_fault};
+
 const COUNT: usize = 20;
 const ROUNDS: u32 = 5;
 
-#[test]
-fn v5_no_end_is_lost_and_none_is_counted_twice() {
-    let mut builder = Host::builder();
+fn no_end_is_lost_and_none_is_counted_twice(fault: Fault) {
+    let mut builder = Host::builder().argument("--crash-limit").argument("1000/1m");
     for n in 0..COUNT {
         builder = builder.service(
             &format!("n-{n}"),
@@ -23,15 +24,15 @@ fn v5_no_end_is_lost_and_none_is_counted_twice() {
     for round in 1..=ROUNDS {
         let pids: Vec<i32> = (0..COUNT).map(|n| host.pid_of(&format!("n-{n}"))).collect();
         let outer: Vec<i32> = pids.iter().map(|pid| host.outer_pid(*pid)).collect();
-        let client = host.client().clone();
-        let reexec = std::thread::spawn(move || client.run(&["reexec"]).ok());
-        // They end one after the other over the whole of it.
-        for pid in outer {
-            // SAFETY: kill(2) has no preconditions.
-            unsafe { libc::kill(pid, libc::SIGKILL) };
-            std::thread::sleep(Duration::from_millis(10 * u64::from(round)));
-        }
-        reexec.join().expect("it is carried out");
+        std::thread::scope(|scope| {
+            scope.spawn(|| fault.strike(&host));
+            // They end one after the other over the whole of it.
+            for pid in outer {
+                // SAFETY: kill(2) has no preconditions.
+                unsafe { libc::kill(pid, libc::SIGKILL) };
+                std::thread::sleep(Duration::from_millis(10 * u64::from(round)));
+            }
+        });
         for (n, pid) in pids.into_iter().enumerate() {
             let now = host
                 .client()
@@ -46,4 +47,9 @@ fn v5_no_end_is_lost_and_none_is_counted_twice() {
         assert!(ends.iter().all(|event| event.message.contains("SIGKILL")), "{ends:#?}");
     }
     host.poweroff();
+}
+
+#[test]
+fn v5_no_end_is_lost_and_none_is_counted_twice() {
+    each_fault(no_end_is_lost_and_none_is_counted_twice);
 }

@@ -1,0 +1,124 @@
+//! V3: a PID that is written down and belongs to a stranger by now: that is never signalled, the service's run counts as
+//! ended unseen, and its policy decides.
+
+use std::fs;
+use std::os::unix::fs::FileExt as _;
+
+use kelson_tests::{Host, PATIENCE, until};
+
+use super::{Fault, each_fault};
+
+const HEADER: usize = 4096;
+const SLOT: usize = 1024;
+
+/// CRC-32 as the state has it.
+fn checksum(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(u32::MAX, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg()))
+    })
+}
+
+/// A number as postcard writes it; a PID is signed, which doubles it.
+fn varint(mut number: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while number > 127 {
+        bytes.push(u8::try_from(number & 127).expect("seven bits") | 128);
+        number >>= 7;
+    }
+    bytes.push(u8::try_from(number).expect("seven bits"));
+    bytes
+}
+
+fn length_of_varint(bytes: &[u8]) -> usize {
+    bytes.iter().position(|byte| byte & 128 == 0).expect("it ends") + 1
+}
+
+/// Another PID in the record of a service, as if the kernel had given its own to somebody else. All else stays.
+#[track_caller]
+fn give_away(host: &Host, name: &str, pid: i32, stranger: i32) {
+    let path = host.path("run/state/services");
+    let bytes = fs::read(&path).expect("the state");
+    let file = fs::File::options().write(true).open(path).expect("the state");
+    let begin = [&[u8::try_from(name.len()).expect("short")], name.as_bytes()].concat();
+    let mut found = 0;
+    for (number, slot) in bytes[HEADER..].chunks(SLOT).enumerate() {
+        if !slot[16..].starts_with(&begin) {
+            continue;
+        }
+        let length = u32::from_le_bytes(slot[4..8].try_into().expect("four bytes")) as usize;
+        let payload = &slot[16..16 + length];
+        // Name; built in or not, state, phase, a byte each; run; whether there is a PID.
+        let run = begin.len() + 3;
+        let at = run + length_of_varint(&payload[run..]);
+        let old = [vec![1], varint(u64::from(pid.unsigned_abs()) * 2)].concat();
+        if !payload[at..].starts_with(&old) {
+            // An older record, of the time before it ran.
+            continue;
+        }
+        found += 1;
+        let new = [vec![1], varint(u64::from(stranger.unsigned_abs()) * 2)].concat();
+        let payload = [&payload[..at], &new, &payload[at + old.len()..]].concat();
+        let length = u32::try_from(payload.len()).expect("short").to_le_bytes();
+        let sealed = [&length[..], &slot[8..16], &payload].concat();
+        let sealed = [&checksum(&sealed).to_le_bytes()[..], &sealed].concat();
+        file.write_all_at(&sealed, (HEADER + number * SLOT) as u64).expect("it is a file");
+    }
+    assert!(found > 0, "no record of {name} with PID {pid}");
+}
+
+/// Field 22 of `/proc/PID/stat`.
+fn started(outer: i32) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{outer}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19).map(str::to_owned)
+}
+
+fn a_stranger_is_never_signalled(fault: Fault) {
+    // Strangers of two kinds: a child of a service, which is none of PID 1's, and an orphan, which is. Each ends with the
+    // first signal that it is sent, and nobody starts it again.
+    let mut host = Host::builder()
+        .service("first", "process: {command: [$PROGRAM, serve]}\nrestart: {delay: 10ms}")
+        .service("second", "process: {command: [$PROGRAM, serve]}\nrestart: {policy: once}")
+        .service("owner", "process: {command: [$PROGRAM, 'spawn=print=a-child,hang', 'orphan=print=an-orphan,hang', serve]}")
+        .argument("--crash-limit")
+        .argument("1000/1m")
+        .start();
+    for name in ["first", "second", "owner"] {
+        host.wait_up(name);
+    }
+    let stranger = |text: &str| {
+        until(text, PATIENCE, || host.processes_with(text).into_iter().next_back().map(|process| process.pid))
+    };
+    let (child, orphan) = (stranger("print=a-child"), stranger("print=an-orphan"));
+    host.wait_log("owner", "an-orphan");
+    let outer = [child, orphan].map(|pid| host.outer_pid(pid));
+    let before = outer.map(started);
+    assert!(before.iter().all(Option::is_some), "{before:?}");
+    let newest = host.newest_event();
+    let (first, second) = (host.pid_of("first"), host.pid_of("second"));
+    give_away(&host, "first", first, child);
+    give_away(&host, "second", second, orphan);
+    fault.strike(&host);
+
+    // The one has to run, and runs again, counted; the other is not to run again, and says why it failed.
+    let again = host
+        .wait_for("first", "to run again", |now| now.up && now.pid != Some(first) && now.pid != Some(child));
+    assert_eq!((again.restarts, again.stopped), (1, false), "{again:?}");
+    let failed = host.wait_state("second", "failed");
+    assert_eq!((failed.pid, failed.restarts), (None, 0), "{failed:?}");
+    for name in ["first", "second"] {
+        host.wait_event(newest, "what became of it", |event| {
+            event.service == name && event.message.contains("its exit status was lost")
+        });
+    }
+    // Never two of one service: what runs of it, and nobody knows any more, has ended.
+    let left = |pid: i32| host.processes().iter().any(|process| process.pid == pid && process.state != 'Z');
+    until("the old ones to be gone", PATIENCE, || (!left(first) && !left(second)).then_some(()));
+    assert_eq!(outer.map(started), before, "a stranger was hurt");
+    assert!(host.service("owner").up);
+    host.poweroff();
+}
+
+#[test]
+fn v3_a_stranger_that_has_the_pid_is_never_signalled() {
+    each_fault(a_stranger_is_never_signalled);
+}

@@ -1,0 +1,90 @@
+//! V6: preparing fails at its third step: what the first two did is undone, in reverse order, and each failure on the way
+//! is told.
+
+use kelson_tests::Host;
+
+use super::{Fault, each_fault};
+
+/// The third of the `pre` hooks fails, and so does the first of those that undo. In between PID 1 ends: before the third,
+/// and while it is undone.
+fn undone_in_reverse(fault: Fault) {
+    let mut host = Host::builder()
+        .argument("--crash-limit")
+        .argument("1000/1m")
+        .service(
+            "web",
+            "process: {command: [$PROGRAM, append=$DIR/main, serve]}\n\
+             restart: {policy: once}\n\
+             hooks:\n\
+             \x20 pre:\n\
+             \x20   - {command: [$PROGRAM, print=first-done]}\n\
+             \x20   - {command: [$PROGRAM, print=second-done]}\n\
+             \x20   - {command: [$PROGRAM, print=third-begun, wait-path=$DIR/fail, exit=3]}\n\
+             \x20 post:\n\
+             \x20   - {command: [$PROGRAM, print=second-undone, wait-path=$DIR/go-on, exit=4]}\n\
+             \x20   - {command: [$PROGRAM, print=first-undone]}\n",
+        )
+        .start();
+    host.wait_log("web", "third-begun");
+    let newest = host.newest_event();
+    std::fs::write(host.path("fail"), "").expect("the test's folder is writable");
+    host.wait_log("web", "second-undone");
+    fault.strike(&host);
+    std::fs::write(host.path("go-on"), "").expect("the test's folder is writable");
+    let failed = host.wait_state("web", "failed");
+    assert!(
+        failed.message.contains("pre hook") && failed.message.contains("exited with status 3"),
+        "{failed:?}"
+    );
+    host.wait_event(newest, "the failure of the undoing", |event| {
+        event.service == "web" && event.message.contains("post hook") && event.message.contains("status 4")
+    });
+    host.wait_log("web", "first-undone");
+    let log = host.log_text("web");
+    let words = ["first-done", "second-done", "third-begun", "second-undone", "first-undone"];
+    let mut said: Vec<&str> =
+        log.lines().filter_map(|line| words.into_iter().find(|word| line.ends_with(word))).collect();
+    // What was cut off was begun again; nothing else is done twice.
+    said.dedup();
+    assert_eq!(said, words, "{log}");
+    assert!(!host.path("main").exists(), "its main process ran");
+    host.assert_nothing_left("web", "third-begun");
+    host.poweroff();
+}
+
+#[test]
+fn v6_what_was_prepared_is_undone_in_reverse_and_no_failure_hides_another() {
+    each_fault(undone_in_reverse);
+}
+
+/// PID 1 ends in the middle of preparing: what the hooks of that start did is undone before another start begins.
+fn a_start_that_was_cut_off_is_undone(fault: Fault) {
+    let mut host = Host::builder()
+        .argument("--crash-limit")
+        .argument("1000/1m")
+        .service(
+            "web",
+            "process: {command: [$PROGRAM, print=main, serve]}\n\
+             hooks:\n\
+             \x20 pre: [{command: [$PROGRAM, print=done, wait-path=$DIR/go]}]\n\
+             \x20 post: [{command: [$PROGRAM, print=undone]}]\n",
+        )
+        .start();
+    host.wait_log("web", "done");
+    fault.strike(&host);
+    std::fs::write(host.path("go"), "").expect("the test's folder is writable");
+    host.wait_up("web");
+    host.wait_log("web", "main");
+    let log = host.log_text("web");
+    let words = ["undone", "done", "main"];
+    let said: Vec<&str> =
+        log.lines().filter_map(|line| words.into_iter().find(|word| line.ends_with(word))).collect();
+    assert_eq!(said, ["done", "undone", "done", "main"], "{log}");
+    assert_eq!(host.service("web").restarts, 0);
+    host.poweroff();
+}
+
+#[test]
+fn v6_a_start_that_was_cut_off_is_undone_before_the_next() {
+    each_fault(a_start_that_was_cut_off_is_undone);
+}
