@@ -1,16 +1,27 @@
 //! The mounts of the machine file, each by `kelson-task`, because the disk may be dead.
+//!
+//! After a power cut a file system is not clean. Its journal is replayed by whoever looks first; an ext4 that also has
+//! errors is put right by `e2fsck -p` before it is mounted. What that dares not put right by itself is mounted read-only,
+//! and said: what is there can be read, and nothing makes it worse.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use kelson_spec::machine::MountSpec;
+use nix::mount::MsFlags;
 
 use super::{Task, TaskFailure};
+use crate::devices;
+use crate::mount_options::MountOptions;
 use crate::task::{self, Launcher, Request};
 
 /// How long a disk may take to appear.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a disk may take to say what is on it.
+const LOOK: Duration = Duration::from_secs(20);
+/// How long a check may take: of a large disk with errors, minutes.
+const CHECK: Duration = Duration::from_secs(600);
 /// How long the mount itself may take: a journal is replayed.
 const MOUNT: Duration = Duration::from_secs(90);
 
@@ -24,25 +35,57 @@ pub fn tasks(launcher: &Arc<dyn Launcher>, mounts: &[MountSpec]) -> Vec<Vec<Task
 
 fn mount_task(launcher: Arc<dyn Launcher>, mount: MountSpec) -> Task {
     let name = format!("mount {}", mount.target.display());
-    let work = async move {
-        let options = mount.options.join(",");
-        let request = if mount.target == Path::new("/") {
-            // The root is there already; its options are what can be changed.
-            Request::Remount { target: mount.target, options }
-        } else {
-            Request::Mount {
-                source: mount.source,
-                target: mount.target,
-                fs_type: mount.fs_type,
-                options,
-                patience: PATIENCE,
+    let longest = PATIENCE.saturating_add(LOOK).saturating_add(CHECK).saturating_add(MOUNT).saturating_mul(2);
+    Task::new(name, async move { carry_out(launcher.as_ref(), mount).await }).within(longest)
+}
+
+async fn carry_out(launcher: &dyn Launcher, mount: MountSpec) -> Result<String, TaskFailure> {
+    let mut options = mount.options.join(",");
+    if mount.target == Path::new("/") {
+        // The root is there already; its options are what can be changed.
+        let request = Request::Remount { target: mount.target, options };
+        return Ok(task::run(launcher, &request, MOUNT).await?);
+    }
+    let (mut said, mut unsound) = (String::new(), None);
+    if is_checked(&mount)
+        && let Some(device) = ext4_device(launcher, &mount.source).await?
+    {
+        match task::run(launcher, &Request::Check { device }, CHECK).await {
+            Ok(text) => said = text,
+            Err(error) => {
+                unsound = Some(error);
+                options.push_str(",ro");
             }
-        };
-        task::run(launcher.as_ref(), &request, PATIENCE.saturating_add(MOUNT))
-            .await
-            .map_err(TaskFailure::from)
+        }
+    }
+    let request = Request::Mount {
+        source: mount.source,
+        target: mount.target,
+        fs_type: mount.fs_type,
+        options,
+        patience: PATIENCE,
     };
-    Task::new(name, work).within(PATIENCE.saturating_add(MOUNT).saturating_mul(2))
+    let done = task::run(launcher, &request, PATIENCE.saturating_add(MOUNT)).await?;
+    match unsound {
+        Some(error) => Err(TaskFailure::from(format!("{done}, read-only, as it is not sound: {error}"))),
+        None if said.is_empty() => Ok(done),
+        None => Ok(format!("{done}; {said}")),
+    }
+}
+
+/// A check writes to the disk, and is for ext4 and its forerunners.
+fn is_checked(mount: &MountSpec) -> bool {
+    let flags = MountOptions::parse(mount.options.iter().map(String::as_str)).flags;
+    devices::names_disk(&mount.source)
+        && !flags.intersects(MsFlags::MS_BIND | MsFlags::MS_RDONLY)
+        && matches!(mount.fs_type.as_str(), "" | "auto" | "ext2" | "ext3" | "ext4")
+}
+
+/// The device, if an ext4 is on it.
+async fn ext4_device(launcher: &dyn Launcher, source: &str) -> Result<Option<PathBuf>, TaskFailure> {
+    let request = Request::Identify { source: source.to_owned(), patience: PATIENCE };
+    let found = task::run(launcher, &request, PATIENCE.saturating_add(LOOK)).await?;
+    Ok(found.strip_prefix("ext4 ").map(PathBuf::from))
 }
 
 /// Puts each mount into the first group after all those that it lies within, or that are mounted from within it.
@@ -67,6 +110,7 @@ fn groups(mounts: &[MountSpec]) -> Vec<Vec<&MountSpec>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::task::testing::Scripted;
 
     fn mount(source: &str, target: &str) -> MountSpec {
         MountSpec {
@@ -75,6 +119,62 @@ mod tests {
             fs_type: "ext4".to_owned(),
             options: vec![],
         }
+    }
+
+    const IDENTIFY: &str = "identify LABEL=STATE 10000";
+
+    #[tokio::test]
+    async fn a_disk_is_checked_before_it_is_mounted() {
+        let launcher = Scripted::new(|line| match line {
+            IDENTIFY => Some("done ext4 /dev/vdb\n"),
+            "fsck /dev/vdb" => Some("done clean\n"),
+            _ => Some("done /dev/vdb on /var\n"),
+        });
+        let said = carry_out(&launcher, mount("LABEL=STATE", "/var")).await.unwrap();
+        assert_eq!(said, "/dev/vdb on /var; clean");
+        let asked = launcher.1.lock().unwrap().clone();
+        assert_eq!(asked, [IDENTIFY, "fsck /dev/vdb", "mount LABEL=STATE /var ext4  10000"]);
+    }
+
+    #[tokio::test]
+    async fn a_disk_that_cannot_be_put_right_is_mounted_read_only() {
+        let launcher = Scripted::new(|line| match line {
+            IDENTIFY => Some("done ext4 /dev/vdb\n"),
+            "fsck /dev/vdb" => Some("failed UNEXPECTED INCONSISTENCY\n"),
+            _ => Some("done /dev/vdb on /var\n"),
+        });
+        let error = carry_out(&launcher, mount("LABEL=STATE", "/var")).await.unwrap_err();
+        assert!(!error.fatal);
+        assert_eq!(
+            error.message,
+            "/dev/vdb on /var, read-only, as it is not sound: UNEXPECTED INCONSISTENCY"
+        );
+        assert_eq!(launcher.1.lock().unwrap().last().unwrap(), "mount LABEL=STATE /var ext4 ,ro 10000");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_disk_that_does_not_answer_costs_its_look_alone() {
+        let launcher = Scripted::new(|_| None);
+        let begun = tokio::time::Instant::now();
+        let error = carry_out(&launcher, mount("LABEL=STATE", "/var")).await.unwrap_err();
+        assert!(error.message.contains("kelson-task identify did not answer"), "{error:?}");
+        assert_eq!(begun.elapsed(), PATIENCE + LOOK);
+    }
+
+    #[tokio::test]
+    async fn what_is_no_ext4_or_only_read_is_not_checked() {
+        let launcher = Scripted::new(|line| {
+            Some(if line.starts_with("identify") { "done xfs /dev/vdb\n" } else { "done it\n" })
+        });
+        let read_only = MountSpec { options: vec!["noatime".into(), "ro".into()], ..mount("/dev/vdb", "/a") };
+        let memory = MountSpec { fs_type: "tmpfs".to_owned(), ..mount("tmpfs", "/b") };
+        let found = MountSpec { fs_type: String::new(), ..mount("/dev/vdb", "/c") };
+        for mount in [read_only, memory, found] {
+            carry_out(&launcher, mount).await.unwrap();
+        }
+        let asked = launcher.1.lock().unwrap().clone();
+        assert!(!asked.iter().any(|line| line.starts_with("fsck")), "{asked:?}");
+        assert_eq!(asked.iter().filter(|line| line.starts_with("identify")).count(), 1);
     }
 
     #[test]

@@ -59,6 +59,11 @@ pub fn perform(request: &Request) -> Result<String, String> {
         Request::Mount { source, target, fs_type, options, patience } => {
             mount_one(source, target, fs_type, options, *patience)
         }
+        Request::Identify { source, patience } => {
+            let device = devices::find(source, *patience)?;
+            let file = File::open(&device).map_err(|error| at(&device, error))?;
+            Ok(format!("{} {}", identify(&file).map_or("-", |found| found.fs_type), device.display()))
+        }
         Request::Remount { target, options } => remount(target, options),
         Request::Unmount { target } => {
             umount2(target, MntFlags::UMOUNT_NOFOLLOW).map_err(|errno| at(target, errno.desc()))?;
@@ -257,7 +262,9 @@ fn save_seed(path: &Path) -> Result<(), String> {
             std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
         file.write_all(&seed)?;
         file.sync_all()?;
-        std::fs::rename(&new, path)
+        std::fs::rename(&new, path)?;
+        // Until its folder is on the disk a power cut would bring the old one back.
+        File::open(folder)?.sync_all()
     };
     write().map_err(|error| at(path, error))
 }
@@ -283,6 +290,23 @@ mod tests {
         assert_eq!(load_seed(&path).unwrap(), "stirred in");
         assert_ne!(std::fs::read(&path).unwrap(), first);
         std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_disk_is_identified() {
+        let folder = scratch("identify");
+        let disk = folder.join("disk");
+        let asked = || {
+            let source = disk.display().to_string();
+            perform(&Request::Identify { source, patience: Duration::ZERO })
+        };
+        File::create(&disk).unwrap().set_len(4 << 20).unwrap();
+        assert_eq!(asked().unwrap(), format!("- {}", disk.display()));
+        let made = Command::new("/sbin/mke2fs").args(["-q", "-t", "ext4"]).arg(&disk).status().unwrap();
+        assert!(made.success());
+        assert_eq!(asked().unwrap(), format!("ext4 {}", disk.display()));
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(asked().unwrap_err().contains("has come within 0 s"));
     }
 
     #[test]

@@ -16,6 +16,12 @@ pub enum Request {
         options: String,
         patience: Duration,
     },
+    /// Which device a source names, and what file system is on it; a disk that has not come yet is waited for. The
+    /// answer is the type (`ext4`, or `-` where it is not known), a space, and the path of the device.
+    Identify {
+        source: String,
+        patience: Duration,
+    },
     /// Change the options of a mount.
     Remount {
         target: PathBuf,
@@ -70,6 +76,9 @@ impl Request {
                 let patience = patience.as_millis().to_string();
                 words.extend([source.into(), target.into(), fs_type.into(), options.into(), patience.into()]);
             }
+            Request::Identify { source, patience } => {
+                words.extend([source.into(), patience.as_millis().to_string().into()]);
+            }
             Request::Remount { target, options } => words.extend([target.into(), options.into()]),
             Request::Unmount { target: path }
             | Request::Check { device: path }
@@ -95,14 +104,18 @@ impl Request {
         let missing = || format!("\"{verb}\" needs more words after it");
         let text = |index: usize| rest.get(index).map(|word: &OsString| lossy(word)).ok_or_else(missing);
         let path = |index: usize| rest.get(index).map(PathBuf::from).ok_or_else(missing);
+        let millis = |index: usize| -> Result<Duration, String> {
+            Ok(Duration::from_millis(text(index)?.parse().map_err(|_| missing())?))
+        };
         Ok(match verb {
             "mount" => Request::Mount {
                 source: text(0)?,
                 target: path(1)?,
                 fs_type: text(2)?,
                 options: text(3)?,
-                patience: Duration::from_millis(text(4)?.parse().map_err(|_| missing())?),
+                patience: millis(4)?,
             },
+            "identify" => Request::Identify { source: text(0)?, patience: millis(1)? },
             "remount" => Request::Remount { target: path(0)?, options: text(1)? },
             "umount" => Request::Unmount { target: path(0)? },
             "mkdir" => Request::MakeFolder {
@@ -125,6 +138,7 @@ impl Request {
     pub fn verb(&self) -> &'static str {
         match self {
             Request::Mount { .. } => "mount",
+            Request::Identify { .. } => "identify",
             Request::Remount { .. } => "remount",
             Request::Unmount { .. } => "umount",
             Request::MakeFolder { .. } => "mkdir",
@@ -159,6 +173,7 @@ mod tests {
                 options: "ro,noatime".to_owned(),
                 patience: Duration::from_millis(1500),
             },
+            Request::Identify { source: "LABEL=x y".to_owned(), patience: Duration::from_secs(10) },
             Request::Remount { target: path.clone(), options: "ro".to_owned() },
             Request::Unmount { target: path.clone() },
             Request::MakeFolder { path: path.clone(), mode: 0o700 },
