@@ -6,6 +6,8 @@ mod containers;
 mod demo;
 mod health;
 mod hostile;
+mod power_cut;
+mod ticks;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -31,9 +31,13 @@
 
 pub mod cgroup;
 pub mod chaos;
+pub mod checksum;
 pub mod containers;
 pub mod ctl;
 pub mod deadline;
+pub mod dice;
+pub mod drive;
+pub mod hanging_disk;
 pub mod host;
 pub mod image;
 pub mod paths;
@@ -43,6 +47,9 @@ pub mod vm;
 
 pub use ctl::{Action, Ctl, Event, Output, Reason, Service};
 pub use deadline::{PATIENCE, until};
+pub use dice::Dice;
+pub use drive::{Cache, Drive, Loss};
+pub use hanging_disk::HangingDisk;
 pub use host::{Host, HostBuilder};
 pub use image::{Image, Tar, archive};
 pub use process::Process;

@@ -39,6 +39,8 @@ pub struct VmBuilder {
     instructions: bool,
     longest: Option<Duration>,
     disk: Option<PathBuf>,
+    disk_log: Option<PathBuf>,
+    second_disk: Option<String>,
     root_disk: Option<PathBuf>,
 }
 
@@ -116,6 +118,18 @@ impl VmBuilder {
         self
     }
 
+    /// Writes down all that is written to that disk: see [`crate::Drive`].
+    pub fn disk_log(mut self, file: &Path) -> VmBuilder {
+        self.disk_log = Some(file.to_owned());
+        self
+    }
+
+    /// Another disk, after that one: a file, or `unix:SOCKET` of an NBD server.
+    pub fn second_disk(mut self, source: &str) -> VmBuilder {
+        self.second_disk = Some(source.to_owned());
+        self
+    }
+
     /// Boots from an ext4 disk with Debian on it, through Debian's own initramfs. The file is
     /// made here, with the builder's configuration.
     pub fn root_disk(mut self, file: &Path) -> VmBuilder {
@@ -126,6 +140,14 @@ impl VmBuilder {
     /// Boots it and returns once it answers over TLS.
     #[track_caller]
     pub fn boot(self) -> Vm {
+        let mut vm = self.start();
+        vm.wait_answer();
+        vm
+    }
+
+    /// Begins to boot it.
+    #[track_caller]
+    pub fn start(self) -> Vm {
         let top = paths::top();
         let lock = File::create(paths::test_logs().join(".boots.lock")).expect("a file to lock");
         // SAFETY: the descriptor is open; the lock goes with it.
@@ -137,6 +159,8 @@ impl VmBuilder {
         }
         let log = paths::test_logs().join(format!("{}.console", self.name));
         let port = free_port();
+        // What an earlier boot said must not be taken for this one's.
+        let _ = fs::remove_file(&log);
         let mut command = Command::new(top.join("hack/vm"));
         let longest = self.longest.unwrap_or(Duration::from_secs(600)).as_secs();
         command.args(["--port", &port.to_string(), "--timeout", &longest.to_string()]).arg("--log").arg(&log);
@@ -163,6 +187,12 @@ impl VmBuilder {
         if self.instructions {
             command.arg("--instructions");
         }
+        if let Some(log) = &self.disk_log {
+            command.arg("--disk-log").arg(log);
+        }
+        if let Some(source) = &self.second_disk {
+            command.args(["--second-disk", source]);
+        }
         if !self.append.is_empty() {
             command.args(["--append", &self.append]);
         }
@@ -185,7 +215,7 @@ impl VmBuilder {
             .status()
             .expect("hack/pki can be started");
         assert!(made.success(), "hack/pki --kelsonconfig failed");
-        let mut vm = Vm {
+        Vm {
             child,
             ctl: Ctl::with_config(contexts),
             log,
@@ -193,14 +223,7 @@ impl VmBuilder {
             forwards: self.forwards,
             ended: false,
             _lock: lock,
-        };
-        until("the machine to answer", BOOT_PATIENCE, || {
-            if let Some(status) = vm.child.try_wait().expect("it is our child") {
-                panic!("the machine ended before it answered, {status}: {}", vm.said());
-            }
-            (vm.ctl(&["version"]).status == 0).then_some(())
-        });
-        vm
+        }
     }
 
     /// One folder with the images of the given one and those of the builder; `None` when there are none.
@@ -262,6 +285,33 @@ impl Vm {
     /// `name` names the console's file in `out/test-logs`.
     pub fn builder(name: &str) -> VmBuilder {
         VmBuilder { name: name.to_owned(), ..VmBuilder::default() }
+    }
+
+    /// Returns once it answers over TLS.
+    #[track_caller]
+    pub fn wait_answer(&mut self) {
+        until("the machine to answer", BOOT_PATIENCE, || {
+            if let Some(status) = self.child.try_wait().expect("it is our child") {
+                panic!("the machine ended before it answered, {status}: {}", self.said());
+            }
+            (self.ctl(&["version"]).status == 0).then_some(())
+        });
+    }
+
+    /// Cuts the machine's power, in the middle of what it does; returns once QEMU has let go of its disks. False: the
+    /// machine was off already.
+    #[track_caller]
+    pub fn cut(&mut self) -> bool {
+        self.signal(libc::SIGUSR1);
+        assert!(self.wait_end(), "hack/vm: {}", self.said());
+        self.said().contains("cut the power")
+    }
+
+    fn signal(&self, signal: i32) {
+        if let Ok(pid) = i32::try_from(self.child.id()) {
+            // SAFETY: kill(2) has no preconditions; the child is not reaped yet.
+            unsafe { libc::kill(pid, signal) };
+        }
     }
 
     /// Runs a command of kelsonctl over TLS.
@@ -350,11 +400,8 @@ impl Vm {
 impl Drop for Vm {
     fn drop(&mut self) {
         if !self.ended {
-            if let Ok(pid) = i32::try_from(self.child.id()) {
-                // Not SIGKILL: hack/vm ends QEMU and cleans up.
-                // SAFETY: kill(2) has no preconditions; the child is not reaped yet.
-                unsafe { libc::kill(pid, libc::SIGTERM) };
-            }
+            // Not SIGKILL: hack/vm ends QEMU and cleans up.
+            self.signal(libc::SIGTERM);
             let _ = self.child.wait();
         }
         if std::thread::panicking() {

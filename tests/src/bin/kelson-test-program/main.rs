@@ -46,12 +46,19 @@
 //! | `cover=PATH`, `uncover=PATH` | mounts an empty file system that cannot be written over the folder; takes it off again |
 //! | `notify-flood` | `STATUS=1`, `STATUS=2`, … to `NOTIFY_SOCKET` as fast as it can, for ever |
 //! | `newline-flood=FD` | newlines on that descriptor as fast as it can, until nobody takes them |
+//! | `ledger=PATH:D` | a record every D, each synced before `kept N` is said; `ledger holds N` at first, and none of them is damaged |
+//! | `scribble=PATH:D` | a line every D, synced, for ever |
+//! | `expect=PATH:SUM` | the file has this checksum ([`checksum::of`]), or it exits with status 125 |
+//! | `threads=PID` | the states of all threads of a process, in the letters of ps, one a line |
 //! | `brood=N` | children that hang, until there are N or no more are to be had; prints how many, and ends them |
 
 // Without Rust's own start: that ignores SIGPIPE and sets handlers, and then nobody could see what was handed down.
 #![no_main]
 
+#[path = "../../checksum.rs"]
+mod checksum;
 mod harm;
+mod ledger;
 mod server;
 mod sight;
 
@@ -154,6 +161,16 @@ fn run(steps: &[&str]) {
                 // SAFETY: this program has one thread, so the child may go on as it likes.
                 unsafe { libc::fork() };
             },
+            "ledger" => ledger::keep(value),
+            "scribble" => ledger::scribble(value),
+            "expect" => {
+                let (path, sum) = pair(value);
+                let found = format!("{:016x}", checksum::of(&or_die(path, fs::read(path))));
+                if found != sum {
+                    die(&format!("{path}: its checksum is {found}, not {sum}"));
+                }
+            }
+            "threads" => put(1, &sight::threads(value)),
             "brood" => brood(number(value)),
             "fill" => harm::fill(value),
             "clock" => harm::set_clock(number(value)),

@@ -53,6 +53,18 @@ pub(crate) fn open_device(numbers: &str) -> String {
     if opened { format!("device {numbers}: opened\n") } else { format!("device {numbers}: {error}\n") }
 }
 
+/// The letter that ps shows for each thread: `D` waits for a disk, and no signal ends that.
+pub fn threads(pid: &str) -> String {
+    let folder = format!("/proc/{pid}/task");
+    let mut text = String::new();
+    for thread in or_die(&folder, fs::read_dir(&folder)).flatten() {
+        let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+        text.extend(state.map(|state| format!("{state}\n")));
+    }
+    text
+}
+
 /// `key value` lines.
 fn gather() -> String {
     let mut text = String::new();
