@@ -7,6 +7,7 @@ mod demo;
 mod health;
 mod hostile;
 mod power_cut;
+mod protection;
 mod ticks;
 
 use std::path::{Path, PathBuf};

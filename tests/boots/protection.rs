@@ -1,0 +1,155 @@
+//! What PID 1 keeps for itself: memory and PIDs that no service can take from it, and a hardware watchdog that starts
+//! the machine again when it hangs.
+
+use std::time::{Duration, Instant};
+
+use kelson_tests::{Service, Vm, until};
+
+/// A machine that an emulator runs, full of processes that fork.
+const LONG: Duration = Duration::from_secs(180);
+/// The program of steps, on the machine.
+const STEPS: &str = "/etc/kelson/kelson-test-program";
+/// Runs steps on the machine.
+const LOOK: &str = "process: {command: [$PROGRAM, serve]}";
+/// How long nobody has to feed the watchdog until it starts the machine again.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// 2,000 processes are quickly made: 300 are one service's share, and 200 are left by all of them.
+const MACHINE: &str = "
+modules: [softdog]
+watchdog: {timeout: 10s}
+sysctl: {kernel.threads-max: '2000'}
+";
+
+/// What steps print that are done as a command of `look`.
+#[track_caller]
+fn look(vm: &Vm, step: &str) -> String {
+    vm.ctl(&["exec", "look", "--", STEPS, step]).ok().stdout.trim().to_owned()
+}
+
+/// A line of `/proc/1/status`, in KiB.
+#[track_caller]
+fn memory(vm: &Vm, name: &str) -> u64 {
+    let status = look(vm, "cat=/proc/1/status");
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    number.unwrap_or_else(|| panic!("no {name} in {status}"))
+}
+
+#[track_caller]
+fn oom_score(vm: &Vm, pid: i32) -> String {
+    look(vm, &format!("cat=/proc/{pid}/oom_score_adj"))
+}
+
+/// A number in a file of the services' cgroups.
+#[track_caller]
+fn cgroup(vm: &Vm, file: &str) -> u64 {
+    let text = look(vm, &format!("cat=/sys/fs/cgroup/kelson/{file}"));
+    text.parse().unwrap_or_else(|error| panic!("{file}: {error}: {text}"))
+}
+
+/// Those that nobody harmed, and their processes.
+#[track_caller]
+fn unharmed(vm: &Vm) -> Vec<(String, Option<i32>)> {
+    let harmless = |service: &Service| ["look", "web", "apid", "logd"].contains(&service.name.as_str());
+    let all = vm.services().into_iter().filter(harmless);
+    all.map(|service| (service.name, service.pid)).collect()
+}
+
+#[test]
+fn neither_a_hog_nor_a_fork_bomb_takes_from_pid_1_what_it_needs() {
+    let mut vm = Vm::builder("protection")
+        .machine(MACHINE)
+        // It takes its time to use up more.
+        .append("mem=640M")
+        .service("look", LOOK)
+        .service("web", "process: {command: [$PROGRAM, serve]}")
+        // More than the machine has, and nothing limits it.
+        .service(
+            "hog",
+            "process: {command: [$PROGRAM, hog=400, hog=400, hang]}\nstart: manual\nrestart: {policy: once}",
+        )
+        .service("bomb", "process: {command: [$PROGRAM, bomb]}\nstart: manual")
+        .service("big", "process: {command: [$PROGRAM, bomb]}\nstart: manual\nresources: {pidsMax: 1000000}")
+        .service("late", "process: {command: [$PROGRAM, serve]}\nstart: manual")
+        .boot();
+    vm.wait_up(&["look", "web"]);
+    let armed = "the hardware watchdog is armed: 10 s, \"Software Watchdog\"";
+    assert!(vm.client().events().iter().any(|event| event.message == armed));
+    assert!(vm.console().contains(armed));
+    let before = unharmed(&vm);
+    let (logd, web) = (vm.client().service("logd").pid, vm.client().service("web").pid);
+    let safe = |vm: &Vm| {
+        assert_eq!(oom_score(vm, 1), "-1000");
+        assert_eq!(oom_score(vm, logd.expect("it runs")), "-900");
+        assert_eq!(look(vm, "report-of=oom_score_adj"), "oom_score_adj 0");
+        assert_ne!(memory(vm, "VmLck"), 0);
+    };
+    safe(&vm);
+    assert_eq!(oom_score(&vm, web.expect("it runs")), "0");
+
+    // One is held by its share, the other by what all of them have to leave: then no service gets another process.
+    vm.ctl(&["start", "bomb", "--wait"]).ok();
+    assert_eq!((cgroup(&vm, "bomb/pids.max"), cgroup(&vm, "pids.max")), (300, 1800));
+    until("the bomb to have its share", LONG, || (cgroup(&vm, "bomb/pids.current") == 300).then_some(()));
+    vm.ctl(&["start", "big", "--wait"]).ok();
+    let refused = until("the services to have all that they can have", LONG, || {
+        let tried = vm.ctl(&["exec", "look", "--", STEPS]);
+        (tried.status != 0).then_some(tried)
+    });
+    assert!(refused.stderr.contains("as many processes as its pidsMax allows"), "{refused:?}");
+
+    // PID 1 has what it needs: it looks for a program, tries it in a child, and goes on as that.
+    vm.ctl(&["reexec"]).ok();
+    let again = Instant::now();
+    until("the next life", LONG, || {
+        let events = vm.ctl(&["events"]).stdout;
+        events.contains("PID 1 is in its life number 2").then_some(())
+    });
+    vm.ctl(&["stop", "big", "--wait"]).ok();
+    vm.ctl(&["start", "late", "--wait"]).ok();
+    vm.ctl(&["stop", "bomb", "--wait"]).ok();
+    for name in ["bomb", "big"] {
+        let stopped = vm.client().service(name);
+        assert!(stopped.stopped && stopped.state == "finished", "{stopped:?}");
+    }
+    safe(&vm);
+
+    vm.ctl(&["start", "hog"]).ok();
+    // Until the kernel has made up its mind a machine without memory is slow to answer.
+    let hog = until("the hog to be ended", LONG, || {
+        let hog = vm.ctl(&["-o", "json", "events", "hog"]);
+        hog.stdout.contains("\"failed\"").then_some(hog.stdout)
+    });
+    assert!(hog.contains("killed by SIGKILL"), "{hog}");
+    assert!(hog.contains("out of memory"), "{hog}");
+    assert_eq!(unharmed(&vm), before);
+
+    // The next life has fed it for longer than it waits.
+    std::thread::sleep((TIMEOUT * 3 / 2).saturating_sub(again.elapsed()));
+    assert_eq!(look(&vm, "cat=/sys/class/watchdog/watchdog0/state"), "active");
+    vm.poweroff();
+    assert!(!vm.console().contains("softdog: Initiating system reboot"));
+}
+
+#[test]
+fn a_shutdown_that_hangs_ends_in_a_reset() {
+    let frozen = "/sys/fs/cgroup/kelson/freezer";
+    let mut vm = Vm::builder("watchdog")
+        .machine("modules: [softdog]\nwatchdog: {timeout: 6s}")
+        .service("look", LOOK)
+        // With its own end it takes PID 1 along into a sleep that nothing ends.
+        .service(
+            "freezer",
+            &format!(
+                "process: {{command: [$PROGRAM, await=TERM, 'put={frozen}/cgroup.procs:1', 'put={frozen}/cgroup.freeze:1', hang]}}"
+            ),
+        )
+        .boot();
+    vm.wait_up(&["look", "freezer"]);
+    // The connection ends with the machine, or before.
+    vm.ctl(&["poweroff"]);
+    assert!(!vm.wait_end(), "it was powered off: {}", vm.said());
+    let console = vm.console();
+    assert!(console.contains("softdog: Initiating system reboot"), "{console}");
+    assert!(!console.contains("powering off"), "{console}");
+}
