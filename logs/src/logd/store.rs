@@ -23,6 +23,9 @@ pub use service::{Batch, Job, Limits, Lost, Mark};
 /// Bytes of lines that wait for the disk: in all, and of one service, so that one cannot crowd out the others.
 const QUEUE: usize = 1024 * 1024;
 const QUEUE_OF_ONE: usize = QUEUE / 2;
+/// Beyond it, for services of which so little waits: one that floods its log has as much again in the writer's hands.
+const RESERVE: usize = QUEUE / 4;
+const LITTLE: usize = 16 * 1024;
 /// A busy writer writes no more often, so that many small lines cost few writes; unless so much waits already.
 const GATHER: Duration = Duration::from_millis(5);
 const MUCH: usize = QUEUE / 8;
@@ -292,7 +295,8 @@ impl Inner {
         let size = line.text.len().saturating_add(AROUND);
         // Room for the note, too.
         let fits = |held: usize, limit: usize| held.saturating_add(size).saturating_add(256) <= limit;
-        if !fits(*queued, QUEUE) || !fits(service.pending.len(), QUEUE_OF_ONE) {
+        let reserve = if service.pending.len() < LITTLE { RESERVE } else { 0 };
+        if !fits(*queued, QUEUE.saturating_add(reserve)) || !fits(service.pending.len(), QUEUE_OF_ONE) {
             service.lose(1, line.text.len() as u64, "the disk did not keep up");
             untold.insert(name.clone());
             return;
@@ -327,5 +331,33 @@ impl Inner {
                 said: std::mem::take(&mut service.pending_said),
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_that_floods_its_log_crowds_out_nobody() {
+        let store = Store::new(PathBuf::from("/nowhere"));
+        let (flood, quiet): (Arc<str>, Arc<str>) = (Arc::from("flood"), Arc::from("quiet"));
+        for service in [&flood, &quiet] {
+            store.open(service, Limits { max_size: 1 << 20, max_files: 2 });
+        }
+        let much = [[b'x'; 100].as_slice(), b"\n"].concat().repeat(10_000);
+        let feed = |service: &Arc<str>, bytes: &[u8]| {
+            store.feed(service, Source::Stdout, &mut Vec::new(), bytes);
+        };
+        feed(&flood, &much);
+        // The writer has taken what waited, and hangs; meanwhile as much comes again.
+        let Job::Write(batch) = store.next_job(false) else { panic!("nothing to write") };
+        assert_eq!(&*batch.service, "flood");
+        feed(&flood, &much);
+        for _ in 0..100 {
+            feed(&quiet, b"a line of its own\n");
+        }
+        let lost: Vec<String> = store.take_lost().into_iter().map(|(name, ..)| name.to_string()).collect();
+        assert_eq!(lost, ["flood"]);
     }
 }
