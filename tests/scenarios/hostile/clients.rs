@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::net::UnixStream;
+use std::process::Stdio;
 
 use kelson_tests::{Host, PATIENCE, host::send, until};
 
@@ -42,13 +43,19 @@ fn say_nothing(host: &Host) {
 }
 
 fn read_nothing(host: &Host) {
-    let mut stopped = Vec::new();
-    for _ in 0..70 {
+    let follow = || {
         let mut command = host.client().command(&["events", "-f"]);
-        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
-        stopped.push(command.spawn().expect("kelsonctl can be started"));
-    }
-    until("all places to be taken", PATIENCE, || {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().expect("kelsonctl can be started")
+    };
+    let mut stopped: Vec<_> = (0..64).map(|_| follow()).collect();
+    until("all places to be taken", PATIENCE * 2, || {
+        // Whoever came while one of an earlier time still had its place.
+        for child in &mut stopped {
+            if child.try_wait().is_ok_and(|ended| ended.is_some()) {
+                *child = follow();
+            }
+        }
         host.ctl(&["events"]).stderr.contains("64 clients are being served").then_some(())
     });
     for child in &stopped {

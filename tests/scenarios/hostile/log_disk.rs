@@ -31,8 +31,12 @@ fn log_folder(host: &Host) -> String {
 fn fill_it(host: &Host) {
     let newest = host.newest_event();
     inside(host, &["mount", "-t", "tmpfs", "-o", "size=64k", "none", &log_folder(host)]);
+    // What was lost is told up to a second later: not what was lost the time before.
+    let full = host.wait_event(newest, "of logd's trouble", |event| {
+        event.service == "logd" && event.message.ends_with("No space left on device")
+    });
     for name in (0..WRITERS).map(writer) {
-        host.wait_event(newest, "that tells of the loss", |event| {
+        host.wait_event(full.seq, "that tells of the loss", |event| {
             event.service == name
                 && event.message.contains("of its log were dropped: ")
                 && event.message.contains("No space left on device")

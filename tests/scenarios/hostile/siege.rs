@@ -182,9 +182,17 @@ fn account(host: &Host, name: &str, toll: &mut Toll) {
     let (mut seen, mut twice, mut told) = (BTreeSet::new(), 0, 0);
     for file in logs(host, name) {
         let text = String::from_utf8_lossy(&fs::read(&file).unwrap_or_default()).into_owned();
+        let (mut before, mut replaced) = (0, false);
         for line in text.lines() {
             if let Some(number) = beat(line) {
                 twice += u64::from(!seen.insert(number));
+                // A logd that was killed cannot count what it held; that it may be lost is said in its place.
+                if std::mem::take(&mut replaced) {
+                    told += (number - 1).saturating_sub(before);
+                }
+                before = number;
+            } else if line.contains(" note F kelson-logd was replaced; ") {
+                replaced = true;
             } else if let Some((count, _)) =
                 line.split_once(" note F ").and_then(|(_, note)| note.split_once(" lines ("))
             {
