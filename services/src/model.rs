@@ -211,7 +211,7 @@ pub struct Event {
 }
 
 /// How a check of a service stands, in the present run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub enum Standing {
     /// It has neither passed nor failed often enough.
     #[default]

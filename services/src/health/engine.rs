@@ -15,6 +15,7 @@ use super::network::{Network, Sink, Watched};
 use super::{CheckTotals, Plan, Probe};
 use crate::model::{CheckReport, Standing};
 use crate::service_runner::random::Random;
+use crate::state_store::{CheckRecord, PastCheck};
 
 /// So many checks are named that keep a service from being up.
 const NAMED: usize = 3;
@@ -35,6 +36,17 @@ pub struct ToMind {
     pub asks: Asks,
     /// Where its results are counted over all runs.
     pub totals: Option<Arc<CheckTotals>>,
+    /// Where they are written down.
+    pub recall: Option<Recall>,
+}
+
+/// What outlives PID 1 of a check.
+pub struct Recall {
+    pub record: CheckRecord,
+    /// When PID 1 began.
+    pub origin: Instant,
+    /// What an earlier life knew of it in this run.
+    pub past: Option<PastCheck>,
 }
 
 /// Who asks a check.
@@ -91,9 +103,13 @@ impl Checks {
     pub fn begin(checks: impl IntoIterator<Item = ToMind>, random: Random) -> Checks {
         let (minded, askers) = checks
             .into_iter()
-            .map(|ToMind { plan, asks, totals }| {
+            .map(|ToMind { plan, asks, totals, recall }| {
                 let elsewhere = matches!(asks, Asks::Elsewhere(..));
-                (Minded::new(plan, asks.kind(), elsewhere, totals), Asker::Later(asks))
+                let mut minded = Minded::new(plan, asks.kind(), elsewhere, totals);
+                if let Some(Recall { record, origin, past }) = recall {
+                    minded.remember(record, origin, past);
+                }
+                (minded, Asker::Later(asks))
             })
             .unzip();
         let board = Board { state: Mutex::new(State { checks: minded, waker: None }) };
@@ -301,7 +317,8 @@ mod tests {
         let check = Check { restart_after: 5, grace: Duration::ZERO, ..Check::new("a", Probe::tcp(1)) };
         let lines = Arc::new(Lines::default());
         let asks = Asks::Elsewhere(lines.clone(), Box::new(Schedule::of(&check).unwrap()));
-        let mut checks = Checks::begin([ToMind { plan: Plan::from(&check), asks, totals: None }], random());
+        let mut checks =
+            Checks::begin([ToMind { plan: Plan::from(&check), asks, totals: None, recall: None }], random());
         let sink = lines.0.lock().unwrap()[0].clone();
         let woken = Arc::new(Counted::default());
         let waker = Waker::from(woken.clone());
@@ -342,7 +359,7 @@ mod tests {
         let checks = ["a", "b"].map(|name| {
             let check = Check::new(name, Probe::tcp(1));
             let asks = Asks::Elsewhere(lines.clone(), Box::new(Schedule::of(&check).unwrap()));
-            ToMind { plan: Plan::from(&check), asks, totals: None }
+            ToMind { plan: Plan::from(&check), asks, totals: None, recall: None }
         });
         let mut checks = Checks::begin(checks, random());
         let sinks: Vec<_> = lines.0.lock().unwrap().clone();

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use super::output::{LINE, last_line};
 use crate::model::CheckResult;
+use crate::state_store::PastResult;
 
 /// So many results of each check are kept.
 const RESULTS: usize = 10;
@@ -48,6 +49,22 @@ impl History {
             passed,
             output: (!output.is_empty()).then_some(output),
         });
+    }
+
+    /// What an earlier life of PID 1 had heard.
+    pub fn recall(results: Vec<PastResult>) -> History {
+        let mut history = History::default();
+        for PastResult { at, took, passed, text } in results {
+            let at = SystemTime::UNIX_EPOCH.checked_add(Duration::from_micros(at));
+            let took = Duration::from_micros(u64::from(took));
+            history.push(at.unwrap_or(SystemTime::UNIX_EPOCH), took, passed, text.into());
+        }
+        history
+    }
+
+    /// When the last one came, since 1970 in microseconds, and how long it took, in microseconds.
+    pub fn times_of_last(&self) -> Option<(u64, u32)> {
+        self.results.back().map(|last| (last.at, last.took))
     }
 
     /// Whether the last one passed, and what it said.

@@ -4,7 +4,7 @@ use super::Plan;
 use crate::model::Standing;
 
 /// How one check stands in one run.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Level {
     pub standing: Standing,
     passes: u32,

@@ -13,11 +13,16 @@ use super::output::{last_line, with_line};
 use super::{CheckTotals, Plan};
 use crate::model::{CheckReport, Standing};
 use crate::service_runner::words;
+use crate::state_store::{CheckEntry, CheckRecord, PastCheck};
 
 /// Until a check first passes, and while its grace lasts, it asks at least so often: a start is up soon after it is ready.
 const EAGER: Duration = Duration::from_secs(1);
 /// A result from elsewhere that is overdue by more than this is told as late.
 const LATE: Duration = Duration::from_secs(3);
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
 
 /// One check.
 pub struct Minded {
@@ -37,6 +42,8 @@ pub struct Minded {
     /// Of all runs.
     totals: Option<Arc<CheckTotals>>,
     told: Option<Told>,
+    /// Where each result is written down, and when PID 1 began.
+    record: Option<(CheckRecord, Instant)>,
 }
 
 /// What is to be done about asking a check.
@@ -70,13 +77,48 @@ impl Minded {
             elsewhere,
             totals,
             told: None,
+            record: None,
         }
+    }
+
+    /// Writes its results down from now on, and goes on from what an earlier life of PID 1 knew of it.
+    pub fn remember(&mut self, record: CheckRecord, origin: Instant, past: Option<PastCheck>) {
+        self.record = Some((record, origin));
+        let Some(PastCheck { level, began, since, results, .. }) = past else { return };
+        let since = SystemTime::UNIX_EPOCH.checked_add(Duration::from_micros(since));
+        self.level = level;
+        self.since = since.unwrap_or_else(SystemTime::now);
+        self.history = History::recall(results);
+        self.began = origin.checked_add(Duration::from_micros(began));
+        if let Some(totals) = &self.totals {
+            totals.stands(level.standing);
+        }
+    }
+
+    fn write_down(&self) {
+        let (Some((record, origin)), Some(began), Some((at, took))) =
+            (&self.record, self.began, self.history.times_of_last())
+        else {
+            return;
+        };
+        let Some((passed, output)) = self.history.last() else { return };
+        let began = micros(began.saturating_duration_since(*origin));
+        let since = micros(self.since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default());
+        let text = last_line(output);
+        record.write(CheckEntry { level: self.level, began, since, at, took, passed, text: &text });
     }
 
     /// What is to be done about asking it; `gated`: checks that gate the start have not passed yet.
     pub fn tend(&mut self, gated: bool, now: Instant) -> Option<Turn> {
         if self.is_done() {
             return std::mem::take(&mut self.asked).then_some(Turn::End);
+        }
+        if self.began.is_some() && !self.asked {
+            // It was begun in an earlier life of PID 1; when it is due is not written down.
+            self.asked = true;
+            let pause = self.pause();
+            self.is_due_after(pause, now);
+            return Some(Turn::Begin { first: pause, timeout: self.plan.timeout });
         }
         if self.began.is_some() || (gated && !self.plan.startup) {
             return None;
@@ -145,10 +187,11 @@ impl Minded {
         }
         self.is_due_after(self.pause(), Instant::now());
 
-        let name = &self.plan.name;
         if change.standing {
             self.since = at;
         }
+        self.write_down();
+        let name = &self.plan.name;
         let changed = change.standing.then(|| match passed {
             true => format!("check {name} passes"),
             false => format!("check {name} fails: {}", self.why()),

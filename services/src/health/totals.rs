@@ -46,7 +46,8 @@ impl CheckTotals {
         self.stands(standing);
     }
 
-    fn stands(&self, standing: Standing) {
+    /// It stands so, as was known before.
+    pub fn stands(&self, standing: Standing) {
         let word = match standing {
             Standing::Pending => 0,
             Standing::Passing => 1,

@@ -88,6 +88,7 @@ impl Manager {
                 voice: voices.remove(&(record.name.clone(), record.life.run)),
                 told: told.of(&name),
                 closing: self.closing(),
+                checks: past.take_checks(&name),
                 attached: attached.clone(),
                 spec,
                 next_spec,

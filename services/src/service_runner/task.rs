@@ -27,7 +27,7 @@ use crate::groups::{GroupRequest, Groups};
 use crate::health::network::Network;
 use crate::health::{Checks, News, OwnCheck, Totals};
 use crate::model::{CheckReport, Snapshot, State};
-use crate::state_store::{Kind, StateStore};
+use crate::state_store::{Kind, PastChecks, StateStore};
 
 mod bonds;
 mod checks;
@@ -230,6 +230,7 @@ fn make(
         rested: Vec::new(),
         main_pid_refused: false,
         random,
+        past_checks: None,
         health_kept: false,
         recorded: None,
         signals_again: false,
@@ -347,6 +348,8 @@ struct Core {
     rested: Vec<mpsc::UnboundedSender<Arc<str>>>,
     /// The run has been told that its MAINPID is refused.
     main_pid_refused: bool,
+    /// What an earlier life of PID 1 knew of its checks.
+    past_checks: Option<Box<PastChecks>>,
     /// What its checks said in an earlier life of PID 1 counts until they have said something in this one.
     health_kept: bool,
     /// The phase that stands in the record, and whether `post` hooks are owed.

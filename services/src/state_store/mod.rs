@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `services` | a [`Record`] of each service in two slots that are written in turn: a torn write leaves the older one |
 //! | `events` | the ring of events |
+//! | `checks` | the last ten results of each check, and how it stands after each |
 //! | `exits` | how the last children ended, written before the kernel forgets them |
 //! | `descriptors` | which open descriptors are what |
 //! | `spawns` | the children that are just being made (`runner` maps it, the kernel writes to it) |
@@ -16,6 +17,7 @@
 //! Writes are `pwrite` to a tmpfs of our own: they never wait for a disk, and cost no memory of the process. Room for what
 //! is written all the time is taken at once. What finds no room all the same is kept and written later ([`unwritten`]).
 
+mod checks;
 mod descriptors;
 mod file;
 mod life_id;
@@ -31,10 +33,12 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use checks::CheckPlaces;
 use file::{Paper, SlotFile};
 use record::SLOT;
 use unwritten::{Part, Unwritten};
 
+pub use checks::{CheckEntry, CheckRecord, PastCheck, PastChecks, PastResult};
 pub use descriptors::{Descriptor, Inherited, KeptDescriptor};
 pub use file::VERSION;
 pub use life_id::LifeId;
@@ -56,9 +60,11 @@ struct Inner {
     events: SlotFile,
     exits: SlotFile,
     descriptors: SlotFile,
+    checks: SlotFile,
     papers: PathBuf,
     spawns: PathBuf,
     places: Mutex<Places>,
+    check_places: Mutex<CheckPlaces>,
     unwritten: Unwritten,
 }
 
@@ -69,6 +75,7 @@ impl Inner {
             Part::Events => &self.events,
             Part::Exits => &self.exits,
             Part::Descriptors => &self.descriptors,
+            Part::Checks => &self.checks,
         }
     }
 }
@@ -111,10 +118,12 @@ impl StateStore {
                 descriptors: SlotFile::create(&directory.join("descriptors"), descriptors::SLOT, life)?,
                 exits: SlotFile::create(&directory.join("exits"), ring::EXIT_SLOT, life)?,
                 events: SlotFile::create(&directory.join("events"), ring::EVENT_SLOT, life)?,
+                checks: SlotFile::create(&directory.join("checks"), checks::SLOT, life)?,
                 services: SlotFile::create(&directory.join("services"), SLOT, life)?,
                 papers,
                 spawns,
                 places: Mutex::default(),
+                check_places: Mutex::default(),
                 unwritten: Unwritten::default(),
             }),
         };
@@ -126,8 +135,12 @@ impl StateStore {
     fn reserve(&self) {
         let ring = u64::try_from(crate::events::KEPT).unwrap_or_default();
         let Inner { services, events, exits, descriptors, .. } = &*self.inner;
-        let wanted =
-            [(exits, ring::EXITS), (events, ring), (services, USUAL_SERVICES), (descriptors, USUAL_DESCRIPTORS)];
+        let wanted = [
+            (exits, ring::EXITS),
+            (events, ring),
+            (services, USUAL_SERVICES),
+            (descriptors, USUAL_DESCRIPTORS),
+        ];
         for (file, slots) in wanted {
             // Without it each slot gets its room when it is first written.
             if let Err(error) = file.reserve(slots) {
@@ -139,6 +152,10 @@ impl StateStore {
 
     fn places(&self) -> std::sync::MutexGuard<'_, Places> {
         self.inner.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn checks(&self) -> std::sync::MutexGuard<'_, CheckPlaces> {
+        self.inner.check_places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The file in which `runner` has the kernel write the PIDs of children that are being made.
@@ -167,7 +184,12 @@ impl StateStore {
             (slot_of(place.index, place.writes), place.writes)
         };
         let bytes = record.seal(number);
-        self.put(Part::Services, place, "the record of a service", bytes.as_ref().map(<[u8; SLOT]>::as_slice));
+        self.put(
+            Part::Services,
+            place,
+            "the record of a service",
+            bytes.as_ref().map(<[u8; SLOT]>::as_slice),
+        );
     }
 
     /// The service is gone for good.
@@ -175,6 +197,7 @@ impl StateStore {
         for kind in [Kind::Spec, Kind::NextSpec] {
             self.discard(kind, name);
         }
+        self.forget_checks(name);
         let place = {
             let mut places = self.places();
             let Some(place) = places.by_name.remove(name) else { return };

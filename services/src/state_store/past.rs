@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use kelson_runner::Exit;
 use serde::de::DeserializeOwned;
 
+use super::checks::{self, PastChecks};
 use super::descriptors::{self, Descriptor, Inherited};
 use super::file::{SlotFile, is_used, unseal};
 use super::record::{Record, SLOT};
@@ -33,6 +34,7 @@ pub struct Past {
     /// How a child ended that nobody has acted on; the newest of each PID.
     pub exits: HashMap<i32, Exit>,
     pub inherited: Vec<Inherited>,
+    checks: HashMap<u64, PastChecks>,
     /// What could not be trusted, a sentence each.
     pub doubts: Vec<String>,
 }
@@ -59,6 +61,8 @@ impl Past {
         let (new_events, old_events) = open("events", ring::EVENT_SLOT)?;
         let (new_exits, old_exits) = open("exits", ring::EXIT_SLOT)?;
         let (new_descriptors, old_descriptors) = open("descriptors", descriptors::SLOT)?;
+        let (new_checks, old_checks) = open("checks", checks::SLOT)?;
+        let (past_checks, check_places) = old_checks.as_ref().map(checks::checks).unwrap_or_default();
         let events = old_events.as_ref().map(ring::events).unwrap_or_default();
         let (exits, last_exit) = old_exits.as_ref().map(ring::exits).unwrap_or_default();
         places.exits = last_exit;
@@ -73,13 +77,21 @@ impl Past {
                 events: file(new_events, old_events)?,
                 exits: file(new_exits, old_exits)?,
                 descriptors: file(new_descriptors, old_descriptors)?,
+                checks: file(new_checks, old_checks)?,
                 papers: papers(directory),
                 spawns: directory.join("spawns"),
                 places: Mutex::new(places),
+                check_places: Mutex::new(check_places),
                 unwritten: Unwritten::default(),
             }),
         };
-        Ok(Past { store, records, events, exits: exits.into_iter().collect(), inherited, doubts })
+        let exits = exits.into_iter().collect();
+        Ok(Past { store, records, events, exits, inherited, checks: past_checks, doubts })
+    }
+
+    /// Takes what is known of the checks of a service.
+    pub fn take_checks(&mut self, service: &str) -> PastChecks {
+        checks::of_service(&mut self.checks, service)
     }
 
     /// Takes the descriptors of one kind.

@@ -25,6 +25,7 @@ pub enum Part {
     Events,
     Exits,
     Descriptors,
+    Checks,
 }
 
 #[derive(Default)]
@@ -146,7 +147,7 @@ impl StateStore {
 
     /// Why another life could not go on with what is written; `None`: it could.
     pub fn trouble(&self) -> Option<String> {
-        let files = [Part::Services, Part::Events, Part::Exits, Part::Descriptors];
+        let files = [Part::Services, Part::Events, Part::Exits, Part::Descriptors, Part::Checks];
         self.catch_up().err().or_else(|| files.into_iter().find_map(|part| self.inner.file(part).harm()))
     }
 

@@ -6,7 +6,7 @@ use kelson_spec::service::RestartScope;
 
 use super::{Core, Next, RunningProcess};
 use crate::health::network::Network;
-use crate::health::{self, Asks, Checks, News, OwnCheck, Plan, ToMind};
+use crate::health::{self, Asks, Checks, News, OwnCheck, Plan, Recall, ToMind};
 use crate::model::{CheckReport, RestartReason, Standing};
 use crate::service_runner::table::{Input, Phase};
 
@@ -16,6 +16,7 @@ impl Core {
     pub(super) fn mind_checks(&mut self) -> Option<Input> {
         if self.life.phase != Phase::Active {
             self.checks = None;
+            self.past_checks = None;
             self.health_kept = false;
             return None;
         }
@@ -36,11 +37,22 @@ impl Core {
         let own_name = self.own_check.iter().map(|own| Arc::clone(&own.plan.name));
         let names = self.spec.health.iter().map(|check| Arc::from(check.name.as_str()));
         let totals = self.totals.begin(own_name.chain(names));
+        let mut past = self.past_checks.take().unwrap_or_default();
+        let (store, origin) = (&self.surroundings.store, self.surroundings.origin);
+        let mut recall = |check: &str| {
+            store.as_ref().map(|store| Recall {
+                record: store.check_record(&self.name, check, self.life.run),
+                origin,
+                past: past.take(check, self.life.run),
+            })
+        };
         let own = self.own_check.iter().map(|own| ToMind {
             plan: own.plan.clone(),
             asks: Asks::Here(Arc::clone(&own.probe)),
             totals: totals.first().map(|(_, totals)| Arc::clone(totals)),
+            recall: recall(&own.plan.name),
         });
+        let own: Vec<ToMind> = own.collect();
         // All that ask over the network of this run share what was made for it.
         let mut network = None;
         let of_spec = self.spec.health.iter().zip(totals.iter().skip(self.own_check.iter().len())).map(
@@ -50,16 +62,18 @@ impl Core {
                     || self.executor(),
                     || network.get_or_insert_with(|| self.network()).clone(),
                 );
-                ToMind { plan: Plan::from(check), asks, totals: Some(Arc::clone(totals)) }
+                let recall = recall(&check.name);
+                ToMind { plan: Plan::from(check), asks, totals: Some(Arc::clone(totals)), recall }
             },
         );
-        let checks = Box::new(Checks::begin(own.chain(of_spec), random));
-        let missing = checks.missing();
+        let checks = Box::new(Checks::begin(own.into_iter().chain(of_spec), random));
+        let (healthy, missing) = (checks.healthy(), checks.missing());
         self.checks = Some(checks);
-        if self.health_kept {
+        if self.health_kept && healthy.is_none() {
             return None;
         }
-        Some(Input::Health { run: self.life.run, healthy: None, missing })
+        self.health_kept = false;
+        Some(Input::Health { run: self.life.run, healthy, missing })
     }
 
     /// Takes in what a result means.

@@ -10,11 +10,11 @@ use kelson_spec::service::Readiness;
 use tokio::sync::mpsc;
 
 use super::{Bonds, Core, Next, ServiceHandle, Surroundings, Work, drive, make};
+use crate::model::State;
 use crate::service_runner::notify::NotifySocket;
 use crate::service_runner::readiness::Voice;
-use crate::model::State;
 use crate::service_runner::table::{Input, Phase};
-use crate::state_store::{Descriptor, KeptDescriptor, Record};
+use crate::state_store::{Descriptor, KeptDescriptor, PastChecks, Record};
 
 /// Ends the hook that an earlier life was running.
 const KILL: StopPlan = StopPlan { signal: libc::SIGKILL, timeout: Duration::ZERO };
@@ -33,6 +33,8 @@ pub struct Resumed {
     pub told: Option<(State, u64)>,
     /// The host was stopping.
     pub closing: bool,
+    /// What was known of its checks.
+    pub checks: PastChecks,
     /// The socket or pipe over which its run speaks.
     pub voice: Option<OwnedFd>,
     /// Dropped once its process has been taken up: nothing may be reaped before.
@@ -53,7 +55,7 @@ pub enum Making {
 /// # Errors
 /// A sentence, when this host cannot run such a service.
 pub fn resume(resumed: Resumed, surroundings: &Arc<Surroundings>) -> Result<ServiceHandle, String> {
-    let Resumed { record, spec, next_spec, making, exit, told, closing, voice, attached } = resumed;
+    let Resumed { record, spec, next_spec, making, exit, told, closing, checks, voice, attached } = resumed;
     let (pid, start_time) = match (record.life.phase, making) {
         (Phase::Spawning, Some(Making::Child(pid, start_time))) => (pid, start_time),
         (Phase::Spawning, _) => (0, 0),
@@ -63,6 +65,7 @@ pub fn resume(resumed: Resumed, surroundings: &Arc<Surroundings>) -> Result<Serv
     let (mut core, runner, handle) = make(spec, record.builtin, record.life.clone(), surroundings)?;
     core.recall(&record);
     core.new_spec = next_spec;
+    core.past_checks = Some(Box::new(checks));
     core.speak_on(voice);
     // Seen by all others before the first of them looks.
     match told {
@@ -155,13 +158,7 @@ impl Core {
     }
 
     /// What comes next, with what was found of its run. `exit`: how that ended, where it is not there any more.
-    fn go_on(
-        &mut self,
-        running: Option<Running>,
-        making: Option<Making>,
-        exit: Exit,
-        closing: bool,
-    ) -> Work {
+    fn go_on(&mut self, running: Option<Running>, making: Option<Making>, exit: Exit, closing: bool) -> Work {
         let spawning = self.life.phase == Phase::Spawning;
         let input = match (running, making) {
             (Some(Running { pid, start_time, exit }), _) => {

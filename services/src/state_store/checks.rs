@@ -1,0 +1,261 @@
+//! How each check stands and what it said last, in ten slots a check that are written in turn: one result, one write, and
+//! nothing that was learnt is lost.
+//!
+//! A slot holds a result and how the check stands after it, so the newest that is whole says all that the next life has to
+//! know; a torn one costs the one result that was being written.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::{Deserialize, Serialize};
+
+use super::StateStore;
+use super::file::{Found, seal, unseal};
+use super::record::start_of;
+use super::unwritten::Part;
+use crate::health::Level;
+
+pub const SLOT: usize = 192;
+/// Results of a check.
+const KEPT: u64 = 10;
+/// What of the last line of an output is kept.
+const TEXT: usize = 80;
+
+/// Of a name, for what is only compared.
+fn hash(name: &str) -> u64 {
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+/// A check by the names of its service and its own.
+type Key = (u64, u64);
+
+/// One result, and how the check stands after it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct CheckEntry<'a> {
+    pub level: Level,
+    /// When the check began to be asked in this run, since PID 1's start, in microseconds.
+    pub began: u64,
+    /// Since when it stands so, in microseconds since 1970.
+    pub since: u64,
+    /// When the result came, in microseconds since 1970.
+    pub at: u64,
+    /// In microseconds.
+    pub took: u32,
+    pub passed: bool,
+    /// The last line of what it said.
+    pub text: &'a str,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Slot<'a> {
+    service: u64,
+    check: u64,
+    run: u64,
+    #[serde(borrow)]
+    entry: CheckEntry<'a>,
+}
+
+/// What is known of a check of the life before.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PastCheck {
+    pub run: u64,
+    pub level: Level,
+    pub began: u64,
+    pub since: u64,
+    /// The oldest first.
+    pub results: Vec<PastResult>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PastResult {
+    pub at: u64,
+    pub took: u32,
+    pub passed: bool,
+    pub text: String,
+}
+
+/// The checks of one service.
+#[derive(Debug, Default)]
+pub struct PastChecks(HashMap<u64, PastCheck>);
+
+impl PastChecks {
+    /// Of this check in this run.
+    pub fn take(&mut self, check: &str, run: u64) -> Option<PastCheck> {
+        self.0.remove(&hash(check)).filter(|past| past.run == run)
+    }
+}
+
+/// Where checks have their slots.
+#[derive(Default)]
+pub struct CheckPlaces {
+    by_key: BTreeMap<Key, CheckPlace>,
+    free: Vec<u32>,
+    next: u32,
+}
+
+#[derive(Clone, Copy)]
+struct CheckPlace {
+    index: u32,
+    results: u64,
+}
+
+fn slot_of(index: u32, result: u64) -> u64 {
+    u64::from(index).saturating_mul(KEPT).saturating_add(result.checked_rem(KEPT).unwrap_or_default())
+}
+
+/// Where the results of one check in one run are written.
+pub struct CheckRecord {
+    store: StateStore,
+    key: Key,
+    run: u64,
+}
+
+impl CheckRecord {
+    /// Writes one result down, before anybody acts on it.
+    pub fn write(&self, entry: CheckEntry<'_>) {
+        let (service, check) = self.key;
+        let (index, number) = self.store.checks().next(self.key);
+        let mut slot = Slot { service, check, run: self.run, entry };
+        let bytes = seal::<_, SLOT>(number, &slot).or_else(|| {
+            slot.entry.text = start_of(entry.text, TEXT);
+            seal(number, &slot)
+        });
+        let bytes = bytes.as_ref().map(<[u8; SLOT]>::as_slice);
+        self.store.put(Part::Checks, slot_of(index, number), "the result of a check", bytes);
+    }
+}
+
+impl CheckPlaces {
+    /// The place of a check and the number of its next result.
+    fn next(&mut self, key: Key) -> (u32, u64) {
+        let CheckPlaces { by_key, free, next } = self;
+        let place = by_key.entry(key).or_insert_with(|| {
+            let index = free.pop().unwrap_or_else(|| {
+                let index = *next;
+                *next = index.saturating_add(1);
+                index
+            });
+            CheckPlace { index, results: 0 }
+        });
+        place.results = place.results.saturating_add(1);
+        (place.index, place.results)
+    }
+}
+
+impl StateStore {
+    /// Where the results of a check are written.
+    pub fn check_record(&self, service: &str, check: &str, run: u64) -> CheckRecord {
+        CheckRecord { store: self.clone(), key: (hash(service), hash(check)), run }
+    }
+
+    /// The service is gone for good.
+    pub(super) fn forget_checks(&self, service: &str) {
+        let of = hash(service);
+        let gone = {
+            let mut places = self.checks();
+            let gone: Vec<(Key, CheckPlace)> =
+                places.by_key.range((of, 0)..=(of, u64::MAX)).map(|(key, place)| (*key, *place)).collect();
+            for (key, place) in &gone {
+                places.by_key.remove(key);
+                places.free.push(place.index);
+            }
+            gone
+        };
+        for (_, place) in gone {
+            for result in 0..KEPT {
+                let slot = slot_of(place.index, result);
+                self.put(Part::Checks, slot, "the end of a check", Some(&[0; SLOT]));
+            }
+        }
+    }
+}
+
+/// All checks by the name of their service, and where they stand in the file.
+pub(super) fn checks(found: &Found) -> (HashMap<u64, PastChecks>, CheckPlaces) {
+    let mut past: HashMap<u64, PastChecks> = HashMap::new();
+    let mut places = CheckPlaces::default();
+    let slots: Vec<&[u8]> = found.slots().collect();
+    let kept = usize::try_from(KEPT).unwrap_or(usize::MAX);
+    for (index, of_one) in (0_u32..).zip(slots.chunks(kept)) {
+        places.next = index.saturating_add(1);
+        let mut whole: Vec<(u64, Slot<'_>)> = of_one
+            .iter()
+            .filter_map(|slot| unseal(slot))
+            .filter_map(|(number, payload)| Some((number, postcard::from_bytes(payload).ok()?)))
+            .collect();
+        whole.sort_by_key(|(number, _)| *number);
+        let Some((number, Slot { service, check, run, entry })) = whole.pop() else {
+            places.free.push(index);
+            continue;
+        };
+        let same = |slot: &Slot<'_>| (slot.service, slot.check, slot.run) == (service, check, run);
+        let before = whole.iter().map(|(_, slot)| slot).filter(|slot| same(slot)).map(|slot| slot.entry);
+        let results = before.chain([entry]).map(|CheckEntry { at, took, passed, text, .. }| PastResult {
+            at,
+            took,
+            passed,
+            text: text.to_owned(),
+        });
+        let CheckEntry { level, began, since, .. } = entry;
+        let one = PastCheck { run, level, began, since, results: results.collect() };
+        past.entry(service).or_default().0.insert(check, one);
+        places.by_key.insert((service, check), CheckPlace { index, results: number });
+    }
+    (past, places)
+}
+
+/// The checks of a service.
+pub(super) fn of_service(checks: &mut HashMap<u64, PastChecks>, service: &str) -> PastChecks {
+    checks.remove(&hash(service)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt as _;
+
+    use super::*;
+    use crate::model::Standing;
+    use crate::state_store::{LifeId, Past};
+
+    fn entry(at: u64, text: &str) -> CheckEntry<'_> {
+        let level = Level { standing: Standing::Passing, ..Level::default() };
+        CheckEntry { level, began: 5, since: 6, at, took: 7, passed: at.is_multiple_of(2), text }
+    }
+
+    #[test]
+    fn the_last_ten_of_this_run_are_read_and_a_torn_one_costs_itself_alone() {
+        let dir = std::env::temp_dir().join(format!("kelson-checks-{}", std::process::id()));
+        let life = LifeId::current().unwrap();
+        let store = StateStore::create(&dir, &life).unwrap();
+        let long = "x".repeat(500);
+        store.check_record("web", "b", 1).write(entry(1, &long));
+        for run in 1..=2 {
+            let record = store.check_record("web", "a", run);
+            (0..13).for_each(|at| record.write(entry(at, "fine")));
+        }
+        let times = |past: &PastCheck| past.results.iter().map(|result| result.at).collect::<Vec<_>>();
+        let mut past = Past::take(&dir, &life).unwrap();
+        let mut web = past.take_checks("web");
+        let a = web.take("a", 2).unwrap();
+        assert_eq!(times(&a), (3..13).collect::<Vec<_>>());
+        assert_eq!((a.began, a.since, a.level.standing), (5, 6, Standing::Passing));
+        assert_eq!(web.take("b", 1).unwrap().results[0].text.len(), TEXT);
+        assert!(past.take_checks("web").take("a", 2).is_none(), "it was taken");
+
+        // The newest is torn; the next life goes on after the one before it.
+        let file = std::fs::File::options().write(true).open(dir.join("checks")).unwrap();
+        let newest = slot_of(1, 26) * SLOT as u64 + 4096 + 20;
+        file.write_all_at(&[0xff; 9], newest).unwrap();
+        let mut past = Past::take(&dir, &life).unwrap();
+        let mut web = past.take_checks("web");
+        assert!(web.take("a", 1).is_none(), "of another run");
+        past.store.check_record("web", "a", 2).write(entry(99, ""));
+        past.store.forget_checks("other");
+        let mut web = Past::take(&dir, &life).unwrap().take_checks("web");
+        assert_eq!(times(&web.take("a", 2).unwrap())[8..], [11, 99]);
+        past.store.forget_checks("web");
+        assert!(Past::take(&dir, &life).unwrap().take_checks("web").take("a", 2).is_none());
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+}
