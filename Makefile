@@ -4,13 +4,15 @@
 #   make test-long                      what takes longer: 100,000 random sequences; a thousand checks for ten minutes; all boots, with each of two versions of containerd; make chaos
 #   make chaos                          faults in PID 1, hostile surroundings and power cuts, again and again: the table of docs/reliability.md
 #   make image [CONFIG=DIR] [IMAGES=DIR] out/vmlinuz and out/initramfs.zst, the demo's or your own services and their images
+#   make simulate [SEEDS=N]             N random sequences (100,000) through the state machine, in which PID 1 dies at any point and goes on
+#   make fuzz                           libFuzzer on all that reads the words of others, ten minutes in all: docs/fuzzing.md
 #   make bench                          beside a bare C loop, s6 and runit: one table; on a quiet machine, as root
 #   make lint                           rustfmt, clippy, shellcheck, protobuf, directions of imports
 
-.PHONY: run test test-long chaos image bench lint deps
+.PHONY: run test test-long chaos image simulate bench fuzz lint deps
 .DEFAULT_GOAL := run
 
-export CONFIG IMAGES
+export CONFIG IMAGES SEEDS
 
 deps:
 	@hack/deps
@@ -29,6 +31,12 @@ test-long: image
 
 chaos: image
 	@hack/chaos --record
+
+simulate:
+	@hack/simulate
+
+fuzz: deps
+	@hack/fuzz
 
 bench: image
 	@hack/bench --record
