@@ -6,17 +6,21 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use kelson_image::{BoxFuture, Launched, Launcher, NAME, REPORT_DESCRIPTOR};
 use kelson_runner::cgroup::Cgroup;
 use kelson_runner::{Child, Command, Processes};
 use kelson_spec::service::Resources;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use crate::service_runner::words;
 
 /// More than it takes for any archive: whichever needs more is ended by the kernel, and nobody else is.
 const MEMORY: u64 = 64 << 20;
+
+/// A process that SIGKILL has not ended by then waits for a disk that does not answer.
+const KILL: Duration = Duration::from_secs(3);
 
 /// Starts each in a cgroup of its own, beside those of the services: no service's name begins with `_`.
 pub struct UnpackLauncher {
@@ -75,15 +79,30 @@ impl Launcher for UnpackLauncher {
                 }
             };
             let (ended, end) = oneshot::channel();
+            let killing = Arc::new(Notify::new());
+            let killed = Arc::clone(&killing);
             let launched = Launched {
                 pid,
                 exit: Box::pin(async move { end.await.unwrap_or_else(|_| "PID 1 is ending".to_owned()) }),
-                kill: Box::new(move || kelson_runner::signal_pidfd(&pidfd, libc::SIGKILL)),
+                kill: Box::new(move || {
+                    kelson_runner::signal_pidfd(&pidfd, libc::SIGKILL);
+                    killing.notify_one();
+                }),
             };
             if let Err(Ok(launched)) = started.send(Ok(launched)) {
                 (launched.kill)();
             }
             // Also where nobody waits for its end any more, its cgroup goes with it.
+            let outlives = async {
+                killed.notified().await;
+                tokio::time::sleep(KILL).await;
+            };
+            tokio::select! {
+                _ = exit.clone() => {}
+                () = outlives => tracing::warn!(
+                    "{NAME} (PID {pid}) cannot be killed, as it waits for a disk that does not answer; it is left behind"
+                ),
+            }
             let how = words::exit(exit.await);
             remove(cgroup);
             let _ = ended.send(how);
