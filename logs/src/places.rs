@@ -6,6 +6,7 @@
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -45,7 +46,7 @@ impl Places {
     /// A place, be it that of who has asked for nothing for longest. `None`: all that are connected are being served.
     pub fn take(self: &Arc<Self>) -> Option<Place> {
         let full = lock(&self.taken).len() >= self.most;
-        if full && !self.make_room() {
+        if full && !self.make_room(Duration::ZERO) {
             return None;
         }
         let client = Arc::new(Client {
@@ -57,10 +58,12 @@ impl Places {
         Some(Place { places: Arc::clone(self), client })
     }
 
-    /// Has the one leave that has asked for nothing for longest. False: there is none.
-    pub fn make_room(&self) -> bool {
+    /// Has the one leave that has asked for nothing for longest, and at least for so long. False: there is none.
+    pub fn make_room(&self, least: Duration) -> bool {
         let mut taken = lock(&self.taken);
-        let idle = |client: &&Arc<Client>| client.calls.load(Ordering::SeqCst) == 0;
+        let idle = |client: &&Arc<Client>| {
+            client.calls.load(Ordering::SeqCst) == 0 && lock(&client.idle_since).elapsed() >= least
+        };
         let longest = taken.iter().filter(idle).min_by_key(|client| *lock(&client.idle_since)).cloned();
         let Some(longest) = longest else { return false };
         taken.retain(|client| !Arc::ptr_eq(client, &longest));
@@ -98,8 +101,6 @@ impl Drop for Call {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     async fn left(place: &Place) -> bool {
@@ -114,12 +115,13 @@ mod tests {
         tokio::time::advance(Duration::from_secs(1)).await;
         drop(first.call());
         tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(!places.make_room(Duration::from_secs(3)), "nobody has been idle for so long");
         let third = places.take().unwrap();
         assert!(left(&second).await && !left(&first).await && !left(&busy).await);
         let fourth = places.take().unwrap();
         assert!(left(&first).await);
         let calls = (third.call(), fourth.call());
-        assert!(places.take().is_none() && !places.make_room(), "all three are being served");
+        assert!(places.take().is_none() && !places.make_room(Duration::ZERO), "all three are being served");
         drop(under_way);
         assert!(places.take().is_some());
         assert!(left(&busy).await);

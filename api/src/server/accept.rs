@@ -37,6 +37,8 @@ const PONG: Duration = Duration::from_secs(20);
 const GRACE: Duration = Duration::from_secs(1);
 /// Before the next try when the kernel has no descriptor or no memory for a connection.
 const SHORTAGE: Duration = Duration::from_millis(200);
+/// Then a client goes that has asked for nothing for so long; one that has just come may be about to.
+const IDLE: Duration = Duration::from_secs(2);
 
 /// Serves until `shutdown` is ready, then ends all connections within [`GRACE`].
 pub async fn run(mut listener: UnixListener, options: ServerOptions, shutdown: impl Future<Output = ()>) {
@@ -74,7 +76,7 @@ pub async fn run(mut listener: UnixListener, options: ServerOptions, shutdown: i
                         tracing::warn!("cannot take connections: {error}; trying again every {} ms", SHORTAGE.as_millis());
                     }
                     // The descriptor of one who asks for nothing may be what is missing.
-                    places.make_room();
+                    places.make_room(IDLE);
                     tokio::select! {
                         () = &mut shutdown => break,
                         () = tokio::time::sleep(SHORTAGE) => {}

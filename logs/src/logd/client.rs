@@ -27,6 +27,8 @@ use crate::places::{Call, Place, Places};
 const CONNECTIONS: usize = 96;
 /// Before the next try when there is no descriptor or no memory for a connection.
 const SHORTAGE: Duration = Duration::from_millis(200);
+/// Then a client goes that has read nothing for so long; one that has just come may be about to.
+const IDLE: Duration = Duration::from_secs(2);
 
 /// Connections that logd has done with and clients have not.
 pub type Leaving = Arc<Mutex<Vec<UnixStream>>>;
@@ -82,7 +84,7 @@ pub async fn take_in(
                     troubles.tell(format!("clients who read logs cannot be taken in: {error}; trying again"));
                 }
                 // The descriptor of one who reads nothing may be what is missing.
-                places.make_room();
+                places.make_room(IDLE);
                 tokio::time::sleep(SHORTAGE).await;
             }
         }
