@@ -54,11 +54,29 @@ fn v1_a_machine_goes_on_six_times_under_load() {
     judged(with_load("chaos", &load, &plan), &plan).tell();
 }
 
+/// Two hundred times in a machine of its own.
+#[track_caller]
+fn two_hundred(fault: &'static str) {
+    let plan = Plan::of_machine(fault, 200, "500ms");
+    judged(with_load(&format!("chaos-{fault}"), &LOAD, &plan), &plan).tell();
+}
+
 #[test]
 #[ignore = "minutes: hack/chaos runs it"]
 fn long_two_hundred_reexecs_under_load_cost_nobody_anything() {
-    let plan = Plan::of_machine("reexec", 200, "500ms");
-    judged(with_load("chaos-reexec", &LOAD, &plan), &plan).tell();
+    two_hundred("reexec");
+}
+
+#[test]
+#[ignore = "minutes: hack/chaos runs it"]
+fn long_two_hundred_crashes_under_load_cost_nobody_anything() {
+    two_hundred("segv");
+}
+
+#[test]
+#[ignore = "minutes: hack/chaos runs it"]
+fn long_two_hundred_panics_under_load_cost_nobody_anything() {
+    two_hundred("panic");
 }
 
 /// The demo as it is, and one service more, which injects.
@@ -80,7 +98,7 @@ fn demo(plan: &Plan) -> VmBuilder {
 #[test]
 #[ignore = "a quarter of an hour: hack/chaos runs it"]
 fn long_the_idle_demo_answers_at_once() {
-    let plan = Plan::of_machine("reexec", 20, "5s");
+    let plan = Plan::of_machine("segv", 20, "5s");
     let mut verdict = judged(demo(&plan).instructions(), &plan);
     verdict.fault.push_str("-idle");
     verdict.tell();
