@@ -6,6 +6,7 @@ mod containers;
 mod demo;
 mod health;
 mod hostile;
+mod hung_disk;
 mod power_cut;
 mod protection;
 mod ticks;
