@@ -14,6 +14,8 @@ use kelson_spec::service::{self, Check};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::fate::Fate;
+
 /// What a command does.
 #[derive(Clone)]
 pub struct Conduct {
@@ -55,6 +57,8 @@ pub struct Said {
     pub run: u64,
     pub command: String,
     pub passed: bool,
+    /// The life of PID 1 that heard of it.
+    pub life: u32,
 }
 
 /// The commands of one service.
@@ -92,8 +96,8 @@ impl Commands {
         self.0.lock().unwrap().killed
     }
 
-    pub fn of_run(&self, run: u64) -> OfRun {
-        OfRun { commands: self.clone(), run }
+    pub fn of_run(&self, run: u64, fate: Arc<Fate>, life: u32) -> OfRun {
+        OfRun { commands: self.clone(), run, fate, life }
     }
 
     pub fn own_check(&self) -> Option<OwnCheck> {
@@ -125,6 +129,9 @@ impl Probe for Own {
 pub struct OfRun {
     commands: Commands,
     run: u64,
+    /// Of the life of PID 1 that asks.
+    fate: Arc<Fate>,
+    life: u32,
 }
 
 struct Control {
@@ -159,6 +166,7 @@ impl Drop for Place {
 impl Executor for OfRun {
     fn exec(&self, request: ExecRequest) -> BoxFuture<'_, Result<Executing, RunnerError>> {
         Box::pin(async move {
+            self.fate.pass("before a command beside a run").await;
             let command = request.command.join(" ");
             let conduct = {
                 let mut book = self.commands.0.lock().unwrap();
@@ -170,7 +178,9 @@ impl Executor for OfRun {
                 book.conducts.get(&command).cloned().unwrap_or_else(passes)
             };
             let (book, run, said) = (self.commands.clone(), self.run, command.clone());
+            let (fate, life) = (Arc::clone(&self.fate), self.life);
             let place = Place { commands: self.commands.clone(), command };
+            self.fate.pass("after the begin of a command beside a run").await;
             let (output, write_end) = pipe();
             std::fs::File::from(write_end).write_all(conduct.says.as_bytes()).unwrap();
             let (errors, complaints) = pipe();
@@ -195,8 +205,10 @@ impl Executor for OfRun {
                     exit = ends => exit,
                     exit = kill => exit,
                 };
-                let said = Said { run, command: said, passed: exit.success() };
-                book.0.lock().unwrap().ended.push(said);
+                let said = Said { run, command: said, passed: exit.success(), life };
+                if !fate.is_dead() {
+                    book.0.lock().unwrap().ended.push(said);
+                }
                 drop((place, complaints));
                 exit
             });

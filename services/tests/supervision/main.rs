@@ -8,6 +8,7 @@
 )]
 
 mod exec;
+mod fate;
 mod gates;
 mod groups;
 mod health;
@@ -23,5 +24,6 @@ mod readiness;
 mod recovery;
 mod reload;
 mod restarts;
+mod stage;
 mod stopping;
 mod when_down;

@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use kelson_runner::Exit;
 use kelson_services::model::State;
-use kelson_spec::service::{RestartPolicy, ServiceSpec};
+use kelson_spec::service::{Check, Hook, Probe, RestartPolicy, ServiceSpec};
+use tokio::time::Instant;
 
+use crate::fate::Fate;
+use crate::health_commands::fails;
 use crate::house::{House, MS, names, notify, oneshot, secs, spec, two_lives};
 
 fn backoff(name: &str, delay: Duration) -> ServiceSpec {
@@ -193,6 +196,230 @@ fn a_spec_that_waits_to_be_taken_up_still_waits() {
             house.settle().await;
             house.exit("web", 1).await;
             assert_eq!(house.state("web"), State::Failed);
+            house.check();
+        },
+    );
+}
+
+/// PID 1 dies when it next comes to this place.
+fn dies(place: &str) {
+    Fate::current().unwrap().dies_at(place);
+}
+
+#[test]
+fn v4_a_signal_that_was_not_sent_any_more_is_sent() {
+    two_lives(
+        || async {
+            let house = House::with([spec("web")]).await;
+            dies("before a stop");
+            house.manager.stop(&names(&["web"]), false, false).await;
+            house.settle().await;
+            house
+        },
+        |ruin| async {
+            let house = House::another_life(ruin).await;
+            assert!(house.now("web").stopped);
+            house.played("web", |played| assert_eq!(played.said()[2..], ["signal 15", "close"]));
+            house.check();
+        },
+    );
+}
+
+#[test]
+fn v6_what_hooks_of_a_start_did_is_answered_before_the_next() {
+    two_lives(
+        || async {
+            let mut web = spec("web");
+            let hook = |name: &str| Hook { command: vec![name.into()], timeout: secs(60) };
+            (web.hooks.pre, web.hooks.post) = (vec![hook("pre")], vec![hook("post")]);
+            let house = House::new();
+            house.manners("web", |manners| manners.hook("pre", None));
+            house.manager.take_in(crate::house::loaded([web]));
+            house.manager.begin();
+            house.settle().await;
+            house.manners("web", |manners| manners.hook("pre", Some((MS, Exit::Status(0)))));
+            house
+        },
+        |ruin| async {
+            let house = House::another_life(ruin).await;
+            house.settle().await;
+            house.settle().await;
+            assert_eq!((house.state("web"), house.now("web").restarts), (State::Running, 0));
+            let said = house.played("web", |played| played.said());
+            let hooks: Vec<&String> = said.iter().filter(|call| call.starts_with("hook")).collect();
+            assert_eq!(hooks, ["hook pre", "hook post", "hook pre"]);
+            house.check();
+        },
+    );
+}
+
+#[test]
+fn a_watchdog_is_neither_forgotten_nor_rings_for_what_was_before() {
+    two_lives(
+        || async {
+            let house = House::with([notify("web")]).await;
+            house.say("web", "WATCHDOG_USEC=2000000\nREADY=1").await;
+            for _ in 0..10 {
+                tokio::time::sleep(secs(1)).await;
+                house.say("web", "WATCHDOG=1").await;
+            }
+            house
+        },
+        |ruin| async {
+            let house = House::another_life(ruin).await;
+            tokio::time::sleep(secs(1)).await;
+            assert_eq!((house.state("web"), house.now("web").run), (State::Running, 1));
+            tokio::time::sleep(secs(2)).await;
+            house.assert_told("web", "no WATCHDOG=1 within its interval");
+            house.check();
+        },
+    );
+}
+
+#[test]
+fn time_that_was_asked_for_is_not_taken_back() {
+    two_lives(
+        || async {
+            let web = ServiceSpec { start_timeout: secs(5), ..notify("web") };
+            let house = House::with([web]).await;
+            house.say("web", "EXTEND_TIMEOUT_USEC=60000000").await;
+            house
+        },
+        |ruin| async {
+            let house = House::another_life(ruin).await;
+            tokio::time::sleep(secs(50)).await;
+            assert_eq!(house.state("web"), State::Starting);
+            tokio::time::sleep(secs(11)).await;
+            house.assert_told("web", "not ready after");
+            house.check();
+        },
+    );
+}
+
+#[test]
+fn v8_one_that_was_reaped_before_it_was_known_is_not_run_again() {
+    two_lives(
+        || async {
+            let house = House::new();
+            house.manners("job", |manners| manners.spawn = secs(5));
+            house.manager.take_in(crate::house::loaded([oneshot("job")]));
+            house.manager.begin();
+            house.settle().await;
+            house.exit("job", 0).await;
+            assert_eq!(house.state("job"), State::Starting);
+            house
+        },
+        |ruin| async {
+            let house = House::another_life(ruin).await;
+            house.settle().await;
+            assert!(house.now("job").finished);
+            house.played("job", |played| assert_eq!(played.runs, 1));
+            house.check();
+        },
+    );
+}
+
+#[test]
+fn v4_a_host_that_was_stopping_starts_nothing() {
+    two_lives(
+        || async {
+            let house = House::with([backoff("web", MS), spec("slow")]).await;
+            house.manners("slow", |slow| slow.obeys = None);
+            let manager = house.manager.clone();
+            house.stage.of("web").lock().unwrap().exit(Exit::Status(1));
+            house.manager.starts_nothing_more();
+            tokio::spawn(async move { manager.stop_all(Instant::now() + secs(60), &[]).await });
+            house.settle().await;
+            house
+        },
+        |mut ruin| async {
+            ruin.time_goes_on().await;
+            ruin.stage = ruin.stage.another_life(Fate::never());
+            let origin = Instant::now() - ruin.age;
+            let (house, _) = House::takes_up(ruin, origin, true).await;
+            tokio::time::sleep(secs(30)).await;
+            house.played("web", |played| assert_eq!(played.runs, 1));
+            house.manager.stop_all(Instant::now() + secs(60), &[]).await;
+            house.check();
+        },
+    );
+}
+
+#[test]
+fn what_was_recorded_and_not_told_any_more_is_told() {
+    two_lives(
+        || async {
+            let house = House::with([backoff("web", secs(20))]).await;
+            dies("before a write to events");
+            house.exit("web", 4).await;
+            house
+        },
+        |ruin| async {
+            let house = House::another_life(ruin).await;
+            assert_eq!(house.state("web"), State::Backoff);
+            house.assert_told("web", "exited with status 4");
+            house.check();
+        },
+    );
+}
+
+#[test]
+fn v4_a_service_whose_file_is_gone_leaves() {
+    two_lives(
+        || async {
+            let house = House::with([spec("web")]).await;
+            house.manners("web", |manners| manners.obeys = Some(secs(5)));
+            house.manager.reload(crate::house::loaded([])).await;
+            house.settle().await;
+            assert_eq!(house.state("web"), State::Stopping);
+            house
+        },
+        |ruin| async {
+            let house = House::another_life(ruin).await;
+            tokio::time::sleep(secs(6)).await;
+            assert!(house.manager.get("web").is_none());
+            house.check();
+        },
+    );
+}
+
+#[test]
+fn v1_what_checks_said_goes_on() {
+    let before = std::cell::RefCell::new(Vec::new());
+    two_lives(
+        || async {
+            let check = Check {
+                interval: secs(1),
+                failure_threshold: 3,
+                ..Check::new("a", Probe::Exec { command: vec!["a".into()] })
+            };
+            let house = House::with([ServiceSpec { health: vec![check], ..spec("web") }]).await;
+            tokio::time::sleep(secs(5)).await;
+            assert!(house.now("web").up);
+            house.played("web", |web| web.commands.set("a", fails("no")));
+            while house.manager.checks("web").await[0].results.iter().filter(|result| !result.passed).count()
+                < 2
+            {
+                tokio::time::sleep(MS).await;
+            }
+            *before.borrow_mut() = house.manager.checks("web").await;
+            house
+        },
+        |ruin| async {
+            let house = House::another_life(ruin).await;
+            let (now, before) = (house.manager.checks("web").await, before.borrow());
+            assert_eq!(
+                (now[0].standing, &now[0].results.len()),
+                (before[0].standing, &before[0].results.len())
+            );
+            for (now, before) in now[0].results.iter().zip(&before[0].results) {
+                assert_eq!((now.passed, &*now.output), (before.passed, &*before.output));
+            }
+            assert!(house.now("web").up);
+            // The third in a row.
+            tokio::time::sleep(secs(2)).await;
+            assert!(!house.now("web").up);
+            house.assert_told("web", "check a fails: no");
             house.check();
         },
     );

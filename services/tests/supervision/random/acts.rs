@@ -1,5 +1,6 @@
 //! What happens to the services of a sequence, one thing after the other.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use tokio::time::Instant;
 use super::dice::Dice;
 use super::witness::Book;
 use super::world::{World, behave, brief, change_command, name};
-use crate::house::{House, MS, loaded, secs};
+use crate::house::{House, MS, Stage, loaded, secs};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -31,6 +32,8 @@ pub struct Request {
     pub waits: bool,
     pub asked: Instant,
     pub answer: Option<(Instant, Outcome, String)>,
+    /// PID 1 died before it answered.
+    pub is_lost: bool,
 }
 
 pub struct Play {
@@ -45,6 +48,10 @@ pub struct Play {
     pub begun: Instant,
     /// What was done, for whoever has to understand a failure.
     pub trace: Arc<Mutex<Vec<String>>>,
+    /// Services that have asked for more time.
+    pub extended: Arc<Mutex<BTreeSet<String>>>,
+    /// When this life of PID 1 began.
+    pub life_begun: Instant,
 }
 
 impl Play {
@@ -75,9 +82,17 @@ impl Play {
     pub fn ask(&self, name: &str, kind: Kind, waits: bool) {
         self.tell(format!("{kind:?} {name}{}", if waits { ", waits" } else { "" }));
         let (manager, requests) = (self.house.manager.clone(), Arc::clone(&self.requests));
+        let fate = Arc::clone(&self.house.stage.fate);
         let name = name.to_owned();
         tokio::spawn(async move {
-            let request = Request { name: name.clone(), kind, waits, asked: Instant::now(), answer: None };
+            let request = Request {
+                name: name.clone(),
+                kind,
+                waits,
+                asked: Instant::now(),
+                answer: None,
+                is_lost: false,
+            };
             let place = {
                 let mut requests = requests.lock().unwrap();
                 requests.push(request);
@@ -92,6 +107,9 @@ impl Play {
                 Kind::Added => return,
             };
             let result = results.pop().unwrap();
+            if fate.is_dead() {
+                return;
+            }
             requests.lock().unwrap()[place].answer = Some((Instant::now(), result.outcome, result.message));
         });
     }
@@ -126,17 +144,23 @@ impl Play {
     }
 
     fn exit(&self, dice: &mut Dice, name: &str) {
+        self.tell(Play::end_of(dice, &self.house.stage, name));
+    }
+
+    /// What runs of it ends, whoever is there to see it.
+    pub fn end_of(dice: &mut Dice, stage: &Stage, name: &str) -> String {
         let exit = match dice.roll(5) {
             0 | 1 => Exit::Status(0),
             2 | 3 => Exit::Status(3),
             _ => Exit::Signal { signal: 9, core: false },
         };
-        let played = self.house.stage.of(name);
+        let played = stage.of(name);
         let mut played = played.lock().unwrap();
-        if played.lives() {
-            self.tell(format!("{name} ends: {exit}"));
-            played.exit(exit);
+        if !played.lives() {
+            return String::new();
         }
+        played.exit(exit);
+        format!("{name} ends: {exit}")
     }
 
     fn say(&self, dice: &mut Dice, name: &str) {
@@ -145,11 +169,16 @@ impl Play {
             1 => "STOPPING=1",
             2 => "WATCHDOG=trigger",
             3 => "WATCHDOG_USEC=2000000",
+            5 => "WATCHDOG_USEC=2000000\nREADY=1",
+            6 => "WATCHDOG=1",
             4 => "EXTEND_TIMEOUT_USEC=3000000",
             _ => "READY=1",
         };
         let socket = self.house.directory.join("notify").join(name);
         if self.house.sent.send_to(text.as_bytes(), socket).is_ok() {
+            if text.starts_with("EXTEND") {
+                self.extended.lock().unwrap().insert(name.to_owned());
+            }
             self.tell(format!("{name} says {text}"));
         }
     }
@@ -164,7 +193,8 @@ impl Play {
 
     /// One file changes, goes or comes back, or nothing does.
     fn reload(&mut self, dice: &mut Dice) {
-        let mut world = self.world.lock().unwrap();
+        let shared = Arc::clone(&self.world);
+        let mut world = shared.lock().unwrap();
         let index = usize::try_from(dice.roll(world.names().len() as u64)).unwrap();
         let name = name(index);
         match (world.present.contains(&name), dice.roll(4)) {
@@ -181,11 +211,18 @@ impl Play {
                 world.present.push(name.clone());
                 self.tell(format!("the file of {name} is back"));
                 let asked = Instant::now();
-                let request = Request { name, kind: Kind::Added, waits: false, asked, answer: None };
+                let request =
+                    Request { name, kind: Kind::Added, waits: false, asked, answer: None, is_lost: false };
                 self.requests.lock().unwrap().push(request);
             }
         }
-        let (manager, files) = (self.house.manager.clone(), loaded(world.files()));
+        drop(world);
+        self.read_files();
+    }
+
+    pub fn read_files(&mut self) {
+        let files = loaded(self.world.lock().unwrap().files());
+        let manager = self.house.manager.clone();
         let turn = Arc::clone(&self.reading);
         self.reloads.push(tokio::spawn(async move {
             let _turn = turn.lock().await;

@@ -1,5 +1,6 @@
 //! What was done with one service, read in order: open and close in turn, one run at a time, each with its hooks.
 
+use kelson_runner::Exit;
 use kelson_spec::service::ServiceSpec;
 use tokio::time::Instant;
 
@@ -13,6 +14,8 @@ struct Run {
     pre: usize,
     main: bool,
     post: usize,
+    /// The life of PID 1 that did the last of that.
+    life: u32,
 }
 
 /// A main process from its begin to its end.
@@ -24,6 +27,7 @@ pub struct Main {
     /// PID 1 hears of it; it may have ended by then.
     pub known: Option<Instant>,
     pub ended: Option<Instant>,
+    pub exit: Option<Exit>,
 }
 
 #[derive(Default)]
@@ -84,6 +88,11 @@ impl Reading {
                     "post" => {
                         // At the instant of its begin the run may have been broken off; what it owes stays owed.
                         let run = self.run_of(deed.run, command, world, hurried)?;
+                        if number == 0 && deed.life > run.life {
+                            // Those that were cut off are run again from the first.
+                            run.post = 0;
+                        }
+                        run.life = deed.life;
                         let due = std::mem::replace(&mut run.post, number + 1);
                         wrong_if(due != number, "a post hook out of its order")?;
                         wrong_if(number >= spec.hooks.post.len(), "a post hook too many")
@@ -103,6 +112,7 @@ impl Reading {
                     begun: deed.at,
                     known: None,
                     ended: None,
+                    exit: None,
                 });
                 wrong_if(again || post > 0, "a run begins twice")?;
                 wrong_if(pre != spec.hooks.pre.len(), "a run without its pre hooks")
@@ -113,11 +123,10 @@ impl Reading {
                 }
                 Ok(())
             }
-            What::MainEnds | What::HookEnds => {
-                if deed.what == What::MainEnds
-                    && let Some(main) = self.mains.last_mut()
-                {
+            What::MainEnds(_) | What::HookEnds => {
+                if let (What::MainEnds(exit), Some(main)) = (&deed.what, self.mains.last_mut()) {
                     main.ended = Some(deed.at);
+                    main.exit = Some(*exit);
                 }
                 wrong_if(!std::mem::replace(&mut self.lives, false), "ends twice")
             }
@@ -156,7 +165,7 @@ impl Reading {
         }
         before?;
         let mark = mark(command).to_owned();
-        let run = self.run.get_or_insert(Run { number, mark, pre: 0, main: false, post: 0 });
+        let run = self.run.get_or_insert(Run { number, mark, pre: 0, main: false, post: 0, life: 0 });
         wrong_if(run.mark != self::mark(command), "parts of one run are of two files")?;
         Ok(run)
     }

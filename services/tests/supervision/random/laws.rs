@@ -9,6 +9,7 @@ use kelson_spec::service::{Probe, Requirement, ServiceEvent, ServiceKind, Servic
 
 use super::acts::{Kind, Play};
 use super::deeds::Reading;
+use super::laws_of_lives::LawsOfLives;
 use super::world::World;
 use crate::house::MS;
 
@@ -20,6 +21,7 @@ pub struct Laws {
     readings: BTreeMap<String, Reading>,
     mains: BTreeMap<String, usize>,
     commands: BTreeMap<String, usize>,
+    lives: LawsOfLives,
     pub hurried: bool,
 }
 
@@ -48,6 +50,7 @@ impl Laws {
             }
             self.agrees_with_before(play, now, &mut wrong);
         }
+        self.lives.ask(play, &world, &list, &self.readings, self.hurried, &mut wrongs);
         self.bonds_are_kept(&world, &list, &mut wrongs);
         self.stops_are_kept(play, &mut wrongs);
         is_remembered(play, &list, &mut wrongs);
@@ -71,16 +74,23 @@ impl Laws {
                 let (run, command) = text.split_once(": ").unwrap();
                 let number: u64 = run.trim_start_matches("run ").parse().unwrap();
                 let main = reading.mains.iter().rev().find(|main| main.run == number);
+                // What ended while nobody was there is not known before it is reaped.
+                let unseen = |ended| ended <= play.life_begun && *at <= play.life_begun + 5 * MS;
                 let alive = main.is_some_and(|main| {
                     main.begun <= *at
-                        && main.ended.is_none_or(|ended| *at <= ended || Some(*at) <= main.known)
+                        && main
+                            .ended
+                            .is_none_or(|ended| *at <= ended || Some(*at) <= main.known || unseen(ended))
                 });
                 if !alive {
                     found.push(format!("{command} of run {number} begins while that does not live"));
                 }
                 let since = main.map(|main| main.begun);
                 let times = begun.iter().filter(|(at, said)| Some(*at) >= since && said == text).count();
-                if times > 1 && (command.contains(" postStart") || command.contains(" preStop")) {
+                // Those that were cut off are run again, but for postStart.
+                let most = if command.contains(" preStop") { play.house.stage.life } else { 1 };
+                let counts = command.contains(" postStart") || command.contains(" preStop");
+                if counts && times > usize::try_from(most).unwrap() {
                     found.push(format!("{command} of run {number} begins {times} times"));
                 }
                 let spec = world.version(command);
@@ -114,7 +124,10 @@ impl Laws {
                         && when <= at
                         && event.message.ends_with("its stop signal comes in 2 s")
                 });
-                if told.is_some_and(|(when, _)| *at < *when + 2000 * MS) && !hurried {
+                let soon = |when, event: &kelson_services::model::Event| {
+                    *at < when + 2000 * MS && !book.late.contains(&event.seq)
+                };
+                if told.is_some_and(|(when, event)| soon(*when, event)) && !hurried {
                     found.push(format!("run {run} is signalled before its delay is over"));
                 }
             }
@@ -148,12 +161,19 @@ impl Laws {
                         let command = command.join(" ");
                         let ended = played.commands.ended();
                         let said = ended.iter().filter(|said| said.run == now.run && said.command == command);
-                        let passed: Vec<bool> = said.map(|said| said.passed).collect();
+                        let (passed, lives): (Vec<bool>, Vec<u32>) =
+                            said.map(|said| (said.passed, said.life)).unzip();
                         let threshold = usize::try_from(check.success_threshold).unwrap();
                         if !passed.windows(threshold).any(|some| some.iter().all(|passed| *passed)) {
                             wrong(format!("is up and {command} has not passed in this run"));
                         }
-                        let failed = passed.iter().rev().take_while(|passed| !**passed).count();
+                        let newest = passed.iter().zip(&lives).rev().take_while(|(passed, _)| !**passed);
+                        // The last that an earlier life heard of it may have been its own last.
+                        let heard: Vec<u32> = newest.map(|(_, life)| *life).collect();
+                        let deaths = heard.windows(2).filter(|pair| pair[0] != pair[1]).count();
+                        let unsure = deaths
+                            + usize::from(heard.first().is_some_and(|life| *life != play.house.stage.life));
+                        let failed = heard.len().saturating_sub(unsure);
                         if failed >= usize::try_from(check.failure_threshold).unwrap() {
                             wrong(format!("is up and {command} fails"));
                         }
@@ -246,8 +266,9 @@ impl Laws {
                         }
                         // One that was on its way out is another than that whose file is back.
                         (_, Some((_, _, text))) if text.contains("its file was removed") => {}
+                        // One that is answered is remembered.
                         (Kind::Stop | Kind::Cascade, Some((at, Outcome::Done, _)))
-                            if request.waits && *at < main.begun =>
+                            if (request.waits || request.kind == Kind::Stop) && *at < main.begun =>
                         {
                             stopped = Some(number);
                         }

@@ -1,7 +1,7 @@
 //! Who writes down what happens: each event with the time of the clock that stands still, and each wrong that only shows
 //! at the instant at which it is done.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 use kelson_services::Manager;
@@ -11,14 +11,43 @@ use tokio::time::Instant;
 
 use super::transitions::allowed;
 use super::world::World;
-use crate::house::{House, What};
+use crate::house::{House, MS, What};
 
 #[derive(Default)]
 pub struct Notes {
+    /// Each with the time at which it was read.
     pub events: Vec<(Instant, Event)>,
+    /// Numbers of those that were told in one life of PID 1 and read in another: when is not known.
+    pub late: HashSet<u64>,
     pub wrongs: Vec<String>,
     /// When the host began to stop.
     pub closing: Option<Instant>,
+    states: HashMap<Arc<str>, State>,
+}
+
+impl Notes {
+    /// The number of the next event.
+    fn next(&self) -> u64 {
+        self.events.last().map_or(1, |(_, event)| event.seq + 1)
+    }
+
+    /// Another life of PID 1 goes on with the events: those that were read are still what they were, and what was told
+    /// and not read yet can be read.
+    pub fn goes_on(&mut self, manager: &Manager) {
+        let next = self.next();
+        for event in manager.events(1, usize::MAX).events {
+            if event.seq >= next {
+                self.late.insert(event.seq);
+                continue;
+            }
+            let read = &self.events[usize::try_from(event.seq).unwrap() - 1].1;
+            let same = (&read.service, read.state, read.run) == (&event.service, event.state, event.run)
+                && read.message.starts_with(&*event.message);
+            if !same {
+                self.wrongs.push(format!("{read:?} has become {event:?}"));
+            }
+        }
+    }
 }
 
 pub type Book = Arc<Mutex<Notes>>;
@@ -66,20 +95,31 @@ pub fn look_on(house: &House, world: &Arc<Mutex<World>>, book: &Book) {
 }
 
 /// Writes each event down at the time at which it comes, and minds their numbers and what follows what.
-pub fn follow(manager: Manager, book: Book, trace: Arc<Mutex<Vec<String>>>) -> tokio::task::JoinHandle<()> {
+pub fn follow(
+    house: &House,
+    book: Book,
+    trace: Arc<Mutex<Vec<String>>>,
+    begun: Instant,
+) -> tokio::task::JoinHandle<()> {
+    let (manager, fate, life) = (house.manager.clone(), Arc::clone(&house.stage.fate), house.stage.life);
+    let life_begun = Instant::now();
     tokio::spawn(async move {
         let mut newest = manager.newest_event();
-        let (begun, mut next) = (Instant::now(), 1);
-        let mut states: HashMap<Arc<str>, State> = HashMap::new();
         loop {
-            {
-                let batch = manager.events(next, 10_000);
+            // What one that is dead goes on telling itself is heard by nobody.
+            if !fate.is_dead() {
                 let mut book = book.lock().unwrap();
+                let mut next = book.next();
+                let batch = manager.events(next, 10_000);
                 for event in batch.events {
                     if event.seq != next {
                         book.wrongs.push(format!("event {} follows {}", event.seq, next - 1));
                     }
                     next = event.seq + 1;
+                    if life > 1 && Instant::now() <= life_begun + 5 * MS {
+                        // Perhaps what the life before had not come to tell.
+                        book.late.insert(event.seq);
+                    }
                     trace.lock().unwrap().push(format!(
                         "{:>9.3}     {} run {} {}: {}",
                         begun.elapsed().as_secs_f64(),
@@ -89,7 +129,7 @@ pub fn follow(manager: Manager, book: Book, trace: Arc<Mutex<Vec<String>>>) -> t
                         event.message
                     ));
                     if !event.service.is_empty() {
-                        let before = states.insert(Arc::clone(&event.service), event.state);
+                        let before = book.states.insert(Arc::clone(&event.service), event.state);
                         let before = before.unwrap_or(State::Initialized);
                         // A removed service may come back as another of its name.
                         let anew = before.at_rest() && event.run <= 1 && event.state != State::Stopping;
