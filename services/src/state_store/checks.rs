@@ -219,7 +219,8 @@ mod tests {
     use crate::state_store::{LifeId, Past};
 
     fn entry(at: u64, text: &str) -> CheckEntry<'_> {
-        let level = Level { standing: Standing::Passing, ..Level::default() };
+        let mut level = Level::default();
+        level.standing = Standing::Passing;
         CheckEntry { level, began: 5, since: 6, at, took: 7, passed: at.is_multiple_of(2), text }
     }
 

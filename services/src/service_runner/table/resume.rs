@@ -41,6 +41,8 @@ impl Life {
                 if let Err(exit) = found {
                     self.pid = None;
                     self.exit.get_or_insert(exit);
+                    // Cleaning up may take its time, and nobody is to take a PID of the dead for one that lives.
+                    fx.push(Effect::Publish);
                 }
                 fx.push(Effect::Work(Work::Stop));
             }
