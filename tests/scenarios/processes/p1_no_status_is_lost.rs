@@ -24,7 +24,9 @@ fn p1_five_hundred_orphans_leave_no_zombie() {
         .start();
     host.wait_up("storm");
     // The last orphans may still be on their way to their end when the service is ready.
-    until("the service alone to be left", PATIENCE, || (host.processes_with("storm=").len() == 1).then_some(()));
+    until("the service alone to be left", PATIENCE, || {
+        (host.processes_with("storm=").len() == 1).then_some(())
+    });
     no_zombies(&host);
     assert_eq!(host.service("storm").restarts, 0);
     // The service's own end is still told from theirs.
