@@ -798,6 +798,7 @@ mod tests {
             std::mem::size_of::<F>()
         }
         let (task, core) = (size(super::drive), std::mem::size_of::<super::Core>());
-        assert!(task <= 736 && core <= 736, "task {task}, core {core}");
+        // Up to 744 bytes take the same room of the heap.
+        assert!(task <= 744 && core <= 744, "task {task}, core {core}");
     }
 }
