@@ -407,7 +407,7 @@ fn v1_what_checks_said_goes_on() {
         },
         |ruin| async {
             let house = House::another_life(ruin).await;
-            let (now, before) = (house.manager.checks("web").await, before.borrow());
+            let (now, before) = (house.manager.checks("web").await, before.take());
             assert_eq!(
                 (now[0].standing, &now[0].results.len()),
                 (before[0].standing, &before[0].results.len())
