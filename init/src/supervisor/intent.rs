@@ -3,7 +3,10 @@
 //! A power off replaces a reboot that has not reached its final call (somebody is about to pull the plug); nothing
 //! else replaces anything.
 
+use std::sync::{Arc, OnceLock};
+
 use kelson_services::host::ShutdownAction;
+use kelson_services::state_store::{Kind, StateStore};
 use tokio::sync::watch;
 
 /// What is under way.
@@ -24,25 +27,43 @@ pub fn verb(action: ShutdownAction) -> &'static str {
 }
 
 /// The one intent of this life of the host. Cheap to clone.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Intents {
-    current: std::sync::Arc<watch::Sender<Option<Intent>>>,
+    current: Arc<watch::Sender<Option<Intent>>>,
+    store: Arc<OnceLock<StateStore>>,
 }
 
 impl Default for Intents {
     fn default() -> Self {
-        Intents { current: std::sync::Arc::new(watch::channel(None).0) }
+        Intents { current: Arc::new(watch::channel(None).0), store: Arc::default() }
     }
 }
 
 impl Intents {
+    /// From now on the intent is written down before anybody hears of it: it goes on in the next life.
+    pub fn remember_in(&self, store: StateStore) {
+        self.current.send_if_modified(|current| {
+            let store = self.store.get_or_init(|| store);
+            if let Some(intent) = current {
+                store.write(Kind::Intent, "", intent);
+            }
+            false
+        });
+    }
+
+    fn remember(&self, intent: &Intent) {
+        if let Some(store) = self.store.get() {
+            store.write(Kind::Intent, "", intent);
+        }
+    }
+
     /// Takes a request in and answers with what is really under way.
     pub fn ask(&self, action: ShutdownAction, reason: &str) -> String {
         let mut answer = String::new();
         self.current.send_if_modified(|current| match current {
             None => {
                 answer = format!("{} has begun", verb(action));
-                *current = Some(Intent { action, reason: reason.to_owned() });
+                self.remember(current.insert(Intent { action, reason: reason.to_owned() }));
                 true
             }
             Some(under_way)
@@ -50,6 +71,7 @@ impl Intents {
             {
                 answer = format!("power off replaces the reboot that was asked for by {}", under_way.reason);
                 *under_way = Intent { action, reason: reason.to_owned() };
+                self.remember(under_way);
                 true
             }
             Some(under_way) => {
@@ -90,6 +112,27 @@ impl Intents {
 mod tests {
     use super::*;
     use ShutdownAction::{Halt, PowerOff, Reboot};
+
+    #[test]
+    fn v4_it_is_written_down_before_it_is_answered() {
+        use kelson_services::state_store::{LifeId, Past};
+        let folder = std::env::temp_dir().join(format!("kelson-intents-{}", std::process::id()));
+        let life = LifeId::current().unwrap();
+        let written = || {
+            let mut past = Past::take(&folder, &life).unwrap();
+            past.paper::<Intent>(Kind::Intent, "").map(|intent| (intent.action, intent.reason))
+        };
+        let intents = Intents::default();
+        intents.ask(Reboot, "alice");
+        // What was asked for before there was a place for it is written as soon as there is.
+        intents.remember_in(StateStore::create(&folder, &life).unwrap());
+        assert_eq!(written(), Some((Reboot, "alice".to_owned())));
+        intents.ask(PowerOff, "bob");
+        assert_eq!(written(), Some((PowerOff, "bob".to_owned())));
+        intents.ask(Halt, "carol");
+        assert_eq!(written(), Some((PowerOff, "bob".to_owned())));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 
     #[test]
     fn s5_it_happens_once_as_first_asked_but_a_power_off_replaces_a_reboot() {

@@ -34,7 +34,7 @@ use kelson_services::service_runner::gate::{Registry, Sources};
 use kelson_services::service_runner::task::{Surroundings, TURNS};
 use kelson_services::state_store::{Kind, Past, StateStore};
 use kelson_spec::{Loaded, MachineSpec, ServiceSpec};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use again::Fit;
@@ -341,7 +341,7 @@ fn open(
     if let Some(store) = store.clone() {
         let events = events.clone();
         tokio::spawn(store.clone().keep_up(move |text| _ = events.host(text)));
-        tokio::spawn(remember_intents(store, intents.watch()));
+        intents.remember_in(store);
     }
     Ok(House {
         options,
@@ -373,19 +373,6 @@ fn probes(
     let (prober, driver, reports) = Prober::new(Arc::new(launcher));
     tokio::spawn(driver);
     (probe::Probes { prober, networks }, reports)
-}
-
-/// What ends the run of the host goes on in the next life.
-async fn remember_intents(store: StateStore, mut intents: watch::Receiver<Option<Intent>>) {
-    loop {
-        let intent = intents.borrow_and_update().clone();
-        if let Some(intent) = intent {
-            store.write(Kind::Intent, "", &intent);
-        }
-        if intents.changed().await.is_err() {
-            return;
-        }
-    }
 }
 
 /// What unpacks images: the command line's folder of archives wins over the machine file's.
