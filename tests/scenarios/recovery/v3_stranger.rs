@@ -74,22 +74,30 @@ fn started(outer: i32) -> Option<String> {
 
 fn a_stranger_is_never_signalled(fault: Fault) {
     // Strangers of two kinds: a child of a service, which is none of PID 1's, and an orphan, which is. Each ends with the
-    // first signal that it is sent, and nobody starts it again.
+    // first signal that it is sent, and nobody starts it again. They come some ticks of the clock after the others, as
+    // whoever gets a PID a second time does.
     let mut host = Host::builder()
         .service("first", "process: {command: [$PROGRAM, serve]}\nrestart: {delay: 10ms}")
         .service("second", "process: {command: [$PROGRAM, serve]}\nrestart: {policy: once}")
-        .service("owner", "process: {command: [$PROGRAM, 'spawn=print=a-child,hang', 'orphan=print=an-orphan,hang', serve]}")
+        .service("owner", "process: {command: [$PROGRAM, sleep=50ms, 'spawn=print=a-child,hang', 'orphan=print=an-orphan,hang', serve]}")
         .argument("--crash-limit")
         .argument("1000/1m")
         .start();
     for name in ["first", "second", "owner"] {
         host.wait_up(name);
     }
-    let stranger = |text: &str| {
-        until(text, PATIENCE, || host.processes_with(text).into_iter().next_back().map(|process| process.pid))
+    for text in ["a-child", "an-orphan"] {
+        host.wait_log("owner", text);
+    }
+    // All of them have the same words, and are told apart by their parents.
+    let owner = host.pid_of("owner");
+    let stranger = |parent: i32| {
+        until("a stranger", PATIENCE, || {
+            let mut all = host.processes_with("print=an-orphan").into_iter();
+            Some(all.find(|process| process.parent == parent && process.pid != owner)?.pid)
+        })
     };
-    let (child, orphan) = (stranger("print=a-child"), stranger("print=an-orphan"));
-    host.wait_log("owner", "an-orphan");
+    let (child, orphan) = (stranger(owner), stranger(1));
     let outer = [child, orphan].map(|pid| host.outer_pid(pid));
     let before = outer.map(started);
     assert!(before.iter().all(Option::is_some), "{before:?}");
