@@ -280,11 +280,15 @@ impl Trial {
             let rows = |arguments: &[&str]| ctr(vm, arguments).lines().skip(1).count();
             let snapshots = rows(&["snapshots", "ls"]);
             let folders = look(vm, &format!("list={STATE}/{SNAPSHOTTER}")).lines().count();
-            let tidy = rows(&["leases", "ls"]) == 0
-                && rows(&["content", "active"]) == 0
-                && is_empty("containerd/io.containerd.content.v1.content/ingest")
-                && is_empty("containerd/tmpmounts")
-                && snapshots == folders;
+            let all = [
+                ("leases", rows(&["leases", "ls"]) == 0),
+                ("content that is being written", rows(&["content", "active"]) == 0),
+                ("ingest", is_empty("containerd/io.containerd.content.v1.content/ingest")),
+                ("mounts", is_empty("containerd/tmpmounts")),
+                ("folders of snapshots", snapshots == folders),
+            ];
+            eprintln!("{all:?} {snapshots} {folders} {}", ctr(vm, &["leases", "ls"]));
+            let tidy = all.iter().all(|(_, tidy)| *tidy);
             tidy.then(|| {
                 let blobs = look(
                     vm,
