@@ -275,6 +275,10 @@ impl Trial {
     #[track_caller]
     fn look_for_leftovers(&mut self, vm: &Vm) {
         vm.ctl(&["images", "prune"]).ok();
+        // A cut may part what containerd writes from what it knows of: it throws such a blob away together with the next
+        // one that it throws away, and not before. There is one a cut at most.
+        let ingest = look(vm, &format!("list={STATE}/containerd/io.containerd.content.v1.content/ingest"));
+        assert!(ingest.lines().count() as u64 <= self.cuts, "{ingest}");
         let left = until("containerd to be tidy", PATIENCE, || {
             let is_empty = |path: &str| look(vm, &format!("list={STATE}/{path}")).trim().is_empty();
             let rows = |arguments: &[&str]| ctr(vm, arguments).lines().skip(1).count();
@@ -283,11 +287,9 @@ impl Trial {
             let all = [
                 ("leases", rows(&["leases", "ls"]) == 0),
                 ("content that is being written", rows(&["content", "active"]) == 0),
-                ("ingest", is_empty("containerd/io.containerd.content.v1.content/ingest")),
                 ("mounts", is_empty("containerd/tmpmounts")),
                 ("folders of snapshots", snapshots == folders),
             ];
-            eprintln!("{all:?} {snapshots} {folders} {}", ctr(vm, &["leases", "ls"]));
             let tidy = all.iter().all(|(_, tidy)| *tidy);
             tidy.then(|| {
                 let blobs = look(
