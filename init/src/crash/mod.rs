@@ -107,11 +107,8 @@ impl Arrival {
 }
 
 /// The environment for the program that is executed next: crashes are counted over all lives.
-pub fn with_page(mut environment: Vec<CString>) -> Vec<CString> {
-    environment.retain(|entry| !Page::is_named_by(entry.as_bytes()));
-    if let Some(page) = plan::page() {
-        environment.extend(page.environment());
-        page.keep_open();
-    }
-    environment
+pub fn with_page(environment: Vec<CString>) -> Vec<CString> {
+    let Some(page) = plan::page() else { return environment };
+    page.keep_open();
+    page.name_in(environment)
 }

@@ -141,14 +141,12 @@ impl Page {
         }
     }
 
-    /// `NAME=NUMBER`, for the next program.
-    pub fn environment(&self) -> Option<CString> {
-        CString::new(format!("{VARIABLE}={}", self.memory.as_raw_fd())).ok()
-    }
-
-    /// Whether an entry of the environment names a page.
-    pub fn is_named_by(entry: &[u8]) -> bool {
-        entry.strip_prefix(VARIABLE.as_bytes()).is_some_and(|rest| rest.first() == Some(&b'='))
+    /// The environment for the next program, in which it alone is named.
+    pub fn name_in(&self, mut environment: Vec<CString>) -> Vec<CString> {
+        let name = format!("{VARIABLE}=");
+        environment.retain(|entry| !entry.as_bytes().starts_with(name.as_bytes()));
+        environment.extend(CString::new(format!("{name}{}", self.memory.as_raw_fd())));
+        environment
     }
 
     /// It stays open over the next `execve`. Safe in a signal handler.
@@ -372,8 +370,9 @@ mod tests {
         let page = Page::make().unwrap();
         page.write(&facts(b"found"));
         page.end(ShutdownAction::PowerOff);
-        let environment = page.environment().unwrap();
-        assert!(Page::is_named_by(environment.as_bytes()));
+        let named = CString::new(format!("{VARIABLE}={}", page.memory.as_raw_fd())).unwrap();
+        let environment = vec![c"KELSON_CRASHES=77".to_owned(), c"KELSON_CRASHESX=1".to_owned()];
+        assert_eq!(page.name_in(environment), [c"KELSON_CRASHESX=1".to_owned(), named]);
         // A duplicate, since the finder becomes its owner.
         let other = page.memory.try_clone().unwrap();
         let number = std::os::fd::IntoRawFd::into_raw_fd(other).to_string();

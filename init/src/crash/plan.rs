@@ -45,10 +45,8 @@ pub struct Plan {
 /// # Errors
 /// When there is no descriptor of the program.
 pub fn make(mode: Mode, page: Arc<Page>) -> std::io::Result<()> {
-    let (arguments, mut environment) = entry::arguments_and_environment();
-    environment.retain(|entry| !Page::is_named_by(entry.as_bytes()) && !reexec::is_mark(entry.as_bytes()));
-    environment.push(reexec::mark());
-    environment.extend(page.environment());
+    let (arguments, environment) = entry::arguments_and_environment();
+    let environment = page.name_in(reexec::with_mark(environment));
     let plan = Plan {
         arguments: Strings::new(arguments),
         environment: Strings::new(environment),

@@ -92,22 +92,18 @@ pub fn can_go_on(words: &[OsString]) -> (String, i32) {
     (text, if asked == Some(VERSION) { 0 } else { 1 })
 }
 
-/// What the next program is told by: `NAME=1`.
-pub fn mark() -> CString {
-    CString::new(format!("{AGAIN}=1")).unwrap_or_default()
-}
-
-/// Whether an entry of the environment is that.
-pub fn is_mark(entry: &[u8]) -> bool {
-    entry.strip_prefix(AGAIN.as_bytes()).is_some_and(|rest| rest.first() == Some(&b'='))
+/// The environment for the program of the next life.
+pub fn with_mark(mut environment: Vec<CString>) -> Vec<CString> {
+    let mark = format!("{AGAIN}=");
+    environment.retain(|entry| !entry.as_bytes().starts_with(mark.as_bytes()));
+    environment.extend(CString::new(format!("{mark}1")));
+    environment
 }
 
 /// Executes the program in place of this one. Returns only if it cannot be: why.
 pub fn execute(candidate: &Candidate) -> String {
-    let (arguments, mut environment) = entry::arguments_and_environment();
-    environment.retain(|entry| !is_mark(entry.as_bytes()));
-    environment.push(mark());
-    let environment = crash::with_page(environment);
+    let (arguments, environment) = entry::arguments_and_environment();
+    let environment = crash::with_page(with_mark(environment));
     let program = candidate.program.as_fd();
     match nix::unistd::execveat(program, c"", &arguments, &environment, AtFlags::AT_EMPTY_PATH) {
         Ok(never) => match never {},
