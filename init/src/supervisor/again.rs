@@ -145,10 +145,7 @@ impl Life {
         let making = processes.leftovers().to_vec();
         house.manager.resume(&mut past, &mut specs, &making, |pid| processes.child_started(pid)).await;
         if half_begun {
-            let mut configuration = loaded.clone();
-            configuration.services.clear();
             house.begin(loaded);
-            super::write_configuration(&house.store, &configuration);
         } else {
             house.manager.resume_faulty(&loaded.diagnostics);
         }

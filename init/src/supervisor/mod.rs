@@ -170,11 +170,7 @@ impl Life {
         let house = open(options, personalities, intents, &loaded, &sequence, foundation, rebirth)?;
         house.watchdog.events().iter().for_each(|event| house.manager.host_event(event));
         house.tell_of(&arrival);
-        let mut configuration = loaded.clone();
-        configuration.services.clear();
         house.begin(loaded);
-        // Written down after all services are: a life that does not find it takes in what is missing.
-        write_configuration(&house.store, &configuration);
         match &failure {
             Some(failure) => house.manager.host_event(&failure.to_string()),
             None => {
@@ -213,6 +209,12 @@ fn personalities(
 }
 
 /// All that was read but the services, of which each has a paper of its own.
+fn configuration_of(loaded: &Loaded) -> Loaded {
+    let mut configuration = loaded.clone();
+    configuration.services.clear();
+    configuration
+}
+
 fn write_configuration(store: &Option<StateStore>, configuration: &Loaded) {
     if let Some(store) = store {
         store.write(Kind::Configuration, "", configuration);
@@ -480,6 +482,7 @@ impl House {
     /// Takes in all services of a host that boots. Those that are known already stay as they are.
     fn begin(&self, mut loaded: Loaded) {
         let (manager, runtime) = (&self.manager, &self.options.runtime_dir);
+        let configuration = configuration_of(&loaded);
         for diagnostic in loaded.diagnostics.iter().filter(|diagnostic| diagnostic.service.is_none()) {
             manager.host_event(&diagnostic.to_string());
         }
@@ -492,6 +495,8 @@ impl House {
         }
         loaded.services.retain(|spec| unknown(&spec.name));
         manager.take_in(loaded);
+        // Written down after all services are: a life that does not find it takes in what is missing.
+        write_configuration(&self.store, &configuration);
     }
 
     /// Tells of the crash that this life comes after.
@@ -546,8 +551,7 @@ impl House {
             if loaded.containerd && manager.get(containerd::NAME).is_none() {
                 manager.bring_in(Arc::new(containerd_spec(&options, &loaded.machine, &manager)));
             }
-            let mut configuration = loaded.clone();
-            configuration.services.clear();
+            let configuration = configuration_of(&loaded);
             let report = manager.reload(loaded).await;
             write_configuration(&store, &configuration);
             crate::heap::give_back();
