@@ -653,7 +653,11 @@ impl Core {
                 if self.life.phase == Phase::Pre {
                     return Next::Work(Work::Pre, false);
                 }
-                self.bonds = Bonds::tie(&self.spec, &self.surroundings.registry);
+                // Before it is written down that the run begins: another life of PID 1 must know with whom it began.
+                self.bonds = Bonds::tie(&self.spec, &self.surroundings.registry, &[]);
+                if self.bonds.is_some() {
+                    self.record();
+                }
                 Next::Work(Work::Spawn, false)
             }
             Brought::Open(warnings) => {

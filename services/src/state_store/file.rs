@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::LifeId;
 
 /// Of every file here. One higher with every change of what is written: a new PID 1 must not misread an old one.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 const HEADER: u64 = 4096;
 const MAGIC: &[u8; 8] = b"KELSONST";
 /// Of the life in the header.

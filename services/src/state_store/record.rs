@@ -36,6 +36,8 @@ pub struct Record {
     pub start_took: Option<Duration>,
     /// The run of which that is.
     pub start_took_run: u64,
+    /// The runs of those that it needs and minds, as they were when it was spawned.
+    pub noted_runs: Vec<u64>,
 }
 
 impl Record {
@@ -45,7 +47,11 @@ impl Record {
             let mut short = self.clone();
             short.life.shorten(SHORT, FAILURES);
             short.status_text = short.status_text.map(|text| start_of(&text, SHORT).to_owned());
-            seal(number, &short)
+            seal(number, &short).or_else(|| {
+                // One that minds hundreds.
+                short.noted_runs.clear();
+                seal(number, &short)
+            })
         })
     }
 }

@@ -30,6 +30,7 @@ fn record(name: &str, run: u64) -> Record {
         up_after: None,
         start_took: None,
         start_took_run: 0,
+        noted_runs: vec![],
     }
 }
 

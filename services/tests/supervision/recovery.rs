@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use kelson_runner::Exit;
 use kelson_services::model::State;
-use kelson_spec::service::{Check, Hook, Probe, RestartPolicy, ServiceSpec};
+use kelson_spec::service::{
+    Check, Hook, Probe, Requirement, RestartPolicy, ServiceEvent, ServiceSpec, WhenDown,
+};
 use tokio::time::Instant;
 
 use crate::fate::Fate;
 use crate::health_commands::fails;
-use crate::house::{House, MS, names, notify, oneshot, secs, spec, two_lives};
+use crate::house::{House, MS, loaded, names, notify, oneshot, secs, spec, two_lives};
 
 fn backoff(name: &str, delay: Duration) -> ServiceSpec {
     let mut spec = spec(name);
@@ -110,6 +112,36 @@ fn v5_what_ended_in_between_is_handled_as_if_pid_1_had_been_there() {
             let house = House::another_life(ruin).await;
             assert_eq!((house.state("web"), house.state("job")), (State::Backoff, State::Finished));
             house.assert_told("web", "exited with status 4");
+            house.check();
+        },
+    );
+}
+
+#[test]
+fn g5_what_went_down_while_another_was_being_started_is_not_forgotten() {
+    two_lives(
+        || async {
+            let house = House::new();
+            house.manners("web", |manners| manners.spawn = secs(5));
+            let depends = vec![Requirement::Service {
+                name: "db".into(),
+                event: ServiceEvent::Up,
+                when_down: WhenDown::Restart,
+            }];
+            house.manager.take_in(loaded([spec("db"), ServiceSpec { depends, ..spec("web") }]));
+            house.manager.begin();
+            house.settle().await;
+            house.manager.restart(&names(&["db"]), false).await;
+            house.settle().await;
+            assert_eq!((house.now("db").run, house.state("web")), (2, State::Starting));
+            house
+        },
+        |ruin| async {
+            let house = House::another_life(ruin).await;
+            house.assert_told("web", "service \"db\", which it needs, went down and was started again");
+            tokio::time::sleep(secs(10)).await;
+            assert_eq!((house.now("db").run, house.now("web").run), (2, 2));
+            assert_eq!(house.state("web"), State::Running);
             house.check();
         },
     );

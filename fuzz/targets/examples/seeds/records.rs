@@ -33,6 +33,7 @@ fn record(name: &str, state: State) -> Record {
         up_after: None,
         start_took: None,
         start_took_run: 0,
+        noted_runs: vec![],
     }
 }
 

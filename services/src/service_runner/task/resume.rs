@@ -106,6 +106,7 @@ impl Core {
         self.up_after = record.up_after;
         self.start_took = record.start_took;
         self.start_took_run = record.start_took_run;
+        self.bonds = Bonds::recall(&record.noted_runs);
         self.health_kept = record.life.healthy.is_some();
         if record.life.ready {
             // Its `postStart` hooks have begun, and are not begun twice.
@@ -141,7 +142,8 @@ impl Core {
     /// Attaches the Runner to what was opened and runs, before anything else is asked of it.
     async fn attach(&mut self, runner: &mut Box<dyn Runner>, before: Attachment) -> Option<Running> {
         // Asked only now: by now all others are there again.
-        self.bonds = Bonds::tie(&self.spec, &self.surroundings.registry);
+        let noted = self.bonds.take().map(|bonds| bonds.runs()).unwrap_or_default();
+        self.bonds = Bonds::tie(&self.spec, &self.surroundings.registry, &noted);
         let attached = match runner.attach(before).await {
             Ok(running) => running,
             Err(error) => {

@@ -97,6 +97,7 @@ impl Core {
                 up_after: self.up_after,
                 start_took: self.start_took,
                 start_took_run: self.start_took_run,
+                noted_runs: self.bonds.as_ref().map(|bonds| bonds.runs()).unwrap_or_default(),
             },
         );
     }
