@@ -70,6 +70,11 @@ pub struct Life {
 }
 
 impl Life {
+    /// The host is stopping.
+    pub fn starts_nothing(&self) -> bool {
+        self.closing
+    }
+
     pub fn new(will_start: bool) -> Life {
         Life {
             state: State::Initialized,
@@ -170,7 +175,14 @@ impl Life {
                 self.new_spec = None;
                 fx.push(Effect::Publish);
             }
-            Input::Closing => self.closing = true,
+            Input::Closing => {
+                self.closing = true;
+                // Its process is not begun any more, so its hooks need not wait until those that need it are down. One
+                // that is just being made is stopped in its turn.
+                if self.phase == Phase::Pre {
+                    self.stop(rules, self.ticket, &StopReason::Shutdown, fx);
+                }
+            }
 
             Input::WhenHolds if self.phase == Phase::When => self.ask_gate(fx),
             Input::WhenFails(text) if self.phase == Phase::When => {

@@ -640,6 +640,10 @@ impl Core {
                     self.turn = Some(turn);
                     return Next::Work(Work::Open, false);
                 }
+                if self.life.starts_nothing() {
+                    // It waits for its stop.
+                    return Next::Work(Work::None, false);
+                }
                 // The last look before the run. After its `pre` hooks nobody has watched the gate.
                 if self.gate.is_none() {
                     self.build_gate();
@@ -649,14 +653,14 @@ impl Core {
                 }
                 self.gate = None;
                 self.turn = Some(turn);
-                self.step(Input::Turn);
-                if self.life.phase == Phase::Pre {
-                    return Next::Work(Work::Pre, false);
-                }
                 // Before it is written down that the run begins: another life of PID 1 must know with whom it began.
                 self.bonds = Bonds::tie(&self.spec, &self.surroundings.registry, &[]);
                 if self.bonds.is_some() {
                     self.record();
+                }
+                self.step(Input::Turn);
+                if self.life.phase == Phase::Pre {
+                    return Next::Work(Work::Pre, false);
                 }
                 Next::Work(Work::Spawn, false)
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use kelson_runner::Exit;
 use kelson_services::manager::Outcome;
 use kelson_services::model::State;
-use kelson_spec::service::{Requirement, ServiceEvent, ServiceSpec};
+use kelson_spec::service::{Hook, Requirement, ServiceEvent, ServiceSpec};
 use tokio::time::Instant;
 
 use crate::house::*;
@@ -68,6 +68,35 @@ async fn nothing_starts_once_the_host_stops() {
     assert_eq!(house.played("db", |db| db.runs), 1);
     assert!(stopping.await.unwrap().killed.is_empty());
     assert_eq!(house.played("waits", |one| one.runs) + house.played("idle", |one| one.runs), 0);
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_that_is_under_way_is_broken_off_when_the_host_stops() {
+    let mut db = spec("db");
+    let hook = |name: &str| Hook { command: vec![name.into()], timeout: secs(60) };
+    (db.hooks.pre, db.hooks.post) = (vec![hook("first"), hook("second")], vec![hook("post")]);
+    let house = House::with([db, spec("base"), needs("web", &["db", "base"])]).await;
+    house.manners("web", |web| web.obeys = Some(secs(5)));
+    house.manners("db", |db| db.hook("first", Some((secs(2), Exit::Status(0)))));
+    // Those that need it run on meanwhile.
+    house.manager.restart(&names(&["db"]), false).await;
+    house.settle().await;
+    assert_eq!((house.state("db"), house.state("web")), (State::Starting, State::Running));
+    let stopping = {
+        let manager = house.manager.clone();
+        tokio::spawn(async move { manager.stop_all(Instant::now() + secs(60), &[]).await })
+    };
+    house.settle().await;
+    house.settle().await;
+    assert_eq!((house.state("db"), house.state("web")), (State::Finished, State::Stopping));
+    assert!(stopping.await.unwrap().killed.is_empty());
+    house.played("db", |db| {
+        let said = db.said();
+        assert_eq!(said.iter().filter(|call| *call == "hook second").count(), 1, "{said:?}");
+        assert_eq!(said.iter().filter(|call| *call == "hook post").count(), 2, "{said:?}");
+    });
+    assert_eq!(house.message("db"), "stopped while starting: the host is stopping");
     house.check();
 }
 

@@ -178,10 +178,12 @@ impl Core {
             }
             (None, _) => Input::Attached { found: Err(exit), closing },
         };
+        let next = self.step(input);
         if spawning && closing {
+            // Its process is known by now, and stops in its turn.
             self.step(Input::Closing);
         }
-        match self.step(input) {
+        match next {
             Next::Work(work, _) => work,
             Next::Same | Next::Leave => Work::None,
         }
