@@ -456,3 +456,35 @@ fn v1_what_checks_said_goes_on() {
         },
     );
 }
+
+#[test]
+fn v1_one_that_is_reloading_has_been_ready() {
+    two_lives(
+        || async {
+            let check = |name: &str| Check {
+                interval: secs(1),
+                ..Check::new(name, Probe::Exec { command: vec![name.into()] })
+            };
+            let mut web = ServiceSpec { health: vec![check("a")], ..notify("web") };
+            web.hooks.post_start = vec![Hook { command: vec!["postStart".into()], timeout: secs(5) }];
+            let house = House::with([web]).await;
+            house.say("web", "READY=1").await;
+            tokio::time::sleep(secs(5)).await;
+            house.say("web", "RELOADING=1").await;
+            assert!(!house.now("web").up && house.now("web").healthy == Some(true), "{:?}", house.now("web"));
+            house
+        },
+        |ruin| async {
+            let house = House::another_life(ruin).await;
+            assert_eq!(house.now("web").healthy, Some(true));
+            assert!(!house.manager.checks("web").await[0].results.is_empty());
+            house.say("web", "READY=1").await;
+            assert!(house.now("web").up, "{:?}", house.now("web"));
+            tokio::time::sleep(secs(5)).await;
+            let begun = house.played("web", |web| web.commands.begun());
+            let post_starts = begun.iter().filter(|(_, what)| what.ends_with("postStart")).count();
+            assert_eq!(post_starts, 1, "{begun:?}");
+            house.check();
+        },
+    );
+}

@@ -6,6 +6,7 @@ use kelson_runner::Exit;
 
 use super::ending::After;
 use super::{Effect, Ended, Life, Phase, Rules, Work};
+use crate::model::State;
 use crate::state_store::start_of;
 
 impl Life {
@@ -52,6 +53,11 @@ impl Life {
             // Its clock goes on; one that had run out rings at once.
             Phase::Backoff => {}
         }
+    }
+
+    /// Whether this run has been ready, also where it is reloading now.
+    pub fn has_been_ready(&self) -> bool {
+        self.ready || (self.phase == Phase::Active && self.state == State::Running)
     }
 
     /// Whether its `post` hooks are owed.

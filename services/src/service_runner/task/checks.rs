@@ -30,7 +30,7 @@ impl Core {
             });
         }
         let none = self.spec.health.is_empty() && self.own_check.is_none();
-        if none || !self.life.ready {
+        if none || !self.life.has_been_ready() {
             return None;
         }
         let random = self.random.branch();
@@ -66,7 +66,8 @@ impl Core {
                 ToMind { plan: Plan::from(check), asks, totals: Some(Arc::clone(totals)), recall }
             },
         );
-        let checks = Box::new(Checks::begin(own.into_iter().chain(of_spec), random));
+        let mut checks = Box::new(Checks::begin(own.into_iter().chain(of_spec), random));
+        checks.turns_ready(self.life.ready);
         let (healthy, missing) = (checks.healthy(), checks.missing());
         self.checks = Some(checks);
         if self.health_kept && healthy.is_none() {

@@ -108,7 +108,7 @@ impl Core {
         self.start_took_run = record.start_took_run;
         self.bonds = Bonds::recall(&record.noted_runs);
         self.health_kept = record.life.healthy.is_some();
-        if record.life.ready {
+        if record.life.has_been_ready() {
             // Its `postStart` hooks have begun, and are not begun twice.
             self.post_start_of = record.life.run;
         }
