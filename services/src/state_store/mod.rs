@@ -204,8 +204,13 @@ impl StateStore {
             places.free.push(place.index);
             place
         };
+        self.clear(place.index);
+    }
+
+    /// Nothing stands at this place any more.
+    fn clear(&self, index: u32) {
         for turn in 0..2 {
-            self.put(Part::Services, slot_of(place.index, turn), "the end of a service", Some(&[0; SLOT]));
+            self.put(Part::Services, slot_of(index, turn), "the end of a service", Some(&[0; SLOT]));
         }
     }
 

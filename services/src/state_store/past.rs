@@ -49,6 +49,11 @@ impl Past {
         let services = SlotFile::open(&directory.join("services"), SLOT, life)?;
         let mut places = Places::default();
         let Recovered { records, mut doubts } = records(&services, &mut places);
+        let is_blank = |index: &u32| {
+            let first = usize::try_from(*index).unwrap_or(usize::MAX).saturating_mul(2);
+            !services.slots().skip(first).take(2).any(is_used)
+        };
+        let untrusted: Vec<u32> = places.free.iter().copied().filter(|index| !is_blank(index)).collect();
         // Each of the others is made anew where it cannot be trusted: what it held is lost, and said.
         let mut open = |name: &str, slot: usize| match SlotFile::open(&directory.join(name), slot, life) {
             Ok(found) => Ok((None, Some(found))),
@@ -85,6 +90,10 @@ impl Past {
                 unwritten: Unwritten::default(),
             }),
         };
+        // What cannot be trusted is said once, and not in each life again.
+        for index in untrusted {
+            store.clear(index);
+        }
         let exits = exits.into_iter().collect();
         Ok(Past { store, records, events, exits, inherited, checks: past_checks, doubts })
     }

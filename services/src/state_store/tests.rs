@@ -109,6 +109,8 @@ fn v2_a_torn_record_is_said_and_the_others_are_gone_on_with() {
     assert!(past.doubts[0].contains("torn") && past.doubts[1].contains("events"), "{:?}", past.doubts);
     assert!(past.doubts[2].contains("boot"), "{:?}", past.doubts);
 
+    // It is said once.
+    assert_eq!(read(&dir, &life).unwrap().doubts, Vec::<String>::new());
     // The torn one's place is free, and the numbers of the others go on.
     past.store.record(&Arc::from("d"), &record("d", 1));
     past.store.record(&Arc::from("a"), &record("a", 2));
