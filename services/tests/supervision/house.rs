@@ -168,19 +168,25 @@ impl House {
         ruin.time_goes_on().await;
         ruin.stage = ruin.stage.another_life(Fate::never());
         let origin = Instant::now() - ruin.age;
-        let (house, past) = House::takes_up(ruin, origin, false).await;
+        let (house, past) = House::takes_up(ruin, origin, false, |_| {}).await;
         assert_eq!(past.doubts, Vec::<String>::new());
         house.manager.begin();
         house.settle().await;
         house
     }
 
-    /// As far as nothing has been begun. `closing`: the host was stopping.
-    pub async fn takes_up(ruin: Ruin, origin: Instant, closing: bool) -> (House, state_store::Past) {
+    /// As far as nothing has been begun. `closing`: the host was stopping. `look_on` comes before anything can happen.
+    pub async fn takes_up(
+        ruin: Ruin,
+        origin: Instant,
+        closing: bool,
+        look_on: impl FnOnce(&House),
+    ) -> (House, state_store::Past) {
         let Ruin { stage, directory, life, .. } = ruin;
         let mut past = state_store::Past::take(&directory, &life).unwrap();
         let events = EventLog::restore(past.store.clone(), std::mem::take(&mut past.events));
         let house = House::over(stage, directory, life, events, past.store.clone(), origin);
+        look_on(&house);
         if closing {
             house.manager.starts_nothing_more();
         }

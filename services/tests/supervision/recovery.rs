@@ -368,7 +368,7 @@ fn v4_a_host_that_was_stopping_starts_nothing() {
             ruin.time_goes_on().await;
             ruin.stage = ruin.stage.another_life(Fate::never());
             let origin = Instant::now() - ruin.age;
-            let (house, _) = House::takes_up(ruin, origin, true).await;
+            let (house, _) = House::takes_up(ruin, origin, true, |_| {}).await;
             tokio::time::sleep(secs(30)).await;
             house.played("web", |played| assert_eq!(played.runs, 1));
             house.manager.stop_all(Instant::now() + secs(60), &[]).await;

@@ -198,7 +198,13 @@ impl Laws {
         if asked.contains("added") || now.run < before.run {
             return;
         }
-        let by_dependency = before.message.starts_with("stopped: service \"");
+        // Its group begins with all that nobody else has stopped.
+        let with_group = play.book.lock().unwrap().events.iter().rev().any(|(_, event)| {
+            *event.service == *now.name
+                && event.run == before.run
+                && event.message.starts_with("starts again with its group")
+        });
+        let by_dependency = before.message.starts_with("stopped: service \"") && !with_group;
         let stays = before.state == State::Finished && (before.stopped || by_dependency);
         if stays && now.run > before.run && !asked.contains("start") {
             wrong(format!("was stopped and is started though nobody asked ({})", before.message));

@@ -134,10 +134,13 @@ impl LawsOfLives {
             let seen = self.signals.entry(name.clone()).or_default();
             for (at, run) in &reading.signals[*seen..] {
                 let stops = |event: &Event| event.message.contains("the host is stopping");
-                let told = book.events.iter().rev().find(|(_, event)| {
+                // What it was stopped for first: that the host stops as well is told later.
+                let told = book.events.iter().find(|(_, event)| {
                     *event.service == **name && event.run == *run && event.state == State::Stopping
                 });
-                if *at < closing || !told.is_some_and(|(_, event)| stops(event)) {
+                // A hook before its process is broken off at once: nobody has that process yet.
+                let hook = !reading.mains.iter().any(|main| main.run == *run);
+                if *at < closing || hook || !told.is_some_and(|(_, event)| stops(event)) {
                     continue;
                 }
                 for (user, other) in readings {

@@ -46,6 +46,15 @@ pub struct Story {
     host: Option<(Ruin, Instant)>,
 }
 
+impl Drop for Story {
+    fn drop(&mut self) {
+        // Who looks on holds the host, which holds who looks on: the files of each host would stay open.
+        let Some((ruin, _)) = &self.host else { return };
+        let onlooker = ruin.stage.onlooker.lock().map(|mut onlooker| onlooker.take());
+        drop(onlooker);
+    }
+}
+
 impl Story {
     pub fn new(dice: &mut Dice, acts: u32, trace: Trace) -> Story {
         Story {
@@ -133,7 +142,6 @@ impl Story {
     }
 
     fn play(&self, house: House) -> Play {
-        witness::look_on(&house, &self.world, &self.book);
         Play {
             house,
             world: Arc::clone(&self.world),
@@ -155,6 +163,7 @@ impl Story {
         tokio::time::advance(secs(3600)).await;
         self.begun = Some(Instant::now());
         let house = House::new();
+        witness::look_on(&house, &self.world, &self.book);
         self.host = Some((house.ruin(), house.surroundings.origin));
         let names = self.world.lock().unwrap().names();
         for name in names {
@@ -208,7 +217,8 @@ impl Story {
         }
         let closing = self.book.lock().unwrap().closing.is_some();
         let torn = self.trace.lock().unwrap().iter().any(|told| told.contains("PID 1 dies in the middle of"));
-        let (house, past) = House::takes_up(ruin, origin, closing).await;
+        let look_on = |house: &House| witness::look_on(house, &self.world, &self.book);
+        let (house, past) = House::takes_up(ruin, origin, closing, look_on).await;
         // One that was never written whole is none.
         let doubt = past.doubts.iter().find(|doubt| !(torn && doubt.contains("of a service is torn")));
         if let Some(doubt) = doubt {
