@@ -6,6 +6,8 @@
 //! - `door`: the personality `kelson-apid`, which ends TLS and forwards each call, byte for byte, to the Unix sockets.
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects))] // tests may panic
 
+#[cfg(any(feature = "server", feature = "door"))]
+pub mod access;
 #[cfg(feature = "client")]
 pub mod client;
 #[cfg(feature = "door")]
@@ -20,6 +22,9 @@ pub use error::ApiError;
 
 /// Metadata by which kelson-apid tells PID 1 on whose behalf it calls. What a client sends under it is dropped.
 pub const IDENTITY: &str = "kelson-identity";
+
+/// Metadata by which kelson-apid tells PID 1 the role of whoever it calls for; none where the certificate has none.
+pub const ROLE: &str = "kelson-role";
 
 /// Longest identity that is taken, in bytes.
 pub const IDENTITY_MAX: usize = 256;

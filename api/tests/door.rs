@@ -5,6 +5,8 @@
 
 #[path = "door/metrics.rs"]
 mod metrics;
+#[path = "door/roles.rs"]
+mod roles;
 mod world;
 
 use std::io::{BufRead as _, BufReader};
@@ -56,7 +58,7 @@ impl Door {
     fn open() -> Door {
         let folder = tempfile::tempdir().unwrap();
         let pki = Pki::new();
-        let (certificate, key) = pki.issue("edge-1", &["127.0.0.1"], VALID);
+        let (certificate, key) = pki.issue("edge-1", None, &["127.0.0.1"], VALID);
         for (name, text) in [("ca.pem", pki.ca()), ("certificate.pem", certificate), ("key.pem", key)] {
             std::fs::write(folder.path().join(name), text).unwrap();
         }

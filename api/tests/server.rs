@@ -453,8 +453,12 @@ async fn with_sixty_four_streams_questions_are_still_answered() {
 }
 
 /// Calls as another user, with these metadata.
-async fn version_as(world: &World, uid: u32, identity: Option<&str>) -> Result<(), tonic::Status> {
-    let (socket, identity) = (world.socket.clone(), identity.map(str::to_owned));
+async fn version_as(
+    world: &World,
+    uid: u32,
+    metadata: &[(&'static str, &'static str)],
+) -> Result<(), tonic::Status> {
+    let (socket, metadata) = (world.socket.clone(), metadata.to_vec());
     let calling = std::thread::spawn(move || {
         // SAFETY: the bare call changes this thread alone, which ends with the call.
         let changed = unsafe { libc::syscall(libc::SYS_setresuid, -1, uid, -1) };
@@ -463,8 +467,8 @@ async fn version_as(world: &World, uid: u32, identity: Option<&str>) -> Result<(
         runtime.block_on(async move {
             let mut machine = Client::connect(&Endpoint::Unix(socket), None).unwrap().machine();
             let mut request = tonic::Request::new(v1::VersionRequest {});
-            if let Some(identity) = identity {
-                request.metadata_mut().insert("kelson-identity", identity.parse().unwrap());
+            for (name, value) in metadata {
+                request.metadata_mut().insert(name, value.parse().unwrap());
             }
             machine.version(request).await.map(|_| ())
         })
@@ -480,20 +484,25 @@ async fn only_root_and_apid_on_behalf_of_somebody_are_served() {
     let world = World::new().await;
     let folder = world.socket.parent().unwrap();
     std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let closed = Failure::from(version_as(&world, STRANGER, None).await.unwrap_err());
+    let closed = Failure::from(version_as(&world, STRANGER, &[]).await.unwrap_err());
     assert!(matches!(&closed, Failure::Denied(said) if said.contains("root")), "{closed:?}");
     // Also where the group lets it in.
     std::fs::set_permissions(&world.socket, std::fs::Permissions::from_mode(0o666)).unwrap();
-    for identity in [None, Some("CN=ann")] {
-        let denied = version_as(&world, STRANGER, identity).await.unwrap_err();
+    const ANN: (&str, &str) = ("kelson-identity", "CN=ann sha256:00");
+    for metadata in [&[][..], &[ANN], &[ANN, ("kelson-role", "os:admin")]] {
+        let denied = version_as(&world, STRANGER, metadata).await.unwrap_err();
         assert_eq!(denied.code(), Code::PermissionDenied);
         assert!(denied.message().contains("call as root"), "{denied}");
     }
-    let denied = version_as(&world, APID, None).await.unwrap_err();
+    let denied = version_as(&world, APID, &[]).await.unwrap_err();
     assert_eq!(denied.code(), Code::PermissionDenied);
     assert!(denied.message().contains("on whose behalf"), "{denied}");
-    version_as(&world, APID, Some("CN=ann sha256:00")).await.unwrap();
-    version_as(&world, 0, None).await.unwrap();
+    // PID 1 asks for the role as well.
+    let denied = version_as(&world, APID, &[ANN]).await.unwrap_err();
+    assert_eq!(denied.code(), Code::PermissionDenied);
+    assert!(denied.message().contains("has no role"), "{denied}");
+    version_as(&world, APID, &[ANN, ("kelson-role", "os:reader")]).await.unwrap();
+    version_as(&world, 0, &[]).await.unwrap();
     world.end().await;
 }
 

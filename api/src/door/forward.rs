@@ -19,13 +19,39 @@ use tonic::codegen::http::header::{HOST, HeaderMap, HeaderName, HeaderValue};
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::codegen::http::{Request, Response, Uri};
 
+use super::certificate::Peer;
 use super::relay::{Connection, Relay};
-use crate::{IDENTITY, INIT_SOCKET, LOG_SOCKET};
+use crate::access::{self, Role};
+use crate::{IDENTITY, INIT_SOCKET, LOG_SOCKET, ROLE};
 
 /// Calls at the same time to each of the sockets: fewer than PID 1 serves, so that there is always room on the host.
 const CALLS: usize = 48;
 /// What may be under way unread, in bytes.
 pub const WINDOW: u32 = 64 * 1024;
+
+/// On whose behalf calls are made.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    identity: HeaderValue,
+    pub role: Option<Role>,
+}
+
+impl Caller {
+    /// # Errors
+    /// A sentence, when its name cannot be told.
+    pub fn new(peer: &Peer) -> Result<Caller, String> {
+        let identity = HeaderValue::from_str(&peer.identity).map_err(|error| error.to_string())?;
+        Ok(Caller { identity, role: peer.role })
+    }
+
+    /// Says so to PID 1.
+    pub fn introduce(&self, headers: &mut HeaderMap) {
+        headers.insert(HeaderName::from_static(IDENTITY), self.identity.clone());
+        if let Some(role) = self.role {
+            headers.insert(HeaderName::from_static(ROLE), HeaderValue::from_static(role.name()));
+        }
+    }
+}
 
 /// One of the sockets.
 struct Target {
@@ -54,8 +80,8 @@ impl Forward {
     }
 
     /// Answers one call; that it could not be forwarded is an answer too. Dropping it ends the call.
-    pub async fn call(&self, identity: &HeaderValue, request: Request<Incoming>) -> Response<Body> {
-        match self.forward(identity, request).await {
+    pub async fn call(&self, caller: &Caller, request: Request<Incoming>) -> Response<Body> {
+        match self.forward(caller, request).await {
             Ok((response, connection)) => {
                 response.map(|body| Body::new(Relay::new(body, connection, self.closed.clone())))
             }
@@ -70,12 +96,13 @@ impl Forward {
 
     async fn forward(
         &self,
-        identity: &HeaderValue,
+        caller: &Caller,
         request: Request<Incoming>,
     ) -> Result<(Response<Incoming>, Connection), Status> {
         let path = request.uri().path();
+        access::check(path, caller.role)?;
         let target = if path.starts_with("/kelson.v1.Logs/") { &self.logs } else { &self.init };
-        let request = rewrite(request, identity)?;
+        let request = rewrite(request, caller)?;
         let (mut sender, held) = connect(target).await?;
         let response = sender.send_request(request).await.map_err(|error| broken(target, &error))?;
         Ok((response, held))
@@ -114,7 +141,7 @@ where
 }
 
 /// The same request, on behalf of the client, and with nothing that the client says of itself.
-fn rewrite(request: Request<Incoming>, identity: &HeaderValue) -> Result<Request<Incoming>, Status> {
+fn rewrite(request: Request<Incoming>, caller: &Caller) -> Result<Request<Incoming>, Status> {
     let (mut parts, body) = request.into_parts();
     let path = parts.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
     parts.uri = Uri::builder()
@@ -123,21 +150,21 @@ fn rewrite(request: Request<Incoming>, identity: &HeaderValue) -> Result<Request
         .path_and_query(path)
         .build()
         .map_err(|error| Status::invalid_argument(format!("the path of the call is not one: {error}")))?;
-    introduce(&mut parts.headers, identity);
+    introduce(&mut parts.headers, caller);
     // Nothing that this process knows of the connection goes on.
     parts.extensions.clear();
     Ok(Request::from_parts(parts, body))
 }
 
 /// All names that begin with `kelson-` are the door's own.
-fn introduce(headers: &mut HeaderMap, identity: &HeaderValue) {
+fn introduce(headers: &mut HeaderMap, caller: &Caller) {
     let own: Vec<HeaderName> =
         headers.keys().filter(|name| name.as_str().starts_with("kelson-")).cloned().collect();
     for name in own {
         headers.remove(name);
     }
     headers.remove(HOST);
-    headers.insert(HeaderName::from_static(IDENTITY), identity.clone());
+    caller.introduce(headers);
 }
 
 fn unreachable(target: &Target, error: &std::io::Error) -> Status {
@@ -167,14 +194,17 @@ mod tests {
     fn what_a_client_says_of_itself_is_dropped() {
         let mut headers = HeaderMap::new();
         for (name, value) in
-            [(IDENTITY, "CN=root"), (IDENTITY, "CN=other"), ("kelson-role", "admin"), ("te", "trailers")]
+            [(IDENTITY, "CN=root"), (IDENTITY, "CN=other"), (ROLE, "os:admin"), ("te", "trailers")]
         {
             headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
-        introduce(&mut headers, &HeaderValue::from_static("CN=ann"));
-        let found: Vec<&HeaderValue> = headers.get_all(IDENTITY).iter().collect();
-        assert_eq!(found, ["CN=ann"]);
-        assert_eq!(headers.get("kelson-role"), None);
-        assert_eq!(headers.get("te").unwrap(), "trailers");
+        let mut of = |role| {
+            introduce(&mut headers, &Caller { identity: HeaderValue::from_static("CN=ann"), role });
+            let values = |name| headers.get_all(name).iter().cloned().collect::<Vec<_>>();
+            [values(IDENTITY), values(ROLE), values("te")]
+        };
+        let told: [Vec<&str>; 3] = [vec!["CN=ann"], vec![], vec!["trailers"]];
+        assert_eq!(of(None), told);
+        assert_eq!(of(Some(Role::Reader))[1], ["os:reader"]);
     }
 }

@@ -17,14 +17,15 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tonic::body::Body;
-use tonic::codegen::http::{HeaderValue, Request, Response, StatusCode, Version};
+use tonic::codegen::http::{Request, Response, StatusCode, Version};
 
 use super::arguments::Arguments;
-use super::certificate;
-use super::forward::{Forward, WINDOW};
+use super::certificate::Peer;
+use super::forward::{Caller, Forward, WINDOW};
 use super::metrics::{self, Metrics};
 use super::notify::notify;
 use super::{say, tls};
+use crate::access::Role;
 use crate::error::ApiError;
 
 /// Clients at the same time.
@@ -56,15 +57,15 @@ struct Door {
 }
 
 impl Door {
-    async fn answer(&self, identity: &HeaderValue, request: Request<Incoming>) -> Response<Body> {
+    async fn answer(&self, caller: &Caller, request: Request<Incoming>) -> Response<Body> {
         if request.uri().path() == metrics::PATH {
-            return self.metrics.answer(&self.forward, identity, &request).await;
+            return self.metrics.answer(&self.forward, caller, &request).await;
         }
         if request.version() != Version::HTTP_2 {
             let text = format!("over HTTP/1.1 there is {} alone; gRPC needs HTTP/2\n", metrics::PATH);
             return metrics::plain(StatusCode::NOT_FOUND, text);
         }
-        self.forward.call(identity, request).await
+        self.forward.call(caller, request).await
     }
 }
 
@@ -193,18 +194,19 @@ async fn connection(
     let Some(leaf) = stream.get_ref().1.peer_certificates().and_then(<[_]>::first) else {
         return Err("refused: it sent no certificate".to_owned());
     };
-    let identity = certificate::identity(leaf);
+    let known = Peer::of(leaf, peer);
     // Who does not say what it speaks, speaks HTTP/1.1: so do clients of a plain HTTP library.
     let is_http2 = stream.get_ref().1.alpn_protocol() == Some(tls::HTTP_2);
     let _place = Arc::clone(&door.connections).try_acquire_owned().map_err(|_| {
         format!("refused: {CONNECTIONS} clients are connected, which is all that are served at the same time")
     })?;
     drop(handshake);
-    say(&format!("{peer}: {identity} has connected"));
-    let identity = HeaderValue::from_str(&identity).map_err(|error| format!("refused: {error}"))?;
+    let role = known.role.map_or("no role", Role::name);
+    say(&format!("{} ({role}) has connected", known.identity));
+    let caller = Caller::new(&known).map_err(|error| format!("refused: {error}"))?;
     let service = hyper::service::service_fn(|request| {
-        let (door, identity) = (Arc::clone(door), identity.clone());
-        async move { Ok::<_, std::convert::Infallible>(door.answer(&identity, request).await) }
+        let (door, caller) = (Arc::clone(door), caller.clone());
+        async move { Ok::<_, std::convert::Infallible>(door.answer(&caller, request).await) }
     });
     if !is_http2 {
         // One request, for those who read metrics and know no HTTP/2; it is over when they have, or soon after.

@@ -17,13 +17,13 @@ use tokio::task::JoinHandle;
 use tonic::body::Body;
 use tonic::codegen::Service;
 use tonic::codegen::http::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
-use tonic::codegen::http::{Method, Request, Response, StatusCode, Uri};
-use tonic::metadata::MetadataValue;
+use tonic::codegen::http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
+use tonic::metadata::MetadataMap;
 use tonic::{Code, Status, Streaming};
 
-use super::forward::Forward;
+use super::forward::{Caller, Forward};
 use super::relay::Connection;
-use crate::{IDENTITY, openmetrics};
+use crate::{access, openmetrics};
 
 /// Where they are.
 pub const PATH: &str = "/metrics";
@@ -47,7 +47,7 @@ impl Metrics {
     pub async fn answer(
         &self,
         forward: &Forward,
-        identity: &HeaderValue,
+        caller: &Caller,
         request: &Request<Incoming>,
     ) -> Response<Body> {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
@@ -55,7 +55,7 @@ impl Metrics {
             refusal.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
             return refusal;
         }
-        let body = match self.read(forward, identity).await {
+        let body = match self.read(forward, caller).await {
             Ok(_) if request.method() == Method::HEAD => Body::empty(),
             Ok(pages) => Body::new(pages),
             Err(status) => return refusal(&status),
@@ -65,7 +65,8 @@ impl Metrics {
         response
     }
 
-    async fn read(&self, forward: &Forward, identity: &HeaderValue) -> Result<Pages, Status> {
+    async fn read(&self, forward: &Forward, caller: &Caller) -> Result<Pages, Status> {
+        access::check("/kelson.v1.Metrics/Get", caller.role)?;
         let place = Arc::clone(&self.readers).try_acquire_owned().map_err(|_| {
             Status::resource_exhausted(format!(
                 "{READERS} others are reading the metrics through the door, which is all at the same time: ask again \
@@ -76,9 +77,9 @@ impl Metrics {
             let (sender, connection) = forward.init().await?;
             let mut client = MetricsClient::with_origin(Wire(sender), Uri::from_static("http://kelson"));
             let mut request = tonic::Request::new(v1::GetMetricsRequest::default());
-            let identity = MetadataValue::try_from(identity.as_bytes())
-                .map_err(|error| Status::internal(format!("who asks cannot be told: {error}")))?;
-            request.metadata_mut().insert(IDENTITY, identity);
+            let mut headers = HeaderMap::new();
+            caller.introduce(&mut headers);
+            *request.metadata_mut() = MetadataMap::from_headers(headers);
             let mut pages = client.get(request).await?.into_inner();
             // Whoever reads hears a refusal as such, and not as a text that breaks off.
             let first = pages.message().await?;

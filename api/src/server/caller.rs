@@ -6,7 +6,8 @@ use tokio::net::unix::UCred;
 use tonic::Status;
 use tonic::codegen::http::HeaderMap;
 
-use crate::{IDENTITY, IDENTITY_MAX};
+use crate::access::{self, Role};
+use crate::{IDENTITY, IDENTITY_MAX, ROLE};
 
 /// Whom the server takes.
 #[derive(Debug, Clone, Copy)]
@@ -31,7 +32,20 @@ pub enum Standing {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Caller {
     Local { uid: u32, pid: Option<i32> },
-    Remote(String),
+    Remote { identity: String, role: Option<Role> },
+}
+
+impl Caller {
+    /// Whether it may call this method. kelson-apid has asked as well.
+    ///
+    /// # Errors
+    /// PERMISSION_DENIED, with what would be needed.
+    pub fn may(&self, path: &str) -> Result<(), Status> {
+        match self {
+            Caller::Local { .. } => Ok(()),
+            Caller::Remote { role, .. } => access::check(path, *role),
+        }
+    }
 }
 
 impl fmt::Display for Caller {
@@ -39,7 +53,7 @@ impl fmt::Display for Caller {
         match self {
             Caller::Local { uid, pid: Some(pid) } => write!(f, "user {uid} (process {pid})"),
             Caller::Local { uid, pid: None } => write!(f, "user {uid}"),
-            Caller::Remote(identity) => write!(f, "{identity} through apid"),
+            Caller::Remote { identity, .. } => write!(f, "{identity} through apid"),
         }
     }
 }
@@ -81,7 +95,7 @@ impl Standing {
             Standing::Trusted { .. } | Standing::Forwarder => {}
         }
         match (identity(headers)?, self) {
-            (Some(identity), _) => Ok(Caller::Remote(identity)),
+            (Some(identity), _) => Ok(Caller::Remote { identity, role: role(headers)? }),
             (None, Standing::Trusted { uid, pid }) => Ok(Caller::Local { uid: *uid, pid: *pid }),
             (None, _) => Err(Status::permission_denied(format!(
                 "kelson-apid must say on whose behalf it calls, in the metadata {IDENTITY}; it may do nothing of itself"
@@ -104,6 +118,16 @@ fn identity(headers: &HeaderMap) -> Result<Option<String>, Status> {
     Ok(Some(String::from_utf8_lossy(bytes).into_owned()))
 }
 
+/// The forwarded role: one of those that there are, or none.
+fn role(headers: &HeaderMap) -> Result<Option<Role>, Status> {
+    let mut values = headers.get_all(ROLE).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    match Role::named(value.as_bytes()) {
+        Some(role) if values.next().is_none() => Ok(Some(role)),
+        _ => Err(Status::permission_denied(format!("the metadata {ROLE} must be one role"))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use tonic::Code;
@@ -119,12 +143,34 @@ mod tests {
         headers
     }
 
+    fn ann(role: Option<Role>) -> Caller {
+        Caller::Remote { identity: "CN=ann".into(), role }
+    }
+
+    #[test]
+    fn a_role_is_one_of_those_that_there_are() {
+        let mut headers = with(&[b"CN=ann"]);
+        headers.append(ROLE, HeaderValue::from_static("os:operator"));
+        let caller = Standing::Forwarder.caller(&headers).unwrap();
+        assert_eq!(caller, ann(Some(Role::Operator)));
+        assert!(caller.may("/kelson.v1.Machine/Shutdown").is_ok());
+        let denied = caller.may("/kelson.v1.Exec/Run").unwrap_err();
+        assert_eq!(denied.code(), Code::PermissionDenied);
+        assert!(ann(None).may("/kelson.v1.Services/List").is_err(), "no role, no call");
+        assert!(Caller::Local { uid: 0, pid: None }.may("/kelson.v1.Exec/Run").is_ok());
+        headers.append(ROLE, HeaderValue::from_static("os:admin"));
+        assert!(Standing::Forwarder.caller(&headers).is_err(), "two roles");
+        let mut headers = with(&[b"CN=ann"]);
+        headers.append(ROLE, HeaderValue::from_static("os:root"));
+        assert!(Standing::Forwarder.caller(&headers).is_err());
+    }
+
     const ROOT: Standing = Standing::Trusted { uid: 0, pid: Some(7) };
 
     #[test]
     fn root_calls_for_itself_or_for_somebody() {
         assert_eq!(ROOT.caller(&HeaderMap::new()).unwrap(), Caller::Local { uid: 0, pid: Some(7) });
-        assert_eq!(ROOT.caller(&with(&[b"CN=ann"])).unwrap(), Caller::Remote("CN=ann".into()));
+        assert_eq!(ROOT.caller(&with(&[b"CN=ann"])).unwrap(), ann(None));
     }
 
     #[test]
@@ -132,7 +178,7 @@ mod tests {
         let denied = Standing::Forwarder.caller(&HeaderMap::new()).unwrap_err();
         assert_eq!(denied.code(), Code::PermissionDenied);
         assert!(denied.message().contains(IDENTITY), "{denied}");
-        assert_eq!(Standing::Forwarder.caller(&with(&[b"CN=ann"])).unwrap(), Caller::Remote("CN=ann".into()));
+        assert_eq!(Standing::Forwarder.caller(&with(&[b"CN=ann"])).unwrap(), ann(None));
     }
 
     #[test]

@@ -79,7 +79,8 @@ impl Dispatch {
 
     /// Answers one call; a refusal is an answer too.
     pub async fn call(&self, standing: &Standing, mut request: Request<Incoming>) -> Response<Body> {
-        match standing.caller(request.headers()) {
+        let caller = standing.caller(request.headers());
+        match caller.and_then(|caller| caller.may(request.uri().path()).map(|()| caller)) {
             Ok(caller) => request.extensions_mut().insert(caller),
             Err(refusal) => return refusal.into_http(),
         };

