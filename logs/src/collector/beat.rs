@@ -33,8 +33,16 @@ pub struct Beat {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Quiet,
-    Busy { look: Instant },
-    Asked { by: Instant, again: bool, last: Instant },
+    Busy {
+        look: Instant,
+    },
+    /// `sent`: the ping has gone out. PID 1 may be at something else for a while before it does.
+    Asked {
+        by: Instant,
+        again: bool,
+        last: Instant,
+        sent: bool,
+    },
 }
 
 /// What is to be done now.
@@ -51,11 +59,21 @@ pub fn after(now: Instant, span: Duration) -> Instant {
     now.checked_add(span).unwrap_or(now)
 }
 
+fn asked(now: Instant, span: Duration, sent: bool) -> Phase {
+    Phase::Asked { by: after(now, span), again: false, last: after(now, LONGEST), sent }
+}
+
 impl Beat {
     /// A logd that has just been started, and is sent ping 1.
     pub fn new(now: Instant) -> Beat {
-        let asked = Phase::Asked { by: after(now, START), again: false, last: after(now, LONGEST) };
-        Beat { phase: asked, number: 1 }
+        Beat { phase: asked(now, START, false), number: 1 }
+    }
+
+    /// This ping has gone out: its time begins now.
+    pub fn sent(&mut self, number: u64, now: Instant) {
+        if number == self.number && matches!(self.phase, Phase::Asked { sent: false, .. }) {
+            self.phase = asked(now, if number == 1 { START } else { ANSWER }, true);
+        }
     }
 
     /// The pipes are to be armed: nothing was unread at the last look.
@@ -100,20 +118,19 @@ impl Beat {
             Phase::Busy { look } if now >= look => {
                 if unread() {
                     self.number = self.number.wrapping_add(1);
-                    let (by, last) = (after(now, ANSWER), after(now, LONGEST));
-                    self.phase = Phase::Asked { by, again: false, last };
+                    self.phase = asked(now, ANSWER, false);
                     Step::Ping(self.number)
                 } else {
                     self.phase = Phase::Quiet;
                     Step::Nothing
                 }
             }
-            Phase::Asked { by, again, last } if now >= by => {
-                if !again && now.duration_since(by) > LATE {
-                    self.phase = Phase::Asked { by: after(now, ANSWER), again: true, last };
+            Phase::Asked { by, again, last, sent } if now >= by => {
+                if !again && (!sent || now.duration_since(by) > LATE) {
+                    self.phase = Phase::Asked { by: after(now, ANSWER), again: true, last, sent };
                     Step::Nothing
                 } else if now < last && !filling() {
-                    self.phase = Phase::Asked { by: after(now, GLANCE).min(last), again, last };
+                    self.phase = Phase::Asked { by: after(now, GLANCE).min(last), again, last, sent };
                     Step::Nothing
                 } else {
                     Step::Dead
@@ -130,6 +147,7 @@ mod tests {
 
     fn answered(now: Instant) -> Beat {
         let mut beat = Beat::new(now);
+        beat.sent(1, now);
         assert!(beat.pong(1, now));
         beat
     }
@@ -157,6 +175,7 @@ mod tests {
         while let Some(next) = beat.next() {
             now = next;
             steps.push(beat.tick(now, || true, || true));
+            beat.sent(2, now);
             if steps.last() == Some(&Step::Dead) {
                 break;
             }
@@ -172,6 +191,7 @@ mod tests {
             let start = Instant::now();
             let mut beat = answered(start);
             assert_eq!(beat.tick(start + LOOK, || true, || false), Step::Ping(2));
+            beat.sent(2, start + LOOK);
             let asked = start + LOOK;
             loop {
                 let now = beat.next().expect("an answer is waited for");
@@ -187,6 +207,7 @@ mod tests {
         let start = Instant::now();
         let mut beat = answered(start);
         beat.tick(start + LOOK, || true, || false);
+        beat.sent(2, start + LOOK);
         for _ in 0..5 {
             let now = beat.next().expect("an answer is waited for");
             assert_eq!(beat.tick(now, || true, || false), Step::Nothing);
@@ -211,8 +232,27 @@ mod tests {
         let now = Instant::now();
         let mut beat = answered(now);
         beat.tick(now + LOOK, || true, || true);
+        beat.sent(2, now + LOOK);
         let late = now + LOOK + ANSWER + Duration::from_secs(60);
         assert_eq!(beat.tick(late, || true, || true), Step::Nothing);
         assert_eq!(beat.tick(late + Duration::from_secs(60), || true, || true), Step::Dead);
+    }
+
+    #[test]
+    fn the_time_of_an_answer_begins_when_it_is_asked_for() {
+        let now = Instant::now();
+        // PID 1 took up all its services, and came to nothing else.
+        let mut beat = Beat::new(now);
+        let turned = now + START + Duration::from_millis(100);
+        assert_eq!(beat.tick(turned, || true, || true), Step::Nothing);
+        beat.sent(1, turned);
+        assert_eq!(beat.next(), Some(turned + START));
+        beat.sent(1, turned + ANSWER);
+        assert_eq!(beat.next(), Some(turned + START), "once");
+        assert_eq!(beat.tick(turned + START, || true, || true), Step::Dead);
+        // One that cannot be sent, since nobody reads, is not waited for without an end.
+        let mut beat = Beat::new(now);
+        assert_eq!(beat.tick(now + START, || true, || true), Step::Nothing);
+        assert_eq!(beat.tick(now + START + ANSWER, || true, || true), Step::Dead);
     }
 }

@@ -121,6 +121,8 @@ impl Driver {
             }
             // A late timer must not be taken for a dead logd while its answer lies unread in the socket.
             self.take_packets(now);
+            // Nor that a ping has yet to go out.
+            self.send_queue(now);
             self.tick(now);
             self.send_queue(now);
         }
@@ -502,11 +504,11 @@ impl Driver {
                 .control
                 .try_io(Interest::WRITABLE, |fd| control::send(fd.as_fd(), &message, &descriptors));
             match sent {
-                Ok(()) => {
-                    if let Some(Outgoing::Run(id)) = life.queue.pop_front() {
-                        self.held.handed(id);
-                    }
-                }
+                Ok(()) => match life.queue.pop_front() {
+                    Some(Outgoing::Run(id)) => self.held.handed(id),
+                    Some(Outgoing::Ping(number)) => life.beat.sent(number, now),
+                    _ => {}
+                },
                 Err(error) if control::would_block(&error) => break,
                 // Longer than a packet: no logd would take it.
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => drop(life.queue.pop_front()),
