@@ -181,7 +181,7 @@ type Made = (Box<Core>, Box<dyn Runner>, ServiceHandle);
 fn make(
     spec: Arc<ServiceSpec>,
     builtin: bool,
-    life: Life,
+    mut life: Life,
     surroundings: &Arc<Surroundings>,
 ) -> Result<Made, String> {
     let runner = surroundings.runners.runner(&spec)?;
@@ -189,6 +189,11 @@ fn make(
     let name: Arc<str> = Arc::from(spec.name.as_str());
     let group: Option<Arc<str>> = spec.group.as_deref().map(Arc::from);
     let (publisher, snapshot) = watch::channel(first_snapshot(&name, &spec, &life, builtin));
+    // As it is published, so it is recorded.
+    let since = snapshot.borrow().since;
+    if life.message.is_empty() {
+        life.message = Arc::clone(&snapshot.borrow().message);
+    }
     let mailbox = Mailbox::default();
     let totals: Arc<Totals> = Arc::default();
     surroundings.registry.add(Arc::clone(&name), snapshot.clone());
@@ -217,7 +222,7 @@ fn make(
         sleep: None,
         watchdog: None,
         status_text: None,
-        since: SystemTime::now(),
+        since,
         shown: State::Initialized,
         spawned_after: None,
         up_after: None,

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::fate::Fate;
 use crate::health_commands::fails;
-use crate::house::{House, MS, loaded, names, notify, oneshot, secs, spec, two_lives};
+use crate::house::{House, MS, loaded, manual, names, notify, oneshot, secs, spec, two_lives};
 
 fn backoff(name: &str, delay: Duration) -> ServiceSpec {
     let mut spec = spec(name);
@@ -25,18 +25,19 @@ fn v1_what_runs_goes_on_with_its_pid_its_run_and_its_counts() {
     let (before, seen) = (std::cell::RefCell::new(None), std::cell::RefCell::new(Vec::new()));
     two_lives(
         || async {
-            let house = House::with([backoff("web", MS), oneshot("job"), spec("idle")]).await;
+            let house =
+                House::with([backoff("web", MS), oneshot("job"), spec("idle"), manual(spec("never"))]).await;
             house.exit("web", 1).await;
             tokio::time::sleep(secs(5)).await;
             house.exit("job", 0).await;
             house.manager.stop(&names(&["idle"]), false, true).await;
-            *before.borrow_mut() = Some(["web", "job", "idle"].map(|name| house.now(name)));
+            *before.borrow_mut() = Some(["web", "job", "idle", "never"].map(|name| house.now(name)));
             *seen.borrow_mut() = house.manager.events(0, 10_000).events;
             house
         },
         |ruin| async {
             let house = House::another_life(ruin).await;
-            let now = ["web", "job", "idle"].map(|name| house.now(name));
+            let now = ["web", "job", "idle", "never"].map(|name| house.now(name));
             assert_eq!(Some(now), *before.borrow());
             assert_eq!((house.now("web").restarts, house.now("web").run), (1, 2));
             assert_eq!(house.manager.events(0, 10_000).events, *seen.borrow(), "nothing is told twice");
