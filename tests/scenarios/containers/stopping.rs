@@ -18,6 +18,7 @@ fn s2_a_container_that_ignores_sigterm_is_killed_with_all_its_children() {
         )
         .start();
     host.wait_log("deaf", "ready");
+    host.wait_up("deaf");
     until("the brood", PATIENCE, || (host.log_text("deaf").matches("brood").count() == 2).then_some(()));
     let begun = Instant::now();
     host.ctl(&["stop", "deaf", "--wait"]).ok();
@@ -43,6 +44,8 @@ fn s3_a_frozen_container_is_thawed_to_stop() {
     let mut host =
         host(&[test_image()]).service("ice", &steps("print=ready, 'await=TERM', print=obeyed")).start();
     host.wait_log("ice", "ready");
+    // It may say so before PID 1 knows that its start is over.
+    host.wait_up("ice");
     let folder = host.cgroup_of("ice");
     std::fs::write(folder.join("cgroup.freeze"), "1").expect("its cgroup can be frozen");
     until("it to be frozen", PATIENCE, || {
