@@ -50,7 +50,11 @@ fn two_cuts_of_the_power_cost_nothing_that_was_done() {
 fn long_fifty_cuts_of_the_power_cost_nothing_that_was_done() {
     let mut trial = Trial::new("power-cuts");
     // Each boot that is cut early or in the middle of an unpack comes before one that is looked at.
-    for number in 0..50 {
+    for number in 0.. {
+        // Some find the machine off already.
+        if trial.cuts == 50 {
+            break;
+        }
         let early = [Moment::Unpack, Moment::Boot, Moment::Unpack];
         let late = [Moment::Run, Moment::Stop];
         let moments: &[Moment] = if number % 2 == 0 { &early } else { &late };
