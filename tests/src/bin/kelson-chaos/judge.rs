@@ -217,6 +217,11 @@ impl Judge {
             self.known.insert(name, now);
         }
         for (name, before) in gone {
+            if HELPERS.contains(&name.as_str()) {
+                // It is shown again once something asks for it.
+                self.known.insert(name, before);
+                continue;
+            }
             self.verdict.lost += 1;
             self.problem(format!("{time}: {name} is gone, it was {before:?}"));
         }
