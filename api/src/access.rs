@@ -42,62 +42,50 @@ impl fmt::Display for Role {
     }
 }
 
-/// Whether a call changes something, and so is told in the log with who has made it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    Looks,
-    Changes,
-}
-
 /// One line of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Access {
     /// As it stands in the request: `/package.Service/Method`.
     pub path: &'static str,
     pub role: Role,
-    pub kind: Kind,
 }
 
-const fn looks(path: &'static str) -> Access {
-    Access { path, role: Role::Reader, kind: Kind::Looks }
-}
-
-const fn changes(path: &'static str, role: Role) -> Access {
-    Access { path, role, kind: Kind::Changes }
+const fn may(role: Role, path: &'static str) -> Access {
+    Access { path, role }
 }
 
 /// Every method that can be called through kelson-apid.
 pub const TABLE: &[Access] = &[
-    looks("/kelson.v1.Services/List"),
-    looks("/kelson.v1.Services/Status"),
-    looks("/kelson.v1.Services/Wait"),
-    looks("/kelson.v1.Services/Why"),
-    looks("/kelson.v1.Services/Graph"),
-    looks("/kelson.v1.Services/Events"),
-    changes("/kelson.v1.Services/Start", Role::Operator),
-    changes("/kelson.v1.Services/Stop", Role::Operator),
-    changes("/kelson.v1.Services/Restart", Role::Operator),
-    changes("/kelson.v1.Services/Reload", Role::Operator),
-    looks("/kelson.v1.Machine/Version"),
-    looks("/kelson.v1.Machine/Boot"),
-    looks("/kelson.v1.Machine/Dmesg"),
-    changes("/kelson.v1.Machine/Shutdown", Role::Operator),
-    changes("/kelson.v1.Machine/Reexec", Role::Operator),
-    looks("/kelson.v1.Images/List"),
-    changes("/kelson.v1.Images/Prune", Role::Operator),
-    changes("/kelson.v1.Exec/Run", Role::Admin),
-    looks("/kelson.v1.Logs/Read"),
-    looks("/kelson.v1.Metrics/Get"),
-    looks("/kelson.v1.Health/Get"),
-    looks("/kelson.v1.Health/Watch"),
-    looks("/kelson.v1.Health/List"),
-    looks("/grpc.health.v1.Health/Check"),
-    looks("/grpc.health.v1.Health/Watch"),
-    looks("/grpc.health.v1.Health/List"),
-    looks("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"),
-    looks("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"),
+    may(Role::Reader, "/kelson.v1.Services/List"),
+    may(Role::Reader, "/kelson.v1.Services/Status"),
+    may(Role::Reader, "/kelson.v1.Services/Wait"),
+    may(Role::Reader, "/kelson.v1.Services/Why"),
+    may(Role::Reader, "/kelson.v1.Services/Graph"),
+    may(Role::Reader, "/kelson.v1.Services/Events"),
+    may(Role::Operator, "/kelson.v1.Services/Start"),
+    may(Role::Operator, "/kelson.v1.Services/Stop"),
+    may(Role::Operator, "/kelson.v1.Services/Restart"),
+    may(Role::Operator, "/kelson.v1.Services/Reload"),
+    may(Role::Reader, "/kelson.v1.Machine/Version"),
+    may(Role::Reader, "/kelson.v1.Machine/Boot"),
+    may(Role::Reader, "/kelson.v1.Machine/Dmesg"),
+    may(Role::Operator, "/kelson.v1.Machine/Shutdown"),
+    may(Role::Operator, "/kelson.v1.Machine/Reexec"),
+    may(Role::Reader, "/kelson.v1.Images/List"),
+    may(Role::Operator, "/kelson.v1.Images/Prune"),
+    may(Role::Admin, "/kelson.v1.Exec/Run"),
+    may(Role::Reader, "/kelson.v1.Logs/Read"),
+    may(Role::Reader, "/kelson.v1.Metrics/Get"),
+    may(Role::Reader, "/kelson.v1.Health/Get"),
+    may(Role::Reader, "/kelson.v1.Health/Watch"),
+    may(Role::Reader, "/kelson.v1.Health/List"),
+    may(Role::Reader, "/grpc.health.v1.Health/Check"),
+    may(Role::Reader, "/grpc.health.v1.Health/Watch"),
+    may(Role::Reader, "/grpc.health.v1.Health/List"),
+    may(Role::Reader, "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"),
+    may(Role::Reader, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"),
     #[cfg(feature = "faults")]
-    changes("/kelson.test.v1.Faults/Provoke", Role::Admin),
+    may(Role::Admin, "/kelson.test.v1.Faults/Provoke"),
 ];
 
 /// The line of a method.
