@@ -1,6 +1,7 @@
 //! The first lines of every process of this file: what it was called, and a floor to stand on.
 
 use std::ffi::{CStr, CString, OsString};
+use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
@@ -91,6 +92,14 @@ pub fn arguments_and_environment() -> (Vec<CString>, Vec<CString>) {
         })
         .collect();
     (arguments, environment)
+}
+
+/// The environment in which this variable stands once, with this value.
+pub fn with_variable(mut environment: Vec<CString>, name: &str, value: impl fmt::Display) -> Vec<CString> {
+    let name = format!("{name}=");
+    environment.retain(|entry| !entry.as_bytes().starts_with(name.as_bytes()));
+    environment.extend(CString::new(format!("{name}{value}")));
+    environment
 }
 
 #[cfg(test)]

@@ -13,6 +13,8 @@ use kelson_services::host::ShutdownAction;
 use nix::fcntl::{FcntlArg, FdFlag, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
+use crate::entry;
+
 /// Names the descriptor in the environment.
 const VARIABLE: &str = "KELSON_CRASHES";
 /// "KELSONC" and the version of what follows.
@@ -142,11 +144,8 @@ impl Page {
     }
 
     /// The environment for the next program, in which it alone is named.
-    pub fn name_in(&self, mut environment: Vec<CString>) -> Vec<CString> {
-        let name = format!("{VARIABLE}=");
-        environment.retain(|entry| !entry.as_bytes().starts_with(name.as_bytes()));
-        environment.extend(CString::new(format!("{name}{}", self.memory.as_raw_fd())));
-        environment
+    pub fn name_in(&self, environment: Vec<CString>) -> Vec<CString> {
+        entry::with_variable(environment, VARIABLE, self.memory.as_raw_fd())
     }
 
     /// It stays open over the next `execve`. Safe in a signal handler.

@@ -93,11 +93,8 @@ pub fn can_go_on(words: &[OsString]) -> (String, i32) {
 }
 
 /// The environment for the program of the next life.
-pub fn with_mark(mut environment: Vec<CString>) -> Vec<CString> {
-    let mark = format!("{AGAIN}=");
-    environment.retain(|entry| !entry.as_bytes().starts_with(mark.as_bytes()));
-    environment.extend(CString::new(format!("{mark}1")));
-    environment
+pub fn with_mark(environment: Vec<CString>) -> Vec<CString> {
+    entry::with_variable(environment, AGAIN, 1)
 }
 
 /// Executes the program in place of this one. Returns only if it cannot be: why.
