@@ -9,7 +9,7 @@ use kelson_spec::service::{Hook, RestartPolicy, ServiceSpec};
 use crate::health_commands::{fails, hangs, passes};
 use crate::house::*;
 
-fn hook(command: &str) -> Hook {
+pub fn hook(command: &str) -> Hook {
     Hook { command: vec![command.into()], timeout: secs(5) }
 }
 

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use kelson_runner::Exit;
 use kelson_services::model::State;
-use kelson_spec::service::{
-    Check, Hook, Probe, Requirement, RestartPolicy, ServiceEvent, ServiceSpec, WhenDown,
-};
+use kelson_spec::service::{Check, Hook, Probe, RestartPolicy, ServiceSpec, WhenDown};
 use tokio::time::Instant;
 
 use crate::fate::Fate;
 use crate::health_commands::fails;
+use crate::hooks::hook;
 use crate::house::{House, MS, loaded, manual, names, notify, oneshot, secs, spec, two_lives};
+use crate::when_down::minds;
 
 fn backoff(name: &str, delay: Duration) -> ServiceSpec {
     let mut spec = spec(name);
@@ -124,12 +124,7 @@ fn g5_what_went_down_while_another_was_being_started_is_not_forgotten() {
         || async {
             let house = House::new();
             house.manners("web", |manners| manners.spawn = secs(5));
-            let depends = vec![Requirement::Service {
-                name: "db".into(),
-                event: ServiceEvent::Up,
-                when_down: WhenDown::Restart,
-            }];
-            house.manager.take_in(loaded([spec("db"), ServiceSpec { depends, ..spec("web") }]));
+            house.manager.take_in(loaded([spec("db"), minds("web", "db", WhenDown::Restart)]));
             house.manager.begin();
             house.settle().await;
             house.manager.restart(&names(&["db"]), false).await;
@@ -467,7 +462,7 @@ fn v1_one_that_is_reloading_has_been_ready() {
                 ..Check::new(name, Probe::Exec { command: vec![name.into()] })
             };
             let mut web = ServiceSpec { health: vec![check("a")], ..notify("web") };
-            web.hooks.post_start = vec![Hook { command: vec!["postStart".into()], timeout: secs(5) }];
+            web.hooks.post_start = vec![hook("postStart")];
             let house = House::with([web]).await;
             house.say("web", "READY=1").await;
             tokio::time::sleep(secs(5)).await;

@@ -5,9 +5,10 @@ use std::time::Duration;
 use kelson_runner::Exit;
 use kelson_services::manager::Outcome;
 use kelson_services::model::State;
-use kelson_spec::service::{Hook, Requirement, ServiceEvent, ServiceSpec};
+use kelson_spec::service::{Requirement, ServiceEvent, ServiceSpec};
 use tokio::time::Instant;
 
+use crate::hooks::hook;
 use crate::house::*;
 
 #[tokio::test(start_paused = true)]
@@ -74,7 +75,6 @@ async fn nothing_starts_once_the_host_stops() {
 #[tokio::test(start_paused = true)]
 async fn a_start_that_is_under_way_is_broken_off_when_the_host_stops() {
     let mut db = spec("db");
-    let hook = |name: &str| Hook { command: vec![name.into()], timeout: secs(60) };
     (db.hooks.pre, db.hooks.post) = (vec![hook("first"), hook("second")], vec![hook("post")]);
     let house = House::with([db, spec("base"), needs("web", &["db", "base"])]).await;
     house.manners("web", |web| web.obeys = Some(secs(5)));

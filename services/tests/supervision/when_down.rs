@@ -7,7 +7,7 @@ use kelson_spec::service::{Check, Probe, Requirement, ServiceEvent, ServiceSpec,
 use crate::health_commands::{fails, passes};
 use crate::house::*;
 
-fn minds(name: &str, other: &str, when_down: WhenDown) -> ServiceSpec {
+pub fn minds(name: &str, other: &str, when_down: WhenDown) -> ServiceSpec {
     let depends = vec![Requirement::Service { name: other.into(), event: ServiceEvent::Up, when_down }];
     ServiceSpec { depends, ..spec(name) }
 }
