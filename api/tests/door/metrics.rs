@@ -21,15 +21,19 @@ use super::{Door, VALID};
 
 /// A connection as ann; `alpn` is what she says that she speaks.
 async fn connect(door: &Door, alpn: &str) -> TlsStream<TcpStream> {
-    let TlsMaterial { ca, certificate, key } = door.pki.client("ann", VALID);
+    connect_as(door, &door.pki.client("ann", VALID), alpn).await
+}
+
+pub async fn connect_as(door: &Door, material: &TlsMaterial, alpn: &str) -> TlsStream<TcpStream> {
+    let TlsMaterial { ca, certificate, key } = material;
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(&ca).unwrap()).unwrap();
-    let chain = CertificateDer::pem_slice_iter(&certificate).collect::<Result<Vec<_>, _>>().unwrap();
+    roots.add(CertificateDer::from_pem_slice(ca).unwrap()).unwrap();
+    let chain = CertificateDer::pem_slice_iter(certificate).collect::<Result<Vec<_>, _>>().unwrap();
     let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_root_certificates(roots)
-        .with_client_auth_cert(chain, PrivateKeyDer::from_pem_slice(&key).unwrap())
+        .with_client_auth_cert(chain, PrivateKeyDer::from_pem_slice(key).unwrap())
         .unwrap();
     if !alpn.is_empty() {
         config.alpn_protocols = vec![alpn.as_bytes().to_vec()];

@@ -1,40 +1,24 @@
 //! Every method as an administrator, an operator, a reader and somebody without a role: what comes of it is the table of
 //! docs/api.md.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use kelson_api::access::{self, Role};
 use kelson_api::client::TlsMaterial;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
 use tonic::Code;
 use tonic::body::Body;
 use tonic::codegen::http::Request;
 
 use super::world::{self, Echo};
-use super::{Door, VALID};
+use super::{Door, VALID, metrics};
 
 /// A client that knows nothing of the interface.
 struct Raw(hyper::client::conn::http2::SendRequest<Body>);
 
 impl Raw {
     async fn connect(door: &Door, material: &TlsMaterial) -> Raw {
-        let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(&material.ca).unwrap()).unwrap();
-        let chain =
-            CertificateDer::pem_slice_iter(&material.certificate).collect::<Result<Vec<_>, _>>().unwrap();
-        let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_client_auth_cert(chain, PrivateKeyDer::from_pem_slice(&material.key).unwrap())
-            .unwrap();
-        config.alpn_protocols = vec![b"h2".to_vec()];
-        let stream = tokio::net::TcpStream::connect(("127.0.0.1", door.port)).await.unwrap();
-        let name = ServerName::try_from("127.0.0.1").unwrap();
-        let stream = tokio_rustls::TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap();
+        let stream = metrics::connect_as(door, material, "h2").await;
         let (sender, connection) =
             hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
         tokio::spawn(connection);
