@@ -8,6 +8,7 @@ mod driver;
 mod held;
 mod kept;
 mod life;
+mod processor;
 
 use std::future::Future;
 use std::io;

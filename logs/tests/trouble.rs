@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::path::PathBuf;
+use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -16,8 +17,9 @@ use std::time::{Duration, Instant};
 use host::{Before, Host, OPTIONS, ask, contents, eventually, texts};
 use kelson_logs::{LogOptions, Report};
 use nix::mount::{MsFlags, mount};
-use nix::sched::{CloneFlags, unshare};
+use nix::sched::{CloneFlags, CpuSet, sched_getaffinity, sched_setaffinity, unshare};
 use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 const SOON: Duration = Duration::from_secs(15);
 /// No write may take longer, whatever happens to logd.
@@ -178,6 +180,59 @@ async fn p6_a_frozen_logd_is_replaced_before_anybody_waits_two_seconds() {
     let told = drain(&mut host);
     let said = |report: &Report| matches!(report, Report::Restarted { reason } if reason.contains("ping"));
     assert!(told.iter().any(said), "{told:?}");
+}
+
+/// A process that takes all of a processor.
+struct Loop(Child);
+
+impl Loop {
+    fn begin() -> Loop {
+        Loop(Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap())
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = self.0.kill().and_then(|()| self.0.wait());
+    }
+}
+
+/// Keeps this thread, and what it begins from here on, on one processor.
+fn stay_on(processor: usize) {
+    let mut set = CpuSet::new();
+    set.set(processor).unwrap();
+    sched_setaffinity(Pid::from_raw(0), &set).unwrap();
+}
+
+#[tokio::test]
+async fn p6_a_logd_that_only_gets_no_processor_is_not_replaced() {
+    let ours = sched_getaffinity(Pid::from_raw(0)).unwrap();
+    let mut ours = (0..CpuSet::count()).filter(|number| ours.is_set(*number) == Ok(true));
+    let theirs = ours.next().unwrap();
+    // logd and those who take all of its processor; PID 1 and the service have another one.
+    stay_on(theirs);
+    let mut host = Host::new("p6-starved");
+    let (stdout, _stderr) = host.collector.pipes("web", 1, OPTIONS).unwrap();
+    let logd = host.up().await;
+    for thread in std::fs::read_dir(format!("/proc/{logd}/task")).unwrap() {
+        let thread = thread.unwrap().file_name().into_string().unwrap().parse().unwrap();
+        // SAFETY: the parameter is one, and all that is read.
+        let given = unsafe {
+            libc::sched_setscheduler(thread, libc::SCHED_IDLE, &libc::sched_param { sched_priority: 0 })
+        };
+        assert_eq!(given, 0);
+    }
+    let loops: Vec<Loop> = (0..8).map(|_| Loop::begin()).collect();
+    stay_on(ours.next().unwrap_or(theirs));
+    let writer = writing(stdout, 4000, Duration::from_micros(500));
+    // It would be dead in less than two seconds.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!((host.up().await, host.restarts()), (logd, 0), "{:?}", drain(&mut host));
+    drop(loops);
+    let (written, _) = tokio::task::spawn_blocking(|| writer.finish()).await.unwrap();
+    eventually(SOON, "the last line", || all(&host, "web").ends_with(" stdout F last\n")).await;
+    assert!(written > 0);
+    assert_eq!((host.restarts(), host.collector.status().borrow().dropped_lines), (0, 0));
 }
 
 #[tokio::test]

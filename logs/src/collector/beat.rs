@@ -3,8 +3,8 @@
 //! Pure. Quiet: the copies of the pipes are armed, the first unread byte wakes PID 1 once. Busy: a timer looks whether
 //! something is still unread; a service that writes all the time is then seen by a look a [`LOOK`], not by its lines.
 //! Asked: something was unread, so logd has to answer a ping. First byte to replaced: [`LOOK`] + [`ANSWER`] + 100 ms, if
-//! a pipe fills up meanwhile. As long as none does nobody is held up, and a logd that has nothing worse than no processor
-//! on a busy host keeps what is in its memory: it has [`LONGEST`].
+//! a pipe fills up meanwhile. As long as none does nobody is held up, and logd keeps what is in its memory: it has
+//! [`LONGEST`]. One that has nothing worse than no processor has [`STARVED`]: the next would have none either.
 
 use std::time::Duration;
 
@@ -18,6 +18,8 @@ pub const ANSWER: Duration = Duration::from_millis(500);
 pub const START: Duration = Duration::from_secs(3);
 /// What it has where nobody is held up. What is unread by then has room in the next one's queue.
 pub const LONGEST: Duration = Duration::from_millis(1100);
+/// What it has while it waits for a processor.
+pub const STARVED: Duration = Duration::from_secs(10);
 /// From one look whether anybody is held up to the next.
 const GLANCE: Duration = Duration::from_millis(100);
 /// If PID 1 itself comes so late, the whole host stood still, and logd gets its time once more.
@@ -40,7 +42,9 @@ enum Phase {
     Asked {
         by: Instant,
         again: bool,
+        /// Nobody is held up, and it has until then; starved, until then.
         last: Instant,
+        starved: Instant,
         sent: bool,
     },
 }
@@ -60,7 +64,8 @@ pub fn after(now: Instant, span: Duration) -> Instant {
 }
 
 fn asked(now: Instant, span: Duration, sent: bool) -> Phase {
-    Phase::Asked { by: after(now, span), again: false, last: after(now, LONGEST), sent }
+    let (last, starved) = (after(now, LONGEST), after(now, STARVED));
+    Phase::Asked { by: after(now, span), again: false, last, starved, sent }
 }
 
 impl Beat {
@@ -107,12 +112,13 @@ impl Beat {
     }
 
     /// Time has passed; `unread` tells whether anything can be read, and is asked only at a look; `filling` whether a pipe
-    /// fills up, and is asked only when an answer is late.
+    /// fills up, and `starved` whether logd waits for a processor; both are asked only when an answer is late.
     pub fn tick(
         &mut self,
         now: Instant,
         unread: impl FnOnce() -> bool,
         filling: impl FnOnce() -> bool,
+        starved: impl FnOnce() -> bool,
     ) -> Step {
         match self.phase {
             Phase::Busy { look } if now >= look => {
@@ -125,16 +131,18 @@ impl Beat {
                     Step::Nothing
                 }
             }
-            Phase::Asked { by, again, last, sent } if now >= by => {
-                if !again && (!sent || now.duration_since(by) > LATE) {
-                    self.phase = Phase::Asked { by: after(now, ANSWER), again: true, last, sent };
-                    Step::Nothing
+            Phase::Asked { by, again, last, starved: until, sent } if now >= by => {
+                let (by, again) = if !again && (!sent || now.duration_since(by) > LATE) {
+                    (after(now, ANSWER), true)
                 } else if now < last && !filling() {
-                    self.phase = Phase::Asked { by: after(now, GLANCE).min(last), again, last, sent };
-                    Step::Nothing
+                    (after(now, GLANCE).min(last), again)
+                } else if now < until && starved() {
+                    (after(now, GLANCE), again)
                 } else {
-                    Step::Dead
-                }
+                    return Step::Dead;
+                };
+                self.phase = Phase::Asked { by, again, last, starved: until, sent };
+                Step::Nothing
             }
             _ => Step::Nothing,
         }
@@ -156,7 +164,7 @@ mod tests {
     fn quiet_needs_no_timer_and_a_byte_starts_one() {
         let now = Instant::now();
         let mut beat = answered(now);
-        assert_eq!(beat.tick(now + LOOK, || false, || false), Step::Nothing);
+        assert_eq!(beat.tick(now + LOOK, || false, || false, || false), Step::Nothing);
         assert!(beat.quiet());
         assert_eq!(beat.next(), None);
         beat.data(now + LOOK * 2);
@@ -167,14 +175,14 @@ mod tests {
     fn a_logd_that_leaves_bytes_unread_while_pipes_fill_is_dead_in_less_than_two_seconds() {
         let start = Instant::now();
         let mut beat = answered(start);
-        beat.tick(start + LOOK, || false, || false);
+        beat.tick(start + LOOK, || false, || false, || false);
         let byte = start + LOOK * 4;
         beat.data(byte);
         let mut now = byte;
         let mut steps = Vec::new();
         while let Some(next) = beat.next() {
             now = next;
-            steps.push(beat.tick(now, || true, || true));
+            steps.push(beat.tick(now, || true, || true, || false));
             beat.sent(2, now);
             if steps.last() == Some(&Step::Dead) {
                 break;
@@ -190,12 +198,12 @@ mod tests {
         let dead_after = |fills: Duration| {
             let start = Instant::now();
             let mut beat = answered(start);
-            assert_eq!(beat.tick(start + LOOK, || true, || false), Step::Ping(2));
+            assert_eq!(beat.tick(start + LOOK, || true, || false, || false), Step::Ping(2));
             beat.sent(2, start + LOOK);
             let asked = start + LOOK;
             loop {
                 let now = beat.next().expect("an answer is waited for");
-                if beat.tick(now, || true, || now - asked >= fills) == Step::Dead {
+                if beat.tick(now, || true, || now - asked >= fills, || false) == Step::Dead {
                     return now - asked;
                 }
             }
@@ -206,14 +214,36 @@ mod tests {
         // An answer that comes late is one.
         let start = Instant::now();
         let mut beat = answered(start);
-        beat.tick(start + LOOK, || true, || false);
+        beat.tick(start + LOOK, || true, || false, || false);
         beat.sent(2, start + LOOK);
         for _ in 0..5 {
             let now = beat.next().expect("an answer is waited for");
-            assert_eq!(beat.tick(now, || true, || false), Step::Nothing);
+            assert_eq!(beat.tick(now, || true, || false, || false), Step::Nothing);
         }
         assert!(beat.pong(2, start + LOOK * 4));
         assert_eq!(beat.next(), Some(start + LOOK * 5));
+    }
+
+    #[test]
+    fn one_that_waits_for_a_processor_has_more_time_but_not_for_ever() {
+        let dead_after = |fed: Duration| {
+            let start = Instant::now();
+            let mut beat = answered(start);
+            let asked = start + LOOK;
+            assert_eq!(beat.tick(asked, || true, || true, || true), Step::Ping(2));
+            beat.sent(2, asked);
+            loop {
+                let now = beat.next().expect("an answer is waited for");
+                if beat.tick(now, || true, || true, || now - asked < fed) == Step::Dead {
+                    return now - asked;
+                }
+            }
+        };
+        assert_eq!(dead_after(Duration::ZERO), ANSWER);
+        let after = dead_after(Duration::from_secs(2));
+        assert!(after >= Duration::from_secs(2) && after <= Duration::from_secs(2) + GLANCE, "{after:?}");
+        let after = dead_after(Duration::from_secs(60));
+        assert!(after >= STARVED && after <= STARVED + GLANCE, "{after:?}");
     }
 
     #[test]
@@ -221,7 +251,7 @@ mod tests {
         let now = Instant::now();
         let mut beat = answered(now);
         let look = now + LOOK;
-        assert_eq!(beat.tick(look, || true, || true), Step::Ping(2));
+        assert_eq!(beat.tick(look, || true, || true, || false), Step::Ping(2));
         assert!(!beat.pong(1, look));
         assert!(beat.pong(2, look));
         assert_eq!(beat.next(), Some(look + LOOK));
@@ -231,11 +261,11 @@ mod tests {
     fn when_the_whole_host_stood_still_logd_gets_its_time_again_but_once() {
         let now = Instant::now();
         let mut beat = answered(now);
-        beat.tick(now + LOOK, || true, || true);
+        beat.tick(now + LOOK, || true, || true, || false);
         beat.sent(2, now + LOOK);
         let late = now + LOOK + ANSWER + Duration::from_secs(60);
-        assert_eq!(beat.tick(late, || true, || true), Step::Nothing);
-        assert_eq!(beat.tick(late + Duration::from_secs(60), || true, || true), Step::Dead);
+        assert_eq!(beat.tick(late, || true, || true, || false), Step::Nothing);
+        assert_eq!(beat.tick(late + Duration::from_secs(60), || true, || true, || false), Step::Dead);
     }
 
     #[test]
@@ -244,15 +274,15 @@ mod tests {
         // PID 1 took up all its services, and came to nothing else.
         let mut beat = Beat::new(now);
         let turned = now + START + Duration::from_millis(100);
-        assert_eq!(beat.tick(turned, || true, || true), Step::Nothing);
+        assert_eq!(beat.tick(turned, || true, || true, || false), Step::Nothing);
         beat.sent(1, turned);
         assert_eq!(beat.next(), Some(turned + START));
         beat.sent(1, turned + ANSWER);
         assert_eq!(beat.next(), Some(turned + START), "once");
-        assert_eq!(beat.tick(turned + START, || true, || true), Step::Dead);
+        assert_eq!(beat.tick(turned + START, || true, || true, || false), Step::Dead);
         // One that cannot be sent, since nobody reads, is not waited for without an end.
         let mut beat = Beat::new(now);
-        assert_eq!(beat.tick(now + START, || true, || true), Step::Nothing);
-        assert_eq!(beat.tick(now + START + ANSWER, || true, || true), Step::Dead);
+        assert_eq!(beat.tick(now + START, || true, || true, || false), Step::Nothing);
+        assert_eq!(beat.tick(now + START + ANSWER, || true, || true, || false), Step::Dead);
     }
 }

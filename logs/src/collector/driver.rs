@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use super::beat::{self, Beat, Step, after};
 use super::held::{Held, Lost};
 use super::kept::{InheritedLog, Kept, KeptLog};
-use super::life::{Event, Launch, Life, Logd, Outgoing};
+use super::life::{Asked, Event, Launch, Life, Logd, Outgoing};
 use super::{Command, Launched, Launcher, LogdStatus, Report};
 use crate::control::{self, Packet, Receiver};
 
@@ -291,6 +291,7 @@ impl Driver {
         let mut life = Box::new(Life {
             control,
             receiver: Receiver::new(),
+            asked: Asked::new(process.pid, now),
             process,
             queue,
             beat: Beat::new(now),
@@ -438,9 +439,14 @@ impl Driver {
                 if life.exit_by.is_some_and(|by| now >= by) {
                     return self.kill("closed its socket and was killed", now);
                 }
-                match life.beat.tick(now, || held.any_unread(), || held.any_filling()) {
+                let Life { beat, asked, process, queue, .. } = life.as_mut();
+                let starved = || asked.starved(process.pid, now);
+                match beat.tick(now, || held.any_unread(), || held.any_filling(), starved) {
                     Step::Nothing => {}
-                    Step::Ping(number) => life.queue.push_back(Outgoing::Ping(number)),
+                    Step::Ping(number) => {
+                        *asked = Asked::new(process.pid, now);
+                        queue.push_back(Outgoing::Ping(number));
+                    }
                     Step::Dead => {
                         // Nobody has read since the byte that was unread.
                         self.absent =

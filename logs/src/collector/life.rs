@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::beat::{Beat, after};
 use super::kept::Kept;
+use super::processor::Shares;
 use super::{BoxFuture, Command, Launched};
 use crate::control::{Packet, Receiver};
 
@@ -33,12 +34,19 @@ pub struct Life {
     pub process: Launched,
     pub queue: VecDeque<Outgoing>,
     pub beat: Beat,
+    pub asked: Asked,
     pub born: Instant,
     pub answered: bool,
     /// It was asked to end, and is killed then.
     pub stop_by: Option<Instant>,
     /// Its socket is closed: its exit is awaited until then.
     pub exit_by: Option<Instant>,
+}
+
+/// How logd stood when it was last to be asked.
+pub struct Asked {
+    at: Instant,
+    shares: Shares,
 }
 
 /// One that is being started.
@@ -74,6 +82,18 @@ impl Life {
     pub fn stop(&mut self, within: Duration, now: Instant) {
         self.stop_by = Some(after(now, within));
         self.queue.push_back(Outgoing::Stop { within });
+    }
+}
+
+impl Asked {
+    pub fn new(pid: i32, now: Instant) -> Asked {
+        Asked { at: now, shares: Shares::of(pid) }
+    }
+
+    /// It has mostly waited for a processor since.
+    pub fn starved(&self, pid: i32, now: Instant) -> bool {
+        let elapsed = now.duration_since(self.at);
+        Shares::of(pid).starved_since(&self.shares, elapsed)
     }
 }
 
