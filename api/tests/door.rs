@@ -3,8 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)] // a test may fail
 #![allow(clippy::arithmetic_side_effects)]
 
+#[path = "door/attacks.rs"]
+mod attacks;
 #[path = "door/metrics.rs"]
 mod metrics;
+#[path = "door/processes.rs"]
+mod processes;
 #[path = "door/roles.rs"]
 mod roles;
 mod world;
@@ -19,6 +23,8 @@ use std::time::Duration;
 
 use kelson_api::client::{Client, Endpoint, Failure, TlsMaterial};
 use kelson_proto::v1;
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::unistd::Pid;
 use tonic::{Code, Request};
 use world::{Echo, Pki};
 
@@ -44,7 +50,7 @@ fn spawn(arguments: &[&str], notify: Option<&Path>) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["door_process", "--exact", "--ignored", "--nocapture"]);
     // The test runner has threads before the door can block its signals in them: they inherit that.
-    let block = || Ok(nix::sys::signal::SigSet::from(nix::sys::signal::Signal::SIGTERM).thread_block()?);
+    let block = || Ok(SigSet::from(Signal::SIGTERM).thread_block()?);
     // SAFETY: all that runs between fork and exec is sigprocmask, which may be called there.
     unsafe { command.pre_exec(block) };
     command.env("DOOR_ARGUMENTS", arguments.join("\n")).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -56,6 +62,10 @@ fn spawn(arguments: &[&str], notify: Option<&Path>) -> Child {
 
 impl Door {
     fn open() -> Door {
+        Door::open_with(&[])
+    }
+
+    fn open_with(more: &[&str]) -> Door {
         let folder = tempfile::tempdir().unwrap();
         let pki = Pki::new();
         let (certificate, key) = pki.issue("edge-1", None, &["127.0.0.1"], VALID);
@@ -65,21 +75,12 @@ impl Door {
         let path = |name: &str| folder.path().join(name).display().to_string();
         let notify = folder.path().join("notify");
         let notified = UnixDatagram::bind(&notify).unwrap();
-        let mut process = spawn(
-            &[
-                "--listen",
-                "127.0.0.1:0",
-                "--ca",
-                &path("ca.pem"),
-                "--certificate",
-                &path("certificate.pem"),
-                "--key",
-                &path("key.pem"),
-                "--runtime-dir",
-                &path(""),
-            ],
-            Some(&notify),
-        );
+        let (ca, certificate, key) = (path("ca.pem"), path("certificate.pem"), path("key.pem"));
+        let runtime = path("");
+        let mut arguments = vec!["--listen", "127.0.0.1:0", "--runtime-dir", &runtime];
+        arguments.extend(["--ca", &ca, "--certificate", &certificate, "--key", &key]);
+        arguments.extend(more);
+        let mut process = spawn(&arguments, Some(&notify));
         let mut log = BufReader::new(process.stderr.take().unwrap());
         let mut line = String::new();
         log.read_line(&mut line).unwrap();
@@ -115,8 +116,25 @@ impl Door {
     }
 
     fn terminate(&self) {
-        let pid = nix::unistd::Pid::from_raw(i32::try_from(self.process.id()).unwrap());
-        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+        kill(self.keeper(), Signal::SIGTERM).unwrap();
+    }
+
+    fn keeper(&self) -> Pid {
+        Pid::from_raw(i32::try_from(self.process.id()).unwrap())
+    }
+
+    /// The process that strangers reach.
+    fn worker(&self) -> Pid {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.process.id())).unwrap();
+        let children =
+            |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("children")).unwrap();
+        let all: String = tasks.map(|task| children(task.unwrap())).collect();
+        Pid::from_raw(all.trim().parse().expect(&all))
+    }
+
+    /// The exit status of the whole.
+    async fn ended(mut self) -> Option<i32> {
+        tokio::task::spawn_blocking(move || self.process.wait().unwrap().code()).await.unwrap()
     }
 }
 
@@ -259,7 +277,7 @@ async fn what_is_not_there_is_unavailable_until_it_is() {
 
 #[tokio::test]
 async fn s6_when_it_is_stopped_streams_end_with_a_word_and_it_with_0() {
-    let mut door = Door::open();
+    let door = Door::open();
     world::serve(&door.socket("log.sock"), Echo::new("logd").logs());
     let request = v1::ReadRequest { names: vec!["web".into()], follow: true, ..Default::default() };
     let mut lines = door.ann().logs().read(request).await.unwrap().into_inner();
@@ -268,8 +286,7 @@ async fn s6_when_it_is_stopped_streams_end_with_a_word_and_it_with_0() {
     let end = lines.message().await.unwrap_err();
     assert_eq!((end.code(), end.message()), (Code::Unavailable, "kelson-apid is being stopped"));
     drop(lines);
-    let status = tokio::task::spawn_blocking(move || door.process.wait().unwrap()).await.unwrap();
-    assert_eq!(status.code(), Some(0));
+    assert_eq!(door.ended().await, Some(0));
 }
 
 #[test]

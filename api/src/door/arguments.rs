@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use crate::error::ApiError;
 
 const USAGE: &str = "usage: kelson-apid --listen ADDRESS:PORT... --ca FILE --certificate FILE --key FILE \
-                     [--runtime-dir DIR]";
+                     [--runtime-dir DIR] [--user UID] [--group GID]";
 
 /// What the door is told.
 #[derive(Debug, PartialEq, Eq)]
@@ -20,6 +20,10 @@ pub struct Arguments {
     pub key: PathBuf,
     /// Where the Unix sockets are.
     pub runtime_dir: PathBuf,
+    /// Who meets strangers, where this is root.
+    pub user: Option<u32>,
+    /// The group of the Unix sockets.
+    pub group: Option<u32>,
 }
 
 impl Arguments {
@@ -28,6 +32,7 @@ impl Arguments {
     pub fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Arguments, ApiError> {
         let mut listen = Vec::new();
         let (mut ca, mut certificate, mut key) = (None, None, None);
+        let (mut user, mut group) = (None, None);
         let mut runtime_dir = PathBuf::from("/run/kelson");
         while let Some(argument) = arguments.next() {
             let option = argument.to_string_lossy().into_owned();
@@ -40,6 +45,8 @@ impl Arguments {
                 "--certificate" => certificate = Some(PathBuf::from(value()?)),
                 "--key" => key = Some(PathBuf::from(value()?)),
                 "--runtime-dir" => runtime_dir = PathBuf::from(value()?),
+                "--user" => user = Some(number(&option, &value()?)?),
+                "--group" => group = Some(number(&option, &value()?)?),
                 other => return Err(ApiError::Usage(format!("{other:?} is not known; {USAGE}"))),
             }
         }
@@ -55,8 +62,21 @@ impl Arguments {
             certificate: need(certificate, "--certificate")?,
             key: need(key, "--key")?,
             runtime_dir,
+            user,
+            group,
         })
     }
+
+    #[cfg(test)]
+    pub fn of_files(ca: PathBuf, certificate: PathBuf, key: PathBuf) -> Arguments {
+        let (listen, runtime_dir) = (Vec::new(), PathBuf::new());
+        Arguments { listen, ca, certificate, key, runtime_dir, user: None, group: None }
+    }
+}
+
+fn number(option: &str, text: &OsString) -> Result<u32, ApiError> {
+    let number = text.to_str().and_then(|text| text.parse().ok());
+    number.ok_or_else(|| ApiError::Usage(format!("{option} {text:?} is not a number; {USAGE}")))
 }
 
 fn address(text: &OsString) -> Result<SocketAddr, ApiError> {
@@ -78,7 +98,7 @@ mod tests {
     #[test]
     fn what_is_right() {
         let parsed = parse(
-            "--listen 0.0.0.0:50000 --listen [::1]:50001 --ca ca.pem --certificate c.pem --key k.pem --runtime-dir /r",
+            "--listen 0.0.0.0:50000 --listen [::1]:50001 --ca ca.pem --certificate c.pem --key k.pem --runtime-dir /r --user 7 --group 8",
         );
         assert_eq!(
             parsed.unwrap(),
@@ -88,6 +108,8 @@ mod tests {
                 certificate: "c.pem".into(),
                 key: "k.pem".into(),
                 runtime_dir: "/r".into(),
+                user: Some(7),
+                group: Some(8),
             }
         );
         let short = parse("--listen 127.0.0.1:1 --ca a --certificate b --key c").unwrap();
@@ -103,6 +125,7 @@ mod tests {
             ("--listen 127.0.0.1:1 --certificate b --key c", "--ca is missing"),
             ("--listen 127.0.0.1:1 --ca a --key c", "--certificate is missing"),
             ("--listen 127.0.0.1:1 --ca a --certificate b", "--key is missing"),
+            ("--user root", "\"root\" is not a number"),
             ("--port 1", "\"--port\" is not known"),
         ] {
             let error = parse(words).expect_err(words);

@@ -1,19 +1,14 @@
 //! Taking connections from strangers, in numbers that are bounded at each step.
 
 use std::net::{SocketAddr, TcpListener as StdListener};
-use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use nix::sys::signal::{SigSet, Signal};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tonic::body::Body;
@@ -21,9 +16,9 @@ use tonic::codegen::http::{Request, Response, StatusCode, Version};
 
 use super::arguments::Arguments;
 use super::certificate::Peer;
+use super::crowd::{Crowd, Handshake};
 use super::forward::{Caller, Forward, WINDOW};
 use super::metrics::{self, Metrics};
-use super::notify::notify;
 use super::{say, tls};
 use crate::access::Role;
 use crate::error::ApiError;
@@ -47,16 +42,23 @@ const SHORTAGE: Duration = Duration::from_millis(200);
 
 /// What all connections share.
 struct Door {
-    acceptor: TlsAcceptor,
+    acceptors: watch::Receiver<TlsAcceptor>,
     forward: Forward,
     metrics: Metrics,
     connections: Arc<Semaphore>,
     handshakes: Arc<Semaphore>,
+    crowd: Crowd,
     /// Its sender is dropped when the door closes.
     closed: watch::Receiver<()>,
 }
 
 impl Door {
+    fn refused(&self, peer: SocketAddr, why: &str) {
+        if let Some(line) = self.crowd.refused(&format!("{peer}: {why}")) {
+            say(&line);
+        }
+    }
+
     async fn answer(&self, caller: &Caller, request: Request<Incoming>) -> Response<Body> {
         if request.uri().path() == metrics::PATH {
             return self.metrics.answer(&self.forward, caller, &request).await;
@@ -69,54 +71,41 @@ impl Door {
     }
 }
 
-/// SIGTERM and SIGINT, by a descriptor.
-///
-/// # Errors
-/// When there is no descriptor left.
-pub fn signals() -> Result<SignalFd, ApiError> {
-    let set: SigSet = [Signal::SIGTERM, Signal::SIGINT].into_iter().collect();
-    set.thread_block()
-        .and_then(|()| SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC))
-        .map_err(|errno| ApiError::Runtime(errno.into()))
+/// The door, open: connections are taken until [`Open::close`].
+pub struct Open {
+    accepting: JoinSet<()>,
+    closing: watch::Sender<()>,
 }
 
-/// Serves until one of the signals.
+impl Open {
+    /// Takes nobody in any more, and ends the streams of those who are connected.
+    pub async fn close(mut self) {
+        drop(self.closing);
+        while self.accepting.join_next().await.is_some() {}
+    }
+}
+
+/// Takes connections, each with the acceptor of its moment.
 ///
 /// # Errors
 /// When an address cannot be listened on.
-pub async fn run(arguments: Arguments, acceptor: TlsAcceptor, signals: SignalFd) -> Result<(), ApiError> {
+pub fn open(arguments: &Arguments, acceptors: watch::Receiver<TlsAcceptor>) -> Result<Open, ApiError> {
     let (closing, closed) = watch::channel(());
     let door = Arc::new(Door {
-        acceptor,
-        forward: Forward::new(arguments.runtime_dir, closed.clone()),
+        acceptors,
+        forward: Forward::new(arguments.runtime_dir.clone(), closed.clone()),
         metrics: Metrics::new(),
         connections: Arc::new(Semaphore::new(CONNECTIONS)),
         handshakes: Arc::new(Semaphore::new(HANDSHAKES)),
+        crowd: Crowd::new(),
         closed,
     });
-    let listeners = arguments.listen.into_iter().map(listen).collect::<Result<Vec<_>, _>>()?;
+    let listeners = arguments.listen.iter().copied().map(listen).collect::<Result<Vec<_>, _>>()?;
     let mut accepting = JoinSet::new();
     for listener in listeners {
         accepting.spawn(accept(listener, Arc::clone(&door)));
     }
-    let descriptor = signals.as_fd().try_clone_to_owned().map_err(ApiError::Runtime)?;
-    // SAFETY: the descriptor is owned by what is registered, and so stays open as long as it is.
-    let registered = unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) };
-    let registered =
-        registered.map_err(|error| ApiError::Runtime(std::io::Error::other(error.to_string())))?;
-    tell("READY=1");
-    registered.readable().await.map_err(ApiError::Runtime)?.retain_ready();
-    say("closing: asked by a signal");
-    tell("STOPPING=1");
-    drop(closing);
-    while accepting.join_next().await.is_some() {}
-    Ok(())
-}
-
-fn tell(state: &str) {
-    if let Err(error) = notify(state) {
-        say(&format!("PID 1 cannot be told {state}: {error}"));
-    }
+    Ok(Open { accepting, closing })
 }
 
 fn listen(address: SocketAddr) -> Result<TcpListener, ApiError> {
@@ -146,10 +135,17 @@ async fn accept(listener: TcpListener, door: Arc<Door>) {
             Some(_) = connections.join_next() => {}
             (handshake, accepted) = next => match (handshake, accepted) {
                 (Ok(handshake), Ok((stream, peer))) => {
+                    let stranger = match door.crowd.enter(peer.ip()) {
+                        Ok(stranger) => stranger,
+                        Err(too_many) => {
+                            door.refused(peer, &too_many.to_string());
+                            continue;
+                        }
+                    };
                     let door = Arc::clone(&door);
                     connections.spawn(async move {
-                        if let Err(why) = connection(&door, stream, peer, handshake).await {
-                            say(&format!("{peer}: {why}"));
+                        if let Err(why) = connection(&door, stream, peer, (handshake, stranger)).await {
+                            door.refused(peer, &why);
                         }
                     });
                 }
@@ -177,11 +173,12 @@ async fn connection(
     door: &Arc<Door>,
     stream: TcpStream,
     peer: SocketAddr,
-    handshake: tokio::sync::OwnedSemaphorePermit,
+    handshake: (OwnedSemaphorePermit, Handshake),
 ) -> Result<(), String> {
     let mut closed = door.closed.clone();
     let _ = stream.set_nodelay(true);
-    let accepting = tokio::time::timeout(HANDSHAKE, door.acceptor.accept(stream));
+    let acceptor = door.acceptors.borrow().clone();
+    let accepting = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream));
     let accepted = tokio::select! {
         accepted = accepting => accepted,
         _ = closed.changed() => return Ok(()),

@@ -11,20 +11,21 @@ use tokio_rustls::rustls::server::{NoServerSessionStorage, WebPkiClientVerifier}
 use tokio_rustls::rustls::{Error, RootCertStore, ServerConfig, version};
 
 use super::arguments::Arguments;
+use super::material::Material;
 use crate::error::ApiError;
 
 /// What a client says that it speaks: that of gRPC, and that of scrapers which know no other.
 pub const HTTP_2: &[u8] = b"h2";
 const HTTP_1: &[u8] = b"http/1.1";
 
-/// Reads the files; they are read again when the door is started again.
+/// `arguments` name the files that the material is from.
 ///
 /// # Errors
 /// Names the file and says what it should hold.
-pub fn acceptor(arguments: &Arguments) -> Result<TlsAcceptor, ApiError> {
+pub fn acceptor(arguments: &Arguments, material: &Material) -> Result<TlsAcceptor, ApiError> {
     let provider = Arc::new(ring::default_provider());
     let mut roots = RootCertStore::empty();
-    for certificate in certificates("CA", &arguments.ca)? {
+    for certificate in certificates("CA", &arguments.ca, &material.ca)? {
         roots.add(certificate).map_err(|error| {
             ApiError::Tls(format!(
                 "the CA in {} is not a certificate that can sign: {error}",
@@ -36,8 +37,8 @@ pub fn acceptor(arguments: &Arguments) -> Result<TlsAcceptor, ApiError> {
         WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build().map_err(
             |error| ApiError::Tls(format!("the CA in {} cannot be used: {error}", arguments.ca.display())),
         )?;
-    let chain = certificates("certificate", &arguments.certificate)?;
-    let key = key(&arguments.key)?;
+    let chain = certificates("certificate", &arguments.certificate, &material.certificate)?;
+    let key = key(&arguments.key, &material.key)?;
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&version::TLS13])
         .map_err(|error| ApiError::Tls(format!("TLS 1.3 cannot be set up: {error}")))?
@@ -64,13 +65,12 @@ fn unusable(error: &Error, arguments: &Arguments) -> ApiError {
     }
 }
 
-fn read(what: &'static str, path: &Path) -> Result<Vec<u8>, ApiError> {
-    std::fs::read(path).map_err(|source| ApiError::File { what, path: path.to_owned(), source })
-}
-
-fn certificates(what: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, ApiError> {
-    let pem = read(what, path)?;
-    match CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, PemError>>() {
+fn certificates(
+    what: &'static str,
+    path: &Path,
+    pem: &[u8],
+) -> Result<Vec<CertificateDer<'static>>, ApiError> {
+    match CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, PemError>>() {
         Ok(found) if !found.is_empty() => Ok(found),
         _ => Err(ApiError::Material {
             what,
@@ -80,9 +80,8 @@ fn certificates(what: &'static str, path: &Path) -> Result<Vec<CertificateDer<'s
     }
 }
 
-fn key(path: &Path) -> Result<PrivateKeyDer<'static>, ApiError> {
-    let pem = read("key", path)?;
-    PrivateKeyDer::from_pem_slice(&pem).map_err(|_| ApiError::Material {
+fn key(path: &Path, pem: &[u8]) -> Result<PrivateKeyDer<'static>, ApiError> {
+    PrivateKeyDer::from_pem_slice(pem).map_err(|_| ApiError::Material {
         what: "key",
         path: path.to_owned(),
         right: "it must be PEM without a password, with a whole section from -----BEGIN PRIVATE KEY-----",
@@ -123,14 +122,9 @@ mod tests {
         }
 
         fn attempt(&self, ca: &str, certificate: &str, key: &str) -> Result<(), String> {
-            let arguments = Arguments {
-                listen: Vec::new(),
-                ca: self.path(ca),
-                certificate: self.path(certificate),
-                key: self.path(key),
-                runtime_dir: PathBuf::new(),
-            };
-            acceptor(&arguments).map(|_| ()).map_err(|error| error.to_string())
+            let arguments = Arguments::of_files(self.path(ca), self.path(certificate), self.path(key));
+            let made = Material::read(&arguments).and_then(|material| acceptor(&arguments, &material));
+            made.map(|_| ()).map_err(|error| error.to_string())
         }
     }
 

@@ -1,5 +1,6 @@
 //! `/metrics` of the door, read as scrapers do: over HTTP/2 and over HTTP/1.1.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +26,16 @@ async fn connect(door: &Door, alpn: &str) -> TlsStream<TcpStream> {
 }
 
 pub async fn connect_as(door: &Door, material: &TlsMaterial, alpn: &str) -> TlsStream<TcpStream> {
+    let stream = TcpStream::connect(("127.0.0.1", door.port)).await.unwrap();
+    greet(stream, material, alpn).await.unwrap()
+}
+
+/// Makes the handshake.
+pub async fn greet(
+    stream: TcpStream,
+    material: &TlsMaterial,
+    alpn: &str,
+) -> io::Result<TlsStream<TcpStream>> {
     let TlsMaterial { ca, certificate, key } = material;
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(ca).unwrap()).unwrap();
@@ -38,9 +49,8 @@ pub async fn connect_as(door: &Door, material: &TlsMaterial, alpn: &str) -> TlsS
     if !alpn.is_empty() {
         config.alpn_protocols = vec![alpn.as_bytes().to_vec()];
     }
-    let stream = TcpStream::connect(("127.0.0.1", door.port)).await.unwrap();
     let name = ServerName::try_from("127.0.0.1").unwrap();
-    TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
+    TlsConnector::from(Arc::new(config)).connect(name, stream).await
 }
 
 /// What is answered to a request over HTTP/1.1, until the door closes the connection.

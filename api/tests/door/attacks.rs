@@ -1,0 +1,273 @@
+//! The door as somebody would try it who is not meant to come in: each attempt is refused or bounded, and others are let
+//! in meanwhile.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use hyper::body::{Bytes, Frame};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use kelson_api::client::TlsMaterial;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::body::Body;
+use tonic::codegen::http::Request;
+
+use super::world::{self, Echo};
+use super::{Door, VALID, metrics, version};
+
+/// Another address of this computer than that of the attacker.
+const FRIEND: &str = "127.0.0.9:0";
+const SOON: Duration = Duration::from_secs(20);
+
+async fn connect_from(door: &Door, from: &str) -> io::Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind(from.parse().unwrap())?;
+    socket.connect(SocketAddr::from(([127, 0, 0, 1], door.port))).await
+}
+
+/// Somebody with a certificate, who comes from elsewhere, is served.
+async fn friend_is_served(door: &Door) {
+    let material = door.pki.client("ann", VALID);
+    let greeting = async {
+        let stream = connect_from(door, FRIEND).await?;
+        metrics::greet(stream, &material, "h2").await
+    };
+    let stream = tokio::time::timeout(SOON, greeting).await.expect("no handshake in time").unwrap();
+    let mut sender = http2(stream).await;
+    let answer = sender.send_request(call("/kelson.v1.Machine/Version", Body::new("\0\0\0\0\0".to_owned())));
+    let answer = tokio::time::timeout(SOON, answer).await.expect("no answer in time").unwrap();
+    assert_eq!(answer.headers().get("grpc-status"), None, "{:?}", answer.headers());
+}
+
+async fn http2(
+    stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+) -> hyper::client::conn::http2::SendRequest<Body> {
+    let (sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    sender
+}
+
+fn call(path: &str, body: Body) -> Request<Body> {
+    let request = Request::post(format!("https://127.0.0.1{path}"));
+    request.header("content-type", "application/grpc").header("te", "trailers").body(body).unwrap()
+}
+
+/// A body that comes in pieces.
+struct Pieces(ReceiverStream<Vec<u8>>);
+
+impl hyper::body::Body for Pieces {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        self.0.poll_next_unpin(context).map(|piece| piece.map(|piece| Ok(Frame::data(piece.into()))))
+    }
+}
+
+/// What the process that strangers reach has in memory of its own, in KiB.
+fn memory(door: &Door) -> u64 {
+    let rollup = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", door.worker())).unwrap();
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Private_Dirty:"));
+    line.unwrap().trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// The test has as many descriptors as it may have.
+fn many_descriptors() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: both calls get a pointer to a whole rlimit that lives until they return.
+    unsafe {
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit), 0);
+        limit.rlim_cur = limit.rlim_max;
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_thousand_slow_handshakes_keep_nobody_out() {
+    many_descriptors();
+    let mut door = Door::open();
+    world::serve(&door.socket("init.sock"), Echo::new("init").machine());
+    let before = memory(&door);
+    let mut slow = Vec::new();
+    for number in 0..1000 {
+        let mut stream = TcpStream::connect(("127.0.0.1", door.port)).await.unwrap();
+        // The beginning of a handshake, a byte of it now and then.
+        let _ = stream.write_all(&[0x16, 0x03, 0x01][..number % 4]).await;
+        slow.push(stream);
+    }
+    friend_is_served(&door).await;
+    assert!(door.logged("refused").contains("handshakes"));
+    assert!(memory(&door) - before < 8 << 10, "{} KiB", memory(&door) - before);
+    drop(slow);
+    friend_is_served(&door).await;
+}
+
+#[tokio::test]
+async fn ten_thousand_connections_keep_nobody_out() {
+    let door = Door::open();
+    world::serve(&door.socket("init.sock"), Echo::new("init").machine());
+    let before = memory(&door);
+    let (port, flood) = (door.port, 8);
+    let flooding: Vec<_> = (0..flood)
+        .map(|_| {
+            tokio::spawn(async move {
+                for _ in 0..10_000 / flood {
+                    let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+                    // Until it is turned away, if it is.
+                    let _ = stream.write_all(b"\x16").await;
+                    let mut byte = [0; 1];
+                    let turned_away = stream.read(&mut byte);
+                    let _ = tokio::time::timeout(Duration::from_millis(5), turned_away).await;
+                }
+            })
+        })
+        .collect();
+    friend_is_served(&door).await;
+    for one in flooding {
+        one.await.unwrap();
+    }
+    friend_is_served(&door).await;
+    assert!(memory(&door) - before < 8 << 10, "{} KiB", memory(&door) - before);
+}
+
+#[tokio::test]
+async fn one_client_does_not_take_all_places() {
+    let mut door = Door::open();
+    world::serve(&door.socket("init.sock"), Echo::new("init").machine());
+    let material = door.pki.client("ann", VALID);
+    let mut taken = Vec::new();
+    // With a certificate, so that each stays; at the pace at which they are taken in.
+    while taken.len() < 300 {
+        let stream = TcpStream::connect(("127.0.0.1", door.port)).await.unwrap();
+        match metrics::greet(stream, &material, "h2").await {
+            Ok(stream) => taken.push(stream),
+            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    }
+    assert!(door.logged("clients are connected").contains("refused"));
+    drop(taken);
+    friend_is_served(&door).await;
+}
+
+#[tokio::test]
+async fn a_message_of_100_mb_is_not_held() {
+    let door = Door::open();
+    world::serve(&door.socket("init.sock"), Echo::new("init").machine());
+    let before = memory(&door);
+    let material = door.pki.client("ann", VALID);
+    let mut sender = http2(metrics::connect_as(&door, &material, "h2").await).await;
+    let length: u32 = 100 << 20;
+    let (pieces, stream) = tokio::sync::mpsc::channel::<Vec<u8>>(1);
+    let body = Body::new(Pieces(ReceiverStream::new(stream)));
+    let answer =
+        tokio::spawn(async move { sender.send_request(call("/kelson.v1.Machine/Version", body)).await });
+    let mut head = vec![0];
+    head.extend(length.to_be_bytes());
+    pieces.send(head).await.unwrap();
+    let mut sent = 0;
+    // Until nobody takes more of it.
+    while tokio::time::timeout(Duration::from_millis(500), pieces.send(vec![0; 64 << 10]))
+        .await
+        .is_ok_and(|sent| sent.is_ok())
+        && sent < 1600
+    {
+        sent += 1;
+    }
+    assert!(sent < 400, "{sent} pieces of 64 KiB were taken");
+    let answer = tokio::time::timeout(SOON, answer).await.expect("no answer").unwrap().unwrap();
+    let status = answer.headers().get("grpc-status").expect("refused at once").to_str().unwrap().to_owned();
+    assert_eq!(status, "11", "{:?}", answer.headers());
+    assert!(memory(&door) - before < 8 << 10, "{} KiB", memory(&door) - before);
+    friend_is_served(&door).await;
+}
+
+/// CVE-2023-44487: streams that are opened and reset as fast as can be.
+#[tokio::test]
+async fn rapid_resets_end_the_connection_and_no_other() {
+    let door = Door::open();
+    let echo = Echo::new("init");
+    world::serve(&door.socket("init.sock"), echo.machine());
+    let before = memory(&door);
+    let friend = door.ann();
+    assert_eq!(version(&friend).await.unwrap().version, "init");
+    let mut stream = metrics::connect_as(&door, &door.pki.client("eve", VALID), "h2").await;
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+    let mut resets = 0;
+    for number in (1u32..).step_by(2).take(100_000) {
+        // POST, https, a path, and the reset: what HPACK's static table has, and one literal.
+        let path = b"/kelson.v1.Machine/Boot";
+        let mut block = vec![0x83, 0x87, 0x41, 1, b'a', 0x44, u8::try_from(path.len()).unwrap()];
+        block.extend(path);
+        let mut frames = vec![0, 0, u8::try_from(block.len()).unwrap(), 1, 4];
+        frames.extend(number.to_be_bytes());
+        frames.extend(block);
+        frames.extend([0, 0, 4, 3, 0]);
+        frames.extend(number.to_be_bytes());
+        frames.extend(8u32.to_be_bytes());
+        if stream.write_all(&frames).await.is_err() {
+            break;
+        }
+        resets += 1;
+    }
+    assert!(resets < 100_000, "it was never shown the door");
+    let mut rest = Vec::new();
+    let ended = tokio::time::timeout(SOON, stream.read_to_end(&mut rest)).await;
+    assert!(ended.is_ok(), "the connection goes on after {resets} resets");
+    assert_eq!(version(&friend).await.unwrap().version, "init");
+    echo.opened(0).await;
+    assert!(memory(&door) - before < 8 << 10, "{} KiB", memory(&door) - before);
+}
+
+#[tokio::test]
+async fn garbage_is_refused() {
+    let mut door = Door::open();
+    world::serve(&door.socket("init.sock"), Echo::new("init").machine());
+    // TLS 1.2 is what a client says that offers no version besides.
+    let hello = |version: u8| {
+        let mut hello = vec![0x16, 3, 1, 0, 45, 1, 0, 0, 41, 3, version];
+        hello.extend([7; 32]);
+        hello.extend([0, 0, 2, 0x13, 1, 1, 0]);
+        hello
+    };
+    let garbage: [&[u8]; 6] = [
+        b"GET /metrics HTTP/1.1\r\nHost: edge\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        &[0xff; 20_000],
+        &[0x16, 3, 1, 0xff, 0xff, 1, 2, 3],
+        &hello(3),
+        &hello(9),
+    ];
+    for bytes in garbage {
+        let mut stream = TcpStream::connect(("127.0.0.1", door.port)).await.unwrap();
+        let _ = stream.write_all(bytes).await;
+        let _ = stream.shutdown().await;
+        let mut answer = Vec::new();
+        let _ = tokio::time::timeout(SOON, stream.read_to_end(&mut answer)).await.expect("it was not closed");
+        // An alert of TLS, or nothing.
+        assert!(answer.is_empty() || answer[0] == 0x15, "{answer:?}");
+        door.logged("refused");
+    }
+    // After a handshake as well.
+    for material in [door.pki.client("eve", VALID)] {
+        garbage_after_the_handshake(&door, &material).await;
+    }
+    friend_is_served(&door).await;
+}
+
+async fn garbage_after_the_handshake(door: &Door, material: &TlsMaterial) {
+    for alpn in ["h2", "http/1.1"] {
+        let mut stream = metrics::connect_as(door, material, alpn).await;
+        let _ = stream.write_all(&[0xf3; 70_000]).await;
+        let ended = tokio::time::timeout(SOON, stream.read_to_end(&mut Vec::new())).await;
+        assert!(ended.is_ok(), "{alpn}: the connection goes on");
+    }
+}
