@@ -5,6 +5,7 @@ mod basics;
 mod chaos;
 mod containers;
 mod crash;
+mod door;
 mod exec;
 mod files;
 mod gates;

@@ -42,6 +42,7 @@ pub mod host;
 pub mod image;
 pub mod paths;
 pub mod process;
+pub mod remote;
 pub mod stream;
 pub mod vm;
 

@@ -48,7 +48,7 @@ pub struct ServerOptions {
     pub host: Host,
     /// The user of kelson-apid: taken when it tells on whose behalf it calls. `None`: root alone.
     pub apid_uid: Option<u32>,
-    /// The group `kelson`, which may connect. `None`: root.
+    /// The group that may connect: `kelson`, or that of kelson-apid. `None`: that of PID 1.
     pub group: Option<u32>,
     /// What takes the listener's place when its socket was removed and made again.
     pub listeners: mpsc::Receiver<UnixListener>,

@@ -20,7 +20,10 @@ pub fn bind(path: &Path, group: Option<u32>) -> Result<UnixListener, ApiError> {
     let beside = beside(path);
     let made = remove(&beside).and_then(|()| UnixListener::bind(&beside)).and_then(|listener| {
         if let Some(group) = group {
-            nix::unistd::chown(&beside, None::<Uid>, Some(Gid::from_raw(group)))?;
+            // A user namespace has few groups; root can still connect.
+            if let Err(errno) = nix::unistd::chown(&beside, None::<Uid>, Some(Gid::from_raw(group))) {
+                tracing::warn!("{} cannot be given to the group {group}: {errno}", path.display());
+            }
         }
         std::fs::set_permissions(&beside, std::fs::Permissions::from_mode(0o660))?;
         listener.set_nonblocking(true)?;

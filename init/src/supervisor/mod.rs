@@ -221,6 +221,11 @@ fn write_configuration(store: &Option<StateStore>, configuration: &Loaded) {
     }
 }
 
+/// The group that may connect to the sockets: kelson-apid is in it. `None`: PID 1 is not root, and cannot give them away.
+fn socket_group(loaded: &Loaded) -> Option<u32> {
+    nix::unistd::geteuid().is_root().then(|| loaded.api_group.unwrap_or(apid::USER))
+}
+
 /// Makes the Manager, the log and the API. There are no services yet.
 fn open(
     options: Options,
@@ -236,10 +241,12 @@ fn open(
     for complaint in &options.complaints {
         events.host(complaint);
     }
+    let group = socket_group(loaded);
     let launcher = logd::LogdLauncher {
         processes: personalities.processes.clone(),
         binary: Arc::clone(&personalities.binary),
         runtime_dir: runtime.clone(),
+        group,
         resources: loaded
             .machine
             .builtin(logd::NAME)
@@ -302,7 +309,7 @@ fn open(
     let (close_api, closed) = oneshot::channel::<()>();
     let socket = runtime.join("init.sock");
     // Without it the host runs on all the same.
-    let listener = foundation.listener(&socket, loaded.api_group);
+    let listener = foundation.listener(&socket, group);
     let (anew, listeners) = mpsc::channel(1);
     let server = ServerOptions {
         socket: socket.clone(),
@@ -310,13 +317,13 @@ fn open(
         images,
         health,
         host,
-        apid_uid: None,
-        group: loaded.api_group,
+        apid_uid: Some(apid::USER),
+        group,
         listeners,
     };
     let doors = Doors {
         socket: socket.clone(),
-        group: loaded.api_group,
+        group,
         store: store.clone(),
         collector: collector.clone(),
         events: events.clone(),
@@ -487,7 +494,9 @@ impl House {
             manager.host_event(&diagnostic.to_string());
         }
         let unknown = |name: &str| manager.get(name).is_none();
-        if let Some(spec) = apid::spec(&loaded.machine, runtime).filter(|spec| unknown(&spec.name)) {
+        let bounded = self.options.mode == Mode::Machine;
+        let door = apid::spec(&loaded.machine, runtime, socket_group(&loaded), bounded);
+        if let Some(spec) = door.filter(|spec| unknown(&spec.name)) {
             manager.add(Arc::new(spec), true);
         }
         if loaded.containerd && unknown(containerd::NAME) {

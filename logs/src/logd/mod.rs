@@ -42,12 +42,14 @@ const NICE: i32 = -10;
 const SPARE: Duration = Duration::from_millis(50);
 
 const USAGE: &str = "kelson-logd collects the logs of services for init, which starts it.
-usage: kelson-logd --runtime-dir DIR [--log-dir DIR] [--apid-uid UID]";
+usage: kelson-logd --runtime-dir DIR [--log-dir DIR] [--apid-uid UID] [--group GID]";
 
 struct Options {
     runtime: PathBuf,
     logs: PathBuf,
     apid: Option<u32>,
+    /// That of the socket.
+    group: Option<u32>,
 }
 
 /// Runs it until PID 1 asks it to end or is gone; gives the exit status. Descriptor 3 is the socket to PID 1.
@@ -75,19 +77,20 @@ fn say(text: &str) {
 
 /// `args` without the name of the program.
 fn parse(mut args: impl Iterator<Item = OsString>) -> Option<Options> {
-    let (mut runtime, mut logs, mut apid) = (None, None, None);
+    let (mut runtime, mut logs, mut apid, mut group) = (None, None, None, None);
     while let Some(word) = args.next() {
         let value = args.next()?;
         match word.to_str()? {
             "--runtime-dir" => runtime = Some(PathBuf::from(value)),
             "--log-dir" => logs = Some(PathBuf::from(value)),
             "--apid-uid" => apid = Some(value.to_str()?.parse().ok()?),
+            "--group" => group = Some(value.to_str()?.parse().ok()?),
             _ => return None,
         }
     }
     let runtime = runtime?;
     let logs = logs.unwrap_or_else(|| runtime.join("log"));
-    Some(Options { runtime, logs, apid })
+    Some(Options { runtime, logs, apid, group })
 }
 
 /// Which of the other threads are at work.
@@ -127,17 +130,13 @@ fn run(options: &Options) -> io::Result<()> {
     let at_work = Arc::new(AtWork::default());
     let mut reader = Reader::new(control, signals, store.clone(), troubles.clone())?;
     let socket = options.runtime.join("log.sock");
-    match listen(&socket) {
+    match listen(&socket, options.group) {
         Ok(listener) => serve(listener, options.apid, &store, &troubles, &at_work, &mut reader)?,
         // Lines are collected all the same.
         Err(error) => troubles.tell(format!("{}: {error}; logs cannot be read over it", socket.display())),
     }
     let writer = Writer::new(store.clone(), options.logs.clone(), options.runtime.join("log"), troubles);
-    at_work.spawn("write", move || {
-        // Here, since it reads a file: only the writer may wait for a disk.
-        open_to_group(&socket);
-        writer.run();
-    })?;
+    at_work.spawn("write", move || writer.run())?;
     let End { within, control } = reader.run();
     at_work.wait(within.saturating_sub(SPARE));
     drop(control);
@@ -204,26 +203,17 @@ fn signals() -> Option<SignalFd> {
 }
 
 /// The socket of an earlier logd is replaced: whoever still holds that one is not asked any more.
-fn listen(path: &Path) -> io::Result<OwnedFd> {
+fn listen(path: &Path, group: Option<u32>) -> io::Result<OwnedFd> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
     let listener = UnixListener::bind(path)?;
+    if group.is_some() {
+        // If it may not, root can still connect.
+        let _ = std::os::unix::fs::chown(path, None, group);
+    }
     fs::set_permissions(path, fs::Permissions::from_mode(0o660))?;
     listener.set_nonblocking(true)?;
     Ok(listener.into())
-}
-
-/// Gives the socket to the group `kelson`, where there is one.
-fn open_to_group(socket: &Path) {
-    let Ok(groups) = fs::read_to_string("/etc/group") else { return };
-    let group = groups.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        (fields.next() == Some("kelson")).then(|| fields.nth(1)).flatten()?.parse().ok()
-    });
-    if let Some(group) = group {
-        // If it may not, root can still connect.
-        let _ = std::os::unix::fs::chown(socket, None, Some(group));
-    }
 }

@@ -14,6 +14,7 @@ use kelson_runner::{Child, Command, Processes};
 use kelson_spec::service::{LogSpec, Resources};
 use tokio::sync::{mpsc, watch};
 
+use super::apid;
 use crate::events::EventLog;
 use crate::manager::{Foreign, Manager};
 use crate::metrics::Dropped;
@@ -31,6 +32,8 @@ pub struct LogdLauncher {
     /// The binary itself, for `execveat`.
     pub binary: Arc<OwnedFd>,
     pub runtime_dir: PathBuf,
+    /// The group of the sockets; apid is in it.
+    pub group: Option<u32>,
     /// What its cgroup may use.
     pub resources: Resources,
 }
@@ -41,8 +44,13 @@ impl Launcher for LogdLauncher {
             let mut command = Command::from_descriptor(binary, "kelson-logd")
                 .arg("--runtime-dir")
                 .arg(self.runtime_dir.as_os_str().as_encoded_bytes())
+                .arg("--apid-uid")
+                .arg(apid::USER.to_string())
                 .descriptor(control, 3)
                 .spared();
+            if let Some(group) = self.group {
+                command = command.arg("--group").arg(group.to_string());
+            }
             if let Some(Ok(cgroup)) = self.processes.cgroups().map(|root| Cgroup::create(root, NAME)) {
                 // Where the last one was frozen, the next would be too.
                 if let Err(error) = cgroup.thaw() {

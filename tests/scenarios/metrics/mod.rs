@@ -4,10 +4,9 @@ mod cost;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use kelson_tests::{Host, PATIENCE, paths, until};
+use kelson_tests::{Host, PATIENCE, paths, remote, until};
 
 #[derive(Debug, serde::Deserialize)]
 struct Sample {
@@ -64,20 +63,6 @@ impl Samples {
 }
 
 /// Certificates that openssl makes, and the lines of a machine file for them.
-fn pki() -> (PathBuf, String) {
-    let made = Command::new(paths::top().join("hack/pki")).output().expect("hack/pki can be started");
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let pki = paths::top().join("out/pki");
-    let file = |name: &str| pki.join(name).display().to_string();
-    let machine = format!(
-        "api: {{listen: ['127.0.0.1:0'], ca: {}, certificate: {}, key: {}}}\n",
-        file("ca.pem"),
-        file("server.pem"),
-        file("server.key")
-    );
-    (pki, machine)
-}
-
 /// As docs/metrics.md has them: name and type.
 fn documented() -> BTreeSet<(String, String)> {
     let page = std::fs::read_to_string(paths::top().join("docs/metrics.md")).expect("docs/metrics.md");
@@ -96,7 +81,7 @@ const NOT_HERE: [&str; 3] =
 
 #[test]
 fn metrics_through_the_front_door() {
-    let (pki, machine) = pki();
+    let (pki, machine) = remote::door();
     let mut host = Host::builder()
         .machine(&machine)
         .service(
@@ -124,13 +109,11 @@ fn metrics_through_the_front_door() {
             .is_number()
             .then_some(())
     });
-    let log = host.wait_log("apid", "listening on 127.0.0.1:");
-    let port =
-        log.split("listening on 127.0.0.1:").nth(1).and_then(|rest| rest.lines().next()).expect("a port");
+    let port = remote::port(&host);
 
     let read = || {
         let output = parser()
-            .arg(format!("https://127.0.0.1:{}/metrics", port.trim()))
+            .arg(format!("https://127.0.0.1:{port}/metrics"))
             .args(["ca.pem", "client.pem", "client.key"].map(|file| pki.join(file)))
             .output();
         Samples::of(&output.expect("python can be started"))

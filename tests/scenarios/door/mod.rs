@@ -1,0 +1,124 @@
+//! `apid`: who it is, what becomes of the host when it is killed, and what strangers at the door cost PID 1.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use kelson_tests::{Host, PATIENCE, Process, remote, until};
+
+fn open() -> Host {
+    let (_, machine) = remote::door();
+    let host = Host::builder()
+        .machine(&format!("{machine}builtins: {{apid: {{restart: {{delay: 10ms, maxDelay: 10ms}}}}}}\n"))
+        .service("web", "process: {command: [$PROGRAM, serve]}")
+        .start();
+    host.wait_up("web");
+    host.wait_up("apid");
+    host
+}
+
+/// The keeper of the door, and the process that meets strangers.
+#[track_caller]
+fn both(host: &Host) -> [Process; 2] {
+    let keeper = host.pid_of("apid");
+    let all = host.processes();
+    let find =
+        |is: &dyn Fn(&&Process) -> bool| all.iter().find(is).cloned().unwrap_or_else(|| panic!("{all:?}"));
+    [find(&|process| process.pid == keeper), find(&|process| process.parent == keeper)]
+}
+
+/// A line of `/proc/PID/status`.
+#[track_caller]
+fn status(process: &Process, key: &str) -> String {
+    let status = fs::read_to_string(format!("/proc/{}/status", process.outer_pid)).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+    line.unwrap_or_else(|| panic!("{key}: {status}")).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn who_meets_strangers_has_no_rights_and_calls_are_made_for_the_client() {
+    let host = open();
+    let [keeper, worker] = both(&host);
+    assert_eq!(status(&keeper, "Uid"), "0 0 0 0");
+    assert_eq!(status(&worker, "Uid"), "65432 65432 65432 65432");
+    assert_eq!(status(&worker, "Groups"), "");
+    for process in [&keeper, &worker] {
+        for set in ["CapEff", "CapPrm", "CapInh", "CapAmb"] {
+            assert_eq!(status(process, set), "0000000000000000", "{set}");
+        }
+        assert_eq!((status(process, "NoNewPrivs"), status(process, "Seccomp")), ("1".into(), "2".into()));
+        let mounts = fs::read_to_string(format!("/proc/{}/mountinfo", process.outer_pid)).expect("it runs");
+        let mut fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        let root = fields.rfind(|fields| fields[4] == "/").expect("it has a root");
+        assert!(root[5].split(',').any(|option| option == "ro"), "{root:?}");
+    }
+    let away = remote::client(&host);
+    assert_eq!(away.service("web").pid, host.service("web").pid);
+    away.run(&["restart", "--wait", "web"]).ok();
+    assert!(away.run(&["logs", "--tail", "1", "apid"]).ok().stdout.contains("has connected"));
+    let restarted = host.console();
+    assert!(
+        restarted.contains("CN=operator sha256:") && restarted.contains("asks to restart web"),
+        "{restarted}"
+    );
+}
+
+#[test]
+fn killed_in_every_way_it_comes_back_and_costs_nobody_anything() {
+    let host = open();
+    let web = host.service("web");
+    for (victim, signal) in
+        [(0, libc::SIGKILL), (1, libc::SIGKILL), (1, libc::SIGABRT), (0, libc::SIGSEGV), (1, libc::SIGSEGV)]
+    {
+        let before = both(&host);
+        host.kill(before[victim].pid, signal);
+        host.wait_for("apid", "to be another one", |apid| {
+            apid.up && apid.pid.is_some_and(|pid| pid != before[0].pid)
+        });
+        until("the others to be gone", PATIENCE, || {
+            let left = host.processes();
+            (!left.iter().any(|process| before.iter().any(|gone| gone.pid == process.pid))).then_some(())
+        });
+        assert_eq!((host.service("web").pid, host.service("web").restarts), (web.pid, 0));
+    }
+    assert_eq!(remote::client(&host).service("web").pid, web.pid);
+}
+
+/// Nanoseconds that a process has run.
+fn ran(pid: i32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/schedstat")).expect("it runs");
+    stat.split(' ').next().and_then(|ran| ran.parse().ok()).expect("a number")
+}
+
+#[test]
+fn strangers_at_the_door_cost_pid_1_next_to_nothing() {
+    let host = open();
+    let port = remote::port(&host);
+    let [_, worker] = both(&host);
+    // What has been said until here has been read.
+    remote::client(&host).run(&["version"]).ok();
+    let before = (ran(host.init_pid()), ran(worker.outer_pid));
+    let flood: Vec<_> = (0..4)
+        .map(|_| {
+            std::thread::spawn(move || {
+                for number in 0..2500 {
+                    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the kernel takes it");
+                    let _ = stream.write_all(b"GET / HTTP/1.1\r\n\r\n");
+                    if number % 50 == 0 {
+                        let _ = stream.set_read_timeout(Some(Duration::from_millis(200)));
+                        let _ = stream.read(&mut [0; 16]);
+                    }
+                }
+            })
+        })
+        .collect();
+    for one in flood {
+        one.join().expect("the flood");
+    }
+    remote::client(&host).run(&["version"]).ok();
+    let after = (ran(host.init_pid()), ran(worker.outer_pid));
+    let (init, door) = (after.0 - before.0, after.1 - before.1);
+    assert!(init < door / 4, "PID 1 ran {} ms, the door {} ms", init / 1_000_000, door / 1_000_000);
+    assert_eq!(host.service("apid").restarts, 0);
+}

@@ -1,0 +1,45 @@
+//! The remote door of a host: its machine file, with the keys that `hack/pki` made, and a client of it.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::ctl::Ctl;
+use crate::host::Host;
+use crate::paths;
+
+/// The folder of the keys, and a machine file with the door at a free port of the loopback.
+pub fn door() -> (PathBuf, String) {
+    let made = Command::new(paths::top().join("hack/pki")).output().expect("hack/pki can be started");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let pki = paths::top().join("out/pki");
+    let file = |name: &str| pki.join(name).display().to_string();
+    let machine = format!(
+        "api: {{listen: ['127.0.0.1:0'], ca: {}, certificate: {}, key: {}}}\n",
+        file("ca.pem"),
+        file("server.pem"),
+        file("server.key")
+    );
+    (pki, machine)
+}
+
+/// The port of the door that was opened last.
+#[track_caller]
+pub fn port(host: &Host) -> u16 {
+    const SAID: &str = "listening on 127.0.0.1:";
+    let log = host.wait_log("apid", SAID);
+    let last = log.rsplit(SAID).next().and_then(|rest| rest.lines().next());
+    last.and_then(|port| port.trim().parse().ok()).unwrap_or_else(|| panic!("no port in {log}"))
+}
+
+/// `kelsonctl` through the door, as an administrator.
+#[track_caller]
+pub fn client(host: &Host) -> Ctl {
+    let contexts = host.path("kelsonconfig");
+    let made = Command::new(paths::top().join("hack/pki"))
+        .args(["--kelsonconfig", &port(host).to_string()])
+        .arg(&contexts)
+        .status()
+        .expect("hack/pki can be started");
+    assert!(made.success(), "hack/pki --kelsonconfig failed");
+    Ctl::with_config(contexts)
+}
