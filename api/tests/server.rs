@@ -172,6 +172,7 @@ impl World {
             },
             apid_uid: Some(APID),
             group: None,
+            audit: server::Audit::default(),
             listeners: mpsc::channel(1).1,
         };
         let listener = server::bind(&socket, None).unwrap();

@@ -133,7 +133,7 @@ impl Crowd {
         }
         state.refused = state.refused.saturating_add(1);
         if first && untold > 0 {
-            return Some(format!("{untold} more connections were refused\n{line}"));
+            return Some(format!("{untold} more were refused\n{line}"));
         }
         (state.refused <= TOLD).then(|| line.to_owned())
     }
@@ -223,9 +223,6 @@ mod tests {
         let told = (0..1000).filter_map(|_| crowd.refused("192.0.2.1: refused")).count();
         assert_eq!(told, 20);
         tokio::time::advance(PERIOD).await;
-        assert_eq!(
-            crowd.refused("192.0.2.1: refused").unwrap(),
-            "980 more connections were refused\n192.0.2.1: refused"
-        );
+        assert_eq!(crowd.refused("192.0.2.1: refused").unwrap(), "980 more were refused\n192.0.2.1: refused");
     }
 }

@@ -20,7 +20,9 @@ use tonic::codegen::http::uri::PathAndQuery;
 use tonic::codegen::http::{Request, Response, Uri};
 
 use super::certificate::Peer;
+use super::crowd::Crowd;
 use super::relay::{Connection, Relay};
+use super::say;
 use crate::access::{self, Role};
 use crate::{IDENTITY, INIT_SOCKET, LOG_SOCKET, ROLE};
 
@@ -65,18 +67,19 @@ struct Target {
 pub struct Forward {
     init: Target,
     logs: Target,
+    crowd: Crowd,
     /// Its sender is dropped when the door closes.
     closed: watch::Receiver<()>,
 }
 
 impl Forward {
-    pub fn new(runtime_dir: PathBuf, closed: watch::Receiver<()>) -> Forward {
+    pub fn new(runtime_dir: PathBuf, crowd: Crowd, closed: watch::Receiver<()>) -> Forward {
         let target = |socket: &str, name| Target {
             path: runtime_dir.join(socket),
             name,
             calls: Arc::new(Semaphore::new(CALLS)),
         };
-        Forward { init: target(INIT_SOCKET, "PID 1"), logs: target(LOG_SOCKET, "kelson-logd"), closed }
+        Forward { init: target(INIT_SOCKET, "PID 1"), logs: target(LOG_SOCKET, "kelson-logd"), crowd, closed }
     }
 
     /// Answers one call; that it could not be forwarded is an answer too. Dropping it ends the call.
@@ -94,13 +97,23 @@ impl Forward {
         connect(&self.init).await
     }
 
+    /// PID 1 never hears of it.
+    fn tell_denied(&self, caller: &Caller, path: &str) {
+        let role = caller.role.map_or("no role", Role::name);
+        let who = String::from_utf8_lossy(caller.identity.as_bytes());
+        if let Some(line) = self.crowd.refused(&format!("{who} ({role}) was denied {}", access::method(path)))
+        {
+            say(&line);
+        }
+    }
+
     async fn forward(
         &self,
         caller: &Caller,
         request: Request<Incoming>,
     ) -> Result<(Response<Incoming>, Connection), Status> {
         let path = request.uri().path();
-        access::check(path, caller.role)?;
+        access::check(path, caller.role).inspect_err(|_| self.tell_denied(caller, path))?;
         let target = if path.starts_with("/kelson.v1.Logs/") { &self.logs } else { &self.init };
         let request = rewrite(request, caller)?;
         let (mut sender, held) = connect(target).await?;

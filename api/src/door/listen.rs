@@ -91,13 +91,14 @@ impl Open {
 /// When an address cannot be listened on.
 pub fn open(arguments: &Arguments, acceptors: watch::Receiver<TlsAcceptor>) -> Result<Open, ApiError> {
     let (closing, closed) = watch::channel(());
+    let crowd = Crowd::new();
     let door = Arc::new(Door {
         acceptors,
-        forward: Forward::new(arguments.runtime_dir.clone(), closed.clone()),
+        forward: Forward::new(arguments.runtime_dir.clone(), crowd.clone(), closed.clone()),
         metrics: Metrics::new(),
         connections: Arc::new(Semaphore::new(CONNECTIONS)),
         handshakes: Arc::new(Semaphore::new(HANDSHAKES)),
-        crowd: Crowd::new(),
+        crowd,
         closed,
     });
     let listeners = arguments.listen.iter().copied().map(listen).collect::<Result<Vec<_>, _>>()?;

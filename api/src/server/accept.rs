@@ -44,8 +44,14 @@ const IDLE: Duration = Duration::from_secs(2);
 pub async fn run(mut listener: UnixListener, options: ServerOptions, shutdown: impl Future<Output = ()>) {
     let admission = Admission { own_uid: nix::unistd::geteuid().as_raw(), apid_uid: options.apid_uid };
     let (closing, closed) = watch::channel(());
-    let dispatch =
-        Dispatch::new(options.manager, options.images, options.health, options.host, closed.clone());
+    let dispatch = Dispatch::new(
+        options.manager,
+        options.images,
+        options.health,
+        options.host,
+        options.audit,
+        closed.clone(),
+    );
     let places = Places::new(CONNECTIONS);
     let passing = Arc::new(Semaphore::new(IN_PASSING));
     let mut connections = JoinSet::new();

@@ -23,6 +23,7 @@ use tonic::codegen::Service;
 use tonic::codegen::http::{HeaderMap, Request, Response};
 use tonic_health::pb::health_server::HealthServer;
 
+use super::audit::{self, Audit};
 use super::caller::Standing;
 use super::exec::ExecApi;
 use super::health::HealthApi;
@@ -44,6 +45,7 @@ pub struct Dispatch {
     metrics: MetricsServer<MetricsApi>,
     node_health: NodeHealthServer<NodeHealthApi>,
     health: HealthServer<HealthApi>,
+    audit: Audit,
     /// Its sender is dropped when PID 1 ends.
     closed: watch::Receiver<()>,
 }
@@ -54,6 +56,7 @@ impl Dispatch {
         images: ImageStore,
         health: NodeHealth,
         host: Host,
+        audit: Audit,
         closed: watch::Receiver<()>,
     ) -> Dispatch {
         let metrics = MetricsApi::new(manager.clone(), health.clone(), host.clone());
@@ -73,17 +76,36 @@ impl Dispatch {
             node_health: NodeHealthServer::from_arc(Arc::new(node_health))
                 .max_decoding_message_size(MESSAGE_MAX),
             health: HealthServer::from_arc(Arc::new(health)).max_decoding_message_size(MESSAGE_MAX),
+            audit,
             closed,
         }
     }
 
     /// Answers one call; a refusal is an answer too.
     pub async fn call(&self, standing: &Standing, mut request: Request<Incoming>) -> Response<Body> {
-        let caller = standing.caller(request.headers());
-        match caller.and_then(|caller| caller.may(request.uri().path()).map(|()| caller)) {
-            Ok(caller) => request.extensions_mut().insert(caller),
+        let path = request.uri().path();
+        let caller = match standing.caller(request.headers()) {
+            Ok(caller) => caller,
             Err(refusal) => return refusal.into_http(),
         };
+        let record = self.audit.begin(path, &caller);
+        let response = match caller.may(path) {
+            Ok(()) => {
+                request.extensions_mut().insert(caller);
+                if let Some(record) = &record {
+                    request.extensions_mut().insert(Arc::clone(record));
+                }
+                self.in_time(request).await
+            }
+            Err(refusal) => refusal.into_http(),
+        };
+        if let Some(record) = record {
+            record.answered(audit::code(response.headers()));
+        }
+        response
+    }
+
+    async fn in_time(&self, request: Request<Incoming>) -> Response<Body> {
         let limit = match time_limit(request.headers()) {
             Ok(limit) => limit,
             Err(refusal) => return refusal.into_http(),

@@ -14,7 +14,8 @@ use kelson_services::exec::{ExecRequest, WindowSize};
 use tokio::sync::{mpsc, watch};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::services::caller;
+use super::audit::record;
+use super::services::{about, caller};
 use session::Session;
 
 /// Whoever opens the stream says at once what is to be run.
@@ -36,7 +37,7 @@ impl Exec for ExecApi {
         &self,
         request: Request<Streaming<v1::RunRequest>>,
     ) -> Result<Response<Self::RunStream>, Status> {
-        let caller = caller(&request);
+        let (caller, record) = (caller(&request), record(&request));
         let mut requests = request.into_inner();
         let first = tokio::time::timeout(FIRST, requests.message());
         let first =
@@ -44,20 +45,30 @@ impl Exec for ExecApi {
         let Some(v1::RunRequest { request: Some(Asked::Start(start)) }) = first else {
             return Err(Status::invalid_argument("the first request must be `start`"));
         };
+        // Its arguments may hold what is nobody's business.
+        let program = start.command.first().cloned().unwrap_or_default();
+        about(record.as_deref(), &format!("{}: {program}", start.name));
         if self.manager.get(&start.name).is_none() {
             return Err(Status::not_found(self.manager.unknown(&start.name)));
         }
         let name = start.name.clone();
         let request = exec_request(start)?;
         let on_terminal = request.terminal.is_some();
-        // Its arguments may hold what is nobody's business.
-        let program = request.command.first().cloned().unwrap_or_default();
         let executing = self.manager.exec(&name, request).await.map_err(Status::failed_precondition)?;
         tracing::info!("{name}: {caller} runs {program:?} (process {})", executing.pid);
+        if let Some(record) = &record {
+            record.note(&format!("process {}", executing.pid));
+        }
         let (sender, responses) = mpsc::channel(WAITING);
         let session = Session::new(executing, on_terminal, sender)
             .map_err(|error| Status::internal(format!("cannot wait for the command's output: {error}")))?;
-        tokio::spawn(session.serve(requests, self.closed.clone()));
+        let serving = session.serve(requests, self.closed.clone());
+        tokio::spawn(async move {
+            let ended = serving.await;
+            if let Some(record) = record {
+                record.told(&ended);
+            }
+        });
         let stream = futures_util::stream::unfold(responses, |mut responses| async move {
             Some((responses.recv().await?, responses))
         });

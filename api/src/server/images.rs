@@ -6,7 +6,8 @@ use kelson_services::Manager;
 use kelson_services::images::{ImageStore, ImagesError, Listed};
 use tonic::{Request, Response, Status};
 
-use super::services::caller;
+use super::audit::record;
+use super::services::{about, caller};
 
 pub struct ImagesApi {
     pub manager: Manager,
@@ -48,12 +49,17 @@ impl Images for ImagesApi {
         &self,
         request: Request<v1::PruneImagesRequest>,
     ) -> Result<Response<v1::PruneImagesResponse>, Status> {
-        let caller = caller(&request);
+        let (caller, record) = (caller(&request), record(&request));
         let v1::PruneImagesRequest { dry_run } = request.into_inner();
+        about(record.as_deref(), if dry_run { "nothing: it is only asked what would go" } else { "" });
         if !dry_run {
             tracing::info!("{caller} asks to prune images");
         }
         let pruned = self.images.prune(&self.manager, dry_run).await.map_err(status)?;
+        if let Some(record) = record {
+            let references = pruned.removed.iter().map(|image| image.reference.as_str());
+            record.told(&references.collect::<Vec<_>>().join(", "));
+        }
         let images = pruned.removed.into_iter();
         let images = images.map(|image| v1::PrunedImage { reference: image.reference, size: image.size });
         Ok(Response::new(v1::PruneImagesResponse { images: images.collect(), notes: pruned.notes }))

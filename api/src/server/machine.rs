@@ -11,9 +11,10 @@ use kelson_services::host::{BootReport, Host, HostRequest, PhaseRecord, Shutdown
 use tokio::sync::{oneshot, watch};
 use tonic::{Request, Response, Status};
 
+use super::audit::record;
 use super::kmsg::KernelLog;
 use super::model;
-use super::services::{caller, ending};
+use super::services::{about, caller, ending};
 
 /// Longest reason that goes to the log, in characters.
 const REASON_MAX: usize = 200;
@@ -108,8 +109,10 @@ impl Machine for MachineApi {
         &self,
         request: Request<v1::ShutdownRequest>,
     ) -> Result<Response<v1::ShutdownResponse>, Status> {
-        let caller = caller(&request);
+        let (caller, record) = (caller(&request), record(&request));
         let request = request.into_inner();
+        let how = request.action().as_str_name().trim_start_matches("ACTION_").to_ascii_lowercase();
+        about(record.as_deref(), format!("{how} {}", request.reason).trim_end());
         let action = match request.action() {
             v1::shutdown_request::Action::Reboot => ShutdownAction::Reboot,
             v1::shutdown_request::Action::Poweroff => ShutdownAction::PowerOff,

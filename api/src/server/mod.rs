@@ -7,6 +7,7 @@
 //! Streams pull from the ring of events when their client has room, so a client that stops reading costs one batch.
 
 mod accept;
+mod audit;
 mod caller;
 mod dispatch;
 mod events;
@@ -36,6 +37,7 @@ use kelson_services::node_health::NodeHealth;
 use tokio::sync::mpsc;
 
 use crate::error::ApiError;
+pub use audit::{Audit, NAME as AUDIT_LOG};
 pub use socket::bind;
 
 /// What the server serves, and to whom.
@@ -50,6 +52,8 @@ pub struct ServerOptions {
     pub apid_uid: Option<u32>,
     /// The group that may connect: `kelson`, or that of kelson-apid. `None`: that of PID 1.
     pub group: Option<u32>,
+    /// Where it is written who changed what.
+    pub audit: Audit,
     /// What takes the listener's place when its socket was removed and made again.
     pub listeners: mpsc::Receiver<UnixListener>,
 }

@@ -1,6 +1,7 @@
 //! The service Services: what runs on the host, why, and how to change it.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::Stream;
@@ -14,6 +15,7 @@ use kelson_services::spec::render::render;
 use tokio::sync::{oneshot, watch};
 use tonic::{Request, Response, Status};
 
+use super::audit::{Record, record};
 use super::caller::Caller;
 use super::events::{Reader, Wanted};
 use super::model;
@@ -55,7 +57,15 @@ impl ServicesApi {
         names.iter().map(|name| self.snapshot(name)).collect()
     }
 
-    fn results(&self, results: Vec<ActionResult>) -> Response<v1::ActionResponse> {
+    fn results(
+        &self,
+        record: Option<Arc<Record>>,
+        results: Vec<ActionResult>,
+    ) -> Response<v1::ActionResponse> {
+        if let Some(record) = record {
+            let told = results.iter().map(|result| format!("{}: {}", result.name, result.message));
+            record.told(&told.collect::<Vec<_>>().join(", "));
+        }
         let results = results.into_iter().map(|result| model::action(result, |name| self.description(name)));
         Response::new(v1::ActionResponse { results: results.collect() })
     }
@@ -71,6 +81,13 @@ pub fn few(names: &[String]) -> Result<(), Status> {
 /// Who asks, for the log.
 pub fn caller<T>(request: &Request<T>) -> String {
     request.extensions().get::<Caller>().map_or_else(|| "somebody".to_owned(), Caller::to_string)
+}
+
+/// What a call is about, for the audit.
+pub fn about(record: Option<&Record>, what: &str) {
+    if let Some(record) = record {
+        record.what(what);
+    }
 }
 
 /// A span that the client gave, 0 and up.
@@ -119,31 +136,34 @@ impl Services for ServicesApi {
         &self,
         request: Request<v1::StartRequest>,
     ) -> Result<Response<v1::ActionResponse>, Status> {
-        let caller = caller(&request);
+        let (caller, record) = (caller(&request), record(&request));
         let v1::StartRequest { names, wait } = request.into_inner();
+        about(record.as_deref(), &names.join(", "));
         self.named(&names)?;
         tracing::info!("{caller} asks to start {}", names.join(", "));
-        Ok(self.results(self.manager.start(&names, wait).await))
+        Ok(self.results(record, self.manager.start(&names, wait).await))
     }
 
     async fn stop(&self, request: Request<v1::StopRequest>) -> Result<Response<v1::ActionResponse>, Status> {
-        let caller = caller(&request);
+        let (caller, record) = (caller(&request), record(&request));
         let v1::StopRequest { names, wait, cascade } = request.into_inner();
-        self.named(&names)?;
         let with = if cascade { " and what needs it" } else { "" };
+        about(record.as_deref(), &format!("{}{with}", names.join(", ")));
+        self.named(&names)?;
         tracing::info!("{caller} asks to stop {}{with}", names.join(", "));
-        Ok(self.results(self.manager.stop(&names, cascade, wait).await))
+        Ok(self.results(record, self.manager.stop(&names, cascade, wait).await))
     }
 
     async fn restart(
         &self,
         request: Request<v1::RestartRequest>,
     ) -> Result<Response<v1::ActionResponse>, Status> {
-        let caller = caller(&request);
+        let (caller, record) = (caller(&request), record(&request));
         let v1::RestartRequest { names, wait } = request.into_inner();
+        about(record.as_deref(), &names.join(", "));
         self.named(&names)?;
         tracing::info!("{caller} asks to restart {}", names.join(", "));
-        Ok(self.results(self.manager.restart(&names, wait).await))
+        Ok(self.results(record, self.manager.restart(&names, wait).await))
     }
 
     async fn wait(&self, request: Request<v1::WaitRequest>) -> Result<Response<v1::WaitResponse>, Status> {

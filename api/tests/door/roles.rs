@@ -51,7 +51,7 @@ fn documented() -> String {
 
 #[tokio::test]
 async fn every_method_as_each_role_is_what_the_docs_say() {
-    let door = Door::open();
+    let mut door = Door::open();
     // What stands in for PID 1 serves one of the services: of the others it says that it does not know them, to whoever
     // gets as far as that.
     world::serve(&door.socket("init.sock"), Echo::new("init").metrics());
@@ -71,6 +71,8 @@ async fn every_method_as_each_role_is_what_the_docs_say() {
             table.push_str(if denied { " denied |" } else { " yes |" });
         }
     }
+    let told = door.logged("was denied Machine.Shutdown");
+    assert!(told.starts_with("CN=ann sha256:") && told.contains("(no role)"), "{told}");
     assert_eq!(documented(), table, "docs/api.md has another table than\n{table}\n");
     for client in &mut clients {
         for path in ["/kelson.v1.Services/Nothing", "/kelson.v1.Other/List", "/x"] {

@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use kelson_api::server::{self, ServerOptions};
+use kelson_api::server::{self, AUDIT_LOG, Audit, ServerOptions};
 use kelson_conditions::{Clock, Network, Paths};
 use kelson_image::{Unpacker, UnpackerOptions};
-use kelson_logs::Collector;
+use kelson_logs::{Collector, LogOptions};
 use kelson_probe::Prober;
 use kelson_runner::cgroup::CgroupRoot;
 use kelson_runner::{Containerd, Options as ProcessOptions, Processes};
@@ -226,6 +226,17 @@ fn socket_group(loaded: &Loaded) -> Option<u32> {
     nix::unistd::geteuid().is_root().then(|| loaded.api_group.unwrap_or(apid::USER))
 }
 
+/// The log of who changed what. Without it the calls are served all the same, and are in the kernel log.
+fn audit(collector: &Collector, rebirth: &Rebirth) -> Audit {
+    let options = LogOptions { max_size: 1 << 20, max_files: 5, console: false };
+    let life = rebirth.count.saturating_add(rebirth.crashes).saturating_add(1);
+    let pipes = collector.pipes(AUDIT_LOG, u64::from(life), options);
+    pipes.and_then(Audit::new).unwrap_or_else(|error| {
+        tracing::error!("who changes what is not in the log {AUDIT_LOG}: {error}");
+        Audit::default()
+    })
+}
+
 /// Makes the Manager, the log and the API. There are no services yet.
 fn open(
     options: Options,
@@ -319,6 +330,7 @@ fn open(
         host,
         apid_uid: Some(apid::USER),
         group,
+        audit: audit(&collector, &rebirth),
         listeners,
     };
     let doors = Doors {

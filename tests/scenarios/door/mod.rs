@@ -65,6 +65,38 @@ fn who_meets_strangers_has_no_rights_and_calls_are_made_for_the_client() {
 }
 
 #[test]
+fn who_changed_what_is_in_a_log_of_its_own_over_the_lives_of_pid_1() {
+    let mut host = open();
+    let away = remote::client(&host);
+    away.run(&["restart", "--wait", "web"]).ok();
+    away.run(&["services"]).ok();
+    host.ctl(&["reexec"]).ok();
+    host.ctl(&["stop", "--wait", "web"]).ok();
+    away.run(&["exec", "apid", "--", "/no/such/program", "secret"]).expect(1);
+    let log = host.wait_log("audit", "call=Exec.Run");
+    let of = |call: &str| {
+        let lines = log.lines().filter_map(|line| line.split_once(&format!("call={call} ")));
+        lines.map(|(_, rest)| rest.to_owned()).collect::<Vec<_>>()
+    };
+    let [restart] = &of("Services.Restart")[..] else { panic!("{log}") };
+    assert!(
+        restart.starts_with("who=\"CN=operator sha256:") && restart.contains(" from 127.0.0.1:"),
+        "{restart}"
+    );
+    assert!(restart.contains(" role=os:admin what=\"web\" result=ok ms="), "{restart}");
+    assert!(restart.contains(" told=\"web: "), "{restart}");
+    let [reexec] = &of("Machine.Reexec")[..] else { panic!("{log}") };
+    assert!(reexec.starts_with("who=\"user 0") && reexec.contains("role=local"), "{reexec}");
+    let [stop] = &of("Services.Stop")[..] else { panic!("{log}") };
+    assert!(stop.contains("role=local what=\"web\" result=ok"), "{stop}");
+    let [exec] = &of("Exec.Run")[..] else { panic!("{log}") };
+    assert!(exec.contains("what=\"apid: /no/such/program\" result=failed:FailedPrecondition"), "{exec}");
+    assert!(!log.contains("secret") && !log.contains("Services.List"), "{log}");
+    assert!(host.ctl(&["logs", "audit"]).ok().stdout.contains("call=Services.Stop"));
+    host.poweroff();
+}
+
+#[test]
 fn killed_in_every_way_it_comes_back_and_costs_nobody_anything() {
     let host = open();
     let web = host.service("web");

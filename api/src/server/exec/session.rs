@@ -102,20 +102,20 @@ impl Session {
         Ok(Session { pid, exit, control, input, output, errors, responses, _killer: killer })
     }
 
-    /// Until the command has ended and its caller has heard of it, or the session ends before.
-    pub async fn serve(self, requests: Streaming<v1::RunRequest>, mut closed: watch::Receiver<()>) {
+    /// Until the command has ended and its caller has heard of it, or the session ends before: how, for the audit.
+    pub async fn serve(self, requests: Streaming<v1::RunRequest>, mut closed: watch::Receiver<()>) -> String {
         let Session { pid, exit, control, input, output, errors, responses, _killer } = self;
-        let parting = tokio::select! {
-            () = tell(pid, output, errors, exit, &responses) => None,
-            mistake = feed(requests, input, &*control) => Some(mistake),
-            () = responses.closed() => None,
-            _ = closed.changed() => Some(Status::unavailable("PID 1 is ending")),
+        let status = tokio::select! {
+            ended = tell(pid, output, errors, exit, &responses) => return ended,
+            mistake = feed(requests, input, &*control) => mistake,
+            () = responses.closed() => return "killed: its caller went away".to_owned(),
+            _ = closed.changed() => Status::unavailable("PID 1 is ending"),
         };
-        if let Some(status) = parting {
-            control.kill();
-            // Whoever does not read it has gone.
-            let _ = tokio::time::timeout(PARTING, responses.send(Err(status))).await;
-        }
+        control.kill();
+        let ended = format!("killed: {}", status.message());
+        // Whoever does not read it has gone.
+        let _ = tokio::time::timeout(PARTING, responses.send(Err(status))).await;
+        ended
     }
 }
 
@@ -132,14 +132,14 @@ fn response(told: Told) -> Result<v1::RunResponse, Status> {
     Ok(v1::RunResponse { response: Some(told) })
 }
 
-/// That it runs, what it writes, and how it ended. A caller that has gone is no matter: the session ends then.
+/// That it runs, what it writes, and how it ended, which is returned in words. A caller that has gone is no matter: the session ends then.
 async fn tell(
     pid: i32,
     output: AsyncFd<OwnedFd>,
     errors: Option<AsyncFd<OwnedFd>>,
     mut exit: BoxFuture<'static, Exit>,
     responses: &Responses,
-) {
+) -> String {
     let _ = responses.send(response(Told::Started(v1::RunStarted { pid }))).await;
     let (ended, ending) = watch::channel(false);
     let errors = async {
@@ -164,6 +164,11 @@ async fn tell(
         Exit::Lost => (None, None),
     };
     let _ = responses.send(response(Told::Exited(v1::RunExited { status, signal }))).await;
+    match (status, signal) {
+        (Some(status), _) => format!("exited with status {status}"),
+        (None, Some(signal)) => format!("killed by signal {signal}"),
+        (None, None) => "its exit status was lost".to_owned(),
+    }
 }
 
 /// Passes on what comes from a descriptor until its end; after the command's, what is there already.
