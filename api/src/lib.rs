@@ -6,8 +6,10 @@
 //! - `door`: the personality `kelson-apid`, which ends TLS and forwards each call, byte for byte, to the Unix sockets.
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects))] // tests may panic
 
-#[cfg(any(feature = "server", feature = "door"))]
+#[cfg(any(feature = "server", feature = "door", feature = "tls"))]
 pub mod access;
+#[cfg(any(feature = "door", feature = "tls"))]
+pub mod certificate;
 #[cfg(feature = "client")]
 pub mod client;
 #[cfg(feature = "door")]

@@ -19,8 +19,8 @@ use tonic::codegen::http::header::{HOST, HeaderMap, HeaderName, HeaderValue};
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::codegen::http::{Request, Response, Uri};
 
-use super::certificate::Peer;
 use super::crowd::Crowd;
+use super::peer::Peer;
 use super::relay::{Connection, Relay};
 use super::say;
 use crate::access::{self, Role};

@@ -15,10 +15,10 @@ use tonic::body::Body;
 use tonic::codegen::http::{Request, Response, StatusCode, Version};
 
 use super::arguments::Arguments;
-use super::certificate::Peer;
 use super::crowd::{Crowd, Handshake};
 use super::forward::{Caller, Forward, WINDOW};
 use super::metrics::{self, Metrics};
+use super::peer::Peer;
 use super::{say, tls};
 use crate::access::Role;
 use crate::error::ApiError;

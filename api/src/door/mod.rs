@@ -9,7 +9,6 @@
 //! Its log is stderr.
 
 mod arguments;
-mod certificate;
 mod crowd;
 mod forward;
 mod keeper;
@@ -17,6 +16,7 @@ mod listen;
 mod material;
 mod metrics;
 mod notify;
+mod peer;
 mod relay;
 mod tls;
 mod worker;
