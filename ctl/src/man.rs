@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
-use clap::{Arg, Command};
+use clap::{Arg, Command, Id};
 
 /// The page in the language of man(7).
 pub fn page(command: &Command) -> String {
     let mut command = command.clone();
     command.build();
-    let mut page = Page(String::new());
+    let mut page = Page { out: String::new(), everywhere: ids(&command) };
     let version = command.get_version().unwrap_or_default();
     page.raw(&format!(".TH KELSONCTL 1 \"\" \"Kelson {version}\" \"Kelson\""));
     page.raw(".SH NAME");
@@ -56,23 +56,36 @@ pub fn page(command: &Command) -> String {
     page.raw(".TP\n.I /run/kelson/log.sock");
     page.text("The socket of logd, which serves the logs of services.");
     page.raw(".SH SEE ALSO\n.BR init (8)");
-    page.0
+    page.out
 }
 
 /// The page as it grows.
-struct Page(String);
+struct Page {
+    out: String,
+    /// The options of every command, which are told once.
+    everywhere: Vec<Id>,
+}
+
+/// The options of a command that all within it have too.
+fn ids(command: &Command) -> Vec<Id> {
+    command
+        .get_arguments()
+        .filter(|argument| argument.is_global_set())
+        .map(|argument| argument.get_id().clone())
+        .collect()
+}
 
 impl Page {
     fn raw(&mut self, line: &str) {
-        self.0.push_str(line);
-        self.0.push('\n');
+        self.out.push_str(line);
+        self.out.push('\n');
     }
 
     /// Text that roff fills; nothing at the beginning of a line is taken for a request.
     fn text(&mut self, text: &str) {
         for line in text.lines() {
             let guard = if line.starts_with(['.', '\'']) { "\\&" } else { "" };
-            let written = writeln!(self.0, "{guard}{line}");
+            let written = writeln!(self.out, "{guard}{line}");
             debug_assert!(written.is_ok(), "writing into a String does not fail");
         }
     }
@@ -91,7 +104,9 @@ impl Page {
             self.raw(".PP");
             self.text(&quoted(paragraph.trim_end()));
         }
-        self.arguments(command.get_arguments().filter(|argument| !argument.is_global_set()));
+        // What a command hands down to those within it is told once as well.
+        let told = if before.is_empty() { self.everywhere.clone() } else { ids(command) };
+        self.arguments(command.get_arguments().filter(|argument| !told.contains(argument.get_id())));
         for inner in command.get_subcommands().filter(|inner| !inner.is_hide_set()) {
             self.raw(&format!(".TP\n.B {}", quoted(&format!("{name} {}", inner.get_name()))));
             self.text(&quoted(&about(inner.get_about())));
@@ -100,6 +115,12 @@ impl Page {
             self.raw(".PP\n.nf");
             self.text(&quoted(&example.to_string()));
             self.raw(".fi");
+        }
+        for inner in command.get_subcommands().filter(|inner| !inner.is_hide_set()) {
+            if inner.get_arguments().any(|argument| !argument.is_global_set() && argument.get_id() != "help")
+            {
+                self.command(&format!("{name} "), inner);
+            }
         }
     }
 
@@ -116,8 +137,16 @@ impl Page {
             let mut text = about(argument.get_help());
             let words: Vec<String> =
                 argument.get_possible_values().iter().map(|value| value.get_name().to_owned()).collect();
-            if argument.get_action().takes_values() && !words.is_empty() {
+            if argument.get_action().takes_values()
+                && !words.is_empty()
+                && !argument.is_hide_possible_values_set()
+            {
                 text += &format!(" ({})", words.join(", "));
+            }
+            if argument.get_action().takes_values()
+                && let [default] = argument.get_default_values()
+            {
+                text += &format!(" [default: {}]", default.to_string_lossy());
             }
             self.text(&quoted(&text));
         }
@@ -160,6 +189,8 @@ mod tests {
             page.contains(".TP\n\\fB\\-\\-for\\fR \\fIWHAT\\fR\nWhat to wait for (up, down, finished)\n"),
             "{page}"
         );
+        let option = "\\fB\\-n\\fR, \\fB\\-\\-dry\\-run\\fR\nOnly tell";
+        assert_eq!(page.matches(option).count(), 1, "{page}");
         assert!(page.contains("\\fB\\-e\\fR, \\fB\\-\\-endpoint\\fR \\fIE\\fR"));
         assert!(!page.lines().any(|line| {
             line.starts_with('.')
