@@ -6,8 +6,8 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 #[cfg(feature = "faults")]
 use crate::commands::fault;
 use crate::commands::{
-    boot, complete, completion, dmesg, events, exec, graph, halt, health, images, logs, metrics, poweroff,
-    reboot, reexec, restart, services, start, status, stop, validate, version, wait, why,
+    boot, complete, completion, dmesg, events, exec, generate, graph, halt, health, images, logs, metrics,
+    poweroff, reboot, reexec, restart, services, start, status, stop, validate, version, wait, why,
 };
 use crate::output::Format;
 
@@ -71,6 +71,7 @@ pub enum Command {
     Halt(halt::Arguments),
     Reexec(reexec::Arguments),
     Validate(validate::Arguments),
+    Gen(generate::Arguments),
     Version(version::Arguments),
     Completion(completion::Arguments),
     #[cfg(feature = "faults")]
@@ -140,6 +141,17 @@ mod tests {
             "kelsonctl health --timeout 5s",
             "kelsonctl exec db ls",
             "kelsonctl exec db -E A -- ls",
+            "kelsonctl gen",
+            "kelsonctl gen cert --ca pki",
+            "kelsonctl gen cert --ca pki --role os:reader --server --host h",
+            "kelsonctl gen cert --ca pki --role os:reader --host h",
+            "kelsonctl gen cert --ca pki --role os:root",
+            "kelsonctl gen cert --ca pki --server",
+            "kelsonctl gen cert --ca pki --server --host h:1",
+            "kelsonctl gen cert --role os:reader",
+            "kelsonctl gen ca --valid 5",
+            "kelsonctl gen ca --algorithm rsa",
+            "kelsonctl gen ca --name a/b",
         ] {
             let error = parse(line).expect_err(line);
             assert_eq!(error.exit_code(), 2, "{line}: {error}");
@@ -170,7 +182,7 @@ mod tests {
         for (words, command) in all() {
             assert!(command.get_about().is_some(), "{words} says what it does");
             // What a word within another does is seen among the examples of that one.
-            if words.matches(' ').count() == 1 {
+            if words.matches(' ').count() == 1 || words.contains(" gen ") {
                 let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
                 assert!(after.contains(&words), "{words} has an example: {after}");
             }

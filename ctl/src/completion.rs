@@ -181,7 +181,9 @@ mod tests {
         assert_eq!(words("-o "), ["table", "json", "yaml"]);
         assert_eq!(words("graph -f "), ["text", "svg", "dot", "mermaid"]);
         assert_eq!(words("completion "), ["bash", "zsh", "fish"]);
+        assert_eq!(words("gen cert --role "), ["os:reader", "os:operator", "os:admin"]);
         assert_eq!(ask("--context ").wanted, Wanted::Contexts);
+        assert_eq!(ask("gen ca --name ").wanted, Wanted::Nothing);
         assert_eq!(ask("logs --since ").wanted, Wanted::Nothing);
     }
 

@@ -11,6 +11,8 @@ mod failure;
 mod follow;
 mod man;
 mod output;
+mod pki;
+mod store;
 
 use std::process::ExitCode;
 

@@ -189,8 +189,12 @@ mod tests {
             page.contains(".TP\n\\fB\\-\\-for\\fR \\fIWHAT\\fR\nWhat to wait for (up, down, finished)\n"),
             "{page}"
         );
-        let option = "\\fB\\-n\\fR, \\fB\\-\\-dry\\-run\\fR\nOnly tell";
-        assert_eq!(page.matches(option).count(), 1, "{page}");
+        for option in [
+            "\\fB\\-n\\fR, \\fB\\-\\-dry\\-run\\fR\nOnly tell",
+            "\\-\\-valid\\fR \\fID\\fR\nHow long the certificate holds [default: 30d]\n",
+        ] {
+            assert_eq!(page.matches(option).count(), 1, "{option}: {page}");
+        }
         assert!(page.contains("\\fB\\-e\\fR, \\fB\\-\\-endpoint\\fR \\fIE\\fR"));
         assert!(!page.lines().any(|line| {
             line.starts_with('.')

@@ -10,6 +10,7 @@ pub mod events;
 pub mod exec;
 #[cfg(feature = "faults")]
 pub mod fault;
+pub mod generate;
 pub mod graph;
 pub mod halt;
 pub mod health;
@@ -101,6 +102,7 @@ pub async fn run(command: Command, call: &Call) -> Result<(), Failure> {
         Command::Halt(arguments) => halt::run(call, arguments).await,
         Command::Reexec(arguments) => reexec::run(call, arguments).await,
         Command::Validate(arguments) => validate::run(call, arguments),
+        Command::Gen(arguments) => generate::run(call, arguments),
         Command::Version(arguments) => version::run(call, arguments).await,
         Command::Completion(arguments) => completion::run(arguments),
         Command::Complete(arguments) => complete::run(arguments).await,

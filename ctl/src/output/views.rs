@@ -3,6 +3,7 @@
 //! A field is never renamed and never changes its type; new ones may be added, except to `services` and `events`,
 //! whose fields are a contract of their own.
 
+pub mod certificates;
 pub mod health;
 
 use std::collections::BTreeMap;

@@ -179,6 +179,7 @@ pub fn serve_tls(state: State, tls: tonic::transport::ServerTlsConfig) -> u16 {
                 .tls_config(tls)
                 .unwrap()
                 .add_service(ServicesServer::new(shared.clone()))
+                .add_service(MachineServer::new(shared.clone()))
                 .add_service(LogsServer::new(shared))
                 .serve_with_incoming(tokio_stream::wrappers::TcpListenerStream::new(listener))
                 .await

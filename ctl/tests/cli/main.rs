@@ -4,6 +4,7 @@ mod acting;
 mod ending;
 mod exec;
 mod fake;
+mod generate;
 mod images;
 mod local;
 mod metrics;

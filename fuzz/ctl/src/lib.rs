@@ -7,7 +7,7 @@ pub mod cli;
 mod commands;
 #[path = "../../../ctl/src/completion.rs"]
 mod completion;
-#[path = "../../../ctl/src/contexts.rs"]
+#[path = "../../../ctl/src/contexts/mod.rs"]
 mod contexts;
 #[path = "../../../ctl/src/failure.rs"]
 mod failure;
@@ -17,6 +17,10 @@ mod follow;
 mod man;
 #[path = "../../../ctl/src/output/mod.rs"]
 mod output;
+#[path = "../../../ctl/src/pki/mod.rs"]
+mod pki;
+#[path = "../../../ctl/src/store.rs"]
+mod store;
 
 pub use commands::{Call, run};
 pub use contexts::Choice;

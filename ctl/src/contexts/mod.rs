@@ -10,17 +10,20 @@
 //!     key: admin.key
 //! ```
 
-use std::collections::BTreeMap;
+mod file;
+
 use std::path::{Path, PathBuf};
 
 use kelson_api::client::{Endpoint, TlsMaterial};
-use serde::Deserialize;
 
 use crate::failure::Failure;
-use crate::output::text::nearest;
+pub use file::{Context, File, folder_of};
 
 /// The socket of PID 1 on the host itself.
 pub const DEFAULT: &str = "unix:///run/kelson/init.sock";
+
+/// The variable that names the file of contexts.
+pub const KELSONCONFIG: &str = "KELSONCONFIG";
 
 /// Where the host is, and what is needed to reach it.
 #[derive(Debug, Clone)]
@@ -41,23 +44,6 @@ pub struct Choice {
     pub environment: Option<String>,
     /// KELSONCONFIG.
     pub config: Option<PathBuf>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    current: Option<String>,
-    #[serde(default)]
-    contexts: BTreeMap<String, Context>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Context {
-    endpoint: String,
-    ca: Option<String>,
-    certificate: Option<String>,
-    key: Option<String>,
 }
 
 impl Choice {
@@ -88,7 +74,7 @@ impl Choice {
 
     /// The names of the contexts, for completion.
     pub fn names(&self) -> Vec<String> {
-        let file = self.file().and_then(read);
+        let file = self.file().and_then(|path| File::read(path, KELSONCONFIG));
         file.map_or_else(|_| Vec::new(), |file| file.contexts.into_keys().collect())
     }
 
@@ -98,38 +84,20 @@ impl Choice {
 
     fn context(&self, what: &str) -> Result<Context, Failure> {
         let path = self.config.as_deref().ok_or_else(|| no_file(what))?;
-        let mut file = read(path)?;
-        let all = file.contexts.keys().cloned().collect::<Vec<_>>().join(", ");
+        let mut file = File::read(path, KELSONCONFIG)?;
         let (name, by) = match (&self.context, &file.current) {
             (Some(name), _) => (name, "--context"),
             (None, Some(name)) => (name, "current:"),
             (None, None) => {
                 return Err(Failure::Usage(format!(
-                    "{} names no current context; give --context NAME (there are: {all})",
-                    path.display()
+                    "{} names no current context; give --context NAME (there are: {})",
+                    path.display(),
+                    file.names()
                 )));
             }
         };
-        if !file.contexts.contains_key(name) {
-            let next = match nearest(name, file.contexts.keys().map(String::as_str)) {
-                Some(near) => format!("did you mean {near:?}?"),
-                None if all.is_empty() => "it has none".to_owned(),
-                None => format!("there are: {all}"),
-            };
-            return Err(Failure::Usage(format!("{} has no context {name:?} ({by}); {next}", path.display())));
-        }
         let name = name.clone();
-        file.contexts.remove(&name).ok_or_else(|| no_file(what))
-    }
-}
-
-impl Context {
-    fn material(&self, file: &Path) -> Result<TlsMaterial, Failure> {
-        Ok(TlsMaterial {
-            ca: pem(file, "ca", self.ca.as_deref())?,
-            certificate: pem(file, "certificate", self.certificate.as_deref())?,
-            key: pem(file, "key", self.key.as_deref())?,
-        })
+        file.contexts.remove(&name).ok_or_else(|| file.unknown(path, &name, by))
     }
 }
 
@@ -140,47 +108,14 @@ fn no_file(what: &str) -> Failure {
     ))
 }
 
-fn parse(text: &str) -> Result<Endpoint, Failure> {
+/// Reads an endpoint.
+///
+/// # Errors
+/// A sentence that says what is wrong with it.
+pub fn parse(text: &str) -> Result<Endpoint, Failure> {
     // A path alone can only mean a socket.
     let text = if text.starts_with('/') { format!("unix:{text}") } else { text.to_owned() };
     text.parse().map_err(|error: kelson_api::client::EndpointError| Failure::Usage(error.to_string()))
-}
-
-fn read(path: &Path) -> Result<File, Failure> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::Usage(format!("KELSONCONFIG: cannot read {}: {error}", path.display())))?;
-    serde_yaml::from_str(&text).map_err(|error| {
-        let place = error.location().map_or(String::new(), |at| format!(":{}:{}", at.line(), at.column()));
-        let said = error.to_string();
-        // The place stands in front, as in every other message about a file.
-        let said = said.split(" at line ").next().unwrap_or_default().to_owned();
-        Failure::Usage(format!("{}{place}: {said}", path.display()))
-    })
-}
-
-/// A PEM text as it stands in the file of contexts, or read from the file that it names.
-fn pem(config: &Path, key: &str, value: Option<&str>) -> Result<Vec<u8>, Failure> {
-    let Some(value) = value else {
-        return Err(Failure::Usage(format!(
-            "{}: the context has no `{key}:`; it takes a path or PEM text",
-            config.display()
-        )));
-    };
-    if value.contains("-----BEGIN ") {
-        return Ok(value.as_bytes().to_vec());
-    }
-    let path = config.parent().unwrap_or(Path::new("")).join(value);
-    let text = std::fs::read_to_string(&path).map_err(|error| {
-        Failure::Usage(format!("{}: cannot read `{key}:` {}: {error}", config.display(), path.display()))
-    })?;
-    if !text.contains("-----BEGIN ") {
-        return Err(Failure::Usage(format!(
-            "{}: {} (`{key}:`) holds no PEM text; it begins with -----BEGIN",
-            config.display(),
-            path.display()
-        )));
-    }
-    Ok(text.into_bytes())
 }
 
 #[cfg(test)]

@@ -1,0 +1,68 @@
+//! `gen ca`: a CA of one's own.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::{make_folder, tell, until, within};
+use crate::commands::Call;
+use crate::failure::Failure;
+use crate::output::time;
+use crate::output::views::certificates::Made;
+use crate::pki::{self, Algorithm, DAY};
+use crate::store::{self, New, PRIVATE, PUBLIC};
+
+/// Make a CA: ca.pem and ca.key
+///
+/// The certificate is what machines and clients trust, the key signs theirs.
+#[derive(Debug, clap::Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  kelsonctl gen ca --out pki
+  kelsonctl gen ca --out pki --name 'Harbour CA' --valid 3650d"
+)]
+pub struct Arguments {
+    /// The folder for both files
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    out: PathBuf,
+    /// Its common name
+    #[arg(long = "name", value_name = "CN", default_value = "kelson-ca", value_parser = pki::parse_name)]
+    common_name: String,
+    /// How long it holds, such as 3650d [default: 10 years]
+    #[arg(long, value_name = "D", value_parser = pki::parse_valid)]
+    valid: Option<Duration>,
+    /// Its key
+    #[arg(long, value_enum, value_name = "A", default_value = "p256")]
+    algorithm: Algorithm,
+    /// Write files that are there anew
+    #[arg(long)]
+    force: bool,
+}
+
+pub fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
+    let Arguments { out, common_name, valid, algorithm, force } = arguments;
+    let mut pair = pki::authority(&common_name, algorithm, valid.unwrap_or(3650 * DAY))?;
+    make_folder(&out)?;
+    let [certificate, key] = ["ca.pem", "ca.key"].map(|name| within(&out, name));
+    let made = Made {
+        files: [&certificate, &key].map(|path| path.display().to_string()).to_vec(),
+        role: None,
+        hosts: Vec::new(),
+        until: time::rfc3339(&pair.until),
+        context: None,
+        common_name,
+    };
+    let lines = [
+        format!("the CA {:?}, {}", made.common_name, until(&pair)),
+        "its key, which makes administrators: keep it off the machines".to_owned(),
+    ];
+    store::create(
+        &[
+            New { path: key, text: std::mem::take(&mut pair.key), mode: PRIVATE },
+            New { path: certificate, text: std::mem::take(&mut pair.certificate), mode: PUBLIC },
+        ],
+        force,
+    )?;
+    tell(call, &made, &pair, &lines)
+}

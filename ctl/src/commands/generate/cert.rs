@@ -1,0 +1,111 @@
+//! `gen cert`: a certificate of somebody who calls, or of a machine that is called.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use kelson_api::access::Role;
+
+use super::{Signer, make_folder, role, tell, until, within};
+use crate::commands::Call;
+use crate::failure::Failure;
+use crate::output::text::list;
+use crate::output::time;
+use crate::output::views::certificates::Made;
+use crate::pki::{self, Algorithm, Authority, DAY, Holder};
+use crate::store::{self, New, PRIVATE, PUBLIC};
+
+/// Make a certificate with its key: NAME.pem and NAME.key
+///
+/// With --role one of somebody who calls machines: what he may do there, and for
+/// how long, stands in it, and nobody can take it back before its time is over.
+/// With --server that of a machine, with every name and address it is called by.
+#[derive(Debug, clap::Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  kelsonctl gen cert --ca pki --role os:operator --name ann --valid 7d
+  kelsonctl gen cert --ca pki --server --host 192.0.2.7 --host edge-1",
+    group = clap::ArgGroup::new("holder").args(["role", "server"]).required(true)
+)]
+pub struct Arguments {
+    #[command(flatten)]
+    signer: Signer,
+    /// Of a client, an os:reader, os:operator or os:admin
+    #[arg(long, value_name = "ROLE", value_parser = role(), hide_possible_values = true)]
+    role: Option<Role>,
+    /// Of a machine
+    #[arg(long, requires = "host")]
+    server: bool,
+    /// Its names and addresses, as it is called
+    #[arg(long, value_name = "HOST", num_args = 1.., conflicts_with = "role", value_parser = pki::parse_host)]
+    host: Vec<String>,
+    /// Its common name [default: the role's, or the host]
+    #[arg(long = "name", value_name = "NAME", value_parser = pki::parse_name)]
+    common_name: Option<String>,
+    /// How long it holds [default: 30d; with --server 365d]
+    #[arg(long, value_name = "D", value_parser = pki::parse_valid)]
+    valid: Option<Duration>,
+    /// Its key
+    #[arg(long, value_enum, value_name = "A", default_value = "p256")]
+    algorithm: Algorithm,
+    /// The folder for both files
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    out: PathBuf,
+    /// Write files that are there anew
+    #[arg(long)]
+    force: bool,
+}
+
+pub fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
+    let Arguments { signer, role, host: hosts, common_name, valid, algorithm, out, force, .. } = arguments;
+    let (holder, days, default) = match role {
+        Some(role) => (Holder::Client(role), 30, own_name(role)),
+        None => (Holder::Server(&hosts), 365, hosts.first().map_or("", String::as_str)),
+    };
+    let common_name = match common_name {
+        Some(name) => name,
+        // The name of a host may be longer than a common name.
+        None => pki::parse_name(default).map_err(|why| {
+            Failure::Usage(format!(
+                "give a --name: {default:?} cannot be the name of the certificate ({why})"
+            ))
+        })?,
+    };
+    let authority = Authority::read(&signer.ca, signer.ca_key.as_deref())?;
+    let mut pair = authority.issue(&common_name, holder, algorithm, valid.unwrap_or(days * DAY))?;
+    make_folder(&out)?;
+    let [certificate, key] = ["pem", "key"].map(|end| within(&out, &format!("{common_name}.{end}")));
+    if let Some(own) = [&certificate, &key].into_iter().find(|path| authority.owns(path)) {
+        return Err(Failure::Usage(format!(
+            "{} is the CA's own and is not overwritten; give another --name or --out",
+            own.display()
+        )));
+    }
+    let whose = match role {
+        Some(role) => format!("the certificate of {common_name:?} as {role}"),
+        None => format!("the certificate of {}", list(&hosts)),
+    };
+    let lines = [format!("{whose}, {}", until(&pair)), "its key".to_owned()];
+    store::create(
+        &[
+            New { path: key.clone(), text: std::mem::take(&mut pair.key), mode: PRIVATE },
+            New { path: certificate.clone(), text: std::mem::take(&mut pair.certificate), mode: PUBLIC },
+        ],
+        force,
+    )?;
+    let made = Made {
+        files: [certificate, key].map(|path| path.display().to_string()).to_vec(),
+        common_name,
+        role: role.map(Role::name),
+        hosts,
+        until: time::rfc3339(&pair.until),
+        context: None,
+    };
+    tell(call, &made, &pair, &lines)
+}
+
+/// `admin`, the name of one who has no name of his own.
+pub fn own_name(role: Role) -> &'static str {
+    role.name().trim_start_matches("os:")
+}
