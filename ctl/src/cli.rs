@@ -6,8 +6,8 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 #[cfg(feature = "faults")]
 use crate::commands::fault;
 use crate::commands::{
-    boot, complete, completion, dmesg, events, exec, generate, graph, halt, health, images, logs, metrics,
-    poweroff, reboot, reexec, restart, services, start, status, stop, validate, version, wait, why,
+    boot, complete, completion, config, dmesg, events, exec, generate, graph, halt, health, images, logs,
+    metrics, poweroff, reboot, reexec, restart, services, start, status, stop, validate, version, wait, why,
 };
 use crate::output::Format;
 
@@ -72,6 +72,7 @@ pub enum Command {
     Reexec(reexec::Arguments),
     Validate(validate::Arguments),
     Gen(generate::Arguments),
+    Config(config::Arguments),
     Version(version::Arguments),
     Completion(completion::Arguments),
     #[cfg(feature = "faults")]
@@ -152,6 +153,9 @@ mod tests {
             "kelsonctl gen ca --valid 5",
             "kelsonctl gen ca --algorithm rsa",
             "kelsonctl gen ca --name a/b",
+            "kelsonctl config",
+            "kelsonctl config use",
+            "kelsonctl config add a --ca f",
         ] {
             let error = parse(line).expect_err(line);
             assert_eq!(error.exit_code(), 2, "{line}: {error}");
@@ -182,7 +186,7 @@ mod tests {
         for (words, command) in all() {
             assert!(command.get_about().is_some(), "{words} says what it does");
             // What a word within another does is seen among the examples of that one.
-            if words.matches(' ').count() == 1 || words.contains(" gen ") {
+            if words.matches(' ').count() == 1 || words.contains(" gen ") || words.contains(" config ") {
                 let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
                 assert!(after.contains(&words), "{words} has an example: {after}");
             }

@@ -113,7 +113,7 @@ fn values(argument: &Arg) -> Wanted {
     match argument.get_id().as_str() {
         "name" | "names" => return Wanted::Services,
         "group" => return Wanted::Groups,
-        "context" => return Wanted::Contexts,
+        "context" | "known" => return Wanted::Contexts,
         _ => {}
     }
     let words: Vec<(String, String)> = argument
@@ -182,7 +182,9 @@ mod tests {
         assert_eq!(words("graph -f "), ["text", "svg", "dot", "mermaid"]);
         assert_eq!(words("completion "), ["bash", "zsh", "fish"]);
         assert_eq!(words("gen cert --role "), ["os:reader", "os:operator", "os:admin"]);
-        assert_eq!(ask("--context ").wanted, Wanted::Contexts);
+        for line in ["--context ", "config use ", "config remove "] {
+            assert_eq!(ask(line).wanted, Wanted::Contexts, "{line}");
+        }
         assert_eq!(ask("gen ca --name ").wanted, Wanted::Nothing);
         assert_eq!(ask("logs --since ").wanted, Wanted::Nothing);
     }

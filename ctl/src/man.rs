@@ -191,6 +191,7 @@ mod tests {
         );
         for option in [
             "\\fB\\-n\\fR, \\fB\\-\\-dry\\-run\\fR\nOnly tell",
+            "\\-\\-file\\fR \\fIFILE\\fR\nAnother",
             "\\-\\-valid\\fR \\fID\\fR\nHow long the certificate holds [default: 30d]\n",
         ] {
             assert_eq!(page.matches(option).count(), 1, "{option}: {page}");

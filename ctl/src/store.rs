@@ -223,6 +223,14 @@ mod tests {
         replace(&link, "2".to_owned(), false).unwrap();
         assert!(link.is_symlink());
         assert_eq!(folder.all()[0], file("config", 0o640, "2"));
+        // Only root can try this.
+        let own = fs::metadata(&path).unwrap();
+        if std::os::unix::fs::chown(&path, Some(4321), Some(4322)).is_ok() {
+            replace(&path, "2".to_owned(), false).unwrap();
+            let kept = fs::metadata(&path).unwrap();
+            assert_eq!((kept.uid(), kept.gid(), kept.mode() & 0o777), (4321, 4322, 0o640));
+            std::os::unix::fs::chown(&path, Some(own.uid()), Some(own.gid())).unwrap();
+        }
         replace(&link, "3".to_owned(), true).unwrap();
         assert_eq!(folder.all()[0], file("config", 0o600, "3"));
         fs::remove_file(&path).unwrap();

@@ -66,7 +66,9 @@ pub fn failure(error: &Error) -> Option<Failure> {
         // In TLS 1.3 the machine looks at our certificate after the handshake: its no comes with the first call.
         Error::AlertReceived(alert) => Some(Failure::Denied(match alert {
             AlertDescription::CertificateExpired => {
-                "the machine refuses our certificate: it has expired, or a clock is wrong".to_owned()
+                "the machine refuses our certificate: it has expired, or a clock is wrong; `kelsonctl config contexts` \
+                 tells until when it holds"
+                    .to_owned()
             }
             AlertDescription::UnknownCA | AlertDescription::DecryptError => {
                 "the machine refuses our certificate: it is not signed by the machine's CA".to_owned()

@@ -4,6 +4,7 @@ mod acting;
 pub mod boot;
 pub mod complete;
 pub mod completion;
+pub mod config;
 pub mod dmesg;
 mod ending;
 pub mod events;
@@ -103,6 +104,7 @@ pub async fn run(command: Command, call: &Call) -> Result<(), Failure> {
         Command::Reexec(arguments) => reexec::run(call, arguments).await,
         Command::Validate(arguments) => validate::run(call, arguments),
         Command::Gen(arguments) => generate::run(call, arguments),
+        Command::Config(arguments) => config::run(call, arguments),
         Command::Version(arguments) => version::run(call, arguments).await,
         Command::Completion(arguments) => completion::run(arguments),
         Command::Complete(arguments) => complete::run(arguments).await,

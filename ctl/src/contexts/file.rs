@@ -113,6 +113,16 @@ impl Context {
             key: pem(file, "key", self.key.as_deref())?,
         })
     }
+
+    /// The same context for a file in another folder: its paths, which were relative to `folder`, begin with `/`.
+    pub fn with_absolute_paths(mut self, folder: &Path) -> Context {
+        for value in [&mut self.ca, &mut self.certificate, &mut self.key].into_iter().flatten() {
+            if !is_pem(value) {
+                *value = folder.join(&*value).display().to_string();
+            }
+        }
+        self
+    }
 }
 
 /// The absolute path of the folder in which a file lies.
@@ -171,7 +181,7 @@ mod tests {
             certificate: Some("yes".to_owned()),
             key: Some(text),
         };
-        file.add("edge: 1".to_owned(), context);
+        file.add("edge: 1".to_owned(), context.clone());
         file.add(
             "b".to_owned(),
             Context { endpoint: "h:1".to_owned(), ca: None, certificate: None, key: None },
@@ -181,6 +191,9 @@ mod tests {
         assert_eq!((again.current.as_deref(), &again.contexts), (Some("edge: 1"), &file.contexts));
         let written = std::fs::read_to_string(&path).unwrap();
         assert!(written.contains("    key: |\n      -----BEGIN PRIVATE KEY-----\n      AA==\n"), "{written}");
+        let moved = context.clone().with_absolute_paths(&folder);
+        assert_eq!(moved.ca, Some(folder.join("ca.pem").display().to_string()));
+        assert_eq!(moved.key, context.key, "a text is no path");
         std::fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -39,6 +39,12 @@ pub fn ago(time: &Timestamp, now: SystemTime) -> Duration {
     now.duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(Duration::new(then, nanos))
 }
 
+/// How long it is until then; zero once it is over.
+pub fn left(time: &Timestamp, now: SystemTime) -> Duration {
+    let then = Duration::from_secs(u64::try_from(time.seconds).unwrap_or(0));
+    then.saturating_sub(now.duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
 /// `0s`, `59s`, `3m12s`, `2h5m`, `3d4h`: two units at most.
 pub fn relative(duration: Duration) -> String {
     let seconds = duration.as_secs();

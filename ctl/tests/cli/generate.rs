@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, KeyPair};
 use tonic::transport::{Certificate, Identity, ServerTlsConfig};
 
 use crate::fake::{folder, serve_tls};
@@ -42,7 +42,7 @@ impl Place {
         done.err
     }
 
-    fn json(&self, words: &str) -> serde_json::Value {
+    pub fn json(&self, words: &str) -> serde_json::Value {
         serde_json::from_str(&self.ok(&format!("-o json {words}"))).unwrap()
     }
 
@@ -283,10 +283,18 @@ fn a_context_joins_those_that_are_there() {
     assert!(said.contains("config has a context \"edge-1\" already"), "{said}");
     assert_eq!(place.read("config"), before);
     place.ok(&format!("{gen_config} --context edge-1 --force"));
-    place.ok(gen_config);
-    let file = place.read("config");
-    let names = ["\n  192.0.2.7:\n", "\n  edge-1:\n", "\n  here:\n"];
-    assert!(file.starts_with("current: edge-1\n") && names.iter().all(|name| file.contains(name)), "{file}");
+    let told = place.ok(gen_config);
+    assert!(told.ends_with("make it the current one by: kelsonctl config use '192.0.2.7'\n"), "{told}");
+    let roles: Vec<_> = place.json("config contexts --file config").as_array().unwrap().clone();
+    let roles: Vec<_> = roles.iter().map(|context| (&context["name"], &context["role"])).collect();
+    assert_eq!(
+        roles,
+        [
+            (&"192.0.2.7".into(), &"os:admin".into()),
+            (&"edge-1".into(), &"os:admin".into()),
+            (&"here".into(), &serde_json::Value::Null)
+        ]
+    );
     for (words, status, said) in [
         (
             "gen config --ca . --out config",
@@ -301,4 +309,53 @@ fn a_context_joins_those_that_are_there() {
         let err = place.fails(words, status);
         assert!(err.contains(said), "{words}: {err}");
     }
+}
+
+#[test]
+fn an_expired_certificate_is_told_as_such() {
+    let place = Place::new();
+    place.ok("gen ca");
+    place.ok("gen cert --ca . --server --host 127.0.0.1");
+    let port = place.machine("ca.pem", "127.0.0.1");
+    place.ok(&format!("gen config --ca . -e 127.0.0.1:{port} --context edge --out config"));
+    place.ok(&format!("gen config --ca . -e 127.0.0.1:{port} --context gone --out config"));
+    // What `gen` makes has not expired, so another hand signs with the CA's key.
+    let key = KeyPair::from_pem(&place.read("ca.key")).unwrap();
+    let mut ca = CertificateParams::default();
+    ca.distinguished_name = rcgen::DistinguishedName::new();
+    ca.distinguished_name.push(DnType::CommonName, "kelson-ca");
+    let mut params = CertificateParams::default();
+    (params.not_before, params.not_after) =
+        (rcgen::date_time_ymd(2001, 1, 1), rcgen::date_time_ymd(2001, 2, 3));
+    params.distinguished_name.push(DnType::OrganizationName, "os:admin");
+    let own = KeyPair::generate().unwrap();
+    let old = params.signed_by(&own, &rcgen::Issuer::new(ca, key)).unwrap();
+    place.write("old.pem", &old.pem());
+    place.write("old.key", &own.serialize_pem());
+    place.ok(&format!(
+        "config add gone --force -e 127.0.0.1:{port} --ca ca.pem --certificate old.pem --key old.key --file config"
+    ));
+    let call = |context: &str| {
+        let mut command = kelsonctl();
+        command.env("KELSONCONFIG", place.0.join("config")).args(["--context", context, "version"]);
+        done(command.output().unwrap())
+    };
+    assert_eq!(call("edge").status, 0);
+    let gone = call("gone");
+    assert_eq!(
+        (gone.status, gone.err.as_str()),
+        (
+            4,
+            "kelsonctl: the machine refuses our certificate: it has expired, or a clock is wrong; `kelsonctl config \
+             contexts` tells until when it holds\n"
+        )
+    );
+    let listed = place.json("config contexts --file config");
+    assert_eq!(
+        (&listed[0]["trouble"], &listed[1]["until"]),
+        (&serde_json::Value::Null, &"2001-02-03T00:00:00.000Z".into())
+    );
+    assert!(listed[1]["trouble"].as_str().unwrap().starts_with("its certificate has expired"), "{listed}");
+    let table = place.ok("config contexts --file config");
+    assert!(table.lines().any(|line| line.contains("gone") && line.contains(" ago ")), "{table}");
 }

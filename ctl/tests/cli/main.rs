@@ -1,6 +1,7 @@
 //! The real program against a host that does what the test says: output and exit status of every command.
 
 mod acting;
+mod contexts;
 mod ending;
 mod exec;
 mod fake;

@@ -111,5 +111,8 @@ pub fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
         let whole = folder_of(&path)?.join(name).display().to_string();
         print(&format!("use it by: export KELSONCONFIG='{}'\n", escape(&whole)))?;
     }
+    if file.current.as_ref() != Some(&context) && call.is_table() {
+        print(&format!("make it the current one by: kelsonctl config use '{}'\n", escape(&context)))?;
+    }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `gen`, as programs read them.
+//! `gen` and `config`, as programs read them.
 
 use serde::Serialize;
 
@@ -16,4 +16,19 @@ pub struct Made {
     pub until: String,
     /// Null: no file of contexts was written.
     pub context: Option<String>,
+}
+
+/// One line of `config contexts`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Context {
+    pub name: String,
+    pub endpoint: String,
+    pub current: bool,
+    /// Of its certificate, as is all that follows.
+    pub common_name: Option<String>,
+    pub role: Option<&'static str>,
+    pub until: Option<String>,
+    /// Why it cannot be used.
+    pub trouble: Option<String>,
 }

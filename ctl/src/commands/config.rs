@@ -1,0 +1,228 @@
+//! `config`: the contexts of the file that KELSONCONFIG names: listed, chosen, added, removed, brought together.
+
+mod listing;
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use kelson_api::client::Endpoint;
+
+use super::Call;
+use crate::contexts::{self, Context, File, KELSONCONFIG, folder_of};
+use crate::failure::Failure;
+use crate::output::print;
+use crate::output::text::{escape, list};
+
+/// Manage the contexts of the file that KELSONCONFIG names
+///
+/// The file is written as a whole: comments in it are not kept, its mode is.
+#[derive(Debug, clap::Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  kelsonctl config contexts
+  kelsonctl config use edge-1
+  kelsonctl config merge ~/Downloads/kelsonconfig --file ~/.kelsonconfig"
+)]
+pub struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+    /// Another file than that of KELSONCONFIG
+    #[arg(long, global = true, value_name = "FILE")]
+    file: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// List the contexts, with role and end of their certificates
+    #[command(after_help = "\
+Examples:
+  kelsonctl config contexts
+  kelsonctl config contexts -o json | jq -r '.[] | select(.trouble).name'")]
+    Contexts,
+    /// Make a context the current one
+    #[command(after_help = "\
+Examples:
+  kelsonctl config use edge-1")]
+    Use {
+        /// The context
+        #[arg(value_name = "NAME")]
+        known: String,
+    },
+    /// Add a context, for the machine that --endpoint names
+    #[command(after_help = "\
+Examples:
+  kelsonctl config add edge-1 --endpoint 192.0.2.7:50000 \\
+      --ca ca.pem --certificate ann.pem --key ann.key
+  kelsonctl config add here --endpoint unix:///run/kelson/init.sock")]
+    Add(Add),
+    /// Remove a context, with its key where that stands in it as text
+    #[command(after_help = "\
+Examples:
+  kelsonctl config remove edge-1")]
+    Remove {
+        /// The context
+        #[arg(value_name = "NAME")]
+        known: String,
+    },
+    /// Add the contexts of another file
+    #[command(after_help = "\
+Examples:
+  kelsonctl config merge edge-2.yaml")]
+    Merge {
+        /// The other file; it stays as it is
+        #[arg(value_name = "FILE")]
+        other: PathBuf,
+        /// Let its contexts take the place of those of the same name
+        #[arg(long)]
+        force: bool,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct Add {
+    /// The context
+    #[arg(value_name = "NAME")]
+    new: String,
+    /// What the machine's certificate is signed by, as PEM
+    #[arg(long, value_name = "FILE", requires_all = ["certificate", "key"])]
+    ca: Option<PathBuf>,
+    /// The client's certificate, as PEM
+    #[arg(long, value_name = "FILE", requires_all = ["ca", "key"])]
+    certificate: Option<PathBuf>,
+    /// Its key, as PEM
+    #[arg(long, value_name = "FILE", requires_all = ["ca", "certificate"])]
+    key: Option<PathBuf>,
+    /// Let it take the place of one of the same name
+    #[arg(long)]
+    force: bool,
+}
+
+pub fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
+    let (path, word) = match (arguments.file, &call.choice.config) {
+        (Some(path), _) => (path, "--file"),
+        (None, Some(path)) => (path.clone(), KELSONCONFIG),
+        (None, None) => {
+            return Err(Failure::Usage(
+                "no file of contexts: set KELSONCONFIG to its path, or give --file FILE (`kelsonctl gen config` makes \
+                 one)"
+                    .to_owned(),
+            ));
+        }
+    };
+    let (file, told) = match arguments.action {
+        Action::Contexts => {
+            let file = File::read(&path, word)?;
+            let now = SystemTime::now();
+            return if call.is_table() {
+                print(&listing::table(&file, &path, &call.terminal, now))
+            } else {
+                call.format.print(&listing::views(&file, &path, now))
+            };
+        }
+        Action::Use { known } => {
+            let mut file = File::read(&path, word)?;
+            if !file.contexts.contains_key(&known) {
+                return Err(file.unknown(&path, &known, "config use"));
+            }
+            let told = format!("{known:?} is the current context");
+            file.current = Some(known);
+            (file, told)
+        }
+        Action::Add(add) => {
+            let mut file = File::read_or_begin(&path, word)?;
+            let told = format!("the context {:?} was added", add.new);
+            add.to(&mut file, &path, call)?;
+            (file, told)
+        }
+        Action::Remove { known } => {
+            let mut file = File::read(&path, word)?;
+            if file.contexts.remove(&known).is_none() {
+                return Err(file.unknown(&path, &known, "config remove"));
+            }
+            let was_current = file.current.take_if(|current| *current == known).is_some();
+            let and = if was_current { "; none is the current one now" } else { "" };
+            (file, format!("the context {known:?} was removed{and}"))
+        }
+        Action::Merge { other, force } => {
+            let mut file = File::read_or_begin(&path, word)?;
+            let told = merge(&mut file, &path, &other, force)?;
+            (file, told)
+        }
+    };
+    file.write(&path)?;
+    if call.is_table() {
+        print(&format!("{}: {}\n", escape(&path.display().to_string()), escape(&told)))
+    } else {
+        call.format.print(&listing::views(&file, &path, SystemTime::now()))
+    }
+}
+
+impl Add {
+    fn to(self, file: &mut File, path: &Path, call: &Call) -> Result<(), Failure> {
+        refuse_known(file, path, &self.new, self.force)?;
+        let endpoint = call.choice.endpoint.as_deref().ok_or_else(|| {
+            Failure::Usage("give the machine that the context is for: --endpoint HOST:PORT".to_owned())
+        })?;
+        let endpoint = contexts::parse(endpoint)?;
+        // As the files lie from here; the file of contexts may lie elsewhere.
+        let here = folder_of(Path::new("here"))?;
+        let [ca, certificate, key] = [self.ca, self.certificate, self.key]
+            .map(|path| path.map(|path| here.join(path).display().to_string()));
+        let context = Context { endpoint: endpoint.to_string(), ca, certificate, key };
+        match &endpoint {
+            Endpoint::Remote { .. } if context.ca.is_none() => {
+                return Err(Failure::Usage(format!(
+                    "{endpoint} is reached with certificates: give --ca, --certificate and --key"
+                )));
+            }
+            Endpoint::Unix(_) if context.ca.is_some() => {
+                return Err(Failure::Usage(format!(
+                    "{endpoint} is a socket, which needs no certificate; leave out --ca, --certificate and --key"
+                )));
+            }
+            // A wrong path is found now, not with the first call.
+            Endpoint::Remote { .. } => drop(context.material(path)?),
+            Endpoint::Unix(_) => {}
+        }
+        file.add(self.new, context);
+        Ok(())
+    }
+}
+
+fn refuse_known(file: &File, path: &Path, name: &str, force: bool) -> Result<(), Failure> {
+    if file.contexts.contains_key(name) && !force {
+        return Err(Failure::Failed(format!(
+            "{} has a context {name:?} already; nothing was written (--force lets the new one take its place)",
+            path.display()
+        )));
+    }
+    Ok(())
+}
+
+/// Adds all contexts of the other file; its paths mean the same files as before. Where no context is the current one,
+/// that of the other file becomes it.
+fn merge(file: &mut File, path: &Path, other: &Path, force: bool) -> Result<String, Failure> {
+    let from = folder_of(other)?;
+    let is_elsewhere = folder_of(path)? != from;
+    let mut added = Vec::new();
+    let File { current, contexts, .. } = File::read(other, "config merge")?;
+    if file.current.is_none() {
+        file.current = current.filter(|name| contexts.contains_key(name));
+    }
+    for (name, context) in contexts {
+        let context = if is_elsewhere { context.with_absolute_paths(&from) } else { context };
+        if file.contexts.get(&name) == Some(&context) {
+            continue;
+        }
+        refuse_known(file, path, &name, force)?;
+        added.push(format!("{name:?}"));
+        file.add(name, context);
+    }
+    Ok(match added.len() {
+        0 => format!("has all contexts of {} already", other.display()),
+        1 => format!("the context {} was added", list(&added)),
+        _ => format!("the contexts {} were added", list(&added)),
+    })
+}
