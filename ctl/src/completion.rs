@@ -161,7 +161,7 @@ mod tests {
             "why w",
             "wait --for up ",
             "logs -f ",
-            "logs -n 5 db ",
+            "logs --tail 5 db ",
             "stop -- ",
             "exec ",
             "exec -i ",

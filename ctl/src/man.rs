@@ -190,7 +190,7 @@ mod tests {
             "{page}"
         );
         for option in [
-            "\\fB\\-n\\fR, \\fB\\-\\-dry\\-run\\fR\nOnly tell",
+            "\\fB\\-\\-dry\\-run\\fR\nOnly tell",
             "\\-\\-file\\fR \\fIFILE\\fR\nAnother",
             "\\-\\-valid\\fR \\fID\\fR\nHow long the certificate holds [default: 30d]\n",
         ] {

@@ -37,7 +37,7 @@ enum Action {
     /// Remove from containerd the images that no service names
     Prune {
         /// Only tell what would be removed
-        #[arg(short = 'n', long)]
+        #[arg(long)]
         dry_run: bool,
     },
 }

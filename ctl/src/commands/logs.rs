@@ -37,7 +37,7 @@ pub struct Arguments {
     #[arg(short, long)]
     follow: bool,
     /// At most so many of the last lines
-    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(long, value_name = "N")]
     tail: Option<u32>,
     /// Only lines of the last so-and-so long, such as 30s or 10m
     #[arg(long, value_name = "D", value_parser = time::parse)]
