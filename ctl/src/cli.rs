@@ -15,6 +15,10 @@ const AFTER: &str = "\
 Exit status:
   0 done, 1 failed, 2 usage, 3 not reachable, 4 denied, 5 timed out
 
+Several hosts:
+  kelsonctl -n edge-1,edge-2 services    side by side, with a column NODE
+  kelsonctl -n all health                every context of KELSONCONFIG
+
 Environment:
   KELSON_ENDPOINT  the endpoint, where --endpoint is not given
   KELSONCONFIG     a file of contexts: hosts with their certificates
@@ -39,6 +43,9 @@ pub struct Global {
     /// The host: HOST:PORT or unix:///PATH [default: this one]
     #[arg(short, long, global = true, value_name = "E")]
     pub endpoint: Option<String>,
+    /// Several hosts, with commas: contexts, HOST, HOST:PORT
+    #[arg(short, long, global = true, value_name = "NODE", value_delimiter = ',')]
+    pub nodes: Vec<String>,
     /// Form of the result
     #[arg(short, long, global = true, value_enum, value_name = "FORMAT")]
     pub output: Option<Format>,
@@ -48,7 +55,7 @@ pub struct Global {
 }
 
 /// One of these is done.
-#[derive(Debug, Subcommand)]
+#[derive(Debug, Clone, Subcommand)]
 pub enum Command {
     Services(services::Arguments),
     Status(status::Arguments),
@@ -116,6 +123,14 @@ mod tests {
                 (Some(Format::Json), Some("h:1"))
             );
         }
+        for line in ["kelsonctl -n a,b -n c services", "kelsonctl services -n a,b --nodes c"] {
+            assert_eq!(parse(line).unwrap().global.nodes, ["a", "b", "c"]);
+        }
+        assert_eq!(
+            parse("kelsonctl -n a services -n b").unwrap().global.nodes,
+            ["b"],
+            "as of all the others"
+        );
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub struct Question {
     pub wanted: Wanted,
     pub endpoint: Option<String>,
     pub context: Option<String>,
+    /// What stands behind `--nodes`.
+    pub nodes: Option<String>,
 }
 
 /// Reads the words after the program's name; the last one is the one that is being written.
@@ -31,7 +33,7 @@ pub fn wanted(root: &Command, words: &[String]) -> Question {
     // Hands the options of every command down to each.
     root.build();
     let mut command = &root;
-    let mut question = Question { wanted: Wanted::Nothing, endpoint: None, context: None };
+    let mut question = Question { wanted: Wanted::Nothing, endpoint: None, context: None, nodes: None };
     let (mut places, mut only_places) = (0, false);
     let mut pending: Option<&Arg> = None;
     let (last, earlier) = match words.split_last() {
@@ -70,6 +72,7 @@ impl Question {
         match option.get_id().as_str() {
             "endpoint" => self.endpoint = Some(value.to_owned()),
             "context" => self.context = Some(value.to_owned()),
+            "nodes" => self.nodes = Some(value.to_owned()),
             _ => {}
         }
     }
@@ -113,7 +116,7 @@ fn values(argument: &Arg) -> Wanted {
     match argument.get_id().as_str() {
         "name" | "names" => return Wanted::Services,
         "group" => return Wanted::Groups,
-        "context" | "known" => return Wanted::Contexts,
+        "context" | "known" | "nodes" => return Wanted::Contexts,
         _ => {}
     }
     let words: Vec<(String, String)> = argument
@@ -186,6 +189,7 @@ mod tests {
             assert_eq!(ask(line).wanted, Wanted::Contexts, "{line}");
         }
         assert_eq!(ask("gen ca --name ").wanted, Wanted::Nothing);
+        assert_eq!(ask("start -n edge,").wanted, Wanted::Contexts);
         assert_eq!(ask("logs --since ").wanted, Wanted::Nothing);
     }
 
@@ -198,5 +202,6 @@ mod tests {
             (question.context.as_deref(), question.endpoint.as_deref()),
             (Some("edge"), Some("unix:///x"))
         );
+        assert_eq!(ask("-n edge,lab start ").nodes.as_deref(), Some("edge,lab"));
     }
 }

@@ -20,7 +20,7 @@ pub enum Failure {
     /// What is wrong was already printed.
     #[error("")]
     Told,
-    /// A command of `exec` ended with this status, and has said itself what there is to say.
+    /// All is said, and this is the status: that of a command of `exec`, or what several hosts came to.
     #[error("")]
     Ended(u8),
     #[error("{0}")]
@@ -46,6 +46,14 @@ impl Failure {
             Failure::NotReachable(_) => 3,
             Failure::Denied(_) => 4,
             Failure::TimedOut(_) => 5,
+        }
+    }
+
+    /// What is still to be said about it.
+    pub fn unsaid(&self) -> Option<String> {
+        match self {
+            Failure::Told | Failure::Ended(_) => None,
+            other => Some(other.to_string()),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
-use crate::output::note;
+use crate::output::note_of;
 
 /// For so long a new connection is tried for.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -16,9 +16,16 @@ pub struct Reconnect {
     broken: Option<Instant>,
     pause: Duration,
     quiet: bool,
+    /// The host it goes to, where there are several.
+    node: Option<String>,
 }
 
 impl Reconnect {
+    /// One that tells of breaks, with the host's name where it has one.
+    pub fn new(node: Option<&str>) -> Reconnect {
+        Reconnect { node: node.map(str::to_owned), ..Reconnect::default() }
+    }
+
     /// One that tells nobody of breaks that pass.
     pub fn quiet() -> Reconnect {
         Reconnect { quiet: true, ..Reconnect::default() }
@@ -27,7 +34,7 @@ impl Reconnect {
     /// To be called with everything that arrives: the connection works.
     pub fn works(&mut self) {
         if self.broken.take().is_some() && !self.quiet {
-            note("connected again");
+            note_of(self.node.as_deref(), "connected again");
         }
     }
 
@@ -42,7 +49,7 @@ impl Reconnect {
         match self.broken {
             None => {
                 if !self.quiet {
-                    note(&format!("{reason}; connecting again"));
+                    note_of(self.node.as_deref(), &format!("{reason}; connecting again"));
                 }
                 self.broken = Some(Instant::now());
                 self.pause = FIRST_PAUSE;

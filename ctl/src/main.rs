@@ -1,7 +1,7 @@
 //! `kelsonctl`: the command line of Kelson.
 //!
 //! A command is one file in [`commands`]; how things look is decided in [`output`] alone; where the host is, in
-//! [`contexts`]. Each command ends with a status that scripts can rely on, see [`failure`].
+//! [`contexts`], and where there are several, in [`nodes`]. Each command ends with a status that scripts can rely on, see [`failure`].
 
 mod cli;
 mod commands;
@@ -10,6 +10,7 @@ mod contexts;
 mod failure;
 mod follow;
 mod man;
+mod nodes;
 mod output;
 mod pki;
 mod store;
@@ -29,8 +30,8 @@ fn main() -> ExitCode {
     match run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            if !matches!(failure, Failure::Told | Failure::Ended(_)) {
-                output::note(&failure.to_string());
+            if let Some(said) = failure.unsaid() {
+                output::note(&said);
             }
             ExitCode::from(failure.exit_status())
         }
@@ -41,10 +42,11 @@ fn run(cli: Cli) -> Result<(), Failure> {
     let Some(command) = cli.command else {
         return output::print(&cli::help());
     };
+    let nodes = cli.global.nodes.clone();
     let call = commands::Call::new(cli.global);
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::Failed(format!("cannot set up the event loop: {error}")))?
-        .block_on(commands::run(command, &call))
+        .block_on(nodes::run(command, call, &nodes))
 }

@@ -14,7 +14,7 @@ pub fn page(command: &Command) -> String {
     page.raw(".SH NAME");
     page.text(&format!("kelsonctl \\- {}", lower(&about(command.get_about()))));
     page.raw(".SH SYNOPSIS\n.B kelsonctl");
-    page.raw("[\\fB\\-e\\fR \\fIE\\fR] [\\fB\\-o\\fR \\fIFORMAT\\fR] \\fICOMMAND\\fR [\\fIARGUMENT\\fR...]");
+    page.raw("[\\fB\\-e\\fR \\fIE\\fR | \\fB\\-n\\fR \\fINODE\\fR,...] [\\fB\\-o\\fR \\fIFORMAT\\fR] \\fICOMMAND\\fR [\\fIARGUMENT\\fR...]");
     page.raw(".SH DESCRIPTION");
     page.text(
         "Kelson is the first process of a small Linux host. kelsonctl asks it how its services are, and tells it what to do \

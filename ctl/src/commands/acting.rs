@@ -12,10 +12,11 @@ use tonic::{Response, Status};
 
 use super::Call;
 use crate::failure::{Failure, answer, explain_names};
+use crate::output::page::Page;
 use crate::output::style::state_name;
 use crate::output::terminal::Progress;
 use crate::output::text::{escape, list};
-use crate::output::{note, print, time, views};
+use crate::output::{time, views};
 
 /// What is to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +27,7 @@ pub enum Action {
 }
 
 /// How long to stay.
-#[derive(Debug, Default, clap::Args)]
+#[derive(Debug, Clone, Default, clap::Args)]
 pub struct Staying {
     /// Stay until it is done, and tell how it ended
     #[arg(short, long)]
@@ -43,16 +44,15 @@ pub async fn act(call: &Call, action: Action, names: Vec<String>, staying: Stayi
         Ok(response) => response.results,
         Err(failure) => return Err(explain_names(failure, &client, &names).await),
     };
-    if call.is_table() {
+    let page = || {
         let mut lines = String::new();
         for result in &results {
             let line = describe(action, staying.wait, result);
-            if is_bad(result) { note(&line) } else { lines = lines + &escape(&line) + "\n" }
+            if is_bad(result) { call.note(&line) } else { lines = lines + &escape(&line) + "\n" }
         }
-        print(&lines)?;
-    } else {
-        call.format.print(&results.iter().map(views::Action::from).collect::<Vec<_>>())?;
-    }
+        Page::Lines(lines)
+    };
+    call.show(|| results.iter().map(views::Action::from).collect::<Vec<_>>(), page)?;
     if results.iter().any(is_bad) { Err(Failure::Told) } else { Ok(()) }
 }
 
@@ -85,7 +85,7 @@ async fn ask(
             }),
         }
     };
-    let progress = Progress::new();
+    let progress = call.progress();
     if call.is_table() && progress.is_seen() {
         tokio::select! {
             answer = request => answer,

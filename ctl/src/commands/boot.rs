@@ -7,6 +7,7 @@ use kelson_proto::v1::{BootPhase, BootRequest, BootResponse, BootService, BootTa
 use super::Call;
 use crate::failure::{Failure, answer};
 use crate::output::drawing::plot;
+use crate::output::page::Page;
 use crate::output::style::Tone;
 use crate::output::table::{Cell, Table, cell, toned};
 use crate::output::terminal::Terminal;
@@ -15,7 +16,7 @@ use crate::output::tree::{Branch, render};
 use crate::output::{print, time, views};
 
 /// Show where the boot's time went
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "\
 Examples:
   kelsonctl boot
@@ -38,16 +39,23 @@ enum View {
     Plot,
 }
 
+impl Arguments {
+    /// True where it is drawn, and two drawings would be none.
+    pub fn is_drawing(&self) -> bool {
+        matches!(self.view, Some(View::Plot))
+    }
+}
+
 pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
     let boot = answer(call.client()?.machine().boot(BootRequest {})).await?;
     let terminal = &call.terminal;
     match arguments.view {
-        None if call.is_table() => print(&phases(&boot, terminal)),
-        None => call.format.print(&views::Boot::from(&boot)),
-        Some(View::Blame) if call.is_table() => print(&blame_table(&blame(&boot), terminal)),
-        Some(View::Blame) => call.format.print(&blame(&boot)),
-        Some(View::CriticalChain) if call.is_table() => print(&chain_tree(&chain(&boot), &boot, terminal)),
-        Some(View::CriticalChain) => call.format.print(&chain(&boot)),
+        None => call.show(|| views::Boot::from(&boot), || Page::Text(phases(&boot, terminal))),
+        Some(View::Blame) => call.show(|| blame(&boot), || Page::Table(blame_table(&blame(&boot)))),
+        Some(View::CriticalChain) => {
+            let tree = || chain_tree(&chain(&boot), &boot, terminal);
+            call.show(|| chain(&boot), || Page::Text(tree()))
+        }
         Some(View::Plot) => print(&plot::draw(&boot)),
     }
 }
@@ -139,14 +147,14 @@ fn blame(boot: &BootResponse) -> Vec<views::Blame> {
     all
 }
 
-fn blame_table(blame: &[views::Blame], terminal: &Terminal) -> String {
+fn blame_table(blame: &[views::Blame]) -> Table {
     let mut table = Table::new(&["DURATION", "WHAT", "NAME"]).right(&[0]);
     for entry in blame {
         let what =
             if entry.phase.is_empty() { entry.kind.to_owned() } else { format!("task of {}", entry.phase) };
         table.row(vec![cell(shown(entry.duration_ms)), toned(Tone::Quiet, what), cell(&entry.name)]);
     }
-    table.render(terminal.width, terminal.palette)
+    table
 }
 
 fn shown(millis: f64) -> String {
@@ -268,6 +276,7 @@ fn tone(millis: f64) -> Tone {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::style::Palette;
     use crate::output::time::to_wire;
 
     fn wire(millis: u64) -> Option<prost_types::Duration> {
@@ -341,7 +350,7 @@ kernel 900 ms; all services stood 700 ms after PID 1's start; services up: 3, no
     #[test]
     fn the_longest_is_blamed_first() {
         assert_eq!(
-            blame_table(&blame(&sample()), &Terminal::plain()),
+            blame_table(&blame(&sample())).render(None, Palette::None),
             "\
 DURATION  WHAT            NAME
   305 ms  service         db

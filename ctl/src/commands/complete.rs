@@ -8,6 +8,7 @@ use super::Call;
 use crate::cli::{Global, command};
 use crate::completion::{Wanted, wanted};
 use crate::failure::Failure;
+use crate::nodes;
 use crate::output::print;
 use crate::output::style::state_name;
 use crate::output::text::escape;
@@ -17,7 +18,7 @@ use crate::output::views::health::word;
 const PATIENCE: Duration = Duration::from_millis(700);
 
 /// List what the last of these words could become
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub struct Arguments {
     /// The words after `kelsonctl`, up to the one that is being written
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -27,13 +28,22 @@ pub struct Arguments {
 pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     let question = wanted(&command(), &arguments.words);
     let begun = arguments.words.last().map_or("", String::as_str);
-    let call =
+    let mut call =
         Call::new(Global { endpoint: question.endpoint, context: question.context, ..Global::default() });
+    // Of several hosts the first one tells.
+    let first = question.nodes.iter().flat_map(|nodes| nodes.split(',')).next();
+    if let Some(choice) = first.and_then(|node| nodes::first(node, &call.choice)) {
+        call.choice = choice;
+    }
     let candidates = match question.wanted {
         Wanted::Words(words) => words,
         Wanted::Services => services(&call).await.unwrap_or_default(),
         Wanted::Groups => groups(&call).await.unwrap_or_default(),
-        Wanted::Contexts => call.choice.names().into_iter().map(|name| (name, String::new())).collect(),
+        Wanted::Contexts => {
+            // After a comma another one begins.
+            let front = begun.rsplit_once(',').map_or(String::new(), |(front, _)| format!("{front},"));
+            call.choice.names().into_iter().map(|name| (format!("{front}{name}"), String::new())).collect()
+        }
         Wanted::Nothing => Vec::new(),
     };
     let mut out = String::new();

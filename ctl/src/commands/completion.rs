@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::output::print;
 
 /// Print the completion script of a shell
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "\
 Examples:
   kelsonctl completion bash > /etc/bash_completion.d/kelsonctl

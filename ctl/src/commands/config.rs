@@ -16,7 +16,7 @@ use crate::output::text::{escape, list};
 /// Manage the contexts of the file that KELSONCONFIG names
 ///
 /// The file is written as a whole: comments in it are not kept, its mode is.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(
     verbatim_doc_comment,
     after_help = "\
@@ -33,7 +33,7 @@ pub struct Arguments {
     file: Option<PathBuf>,
 }
 
-#[derive(Debug, clap::Subcommand)]
+#[derive(Debug, Clone, clap::Subcommand)]
 enum Action {
     /// List the contexts, with role and end of their certificates
     #[command(after_help = "\
@@ -80,7 +80,7 @@ Examples:
     },
 }
 
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 struct Add {
     /// The context
     #[arg(value_name = "NAME")]

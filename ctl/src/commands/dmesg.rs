@@ -11,7 +11,7 @@ use crate::output::text::escape;
 use crate::output::{print, time, views};
 
 /// Show the kernel log, where Kelson writes its own words too
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "\
 Examples:
   kelsonctl dmesg
@@ -24,7 +24,7 @@ pub struct Arguments {
 
 pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
     let client = call.client()?;
-    let mut reconnect = Reconnect::default();
+    let mut reconnect = call.reconnect();
     let mut next = None;
     loop {
         match stream(call, &client, arguments.follow, &mut next, &mut reconnect).await {
@@ -51,11 +51,8 @@ async fn stream(
             if next.is_some_and(|next| message.seq < next) {
                 continue;
             }
-            if call.is_table() {
-                lines += &line(message, call.terminal.palette);
-            } else {
-                call.format.print_item(&views::KernelMessage::from(message))?;
-            }
+            let view = || views::KernelMessage::from(message);
+            lines += &call.item(view, || line(message, call.terminal.palette))?;
             *next = Some(message.seq.saturating_add(1));
         }
         if !lines.is_empty() {

@@ -11,7 +11,7 @@ use crate::output::text::escape;
 use crate::output::{print, time, views};
 
 /// What the three have in common on the command line.
-#[derive(Debug, Default, clap::Args)]
+#[derive(Debug, Clone, Default, clap::Args)]
 pub struct Ending {
     /// Do not stay to show what stops
     #[arg(long)]
@@ -39,22 +39,15 @@ pub async fn end(call: &Call, action: Action, ending: Ending) -> Result<(), Fail
         ShutdownRequest { reason: reason(ending.reason.as_deref()), ..ShutdownRequest::default() };
     request.set_action(action);
     let message = answer(client.machine().shutdown(request)).await?.message;
-    if call.is_table() {
-        print(&format!("{}\n", escape(&message)))?;
-    } else {
-        call.format.print_item(&views::Shutdown { message })?;
-    }
+    let line = || format!("{}\n", escape(&message));
+    print(&call.item(|| views::Shutdown { message: message.clone() }, line)?)?;
     // However the stream ends: the host is going away.
     while let Some(Ok(Some(batch))) = match &mut stream {
         Some(stream) => Some(stream.message().await),
         None => None,
     } {
         for event in &batch.events {
-            if call.is_table() {
-                print(&events::line(event, &call.terminal))?;
-            } else {
-                call.format.print_item(&views::Event::from(event))?;
-            }
+            print(&call.item(|| views::Event::from(event), || events::line(event, &call.terminal))?)?;
         }
     }
     Ok(())

@@ -11,13 +11,13 @@ use crate::follow::Reconnect;
 use crate::output::style::{Tone, state_name, state_tone};
 use crate::output::terminal::Terminal;
 use crate::output::text::escape;
-use crate::output::{note, print, time, views};
+use crate::output::{print, time, views};
 
 /// Show what happened, and what happens
 ///
 /// The host keeps the last 4096 events. While following, a connection that
 /// breaks is made anew, and the events go on from the next number.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(
     verbatim_doc_comment,
     after_help = "\
@@ -64,7 +64,7 @@ pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
         Some(Since::Last(last)) => request.last = Some(time::to_wire(last)),
         None => {}
     }
-    let mut reconnect = Reconnect::default();
+    let mut reconnect = call.reconnect();
     let mut began = false;
     loop {
         match stream(call, &client, &mut request, &mut reconnect, &mut began).await {
@@ -91,7 +91,7 @@ async fn stream(
         reconnect.works();
         // Who begins with the oldest that is kept misses none that was asked for.
         if batch.missed > 0 && (request.since > 0 || request.last.is_some()) {
-            note(&missed(batch.missed, batch.events.first()));
+            call.note(&missed(batch.missed, batch.events.first()));
         }
         let mut lines = String::new();
         for event in &batch.events {
@@ -99,11 +99,7 @@ async fn stream(
             if event.seq < request.since && request.last.is_none() {
                 continue;
             }
-            if call.is_table() {
-                lines += &line(event, &call.terminal);
-            } else {
-                call.format.print_item(&views::Event::from(event))?;
-            }
+            lines += &call.item(|| views::Event::from(event), || line(event, &call.terminal))?;
             request.since = event.seq.saturating_add(1);
         }
         if !batch.events.is_empty() {

@@ -31,7 +31,7 @@ use signals::Signals;
 /// The exit status is that of the command, 128+N where signal N ended it. What
 /// kelsonctl itself fails with (1 to 5, as always) is told apart by the line
 /// `kelsonctl: ...` on the standard error, which is there then and only then.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(
     verbatim_doc_comment,
     after_help = "\

@@ -6,7 +6,7 @@ use super::Call;
 use crate::failure::{Failure, answer};
 
 /// Have PID 1 crash
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub struct Arguments {
     /// panic, panic-in-thread, abort, segv, stack-overflow, spin or deadlock
     fault: String,

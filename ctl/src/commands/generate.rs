@@ -21,7 +21,7 @@ use crate::pki::Pair;
 /// A machine that trusts the CA is reached with the certificates that it signs.
 /// Nothing is revoked: certificates of clients are short-lived, and made anew.
 /// Whoever has the CA's key can make an administrator: keep it off the machines.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(
     verbatim_doc_comment,
     after_help = "\
@@ -36,7 +36,7 @@ pub struct Arguments {
     what: What,
 }
 
-#[derive(Debug, clap::Subcommand)]
+#[derive(Debug, Clone, clap::Subcommand)]
 enum What {
     Ca(ca::Arguments),
     Cert(cert::Arguments),
@@ -44,7 +44,7 @@ enum What {
 }
 
 /// Which CA signs.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 struct Signer {
     /// The CA: the folder of `gen ca`, or a certificate
     #[arg(long, value_name = "DIR|FILE")]

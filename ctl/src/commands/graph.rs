@@ -15,7 +15,7 @@ use crate::output::tree::{Branch, render};
 use crate::output::{print, views};
 
 /// Show the condition graph, with states
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "\
 Examples:
   kelsonctl graph

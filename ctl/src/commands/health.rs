@@ -10,13 +10,13 @@ use kelson_proto::v1::{
 
 use super::Call;
 use crate::failure::{Failure, answer};
-use crate::follow::Reconnect;
+use crate::output::page::Page;
 use crate::output::style::{Tone, state_name, state_tone};
 use crate::output::table::{Table, cell, toned};
-use crate::output::terminal::{Progress, Terminal};
+use crate::output::terminal::Terminal;
 use crate::output::text::{escape, nearest};
 use crate::output::views::health::word;
-use crate::output::{print, time, views};
+use crate::output::{time, views};
 
 /// The host's last word on a timeout is waited for a little longer than the timeout.
 const GRACE: Duration = Duration::from_secs(2);
@@ -26,7 +26,7 @@ const GRACE: Duration = Duration::from_secs(2);
 /// It is once every required service is up, or a finished one-shot, at the
 /// same time and without a break for the minimum of the machine file.
 /// Ends with status 0 where it is healthy and 1 where it is not.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(
     verbatim_doc_comment,
     after_help = "\
@@ -91,10 +91,10 @@ async fn explain(failure: Failure, client: &Client, group: &str) -> Failure {
 
 /// Until it is healthy or has failed.
 async fn watch(call: &Call, client: &Client, group: &str) -> Result<HealthReport, Failure> {
-    let mut progress = Progress::new();
+    let mut progress = call.progress();
     // Asked first: who cannot be reached now is not waited for.
     let mut last = get(client, group).await?;
-    let mut reconnect = Reconnect::default();
+    let mut reconnect = call.reconnect();
     let decided = |report: &HealthReport| matches!(report.state(), State::Healthy | State::Failed);
     while !decided(&last) {
         let request = WatchHealthRequest { group: group.to_owned() };
@@ -153,12 +153,12 @@ fn subject(group: &str) -> String {
 }
 
 fn show(call: &Call, report: &HealthReport, groups: Option<&[HealthReport]>) -> Result<(), Failure> {
-    if call.is_table() {
-        return print(&text(report, groups.unwrap_or_default(), &call.terminal, SystemTime::now()));
-    }
-    let mut view = views::health::Health::from(report);
-    view.groups = groups.map(|groups| groups.iter().map(Into::into).collect());
-    call.format.print(&view)
+    let view = || {
+        let groups = groups.map(|groups| groups.iter().map(Into::into).collect());
+        views::health::Health { groups, ..report.into() }
+    };
+    let text = || text(report, groups.unwrap_or_default(), &call.terminal, SystemTime::now());
+    call.show(view, || Page::Text(text()))
 }
 
 fn tone(state: State) -> Tone {

@@ -9,18 +9,18 @@ use kelson_proto::v1::{
 
 use super::Call;
 use crate::failure::{Failure, answer_within};
+use crate::output::page::Page;
 use crate::output::size::size;
 use crate::output::style::Tone;
 use crate::output::table::{Cell, Table, cell, toned};
-use crate::output::terminal::{Progress, Terminal};
 use crate::output::text::escape;
-use crate::output::{note, print, views};
+use crate::output::views;
 
 /// The host reads every archive for it.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// List the images of services: where from, unpacked or not
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "\
 Examples:
   kelsonctl images
@@ -44,41 +44,29 @@ enum Action {
 
 pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
     let mut images = call.client()?.images();
-    let mut progress = Progress::new();
+    let mut progress = call.progress();
     match arguments.action {
         None => {
             progress.show("the host reads its archives");
             let listing = answer_within(PATIENCE, images.list(ListImagesRequest {})).await?;
             drop(progress);
-            tell(&listing.notes);
-            if call.is_table() {
-                print(&table(&listing, &call.terminal))
-            } else {
-                call.format.print(&listing.images.iter().map(views::Image::from).collect::<Vec<_>>())
-            }
+            listing.notes.iter().for_each(|text| call.note(text));
+            let view = || listing.images.iter().map(views::Image::from).collect::<Vec<_>>();
+            call.show(view, || Page::Table(table(&listing)))
         }
         Some(Action::Prune { dry_run }) => {
             progress.show("containerd removes what no service names");
             let pruned = answer_within(PATIENCE, images.prune(PruneImagesRequest { dry_run })).await?;
             drop(progress);
-            tell(&pruned.notes);
-            if call.is_table() {
-                print(&told(&pruned, dry_run))
-            } else {
-                let images = pruned.images.iter().map(views::PrunedImage::from).collect();
-                call.format.print(&views::Prune { dry_run, images })
-            }
+            pruned.notes.iter().for_each(|text| call.note(text));
+            let images = || pruned.images.iter().map(views::PrunedImage::from).collect();
+            let view = || views::Prune { dry_run, images: images() };
+            call.show(view, || Page::Lines(told(&pruned, dry_run)))
         }
     }
 }
 
-fn tell(notes: &[String]) {
-    for text in notes {
-        note(text);
-    }
-}
-
-fn table(listing: &ListImagesResponse, terminal: &Terminal) -> String {
+fn table(listing: &ListImagesResponse) -> Table {
     let mut table = Table::new(&["IMAGE", "ARCHIVE", "SIZE", "UNPACKED", "SERVICES", "TROUBLE"]).right(&[2]);
     for image in &listing.images {
         table.row(vec![
@@ -90,7 +78,7 @@ fn table(listing: &ListImagesResponse, terminal: &Terminal) -> String {
             toned(Tone::Bad, &image.trouble),
         ]);
     }
-    table.render(terminal.width, terminal.palette)
+    table
 }
 
 /// The file's name; its folder is told by the other formats.
@@ -116,6 +104,7 @@ fn told(pruned: &PruneImagesResponse, dry_run: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::style::Palette;
     use kelson_proto::v1::PrunedImage;
 
     fn image(reference: &str) -> Image {
@@ -144,7 +133,7 @@ mod tests {
             notes: Vec::new(),
         };
         assert_eq!(
-            table(&listing, &Terminal::plain()),
+            table(&listing).render(None, Palette::None),
             "\
 IMAGE              ARCHIVE            SIZE  UNPACKED  SERVICES    TROUBLE
 demo/nginx:1       nginx.tar.zst  40.1 MiB  yes       front, web

@@ -13,7 +13,7 @@ use crate::follow::Reconnect;
 use crate::output::style::Tone;
 use crate::output::terminal::Terminal;
 use crate::output::text::{escape, escape_bytes, width};
-use crate::output::{note, print_bytes, time, views};
+use crate::output::{note_of, print, print_bytes, time, views};
 
 /// After a break, what is this much older than the last line is asked for again; doubles are dropped.
 const OVERLAP: Duration = Duration::from_secs(5);
@@ -23,7 +23,7 @@ const OVERLAP: Duration = Duration::from_secs(5);
 /// To a terminal control characters are shown escaped; to anything else all
 /// bytes go as they were written. While following, a connection that breaks is
 /// made anew.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(
     verbatim_doc_comment,
     after_help = "\
@@ -58,10 +58,10 @@ pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
         known(&client, &names).await?;
     }
     let mut reader = Reader {
-        writer: Writer::new(&call.terminal, &names, arguments.times),
+        writer: Writer::new(&call.terminal, &names, arguments.times).of(call),
         call,
         resume: Resume::default(),
-        reconnect: Reconnect::default(),
+        reconnect: call.reconnect(),
         began: false,
         arrived: Instant::now(),
     };
@@ -137,7 +137,7 @@ impl Reader<'_> {
                 if self.call.is_table() {
                     self.writer.line(line)?;
                 } else {
-                    self.call.format.print_item(&views::LogLine::from(line))?;
+                    print(&self.call.item(|| views::LogLine::from(line), String::new)?)?;
                 }
             }
             self.writer.flush()?;
@@ -196,6 +196,8 @@ struct Writer {
     times: bool,
     /// How wide the names in front are; `None`: one service, no name.
     names: Option<usize>,
+    /// One of several hosts, by its name, and what stands for it in front of each line.
+    node: Option<(String, String)>,
     buffer: Vec<u8>,
     /// The last line has no end yet: it goes on with the next of the same service and stream.
     open: Option<(String, i32)>,
@@ -208,15 +210,23 @@ impl Writer {
             terminal: *terminal,
             times,
             names: widest.filter(|_| names.len() > 1),
+            node: None,
             buffer: Vec::new(),
             open: None,
         }
     }
 
+    /// For one of several hosts, whose lines come between those of the others.
+    fn of(self, call: &Call) -> Writer {
+        let node = call.node.as_ref().map(|node| (node.name().to_owned(), node.front(&call.terminal)));
+        Writer { node, ..self }
+    }
+
     fn line(&mut self, line: &Line) -> Result<(), Failure> {
         if line.stream() == Stream::Note {
             self.flush()?;
-            note(&format!("{}: {}", line.service, String::from_utf8_lossy(&line.text)));
+            let text = format!("{}: {}", line.service, String::from_utf8_lossy(&line.text));
+            note_of(self.node.as_ref().map(|(name, _)| name.as_str()), &text);
             return Ok(());
         }
         let source = (line.service.clone(), line.stream);
@@ -234,7 +244,8 @@ impl Writer {
         } else {
             self.buffer.extend(&line.text);
         }
-        self.open = if line.partial {
+        // What goes on here would go on behind a line of another host.
+        self.open = if line.partial && self.node.is_none() {
             Some(source)
         } else {
             self.buffer.push(b'\n');
@@ -248,6 +259,9 @@ impl Writer {
 
     fn front(&mut self, line: &Line) {
         let palette = self.terminal.palette;
+        if let Some((_, front)) = &self.node {
+            self.buffer.extend(front.as_bytes());
+        }
         if let (true, Some(when)) = (self.times, &line.time) {
             self.buffer.extend(format!("{} ", palette.paint(Tone::Quiet, &time::rfc3339(when))).as_bytes());
         }

@@ -10,11 +10,11 @@ use tonic::Streaming;
 
 use super::Call;
 use crate::failure::{Failure, answer, explain_names};
+use crate::output::page::Page;
 use crate::output::size::size;
 use crate::output::style::Tone;
 use crate::output::table::{Cell, Table, cell, toned};
-use crate::output::terminal::Terminal;
-use crate::output::{Format, print, time, views};
+use crate::output::{print, time, views};
 
 /// The host makes a page in milliseconds.
 const PAGE: Duration = Duration::from_secs(30);
@@ -23,7 +23,7 @@ const PAGE: Duration = Duration::from_secs(30);
 ///
 /// Without -o they are OpenMetrics text, as kelson-apid serves it at /metrics.
 /// A text that does not end in `# EOF` is not whole.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(
     verbatim_doc_comment,
     after_help = "\
@@ -46,17 +46,15 @@ pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
         Ok(pages) => pages,
         Err(failure) => return Err(explain_names(failure, &client, &names).await),
     };
-    match call.chosen {
-        None => print_text(pages).await,
-        Some(Format::Table) => {
-            let families = collect(pages).await?;
-            print(&table(&families, &call.terminal))
-        }
-        Some(format) => {
-            let families = collect(pages).await?;
-            format.print(&families.iter().map(views::MetricFamily::from).collect::<Vec<_>>())
-        }
+    if call.chosen.is_none() && call.node.is_none() {
+        return print_text(pages).await;
     }
+    let families = collect(pages).await?;
+    let view = || families.iter().map(views::MetricFamily::from).collect::<Vec<_>>();
+    call.show(view, || match call.chosen {
+        Some(_) => Page::Table(table(&families)),
+        None => Page::Metrics(families.clone()),
+    })
 }
 
 async fn next(pages: &mut Streaming<GetMetricsResponse>) -> Result<Option<GetMetricsResponse>, Failure> {
@@ -111,7 +109,7 @@ struct Row {
 }
 
 /// A line a service: what it uses, how it starts, what its checks cost.
-fn table(families: &[MetricFamily], terminal: &Terminal) -> String {
+fn table(families: &[MetricFamily]) -> Table {
     let mut table = Table::new(&[
         "NAME",
         "STATE",
@@ -142,7 +140,7 @@ fn table(families: &[MetricFamily], terminal: &Terminal) -> String {
             toned(Tone::Waiting, row.restarts.join(", ")),
         ]);
     }
-    table.render(terminal.width, terminal.palette)
+    table
 }
 
 fn rows(families: &[MetricFamily]) -> BTreeMap<&str, Row> {
@@ -208,6 +206,7 @@ fn checks(row: &Row) -> Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::style::Palette;
     use kelson_proto::v1::{MetricSample, MetricSummary};
 
     fn family(name: &str, second: &[&str], samples: &[(&str, &str, Value)]) -> MetricFamily {
@@ -264,7 +263,7 @@ mod tests {
             ),
         ];
         assert_eq!(
-            table(&families, &Terminal::plain()),
+            table(&families).render(None, Palette::None),
             "\
 NAME  STATE     MEMORY      CPU  PROCESSES  RUNS  LAST START  CHECKS                      RESTARTS
 db    running  2.0 MiB  1.250 s          3     4       12 ms  2: 2.00 ms, 3 of 40 failed  exit 1, check 2

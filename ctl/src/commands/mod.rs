@@ -32,12 +32,16 @@ pub mod wait;
 pub mod why;
 
 use kelson_api::client::Client;
+use serde::Serialize;
 
 use crate::cli::{Command, Global};
 use crate::contexts::Choice;
 use crate::failure::Failure;
-use crate::output::Format;
-use crate::output::terminal::Terminal;
+use crate::follow::Reconnect;
+use crate::nodes::Node;
+use crate::output::page::Page;
+use crate::output::terminal::{Progress, Terminal};
+use crate::output::{Format, note_of, print};
 
 /// One call of `kelsonctl`: where it goes and how its result is to look.
 #[derive(Debug)]
@@ -47,6 +51,8 @@ pub struct Call {
     pub chosen: Option<Format>,
     pub terminal: Terminal,
     pub choice: Choice,
+    /// The host's name, where `-n` gives it one.
+    pub node: Option<Node>,
 }
 
 impl Call {
@@ -62,6 +68,7 @@ impl Call {
                 environment: std::env::var("KELSON_ENDPOINT").ok(),
                 config: std::env::var_os("KELSONCONFIG").filter(|path| !path.is_empty()).map(Into::into),
             },
+            node: None,
         }
     }
 
@@ -74,6 +81,81 @@ impl Call {
     /// True where the result is for people.
     pub fn is_table(&self) -> bool {
         self.format == Format::Table
+    }
+
+    /// Shows the result as a whole: at once, or beside that of the other hosts once all have answered.
+    pub fn show<V: Serialize>(
+        &self,
+        view: impl FnOnce() -> V,
+        page: impl FnOnce() -> Page,
+    ) -> Result<(), Failure> {
+        match (&self.node, self.is_table()) {
+            (None, true) => print(&page().render(&self.terminal))?,
+            (None, false) => self.format.print(&view())?,
+            (Some(node), true) => node.keep_page(page()),
+            (Some(node), false) => node.keep_view(&view())?,
+        }
+        Ok(())
+    }
+
+    /// One item of a stream, to be printed: a line for people, which `line` gives, or for programs.
+    pub fn item<V: Serialize>(
+        &self,
+        view: impl FnOnce() -> V,
+        line: impl FnOnce() -> String,
+    ) -> Result<String, Failure> {
+        match (&self.node, self.is_table()) {
+            (None, true) => Ok(line()),
+            (None, false) => self.format.item(&view()),
+            (Some(node), true) => Ok(node.front(&self.terminal) + &line()),
+            (Some(node), false) => node.item(self.format, &view()),
+        }
+    }
+
+    /// The name under which the host is told of, where there are several.
+    pub fn node_name(&self) -> Option<&str> {
+        self.node.as_ref().map(Node::name)
+    }
+
+    /// Says something beside the result.
+    pub fn note(&self, text: &str) {
+        note_of(self.node_name(), text);
+    }
+
+    /// A line that shows what is awaited; several hosts would write over each other's.
+    pub fn progress(&self) -> Progress {
+        if self.node.is_some() { Progress::hidden() } else { Progress::new() }
+    }
+
+    /// For a stream that outlives its connection.
+    pub fn reconnect(&self) -> Reconnect {
+        Reconnect::new(self.node_name())
+    }
+}
+
+/// True where it can be done on several hosts at once, and what they say be told side by side.
+pub fn takes_several(command: &Command) -> bool {
+    match command {
+        Command::Boot(arguments) => !arguments.is_drawing(),
+        Command::Version(arguments) => arguments.asks_host(),
+        Command::Services(_)
+        | Command::Status(_)
+        | Command::Start(_)
+        | Command::Stop(_)
+        | Command::Restart(_)
+        | Command::Wait(_)
+        | Command::Health(_)
+        | Command::Why(_)
+        | Command::Events(_)
+        | Command::Logs(_)
+        | Command::Metrics(_)
+        | Command::Dmesg(_)
+        | Command::Images(_)
+        | Command::Reboot(_)
+        | Command::Poweroff(_)
+        | Command::Halt(_)
+        | Command::Reexec(_) => true,
+        _ => false,
     }
 }
 

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 /// Stop everything in order and reboot the host
 ///
 /// Shows what stops, in its order, until the connection ends.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(
     verbatim_doc_comment,
     after_help = "\

@@ -14,7 +14,7 @@ use crate::output::{print, views};
 /// It is executed from its file on disk, which is tried first, or from its copy
 /// in memory where the file cannot be read. Services and containers run on, and
 /// nothing of them is counted. Returns once PID 1 answers again.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(
     verbatim_doc_comment,
     after_help = "\
@@ -51,12 +51,8 @@ pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
             Err(failure) => reconnect.pause(failure).await?,
         }
     };
-    if call.is_table() {
-        let from = if program.is_empty() { String::new() } else { format!(", from {}", escape(&program)) };
-        print(&format!("PID 1 runs version {}{from}\n", escape(&now.version)))?;
-    } else {
-        let (version, reexecs) = (now.version, now.reexecs);
-        call.format.print_item(&views::Reexec { program, version, reexecs })?;
-    }
-    Ok(())
+    let from = if program.is_empty() { String::new() } else { format!(", from {}", escape(&program)) };
+    let line = format!("PID 1 runs version {}{from}\n", escape(&now.version));
+    let (version, reexecs) = (now.version, now.reexecs);
+    print(&call.item(|| views::Reexec { program, version, reexecs }, || line)?)
 }

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 /// Stop services and start them again at once
 ///
 /// It is not counted as a failure. Changes of the service's file are taken up.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(
     verbatim_doc_comment,
     after_help = "\

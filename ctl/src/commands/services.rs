@@ -6,13 +6,13 @@ use kelson_proto::v1::{ListRequest, Service, State};
 
 use super::Call;
 use crate::failure::{Failure, answer};
+use crate::output::page::Page;
 use crate::output::style::{Tone, service_tone, state_name};
 use crate::output::table::{Cell, Table, cell, toned};
-use crate::output::terminal::Terminal;
-use crate::output::{print, time, views};
+use crate::output::{time, views};
 
 /// List all services and their state
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "\
 Examples:
   kelsonctl services
@@ -21,15 +21,10 @@ pub struct Arguments {}
 
 pub async fn run(call: &Call, _: Arguments) -> Result<(), Failure> {
     let services = answer(call.client()?.services().list(ListRequest::default())).await?.services;
-    if call.is_table() {
-        print(&table(&services, &call.terminal, SystemTime::now()))
-    } else {
-        call.format.print(&views::services(&services))
-    }
+    call.show(|| views::services(&services), || Page::Table(table(&services, SystemTime::now())))
 }
 
-/// The table of services, here and wherever services are listed.
-pub fn table(services: &[Service], terminal: &Terminal, now: SystemTime) -> String {
+fn table(services: &[Service], now: SystemTime) -> Table {
     let mut table =
         Table::new(&["NAME", "STATE", "UP", "HEALTH", "SINCE", "RESTARTS", "WAITING FOR / WHY"]).right(&[5]);
     for service in services {
@@ -46,7 +41,7 @@ pub fn table(services: &[Service], terminal: &Terminal, now: SystemTime) -> Stri
             reason(service),
         ]);
     }
-    table.render(terminal.width, terminal.palette)
+    table
 }
 
 /// The word for health: `-` where nothing is known.
@@ -86,6 +81,7 @@ fn reason(service: &Service) -> Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::style::Palette;
     use std::time::Duration;
 
     fn service(name: &str, state: State) -> Service {
@@ -122,7 +118,7 @@ mod tests {
     fn the_table_of_services() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1192);
         assert_eq!(
-            table(&sample(), &Terminal::plain(), now),
+            table(&sample(), now).render(None, Palette::None),
             "\
 NAME  STATE     UP   HEALTH   SINCE  RESTARTS  WAITING FOR / WHY
 apid  running   yes  -        3m12s         0  its file changed; built-in
@@ -137,8 +133,7 @@ web   waiting   no   -        3m12s         0  service \"job\" to be finished, p
     #[test]
     fn a_narrow_terminal_is_not_overrun() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1192);
-        let narrow = Terminal { is_terminal: true, width: Some(80), ..Terminal::plain() };
-        let text = table(&sample(), &narrow, now);
+        let text = table(&sample(), now).render(Some(80), Palette::None);
         assert!(text.lines().all(|line| crate::output::text::width(line) <= 80), "{text}");
         assert!(text.contains("service \"job\" to be finished, pa…"), "{text}");
     }
@@ -150,7 +145,7 @@ web   waiting   no   -        3m12s         0  service \"job\" to be finished, p
             up: true,
             ..service("evil", State::Running)
         };
-        let text = table(&[evil], &Terminal::plain(), SystemTime::UNIX_EPOCH);
+        let text = table(&[evil], SystemTime::UNIX_EPOCH).render(None, Palette::None);
         assert!(text.ends_with("\\x1b[2K\\rdb running\\n\n"), "{text}");
         assert_eq!(text.lines().count(), 2);
     }

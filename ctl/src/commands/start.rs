@@ -5,7 +5,7 @@ use super::acting::{Action, Staying, act};
 use crate::failure::Failure;
 
 /// Start services that are down
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "\
 Examples:
   kelsonctl start db

@@ -8,15 +8,16 @@ use kelson_proto::v1::{Check, CheckResult, Service, State, StatusRequest, Status
 
 use super::Call;
 use crate::failure::{Failure, answer, explain_names};
+use crate::output::page::Page;
 use crate::output::size::size;
 use crate::output::style::{Tone, service_tone, state_name, state_tone};
 use crate::output::table::{Table, cell, toned};
 use crate::output::terminal::Terminal;
 use crate::output::text::{escape, escape_lines};
-use crate::output::{print, time, views};
+use crate::output::{time, views};
 
 /// Show one service whole: state, why, last events, spec
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "\
 Examples:
   kelsonctl status db
@@ -34,11 +35,8 @@ pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
         Ok(status) => status,
         Err(failure) => return Err(explain_names(failure, &client, &names).await),
     };
-    if call.is_table() {
-        print(&page(&status, &call.terminal, SystemTime::now()))
-    } else {
-        call.format.print(&views::Status::from(&status))
-    }
+    let page = || Page::Text(page(&status, &call.terminal, SystemTime::now()));
+    call.show(|| views::Status::from(&status), page)
 }
 
 /// All that is known, in four parts: facts, checks, events, spec.

@@ -5,7 +5,7 @@ use super::acting::{Action, Staying, act};
 use crate::failure::Failure;
 
 /// Stop services; refused while others that run need them
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "\
 Examples:
   kelsonctl stop web

@@ -15,7 +15,7 @@ use crate::output::{print, views};
 ///
 /// The folder is one like /etc/kelson: a machine.yaml (which may be missing) and
 /// the folder services/ with one file for each service.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(
     verbatim_doc_comment,
     after_help = "\

@@ -6,13 +6,16 @@ use kelson_proto::v1::{VersionRequest, VersionResponse};
 
 use super::Call;
 use crate::failure::{Failure, answer};
+use crate::output::page::Page;
+use crate::output::style::Tone;
+use crate::output::table::{Table, cell, toned};
 use crate::output::text::escape;
-use crate::output::{print, time, views};
+use crate::output::{time, views};
 
 const CLIENT: &str = env!("CARGO_PKG_VERSION");
 
 /// Show the versions of kelsonctl and of the host's Kelson
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "\
 Examples:
   kelsonctl version
@@ -25,14 +28,27 @@ pub struct Arguments {
 
 pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
     let server = if arguments.client { Ok(None) } else { ask(call).await.map(Some) };
-    let known = server.as_ref().ok().and_then(Option::as_ref);
-    if call.is_table() {
-        print(&lines(known, SystemTime::now()))?;
-    } else {
-        let server = known.map(views::ServerVersion::from);
-        call.format.print(&views::Version { client: CLIENT, server })?;
+    // Beside other hosts, what kelsonctl is itself says nothing of one that did not answer.
+    if call.node.is_some()
+        && let Err(failure) = server
+    {
+        return Err(failure);
     }
+    let known = server.as_ref().ok().and_then(Option::as_ref);
+    let view = || views::Version { client: CLIENT, server: known.map(views::ServerVersion::from) };
+    call.show(view, || match call.node {
+        None => Page::Text(lines(known, SystemTime::now())),
+        // That of kelsonctl is the same beside each of several hosts.
+        Some(_) => Page::Table(table(known, SystemTime::now())),
+    })?;
     server.map(drop)
+}
+
+impl Arguments {
+    /// False where only kelsonctl itself is looked at.
+    pub fn asks_host(&self) -> bool {
+        !self.client
+    }
 }
 
 async fn ask(call: &Call) -> Result<VersionResponse, Failure> {
@@ -60,6 +76,25 @@ fn lines(server: Option<&VersionResponse>, now: SystemTime) -> String {
         }
     }
     out
+}
+
+fn table(server: Option<&VersionResponse>, now: SystemTime) -> Table {
+    let mut table =
+        Table::new(&["VERSION", "MODE", "HOST", "KERNEL", "STARTED", "REEXECS", "CRASHES"]).right(&[5, 6]);
+    if let Some(server) = server {
+        let started = server.started.as_ref().map(|at| format!("{} ago", time::relative(time::ago(at, now))));
+        let crashes = if server.crashes > 0 { Tone::Waiting } else { Tone::Quiet };
+        table.row(vec![
+            cell(&server.version),
+            cell(&server.mode),
+            cell(&server.hostname),
+            cell(&server.kernel),
+            cell(started.unwrap_or_default()),
+            toned(Tone::Quiet, server.reexecs.to_string()),
+            toned(crashes, server.crashes.to_string()),
+        ]);
+    }
+    table
 }
 
 #[cfg(test)]

@@ -9,11 +9,11 @@ use kelson_proto::v1::{ListRequest, Service, WaitRequest, WaitResponse};
 
 use super::Call;
 use crate::failure::{Failure, answer, explain_names};
-use crate::follow::Reconnect;
+use crate::output::page::Page;
 use crate::output::style::state_name;
 use crate::output::terminal::Progress;
 use crate::output::text::list;
-use crate::output::{note, time, views};
+use crate::output::{time, views};
 
 /// The host's own answer to a timeout is waited for a little longer than the timeout.
 const GRACE: Duration = Duration::from_secs(2);
@@ -22,7 +22,7 @@ const GRACE: Duration = Duration::from_secs(2);
 ///
 /// Ends with status 0 once that holds for all of them at the same time, with 5
 /// when the time is over.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(
     verbatim_doc_comment,
     after_help = "\
@@ -82,13 +82,13 @@ impl Event {
 pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
     let client = call.client()?;
     let deadline = arguments.timeout.map(|timeout| Instant::now() + timeout);
-    let mut progress = Progress::new();
+    let mut progress = call.progress();
     if call.is_table() {
         progress.show(&format!("waiting for {} to be {}", list(&arguments.names), arguments.event.word()));
     }
     // Asked first: who cannot be reached now is not waited for.
     now(&client, &arguments.names).await?;
-    let mut reconnect = Reconnect::default();
+    let mut reconnect = call.reconnect();
     let answer = loop {
         let call = once(&client, &arguments, deadline);
         match tick(&mut progress, call).await {
@@ -99,15 +99,14 @@ pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
         }
     };
     drop(progress);
-    if !call.is_table() {
-        let services = views::services(&answer.services);
-        call.format.print(&views::Wait { reached: answer.reached, services })?;
-    }
+    let view = || views::Wait { reached: answer.reached, services: views::services(&answer.services) };
+    // Scripts wait, and people are told only what is missing.
+    call.show(view, || Page::Lines(String::new()))?;
     if answer.reached {
         return Ok(());
     }
     for service in answer.services.iter().filter(|service| !arguments.event.holds(service)) {
-        note(&missing(service));
+        call.note(&missing(service));
     }
     Err(Failure::TimedOut(format!(
         "{} not {} within {}",

@@ -4,13 +4,14 @@ use kelson_proto::v1::{Reason, State, WhyRequest};
 
 use super::Call;
 use crate::failure::{Failure, answer, explain_names};
+use crate::output::page::Page;
 use crate::output::style::{Palette, Tone, state_name, state_tone};
 use crate::output::text::escape;
 use crate::output::tree::{Branch, render};
-use crate::output::{print, views};
+use crate::output::views;
 
 /// Tell what a service waits for, down to the cause
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "\
 Examples:
   kelsonctl why web")]
@@ -28,11 +29,8 @@ pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
         Err(failure) => return Err(explain_names(failure, &client, &names).await),
     };
     let reason = answer.reason.unwrap_or_default();
-    if call.is_table() {
-        print(&render(&branch(&reason, call.terminal.palette), call.terminal.unicode))
-    } else {
-        call.format.print(&views::Reason::from(&reason))
-    }
+    let page = || Page::Text(render(&branch(&reason, call.terminal.palette), call.terminal.unicode));
+    call.show(|| views::Reason::from(&reason), page)
 }
 
 /// A line for a link of the chain: `service "db": failed, exited with status 3`.

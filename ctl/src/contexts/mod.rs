@@ -74,8 +74,16 @@ impl Choice {
 
     /// The names of the contexts, for completion.
     pub fn names(&self) -> Vec<String> {
-        let file = self.file().and_then(|path| File::read(path, KELSONCONFIG));
-        file.map_or_else(|_| Vec::new(), |file| file.contexts.into_keys().collect())
+        self.known().unwrap_or_default()
+    }
+
+    /// The names of the contexts; none where no file is named.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is wrong.
+    pub fn known(&self) -> Result<Vec<String>, Failure> {
+        let file = self.config.as_deref().map(|path| File::read(path, KELSONCONFIG)).transpose()?;
+        Ok(file.map_or_else(Vec::new, |file| file.contexts.into_keys().collect()))
     }
 
     fn file(&self) -> Result<&Path, Failure> {

@@ -1,10 +1,12 @@
 //! The one place for output: formats, the terminal, and how things look in each.
 //!
 //! Commands hand over what they know in the form of [`views`]; JSON and YAML are made from these alone, so they
-//! stay the same whatever a table looks like. Everything that is printed goes through [`print()`].
+//! stay the same whatever a table looks like. What people read is a [`page`]. Everything that is printed goes through
+//! [`print()`].
 
 pub mod drawing;
 pub mod layout;
+pub mod page;
 pub mod size;
 pub mod style;
 pub mod table;
@@ -38,11 +40,6 @@ impl Format {
         print(&self.document(value)?)
     }
 
-    /// Writes one value of a stream: a line of JSON, a document of YAML.
-    pub fn print_item(self, value: &impl Serialize) -> Result<(), Failure> {
-        print(&self.item(value)?)
-    }
-
     fn document(self, value: &impl Serialize) -> Result<String, Failure> {
         match self {
             Format::Table => Ok(String::new()),
@@ -51,13 +48,31 @@ impl Format {
         }
     }
 
-    fn item(self, value: &impl Serialize) -> Result<String, Failure> {
+    /// One value of a stream: a line of JSON, a document of YAML. In `Table` it is empty.
+    pub fn item(self, value: &impl Serialize) -> Result<String, Failure> {
         match self {
             Format::Table => Ok(String::new()),
             Format::Json => Ok(serde_json::to_string(value).map_err(not_written)? + "\n"),
             Format::Yaml => Ok("---\n".to_owned() + &serde_yaml::to_string(value).map_err(not_written)?),
         }
     }
+}
+
+/// The value with the name of its host in front; of a list, each of its values.
+pub fn led(node: &str, value: &impl Serialize) -> Result<Vec<serde_yaml::Value>, Failure> {
+    // Of the two formats this one keeps the order of fields.
+    let values = match serde_yaml::to_value(value).map_err(not_written)? {
+        serde_yaml::Value::Sequence(values) => values,
+        value => vec![value],
+    };
+    let lead = |value| match value {
+        serde_yaml::Value::Mapping(fields) => {
+            let node = ("node".into(), node.into());
+            serde_yaml::Value::Mapping(std::iter::once(node).chain(fields).collect())
+        }
+        value => value,
+    };
+    Ok(values.into_iter().map(lead).collect())
 }
 
 fn not_written(error: impl std::fmt::Display) -> Failure {
@@ -89,6 +104,14 @@ pub fn note(text: &str) {
     drop(writeln!(std::io::stderr().lock(), "kelsonctl: {}", text::escape_lines(text)));
 }
 
+/// [`note`] about one of several hosts, where it has a name.
+pub fn note_of(node: Option<&str>, text: &str) {
+    match node {
+        Some(node) => note(&format!("{node}: {text}")),
+        None => note(text),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,6 +125,18 @@ mod tests {
             "[\n  {\n    \"name\": \"db\",\n    \"pid\": null\n  }\n]\n"
         );
         assert_eq!(Format::Yaml.document(&value).unwrap(), "- name: db\n  pid: null\n");
+    }
+
+    #[test]
+    fn the_host_stands_in_front_of_each_object() {
+        let view = views::Link { kind: "task", name: "a".to_owned(), start_ms: 5.0, duration_ms: 0.5 };
+        let list = led("edge", &vec![&view, &view]).unwrap();
+        assert_eq!(list.len(), 2);
+        assert_eq!(led("edge", &view).unwrap(), list[..1]);
+        assert_eq!(
+            Format::Json.item(&list[0]).unwrap(),
+            "{\"node\":\"edge\",\"kind\":\"task\",\"name\":\"a\",\"startMs\":5.0,\"durationMs\":0.5}\n"
+        );
     }
 
     #[test]

@@ -52,6 +52,20 @@ impl Table {
         self.rows.push(cells);
     }
 
+    /// The table with one more column in front, which holds the same in each row.
+    pub fn led_by(mut self, head: &'static str, field: &Cell) -> Table {
+        self.head.insert(0, head);
+        self.right.iter_mut().for_each(|column| *column += 1);
+        self.rows.iter_mut().for_each(|row| row.insert(0, field.clone()));
+        self
+    }
+
+    /// Adds the rows of a table with the same head.
+    pub fn append(&mut self, other: Table) {
+        debug_assert_eq!(self.head, other.head);
+        self.rows.extend(other.rows);
+    }
+
     /// The table as lines of at most `limit` columns of the terminal; `None`: as wide as it comes.
     pub fn render(&self, limit: Option<usize>, palette: Palette) -> String {
         let widths = self.widths(limit);

@@ -90,7 +90,16 @@ pub struct Progress {
 impl Progress {
     /// A line on the standard error; nothing is ever shown where that is no terminal.
     pub fn new() -> Progress {
-        Progress { terminal: Terminal::stderr(), started: Instant::now(), text: String::new(), shown: false }
+        Progress::on(Terminal::stderr())
+    }
+
+    /// One that is never shown.
+    pub fn hidden() -> Progress {
+        Progress::on(Terminal { is_terminal: false, ..Terminal::stderr() })
+    }
+
+    fn on(terminal: Terminal) -> Progress {
+        Progress { terminal, started: Instant::now(), text: String::new(), shown: false }
     }
 
     /// True where there is somebody to show it to.

@@ -1,5 +1,7 @@
 //! A host that does what a test says: the real protocol on real sockets, with nothing behind it.
 
+mod health;
+
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -8,6 +10,7 @@ use std::time::Duration;
 
 use kelson_proto::v1::action_result::Outcome;
 use kelson_proto::v1::exec_server::{Exec, ExecServer};
+use kelson_proto::v1::health_server::HealthServer;
 use kelson_proto::v1::images_server::{Images, ImagesServer};
 use kelson_proto::v1::logs_server::{Logs, LogsServer};
 use kelson_proto::v1::machine_server::{Machine, MachineServer};
@@ -31,6 +34,8 @@ pub struct State {
     pub why: Reason,
     pub status: StatusResponse,
     pub images: ListImagesResponse,
+    pub health: HealthReport,
+    pub groups: Vec<HealthReport>,
     /// Page by page.
     pub metrics: Vec<GetMetricsResponse>,
     /// The pages break off.
@@ -132,6 +137,7 @@ impl Fake {
                     .add_service(MachineServer::new(shared.clone()))
                     .add_service(ExecServer::new(shared.clone()))
                     .add_service(ImagesServer::new(shared.clone()))
+                    .add_service(HealthServer::new(shared.clone()))
                     .add_service(MetricsServer::new(shared.clone()))
                     .serve_with_incoming(listen("init.sock"));
                 let logs = Server::builder()

@@ -9,6 +9,7 @@ mod generate;
 mod images;
 mod local;
 mod metrics;
+mod nodes;
 mod reaching;
 mod reading;
 mod streams;

@@ -100,13 +100,13 @@ fn the_environment_names_a_host_too() {
 }
 
 /// A CA that can sign.
-fn authority() -> CertifiedIssuer<'static, KeyPair> {
+pub fn authority() -> CertifiedIssuer<'static, KeyPair> {
     let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
 }
 
-fn signed(by: &CertifiedIssuer<'static, KeyPair>, names: &[&str]) -> (String, String) {
+pub fn signed(by: &CertifiedIssuer<'static, KeyPair>, names: &[&str]) -> (String, String) {
     let params =
         CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).unwrap();
     let key = KeyPair::generate().unwrap();

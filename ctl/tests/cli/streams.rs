@@ -1,7 +1,7 @@
 //! Streams: events, logs, dmesg; what becomes of them when the connection breaks, or nobody reads on.
 
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::process::{Child, ChildStderr, ChildStdout, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 
 use kelson_proto::v1::line::Stream;
 use kelson_proto::v1::{KernelMessage, Line};
@@ -17,7 +17,7 @@ fn events(numbers: impl IntoIterator<Item = u64>) -> Vec<kelson_proto::v1::Event
         .collect()
 }
 
-fn line(name: &str, second: i64, text: &[u8]) -> Line {
+pub fn line(name: &str, second: i64, text: &[u8]) -> Line {
     let mut line = Line {
         service: name.to_owned(),
         time: Some(prost_types::Timestamp { seconds: 1_795_254_485 + second, nanos: 0 }),
@@ -29,28 +29,31 @@ fn line(name: &str, second: i64, text: &[u8]) -> Line {
 }
 
 /// A child whose output is read line by line as it comes.
-struct Following {
-    child: Child,
+pub struct Following {
+    pub child: Child,
     out: BufReader<ChildStdout>,
     err: ChildStderr,
 }
 
 impl Following {
     fn new(fake: &Fake, words: &str) -> Following {
-        let mut child =
-            at(&fake.socket(), words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        Following::of(at(&fake.socket(), words))
+    }
+
+    pub fn of(mut command: Command) -> Following {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (out, err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
         Following { child, out: BufReader::new(out), err }
     }
 
-    fn line(&mut self) -> String {
+    pub fn line(&mut self) -> String {
         let mut line = String::new();
         self.out.read_line(&mut line).unwrap();
         line.trim_end().to_owned()
     }
 
     /// Status, the rest of the output, all of the errors.
-    fn end(mut self) -> (Option<i32>, String, String) {
+    pub fn end(mut self) -> (Option<i32>, String, String) {
         let (mut out, mut err) = (String::new(), String::new());
         self.out.read_to_string(&mut out).unwrap();
         self.err.read_to_string(&mut err).unwrap();

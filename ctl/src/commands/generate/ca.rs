@@ -14,7 +14,7 @@ use crate::store::{self, New, PRIVATE, PUBLIC};
 /// Make a CA: ca.pem and ca.key
 ///
 /// The certificate is what machines and clients trust, the key signs theirs.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(
     verbatim_doc_comment,
     after_help = "\

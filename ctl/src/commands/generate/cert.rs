@@ -19,7 +19,7 @@ use crate::store::{self, New, PRIVATE, PUBLIC};
 /// With --role one of somebody who calls machines: what he may do there, and for
 /// how long, stands in it, and nobody can take it back before its time is over.
 /// With --server that of a machine, with every name and address it is called by.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(
     verbatim_doc_comment,
     after_help = "\

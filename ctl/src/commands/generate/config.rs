@@ -20,7 +20,7 @@ use crate::pki::{self, Algorithm, Authority, Holder};
 ///
 /// The file is ready for KELSONCONFIG: it holds certificates and key as text. The
 /// context is named by --context, or by the host of --endpoint; others are kept.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(
     verbatim_doc_comment,
     after_help = "\
