@@ -49,6 +49,9 @@ pub struct Global {
     /// Form of the result
     #[arg(short, long, global = true, value_enum, value_name = "FORMAT")]
     pub output: Option<Format>,
+    /// Tables without the line of headings
+    #[arg(long, global = true)]
+    pub no_headers: bool,
     /// A context of the file that KELSONCONFIG names
     #[arg(long, global = true, value_name = "NAME")]
     pub context: Option<String>,

@@ -290,7 +290,6 @@ impl Writer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::style::Palette;
 
     fn line(service: &str, seconds: i64, text: &[u8], partial: bool) -> Line {
         let mut line = Line {
@@ -327,7 +326,7 @@ mod tests {
 
     #[test]
     fn to_a_terminal_nothing_that_steers_it() {
-        let terminal = Terminal { is_terminal: true, width: Some(80), palette: Palette::None, unicode: true };
+        let terminal = Terminal { is_terminal: true, width: Some(80), ..Terminal::plain() };
         let text = written(&terminal, &["web"], false, &[line("web", 1, b"\x1b[31mred\xff\x07\ttab", false)]);
         assert_eq!(text, b"\\x1b[31mred\\xff\\x07\ttab\n");
     }

@@ -61,7 +61,7 @@ impl Call {
         Call {
             format: global.output.unwrap_or_default(),
             chosen: global.output,
-            terminal: Terminal::stdout(),
+            terminal: Terminal { headers: !global.no_headers, ..Terminal::stdout() },
             choice: Choice {
                 endpoint: global.endpoint,
                 context: global.context,

@@ -25,11 +25,11 @@ pub enum Page {
 
 impl Page {
     /// The page of one host, that needs no name.
-    pub fn render(&self, terminal: &Terminal) -> String {
+    pub fn render(self, terminal: &Terminal) -> String {
         match self {
-            Page::Table(table) => table.render(terminal.width, terminal.palette),
-            Page::Lines(text) | Page::Text(text) => text.clone(),
-            Page::Metrics(families) => metrics(families, true),
+            Page::Table(table) => whole_table(table, terminal),
+            Page::Lines(text) | Page::Text(text) => text,
+            Page::Metrics(families) => metrics(&families, true),
         }
     }
 }
@@ -74,12 +74,17 @@ pub fn merged(pages: Vec<(&str, Page)>, widest: usize, whole: bool, terminal: &T
         }
     }
     if let Some(table) = table {
-        out += &table.render(terminal.width, terminal.palette);
+        out += &whole_table(table, terminal);
     }
     if let Some(families) = families {
         out += &metrics(&families, whole);
     }
     out
+}
+
+fn whole_table(table: Table, terminal: &Terminal) -> String {
+    let table = if terminal.headers { table } else { table.bare() };
+    table.render(terminal.width, terminal.palette)
 }
 
 /// The samples of a family, told apart from those of other hosts.

@@ -32,6 +32,8 @@ pub struct Table {
     head: Vec<&'static str>,
     right: Vec<usize>,
     rows: Vec<Vec<Cell>>,
+    /// The head is not shown.
+    bare: bool,
 }
 
 impl Table {
@@ -44,6 +46,11 @@ impl Table {
     pub fn right(mut self, columns: &[usize]) -> Table {
         self.right = columns.to_vec();
         self
+    }
+
+    /// Without the line of column heads.
+    pub fn bare(self) -> Table {
+        Table { bare: true, ..self }
     }
 
     /// Adds a row; it has as many fields as the head.
@@ -70,8 +77,9 @@ impl Table {
     pub fn render(&self, limit: Option<usize>, palette: Palette) -> String {
         let widths = self.widths(limit);
         let mut out = String::new();
-        let head: Vec<Cell> = self.head.iter().map(|text| toned(Tone::Strong, text)).collect();
-        for row in std::iter::once(&head).chain(&self.rows) {
+        let head = || self.head.iter().map(|text| toned(Tone::Strong, text)).collect::<Vec<Cell>>();
+        let head = (!self.bare).then(head);
+        for row in head.iter().chain(&self.rows) {
             let mut pending = 0;
             for (column, (cell, room)) in row.iter().zip(&widths).enumerate() {
                 let text = fit(&cell.text, *room);
@@ -93,7 +101,8 @@ impl Table {
 
     /// The width of each column.
     fn widths(&self, limit: Option<usize>) -> Vec<usize> {
-        let mut widths: Vec<usize> = self.head.iter().map(|head| width(head)).collect();
+        let mut widths: Vec<usize> =
+            self.head.iter().map(|head| if self.bare { 0 } else { width(head) }).collect();
         for row in &self.rows {
             for (wide, cell) in widths.iter_mut().zip(row) {
                 *wide = (*wide).max(width(&cell.text));
@@ -155,6 +164,14 @@ mod tests {
              a-servi…        12\n"
         );
         assert!(text.lines().all(|line| width(line) <= 30));
+    }
+
+    #[test]
+    fn without_its_head_a_table_is_as_wide_as_its_rows() {
+        assert_eq!(
+            sample().bare().render(None, Palette::None),
+            "web                          0  service \"db\" to be up\na-service-with-a-long-name  12\n"
+        );
     }
 
     #[test]

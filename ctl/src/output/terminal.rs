@@ -16,6 +16,8 @@ pub struct Terminal {
     pub palette: Palette,
     /// Lines may be drawn with more than ASCII.
     pub unicode: bool,
+    /// A table that is all there is begins with a line of headings.
+    pub headers: bool,
 }
 
 impl Terminal {
@@ -38,13 +40,14 @@ impl Terminal {
             width: if is_terminal { columns.or(Some(80)) } else { None },
             palette: Palette::choose(is_terminal, variable),
             unicode: speaks_unicode(variable),
+            headers: true,
         }
     }
 
     /// A stream that is no terminal.
     #[cfg(test)]
     pub fn plain() -> Terminal {
-        Terminal { is_terminal: false, width: None, palette: Palette::None, unicode: true }
+        Terminal { is_terminal: false, width: None, palette: Palette::None, unicode: true, headers: true }
     }
 }
 

@@ -97,6 +97,10 @@ edge-1  web       waiting  no   -                     0  path \"/run/x\" to exis
     for words in ["-n lab,edge-1 services", "services --nodes lab -n edge-1", "services -n lab,edge-1,lab"] {
         assert_eq!(fleet.run(words), Done { status: 0, out: text.into(), err: String::new() }, "{words}");
     }
+    let (_, rows) = text.split_once('\n').unwrap();
+    let bare = fleet.run("-n lab,edge-1 services --no-headers").out;
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(words(&bare), words(rows));
     let alone = fleet.run("-n lab services");
     assert!(alone.out.starts_with("NODE  NAME "), "one has the column as well: {}", alone.out);
     let unnamed = fleet.run("--context lab services");

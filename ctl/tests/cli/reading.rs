@@ -23,6 +23,17 @@ fn services_in_a_table() {
 }
 
 #[test]
+fn without_headings_there_are_only_rows() {
+    let fake = Fake::start(two());
+    let (with, without) = (fake.run("services").out, fake.run("services --no-headers").out);
+    assert_eq!((with.lines().count(), without.lines().count()), (3, 2));
+    assert!(without.starts_with("db   running  yes  -"), "columns are as wide as what is there: {without}");
+    assert_eq!(fake.run("--no-headers -o json services").out, fake.run("-o json services").out);
+    let status = fake.run("--no-headers status db").out;
+    assert_eq!(status, fake.run("status db").out, "a page is no table");
+}
+
+#[test]
 fn services_in_json_are_the_contract() {
     let fake = Fake::start(two());
     assert_eq!(
