@@ -87,7 +87,8 @@ fn find<'a>(command: &'a Command, word: &str) -> Option<&'a Arg> {
 }
 
 fn takes_value(option: &Arg) -> bool {
-    matches!(option.get_action(), ArgAction::Set | ArgAction::Append)
+    // A value that stands behind `=` is no word of its own.
+    matches!(option.get_action(), ArgAction::Set | ArgAction::Append) && !option.is_require_equals_set()
 }
 
 fn options(command: &Command) -> Vec<(String, String)> {
@@ -191,6 +192,7 @@ mod tests {
         assert_eq!(ask("gen ca --name ").wanted, Wanted::Nothing);
         assert_eq!(ask("start -n edge,").wanted, Wanted::Contexts);
         assert_eq!(ask("logs --since ").wanted, Wanted::Nothing);
+        assert_eq!(ask("health --watch ").wanted, Wanted::Groups);
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod nodes;
 mod output;
 mod pki;
 mod store;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -48,5 +49,5 @@ fn run(cli: Cli) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::Failed(format!("cannot set up the event loop: {error}")))?
-        .block_on(nodes::run(command, call, &nodes))
+        .block_on(watch::run(command, call, &nodes))
 }

@@ -131,7 +131,12 @@ impl Page {
             names.extend(argument.get_long().map(|long| format!("\\fB{}\\fR", quoted(&format!("--{long}")))));
             let mut head = names.join(", ");
             if argument.get_action().takes_values() {
-                head += &format!(" \\fI{}\\fR", quoted(&value(argument)));
+                let value = format!("\\fI{}\\fR", quoted(&value(argument)));
+                head += &if argument.is_require_equals_set() {
+                    format!("[={value}]")
+                } else {
+                    format!(" {value}")
+                };
             }
             self.raw(&format!(".TP\n{head}"));
             let mut text = about(argument.get_help());

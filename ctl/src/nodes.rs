@@ -21,7 +21,7 @@ use crate::failure::Failure;
 use crate::output::page::{Page, front, merged};
 use crate::output::terminal::Terminal;
 use crate::output::text::{nearest, width};
-use crate::output::{Format, led, note_of, print};
+use crate::output::{Format, led};
 
 /// Where kelson-apid listens, unless it is told otherwise.
 const PORT: u16 = 50000;
@@ -106,7 +106,8 @@ pub async fn run(command: Command, call: Call, names: &[String]) -> Result<(), F
         .map(|Target { name, choice, .. }| {
             let node = Some(Node::new(name.clone(), widest));
             let (format, chosen, terminal) = (call.format, call.chosen, call.terminal);
-            Rc::new(Call { format, chosen, terminal, choice: choice.clone(), node })
+            let screen = call.screen.clone();
+            Rc::new(Call { format, chosen, terminal, choice: choice.clone(), node, screen })
         })
         .collect();
     let failures = ask(&command, &calls, &targets).await;
@@ -125,7 +126,7 @@ async fn ask(command: &Command, calls: &[Rc<Call>], targets: &[Target]) -> Vec<F
             if let Some(said) = failure.unsaid() {
                 let meant = near.filter(|_| matches!(failure, Failure::NotReachable(_) | Failure::Usage(_)));
                 let meant = meant.map(|near| format!("; did you mean the context {near:?}?"));
-                note_of(call.node_name(), &(said + &meant.unwrap_or_default()));
+                call.tell(said + &meant.unwrap_or_default());
             }
             Some(failure)
         };
@@ -151,8 +152,8 @@ fn show(call: &Call, calls: &[Rc<Call>], whole: bool) -> Result<(), Failure> {
     match told {
         // A stream, or nobody answered.
         false => Ok(()),
-        true if call.is_table() => print(&merged(pages, widest, whole, &call.terminal)),
-        true => call.format.print(&views),
+        true if call.is_table() => call.print(&merged(pages, widest, whole, &call.terminal)),
+        true => call.print(&call.format.document(&views)?),
     }
 }
 

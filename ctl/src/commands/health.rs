@@ -17,6 +17,7 @@ use crate::output::terminal::Terminal;
 use crate::output::text::{escape, nearest};
 use crate::output::views::health::word;
 use crate::output::{time, views};
+use crate::watch::parse_period;
 
 /// The host's last word on a timeout is waited for a little longer than the timeout.
 const GRACE: Duration = Duration::from_secs(2);
@@ -32,6 +33,7 @@ const GRACE: Duration = Duration::from_secs(2);
     after_help = "\
 Examples:
   kelsonctl health
+  kelsonctl health --watch
   kelsonctl health shop --wait --timeout 2m && echo open
   kelsonctl health -o json | jq -r '.culprits[].service'"
 )]
@@ -42,6 +44,10 @@ pub struct Arguments {
     /// Wait until it is healthy, or has failed
     #[arg(short, long)]
     wait: bool,
+    /// Tell it again every 2s, or every so-and-so often
+    #[arg(long, value_name = "D", num_args = 0..=1, require_equals = true, default_missing_value = "2s",
+          value_parser = parse_period, conflicts_with = "wait")]
+    pub watch: Option<Duration>,
     /// Give up after this time, such as 30s or 5m, with status 5
     #[arg(short, long, value_name = "D", value_parser = time::parse_timeout, requires = "wait")]
     timeout: Option<Duration>,

@@ -31,6 +31,9 @@ pub mod version;
 pub mod wait;
 pub mod why;
 
+use std::rc::Rc;
+use std::time::Duration;
+
 use kelson_api::client::Client;
 use serde::Serialize;
 
@@ -40,6 +43,7 @@ use crate::failure::Failure;
 use crate::follow::Reconnect;
 use crate::nodes::Node;
 use crate::output::page::Page;
+use crate::output::screen::Screen;
 use crate::output::terminal::{Progress, Terminal};
 use crate::output::{Format, note_of, print};
 
@@ -53,6 +57,8 @@ pub struct Call {
     pub choice: Choice,
     /// The host's name, where `-n` gives it one.
     pub node: Option<Node>,
+    /// Where results go that are shown again and again.
+    pub screen: Option<Rc<Screen>>,
 }
 
 impl Call {
@@ -69,6 +75,7 @@ impl Call {
                 config: std::env::var_os("KELSONCONFIG").filter(|path| !path.is_empty()).map(Into::into),
             },
             node: None,
+            screen: None,
         }
     }
 
@@ -90,10 +97,19 @@ impl Call {
         page: impl FnOnce() -> Page,
     ) -> Result<(), Failure> {
         match (&self.node, self.is_table()) {
-            (None, true) => print(&page().render(&self.terminal))?,
-            (None, false) => self.format.print(&view())?,
+            (None, true) => self.print(&page().render(&self.terminal))?,
+            (None, false) => self.print(&self.format.document(&view())?)?,
             (Some(node), true) => node.keep_page(page()),
             (Some(node), false) => node.keep_view(&view())?,
+        }
+        Ok(())
+    }
+
+    /// Prints a result that is whole.
+    pub fn print(&self, text: &str) -> Result<(), Failure> {
+        match &self.screen {
+            Some(screen) => screen.put(text),
+            None => print(text)?,
         }
         Ok(())
     }
@@ -120,6 +136,15 @@ impl Call {
     /// Says something beside the result.
     pub fn note(&self, text: &str) {
         note_of(self.node_name(), text);
+    }
+
+    /// Tells why the host failed.
+    pub fn tell(&self, text: String) {
+        match (&self.screen, self.node_name()) {
+            (Some(screen), Some(node)) => screen.say(format!("{node}: {text}")),
+            (Some(screen), None) => screen.say(text),
+            (None, node) => note_of(node, &text),
+        }
     }
 
     /// A line that shows what is awaited; several hosts would write over each other's.
@@ -156,6 +181,15 @@ pub fn takes_several(command: &Command) -> bool {
         | Command::Halt(_)
         | Command::Reexec(_) => true,
         _ => false,
+    }
+}
+
+/// How long it is until it is done again, where it is done again and again.
+pub fn watched(command: &Command) -> Option<Duration> {
+    match command {
+        Command::Services(arguments) => arguments.watch,
+        Command::Health(arguments) => arguments.watch,
+        _ => None,
     }
 }
 

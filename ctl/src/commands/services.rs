@@ -1,6 +1,6 @@
 //! `services`: all services in a table.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use kelson_proto::v1::{ListRequest, Service, State};
 
@@ -10,14 +10,21 @@ use crate::output::page::Page;
 use crate::output::style::{Tone, service_tone, state_name};
 use crate::output::table::{Cell, Table, cell, toned};
 use crate::output::{time, views};
+use crate::watch::parse_period;
 
 /// List all services and their state
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "\
 Examples:
   kelsonctl services
+  kelsonctl services --watch=5s
   kelsonctl services -o json | jq -r '.[] | select(.up | not).name'")]
-pub struct Arguments {}
+pub struct Arguments {
+    /// Show them again every 2s, or every so-and-so often
+    #[arg(short, long, value_name = "D", num_args = 0..=1, require_equals = true, default_missing_value = "2s",
+          value_parser = parse_period)]
+    pub watch: Option<Duration>,
+}
 
 pub async fn run(call: &Call, _: Arguments) -> Result<(), Failure> {
     let services = answer(call.client()?.services().list(ListRequest::default())).await?.services;
@@ -82,7 +89,6 @@ fn reason(service: &Service) -> Cell {
 mod tests {
     use super::*;
     use crate::output::style::Palette;
-    use std::time::Duration;
 
     fn service(name: &str, state: State) -> Service {
         let since = Some(prost_types::Timestamp { seconds: 1000, nanos: 0 });

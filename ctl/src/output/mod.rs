@@ -7,6 +7,7 @@
 pub mod drawing;
 pub mod layout;
 pub mod page;
+pub mod screen;
 pub mod size;
 pub mod style;
 pub mod table;
@@ -40,7 +41,8 @@ impl Format {
         print(&self.document(value)?)
     }
 
-    fn document(self, value: &impl Serialize) -> Result<String, Failure> {
+    /// One value as a whole, in a format for programs. In `Table` it is empty.
+    pub fn document(self, value: &impl Serialize) -> Result<String, Failure> {
         match self {
             Format::Table => Ok(String::new()),
             Format::Json => Ok(serde_json::to_string_pretty(value).map_err(not_written)? + "\n"),

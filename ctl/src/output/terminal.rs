@@ -7,12 +7,17 @@ use std::time::Instant;
 use super::style::Palette;
 use super::text::{escape, fit};
 
+/// Of a terminal that does not tell.
+const LINES: usize = 24;
+
 /// A stream as far as its looks are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terminal {
     pub is_terminal: bool,
     /// Columns; `None` where there is no limit.
     pub width: Option<usize>,
+    /// Lines; `None` where there is no limit.
+    pub height: Option<usize>,
     pub palette: Palette,
     /// Lines may be drawn with more than ASCII.
     pub unicode: bool,
@@ -24,20 +29,22 @@ impl Terminal {
     /// The standard output.
     pub fn stdout() -> Terminal {
         let stream = std::io::stdout();
-        Terminal::new(stream.is_terminal(), columns(stream.as_raw_fd()))
+        Terminal::new(stream.is_terminal(), size(stream.as_raw_fd()))
     }
 
     /// The standard error.
     pub fn stderr() -> Terminal {
         let stream = std::io::stderr();
-        Terminal::new(stream.is_terminal(), columns(stream.as_raw_fd()))
+        Terminal::new(stream.is_terminal(), size(stream.as_raw_fd()))
     }
 
-    fn new(is_terminal: bool, columns: Option<usize>) -> Terminal {
+    fn new(is_terminal: bool, size: Option<(usize, usize)>) -> Terminal {
+        let (columns, lines) = size.unwrap_or((80, LINES));
         let variable = |name: &str| std::env::var(name).ok();
         Terminal {
             is_terminal,
-            width: if is_terminal { columns.or(Some(80)) } else { None },
+            width: is_terminal.then_some(columns),
+            height: is_terminal.then_some(lines),
             palette: Palette::choose(is_terminal, variable),
             unicode: speaks_unicode(variable),
             headers: true,
@@ -47,17 +54,25 @@ impl Terminal {
     /// A stream that is no terminal.
     #[cfg(test)]
     pub fn plain() -> Terminal {
-        Terminal { is_terminal: false, width: None, palette: Palette::None, unicode: true, headers: true }
+        Terminal {
+            is_terminal: false,
+            width: None,
+            height: None,
+            palette: Palette::None,
+            unicode: true,
+            headers: true,
+        }
     }
 }
 
-/// The width of the terminal at this descriptor; `None` where it does not tell.
-fn columns(descriptor: i32) -> Option<usize> {
+/// The columns and lines of the terminal at this descriptor; `None` where it does not tell.
+fn size(descriptor: i32) -> Option<(usize, usize)> {
     let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
     // SAFETY: TIOCGWINSZ writes one winsize through the pointer, which is valid for that; on a descriptor that is no
     // terminal it fails and writes nothing.
     let result = unsafe { libc::ioctl(descriptor, libc::TIOCGWINSZ, &raw mut size) };
-    (result == 0 && size.ws_col > 0).then_some(usize::from(size.ws_col))
+    let lines = if size.ws_row > 0 { usize::from(size.ws_row) } else { LINES };
+    (result == 0 && size.ws_col > 0).then_some((usize::from(size.ws_col), lines))
 }
 
 /// The locale speaks UTF-8, or nobody set one: a console does since Linux 2.6.
@@ -162,6 +177,6 @@ mod tests {
     #[test]
     fn a_file_has_no_width() {
         let file = std::fs::File::open("/dev/null").unwrap();
-        assert_eq!(columns(file.as_raw_fd()), None);
+        assert_eq!(size(file.as_raw_fd()), None);
     }
 }

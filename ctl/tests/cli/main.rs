@@ -14,6 +14,7 @@ mod reaching;
 mod reading;
 mod streams;
 mod terminal;
+mod watch;
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

@@ -19,14 +19,14 @@ use crate::streams::{Following, line};
 use crate::{Done, done, event, kelsonctl, service, two};
 
 /// Hosts, and the file of contexts that names them.
-struct Fleet {
-    hosts: Vec<Fake>,
+pub struct Fleet {
+    pub hosts: Vec<Fake>,
     folder: PathBuf,
 }
 
 impl Fleet {
     /// Hosts under these names. `lost` is a context too, behind which nobody is.
-    fn new(hosts: Vec<(&str, State)>) -> Fleet {
+    pub fn new(hosts: Vec<(&str, State)>) -> Fleet {
         let folder = folder();
         let mut text = format!("contexts:\n  lost: {{endpoint: 'unix://{}/lost.sock'}}\n", folder.display());
         let hosts = hosts.into_iter().map(|(name, state)| {
@@ -39,7 +39,7 @@ impl Fleet {
         Fleet { hosts, folder }
     }
 
-    fn command(&self, words: &str) -> Command {
+    pub fn command(&self, words: &str) -> Command {
         let mut command = kelsonctl();
         command.env("KELSONCONFIG", self.folder.join("config")).args(words.split_whitespace());
         command
@@ -50,7 +50,7 @@ impl Fleet {
     }
 
     /// What is said of the host that is not there.
-    fn lost(&self) -> String {
+    pub fn lost(&self) -> String {
         format!(
             "kelsonctl: lost: there is no {}/lost.sock: Kelson does not run here, or with another --runtime-dir (see \
              --endpoint)\n",

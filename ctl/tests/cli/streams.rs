@@ -32,11 +32,11 @@ pub fn line(name: &str, second: i64, text: &[u8]) -> Line {
 pub struct Following {
     pub child: Child,
     out: BufReader<ChildStdout>,
-    err: ChildStderr,
+    pub err: ChildStderr,
 }
 
 impl Following {
-    fn new(fake: &Fake, words: &str) -> Following {
+    pub fn new(fake: &Fake, words: &str) -> Following {
         Following::of(at(&fake.socket(), words))
     }
 
