@@ -138,7 +138,8 @@ fn run(steps: &[&str]) {
             "try" => put(1, &sight::try_to_write(value)),
             "device" => put(1, &sight::open_device(value)),
             "put" => {
-                let (path, text) = pair(value);
+                // Names of devices hold colons.
+                let (path, text) = value.rsplit_once(':').unwrap_or_else(|| die("put=PATH:TEXT"));
                 or_die(
                     path,
                     OpenOptions::new().write(true).open(path).and_then(|mut f| f.write_all(text.as_bytes())),
