@@ -15,12 +15,16 @@ mod failure;
 mod follow;
 #[path = "../../../ctl/src/man.rs"]
 mod man;
+#[path = "../../../ctl/src/nodes.rs"]
+mod nodes;
 #[path = "../../../ctl/src/output/mod.rs"]
 mod output;
 #[path = "../../../ctl/src/pki/mod.rs"]
 mod pki;
 #[path = "../../../ctl/src/store.rs"]
 mod store;
+#[path = "../../../ctl/src/watch.rs"]
+mod watch;
 
 pub use commands::{Call, run};
 pub use contexts::Choice;

@@ -36,7 +36,7 @@ const COMMANDS: [&str; 31] = [
     "events",
     "events --since 1 web",
     "logs web",
-    "logs --times -n 2 web db",
+    "logs --times --tail 2 web db",
     "metrics",
     "metrics -o table",
     "metrics -o json web",
@@ -72,8 +72,10 @@ pub fn responses(data: &[u8]) {
     let terminal = Terminal {
         is_terminal,
         width: is_terminal.then_some([20, 80, 1, 200][usize::from(looks >> 5) % 4]),
+        height: is_terminal.then_some(24),
         palette: if is_terminal { Palette::Full } else { Palette::None },
         unicode: looks & 0x80 == 0,
+        headers: looks & 0x4 == 0,
     };
     place::with(&FOLDER, |place| {
         let (init, logs) = (place.path().join("init.sock"), place.path().join("log.sock"));
@@ -83,6 +85,8 @@ pub fn responses(data: &[u8]) {
             chosen: cli.global.output.or((looks & 0x8 != 0).then_some(format)),
             terminal,
             choice: Choice { endpoint: Some(format!("unix://{}", init.display())), ..Choice::default() },
+            node: None,
+            screen: None,
         };
         let _silence = Silence::new();
         time::within(Duration::from_secs(90), async {

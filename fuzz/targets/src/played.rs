@@ -180,6 +180,7 @@ pub async fn host(folder: &Path, socket: &Path) {
         },
         apid_uid: None,
         group: None,
+        audit: server::Audit::default(),
         listeners: mpsc::channel(1).1,
     };
     let listener = server::bind(socket, None).expect("a socket of this target");
