@@ -1,8 +1,11 @@
 """A gRPC client that knows nothing of Kelson: it learns the interface from the server by reflection.
 
-client.py SOCKET prints {"health": …}, {"services": […]} and then each event as a line of JSON, until it is ended.
+client.py SOCKET
+client.py HOST:PORT CA CERTIFICATE KEY
+prints {"health": …}, {"services": […]} and then each event as a line of JSON, until it is ended.
 """
 import json
+import pathlib
 import sys
 
 import grpc
@@ -27,10 +30,16 @@ def put(value):
     print(json.dumps(value), flush=True)
 
 
-def main():
+def connect(where, *files):
+    if files:
+        ca, certificate, key = (pathlib.Path(file).read_bytes() for file in files)
+        return grpc.secure_channel(where, grpc.ssl_channel_credentials(ca, key, certificate))
     # Of a Unix socket, grpcio makes an :authority that HTTP/2 does not allow ("%2Ftmp…"), and servers refuse it.
-    options = [("grpc.default_authority", "localhost")]
-    channel = grpc.insecure_channel(f"unix:{sys.argv[1]}", options=options)
+    return grpc.insecure_channel(f"unix:{where}", options=[("grpc.default_authority", "localhost")])
+
+
+def main():
+    channel = connect(*sys.argv[1:])
     reflection = ProtoReflectionDescriptorDatabase(channel)
     pool = descriptor_pool.DescriptorPool(reflection)
 
