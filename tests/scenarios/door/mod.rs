@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use kelson_tests::{Host, PATIENCE, Process, remote, until};
+use kelson_tests::{Ctl, Host, Output, PATIENCE, Process, remote, until};
 
 fn open() -> Host {
     let (_, machine) = remote::door();
@@ -153,4 +153,42 @@ fn strangers_at_the_door_cost_pid_1_next_to_nothing() {
     let (init, door) = (after.0 - before.0, after.1 - before.1);
     assert!(init < door / 4, "PID 1 ran {} ms, the door {} ms", init / 1_000_000, door / 1_000_000);
     assert_eq!(host.service("apid").restarts, 0);
+}
+
+/// Three hosts in one call, over TLS; the status is that of the one that is down.
+#[test]
+fn three_hosts_answer_side_by_side_and_one_that_is_down_is_told() {
+    let mut hosts = [open(), open(), open()];
+    let (pki, _) = remote::door();
+    let file = |name: &str| pki.join(name).display().to_string();
+    let mut contexts = "contexts:\n".to_owned();
+    for (name, host) in ["a", "b", "c"].iter().zip(&hosts) {
+        let (port, ca) = (remote::port(host), file("ca.pem"));
+        let (certificate, key) = (file("client.pem"), file("client.key"));
+        contexts.push_str(&format!(
+            "  {name}: {{endpoint: '127.0.0.1:{port}', ca: {ca}, certificate: {certificate}, key: {key}}}\n"
+        ));
+    }
+    let path = hosts[0].path("contexts");
+    fs::write(&path, contexts).expect("the test's folder is writable");
+    let away = Ctl::with_config(path);
+    let webs = |output: &Output| -> Vec<(String, Option<i64>)> {
+        let services: Vec<serde_json::Value> = output.json();
+        let webs = services.into_iter().filter(|service| service["name"] == "web");
+        webs.map(|web| (web["node"].as_str().unwrap_or_default().to_owned(), web["pid"].as_i64())).collect()
+    };
+    let of = |name: &str, host: &Host| (name.to_owned(), host.service("web").pid.map(i64::from));
+    let all = away.run(&["-n", "a,b,c", "services", "-o", "json"]).ok();
+    assert_eq!(webs(&all), [of("a", &hosts[0]), of("b", &hosts[1]), of("c", &hosts[2])]);
+
+    hosts[1].poweroff();
+    let left = away.run(&["-n", "all", "services", "-o", "json"]).expect(3);
+    assert_eq!(webs(&left), [of("a", &hosts[0]), of("c", &hosts[2])]);
+    let told: Vec<&str> = left.stderr.lines().collect();
+    assert!(matches!(told[..], [line] if line.starts_with("kelsonctl: b: ")), "{left:?}");
+    let restarted = away.run(&["-n", "a,c", "restart", "--wait", "web"]).ok();
+    assert!(
+        restarted.stdout.starts_with("a  web: ") && restarted.stdout.contains("\nc  web: "),
+        "{restarted:?}"
+    );
 }
