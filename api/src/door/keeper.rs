@@ -81,20 +81,25 @@ fn signals() -> Result<SignalFd, ApiError> {
 /// Becomes the user that the door has for itself, where this is root. All capabilities go with root.
 fn put_off_rights(arguments: &Arguments) -> Result<(), ApiError> {
     let Some(user) = arguments.user.filter(|_| geteuid().is_root()) else { return Ok(()) };
-    let group = arguments.group.unwrap_or(user);
-    let changed =
-        setgroups(&[]).and_then(|()| setgid(Gid::from_raw(group))).and_then(|()| setuid(Uid::from_raw(user)));
-    match changed {
-        Ok(()) => Ok(()),
-        // A user namespace that has few users. PID 1 knows its own user.
-        Err(Errno::EINVAL) => {
-            say(&format!(
-                "there is no user {user} in this user namespace: the door runs as the user of PID 1"
-            ));
-            Ok(())
-        }
-        Err(errno) => Err(ApiError::Runtime(io::Error::other(format!("cannot become user {user}: {errno}")))),
+    if !is_mapped(user, &std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default()) {
+        // PID 1 knows its own user, and that it calls for others.
+        say(&format!("this user namespace has no user {user}: the door runs as the user of PID 1"));
+        return Ok(());
     }
+    let group = Gid::from_raw(arguments.group.unwrap_or(user));
+    let changed = setgroups(&[]).and_then(|()| setgid(group)).and_then(|()| setuid(Uid::from_raw(user)));
+    changed
+        .map_err(|errno| ApiError::Runtime(io::Error::other(format!("cannot become user {user}: {errno}"))))
+}
+
+/// Whether a user namespace with this map (user_namespaces(7): first within, first without, how many) has this user.
+fn is_mapped(user: u32, map: &str) -> bool {
+    map.lines().any(|line| {
+        let mut numbers = line.split_ascii_whitespace().map(|number| number.parse::<u32>().ok());
+        let (first, _, count) = (numbers.next().flatten(), numbers.next(), numbers.next().flatten());
+        let after = first.and_then(|first| user.checked_sub(first));
+        after.zip(count).is_some_and(|(after, count)| after < count)
+    })
 }
 
 /// Gives up every capability of this process. What it has open stays open, and root's files are root's.
@@ -230,5 +235,21 @@ impl Keeper<'_> {
 fn tell(state: &str) {
     if let Err(error) = notify(state) {
         say(&format!("PID 1 cannot be told {state}: {error}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_says_which_users_it_has() {
+        let whole = "         0          0 4294967295\n";
+        assert!(is_mapped(0, whole) && is_mapped(65_432, whole));
+        let alone = "         0       1000          1\n";
+        assert!(is_mapped(0, alone) && !is_mapped(65_432, alone));
+        let two = "0 1000 1\n65000 165000 500\n";
+        assert!(is_mapped(65_432, two) && !is_mapped(65_500, two) && !is_mapped(64_999, two));
+        assert!(!is_mapped(0, ""));
     }
 }
