@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::say;
+
 /// Handshakes of one address at the same time.
 const AT_ONCE: usize = 16;
 /// From one handshake of an address to the next, in the long run: 64 a second.
@@ -121,8 +123,15 @@ impl Crowd {
         Ok(Handshake { crowd: self.clone(), address })
     }
 
+    /// Says in the log that somebody was refused, unless many were.
+    pub fn tell(&self, line: &str) {
+        if let Some(line) = self.refused(line) {
+            say(&line);
+        }
+    }
+
     /// What is to be told of this refusal: some of each period one by one, of the others how many there were.
-    pub fn refused(&self, line: &str) -> Option<String> {
+    fn refused(&self, line: &str) -> Option<String> {
         let now = Instant::now();
         let mut state = self.state();
         let untold = state.refused.saturating_sub(TOLD);

@@ -22,7 +22,6 @@ use tonic::codegen::http::{Request, Response, Uri};
 use super::crowd::Crowd;
 use super::peer::Peer;
 use super::relay::{Connection, Relay};
-use super::say;
 use crate::access::{self, Role};
 use crate::{IDENTITY, INIT_SOCKET, LOG_SOCKET, ROLE};
 
@@ -101,10 +100,7 @@ impl Forward {
     fn tell_denied(&self, caller: &Caller, path: &str) {
         let role = caller.role.map_or("no role", Role::name);
         let who = String::from_utf8_lossy(caller.identity.as_bytes());
-        if let Some(line) = self.crowd.refused(&format!("{who} ({role}) was denied {}", access::method(path)))
-        {
-            say(&line);
-        }
+        self.crowd.tell(&format!("{who} ({role}) was denied {}", access::method(path)));
     }
 
     async fn forward(

@@ -53,12 +53,6 @@ struct Door {
 }
 
 impl Door {
-    fn refused(&self, peer: SocketAddr, why: &str) {
-        if let Some(line) = self.crowd.refused(&format!("{peer}: {why}")) {
-            say(&line);
-        }
-    }
-
     async fn answer(&self, caller: &Caller, request: Request<Incoming>) -> Response<Body> {
         if request.uri().path() == metrics::PATH {
             return self.metrics.answer(&self.forward, caller, &request).await;
@@ -139,14 +133,14 @@ async fn accept(listener: TcpListener, door: Arc<Door>) {
                     let stranger = match door.crowd.enter(peer.ip()) {
                         Ok(stranger) => stranger,
                         Err(too_many) => {
-                            door.refused(peer, &too_many.to_string());
+                            door.crowd.tell(&format!("{peer}: {too_many}"));
                             continue;
                         }
                     };
                     let door = Arc::clone(&door);
                     connections.spawn(async move {
                         if let Err(why) = connection(&door, stream, peer, (handshake, stranger)).await {
-                            door.refused(peer, &why);
+                            door.crowd.tell(&format!("{peer}: {why}"));
                         }
                     });
                 }

@@ -20,18 +20,14 @@ pub struct Material {
 
 /// What tells that a file is another one than before, or was written to.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Stamp([Option<[i128; 7]>; 3]);
+pub struct Stamp([Option<([u64; 3], [i64; 4])>; 3]);
 
 impl Stamp {
     pub fn of(arguments: &Arguments) -> Stamp {
         let stamp = |path: &Path| {
             let file = path.metadata().ok()?;
-            let ([device, inode, size], times) = (
-                [file.dev(), file.ino(), file.size()].map(i128::from),
-                [file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec()].map(i128::from),
-            );
-            let [written, and, changed, then] = times;
-            Some([device, inode, size, written, and, changed, then])
+            let times = [file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec()];
+            Some(([file.dev(), file.ino(), file.size()], times))
         };
         Stamp([&arguments.ca, &arguments.certificate, &arguments.key].map(|path| stamp(path)))
     }

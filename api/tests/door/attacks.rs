@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use hyper::body::{Bytes, Frame};
-use hyper_util::rt::{TokioExecutor, TokioIo};
 use kelson_api::client::TlsMaterial;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
@@ -38,19 +37,10 @@ async fn friend_is_served(door: &Door) {
         metrics::greet(stream, &material, "h2").await
     };
     let stream = tokio::time::timeout(SOON, greeting).await.expect("no handshake in time").unwrap();
-    let mut sender = http2(stream).await;
+    let mut sender = metrics::speak(stream).await;
     let answer = sender.send_request(call("/kelson.v1.Machine/Version", Body::new("\0\0\0\0\0".to_owned())));
     let answer = tokio::time::timeout(SOON, answer).await.expect("no answer in time").unwrap();
     assert_eq!(answer.headers().get("grpc-status"), None, "{:?}", answer.headers());
-}
-
-async fn http2(
-    stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
-) -> hyper::client::conn::http2::SendRequest<Body> {
-    let (sender, connection) =
-        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
-    tokio::spawn(connection);
-    sender
 }
 
 fn call(path: &str, body: Body) -> Request<Body> {
@@ -184,7 +174,7 @@ async fn a_message_of_100_mb_is_not_held() {
     world::serve(&door.socket("init.sock"), Echo::new("init").machine());
     let before = memory(&door);
     let material = door.pki.client("ann", VALID);
-    let mut sender = http2(metrics::connect_as(&door, &material, "h2").await).await;
+    let mut sender = metrics::speak(metrics::connect_as(&door, &material, "h2").await).await;
     let length: u32 = 100 << 20;
     let (pieces, stream) = tokio::sync::mpsc::channel::<Vec<u8>>(1);
     let body = Body::new(Pieces(ReceiverStream::new(stream)));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::body::{Body as _, Incoming};
+use hyper::client::conn::http2::SendRequest;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use kelson_api::client::TlsMaterial;
 use kelson_api::openmetrics::CONTENT_TYPE;
@@ -15,6 +16,7 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
+use tonic::body::Body;
 use tonic::codegen::http::{Request, Response};
 
 use super::world::{self, Echo};
@@ -53,6 +55,14 @@ pub async fn greet(
     TlsConnector::from(Arc::new(config)).connect(name, stream).await
 }
 
+/// Begins HTTP/2, as a client that knows nothing of the interface.
+pub async fn speak(stream: TlsStream<TcpStream>) -> SendRequest<Body> {
+    let (sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    sender
+}
+
 /// What is answered to a request over HTTP/1.1, until the door closes the connection.
 async fn http1(door: &Door, request: &str) -> String {
     http1_as(door, "http/1.1", request).await
@@ -72,13 +82,10 @@ async fn http2(door: &Door, method: &str) -> Response<Incoming> {
 }
 
 async fn try_http2(door: &Door, method: &str) -> Result<Response<Incoming>, hyper::Error> {
-    let stream = TokioIo::new(connect(door, "h2").await);
-    let (mut sender, connection) =
-        hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.unwrap();
-    tokio::spawn(connection);
+    let mut sender = speak(connect(door, "h2").await).await;
     let request = Request::builder().method(method).uri("https://127.0.0.1/metrics");
     // What a client says of itself does not count.
-    let request = request.header("kelson-identity", "CN=root").body(String::new()).unwrap();
+    let request = request.header("kelson-identity", "CN=root").body(Body::empty()).unwrap();
     let response = sender.send_request(request).await?;
     // The connection lives as long as its sender.
     tokio::spawn(async move {

@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use hyper_util::rt::{TokioExecutor, TokioIo};
 use kelson_api::access::{self, Role};
 use kelson_api::client::TlsMaterial;
 use tonic::Code;
@@ -18,11 +17,7 @@ struct Raw(hyper::client::conn::http2::SendRequest<Body>);
 
 impl Raw {
     async fn connect(door: &Door, material: &TlsMaterial) -> Raw {
-        let stream = metrics::connect_as(door, material, "h2").await;
-        let (sender, connection) =
-            hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
-        tokio::spawn(connection);
-        Raw(sender)
+        Raw(metrics::speak(metrics::connect_as(door, material, "h2").await).await)
     }
 
     /// What comes of a call with an empty message. `None`: it was taken, and is under way.
