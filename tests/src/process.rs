@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// One process in the namespace of a host.
 #[derive(Debug, Clone)]
@@ -63,9 +64,17 @@ fn namespace(pid: i32) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{pid}/ns/pid")).ok()
 }
 
-fn status_field(pid: i32, name: &str) -> Option<String> {
+/// The rest of a line of `/proc/PID/status`, by its name; `None` where there is no such process or line.
+pub fn status_field(pid: i32, name: &str) -> Option<String> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     status.lines().find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim().to_owned()))
+}
+
+/// How long the first thread of a process has run; panics where it is gone.
+#[track_caller]
+pub fn ran(pid: i32) -> Duration {
+    let stat = fs::read_to_string(format!("/proc/{pid}/schedstat")).expect("it runs");
+    Duration::from_nanos(stat.split_whitespace().next().expect("a number").parse().expect("a number"))
 }
 
 /// The process, its parent still as seen from outside.

@@ -5,6 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use kelson_tests::process::{ran, status_field};
 use kelson_tests::{Ctl, Host, Output, PATIENCE, Process, remote, until};
 
 fn open() -> Host {
@@ -31,9 +32,8 @@ fn both(host: &Host) -> [Process; 2] {
 /// A line of `/proc/PID/status`.
 #[track_caller]
 fn status(process: &Process, key: &str) -> String {
-    let status = fs::read_to_string(format!("/proc/{}/status", process.outer_pid)).expect("it runs");
-    let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
-    line.unwrap_or_else(|| panic!("{key}: {status}")).split_whitespace().collect::<Vec<_>>().join(" ")
+    let line = status_field(process.outer_pid, key).unwrap_or_else(|| panic!("no {key} of {process:?}"));
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[test]
@@ -117,12 +117,6 @@ fn killed_in_every_way_it_comes_back_and_costs_nobody_anything() {
     assert_eq!(remote::client(&host).service("web").pid, web.pid);
 }
 
-/// Nanoseconds that a process has run.
-fn ran(pid: i32) -> u64 {
-    let stat = fs::read_to_string(format!("/proc/{pid}/schedstat")).expect("it runs");
-    stat.split(' ').next().and_then(|ran| ran.parse().ok()).expect("a number")
-}
-
 #[test]
 fn strangers_at_the_door_cost_pid_1_next_to_nothing() {
     let host = open();
@@ -151,7 +145,7 @@ fn strangers_at_the_door_cost_pid_1_next_to_nothing() {
     remote::client(&host).run(&["version"]).ok();
     let after = (ran(host.init_pid()), ran(worker.outer_pid));
     let (init, door) = (after.0 - before.0, after.1 - before.1);
-    assert!(init < door / 4, "PID 1 ran {} ms, the door {} ms", init / 1_000_000, door / 1_000_000);
+    assert!(init < door / 4, "PID 1 ran {init:?}, the door {door:?}");
     assert_eq!(host.service("apid").restarts, 0);
 }
 

@@ -3,6 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
+use kelson_tests::process::ran;
 use kelson_tests::{Host, until};
 
 const SERVICES: usize = 1000;
@@ -11,12 +12,6 @@ const READINGS: u32 = 5;
 const CPU: Duration = Duration::from_millis(500);
 /// By so much may PID 1 grow while it is read: a reading, and the pages that are on their way.
 const GROWTH_KB: u64 = 3 << 10;
-
-/// User and system time of a process.
-fn cpu(pid: i32) -> Duration {
-    let stat = fs::read_to_string(format!("/proc/{pid}/schedstat")).expect("PID 1 is there");
-    Duration::from_nanos(stat.split_whitespace().next().expect("a number").parse().expect("a number"))
-}
 
 fn status_kb(pid: i32, key: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("PID 1 is there");
@@ -46,7 +41,7 @@ fn long_metrics_of_a_thousand_services_cost_little() {
     assert_eq!(text.matches("\nkelson_check_duration_seconds_count{").count(), SERVICES * 10);
     std::thread::sleep(Duration::from_secs(2));
 
-    let (memory, before) = (status_kb(init, "VmRSS:"), cpu(init));
+    let (memory, before) = (status_kb(init, "VmRSS:"), ran(init));
     let mut took = Duration::ZERO;
     for _ in 0..READINGS {
         let begun = Instant::now();
@@ -55,7 +50,7 @@ fn long_metrics_of_a_thousand_services_cost_little() {
         // Each is a reading of its own.
         std::thread::sleep(Duration::from_millis(1100));
     }
-    let each = (cpu(init) - before) / READINGS;
+    let each = (ran(init) - before) / READINGS;
     let grown = status_kb(init, "VmHWM:").saturating_sub(memory);
     eprintln!(
         "{} KiB of text in {:?}; CPU of PID 1 {each:?}; memory {memory} KiB, at most {grown} KiB more",
