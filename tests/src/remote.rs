@@ -1,6 +1,6 @@
 //! The remote door of a host: its machine file, with the keys that `hack/pki` made, and a client of it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::ctl::Ctl;
@@ -31,15 +31,21 @@ pub fn port(host: &Host) -> u16 {
     last.and_then(|port| port.trim().parse().ok()).unwrap_or_else(|| panic!("no port in {log}"))
 }
 
-/// `kelsonctl` through the door, as an administrator.
+/// Writes a file of contexts with an administrator's keys, for the door at this port.
 #[track_caller]
-pub fn client(host: &Host) -> Ctl {
-    let contexts = host.path("kelsonconfig");
+pub fn contexts(port: u16, file: &Path) {
     let made = Command::new(paths::top().join("hack/pki"))
-        .args(["--kelsonconfig", &port(host).to_string()])
-        .arg(&contexts)
+        .args(["--kelsonconfig", &port.to_string()])
+        .arg(file)
         .status()
         .expect("hack/pki can be started");
     assert!(made.success(), "hack/pki --kelsonconfig failed");
-    Ctl::with_config(contexts)
+}
+
+/// `kelsonctl` through the door, as an administrator.
+#[track_caller]
+pub fn client(host: &Host) -> Ctl {
+    let file = host.path("kelsonconfig");
+    contexts(port(host), &file);
+    Ctl::with_config(file)
 }

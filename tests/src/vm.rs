@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::ctl::{Ctl, Output, Service};
 use crate::deadline::until;
 use crate::host::{fill_in, new_dir, with_name};
-use crate::paths;
+use crate::{paths, remote};
 
 /// How long a boot may take under software emulation, with other tests beside it.
 pub const BOOT_PATIENCE: Duration = Duration::from_secs(120);
@@ -209,12 +209,7 @@ impl VmBuilder {
         let child = command.spawn().expect("hack/vm can be started");
 
         let contexts = dir.join("kelsonconfig");
-        let made = Command::new(top.join("hack/pki"))
-            .args(["--kelsonconfig", &port.to_string()])
-            .arg(&contexts)
-            .status()
-            .expect("hack/pki can be started");
-        assert!(made.success(), "hack/pki --kelsonconfig failed");
+        remote::contexts(port, &contexts);
         Vm {
             child,
             ctl: Ctl::with_config(contexts),
