@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use crate::quote::quoted;
+use crate::quote::{quoted, shown};
 use crate::read::{self, ReadError};
 use crate::service::Credentials;
 
@@ -130,7 +130,8 @@ impl Accounts {
             "user" => crate::near::near(text, self.users.iter().map(|user| user.name.as_str())),
             _ => crate::near::near(text, self.groups.iter().map(|group| group.name.as_str())),
         };
-        let hint = near.map(|name| format!("; did you mean {name}?")).unwrap_or_default();
+        // Their names come out of a file that anybody may have written.
+        let hint = near.map(|name| format!("; did you mean {}?", shown(name))).unwrap_or_default();
         format!("{kind} {} is not in {file}{hint}", quoted(text))
     }
 }
@@ -180,6 +181,9 @@ mod tests {
             "user 4711 is not in /etc/passwd, so its group is not known; write 4711:GROUP"
         );
         assert_eq!(error("app:"), "\"app:\" is not a user; write a name or number, or user:group");
+        let strange = Accounts::parse("web\u{1b}[2J:x:1:1::/:/bin/sh\n", "").resolve("web[2J");
+        let text = r#"user "web[2J" is not in /etc/passwd; did you mean "web\u{1b}[2J"?"#;
+        assert_eq!(strange, Err(text.to_owned()), "nothing that a terminal would obey");
         assert_eq!(error("4294967295"), "user \"4294967295\" is not in /etc/passwd");
     }
 }

@@ -12,6 +12,7 @@ use crate::groups::{self, Member};
 use crate::loaded::{Diagnostic, Loaded, Refused};
 use crate::machine::MachineSpec;
 use crate::names::BUILTINS;
+use crate::quote::shown;
 use crate::read;
 use crate::service::ServiceSpec;
 use crate::tree::{self, Node, Position, Value};
@@ -162,7 +163,7 @@ impl Reading {
             let twin = all.binary_search_by(|known| known.as_os_str().cmp(OsStr::new(&right))).is_ok();
             let service = decode::service_name(stem).filter(|_| !twin);
             self.known.extend(service.map(str::to_owned));
-            self.note(&path, service, format!("this file is not read; rename it to {right}"));
+            self.note(&path, service, format!("this file is not read; rename it to {}", shown(&right)));
             return;
         }
         let Some(stem) = name.strip_suffix(".yaml") else { return };

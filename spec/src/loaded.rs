@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::machine::MachineSpec;
+use crate::quote::path;
 use crate::service::ServiceSpec;
 
 /// One mistake: where it is, what was found and what would be right.
@@ -22,9 +23,10 @@ pub struct Diagnostic {
 
 impl std::fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let file = path(&self.file);
         match self.line {
-            0 => write!(f, "{}: {}", self.file.display(), self.message),
-            _ => write!(f, "{}:{}:{}: {}", self.file.display(), self.line, self.column, self.message),
+            0 => write!(f, "{file}: {}", self.message),
+            _ => write!(f, "{file}:{}:{}: {}", self.line, self.column, self.message),
         }
     }
 }

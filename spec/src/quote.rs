@@ -1,5 +1,8 @@
 //! Showing a text out of a file in a message: never long, never with bytes that a terminal would obey.
 
+use std::borrow::Cow;
+use std::path::Path;
+
 /// The longest text that is shown whole, in characters.
 const LONGEST: usize = 60;
 
@@ -17,9 +20,21 @@ pub fn shown(text: &str) -> String {
     if plain { text.to_owned() } else { quoted(text) }
 }
 
+/// A path whole; in quotes where a terminal would obey a byte of it.
+pub fn path(path: &Path) -> Cow<'_, str> {
+    let text = path.to_string_lossy();
+    if text.contains(char::is_control) { Cow::Owned(format!("{text:?}")) } else { text }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_is_whole_and_tame() {
+        assert_eq!(path(Path::new("/etc/my services/web.yaml")), "/etc/my services/web.yaml");
+        assert_eq!(path(Path::new("/etc/a\u{1b}[2J.yaml")), r#""/etc/a\u{1b}[2J.yaml""#);
+    }
 
     #[test]
     fn long_and_strange_texts_are_tamed() {
