@@ -5,9 +5,20 @@ use std::path::PathBuf;
 use prost::Message as _;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut files = ["services", "machine", "logs", "logd", "exec", "images", "metrics", "health", "inspect", "inspector"]
-        .map(|name| format!("kelson/v1/{name}.proto"))
-        .to_vec();
+    let mut files = [
+        "services",
+        "machine",
+        "logs",
+        "logd",
+        "exec",
+        "images",
+        "metrics",
+        "health",
+        "inspect",
+        "inspector",
+    ]
+    .map(|name| format!("kelson/v1/{name}.proto"))
+    .to_vec();
     if std::env::var_os("CARGO_FEATURE_FAULTS").is_some() {
         files.push("kelson/test/v1/faults.proto".to_owned());
     }

@@ -9,6 +9,8 @@ mod exec;
 mod health;
 #[path = "server/images.rs"]
 mod images;
+#[path = "server/inspect.rs"]
+mod inspect;
 #[path = "server/metrics.rs"]
 mod metrics;
 
@@ -161,6 +163,7 @@ impl World {
             socket: socket.clone(),
             manager: manager.clone(),
             images,
+            inspector: inspect::inspector(),
             health: NodeHealth::of(&manager, HEALTH),
             host: Host {
                 requests: sender,

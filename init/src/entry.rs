@@ -14,6 +14,7 @@ pub enum Personality {
     Apid,
     Load,
     Unpack,
+    Inspect,
     Task,
     /// `reboot`, `poweroff`, `halt`.
     Ask(crate::ask::Wish),
@@ -29,6 +30,7 @@ impl Personality {
             "kelson-apid" => Personality::Apid,
             "kelson-load" => Personality::Load,
             kelson_image::NAME => Personality::Unpack,
+            kelson_inspect::NAME => Personality::Inspect,
             "kelson-task" => Personality::Task,
             "reboot" => Personality::Ask(Wish::Reboot),
             "poweroff" => Personality::Ask(Wish::PowerOff),
@@ -47,6 +49,7 @@ impl Personality {
             Personality::Apid => c"kelson-apid",
             Personality::Load => c"kelson-load",
             Personality::Unpack => c"kelson-unpack",
+            Personality::Inspect => c"kelson-inspect",
             Personality::Task => c"kelson-task",
             Personality::Ask(Wish::Reboot) => c"reboot",
             Personality::Ask(Wish::PowerOff) => c"poweroff",

@@ -96,6 +96,7 @@ fn start() -> i32 {
         Personality::Apid => kelson_api::door::main(rest.iter().cloned()),
         Personality::Load => kelson_spec::personality::main(rest),
         Personality::Unpack => kelson_image::personality::main(rest.iter().cloned()),
+        Personality::Inspect => kelson_inspect::personality::main(),
         Personality::Task if rest.first().is_some_and(|word| word == reexec::COPY) => reexec::copy(rest),
         Personality::Task => task::main(rest).into(),
         Personality::Ask(wish) => ask::main(wish, rest).into(),

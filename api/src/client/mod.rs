@@ -14,6 +14,7 @@ use std::time::Duration;
 use kelson_proto::v1::exec_client::ExecClient;
 use kelson_proto::v1::health_client::HealthClient;
 use kelson_proto::v1::images_client::ImagesClient;
+use kelson_proto::v1::inspect_client::InspectClient;
 use kelson_proto::v1::logs_client::LogsClient;
 use kelson_proto::v1::machine_client::MachineClient;
 use kelson_proto::v1::metrics_client::MetricsClient;
@@ -92,6 +93,10 @@ impl Client {
 
     pub fn images(&self) -> ImagesClient<Channel> {
         ImagesClient::new(self.init.clone()).max_decoding_message_size(ANSWER_MAX)
+    }
+
+    pub fn inspect(&self) -> InspectClient<Channel> {
+        InspectClient::new(self.init.clone()).max_decoding_message_size(ANSWER_MAX)
     }
 
     pub fn health(&self) -> HealthClient<Channel> {

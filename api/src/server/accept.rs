@@ -47,6 +47,7 @@ pub async fn run(mut listener: UnixListener, options: ServerOptions, shutdown: i
     let dispatch = Dispatch::new(
         options.manager,
         options.images,
+        options.inspector,
         options.health,
         options.host,
         options.audit,
@@ -173,12 +174,14 @@ async fn connection(
 
 /// Calls that last as long as their client likes.
 fn goes_on(path: &str) -> bool {
-    const LASTING: [&str; 6] = [
+    const LASTING: [&str; 8] = [
         "/kelson.v1.Services/Events",
         "/kelson.v1.Services/Wait",
         "/kelson.v1.Health/Watch",
         "/kelson.v1.Machine/Dmesg",
         "/kelson.v1.Exec/Run",
+        "/kelson.v1.Inspect/Copy",
+        "/kelson.v1.Inspect/ReadFile",
         "/grpc.health.v1.Health/Watch",
     ];
     LASTING.contains(&path)

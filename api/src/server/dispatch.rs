@@ -9,12 +9,14 @@ use hyper::body::Incoming;
 use kelson_proto::v1::exec_server::ExecServer;
 use kelson_proto::v1::health_server::HealthServer as NodeHealthServer;
 use kelson_proto::v1::images_server::ImagesServer;
+use kelson_proto::v1::inspect_server::InspectServer;
 use kelson_proto::v1::machine_server::MachineServer;
 use kelson_proto::v1::metrics_server::MetricsServer;
 use kelson_proto::v1::services_server::ServicesServer;
 use kelson_services::Manager;
 use kelson_services::host::Host;
 use kelson_services::images::ImageStore;
+use kelson_services::inspect::Inspector;
 use kelson_services::node_health::NodeHealth;
 use tokio::sync::watch;
 use tonic::Status;
@@ -28,6 +30,7 @@ use super::caller::Standing;
 use super::exec::ExecApi;
 use super::health::HealthApi;
 use super::images::ImagesApi;
+use super::inspect::InspectApi;
 use super::machine::MachineApi;
 use super::metrics::MetricsApi;
 use super::node_health::NodeHealthApi;
@@ -41,6 +44,7 @@ pub struct Dispatch {
     services: ServicesServer<ServicesApi>,
     machine: MachineServer<MachineApi>,
     images: ImagesServer<ImagesApi>,
+    inspect: InspectServer<InspectApi>,
     exec: ExecServer<ExecApi>,
     metrics: MetricsServer<MetricsApi>,
     node_health: NodeHealthServer<NodeHealthApi>,
@@ -54,6 +58,7 @@ impl Dispatch {
     pub fn new(
         manager: Manager,
         images: ImageStore,
+        inspector: Inspector,
         health: NodeHealth,
         host: Host,
         audit: Audit,
@@ -65,6 +70,7 @@ impl Dispatch {
         let health = HealthApi { manager: asked, health, boot, closed: closed.clone() };
         let services = ServicesApi { manager: manager.clone(), host: host.clone(), closed: closed.clone() };
         let exec = ExecApi { manager: manager.clone(), closed: closed.clone() };
+        let inspect = InspectApi { manager: manager.clone(), inspector, closed: closed.clone() };
         let images = ImagesApi { manager: manager.clone(), images };
         let machine = MachineApi { manager, host, closed: closed.clone() };
         Dispatch {
@@ -73,6 +79,7 @@ impl Dispatch {
             exec: ExecServer::from_arc(Arc::new(exec)).max_decoding_message_size(MESSAGE_MAX),
             metrics: MetricsServer::from_arc(Arc::new(metrics)).max_decoding_message_size(MESSAGE_MAX),
             images: ImagesServer::from_arc(Arc::new(images)).max_decoding_message_size(MESSAGE_MAX),
+            inspect: InspectServer::from_arc(Arc::new(inspect)).max_decoding_message_size(MESSAGE_MAX),
             node_health: NodeHealthServer::from_arc(Arc::new(node_health))
                 .max_decoding_message_size(MESSAGE_MAX),
             health: HealthServer::from_arc(Arc::new(health)).max_decoding_message_size(MESSAGE_MAX),
@@ -134,6 +141,7 @@ impl Dispatch {
             Some("kelson.v1.Machine") => answer(self.machine.clone().call(request)).await,
             Some("kelson.v1.Exec") => answer(self.exec.clone().call(request)).await,
             Some("kelson.v1.Images") => answer(self.images.clone().call(request)).await,
+            Some("kelson.v1.Inspect") => answer(self.inspect.clone().call(request)).await,
             Some("kelson.v1.Metrics") => answer(self.metrics.clone().call(request)).await,
             Some("kelson.v1.Health") => answer(self.node_health.clone().call(request)).await,
             #[cfg(feature = "faults")]

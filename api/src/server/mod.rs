@@ -16,6 +16,7 @@ mod exec;
 mod faults;
 mod health;
 mod images;
+mod inspect;
 mod kmsg;
 mod machine;
 mod metrics;
@@ -32,6 +33,7 @@ use std::path::PathBuf;
 use kelson_services::Manager;
 use kelson_services::host::Host;
 use kelson_services::images::ImageStore;
+use kelson_services::inspect::Inspector;
 use kelson_services::node_health::NodeHealth;
 
 use tokio::sync::mpsc;
@@ -46,6 +48,7 @@ pub struct ServerOptions {
     pub socket: PathBuf,
     pub manager: Manager,
     pub images: ImageStore,
+    pub inspector: Inspector,
     pub health: NodeHealth,
     pub host: Host,
     /// The user of kelson-apid: taken when it tells on whose behalf it calls. `None`: root alone.

@@ -17,6 +17,7 @@ use kelson_services::Manager;
 use kelson_services::events::EventLog;
 use kelson_services::host::{BootReport, Host, HostRequest, ReloadReport};
 use kelson_services::images::ImageStore;
+use kelson_services::inspect::{self, Inspector};
 use kelson_services::manager::{Usage, UsageSource};
 use kelson_services::node_health::{NodeHealth, NodeHealthSpec};
 use kelson_services::service_runner::gate::{Registry, Sources};
@@ -105,6 +106,16 @@ impl LogPipes for Nothing {
     fn forget(&self, _: &str) {}
 }
 
+impl inspect::Launcher for Nothing {
+    fn launch(&self, _: Vec<u8>) -> BoxFuture<'static, io::Result<inspect::Looking>> {
+        Box::pin(async { Err(io::Error::other("nothing is looked at here")) })
+    }
+
+    fn cgroups(&self) -> String {
+        String::new()
+    }
+}
+
 impl UsageSource for Nothing {
     fn usage(&self, _: &str) -> Usage {
         Usage { memory_bytes: Some(1 << 20), cpu: Some(Duration::from_millis(1500)), processes: Some(2) }
@@ -168,6 +179,7 @@ pub async fn host(folder: &Path, socket: &Path) {
     let options = ServerOptions {
         socket: socket.to_owned(),
         images,
+        inspector: Inspector::new(Arc::new(Nothing)),
         health: NodeHealth::of(&manager, health),
         manager,
         host: Host {

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use kelson_conditions::{BoxFuture, Helper, HelperSpawner};
 use kelson_runner::{Command, Processes, Stdio};
+use kelson_services::helpers::{HelperKind, HelperLauncher};
 use kelson_spec::{Diagnostic, Loaded};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
@@ -37,6 +38,11 @@ impl Personalities {
     /// When no descriptor is left.
     pub fn command(&self, name: &str) -> io::Result<Command> {
         Ok(Command::from_descriptor(self.binary.try_clone()?, name))
+    }
+
+    /// What starts helpers of a kind in cgroups of their own.
+    pub fn helpers(&self, kind: HelperKind) -> HelperLauncher {
+        HelperLauncher::new(self.processes.clone(), Arc::clone(&self.binary), kind)
     }
 
     /// Has `kelson-load` read the configuration as it counts in this mode. What goes wrong on the way becomes a diagnostic: the host boots.

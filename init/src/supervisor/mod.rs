@@ -26,7 +26,8 @@ use kelson_runner::{Containerd, Options as ProcessOptions, Processes};
 use kelson_services::builtins::{apid, containerd, logd, probe};
 use kelson_services::groups::{self, Groups};
 use kelson_services::host::{Host, HostRequest, ReloadReport};
-use kelson_services::images::{ImageStore, UnpackLauncher};
+use kelson_services::images::{ImageStore, UNPACK, UnpackLauncher};
+use kelson_services::inspect::{INSPECT, InspectLauncher, Inspector};
 use kelson_services::manager::Manager;
 use kelson_services::node_health::NodeHealth;
 use kelson_services::runners::Runners;
@@ -326,6 +327,7 @@ fn open(
         socket: socket.clone(),
         manager: manager.clone(),
         images,
+        inspector: Inspector::new(Arc::new(InspectLauncher(personalities.helpers(INSPECT)))),
         health,
         host,
         apid_uid: Some(apid::USER),
@@ -398,7 +400,7 @@ fn probes(
 
 /// What unpacks images: the command line's folder of archives wins over the machine file's.
 fn unpacker(options: &Options, personalities: &Personalities, machine: &MachineSpec) -> Unpacker {
-    let launcher = UnpackLauncher::new(personalities.processes.clone(), Arc::clone(&personalities.binary));
+    let launcher = UnpackLauncher(personalities.helpers(UNPACK));
     let folder = options.images.as_ref().map(|folder| vec![folder.clone()]);
     let options = UnpackerOptions {
         images: folder.unwrap_or_else(|| machine.images.clone()),

@@ -19,7 +19,7 @@ use kelson_spec::ServiceSpec;
 use kelson_spec::service::Workload;
 use tokio::sync::Semaphore;
 
-pub use launcher::UnpackLauncher;
+pub use launcher::{UNPACK, UnpackLauncher};
 use telling::Telling;
 
 use crate::Manager;

@@ -1,0 +1,188 @@
+//! The service Inspect: what the kernel and the disks say, passed on as it comes from a process of its own.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures_util::Stream;
+use kelson_proto::v1;
+use kelson_proto::v1::inspect_question::Question;
+use kelson_proto::v1::inspect_server::Inspect;
+use kelson_services::Manager;
+use kelson_services::inspect::{Answers, InspectError, Inspector};
+use prost::Message;
+use tokio::sync::{mpsc, watch};
+use tonic::{Request, Response, Status};
+
+use super::audit::record;
+use super::services::{about, caller};
+
+/// Messages that wait for a client to read them.
+const WAITING: usize = 2;
+/// A client that takes nothing for so long gives its place up.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The longest path, in bytes (`PATH_MAX`).
+const PATH_MAX: usize = 4096;
+
+pub struct InspectApi {
+    pub manager: Manager,
+    pub inspector: Inspector,
+    /// Its sender is dropped when PID 1 ends.
+    pub closed: watch::Receiver<()>,
+}
+
+type Answer<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+fn status(error: InspectError) -> Status {
+    let text = error.to_string();
+    match error {
+        InspectError::Busy => Status::resource_exhausted(text),
+        InspectError::Silent => Status::deadline_exceeded(text),
+        InspectError::Missing(_) => Status::not_found(text),
+        InspectError::Unfit(_) => Status::failed_precondition(text),
+        InspectError::Start(_) | InspectError::Broken(_) | InspectError::Failed(_) => {
+            Status::unavailable(text)
+        }
+    }
+}
+
+async fn next<T: Message + Default>(answers: &mut Answers) -> Result<Option<T>, Status> {
+    let Some(bytes) = answers.next().await.map_err(status)? else { return Ok(None) };
+    let decoded = T::decode(bytes.as_slice());
+    decoded.map(Some).map_err(|error| Status::internal(format!("kelson-inspect makes no sense: {error}")))
+}
+
+impl InspectApi {
+    /// The one message that answers.
+    async fn one<T: Message + Default>(&self, question: Question) -> Result<Response<T>, Status> {
+        let mut answers = self.inspector.ask(&self.manager, question).await.map_err(status)?;
+        let message = next(&mut answers).await?;
+        message.map(Response::new).ok_or_else(|| Status::internal("kelson-inspect has said nothing"))
+    }
+
+    /// All messages, as fast as the client takes them. What is wrong with the question shows before the first.
+    async fn many<T>(&self, question: Question) -> Result<Response<Answer<T>>, Status>
+    where
+        T: Message + Default + Send + 'static,
+    {
+        let mut answers = self.inspector.ask(&self.manager, question).await.map_err(status)?;
+        let mut message = next(&mut answers).await?;
+        let (sender, receiver) = mpsc::channel(WAITING);
+        let mut closed = self.closed.clone();
+        let pump = async move {
+            while let Some(taken) = message.take() {
+                let sent = sender.send_timeout(Ok(taken), PATIENCE).await;
+                if sent.is_err() {
+                    return;
+                }
+                match next(&mut answers).await {
+                    Ok(found) => message = found,
+                    Err(error) => drop(sender.send_timeout(Err(error), PATIENCE).await),
+                }
+            }
+        };
+        tokio::spawn(async move {
+            tokio::select! {
+                () = pump => {}
+                _ = closed.changed() => {}
+            }
+        });
+        let stream = futures_util::stream::unfold(receiver, |mut receiver| async move {
+            Some((receiver.recv().await?, receiver))
+        });
+        Ok(Response::new(Box::pin(stream)))
+    }
+
+    /// Of files, which are for admins alone: it is written down who read what.
+    async fn path<R, T>(
+        &self,
+        request: Request<R>,
+        what: &str,
+        question: impl FnOnce(R) -> (String, Question),
+    ) -> Result<Response<Answer<T>>, Status>
+    where
+        T: Message + Default + Send + 'static,
+    {
+        let (caller, record) = (caller(&request), record(&request));
+        let (path, question) = question(request.into_inner());
+        about(record.as_deref(), &path);
+        if !path.starts_with('/') || path.len() > PATH_MAX || path.contains('\0') {
+            return Err(Status::invalid_argument("the path must be absolute, such as /etc/hosts"));
+        }
+        tracing::info!("{caller} {what} {path:?}");
+        self.many(question).await
+    }
+}
+
+#[tonic::async_trait]
+impl Inspect for InspectApi {
+    type ProcessesStream = Answer<v1::ProcessesResponse>;
+    type MountsStream = Answer<v1::MountsResponse>;
+    type DisksStream = Answer<v1::DisksResponse>;
+    type SocketsStream = Answer<v1::SocketsResponse>;
+    type CgroupsStream = Answer<v1::CgroupsResponse>;
+    type FilesStream = Answer<v1::FilesResponse>;
+    type ReadFileStream = Answer<v1::ReadFileResponse>;
+    type CopyStream = Answer<v1::CopyResponse>;
+
+    async fn processes(
+        &self,
+        request: Request<v1::ProcessesRequest>,
+    ) -> Result<Response<Self::ProcessesStream>, Status> {
+        self.many(Question::Processes(request.into_inner())).await
+    }
+
+    async fn mounts(
+        &self,
+        request: Request<v1::MountsRequest>,
+    ) -> Result<Response<Self::MountsStream>, Status> {
+        self.many(Question::Mounts(request.into_inner())).await
+    }
+
+    async fn memory(
+        &self,
+        request: Request<v1::MemoryRequest>,
+    ) -> Result<Response<v1::MemoryResponse>, Status> {
+        self.one(Question::Memory(request.into_inner())).await
+    }
+
+    async fn cpu(&self, request: Request<v1::CpuRequest>) -> Result<Response<v1::CpuResponse>, Status> {
+        self.one(Question::Cpu(request.into_inner())).await
+    }
+
+    async fn disks(&self, request: Request<v1::DisksRequest>) -> Result<Response<Self::DisksStream>, Status> {
+        self.many(Question::Disks(request.into_inner())).await
+    }
+
+    async fn sockets(
+        &self,
+        request: Request<v1::SocketsRequest>,
+    ) -> Result<Response<Self::SocketsStream>, Status> {
+        self.many(Question::Sockets(request.into_inner())).await
+    }
+
+    async fn cgroups(
+        &self,
+        request: Request<v1::CgroupsRequest>,
+    ) -> Result<Response<Self::CgroupsStream>, Status> {
+        self.many(Question::Cgroups(request.into_inner())).await
+    }
+
+    async fn clock(&self, request: Request<v1::ClockRequest>) -> Result<Response<v1::ClockResponse>, Status> {
+        self.one(Question::Clock(request.into_inner())).await
+    }
+
+    async fn files(&self, request: Request<v1::FilesRequest>) -> Result<Response<Self::FilesStream>, Status> {
+        self.path(request, "lists", |request| (request.path.clone(), Question::Files(request))).await
+    }
+
+    async fn read_file(
+        &self,
+        request: Request<v1::ReadFileRequest>,
+    ) -> Result<Response<Self::ReadFileStream>, Status> {
+        self.path(request, "reads", |request| (request.path.clone(), Question::ReadFile(request))).await
+    }
+
+    async fn copy(&self, request: Request<v1::CopyRequest>) -> Result<Response<Self::CopyStream>, Status> {
+        self.path(request, "copies", |request| (request.path.clone(), Question::Copy(request))).await
+    }
+}

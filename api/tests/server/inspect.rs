@@ -1,0 +1,123 @@
+//! The service Inspect, over a `kelson-inspect` that says what a test wants.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::sync::Arc;
+
+use kelson_inspect::wire::{Kind, frame};
+use kelson_proto::v1;
+use kelson_proto::v1::inspect_question::Question;
+use kelson_runner::BoxFuture;
+use kelson_services::inspect::{Inspector, Launcher, Looking};
+use prost::Message as _;
+use tonic::Code;
+
+use crate::World;
+
+struct Played;
+
+pub fn inspector() -> Inspector {
+    Inspector::new(Arc::new(Played))
+}
+
+fn piece(data: &[u8]) -> Vec<u8> {
+    frame(Kind::Message, &v1::ReadFileResponse { data: data.to_vec() }.encode_to_vec())
+}
+
+fn answer(asked: &v1::InspectQuestion) -> Vec<u8> {
+    let end = || frame(Kind::End, &[]);
+    match asked.question.as_ref().unwrap() {
+        Question::Processes(_) => {
+            let name = asked.cgroups_path.clone();
+            let page =
+                v1::ProcessesResponse { processes: vec![v1::Process { name, ..v1::Process::default() }] };
+            [frame(Kind::Message, &page.encode_to_vec()), end()].concat()
+        }
+        Question::Memory(_) => {
+            let memory = v1::MemoryResponse { total: 42, ..v1::MemoryResponse::default() };
+            [frame(Kind::Message, &memory.encode_to_vec()), end()].concat()
+        }
+        Question::Cpu(_) => end(),
+        Question::Clock(_) => frame(Kind::Message, b"\xff\xff\xff"),
+        Question::ReadFile(request) => match request.path.as_str() {
+            "/whole" => [piece(b"one"), piece(b"two"), end()].concat(),
+            "/breaks" => [piece(b"one"), frame(Kind::Failed, b"I/O error")].concat(),
+            "/folder" => frame(Kind::Unfit, b"this is a folder"),
+            "/dies" => piece(b"one"),
+            _ => frame(Kind::Missing, b"no such file"),
+        },
+        _ => end(),
+    }
+}
+
+impl Launcher for Played {
+    fn launch(&self, question: Vec<u8>) -> BoxFuture<'static, io::Result<Looking>> {
+        let asked = v1::InspectQuestion::decode(question.as_slice()).unwrap();
+        let says = answer(&asked);
+        Box::pin(async move {
+            let (output, pipe) = nix::unistd::pipe()?;
+            File::from(pipe).write_all(&says)?;
+            let exit = Box::pin(std::future::ready("was killed by signal 9".to_owned()));
+            Ok(Looking { output, exit, kill: Box::new(|| {}) })
+        })
+    }
+
+    fn cgroups(&self) -> String {
+        "/sys/fs/cgroup/kelson".to_owned()
+    }
+}
+
+/// What a file says, up to where it ends or breaks off.
+async fn read(world: &World, path: &str) -> (Vec<u8>, Option<tonic::Status>) {
+    let request = v1::ReadFileRequest { path: path.to_owned() };
+    let mut stream = match world.client().inspect().read_file(request).await {
+        Ok(response) => response.into_inner(),
+        Err(status) => return (Vec::new(), Some(status)),
+    };
+    let mut bytes = Vec::new();
+    loop {
+        match stream.message().await {
+            Ok(Some(piece)) => bytes.extend(piece.data),
+            Ok(None) => return (bytes, None),
+            Err(status) => return (bytes, Some(status)),
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_it_says_is_passed_on() {
+    let world = World::new().await;
+    let mut inspect = world.client().inspect();
+    let memory = inspect.memory(v1::MemoryRequest {}).await.unwrap().into_inner();
+    assert_eq!(memory.total, 42);
+    let page =
+        inspect.processes(v1::ProcessesRequest {}).await.unwrap().into_inner().message().await.unwrap();
+    assert_eq!(page.unwrap().processes[0].name, "/sys/fs/cgroup/kelson", "it is told where the services are");
+    let (bytes, status) = read(&world, "/whole").await;
+    assert_eq!((bytes.as_slice(), status.is_none()), (&b"onetwo"[..], true));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn why_there_is_no_more_is_a_status() {
+    let world = World::new().await;
+    for (path, before, code, text) in [
+        ("/breaks", &b"one"[..], Code::Unavailable, "I/O error"),
+        ("/dies", b"one", Code::Unavailable, "was killed by signal 9"),
+        ("/folder", b"", Code::FailedPrecondition, "this is a folder"),
+        ("/nowhere", b"", Code::NotFound, "no such file"),
+        ("relative", b"", Code::InvalidArgument, "must be absolute"),
+        ("/with\0nul", b"", Code::InvalidArgument, "must be absolute"),
+    ] {
+        let (bytes, status) = read(&world, path).await;
+        let status = status.unwrap();
+        assert_eq!((bytes.as_slice(), status.code()), (before, code), "{path}");
+        assert!(status.message().contains(text), "{path}: {status}");
+    }
+    let long = format!("/{}", "x".repeat(5000));
+    assert_eq!(read(&world, &long).await.1.unwrap().code(), Code::InvalidArgument);
+    let mut inspect = world.client().inspect();
+    assert_eq!(inspect.cpu(v1::CpuRequest {}).await.unwrap_err().code(), Code::Internal, "it said nothing");
+    assert_eq!(inspect.clock(v1::ClockRequest {}).await.unwrap_err().code(), Code::Internal, "or nonsense");
+    world.end().await;
+}

@@ -1,0 +1,220 @@
+//! What is mounted, and how full it is.
+
+use std::collections::HashMap;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use kelson_proto::v1::Mount;
+use nix::sys::statvfs::statvfs;
+
+use crate::answer::{Unanswered, text};
+use crate::system::System;
+
+/// A file system that has not said by then how full it is does not answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Each is asked by a thread of its own, of so many at the same time.
+const ASKED: usize = 64;
+/// Bytes of such a thread's stack.
+const STACK: usize = 64 << 10;
+
+/// A line of mountinfo (proc_pid_mountinfo(5)).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    /// `major:minor` of the device.
+    pub device: String,
+    pub root: String,
+    pub target: String,
+    pub options: Vec<String>,
+    pub kind: String,
+    pub source: String,
+}
+
+impl Line {
+    fn parse(line: &str) -> Option<Line> {
+        let (mount, file_system) = line.split_once(" - ")?;
+        let mut mount = mount.split(' ').skip(2);
+        let (device, root, target) = (mount.next()?, mount.next()?, mount.next()?);
+        let mut options: Vec<String> = mount.next()?.split(',').map(unescaped).collect();
+        let mut file_system = file_system.split(' ');
+        let (kind, source) = (file_system.next()?, file_system.next()?);
+        for option in file_system.next().unwrap_or_default().split(',').map(unescaped) {
+            // Of the file system, where the mount does not say otherwise.
+            let said = options.contains(&option) || matches!(option.as_str(), "" | "rw" | "ro");
+            if !said {
+                options.push(option);
+            }
+        }
+        Some(Line {
+            device: device.to_owned(),
+            root: unescaped(root),
+            target: unescaped(target),
+            options,
+            kind: unescaped(kind),
+            source: unescaped(source),
+        })
+    }
+}
+
+/// The kernel writes space, tab, newline and backslash in octal.
+fn unescaped(word: &str) -> String {
+    let mut bytes = Vec::with_capacity(word.len());
+    let mut rest = word.as_bytes();
+    while let [first, after @ ..] = rest {
+        let octal = after.get(..3).filter(|_| *first == b'\\');
+        let value = octal.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
+        match value {
+            Some(value) => {
+                bytes.push(value);
+                rest = after.get(3..).unwrap_or_default();
+            }
+            None => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// In the order of the mounts.
+///
+/// # Errors
+/// When proc does not say it.
+pub fn lines(system: &System) -> Result<Vec<Line>, Unanswered> {
+    let text =
+        system.proc("self/mountinfo").map_err(|error| Unanswered::reading("/proc/self/mountinfo", &error))?;
+    Ok(text.lines().filter_map(Line::parse).collect())
+}
+
+/// How full a file system is.
+#[derive(Default)]
+struct Room {
+    size: u64,
+    available: u64,
+    used: u64,
+    inodes: u64,
+    inodes_used: u64,
+}
+
+/// # Errors
+/// When proc does not say it.
+pub fn read(system: &System) -> Result<Vec<Mount>, Unanswered> {
+    let lines = lines(system)?;
+    // To look at it would have it mounted.
+    let asked: Vec<&Line> = lines.iter().filter(|line| line.kind != "autofs").collect();
+    let mut answers = HashMap::new();
+    for some in asked.chunks(ASKED) {
+        answers.extend(ask(some, PATIENCE, room));
+    }
+    Ok(lines.iter().map(|line| mount(line, answers.remove(&line.target))).collect())
+}
+
+/// What each said in time. One that hangs keeps its thread, which ends with this process.
+fn ask(
+    lines: &[&Line],
+    patience: Duration,
+    room: fn(&str) -> Result<Room, String>,
+) -> HashMap<String, Result<Room, String>> {
+    let (sender, receiver) = mpsc::channel();
+    let mut open = 0_usize;
+    for line in lines {
+        let (sender, target) = (sender.clone(), line.target.clone());
+        let asking = move || {
+            let said = room(&target);
+            let _ = sender.send((target, said));
+        };
+        open = open
+            .saturating_add(usize::from(std::thread::Builder::new().stack_size(STACK).spawn(asking).is_ok()));
+    }
+    let until = Instant::now().checked_add(patience).unwrap_or_else(Instant::now);
+    let next = || receiver.recv_timeout(until.saturating_duration_since(Instant::now())).ok();
+    let mut answers: HashMap<_, _> = std::iter::from_fn(next).take(open).collect();
+    for line in lines {
+        answers.entry(line.target.clone()).or_insert_with(|| Err("does not answer".to_owned()));
+    }
+    answers
+}
+
+fn room(target: &str) -> Result<Room, String> {
+    let said = statvfs(target).map_err(|errno| text(&errno.into()))?;
+    let bytes = |blocks: u64| blocks.saturating_mul(said.fragment_size());
+    Ok(Room {
+        size: bytes(said.blocks()),
+        available: bytes(said.blocks_available()),
+        used: bytes(said.blocks().saturating_sub(said.blocks_free())),
+        inodes: said.files(),
+        inodes_used: said.files().saturating_sub(said.files_free()),
+    })
+}
+
+fn mount(line: &Line, said: Option<Result<Room, String>>) -> Mount {
+    let line = line.clone();
+    let mut mount = Mount {
+        source: line.source,
+        target: line.target,
+        r#type: line.kind,
+        options: line.options,
+        root: line.root,
+        ..Mount::default()
+    };
+    match said {
+        Some(Ok(room)) if room.size > 0 => {
+            mount.size = Some(room.size);
+            mount.available = Some(room.available);
+            mount.used = Some(room.used);
+            mount.inodes = Some(room.inodes).filter(|inodes| *inodes > 0);
+            mount.inodes_used = mount.inodes.map(|_| room.inodes_used);
+        }
+        Some(Err(trouble)) => mount.trouble = trouble,
+        Some(Ok(_)) | None => {}
+    }
+    mount
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::system::testing::Played;
+
+    const INFO: &str = "22 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw,errors=remount-ro\n\
+        23 22 0:21 / /with\\040space\\134 ro,nosuid - tmpfs tmp\\011fs rw,size=64k\nbroken\n24 22 0:5 /\n";
+
+    #[test]
+    fn lines_of_mountinfo() {
+        let played = Played::new(&[("proc/self/mountinfo", INFO)]);
+        let lines = lines(&played.system).unwrap();
+        assert_eq!(lines.len(), 2);
+        assert_eq!(lines[0].options, ["rw", "relatime", "errors=remount-ro"]);
+        assert_eq!((lines[1].target.as_str(), lines[1].source.as_str()), ("/with space\\", "tmp\tfs"));
+        assert_eq!(lines[1].options, ["ro", "nosuid", "size=64k"]);
+        assert_eq!((lines[0].device.as_str(), lines[0].root.as_str()), ("254:1", "/"));
+    }
+
+    #[test]
+    fn one_that_hangs_holds_up_nobody() {
+        let played = Played::new(&[("proc/self/mountinfo", INFO)]);
+        let lines = lines(&played.system).unwrap();
+        let asked: Vec<&Line> = lines.iter().collect();
+        let said = ask(&asked, Duration::from_millis(200), |target| match target {
+            "/" => Ok(Room { size: 4096, ..Room::default() }),
+            _ => loop {
+                std::thread::park();
+            },
+        });
+        let mounts: Vec<Mount> = {
+            let mut said = said;
+            lines.iter().map(|line| mount(line, said.remove(&line.target))).collect()
+        };
+        assert_eq!((mounts[0].size, mounts[0].trouble.as_str()), (Some(4096), ""));
+        assert_eq!((mounts[1].size, mounts[1].trouble.as_str()), (None, "does not answer"));
+    }
+
+    #[test]
+    fn this_machine_has_a_root() {
+        let mounts = read(&System::real()).unwrap();
+        let root = mounts.iter().rfind(|mount| mount.target == "/").unwrap();
+        assert!(root.size.unwrap() > 0 && root.trouble.is_empty());
+        let proc = mounts.iter().find(|mount| mount.r#type == "proc").unwrap();
+        assert_eq!(proc.size, None);
+    }
+}

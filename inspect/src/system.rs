@@ -1,0 +1,134 @@
+//! Where proc and sys are, and the small things that all readers of them need.
+
+use std::fs;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use prost_types::Duration as Lasting;
+
+/// The longest file that is read whole, in bytes: `/proc/net/tcp` of many connections.
+const MOST: u64 = 16 << 20;
+
+/// The places that are read.
+#[derive(Debug, Clone)]
+pub struct System {
+    pub proc: PathBuf,
+    pub sys: PathBuf,
+    /// The kernel's unit of a processor's time, in a second.
+    pub ticks: u64,
+    /// In bytes.
+    pub page: u64,
+}
+
+impl System {
+    /// Those of this machine.
+    pub fn real() -> System {
+        // SAFETY: questions for numbers.
+        let ask = |name| u64::try_from(unsafe { libc::sysconf(name) }).unwrap_or(0);
+        System {
+            proc: "/proc".into(),
+            sys: "/sys".into(),
+            ticks: ask(libc::_SC_CLK_TCK).max(1),
+            page: ask(libc::_SC_PAGESIZE).max(1),
+        }
+    }
+
+    /// A time in the kernel's unit.
+    pub fn ticks(&self, ticks: u64) -> Lasting {
+        let whole = ticks.checked_div(self.ticks).unwrap_or(0);
+        let rest = ticks.checked_rem(self.ticks).unwrap_or(0);
+        let nanos = u128::from(rest).saturating_mul(1_000_000_000).checked_div(u128::from(self.ticks));
+        lasting(Duration::new(whole, nanos.and_then(|nanos| u32::try_from(nanos).ok()).unwrap_or(0)))
+    }
+
+    /// A file of proc.
+    ///
+    /// # Errors
+    /// As the system says.
+    pub fn proc(&self, name: &str) -> io::Result<String> {
+        whole(&self.proc.join(name))
+    }
+}
+
+/// A text of the kernel: strange bytes become marks.
+///
+/// # Errors
+/// As the system says.
+pub fn whole(path: &Path) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    fs::File::open(path)?.take(MOST).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// A file of one line; empty: it is not there.
+pub fn line(path: &Path) -> String {
+    whole(path).map(|text| text.trim().to_owned()).unwrap_or_default()
+}
+
+/// A file of one number.
+pub fn number(path: &Path) -> Option<u64> {
+    line(path).parse().ok()
+}
+
+pub fn lasting(duration: Duration) -> Lasting {
+    Lasting {
+        seconds: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        nanos: i32::try_from(duration.subsec_nanos()).unwrap_or(0),
+    }
+}
+
+/// The numbers that are the names of folders in proc, in order.
+pub fn pids(proc: &Path) -> io::Result<Vec<i32>> {
+    let names = fs::read_dir(proc)?.flatten().map(|entry| entry.file_name());
+    let mut pids: Vec<i32> = names.filter_map(|name| name.to_str()?.parse().ok()).collect();
+    pids.sort_unstable();
+    Ok(pids)
+}
+
+#[cfg(test)]
+pub mod testing {
+    use super::*;
+
+    /// A machine of files that a test writes.
+    pub struct Played {
+        folder: tempfile::TempDir,
+        pub system: System,
+    }
+
+    impl Played {
+        pub fn new(files: &[(&str, &str)]) -> Played {
+            let folder = tempfile::tempdir().unwrap();
+            let at = |name| folder.path().join(name);
+            let system = System { proc: at("proc"), sys: at("sys"), ticks: 100, page: 4096 };
+            let played = Played { folder, system };
+            for (name, text) in files {
+                played.write(name, text.as_bytes());
+            }
+            played
+        }
+
+        pub fn write(&self, name: &str, bytes: &[u8]) {
+            let path = self.folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, bytes).unwrap();
+        }
+
+        pub fn path(&self, name: &str) -> PathBuf {
+            self.folder.path().join(name)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_times() {
+        let system = testing::Played::new(&[]).system;
+        assert_eq!(system.ticks(1234), lasting(Duration::from_millis(12_340)));
+        assert!(system.ticks(u64::MAX).seconds > 0);
+        assert!(System::real().ticks >= 1);
+    }
+}

@@ -1,0 +1,305 @@
+//! Looking at the machine: PID 1's side of `kelson-inspect`.
+//!
+//! One process answers one question. What it says comes in frames, which are taken as they are: PID 1 reads nothing of
+//! what the kernel or a disk says. Whoever does not want to know any more drops the [`Answers`], and it is killed.
+
+use std::fs::File;
+use std::io::{self, Seek as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kelson_inspect::wire::{self, HEADER, Kind};
+use kelson_inspect::{MEMORY_MAX, NAME};
+use kelson_proto::v1::inspect_question::Question;
+use kelson_proto::v1::{InspectQuestion, InspectService};
+use kelson_runner::{BoxFuture, Stdio};
+use nix::fcntl::OFlag;
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use prost::Message as _;
+use tokio::io::AsyncReadExt as _;
+use tokio::net::unix::pipe;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+use crate::Manager;
+use crate::helpers::{HelperKind, HelperLauncher};
+
+pub const INSPECT: HelperKind = HelperKind { name: NAME, cgroup: "_inspect", memory: MEMORY_MAX };
+
+/// Questions at the same time, on the whole host.
+const MOST: usize = 8;
+/// Whoever says nothing for so long waits for a disk, or is broken.
+const SILENCE: Duration = Duration::from_secs(10);
+/// How long the end of one that has broken off is waited for.
+const END: Duration = Duration::from_secs(1);
+
+/// Why there is no answer, or no more of it.
+#[derive(Debug, thiserror::Error)]
+pub enum InspectError {
+    #[error(
+        "{MOST} questions about the machine are being answered, which are all at the same time: try again"
+    )]
+    Busy,
+    #[error("{NAME} could not be started: {0}")]
+    Start(#[source] io::Error),
+    #[error("nothing came for {} s: a disk does not answer, or the host has no time for it", SILENCE.as_secs())]
+    Silent,
+    #[error("{NAME} ended before it had said all: {0}")]
+    Broken(String),
+    /// There is no such path.
+    #[error("{0}")]
+    Missing(String),
+    /// There is something else than was asked for.
+    #[error("{0}")]
+    Unfit(String),
+    /// It could not be read.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// One that has been started.
+pub struct Looking {
+    /// From which its answer comes.
+    pub output: OwnedFd,
+    /// How it ended, in words.
+    pub exit: BoxFuture<'static, String>,
+    pub kill: Box<dyn Fn() + Send + Sync>,
+}
+
+/// Starts the personality with a question.
+pub trait Launcher: Send + Sync {
+    fn launch(&self, question: Vec<u8>) -> BoxFuture<'static, io::Result<Looking>>;
+    /// Path of the cgroup of all services; empty: there is none.
+    fn cgroups(&self) -> String;
+}
+
+/// As a host does.
+pub struct InspectLauncher(pub HelperLauncher);
+
+impl Launcher for InspectLauncher {
+    fn launch(&self, question: Vec<u8>) -> BoxFuture<'static, io::Result<Looking>> {
+        let (output, descriptors) = match descriptors(&question) {
+            Ok(made) => made,
+            Err(error) => return Box::pin(std::future::ready(Err(error))),
+        };
+        let (input, answer) = descriptors;
+        let start = self
+            .0
+            .launch(|command| command.stdin(Stdio::Descriptor(input)).stdout(Stdio::Descriptor(answer)));
+        Box::pin(async move {
+            let helper = start.await?;
+            Ok(Looking { output, exit: helper.exit, kill: helper.kill })
+        })
+    }
+
+    fn cgroups(&self) -> String {
+        self.0.cgroups().map(|root| root.path().to_string_lossy().into_owned()).unwrap_or_default()
+    }
+}
+
+/// Our end of the answer; its input, which holds the question, and its end of the answer.
+fn descriptors(question: &[u8]) -> io::Result<(OwnedFd, (OwnedFd, OwnedFd))> {
+    // A pipe might not take it whole, and whoever writes would wait.
+    let mut input = File::from(memfd_create(c"question", MFdFlags::MFD_CLOEXEC)?);
+    input.write_all(question)?;
+    input.rewind()?;
+    let (output, answer) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
+    Ok((output, (input.into(), answer)))
+}
+
+/// Answers questions about the machine. Cheap to clone.
+#[derive(Clone)]
+pub struct Inspector {
+    launcher: Arc<dyn Launcher>,
+    places: Arc<Semaphore>,
+}
+
+impl Inspector {
+    pub fn new(launcher: Arc<dyn Launcher>) -> Inspector {
+        Inspector { launcher, places: Arc::new(Semaphore::new(MOST)) }
+    }
+
+    /// Has it looked at. Dropping the future or the answers ends the looking.
+    ///
+    /// # Errors
+    /// When too many look already, or it cannot be started.
+    pub async fn ask(&self, manager: &Manager, question: Question) -> Result<Answers, InspectError> {
+        let services = manager.list().into_iter().filter_map(|snapshot| {
+            Some(InspectService { name: snapshot.name.to_string(), pid: snapshot.pid? })
+        });
+        let asked = InspectQuestion {
+            cgroups_path: self.launcher.cgroups(),
+            services: services.collect(),
+            question: Some(question),
+        };
+        self.begin(asked.encode_to_vec()).await
+    }
+
+    async fn begin(&self, question: Vec<u8>) -> Result<Answers, InspectError> {
+        let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| InspectError::Busy)?;
+        let starting = self.launcher.launch(question);
+        let started = timeout(SILENCE, starting).await.map_err(|_| InspectError::Silent)?;
+        let Looking { output, exit, kill } = started.map_err(InspectError::Start)?;
+        let lease = Lease(kill);
+        let reader = pipe::Receiver::from_owned_fd(output).map_err(InspectError::Start)?;
+        Ok(Answers { reader, exit: Some(exit), _lease: lease, _place: place })
+    }
+}
+
+/// Kills when nobody wants to know any more; one that has ended does not mind.
+struct Lease(Box<dyn Fn() + Send + Sync>);
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+/// What one says, message after message.
+pub struct Answers {
+    reader: pipe::Receiver,
+    exit: Option<BoxFuture<'static, String>>,
+    _lease: Lease,
+    _place: OwnedSemaphorePermit,
+}
+
+impl std::fmt::Debug for Answers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Answers").finish_non_exhaustive()
+    }
+}
+
+impl Answers {
+    /// The next message of the API, as bytes. `None`: that was all.
+    ///
+    /// # Errors
+    /// Why there is no more.
+    pub async fn next(&mut self) -> Result<Option<Vec<u8>>, InspectError> {
+        match timeout(SILENCE, self.frame()).await {
+            Err(_) => Err(InspectError::Silent),
+            Ok(Ok((kind, content))) => {
+                let sentence =
+                    || String::from_utf8_lossy(&content).chars().filter(|c| !c.is_control()).collect();
+                match kind {
+                    Kind::Message => Ok(Some(content)),
+                    Kind::End => Ok(None),
+                    Kind::Missing => Err(InspectError::Missing(sentence())),
+                    Kind::Unfit => Err(InspectError::Unfit(sentence())),
+                    Kind::Failed => Err(InspectError::Failed(sentence())),
+                }
+            }
+            Ok(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                let exit = self.exit.take().unwrap_or_else(|| Box::pin(std::future::pending()));
+                let how = timeout(END, exit).await.unwrap_or_else(|_| "it closed its output".to_owned());
+                Err(InspectError::Broken(how))
+            }
+            Ok(Err(error)) => Err(InspectError::Broken(error.to_string())),
+        }
+    }
+
+    async fn frame(&mut self) -> io::Result<(Kind, Vec<u8>)> {
+        let mut head = [0; HEADER];
+        self.reader.read_exact(&mut head).await?;
+        let (kind, length) = wire::header(head).map_err(io::Error::other)?;
+        let mut content = vec![0; length];
+        self.reader.read_exact(&mut content).await?;
+        Ok((kind, content))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// Says what a test wants, and counts how often it is killed.
+    #[derive(Default)]
+    struct Played {
+        says: Vec<u8>,
+        ends: bool,
+        killed: Arc<AtomicUsize>,
+    }
+
+    impl Launcher for Played {
+        fn launch(&self, _: Vec<u8>) -> BoxFuture<'static, io::Result<Looking>> {
+            let (output, answer) = nix::unistd::pipe2(OFlag::O_CLOEXEC).unwrap();
+            let mut answer = File::from(answer);
+            answer.write_all(&self.says).unwrap();
+            if !self.ends {
+                std::mem::forget(answer);
+            }
+            let killed = Arc::clone(&self.killed);
+            let kill = Box::new(move || {
+                killed.fetch_add(1, Ordering::Relaxed);
+            });
+            let exit = Box::pin(std::future::ready("was killed by signal 9".to_owned()));
+            Box::pin(std::future::ready(Ok(Looking { output, exit, kill })))
+        }
+
+        fn cgroups(&self) -> String {
+            String::new()
+        }
+    }
+
+    async fn said(says: Vec<u8>, ends: bool) -> (Vec<Vec<u8>>, Option<InspectError>) {
+        let played = Played { says, ends, ..Played::default() };
+        let killed = Arc::clone(&played.killed);
+        let mut answers = Inspector::new(Arc::new(played)).begin(Vec::new()).await.unwrap();
+        let mut messages = Vec::new();
+        let error = loop {
+            match answers.next().await {
+                Ok(Some(message)) => messages.push(message),
+                Ok(None) => break None,
+                Err(error) => break Some(error),
+            }
+        };
+        drop(answers);
+        assert_eq!(killed.load(Ordering::Relaxed), 1, "nobody is left behind");
+        (messages, error)
+    }
+
+    fn frames(frames: &[(Kind, &[u8])]) -> Vec<u8> {
+        frames.iter().flat_map(|(kind, content)| wire::frame(*kind, content)).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn messages_come_until_the_end_or_until_there_are_no_more() {
+        let (messages, error) =
+            said(frames(&[(Kind::Message, b"one"), (Kind::Message, b""), (Kind::End, b"")]), true).await;
+        assert_eq!((messages, error.is_none()), (vec![b"one".to_vec(), Vec::new()], true));
+        let (messages, error) =
+            said(frames(&[(Kind::Message, b"one"), (Kind::Missing, b"no\n\x1b[2J")]), true).await;
+        assert_eq!((messages.len(), error.unwrap().to_string().as_str()), (1, "no[2J"));
+        let (_, error) = said(frames(&[(Kind::Message, b"one")]), true).await;
+        let text = "kelson-inspect ended before it had said all: was killed by signal 9";
+        assert_eq!(error.unwrap().to_string(), text);
+        let (_, error) = said(b"mxxxx".to_vec(), false).await;
+        assert!(matches!(error, Some(InspectError::Broken(_))), "a frame of two gigabytes is not waited for");
+        let (messages, error) = said(frames(&[(Kind::Message, b"one")]), false).await;
+        assert!(messages.len() == 1 && matches!(error, Some(InspectError::Silent)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_so_many_look_at_the_same_time() {
+        let inspector = Inspector::new(Arc::new(Played::default()));
+        let mut looking = Vec::new();
+        for _ in 0..MOST {
+            looking.push(inspector.begin(Vec::new()).await.unwrap());
+        }
+        assert!(matches!(inspector.begin(Vec::new()).await, Err(InspectError::Busy)));
+        looking.pop();
+        assert!(inspector.begin(Vec::new()).await.is_ok());
+    }
+
+    #[test]
+    fn a_question_is_there_whole_and_at_its_beginning() {
+        use std::io::Read as _;
+        let question = vec![7; 300_000];
+        let (_, (input, _)) = descriptors(&question).unwrap();
+        let mut read = Vec::new();
+        File::from(input).read_to_end(&mut read).unwrap();
+        assert_eq!(read, question);
+    }
+}
