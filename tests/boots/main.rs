@@ -1,4 +1,4 @@
-//! Real boots in QEMU, through our own initramfs and through Debian's. One at a time; seconds each.
+//! Real boots in QEMU, through our own initramfs and through Debian's. One test at a time; seconds each.
 //! The consoles stay in `out/test-logs`.
 
 mod chaos;
@@ -9,6 +9,7 @@ mod hostile;
 mod hung_disk;
 mod power_cut;
 mod protection;
+mod several;
 mod ticks;
 
 use std::path::{Path, PathBuf};

@@ -49,3 +49,19 @@ pub fn client(host: &Host) -> Ctl {
     contexts(port(host), &file);
     Ctl::with_config(file)
 }
+
+/// `kelsonctl` as an administrator of several doors: a context of its name for each, in this file.
+#[track_caller]
+pub fn clients(doors: &[(&str, u16)], file: PathBuf) -> Ctl {
+    let (pki, _) = door();
+    let key = |name: &str| pki.join(name).display().to_string();
+    let (ca, certificate, key) = (key("ca.pem"), key("client.pem"), key("client.key"));
+    let mut text = "contexts:\n".to_owned();
+    for (name, port) in doors {
+        text.push_str(&format!(
+            "  {name}: {{endpoint: '127.0.0.1:{port}', ca: {ca}, certificate: {certificate}, key: {key}}}\n"
+        ));
+    }
+    std::fs::write(&file, text).expect("the test's folder is writable");
+    Ctl::with_config(file)
+}

@@ -1,6 +1,7 @@
 //! A machine in QEMU: what `make image` built, booted by `hack/vm` with the test's configuration.
 //!
-//! Boots are heavy, so one at a time runs on this computer, whatever runs the tests: a lock on a file sees to it.
+//! Boots are heavy, so one test at a time has machines on this computer, whatever runs the tests: a lock on a file sees
+//! to it.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -10,6 +11,7 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ctl::{Ctl, Output, Service};
@@ -148,10 +150,12 @@ impl VmBuilder {
     /// Begins to boot it.
     #[track_caller]
     pub fn start(self) -> Vm {
+        self.start_in(turn())
+    }
+
+    #[track_caller]
+    fn start_in(self, turn: Arc<File>) -> Vm {
         let top = paths::top();
-        let lock = File::create(paths::test_logs().join(".boots.lock")).expect("a file to lock");
-        // SAFETY: the descriptor is open; the lock goes with it.
-        assert_eq!(unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX) }, 0, "flock(2) on {lock:?}");
         let dir = new_dir();
         let config = dir.join("config");
         if !self.demo {
@@ -213,11 +217,12 @@ impl VmBuilder {
         Vm {
             child,
             ctl: Ctl::with_config(contexts),
+            port,
             log,
             dir,
             forwards: self.forwards,
             ended: false,
-            _lock: lock,
+            _turn: turn,
         }
     }
 
@@ -269,17 +274,32 @@ impl VmBuilder {
 pub struct Vm {
     child: Child,
     ctl: Ctl,
+    port: u16,
     log: PathBuf,
     dir: PathBuf,
     forwards: BTreeMap<u16, u16>,
     ended: bool,
-    _lock: File,
+    _turn: Arc<File>,
 }
 
 impl Vm {
     /// `name` names the console's file in `out/test-logs`.
     pub fn builder(name: &str) -> VmBuilder {
         VmBuilder { name: name.to_owned(), ..VmBuilder::default() }
+    }
+
+    /// Boots these at the same time and returns once all answer.
+    #[track_caller]
+    pub fn together<const N: usize>(builders: [VmBuilder; N]) -> [Vm; N] {
+        let turn = turn();
+        let mut machines = builders.map(|builder| builder.start_in(Arc::clone(&turn)));
+        machines.iter_mut().for_each(Vm::wait_answer);
+        machines
+    }
+
+    /// The port of this computer at which it answers.
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
     /// Returns once it answers over TLS.
@@ -411,6 +431,15 @@ impl Drop for Vm {
         }
         let _ = fs::remove_dir_all(&self.dir);
     }
+}
+
+/// Waits until no other test has machines running; the turn ends with the last copy.
+#[track_caller]
+fn turn() -> Arc<File> {
+    let lock = File::create(paths::test_logs().join(".boots.lock")).expect("a file to lock");
+    // SAFETY: the descriptor is open; the lock goes with it.
+    assert_eq!(unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX) }, 0, "flock(2) on {lock:?}");
+    Arc::new(lock)
 }
 
 /// A port of this computer that nobody uses at the moment.

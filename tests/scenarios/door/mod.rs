@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use kelson_tests::process::{ran, status_field};
-use kelson_tests::{Ctl, Host, Output, PATIENCE, Process, remote, until};
+use kelson_tests::{Host, Output, PATIENCE, Process, remote, until};
 
 fn open() -> Host {
     let (_, machine) = remote::door();
@@ -153,19 +153,9 @@ fn strangers_at_the_door_cost_pid_1_next_to_nothing() {
 #[test]
 fn three_hosts_answer_side_by_side_and_one_that_is_down_is_told() {
     let mut hosts = [open(), open(), open()];
-    let (pki, _) = remote::door();
-    let file = |name: &str| pki.join(name).display().to_string();
-    let mut contexts = "contexts:\n".to_owned();
-    for (name, host) in ["a", "b", "c"].iter().zip(&hosts) {
-        let (port, ca) = (remote::port(host), file("ca.pem"));
-        let (certificate, key) = (file("client.pem"), file("client.key"));
-        contexts.push_str(&format!(
-            "  {name}: {{endpoint: '127.0.0.1:{port}', ca: {ca}, certificate: {certificate}, key: {key}}}\n"
-        ));
-    }
-    let path = hosts[0].path("contexts");
-    fs::write(&path, contexts).expect("the test's folder is writable");
-    let away = Ctl::with_config(path);
+    let ports = hosts.each_ref().map(remote::port);
+    let doors = [("a", ports[0]), ("b", ports[1]), ("c", ports[2])];
+    let away = remote::clients(&doors, hosts[0].path("contexts"));
     let webs = |output: &Output| -> Vec<(String, Option<i64>)> {
         let services: Vec<serde_json::Value> = output.json();
         let webs = services.into_iter().filter(|service| service["name"] == "web");
