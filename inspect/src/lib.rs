@@ -23,6 +23,8 @@ mod sockets;
 mod system;
 pub mod wire;
 
+pub use system::System;
+
 /// The name under which the personality is started.
 pub const NAME: &str = "kelson-inspect";
 

@@ -1,6 +1,6 @@
 //! The personality `kelson-inspect`: one question on its input, the answer on its output.
 
-use std::io::{self, Read as _};
+use std::io::{self, Read, Write};
 
 use kelson_proto::v1::inspect_question::Question;
 use kelson_proto::v1::{
@@ -16,11 +16,7 @@ use crate::{cgroups, clock, copy, cpu, disks, files, memory, mounts, processes, 
 
 /// Answers and ends. Returns the exit status.
 pub fn main() -> i32 {
-    let mut output = io::stdout().lock();
-    let mut answer = Answer::new(&mut output);
-    let result =
-        question(io::stdin().lock()).and_then(|question| tell(&System::real(), question, &mut answer));
-    let status = match answer.end(result) {
+    let status = match serve(io::stdin().lock(), &mut io::stdout().lock(), &System::real()) {
         Ok(()) => 0,
         Err(_) => 1,
     };
@@ -28,7 +24,17 @@ pub fn main() -> i32 {
     std::process::exit(status)
 }
 
-fn question(input: impl io::Read) -> Result<InspectQuestion, Unanswered> {
+/// Reads a question and answers it.
+///
+/// # Errors
+/// When nobody listens any more.
+pub fn serve(input: impl Read, output: &mut dyn Write, system: &System) -> io::Result<()> {
+    let mut answer = Answer::new(output);
+    let result = question(input).and_then(|question| tell(system, question, &mut answer));
+    answer.end(result)
+}
+
+fn question(input: impl Read) -> Result<InspectQuestion, Unanswered> {
     let mut bytes = Vec::new();
     input.take(QUESTION_MAX).read_to_end(&mut bytes)?;
     InspectQuestion::decode(bytes.as_slice()).map_err(|error| {

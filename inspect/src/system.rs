@@ -24,11 +24,16 @@ pub struct System {
 impl System {
     /// Those of this machine.
     pub fn real() -> System {
+        System::below(Path::new("/"))
+    }
+
+    /// `proc` and `sys` in this folder.
+    pub fn below(root: &Path) -> System {
         // SAFETY: questions for numbers.
         let ask = |name| u64::try_from(unsafe { libc::sysconf(name) }).unwrap_or(0);
         System {
-            proc: "/proc".into(),
-            sys: "/sys".into(),
+            proc: root.join("proc"),
+            sys: root.join("sys"),
             ticks: ask(libc::_SC_CLK_TCK).max(1),
             page: ask(libc::_SC_PAGESIZE).max(1),
         }

@@ -136,7 +136,11 @@ impl Inspector {
         self.begin(asked.encode_to_vec()).await
     }
 
-    async fn begin(&self, question: Vec<u8>) -> Result<Answers, InspectError> {
+    /// Has an encoded question answered.
+    ///
+    /// # Errors
+    /// As [`Self::ask`].
+    pub async fn begin(&self, question: Vec<u8>) -> Result<Answers, InspectError> {
         let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| InspectError::Busy)?;
         let starting = self.launcher.launch(question);
         let started = timeout(SILENCE, starting).await.map_err(|_| InspectError::Silent)?;

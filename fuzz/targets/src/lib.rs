@@ -8,11 +8,13 @@
 
 mod api;
 mod archives;
+mod certificate;
 mod cgroup;
 mod configuration;
 mod ctl;
 mod grpc;
 mod input;
+mod inspect;
 mod logd;
 mod metrics;
 mod mounts;
@@ -56,9 +58,12 @@ pub const TARGETS: &[Target] = &[
     target("archive", archives::archive, 16384, Some("tar")),
     target("archive_documents", archives::documents, 8192, Some("oci")),
     target("catalog", archives::catalog, 4096, Some("oci")),
+    target("certificate", certificate::read, 2048, None),
     target("cgroup_files", cgroup::files, 2048, Some("cgroup")),
     target("configuration", configuration::folder, 8192, Some("yaml")),
     target("ctl_responses", ctl::responses, 4096, Some("names")),
+    target("inspect_files", inspect::files, 8192, Some("proc")),
+    target("inspect_frames", inspect::frames, 4096, None),
     target("kernel_line", words::kernel_line, 2048, Some("kernel")),
     target("layer", archives::layer, 16384, Some("tar")),
     target("load_wire", configuration::wire, 4096, None),

@@ -27,6 +27,37 @@ watchdog: {device: /dev/watchdog0, timeout: 30s}
 images: [/usr/share/kelson/images, /more]
 ";
 
+const KERNEL_FILES: &str = "\
+=== proc/self/cgroup
+0::/kelson/_inspect-0
+=== proc/7/stat
+7 (we) b) S 1 1 1 0 -1 4194560 1 2 3 4 150 50 0 0 20 0 3 0 200 9999 7 18446744073709551615
+=== proc/7/cgroup
+0::/kelson/web
+=== proc/self/net/tcp
+  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0100007F:1F90 00000000:0000 0A 00000005:00000002 00:00000000 00000000  33 0 777 1 x
+=== proc/self/net/unix
+Num       RefCount Protocol Flags    Type St Inode Path
+0000000000000000: 00000002 00000000 00010000 0001 01 900 /run/a b.sock
+=== proc/self/mountinfo
+22 1 254:1 / /with\\040space rw,relatime shared:1 - ext4 /dev/vda1 rw,errors=remount-ro
+=== proc/meminfo
+MemTotal:        1000 kB
+=== proc/stat
+cpu  100 0 50 1000 5 1 2 3 0 0
+cpu3 50 0 25 500
+ctxt 77
+=== proc/pressure/cpu
+some avg10=2.50 avg60=1.00 avg300=0.25 total=391926
+=== sys/block/vda/stat
+ 10 0 4 7 20 0 8 9 0 1500 16
+=== sys/block/vda/vda1/partition
+1
+=== sys/kelson/web/cpu.max
+50000 100000
+";
+
 const CONFIGURATION: &str = "\
 === config/machine.yaml
 hostname: a
@@ -143,6 +174,7 @@ pub fn seeds() -> Seeds {
         ("machine_file", "demo".into(), MACHINE.into()),
         ("machine_file", "whole".into(), WHOLE_MACHINE.into()),
         ("configuration", "group".into(), CONFIGURATION.into()),
+        ("inspect_files", "whole".into(), KERNEL_FILES.into()),
         ("configuration", "cycle".into(), CYCLE.into()),
         ("mountinfo", "table".into(), MOUNTS.into()),
         ("cgroup_files", "all".into(), CGROUP.into()),
