@@ -7,7 +7,8 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use crate::commands::fault;
 use crate::commands::{
     boot, complete, completion, config, dmesg, events, exec, generate, graph, halt, health, images, logs,
-    metrics, poweroff, reboot, reexec, restart, services, start, status, stop, validate, version, wait, why,
+    metrics, netstat, poweroff, processes, reboot, reexec, restart, services, start, status, stop, validate,
+    version, wait, why,
 };
 use crate::output::Format;
 
@@ -76,6 +77,8 @@ pub enum Command {
     Dmesg(dmesg::Arguments),
     Boot(boot::Arguments),
     Images(images::Arguments),
+    Processes(processes::Arguments),
+    Netstat(netstat::Arguments),
     Reboot(reboot::Arguments),
     Poweroff(poweroff::Arguments),
     Halt(halt::Arguments),

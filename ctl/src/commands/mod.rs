@@ -17,8 +17,11 @@ pub mod halt;
 pub mod health;
 pub mod images;
 pub mod logs;
+mod looking;
 pub mod metrics;
+pub mod netstat;
 pub mod poweroff;
+pub mod processes;
 pub mod reboot;
 pub mod reexec;
 pub mod restart;
@@ -176,6 +179,8 @@ pub fn takes_several(command: &Command) -> bool {
         | Command::Metrics(_)
         | Command::Dmesg(_)
         | Command::Images(_)
+        | Command::Processes(_)
+        | Command::Netstat(_)
         | Command::Reboot(_)
         | Command::Poweroff(_)
         | Command::Halt(_)
@@ -189,6 +194,8 @@ pub fn watched(command: &Command) -> Option<Duration> {
     match command {
         Command::Services(arguments) => arguments.watch,
         Command::Health(arguments) => arguments.watch,
+        Command::Processes(arguments) => arguments.watching.watch,
+        Command::Netstat(arguments) => arguments.watching.watch,
         _ => None,
     }
 }
@@ -213,6 +220,8 @@ pub async fn run(command: Command, call: &Call) -> Result<(), Failure> {
         Command::Dmesg(arguments) => dmesg::run(call, arguments).await,
         Command::Boot(arguments) => boot::run(call, arguments).await,
         Command::Images(arguments) => images::run(call, arguments).await,
+        Command::Processes(arguments) => processes::run(call, arguments).await,
+        Command::Netstat(arguments) => netstat::run(call, arguments).await,
         Command::Reboot(arguments) => reboot::run(call, arguments).await,
         Command::Poweroff(arguments) => poweroff::run(call, arguments).await,
         Command::Health(arguments) => health::run(call, arguments).await,

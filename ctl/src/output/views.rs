@@ -5,6 +5,7 @@
 
 pub mod certificates;
 pub mod health;
+pub mod processes;
 
 use std::collections::BTreeMap;
 
@@ -13,6 +14,16 @@ use serde::Serialize;
 
 use super::style::state_name;
 use super::time;
+
+/// Milliseconds of a duration off the wire.
+fn millis(wire: &Option<prost_types::Duration>) -> Option<f64> {
+    wire.as_ref().map(|wire| time::millis(time::duration(wire)))
+}
+
+/// Null in place of an empty text.
+fn some(text: &str) -> Option<String> {
+    Some(text.to_owned()).filter(|text| !text.is_empty())
+}
 
 /// One line of `services`.
 #[derive(Debug, Clone, Serialize)]

@@ -1,6 +1,7 @@
 //! A host that does what a test says: the real protocol on real sockets, with nothing behind it.
 
 mod health;
+mod inspect;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,6 +13,7 @@ use kelson_proto::v1::action_result::Outcome;
 use kelson_proto::v1::exec_server::{Exec, ExecServer};
 use kelson_proto::v1::health_server::HealthServer;
 use kelson_proto::v1::images_server::{Images, ImagesServer};
+use kelson_proto::v1::inspect_server::InspectServer;
 use kelson_proto::v1::logs_server::{Logs, LogsServer};
 use kelson_proto::v1::machine_server::{Machine, MachineServer};
 use kelson_proto::v1::metrics_server::{Metrics, MetricsServer};
@@ -21,6 +23,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
 use tonic::transport::Server;
 use tonic::{Request, Response, Status};
+
+pub use inspect::Seen;
 
 /// What the host knows, and what it was asked.
 #[derive(Default)]
@@ -41,6 +45,7 @@ pub struct State {
     /// The pages break off.
     pub metrics_break: bool,
     pub pruned: PruneImagesResponse,
+    pub seen: Seen,
     /// What `start`, `stop` and `restart` answer.
     pub results: Vec<ActionResult>,
     /// Everybody is refused.
@@ -127,6 +132,7 @@ impl Fake {
         let (folder, shared) = (self.folder.clone(), self.shared.clone());
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let inspect = (!shared.state().seen.unknown).then(|| InspectServer::new(shared.clone()));
             runtime.block_on(async {
                 let listen = |name: &str| {
                     drop(std::fs::remove_file(folder.join(name)));
@@ -139,6 +145,7 @@ impl Fake {
                     .add_service(ImagesServer::new(shared.clone()))
                     .add_service(HealthServer::new(shared.clone()))
                     .add_service(MetricsServer::new(shared.clone()))
+                    .add_optional_service(inspect)
                     .serve_with_incoming(listen("init.sock"));
                 let logs = Server::builder()
                     .add_service(LogsServer::new(shared.clone()))
@@ -186,7 +193,8 @@ pub fn serve_tls(state: State, tls: tonic::transport::ServerTlsConfig) -> u16 {
                 .unwrap()
                 .add_service(ServicesServer::new(shared.clone()))
                 .add_service(MachineServer::new(shared.clone()))
-                .add_service(LogsServer::new(shared))
+                .add_service(LogsServer::new(shared.clone()))
+                .add_service(InspectServer::new(shared))
                 .serve_with_incoming(tokio_stream::wrappers::TcpListenerStream::new(listener))
                 .await
                 .unwrap();

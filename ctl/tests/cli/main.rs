@@ -8,6 +8,7 @@ mod fake;
 mod generate;
 mod images;
 mod local;
+mod looking;
 mod metrics;
 mod nodes;
 mod reaching;

@@ -45,7 +45,7 @@ impl Fleet {
         command
     }
 
-    fn run(&self, words: &str) -> Done {
+    pub fn run(&self, words: &str) -> Done {
         done(self.command(words).output().unwrap())
     }
 

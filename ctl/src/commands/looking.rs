@@ -1,0 +1,51 @@
+//! What the commands share that look at the machine: an answer that comes in pages, and the services that are named.
+
+use std::future::Future;
+use std::time::Duration;
+
+use kelson_api::client::Client;
+use kelson_proto::v1::ListRequest;
+use tonic::{Response, Status, Streaming};
+
+use crate::failure::{Failure, answer, unknown_names};
+
+/// The host gives a look 10 s itself; what it saw comes in less.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// All that is told page by page.
+///
+/// # Errors
+/// The call failed, or was not over in 30 seconds.
+pub async fn gather<T, I: IntoIterator>(
+    call: impl Future<Output = Result<Response<Streaming<T>>, Status>>,
+    items: impl Fn(T) -> I,
+) -> Result<Vec<I::Item>, Failure> {
+    let all = async {
+        let (mut pages, mut all) = (call.await?.into_inner(), Vec::new());
+        while let Some(page) = pages.message().await? {
+            all.extend(items(page));
+        }
+        Ok(all)
+    };
+    within(PATIENCE, all).await
+}
+
+/// What comes in this time.
+///
+/// # Errors
+/// It failed itself, or the time is over.
+pub async fn within<T>(time: Duration, all: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    tokio::time::timeout(time, all).await.unwrap_or_else(|_| {
+        Err(Failure::TimedOut(format!("the host gave no answer within {} s", time.as_secs())))
+    })
+}
+
+/// Names of services of which nothing was `seen` may be mistakes. When the host cannot be asked, nothing is said.
+pub async fn known(client: &Client, names: &[String], seen: impl Fn(&str) -> bool) -> Result<(), Failure> {
+    if names.iter().all(|name| seen(name)) {
+        return Ok(());
+    }
+    let Ok(all) = answer(client.services().list(ListRequest::default())).await else { return Ok(()) };
+    let known: Vec<String> = all.services.into_iter().map(|service| service.name).collect();
+    unknown_names(names, &known).map_or(Ok(()), |said| Err(Failure::Unknown(said)))
+}

@@ -1,0 +1,82 @@
+//! `netstat`: who waits for connections, and who has some.
+
+use kelson_api::client::Client;
+use kelson_proto::v1::{Socket, SocketsRequest};
+
+use super::Call;
+use super::looking::{gather, known};
+use crate::failure::Failure;
+use crate::output::page::Page;
+use crate::output::style::Tone;
+use crate::output::table::{Table, cell, toned};
+use crate::output::views;
+use crate::watch::Watching;
+
+/// Show sockets that services listen on
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = "\
+Examples:
+  kelsonctl netstat
+  kelsonctl netstat --connections web
+  kelsonctl netstat -o json | jq -r '.[] | select(.protocol == \"tcp\").local'")]
+pub struct Arguments {
+    /// Connections, too
+    #[arg(short, long)]
+    connections: bool,
+    #[command(flatten)]
+    pub watching: Watching,
+    /// Only those of these services
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+}
+
+pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
+    let client = call.client()?;
+    let Arguments { connections, names, .. } = arguments;
+    let mut sockets = ask(&client, connections).await?;
+    let holds = |socket: &Socket, name: &str| socket.holders.iter().any(|holder| holder.service == name);
+    known(&client, &names, |name| sockets.iter().any(|socket| holds(socket, name))).await?;
+    sockets.retain(|socket| names.is_empty() || names.iter().any(|name| holds(socket, name)));
+    let view = || sockets.iter().map(views::processes::Socket::from).collect::<Vec<_>>();
+    call.show(view, || Page::Table(table(&sockets)))
+}
+
+/// The sockets of the host, those of a service together and those of none last.
+pub async fn ask(client: &Client, connections: bool) -> Result<Vec<Socket>, Failure> {
+    let request = SocketsRequest { connections };
+    let mut sockets = gather(client.inspect().sockets(request), |page| page.sockets).await?;
+    sockets.sort_by_cached_key(|socket| {
+        let services = services(socket);
+        let place = (socket.protocol.clone(), socket.local.clone(), socket.remote.clone(), socket.inode);
+        (services.is_empty(), services, place)
+    });
+    Ok(sockets)
+}
+
+/// The services that hold it, each once.
+fn services(socket: &Socket) -> Vec<String> {
+    let held = socket.holders.iter().map(|holder| holder.service.clone());
+    let mut services: Vec<String> = held.filter(|service| !service.is_empty()).collect();
+    services.sort_unstable();
+    services.dedup();
+    services
+}
+
+fn table(sockets: &[Socket]) -> Table {
+    let mut table = Table::new(&["PROTOCOL", "LOCAL", "REMOTE", "STATE", "PROCESS", "SERVICE"]);
+    let dash = || toned(Tone::Quiet, "-");
+    for socket in sockets {
+        let processes: Vec<String> =
+            socket.holders.iter().map(|holder| format!("{} ({})", holder.name, holder.pid)).collect();
+        let services = services(socket);
+        table.row(vec![
+            cell(&socket.protocol),
+            cell(&socket.local),
+            if socket.remote.is_empty() { dash() } else { cell(&socket.remote) },
+            toned(if socket.state == "LISTEN" { Tone::Good } else { Tone::Plain }, &socket.state),
+            if processes.is_empty() { dash() } else { cell(processes.join(", ")) },
+            if services.is_empty() { dash() } else { cell(services.join(", ")) },
+        ]);
+    }
+    table
+}

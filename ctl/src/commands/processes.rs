@@ -1,0 +1,261 @@
+//! `processes`: what runs, by service.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashSet};
+
+use kelson_api::client::Client;
+use kelson_proto::v1::{Process, ProcessesRequest};
+
+use super::Call;
+use super::looking::{gather, known};
+use crate::failure::Failure;
+use crate::output::page::Page;
+use crate::output::size::size;
+use crate::output::style::Tone;
+use crate::output::table::{Cell, Table, cell, toned};
+use crate::output::text::escape_bytes;
+use crate::output::tree::forest;
+use crate::output::{time, views};
+use crate::watch::Watching;
+
+/// Show processes: those of each service, then the others
+///
+/// Below each service stand its processes, children below their parents;
+/// then Kelson's own, then those of nobody.
+#[derive(Debug, Clone, clap::Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  kelsonctl processes
+  kelsonctl processes web db
+  kelsonctl processes --sort memory --watch"
+)]
+pub struct Arguments {
+    /// As a list in this order
+    #[arg(long, value_enum, value_name = "BY")]
+    sort: Option<Sort>,
+    /// Threads of the kernel, too
+    #[arg(long)]
+    kernel: bool,
+    #[command(flatten)]
+    pub watching: Watching,
+    /// Only those of these services
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+}
+
+/// What decides about the order of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Sort {
+    /// The most memory first
+    Memory,
+    /// The most time of processors first
+    Cpu,
+    /// The lowest number first
+    Pid,
+}
+
+pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
+    let client = call.client()?;
+    let Arguments { sort, kernel, names, .. } = arguments;
+    let mut all = ask(&client).await?;
+    known(&client, &names, |name| all.iter().any(|process| process.service == name)).await?;
+    all.retain(|process| {
+        (kernel || !process.kernel) && (names.is_empty() || names.contains(&process.service))
+    });
+    match sort {
+        None | Some(Sort::Pid) => all.sort_by_key(|process| process.pid),
+        Some(Sort::Memory) => all.sort_by_key(|process| (Reverse(process.resident), process.pid)),
+        Some(Sort::Cpu) => {
+            let cpu = |process: &Process| process.cpu.as_ref().map(time::duration).unwrap_or_default();
+            all.sort_by_key(|process| (Reverse(cpu(process)), process.pid));
+        }
+    }
+    let view = || all.iter().map(views::processes::Process::from).collect::<Vec<_>>();
+    call.show(view, || {
+        Page::Table(match sort {
+            None => tree(&all, call.terminal.unicode),
+            Some(_) => list(&all),
+        })
+    })
+}
+
+/// All processes of the host.
+pub async fn ask(client: &Client) -> Result<Vec<Process>, Failure> {
+    gather(client.inspect().processes(ProcessesRequest {}), |page| page.processes).await
+}
+
+/// To whom a process belongs, in the order in which they are told.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Owner {
+    Service(String),
+    Kelson,
+    Nobody,
+    Kernel,
+}
+
+impl Owner {
+    /// No service has such a name as those in parentheses.
+    fn heading(&self) -> &str {
+        match self {
+            Owner::Service(name) => name,
+            Owner::Kelson => "(Kelson)",
+            Owner::Nobody => "(no service)",
+            Owner::Kernel => "(kernel)",
+        }
+    }
+}
+
+fn tree(all: &[Process], unicode: bool) -> Table {
+    let mut table =
+        Table::new(&["SERVICE / PID", "STATE", "USER", "THREADS", "MEMORY", "CPU", "AGE", "COMMAND"])
+            .right(&[2, 3, 4, 5, 6]);
+    let own = own(all);
+    let mut owners: BTreeMap<Owner, Vec<&Process>> = BTreeMap::new();
+    for process in all {
+        let owner = match process.service.as_str() {
+            "" if process.kernel => Owner::Kernel,
+            "" if own.contains(&process.pid) => Owner::Kelson,
+            "" => Owner::Nobody,
+            name => Owner::Service(name.to_owned()),
+        };
+        owners.entry(owner).or_default().push(process);
+    }
+    for (owner, processes) in &owners {
+        let mut heading = vec![toned(Tone::Strong, owner.heading())];
+        heading.resize_with(8, Cell::default);
+        table.row(heading);
+        for (rails, process) in
+            forest(processes, |process| process.pid, |process| process.parent, true, unicode)
+        {
+            let mut row = vec![cell(format!("{rails}{}", process.pid))];
+            row.extend(facts(process));
+            row.push(command(process));
+            table.row(row);
+        }
+    }
+    table
+}
+
+fn list(all: &[Process]) -> Table {
+    let mut table =
+        Table::new(&["PID", "STATE", "USER", "THREADS", "MEMORY", "CPU", "AGE", "SERVICE", "COMMAND"])
+            .right(&[0, 2, 3, 4, 5, 6]);
+    for process in all {
+        let mut row = vec![cell(process.pid.to_string())];
+        row.extend(facts(process));
+        row.push(if process.service.is_empty() { toned(Tone::Quiet, "-") } else { cell(&process.service) });
+        row.push(command(process));
+        table.row(row);
+    }
+    table
+}
+
+/// Which are Kelson's: PID 1, and what it started that has a name as its personalities have. One that gives itself such
+/// a name elsewhere is none of them.
+fn own(all: &[Process]) -> HashSet<i32> {
+    let mut own = HashSet::from([1]);
+    // In order of their PIDs a child may well stand before its parent: what is new is looked at until nothing is.
+    loop {
+        let more: Vec<i32> = all
+            .iter()
+            .filter(|process| process.service.is_empty() && process.name.starts_with("kelson-"))
+            .filter(|process| own.contains(&process.parent) && !own.contains(&process.pid))
+            .map(|process| process.pid)
+            .collect();
+        if more.is_empty() {
+            return own;
+        }
+        own.extend(more);
+    }
+}
+
+fn facts(process: &Process) -> [Cell; 6] {
+    let tone = match process.state.as_str() {
+        "R" => Tone::Good,
+        "D" => Tone::Waiting,
+        "Z" | "X" => Tone::Bad,
+        _ => Tone::Plain,
+    };
+    let cpu = process.cpu.as_ref().map(time::duration).unwrap_or_default();
+    let age = process.age.as_ref().map(time::duration).unwrap_or_default();
+    [
+        toned(tone, &process.state),
+        cell(process.uid.to_string()),
+        cell(process.threads.to_string()),
+        cell(size(process.resident)),
+        cell(time::measured(cpu)),
+        cell(time::relative(age)),
+    ]
+}
+
+/// Program and arguments; what has none has its name.
+fn command(process: &Process) -> Cell {
+    if process.command.is_empty() {
+        return toned(Tone::Quiet, format!("[{}]", process.name));
+    }
+    cell(escape_bytes(&process.command.join(&b' ')))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::style::Palette;
+
+    fn process(pid: i32, parent: i32, service: &str, name: &str) -> Process {
+        Process {
+            pid,
+            parent,
+            service: service.to_owned(),
+            name: name.to_owned(),
+            command: vec![format!("/bin/{name}").into_bytes()],
+            state: "S".to_owned(),
+            threads: 1,
+            ..Process::default()
+        }
+    }
+
+    fn names(table: &Table) -> Vec<String> {
+        let text = table.render(None, Palette::None);
+        let last = |line: &str| line.split("  ").last().unwrap_or_default().trim().to_owned();
+        text.lines().skip(1).map(last).collect()
+    }
+
+    #[test]
+    fn kelsons_own_are_those_that_it_started() {
+        let all = [
+            process(1, 0, "", "init"),
+            process(7, 9, "", "kelson-apid"),
+            process(9, 1, "", "kelson-logd"),
+            process(20, 15, "", "kelson-fake"),
+            process(15, 1, "", "sh"),
+            process(30, 1, "web", "kelson-web"),
+            Process { kernel: true, ..process(2, 0, "", "kthreadd") },
+        ];
+        assert_eq!(
+            names(&tree(&all, true)),
+            [
+                "web",
+                "/bin/kelson-web",
+                "(Kelson)",
+                "/bin/init",
+                "/bin/kelson-logd",
+                "/bin/kelson-apid",
+                "(no service)",
+                "/bin/sh",
+                "/bin/kelson-fake",
+                "(kernel)",
+                "/bin/kthreadd"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_a_process_calls_itself_cannot_forge_the_table() {
+        let mut evil = process(5, 1, "", "evil");
+        evil.command = vec![b"\x1b[2J\n".to_vec(), b"\xff".to_vec()];
+        let zombie = Process { command: Vec::new(), ..process(6, 5, "", "gone\x07") };
+        assert_eq!(names(&list(&[evil, zombie])), ["\\x1b[2J\\n \\xff", "[gone\\x07]"]);
+    }
+}

@@ -1,0 +1,132 @@
+//! The machine, as the test says it is.
+
+use kelson_proto::v1::inspect_server::Inspect;
+use kelson_proto::v1::*;
+use tokio_stream::Iter;
+use tonic::{Request, Response, Status};
+
+use super::{Answer, Shared};
+
+/// What is to be seen of the machine.
+#[derive(Default)]
+pub struct Seen {
+    pub processes: Vec<Process>,
+    pub mounts: Vec<Mount>,
+    pub memory: MemoryResponse,
+    /// One answer after the other; the last one stays.
+    pub cpu: Vec<CpuResponse>,
+    pub disks: Vec<Disk>,
+    pub sockets: Vec<Socket>,
+    pub cgroups: CgroupsResponse,
+    pub clock: ClockResponse,
+    pub files: Vec<File>,
+    pub content: Vec<Vec<u8>>,
+    pub copy: Vec<copy_response::Response>,
+    /// What streams of bytes end with.
+    pub broken: Option<Status>,
+    /// The host was made before there was such a service.
+    pub unknown: bool,
+    /// No look is ever answered.
+    pub hangs: bool,
+}
+
+type Pages<T> = Iter<std::vec::IntoIter<Result<T, Status>>>;
+
+impl Shared {
+    async fn look(&self, words: String) -> Result<(), Status> {
+        self.note(words)?;
+        if self.state().seen.hangs {
+            std::future::pending::<()>().await;
+        }
+        Ok(())
+    }
+
+    fn broken(&self) -> Option<Status> {
+        self.state().seen.broken.clone()
+    }
+}
+
+/// One on each page: a reader must take all of them.
+fn pages<T, P>(all: Vec<T>, page: impl Fn(T) -> P, end: Option<Status>) -> Answer<Pages<P>> {
+    let mut pages: Vec<_> = all.into_iter().map(|each| Ok(page(each))).collect();
+    pages.extend(end.map(Err));
+    Ok(Response::new(tokio_stream::iter(pages)))
+}
+
+#[tonic::async_trait]
+impl Inspect for Shared {
+    type ProcessesStream = Pages<ProcessesResponse>;
+    type MountsStream = Pages<MountsResponse>;
+    type DisksStream = Pages<DisksResponse>;
+    type SocketsStream = Pages<SocketsResponse>;
+    type CgroupsStream = Pages<CgroupsResponse>;
+    type FilesStream = Pages<FilesResponse>;
+    type ReadFileStream = Pages<ReadFileResponse>;
+    type CopyStream = Pages<CopyResponse>;
+
+    async fn processes(&self, _: Request<ProcessesRequest>) -> Answer<Self::ProcessesStream> {
+        self.look("processes".to_owned()).await?;
+        let all = self.state().seen.processes.clone();
+        pages(all, |one| ProcessesResponse { processes: vec![one] }, None)
+    }
+
+    async fn mounts(&self, _: Request<MountsRequest>) -> Answer<Self::MountsStream> {
+        self.look("mounts".to_owned()).await?;
+        let all = self.state().seen.mounts.clone();
+        pages(all, |one| MountsResponse { mounts: vec![one] }, None)
+    }
+
+    async fn memory(&self, _: Request<MemoryRequest>) -> Answer<MemoryResponse> {
+        self.look("memory".to_owned()).await?;
+        Ok(Response::new(self.state().seen.memory))
+    }
+
+    async fn cpu(&self, _: Request<CpuRequest>) -> Answer<CpuResponse> {
+        self.look("cpu".to_owned()).await?;
+        let cpu = &mut self.state().seen.cpu;
+        let next = if cpu.len() > 1 { cpu.remove(0) } else { cpu.first().cloned().unwrap_or_default() };
+        Ok(Response::new(next))
+    }
+
+    async fn disks(&self, _: Request<DisksRequest>) -> Answer<Self::DisksStream> {
+        self.look("disks".to_owned()).await?;
+        let all = self.state().seen.disks.clone();
+        pages(all, |one| DisksResponse { disks: vec![one] }, None)
+    }
+
+    async fn sockets(&self, request: Request<SocketsRequest>) -> Answer<Self::SocketsStream> {
+        self.look(format!("sockets connections={}", request.into_inner().connections)).await?;
+        let all = self.state().seen.sockets.clone();
+        pages(all, |one| SocketsResponse { sockets: vec![one] }, None)
+    }
+
+    async fn cgroups(&self, _: Request<CgroupsRequest>) -> Answer<Self::CgroupsStream> {
+        self.look("cgroups".to_owned()).await?;
+        let CgroupsResponse { root, cgroups } = self.state().seen.cgroups.clone();
+        pages(cgroups, |one| CgroupsResponse { root: root.clone(), cgroups: vec![one] }, None)
+    }
+
+    async fn clock(&self, _: Request<ClockRequest>) -> Answer<ClockResponse> {
+        self.look("clock".to_owned()).await?;
+        Ok(Response::new(self.state().seen.clock.clone()))
+    }
+
+    async fn files(&self, request: Request<FilesRequest>) -> Answer<Self::FilesStream> {
+        let FilesRequest { path, recursive } = request.into_inner();
+        self.look(format!("files {path} recursive={recursive}")).await?;
+        let all = self.state().seen.files.clone();
+        pages(all, |one| FilesResponse { files: vec![one] }, self.broken())
+    }
+
+    async fn read_file(&self, request: Request<ReadFileRequest>) -> Answer<Self::ReadFileStream> {
+        self.look(format!("read {}", request.into_inner().path)).await?;
+        let all = self.state().seen.content.clone();
+        pages(all, |data| ReadFileResponse { data }, self.broken())
+    }
+
+    async fn copy(&self, request: Request<CopyRequest>) -> Answer<Self::CopyStream> {
+        self.look(format!("copy {}", request.into_inner().path)).await?;
+        let all = self.state().seen.copy.clone();
+        pages(all, |one| CopyResponse { response: Some(one) }, self.broken())
+    }
+}
