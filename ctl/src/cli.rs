@@ -6,9 +6,9 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 #[cfg(feature = "faults")]
 use crate::commands::fault;
 use crate::commands::{
-    boot, complete, completion, config, dmesg, events, exec, generate, graph, halt, health, images, logs,
-    metrics, netstat, poweroff, processes, reboot, reexec, restart, services, start, status, stop, validate,
-    version, wait, why,
+    boot, cgroups, clock, complete, completion, config, cpu, disks, dmesg, events, exec, generate, graph,
+    halt, health, images, logs, memory, metrics, mounts, netstat, poweroff, processes, reboot, reexec,
+    restart, services, start, status, stop, validate, version, wait, why,
 };
 use crate::output::Format;
 
@@ -79,6 +79,12 @@ pub enum Command {
     Images(images::Arguments),
     Processes(processes::Arguments),
     Netstat(netstat::Arguments),
+    Mounts(mounts::Arguments),
+    Memory(memory::Arguments),
+    Cpu(cpu::Arguments),
+    Disks(disks::Arguments),
+    Cgroups(cgroups::Arguments),
+    Time(clock::Arguments),
     Reboot(reboot::Arguments),
     Poweroff(poweroff::Arguments),
     Halt(halt::Arguments),

@@ -2,9 +2,13 @@
 
 mod acting;
 pub mod boot;
+pub mod cgroups;
+pub mod clock;
 pub mod complete;
 pub mod completion;
 pub mod config;
+pub mod cpu;
+pub mod disks;
 pub mod dmesg;
 mod ending;
 pub mod events;
@@ -18,7 +22,9 @@ pub mod health;
 pub mod images;
 pub mod logs;
 mod looking;
+pub mod memory;
 pub mod metrics;
+pub mod mounts;
 pub mod netstat;
 pub mod poweroff;
 pub mod processes;
@@ -181,6 +187,12 @@ pub fn takes_several(command: &Command) -> bool {
         | Command::Images(_)
         | Command::Processes(_)
         | Command::Netstat(_)
+        | Command::Mounts(_)
+        | Command::Memory(_)
+        | Command::Cpu(_)
+        | Command::Disks(_)
+        | Command::Cgroups(_)
+        | Command::Time(_)
         | Command::Reboot(_)
         | Command::Poweroff(_)
         | Command::Halt(_)
@@ -196,6 +208,10 @@ pub fn watched(command: &Command) -> Option<Duration> {
         Command::Health(arguments) => arguments.watch,
         Command::Processes(arguments) => arguments.watching.watch,
         Command::Netstat(arguments) => arguments.watching.watch,
+        Command::Mounts(arguments) => arguments.watching.watch,
+        Command::Memory(arguments) => arguments.watching.watch,
+        Command::Cpu(arguments) => arguments.watching.watch,
+        Command::Cgroups(arguments) => arguments.watching.watch,
         _ => None,
     }
 }
@@ -222,6 +238,12 @@ pub async fn run(command: Command, call: &Call) -> Result<(), Failure> {
         Command::Images(arguments) => images::run(call, arguments).await,
         Command::Processes(arguments) => processes::run(call, arguments).await,
         Command::Netstat(arguments) => netstat::run(call, arguments).await,
+        Command::Mounts(arguments) => mounts::run(call, arguments).await,
+        Command::Memory(arguments) => memory::run(call, arguments).await,
+        Command::Cpu(arguments) => cpu::run(call, arguments).await,
+        Command::Disks(arguments) => disks::run(call, arguments).await,
+        Command::Cgroups(arguments) => cgroups::run(call, arguments).await,
+        Command::Time(arguments) => clock::run(call, arguments).await,
         Command::Reboot(arguments) => reboot::run(call, arguments).await,
         Command::Poweroff(arguments) => poweroff::run(call, arguments).await,
         Command::Health(arguments) => health::run(call, arguments).await,

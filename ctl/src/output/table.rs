@@ -16,6 +16,13 @@ pub struct Cell {
     tone: Tone,
 }
 
+impl Cell {
+    /// The same field with another meaning.
+    pub fn in_tone(self, tone: Tone) -> Cell {
+        Cell { tone, ..self }
+    }
+}
+
 /// A field in the terminal's own colour. Control characters in the text are shown, not sent.
 pub fn cell(text: impl AsRef<str>) -> Cell {
     Cell { text: escape(text.as_ref()).into_owned(), tone: Tone::Plain }

@@ -4,8 +4,11 @@
 //! whose fields are a contract of their own.
 
 pub mod certificates;
+pub mod clock;
 pub mod health;
+pub mod load;
 pub mod processes;
+pub mod storage;
 
 use std::collections::BTreeMap;
 

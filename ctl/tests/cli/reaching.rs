@@ -1,11 +1,13 @@
 //! Ways to a host, and the exit statuses of those that lead nowhere.
 
 use std::os::unix::net::UnixListener;
+use std::time::SystemTime;
 
+use kelson_proto::v1::ClockResponse;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tonic::transport::{Certificate, Identity, ServerTlsConfig};
 
-use crate::fake::{Fake, State, folder, serve_tls};
+use crate::fake::{Fake, Seen, State, folder, serve_tls};
 use crate::{at, done, kelsonctl, two};
 
 /// Every command that asks a host.
@@ -29,6 +31,14 @@ const ALL: &[&str] = &[
     "poweroff",
     "halt",
     "version",
+    "processes",
+    "netstat",
+    "mounts",
+    "memory",
+    "cpu",
+    "disks",
+    "cgroups",
+    "time",
 ];
 
 #[test]
@@ -125,7 +135,8 @@ fn over_the_network_both_sides_show_certificates() {
         text: b"hello".to_vec(),
         ..Default::default()
     }];
-    let port = serve_tls(State { lines, ..two() }, tls);
+    let clock = ClockResponse { time: Some(SystemTime::now().into()), ..ClockResponse::default() };
+    let port = serve_tls(State { lines, seen: Seen { clock, ..Seen::default() }, ..two() }, tls);
 
     let folder = folder();
     let (certificate, key) = signed(&ca, &["admin"]);
@@ -153,6 +164,13 @@ fn over_the_network_both_sides_show_certificates() {
     let services = run("services");
     assert_eq!((services.status, services.out.lines().count()), (0, 3), "{}", services.err);
     assert_eq!(run("logs db").out, "hello\n");
+    let clock: serde_json::Value = serde_json::from_str(&run("-o json time").out).unwrap();
+    let (ahead, uncertain) =
+        (clock["differenceMs"].as_f64().unwrap(), clock["uncertaintyMs"].as_f64().unwrap());
+    // It stands still there since the beginning of this test.
+    assert!(ahead <= uncertain && ahead > -60_000.0 && uncertain > 0.0, "{clock}");
+    let clock = run("time").out;
+    assert!(clock.contains("\nfrom here      ") && clock.contains(" behind, give or take "), "{clock}");
     assert_eq!(
         run(&format!("-e 127.0.0.1:{port} services")).status,
         0,
