@@ -6,9 +6,9 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 #[cfg(feature = "faults")]
 use crate::commands::fault;
 use crate::commands::{
-    boot, cgroups, clock, complete, completion, config, cpu, disks, dmesg, events, exec, generate, graph,
-    halt, health, images, logs, memory, metrics, mounts, netstat, poweroff, processes, reboot, reexec,
-    restart, services, start, status, stop, validate, version, wait, why,
+    boot, cgroups, clock, complete, completion, config, cp, cpu, disks, dmesg, events, exec, generate, graph,
+    halt, health, images, logs, ls, memory, metrics, mounts, netstat, poweroff, processes, read, reboot,
+    reexec, restart, services, start, status, stop, validate, version, wait, why,
 };
 use crate::output::Format;
 
@@ -85,6 +85,9 @@ pub enum Command {
     Disks(disks::Arguments),
     Cgroups(cgroups::Arguments),
     Time(clock::Arguments),
+    Ls(ls::Arguments),
+    Read(read::Arguments),
+    Cp(cp::Arguments),
     Reboot(reboot::Arguments),
     Poweroff(poweroff::Arguments),
     Halt(halt::Arguments),

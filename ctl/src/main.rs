@@ -7,6 +7,7 @@ mod cli;
 mod commands;
 mod completion;
 mod contexts;
+mod extract;
 mod failure;
 mod follow;
 mod man;

@@ -7,6 +7,7 @@ pub mod clock;
 pub mod complete;
 pub mod completion;
 pub mod config;
+pub mod cp;
 pub mod cpu;
 pub mod disks;
 pub mod dmesg;
@@ -22,12 +23,14 @@ pub mod health;
 pub mod images;
 pub mod logs;
 mod looking;
+pub mod ls;
 pub mod memory;
 pub mod metrics;
 pub mod mounts;
 pub mod netstat;
 pub mod poweroff;
 pub mod processes;
+pub mod read;
 pub mod reboot;
 pub mod reexec;
 pub mod restart;
@@ -193,6 +196,7 @@ pub fn takes_several(command: &Command) -> bool {
         | Command::Disks(_)
         | Command::Cgroups(_)
         | Command::Time(_)
+        | Command::Ls(_)
         | Command::Reboot(_)
         | Command::Poweroff(_)
         | Command::Halt(_)
@@ -244,6 +248,9 @@ pub async fn run(command: Command, call: &Call) -> Result<(), Failure> {
         Command::Disks(arguments) => disks::run(call, arguments).await,
         Command::Cgroups(arguments) => cgroups::run(call, arguments).await,
         Command::Time(arguments) => clock::run(call, arguments).await,
+        Command::Ls(arguments) => ls::run(call, arguments).await,
+        Command::Read(arguments) => read::run(call, arguments).await,
+        Command::Cp(arguments) => cp::run(call, arguments).await,
         Command::Reboot(arguments) => reboot::run(call, arguments).await,
         Command::Poweroff(arguments) => poweroff::run(call, arguments).await,
         Command::Health(arguments) => health::run(call, arguments).await,

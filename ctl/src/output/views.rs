@@ -5,6 +5,7 @@
 
 pub mod certificates;
 pub mod clock;
+pub mod files;
 pub mod health;
 pub mod load;
 pub mod processes;

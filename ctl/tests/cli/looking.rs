@@ -13,7 +13,19 @@ use crate::streams::Following;
 use crate::{Done, two};
 
 /// Every look, with the words that it needs.
-const ALL: &[&str] = &["processes", "netstat", "mounts", "memory", "cpu", "disks", "cgroups", "time"];
+const ALL: &[&str] = &[
+    "processes",
+    "netstat",
+    "mounts",
+    "memory",
+    "cpu",
+    "disks",
+    "cgroups",
+    "time",
+    "ls /",
+    "read /x",
+    "cp /etc -",
+];
 
 pub fn seen(seen: Seen) -> State {
     State { seen, ..two() }

@@ -5,6 +5,7 @@ mod contexts;
 mod ending;
 mod exec;
 mod fake;
+mod files;
 mod generate;
 mod images;
 mod local;

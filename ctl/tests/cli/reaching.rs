@@ -39,6 +39,10 @@ const ALL: &[&str] = &[
     "disks",
     "cgroups",
     "time",
+    "ls /",
+    "read /etc/hostname",
+    "cp /etc /tmp",
+    "cp /etc -",
 ];
 
 #[test]

@@ -10,7 +10,7 @@ use crate::fake::{Fake, State};
 use crate::{at, two};
 
 /// Runs the command on a terminal of this width; what it printed there.
-fn on_terminal(mut command: Command, columns: u16) -> String {
+pub fn on_terminal(mut command: Command, columns: u16) -> String {
     let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
     let OpenptyResult { master, slave } = openpty(Some(&size), None).unwrap();
     command.env("TERM", "xterm-256color").env("LANG", "C.UTF-8");

@@ -9,6 +9,8 @@ mod commands;
 mod completion;
 #[path = "../../../ctl/src/contexts/mod.rs"]
 mod contexts;
+#[path = "../../../ctl/src/extract/mod.rs"]
+mod extract;
 #[path = "../../../ctl/src/failure.rs"]
 mod failure;
 #[path = "../../../ctl/src/follow.rs"]

@@ -1,0 +1,212 @@
+//! `cp`: a file or a folder of the host, with all in it, comes here.
+
+use std::ffi::OsString;
+use std::io::{self, Read};
+use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
+
+use kelson_api::client::Client;
+use kelson_proto::v1::CopyRequest;
+use kelson_proto::v1::copy_response::Response;
+use tokio::sync::mpsc;
+
+use super::Call;
+use super::looking::within;
+use super::ls::absolute;
+use crate::extract::{Extracted, Target, extract};
+use crate::failure::Failure;
+use crate::output::page::Page;
+use crate::output::size::size;
+use crate::output::text::escape;
+use crate::output::{print_bytes, views};
+
+/// The next piece comes in this time, or never.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Copy a file or folder of the host here
+///
+/// Into DEST where that is a folder, else under that name. The host can write
+/// nothing but this one name: what leads elsewhere is refused. Devices and
+/// pipes are not copied, and set-user-id bits are dropped. Other file systems
+/// below a folder are not gone into.
+#[derive(Debug, Clone, clap::Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  kelsonctl cp /var/log/kelson .
+  kelsonctl cp --force /etc/kelson/machine.yaml /tmp/edge-1.yaml
+  kelsonctl cp /etc - | tar -t"
+)]
+pub struct Arguments {
+    /// Overwrite files that are here already
+    #[arg(short, long)]
+    force: bool,
+    /// What is copied, from / on
+    #[arg(value_name = "SOURCE", value_parser = absolute)]
+    source: String,
+    /// A folder or file here; `-`: a tar archive to the standard output
+    #[arg(value_name = "DEST")]
+    dest: PathBuf,
+}
+
+pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
+    let Arguments { force, source, dest } = arguments;
+    let client = call.client()?;
+    if dest == Path::new("-") {
+        if call.terminal.is_terminal {
+            return Err(Failure::Usage(
+                "a tar archive is nothing for a terminal; send it to a file or to tar".to_owned(),
+            ));
+        }
+        let mut troubles = 0;
+        let mut take = async |data: Vec<u8>| print_bytes(&data).map(|()| true);
+        pump(&client, &source, &mut take, &mut |said| {
+            troubles += 1;
+            call.note(&said);
+        })
+        .await?;
+        return if troubles > 0 { Err(Failure::Told) } else { Ok(()) };
+    }
+    let (folder, top, name) = place(&source, &dest, force)?;
+    let target = Target::new(&folder, &name, force)
+        .map_err(|error| Failure::Failed(format!("cannot write into {}: {error}", folder.display())))?;
+    let mut troubles = Vec::new();
+    let copied = copy(&client, &source, top, target, &mut |said| troubles.push(said)).await;
+    let (failure, copied) = match copied {
+        Ok(copied) => (None, copied),
+        Err(failure) => (Some(failure), Extracted::default()),
+    };
+    troubles.extend(copied.troubles);
+    troubles.iter().for_each(|said| call.note(said));
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    let view = || views::files::Copy { files: copied.files, bytes: copied.bytes, troubles: troubles.clone() };
+    call.show(view, || {
+        let files = if copied.files == 1 { "file" } else { "files" };
+        let place = folder.join(&name);
+        Page::Lines(format!(
+            "copied {} {files} ({}) to {}\n",
+            copied.files,
+            size(copied.bytes),
+            escape(&place.display().to_string())
+        ))
+    })?;
+    if troubles.is_empty() { Ok(()) } else { Err(Failure::Told) }
+}
+
+/// The folder that it goes to, what it is called on the host, and what it will be called here.
+fn place(source: &str, dest: &Path, force: bool) -> Result<(PathBuf, OsString, OsString), Failure> {
+    let last = Path::new(source).components().next_back();
+    let Some(Component::Normal(top)) = last else {
+        return Err(Failure::Usage(format!(
+            "{source} has no name that it could have here; name what is in it"
+        )));
+    };
+    let top = top.to_owned();
+    let (folder, name) = match std::fs::metadata(dest) {
+        Ok(found) if found.is_dir() => return Ok((dest.to_owned(), top.clone(), top)),
+        Ok(_) if !force => {
+            return Err(Failure::Failed(format!(
+                "{} is there already and is not overwritten (--force writes it anew)",
+                dest.display()
+            )));
+        }
+        _ => (dest.parent(), dest.file_name()),
+    };
+    // A name that ends in `/` is meant as a folder, and there is none.
+    let is_folder = dest.as_os_str().as_encoded_bytes().ends_with(b"/");
+    let (Some(folder), Some(name), false) = (folder, name, is_folder) else {
+        return Err(Failure::Failed(format!("there is no folder {}", dest.display())));
+    };
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    Ok((folder.to_owned(), top, name.to_owned()))
+}
+
+/// Lays out what the host sends, as it comes.
+async fn copy(
+    client: &Client,
+    source: &str,
+    top: OsString,
+    target: Target,
+    trouble: &mut dyn FnMut(String),
+) -> Result<Extracted, Failure> {
+    let (sender, receiver) = mpsc::channel(8);
+    // It waits for disks, and for what comes.
+    let worker = tokio::task::spawn_blocking(move || extract(Feed::new(receiver), &top, &target));
+    let mut take = async |data: Vec<u8>| Ok(sender.send(Some(data)).await.is_ok());
+    let pumped = pump(client, source, &mut take, trouble).await;
+    if pumped.is_ok() {
+        // Without this word the end is a break. Who has read enough does not need it.
+        drop(sender.send(None).await);
+    }
+    drop(sender);
+    let laid_out = worker.await.map_err(|error| Failure::Failed(format!("the copy broke off: {error}")))?;
+    match (pumped, laid_out) {
+        (Err(failure), _) => Err(failure),
+        (Ok(()), Err(broken)) => Err(Failure::Failed(broken.to_string())),
+        (Ok(()), Ok(done)) => Ok(done),
+    }
+}
+
+/// Hands on what the host sends, until its end or until nobody takes it any more.
+async fn pump(
+    client: &Client,
+    source: &str,
+    take: &mut impl AsyncFnMut(Vec<u8>) -> Result<bool, Failure>,
+    trouble: &mut dyn FnMut(String),
+) -> Result<(), Failure> {
+    let request = CopyRequest { path: source.to_owned() };
+    let opened = async { Ok(client.inspect().copy(request).await?.into_inner()) };
+    let mut stream = within(PATIENCE, opened).await?;
+    while let Some(next) = within(PATIENCE, async { Ok(stream.message().await?) }).await? {
+        let more = match next.response {
+            Some(Response::Data(data)) => take(data).await?,
+            Some(Response::Trouble(said)) => {
+                trouble(said);
+                true
+            }
+            None => true,
+        };
+        if !more {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// What comes, for one who reads it on another thread.
+struct Feed {
+    /// `None` is the end.
+    receiver: mpsc::Receiver<Option<Vec<u8>>>,
+    chunk: Vec<u8>,
+    at: usize,
+    ended: bool,
+}
+
+impl Feed {
+    fn new(receiver: mpsc::Receiver<Option<Vec<u8>>>) -> Feed {
+        Feed { receiver, chunk: Vec::new(), at: 0, ended: false }
+    }
+}
+
+impl Read for Feed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.at >= self.chunk.len() {
+            self.chunk = match self.receiver.blocking_recv() {
+                Some(Some(chunk)) => chunk,
+                Some(None) => {
+                    self.ended = true;
+                    return Ok(0);
+                }
+                None if self.ended => return Ok(0),
+                None => return Err(io::ErrorKind::UnexpectedEof.into()),
+            };
+            self.at = 0;
+        }
+        let count = self.chunk.get(self.at..).unwrap_or_default().read(buffer)?;
+        self.at += count;
+        Ok(count)
+    }
+}

@@ -1,0 +1,147 @@
+//! `ls`: what is in a folder of the host.
+
+use kelson_proto::v1::{File, FilesRequest};
+
+use super::Call;
+use super::looking::gather;
+use crate::failure::Failure;
+use crate::output::page::Page;
+use crate::output::style::Tone;
+use crate::output::table::{Table, cell, toned};
+use crate::output::text::escape_bytes;
+use crate::output::views::files::kind;
+use crate::output::{time, views};
+
+/// List a folder of the host
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = "\
+Examples:
+  kelsonctl ls /etc/kelson
+  kelsonctl ls -lR /var/log
+  kelsonctl ls -o json /var | jq -r '.[] | select(.type == \"folder\").name'")]
+pub struct Arguments {
+    /// With permissions, owner, size and time
+    #[arg(short, long)]
+    long: bool,
+    /// All below it, too, as far as its file system goes
+    #[arg(short = 'R', long)]
+    recursive: bool,
+    /// The folder, or a file, from / on
+    #[arg(value_name = "PATH", value_parser = absolute)]
+    path: String,
+}
+
+/// A path of a host: there is no folder there that it could be relative to.
+pub fn absolute(text: &str) -> Result<String, String> {
+    match text.starts_with('/') {
+        true => Ok(text.to_owned()),
+        false => Err("a path of the host begins with /".to_owned()),
+    }
+}
+
+pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
+    let Arguments { long, recursive, path } = arguments;
+    let request = FilesRequest { path: path.clone(), recursive };
+    let files = gather(call.client()?.inspect().files(request), |page| page.files).await?;
+    let view = || files.iter().map(views::files::File::from).collect::<Vec<_>>();
+    call.show(view, || match long {
+        true => Page::Table(table(&files, &path)),
+        false => Page::Lines(files.iter().map(|file| name(file, &path) + "\n").collect()),
+    })?;
+    let mut whole = true;
+    for file in files.iter().filter(|file| !file.trouble.is_empty()) {
+        call.note(&format!("{}: {}", name(file, &path), file.trouble));
+        whole = false;
+    }
+    if whole { Ok(()) } else { Err(Failure::Told) }
+}
+
+/// The name as it is listed: that of the path itself is the path.
+fn name(file: &File, path: &str) -> String {
+    let name = if file.name.is_empty() { path.as_bytes() } else { &file.name };
+    // A tab is no name's business in a list.
+    escape_bytes(name).replace('\t', "\\t")
+}
+
+fn table(files: &[File], path: &str) -> Table {
+    let mut table = Table::new(&["MODE", "USER", "GROUP", "SIZE", "MODIFIED", "NAME"]).right(&[1, 2, 3]);
+    for file in files {
+        let device = matches!(kind(file.mode), "character" | "block");
+        let size = if device { format!("{}, {}", file.major, file.minor) } else { file.size.to_string() };
+        let mut name = name(file, path);
+        if !file.link.is_empty() {
+            name += &format!(" -> {}", escape_bytes(&file.link));
+        }
+        if file.trouble.is_empty() {
+            table.row(vec![
+                cell(mode(file.mode)),
+                cell(file.uid.to_string()),
+                cell(file.gid.to_string()),
+                cell(size),
+                cell(file.modified.as_ref().map_or(String::new(), time::rfc3339)),
+                cell(name),
+            ]);
+        } else {
+            let unknown = || toned(Tone::Quiet, "?");
+            table.row(vec![unknown(), unknown(), unknown(), unknown(), unknown(), cell(name)]);
+        }
+    }
+    table
+}
+
+/// `drwxr-sr-x`.
+fn mode(mode: u32) -> String {
+    let kind = match kind(mode) {
+        "file" => '-',
+        "folder" => 'd',
+        "link" => 'l',
+        "pipe" => 'p',
+        "socket" => 's',
+        "character" => 'c',
+        "block" => 'b',
+        _ => '?',
+    };
+    let mut text = String::from(kind);
+    for (shift, special, with, without) in
+        [(6, 0o4000, 's', 'S'), (3, 0o2000, 's', 'S'), (0, 0o1000, 't', 'T')]
+    {
+        let bits = mode >> shift;
+        text.push(if bits & 4 > 0 { 'r' } else { '-' });
+        text.push(if bits & 2 > 0 { 'w' } else { '-' });
+        text.push(match (mode & special > 0, bits & 1 > 0) {
+            (true, true) => with,
+            (true, false) => without,
+            (false, true) => 'x',
+            (false, false) => '-',
+        });
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_as_ls_has_them() {
+        for (bits, text) in [
+            (0o100_644, "-rw-r--r--"),
+            (0o040_755, "drwxr-xr-x"),
+            (0o041_777, "drwxrwxrwt"),
+            (0o104_755, "-rwsr-xr-x"),
+            (0o102_640, "-rw-r-S---"),
+            (0o120_777, "lrwxrwxrwx"),
+            (0o020_600, "crw-------"),
+            (0, "?---------"),
+        ] {
+            assert_eq!(mode(bits), text);
+        }
+    }
+
+    #[test]
+    fn a_name_is_one_line() {
+        let file = |name: &[u8]| File { name: name.to_vec(), ..File::default() };
+        assert_eq!(name(&file(b"a\n\tb\xff\x1b"), "/x"), "a\\n\\tb\\xff\\x1b");
+        assert_eq!(name(&file(b""), "/x"), "/x");
+    }
+}
