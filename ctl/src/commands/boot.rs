@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use kelson_proto::v1::{BootPhase, BootRequest, BootResponse, BootService, BootTask};
+use kelson_api::client::Client;
+use kelson_proto::v1::{BootPhase, BootRequest, BootResponse, BootService, BootTask, Event, EventsRequest};
 
 use super::Call;
 use crate::failure::{Failure, answer};
@@ -56,8 +57,22 @@ pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
             let tree = || chain_tree(&chain(&boot), &boot, terminal);
             call.show(|| chain(&boot), || Page::Text(tree()))
         }
-        Some(View::Plot) => print(&plot::draw(&boot)),
+        Some(View::Plot) => print(&plot::draw(&boot, &history(&call.client()?).await?, &chain(&boot))),
     }
+}
+
+/// All events that the host keeps.
+async fn history(client: &Client) -> Result<Vec<Event>, Failure> {
+    let request = EventsRequest::default();
+    let collected = async {
+        let mut stream = client.services().events(request).await?;
+        let mut events = Vec::new();
+        while let Some(batch) = stream.get_mut().message().await? {
+            events.extend(batch.events);
+        }
+        Ok(tonic::Response::new(events))
+    };
+    answer(collected).await
 }
 
 /// `kernel 900 ms, from PID 1's start to all services 700 ms`.

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
-use kelson_proto::v1::{GraphEdge, GraphNode, GraphRequest, GraphResponse};
+use kelson_proto::v1::{GraphEdge, GraphNode, GraphRequest, GraphResponse, ListRequest};
 
 use super::Call;
 use crate::failure::{Failure, answer};
@@ -41,11 +41,15 @@ enum Language {
 }
 
 pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
-    let graph = answer(call.client()?.services().graph(GraphRequest {})).await?;
+    let client = call.client()?;
+    let graph = answer(client.services().graph(GraphRequest {})).await?;
     match arguments.format {
         None if !call.is_table() => call.format.print(&views::Graph::from(&graph)),
         None | Some(Language::Text) => print(&text(&graph, call.terminal.palette, call.terminal.unicode)),
-        Some(Language::Svg) => print(&draw(&graph)),
+        Some(Language::Svg) => {
+            let listed = answer(client.services().list(ListRequest::default())).await?;
+            print(&draw(&graph, &listed.services))
+        }
         Some(Language::Dot) => print(&dot(&graph)),
         Some(Language::Mermaid) => print(&mermaid(&graph)),
     }

@@ -5,7 +5,6 @@
 //! [`print()`].
 
 pub mod drawing;
-pub mod layout;
 pub mod page;
 pub mod screen;
 pub mod size;

@@ -152,7 +152,17 @@ fn graph_in_each_language() {
     assert_eq!(fake.run("graph --format text").out, fake.run("graph").out);
     assert!(fake.run("graph --format dot").out.contains("\"web\" -> \"db\" [label=\"up\"];"));
     assert!(fake.run("graph --format mermaid").out.contains("n1 -->|up| n0"));
-    assert!(fake.run("graph --format svg").out.starts_with("<svg "));
+    let svg = fake.run("graph --format svg").out;
+    assert!(svg.starts_with("<svg ") && svg.contains("prefers-color-scheme:dark"), "{svg}");
+    for part in [
+        ">db<",
+        ">running<",
+        ">web<",
+        ">waits for path &quot;/run/x&quot; to exist<",
+        "1 of 2 services are up",
+    ] {
+        assert!(svg.contains(part), "{part} is in {svg}");
+    }
     assert_eq!(
         fake.json("graph"),
         json!({"nodes": [{"id": "db", "service": true, "state": "running", "up": true},
@@ -181,7 +191,8 @@ fn boot_in_each_view() {
         }],
         services: vec![BootService { name: "db".to_owned(), spawned: ms(30), up: ms(400), after: vec![] }],
     };
-    let fake = Fake::start(State { boot, ..two() });
+    let events = vec![event(1, "db", "ready")];
+    let fake = Fake::start(State { boot, events, ..two() });
     let table = fake.run("boot").out;
     assert!(
         table.contains("  /proc") && table.contains("was there") && table.contains("kernel 900 ms"),
@@ -196,7 +207,10 @@ fn boot_in_each_view() {
             .out
             .contains("└─ db @400 ms +370 ms\n   └─ phase mounts @25 ms +20 ms\n")
     );
-    assert!(fake.run("boot plot").out.contains("</svg>"));
+    let svg = fake.run("boot plot").out;
+    for part in [">db<", ">370 ms<", "say-critical", "bar-stays", "</svg>"] {
+        assert!(svg.contains(part), "{part} is in {svg}");
+    }
     assert_eq!(
         fake.json("boot"),
         json!({"kernelMs": 900.0, "totalMs": 400.0, "phases": [{"name": "mounts", "startMs": 5.0, "durationMs": 20.0,

@@ -1,54 +1,19 @@
 //! Drawings in SVG, made here without another program; readable on light and on dark ground.
 
+pub mod axis;
 pub mod graph;
+pub mod layout;
+pub mod legend;
+pub mod measure;
 pub mod plot;
 
 use std::fmt::Write as _;
 
-use super::text::{escape, width};
+use super::text::escape;
 
-/// The colours by class: each once for light ground, once for dark.
-const STYLE: &str = "\
-svg{background:#ffffff;font:13px ui-sans-serif,system-ui,'Segoe UI','DejaVu Sans',sans-serif}
-text{fill:#1f2328}
-.small{font-size:11px}
-.head{font-size:15px;font-weight:600}
-.mute{fill:#59636e}
-.end{text-anchor:end}
-.middle{text-anchor:middle}
-.grid{stroke:#d1d9e0;stroke-width:1}
-.halo{stroke:#ffffff;stroke-width:4px;stroke-linejoin:round}
-.box{stroke-width:1.5}
-.plain{fill:#f6f8fa;stroke:#818b98}
-.quiet{fill:#f6f8fa;stroke:#afb8c1}
-.good{fill:#dafbe1;stroke:#1a7f37}
-.busy{fill:#ddf4ff;stroke:#0969da}
-.waiting{fill:#fff8c5;stroke:#9a6700}
-.bad{fill:#ffebe9;stroke:#cf222e}
-.phase{fill:#818b98}
-.edge{fill:none;stroke:#818b98;stroke-width:1.4}
-.open{stroke:#9a6700;stroke-dasharray:6 4}
-.tip{fill:#818b98}
-.opentip{fill:#9a6700}
-@media (prefers-color-scheme:dark){
-svg{background:#0d1117}
-text{fill:#e6edf3}
-.mute{fill:#9198a1}
-.grid{stroke:#30363d}
-.halo{stroke:#0d1117}
-.plain{fill:#151b23;stroke:#818b98}
-.quiet{fill:#151b23;stroke:#3d444d}
-.good{fill:#12261e;stroke:#3fb950}
-.busy{fill:#121d2f;stroke:#4493f8}
-.waiting{fill:#272115;stroke:#d29922}
-.bad{fill:#25171c;stroke:#f85149}
-.phase{fill:#656c76}
-.edge{stroke:#818b98}
-.open{stroke:#d29922}
-.tip{fill:#818b98}
-.opentip{fill:#d29922}
-}
-";
+/// The colours by class: each once for light ground, once for dark. They are no variables of CSS, which viewers other than
+/// browsers do not know: those show the light ones.
+const STYLE: &str = include_str!("style.css");
 
 /// An SVG document that grows element by element.
 #[derive(Debug, Default)]
@@ -74,15 +39,39 @@ impl Drawing {
         self.add(&format!("<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\">{}</text>", xml(text)));
     }
 
-    /// The whole document.
-    pub fn finish(self, width: f64, height: f64, title: &str) -> String {
+    /// Adds a rectangle with round corners; `title` is shown where it is pointed at.
+    pub fn rect(&mut self, at: (f64, f64), size: (f64, f64), round: f64, class: &str, title: &str) {
+        let ((x, y), (width, height)) = (at, size);
+        let front = format!(
+            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" rx=\"{round}\" class=\"{class}\""
+        );
+        if title.is_empty() {
+            self.add(&format!("{front}/>"));
+        } else {
+            self.add(&format!("{front}><title>{}</title></rect>", xml(title)));
+        }
+    }
+
+    /// Adds a straight line.
+    pub fn line(&mut self, from: (f64, f64), to: (f64, f64), class: &str) {
+        self.add(&format!(
+            "<line x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\" class=\"{class}\"/>",
+            from.0, from.1, to.0, to.1
+        ));
+    }
+
+    /// The whole document. `about` says in a sentence what is to be seen, for who cannot see it.
+    pub fn finish(self, width: f64, height: f64, title: &str, about: &str) -> String {
         let (width, height) = (width.ceil(), height.ceil());
-        let mut out = String::with_capacity(self.body.len() + STYLE.len() + 256);
+        let mut out = String::with_capacity(self.body.len() + STYLE.len() + 512);
         let written = write!(
             out,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
-             viewBox=\"0 0 {width} {height}\" role=\"img\">\n<title>{}</title>\n<style>\n{STYLE}</style>\n{}</svg>\n",
+             viewBox=\"0 0 {width} {height}\" role=\"img\" aria-labelledby=\"title about\">\n<title id=\"title\">{}</title>\n\
+             <desc id=\"about\">{}</desc>\n<style>\n{STYLE}</style>\n\
+             <rect width=\"{width}\" height=\"{height}\" class=\"ground\"/>\n{}</svg>\n",
             xml(title),
+            xml(about),
             self.body
         );
         debug_assert!(written.is_ok(), "writing into a String does not fail");
@@ -107,49 +96,8 @@ pub fn xml(text: &str) -> String {
     out
 }
 
-/// About how wide a text of 13 px comes out.
-pub fn text_width(text: &str) -> f64 {
-    width(&escape(text)) as f64 * 7.3
-}
-
 #[cfg(test)]
-pub mod check {
-    //! A reader that is just strict enough to find a drawing that is not well-formed.
-
-    /// The names of all elements in order; panics at the first mistake.
-    pub fn elements(svg: &str) -> Vec<String> {
-        let (mut open, mut all, mut rest) = (Vec::new(), Vec::new(), svg);
-        while let Some(start) = rest.find('<') {
-            let before = &rest[..start];
-            assert!(
-                !before.contains('>') || open.last().is_some_and(|name| name == "style"),
-                "stray >: {before}"
-            );
-            for entity in before.split('&').skip(1) {
-                assert!(
-                    ["amp;", "lt;", "gt;", "quot;", "#39;"].iter().any(|known| entity.starts_with(known)),
-                    "stray &: {entity}"
-                );
-            }
-            let end = start + rest[start..].find('>').expect("a tag ends");
-            let tag = &rest[start + 1..end];
-            rest = &rest[end + 1..];
-            if let Some(name) = tag.strip_prefix('/') {
-                assert_eq!(open.pop().as_deref(), Some(name), "tags close in order");
-                continue;
-            }
-            assert_eq!(tag.matches('"').count() % 2, 0, "quotes are closed: {tag}");
-            let name: String = tag.chars().take_while(|c| c.is_alphanumeric()).collect();
-            assert!(!tag.contains("NaN") && !tag.contains("inf"), "numbers are numbers: {tag}");
-            all.push(name.clone());
-            if !tag.ends_with('/') {
-                open.push(name);
-            }
-        }
-        assert!(open.is_empty(), "left open: {open:?}");
-        all
-    }
-}
+pub mod check;
 
 #[cfg(test)]
 mod tests {
@@ -159,8 +107,8 @@ mod tests {
     fn foreign_text_cannot_leave_its_element() {
         let mut drawing = Drawing::default();
         drawing.text(1.0, 2.0, "small", "</text><script>alert('1' & \"2\")</script>\x1b[0m");
-        let svg = drawing.finish(10.2, 20.0, "a<b");
-        assert_eq!(check::elements(&svg), ["svg", "title", "style", "text"]);
+        let svg = drawing.finish(10.2, 20.0, "a<b", "c>d");
+        assert_eq!(check::elements(&svg), ["svg", "title", "desc", "style", "rect", "text"]);
         assert!(svg.contains("&lt;script&gt;alert(&#39;1&#39; &amp; &quot;2&quot;)"));
         assert!(svg.contains("\\x1b[0m"));
         assert!(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"11\" height=\"20\""));

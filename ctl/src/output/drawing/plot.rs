@@ -1,78 +1,115 @@
-//! The boot over time: the kernel, phases with their tasks, and services as bars.
+//! The boot over time: the kernel, phases with their tasks, and services as bars, with the chain that all of it waited for.
+
+mod told;
 
 use std::time::Duration;
 
-use kelson_proto::v1::BootResponse;
+use kelson_proto::v1::{BootResponse, Event};
+use told::{Piece, Told};
 
-use super::{Drawing, text_width, xml};
-use crate::output::style::Tone;
-use crate::output::text::{escape, fit};
+use super::Drawing;
+use super::axis::Axis;
+use super::legend::legend;
+use super::measure::{Font, fit_width, text_width};
 use crate::output::time::{duration, measured};
+use crate::output::views::Link;
 
 const ROW: f64 = 22.0;
 const BAR: f64 = 14.0;
-const CHART: f64 = 900.0;
-const TOP: f64 = 84.0;
+const CHART: f64 = 860.0;
+const LEFT: f64 = 24.0;
+const INDENT: f64 = 16.0;
+/// What stands in the chain is bold, and so wider.
+const BOLD: f64 = 1.13;
 
-/// One line of the plot.
-#[derive(Debug, Clone, PartialEq)]
+const LEGEND: &[(&str, &str)] = &[
+    ("bar bar-phase", "phase"),
+    ("bar bar-task", "task"),
+    ("bar bar-waiting", "waiting"),
+    ("bar bar-preparing", "preparing"),
+    ("bar bar-starting", "starting"),
+    ("bar bar-checked", "running, not up yet"),
+    ("bar bar-stays", "up"),
+    ("bar bar-bad", "failed"),
+    ("critical", "what the whole boot waited for"),
+];
+
+/// One line of the plot. Times are milliseconds since the kernel's start.
+#[derive(Debug, Clone, PartialEq, Default)]
 struct Row {
     label: String,
-    /// Indented below a phase.
-    inner: bool,
-    /// Milliseconds since the kernel's start.
-    start: f64,
-    /// `None`: not over yet.
-    end: Option<f64>,
-    class: &'static str,
+    kind: &'static str,
+    pieces: Vec<Piece>,
+    /// From when to when the boot waited for it.
+    critical: Option<(f64, f64)>,
     note: String,
 }
 
-/// The plot as SVG.
-pub fn draw(boot: &BootResponse) -> String {
+/// The plot as SVG. `events` tell what services did before they were spawned; `chain` is what the boot waited for, its end
+/// first.
+pub fn draw(boot: &BootResponse, events: &[Event], chain: &[Link]) -> String {
     let kernel = boot.kernel.as_ref().map_or(0.0, |kernel| ms(duration(kernel)));
-    let rows = rows(boot, kernel);
+    let rows = rows(boot, kernel, events, chain);
     let total = boot.total.as_ref().map(|total| kernel + ms(duration(total)));
-    let last = rows.iter().filter_map(|row| row.end).chain(rows.iter().map(|row| row.start)).chain(total);
-    let last = last.fold(1.0, f64::max);
-    let step = step(last);
-    let end = (last / step).ceil() * step;
+    let times =
+        rows.iter().flat_map(|row| &row.pieces).flat_map(|(from, to, _)| [*from, to.unwrap_or(*from)]);
+    // A little of what comes after is seen.
+    let end = times.chain(total).fold(1.0, f64::max) * 1.03;
+    let axis = Axis::even(0.0, end);
 
-    let label = rows.iter().map(|row| text_width(&row.label)).fold(60.0, f64::max) + 40.0;
-    let note = rows.iter().map(|row| text_width(&row.note)).fold(60.0, f64::max) + 16.0;
-    let x = |at: f64| label + at / end * CHART;
-    let bottom = TOP + rows.len() as f64 * ROW + 8.0;
+    let widest = |text: fn(&Row) -> f64| rows.iter().map(text).fold(60.0, f64::max);
+    let left = LEFT + INDENT + widest(|row| text_width(&row.label, font(row.kind)) * BOLD) + 14.0;
+    let notes = left + CHART + 12.0;
+    let width = notes + widest(|row| text_width(&row.note, Font::Small)) + LEFT;
+    let x = |time: f64| left + axis.place(time) * CHART;
 
     let mut drawing = Drawing::default();
-    drawing.text(24.0, 28.0, "head", "Where the boot's time went");
-    drawing.text(24.0, 48.0, "small mute", &summary(boot));
-    let mut tick = 0.0;
-    while tick <= end + step / 2.0 {
-        drawing.add(&format!(
-            "<line x1=\"{0:.1}\" y1=\"{1:.1}\" x2=\"{0:.1}\" y2=\"{bottom:.1}\" class=\"grid\"/>",
-            x(tick),
-            TOP - 6.0
-        ));
-        drawing.text(x(tick), TOP - 12.0, "small mute middle", &format!("{tick:.0} ms"));
-        tick += step;
+    drawing.text(LEFT, 34.0, "head", "Where the boot's time went");
+    drawing.text(LEFT, 54.0, "small mute", &summary(boot));
+    let top = 68.0 + legend(&mut drawing, (LEFT, 68.0), width - 2.0 * LEFT, LEGEND) + 26.0;
+    let bottom = top + rows.len() as f64 * ROW;
+    for place in (0..rows.len()).step_by(2) {
+        let y = top + place as f64 * ROW;
+        drawing.rect((LEFT - 8.0, y), (width - 2.0 * LEFT + 16.0, ROW), 3.0, "band", "");
     }
+    axis.draw(&mut drawing, left, CHART, (top, bottom), 0.0);
+    let mut last: Option<(f64, f64)> = None;
     for (place, row) in rows.iter().enumerate() {
-        let y = TOP + place as f64 * ROW;
-        let indent = if row.inner { 40.0 } else { 24.0 };
-        drawing.text(indent, y + 12.0, if row.inner { "small" } else { "" }, &row.label);
-        let (from, to) = (x(row.start), x(row.end.unwrap_or(end)));
-        let open = if row.end.is_none() { " stroke-dasharray=\"4 3\"" } else { "" };
-        drawing.add(&format!(
-            "<rect x=\"{from:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{BAR}\" rx=\"3\" class=\"box {}\"{open}>\
-             <title>{}</title></rect>",
-            y + 1.0,
-            (to - from).max(2.0),
-            row.class,
-            xml(&format!("{}: {}", row.label, row.note))
-        ));
-        drawing.text(to.max(from + 2.0) + 6.0, y + 12.0, "small mute halo", &row.note);
+        let y = top + place as f64 * ROW;
+        let indent = if row.kind == "task" { INDENT } else { 0.0 };
+        let size = if font(row.kind) == Font::Small { "small" } else { "" };
+        let class = if row.critical.is_some() { "say-critical" } else { size };
+        drawing.text(LEFT + indent, y + 15.5, &format!("{size} {class}"), &row.label);
+        for (from, to, class) in &row.pieces {
+            let (from, to) = (x(*from), x(to.unwrap_or(end)));
+            let title = format!("{}: {}", row.label, row.note);
+            drawing.rect((from, y + 4.0), ((to - from).max(1.5), BAR), 2.0, &format!("bar {class}"), &title);
+        }
+        if let Some((from, to)) = row.critical {
+            let (from, to) = (x(from), x(to).max(x(from) + 2.0));
+            // From the end of what it waited for down to its own beginning.
+            if let Some((before, under)) = last.filter(|_| row.kind != "task") {
+                drawing.add(&format!(
+                    "<path d=\"M{before:.1},{under:.1} L{before:.1},{0:.1} L{from:.1},{0:.1}\" class=\"critical link\"/>",
+                    y + 4.0 + BAR / 2.0
+                ));
+            }
+            drawing.rect((from - 1.0, y + 3.0), (to - from + 2.0, BAR + 2.0), 3.0, "critical", "");
+            if row.kind != "task" {
+                last = Some((to, y + 5.0 + BAR));
+            }
+        }
+        drawing.text(notes, y + 15.5, "small mute", &row.note);
     }
-    drawing.finish(label + CHART + note + 24.0, bottom + 16.0, "Kelson: the boot over time")
+    if let Some(total) = total {
+        drawing.line((x(total), top), (x(total), bottom), "cut");
+        drawing.text(x(total), bottom + 15.0, "small mute middle", "all services stood");
+    }
+    drawing.finish(width, bottom + 30.0, "Kelson: the boot over time", &summary(boot))
+}
+
+fn font(kind: &str) -> Font {
+    if kind == "task" { Font::Small } else { Font::Text }
 }
 
 fn summary(boot: &BootResponse) -> String {
@@ -90,138 +127,80 @@ fn summary(boot: &BootResponse) -> String {
     }
 }
 
-fn rows(boot: &BootResponse, kernel: f64) -> Vec<Row> {
-    let label = |name: &str| fit(&escape(name), 36).into_owned();
+fn rows(boot: &BootResponse, kernel: f64, events: &[Event], chain: &[Link]) -> Vec<Row> {
     let at = |wire: &Option<prost_types::Duration>| wire.as_ref().map(|d| kernel + ms(duration(d)));
+    let critical = |kind: &str, name: &str| {
+        let link = chain.iter().find(|link| link.kind == kind && link.name == name)?;
+        Some((kernel + link.start_ms, kernel + link.start_ms + link.duration_ms))
+    };
+    let label = |name: &str, kind| fit_width(name, font(kind), 260.0);
     let mut rows = Vec::new();
     if kernel > 0.0 {
-        let note = measured(Duration::from_secs_f64(kernel / 1000.0));
-        rows.push(Row {
-            label: "kernel".to_owned(),
-            inner: false,
-            start: 0.0,
-            end: Some(kernel),
-            class: "phase",
-            note,
-        });
+        let (label, note) = ("kernel".to_owned(), shown(kernel));
+        let pieces = vec![(0.0, Some(kernel), "bar-kernel")];
+        rows.push(Row { label, kind: "phase", pieces, critical: None, note });
     }
-    let mut bar =
-        |name: &str, inner: bool, start: Option<f64>, end: Option<f64>, class: &'static str, error: &str| {
-            let start = start.unwrap_or(kernel);
-            let mut note = match end {
-                Some(end) => measured(Duration::from_secs_f64((end - start).max(0.0) / 1000.0)),
-                None => "not over yet".to_owned(),
-            };
-            if !error.is_empty() {
-                note = format!("{note}, {}", fit(&escape(error), 60));
-            }
-            rows.push(Row { label: label(name), inner, start, end, class, note });
+    // A phase, or a task of one.
+    let step = |name: &str, kind, start, took: &Option<prost_types::Duration>, error: &str| {
+        let from = at(start).unwrap_or(kernel);
+        let to = took.as_ref().map(|took| from + ms(duration(took)));
+        let class = match kind {
+            _ if !error.is_empty() => "bar-bad",
+            "phase" => "bar-phase",
+            _ => "bar-task",
         };
-    let end = |start: Option<f64>, wire: &Option<prost_types::Duration>| {
-        Some(start? + wire.as_ref().map(|d| ms(duration(d)))?)
+        let mut note = to.map_or_else(|| "not over yet".to_owned(), |to| shown(to - from));
+        if !error.is_empty() {
+            note += &format!(", {}", fit_width(error, Font::Small, 320.0));
+        }
+        let pieces = vec![(from, to, class)];
+        Row { label: label(name, kind), kind, pieces, critical: critical(kind, name), note }
     };
     for phase in &boot.phases {
-        let start = at(&phase.start).or(Some(kernel));
-        bar(&phase.name, false, start, end(start, &phase.duration), "phase", "");
+        rows.push(step(&phase.name, "phase", &phase.start, &phase.duration, ""));
         for task in &phase.tasks {
-            let start = at(&task.start).or(Some(kernel));
-            let tone = if task.error.is_empty() { Tone::Busy } else { Tone::Bad };
-            bar(&task.name, true, start, end(start, &task.duration), tone.class(), &task.error);
+            rows.push(step(&task.name, "task", &task.start, &task.duration, &task.error));
         }
     }
-    for service in boot.services.iter().filter(|service| service.spawned.is_some()) {
-        let up = at(&service.up);
-        let tone = if up.is_some() { Tone::Good } else { Tone::Waiting };
-        bar(&service.name, false, at(&service.spawned), up, tone.class(), "");
+    let told = Told::new(events, &boot.services);
+    for service in &boot.services {
+        let (spawned, up) = (service.spawned.as_ref(), service.up.as_ref());
+        let before = told.before(service);
+        let mut pieces: Vec<Piece> = before
+            .iter()
+            .map(|(from, to, class)| (kernel + from, to.map(|to| kernel + to), *class))
+            .collect();
+        let note = match (spawned.map(duration), up.map(duration)) {
+            (Some(spawned), Some(up)) => {
+                let ready = told.ready(service).filter(|ready| *ready < ms(up)).unwrap_or(ms(up));
+                pieces.push((kernel + ms(spawned), Some(kernel + ready), "bar-starting"));
+                pieces.push((kernel + ready, Some(kernel + ms(up)), "bar-checked"));
+                let gone = told.gone(service).map(|gone| kernel + gone.max(ms(up)));
+                pieces.push((kernel + ms(up), gone, "bar-stays"));
+                measured(up.saturating_sub(spawned))
+            }
+            (Some(spawned), None) => {
+                pieces.push((kernel + ms(spawned), None, "bar-starting"));
+                "not up yet".to_owned()
+            }
+            _ if pieces.is_empty() => continue,
+            _ => "not started yet".to_owned(),
+        };
+        // What took no time is not seen.
+        pieces.retain(|(from, to, _)| to.is_none_or(|to| to - from > 0.05));
+        let (label, critical) = (label(&service.name, "service"), critical("service", &service.name));
+        rows.push(Row { label, kind: "service", pieces, critical, note });
     }
     rows
+}
+
+fn shown(millis: f64) -> String {
+    measured(Duration::from_secs_f64(millis.max(0.0) / 1000.0))
 }
 
 fn ms(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1000.0
 }
 
-/// The distance of two marks of the axis: 1, 2 or 5 times a power of ten, about ten marks in all.
-fn step(end: f64) -> f64 {
-    let rough = end / 10.0;
-    let power = 10f64.powf(rough.log10().floor());
-    let factor = [1.0, 2.0, 5.0].into_iter().find(|factor| factor * power >= rough).unwrap_or(10.0);
-    (factor * power).max(1.0)
-}
-
 #[cfg(test)]
-mod tests {
-    use super::super::check::elements;
-    use super::*;
-    use crate::output::time::to_wire;
-    use kelson_proto::v1::{BootPhase, BootService, BootTask};
-
-    fn wire(millis: u64) -> Option<prost_types::Duration> {
-        Some(to_wire(Duration::from_millis(millis)))
-    }
-
-    fn sample() -> BootResponse {
-        BootResponse {
-            kernel: wire(900),
-            total: wire(700),
-            phases: vec![BootPhase {
-                name: "mounts".to_owned(),
-                start: wire(10),
-                duration: wire(50),
-                tasks: vec![BootTask {
-                    name: "mount /var".to_owned(),
-                    start: wire(12),
-                    duration: wire(40),
-                    error: "LABEL=STATE: <no such disk>".to_owned(),
-                    message: String::new(),
-                }],
-            }],
-            services: vec![
-                BootService { name: "db".to_owned(), spawned: wire(100), up: wire(400), after: vec![] },
-                BootService {
-                    name: "web".to_owned(),
-                    spawned: wire(400),
-                    up: None,
-                    after: vec!["db".to_owned()],
-                },
-                BootService { name: "manual".to_owned(), ..BootService::default() },
-            ],
-        }
-    }
-
-    #[test]
-    fn rows_stand_on_one_time_axis() {
-        let rows = rows(&sample(), 900.0);
-        let brief: Vec<_> = rows.iter().map(|r| (r.label.as_str(), r.start, r.end, r.class)).collect();
-        assert_eq!(
-            brief,
-            [
-                ("kernel", 0.0, Some(900.0), "phase"),
-                ("mounts", 910.0, Some(960.0), "phase"),
-                ("mount /var", 912.0, Some(952.0), "bad"),
-                ("db", 1000.0, Some(1300.0), "good"),
-                ("web", 1300.0, None, "waiting"),
-            ]
-        );
-        assert_eq!(rows[3].note, "300 ms");
-    }
-
-    #[test]
-    fn the_plot_is_well_formed() {
-        let svg = draw(&sample());
-        let elements = elements(&svg);
-        assert_eq!(elements.iter().filter(|e| *e == "rect").count(), 5);
-        for part in ["&lt;no such disk&gt;", "1600 ms", "kernel 900 ms", "not over yet"] {
-            assert!(svg.contains(part), "{part} is in:\n{svg}");
-        }
-        assert!(draw(&BootResponse::default()).contains("</svg>"));
-    }
-
-    #[test]
-    fn marks_of_the_axis_are_round() {
-        assert_eq!(
-            [7.0, 95.0, 130.0, 480.0, 1600.0, 61_000.0].map(step),
-            [1.0, 10.0, 20.0, 50.0, 200.0, 10_000.0]
-        );
-    }
-}
+mod tests;
