@@ -184,6 +184,7 @@ mod tests {
         assert_eq!(words("wait db --for "), ["up", "down", "finished"]);
         assert_eq!(words("-o "), ["table", "json", "yaml"]);
         assert_eq!(words("graph -f "), ["text", "svg", "dot", "mermaid"]);
+        assert_eq!(words("events --timeline --format "), ["text", "svg"]);
         assert_eq!(words("completion "), ["bash", "zsh", "fish"]);
         assert_eq!(words("gen cert --role "), ["os:reader", "os:operator", "os:admin"]);
         for line in ["--context ", "config use ", "config remove "] {

@@ -3,20 +3,27 @@
 use std::time::Duration;
 
 use kelson_api::client::Client;
-use kelson_proto::v1::{Event, EventsRequest};
+use kelson_proto::v1::{Event, EventsRequest, GraphRequest, ListRequest};
 
 use super::Call;
-use crate::failure::{Failure, explain_names};
+use crate::failure::{Failure, answer, explain_names};
 use crate::follow::Reconnect;
+use crate::output::page::Page;
 use crate::output::style::{Tone, state_name, state_tone};
 use crate::output::terminal::Terminal;
 use crate::output::text::escape;
-use crate::output::{print, time, views};
+use crate::output::timeline::text::render;
+use crate::output::timeline::{From, Timeline};
+use crate::output::{drawing, print, time, views};
 
 /// Show what happened, and what happens
 ///
 /// The host keeps the last 4096 events. While following, a connection that
 /// breaks is made anew, and the events go on from the next number.
+///
+/// With --timeline it is one line a service: what it did over time, and at a
+/// stop who waited for whom. Long times without an event are cut short. With -f
+/// it is drawn once the host has ended.
 #[derive(Debug, Clone, clap::Args)]
 #[command(
     verbatim_doc_comment,
@@ -24,7 +31,9 @@ use crate::output::{print, time, views};
 Examples:
   kelsonctl events db
   kelsonctl events -f --since 5m
-  kelsonctl events --since 120 -o json"
+  kelsonctl events --since 120 -o json
+  kelsonctl events --timeline --since 10s
+  kelsonctl events -f --timeline --format svg > shutdown.svg"
 )]
 pub struct Arguments {
     /// Go on with those that are still to come
@@ -33,9 +42,31 @@ pub struct Arguments {
     /// From this number on, or of the last so-and-so long
     #[arg(long, value_name = "N|D", value_parser = since)]
     since: Option<Since>,
+    /// Draw the states of the services over time
+    #[arg(long)]
+    timeline: bool,
+    /// Draw it as
+    #[arg(long, value_enum, value_name = "FORMAT", requires = "timeline")]
+    format: Option<Language>,
     /// Only of these services
     #[arg(value_name = "NAME")]
     names: Vec<String>,
+}
+
+/// How a timeline is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Language {
+    /// A line of letters for each service
+    Text,
+    /// A drawing for a browser
+    Svg,
+}
+
+impl Arguments {
+    /// True where it is drawn, and two drawings would be none.
+    pub fn is_drawing(&self) -> bool {
+        self.format == Some(Language::Svg)
+    }
 }
 
 /// Where to begin.
@@ -56,6 +87,9 @@ fn since(text: &str) -> Result<Since, String> {
 
 pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
     let client = call.client()?;
+    if arguments.timeline {
+        return timeline(call, &client, arguments).await;
+    }
     let names = arguments.names;
     let mut request =
         EventsRequest { follow: arguments.follow, names: names.clone(), ..EventsRequest::default() };
@@ -64,51 +98,95 @@ pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
         Some(Since::Last(last)) => request.last = Some(time::to_wire(last)),
         None => {}
     }
-    let mut reconnect = call.reconnect();
-    let mut began = false;
-    loop {
-        match stream(call, &client, &mut request, &mut reconnect, &mut began).await {
-            // The host has ended, after its last event.
-            Ok(()) => return Ok(()),
-            Err(failure) if arguments.follow && began => reconnect.pause(failure).await?,
-            Err(failure) => return Err(explain_names(failure, &client, &names).await),
+    let seen = |events: &[Event]| {
+        let line = |event: &Event| call.item(|| views::Event::from(event), || line(event, &call.terminal));
+        let lines = events.iter().map(line).collect::<Result<String, Failure>>()?;
+        if lines.is_empty() { Ok(()) } else { print(&lines) }
+    };
+    match read(call, &client, request, seen).await {
+        Err(failure) => Err(explain_names(failure, &client, &names).await),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// What all the events that are kept make; where it begins, and of whom it tells, is chosen from that.
+async fn timeline(call: &Call, client: &Client, arguments: Arguments) -> Result<(), Failure> {
+    let names = &arguments.names;
+    let known = answer(client.services().list(ListRequest { names: names.clone() })).await;
+    if let Err(failure) = known {
+        return Err(explain_names(failure, client, names).await);
+    }
+    // Asked first: a host that ends answers no more.
+    let graph = answer(client.services().graph(GraphRequest {})).await?;
+    let mut events = Vec::new();
+    let request = EventsRequest { follow: arguments.follow, ..EventsRequest::default() };
+    read(call, client, request, |batch| {
+        events.extend_from_slice(batch);
+        Ok(())
+    })
+    .await?;
+    let from = match arguments.since {
+        None => From::Oldest,
+        Some(Since::Number(number)) => From::Number(number),
+        Some(Since::Last(last)) => From::Last(last),
+    };
+    let timeline = Timeline::new(&events, &graph.edges, from, names);
+    match arguments.format {
+        Some(Language::Svg) => print(&drawing::timeline::draw(&timeline)),
+        Some(Language::Text) => print(&render(&timeline, &call.terminal)),
+        None => {
+            call.show(|| views::Timeline::from(&timeline), || Page::Text(render(&timeline, &call.terminal)))
         }
     }
 }
 
-/// One stream to its end; `request` asks for what comes after the last event that was printed.
+/// Reads events to the end, over breaks of the connection where it follows; each is seen once.
+async fn read(
+    call: &Call,
+    client: &Client,
+    mut request: EventsRequest,
+    mut seen: impl FnMut(&[Event]) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut reconnect = call.reconnect();
+    let mut began = false;
+    loop {
+        match stream(call, client, &mut request, &mut reconnect, &mut began, &mut seen).await {
+            // The host has ended, after its last event.
+            Ok(()) => return Ok(()),
+            Err(failure) if request.follow && began => reconnect.pause(failure).await?,
+            Err(failure) => return Err(failure),
+        }
+    }
+}
+
+/// One stream to its end; `request` asks for what comes after the last event that was seen.
 async fn stream(
     call: &Call,
     client: &Client,
     request: &mut EventsRequest,
     reconnect: &mut Reconnect,
     began: &mut bool,
+    seen: &mut impl FnMut(&[Event]) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let mut events = client.services().events(request.clone()).await?.into_inner();
     *began = true;
     reconnect.works();
-    while let Some(batch) = events.message().await? {
+    while let Some(mut batch) = events.message().await? {
         reconnect.works();
         // Who begins with the oldest that is kept misses none that was asked for.
         if batch.missed > 0 && (request.since > 0 || request.last.is_some()) {
             call.note(&missed(batch.missed, batch.events.first()));
         }
-        let mut lines = String::new();
-        for event in &batch.events {
-            // A number that was printed does not come again, whatever the other side thinks.
-            if event.seq < request.since && request.last.is_none() {
-                continue;
-            }
-            lines += &call.item(|| views::Event::from(event), || line(event, &call.terminal))?;
-            request.since = event.seq.saturating_add(1);
+        if request.last.is_none() {
+            // A number that was seen does not come again, whatever the other side thinks.
+            batch.events.retain(|event| event.seq >= request.since);
         }
-        if !batch.events.is_empty() {
+        if let Some(event) = batch.events.last() {
             // From here on the number tells, not the time.
+            request.since = event.seq.saturating_add(1);
             request.last = None;
         }
-        if !lines.is_empty() {
-            print(&lines)?;
-        }
+        seen(&batch.events)?;
     }
     Ok(())
 }

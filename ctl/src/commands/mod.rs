@@ -174,6 +174,7 @@ impl Call {
 pub fn takes_several(command: &Command) -> bool {
     match command {
         Command::Boot(arguments) => !arguments.is_drawing(),
+        Command::Events(arguments) => !arguments.is_drawing(),
         Command::Version(arguments) => arguments.asks_host(),
         Command::Services(_)
         | Command::Status(_)
@@ -183,7 +184,6 @@ pub fn takes_several(command: &Command) -> bool {
         | Command::Wait(_)
         | Command::Health(_)
         | Command::Why(_)
-        | Command::Events(_)
         | Command::Logs(_)
         | Command::Metrics(_)
         | Command::Dmesg(_)

@@ -13,6 +13,7 @@ pub mod table;
 pub mod terminal;
 pub mod text;
 pub mod time;
+pub mod timeline;
 pub mod tree;
 pub mod views;
 

@@ -10,6 +10,7 @@ pub mod health;
 pub mod load;
 pub mod processes;
 pub mod storage;
+mod timeline;
 
 use std::collections::BTreeMap;
 
@@ -18,6 +19,7 @@ use serde::Serialize;
 
 use super::style::state_name;
 use super::time;
+pub use timeline::Timeline;
 
 /// Milliseconds of a duration off the wire.
 fn millis(wire: &Option<prost_types::Duration>) -> Option<f64> {

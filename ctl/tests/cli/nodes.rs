@@ -445,8 +445,15 @@ fn all_means_every_context() {
 #[test]
 fn what_is_for_one_host_is_refused_for_two() {
     let fleet = fleet();
-    for words in ["exec db -- ls", "graph", "completion bash", "validate /", "boot plot", "version --client"]
-    {
+    for words in [
+        "exec db -- ls",
+        "graph",
+        "completion bash",
+        "validate /",
+        "boot plot",
+        "events --timeline --format svg",
+        "version --client",
+    ] {
         let refused = fleet.run(&format!("-n edge-1,lab {words}"));
         assert_eq!((refused.status, refused.out.as_str()), (2, ""), "{words}");
         let said = "kelsonctl: this command has one host at a time; give one with --nodes, and call it once for each\n";

@@ -230,3 +230,76 @@ fn a_reader_that_goes_away_ends_the_stream_quietly() {
     BufReader::new(err).read_to_string(&mut said).unwrap();
     assert_eq!(said, "");
 }
+
+/// A database and a web server that needs it, from the start to the stop.
+fn life() -> State {
+    use kelson_proto::v1::State::{Finished, Running, Starting, Stopping, Waiting};
+    let told = [
+        (0, "db", Starting),
+        (0, "web", Waiting),
+        (300, "db", Running),
+        (300, "web", Running),
+        (800, "web", Stopping),
+        (1000, "web", Finished),
+        (1000, "db", Stopping),
+        (1100, "db", Finished),
+    ];
+    let events = told.into_iter().enumerate().map(|(place, (millis, name, state))| {
+        let mut event = event(place as u64 + 1, name, "so it is");
+        event.time.as_mut().unwrap().nanos = millis % 1000 * 1_000_000;
+        event.time.as_mut().unwrap().seconds += i64::from(millis / 1000);
+        event.set_state(state);
+        event
+    });
+    let edge = kelson_proto::v1::GraphEdge {
+        from: "web".to_owned(),
+        to: "db".to_owned(),
+        event: "up".to_owned(),
+        ..Default::default()
+    };
+    let graph = kelson_proto::v1::GraphResponse { nodes: Vec::new(), edges: vec![edge] };
+    State { events: events.collect(), graph, ..two() }
+}
+
+#[test]
+fn a_timeline_of_the_events() {
+    let fake = Fake::start(life());
+    let done = fake.run("events --timeline");
+    assert_eq!((done.status, done.err.as_str()), (0, ""));
+    for part in
+        ["\ndb   sss", "\nweb  www", "▒▒▒", "0 is 2026-11-21T09:48:05.000Z\n", "\ndb     200 ms  for web\n"]
+    {
+        assert!(done.out.contains(part), "{part:?} is in {}", done.out);
+    }
+    let late = fake.run("events --timeline --since 200ms db").out;
+    assert!(!late.contains("\nweb") && !late.contains("sss") && late.contains("xxx"), "{late}");
+    let numbered = fake.run("events --timeline --since 7").out;
+    assert!(numbered.contains("\nweb  ──"), "it tells what was before: {numbered}");
+    let svg = fake.run("events --timeline --format svg").out;
+    assert!(svg.starts_with("<svg ") && svg.contains("waited 200 ms for web to be down"), "{svg}");
+    let json = fake.json("events --timeline db");
+    assert_eq!(json["services"][0]["states"][3]["toMs"], serde_json::Value::Null);
+    assert_eq!(
+        json["services"][0]["waited"],
+        serde_json::json!([{"fromMs": 800.0, "toMs": 1000.0, "for": ["web"]}])
+    );
+    let unknown = fake.run("events --timeline wbe");
+    assert_eq!(unknown.err, "kelsonctl: no service \"wbe\"; did you mean \"web\"?\n");
+    assert_eq!(fake.run("events --format svg").status, 2);
+}
+
+#[test]
+fn a_timeline_that_follows_is_drawn_at_the_end() {
+    let mut state = life();
+    let last = state.events.split_off(4);
+    let fake = Fake::start(state);
+    let following = Following::new(&fake, "events -f --timeline");
+    fake.until_asked("events", 1);
+    fake.change(|state| {
+        state.events.extend(last);
+        state.ending = true;
+    });
+    let (status, rest, errors) = following.end();
+    assert_eq!((status, errors.as_str()), (Some(0), ""));
+    assert!(rest.ends_with("\ndb     200 ms  for web\n"), "{rest}");
+}

@@ -6,6 +6,7 @@ pub mod layout;
 pub mod legend;
 pub mod measure;
 pub mod plot;
+pub mod timeline;
 
 use std::fmt::Write as _;
 

@@ -1,0 +1,44 @@
+//! A host that starts a database and a web server, and is powered off.
+
+use kelson_proto::v1::{Event, GraphEdge, State};
+
+/// Events at these milliseconds after the first, with numbers from 1 on.
+pub fn told(events: &[(i64, &str, State, &str)]) -> Vec<Event> {
+    let event = |(place, (millis, service, state, message)): (usize, &(i64, &str, State, &str))| Event {
+        seq: place as u64 + 1,
+        time: Some(prost_types::Timestamp {
+            seconds: 1_795_254_485 + millis.div_euclid(1000),
+            nanos: (millis.rem_euclid(1000) * 1_000_000) as i32,
+        }),
+        service: (*service).to_owned(),
+        state: (*state).into(),
+        message: (*message).to_owned(),
+        ..Event::default()
+    };
+    events.iter().enumerate().map(event).collect()
+}
+
+pub fn events() -> Vec<Event> {
+    told(&[
+        (0, "db", State::Preparing, "all that it waits for holds"),
+        (0, "db", State::Starting, "run 1"),
+        (0, "web", State::Waiting, "waiting for service \"db\" to be up"),
+        (300, "db", State::Running, "running, ready after 300 ms"),
+        (300, "web", State::Starting, "run 1"),
+        (320, "web", State::Starting, "PID 9 started"),
+        (500, "web", State::Running, "running"),
+        (800, "", State::Unspecified, "power off <now>"),
+        (800, "web", State::Stopping, "stopped: the host is stopping"),
+        (1000, "web", State::Finished, "stopped: the host is stopping"),
+        (1000, "db", State::Stopping, "stopped: the host is stopping"),
+        (1100, "db", State::Finished, "stopped: the host is stopping"),
+    ])
+}
+
+pub fn edges() -> Vec<GraphEdge> {
+    vec![edge("web", "db", "up")]
+}
+
+pub fn edge(from: &str, to: &str, event: &str) -> GraphEdge {
+    GraphEdge { from: from.to_owned(), to: to.to_owned(), event: event.to_owned(), ..GraphEdge::default() }
+}
