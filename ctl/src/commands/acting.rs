@@ -1,20 +1,18 @@
 //! What `start`, `stop` and `restart` share: ask, show how it goes, tell what became of each service.
 
 use std::future::Future;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kelson_api::client::Client;
 use kelson_proto::v1::action_result::Outcome;
-use kelson_proto::v1::{
-    ActionResponse, ActionResult, EventsRequest, RestartRequest, StartRequest, StopRequest,
-};
+use kelson_proto::v1::{ActionResponse, ActionResult, RestartRequest, StartRequest, StopRequest};
 use tonic::{Response, Status};
 
 use super::Call;
+use super::awaiting::{Goal, awaiting};
 use crate::failure::{Failure, answer, explain_names};
 use crate::output::page::Page;
 use crate::output::style::state_name;
-use crate::output::terminal::Progress;
 use crate::output::text::{escape, list};
 use crate::output::{time, views};
 
@@ -24,6 +22,15 @@ pub enum Action {
     Start,
     Stop { cascade: bool },
     Restart,
+}
+
+impl Action {
+    fn goal(self) -> Goal {
+        match self {
+            Action::Start | Action::Restart => Goal::Up,
+            Action::Stop { .. } => Goal::Down,
+        }
+    }
 }
 
 /// How long to stay.
@@ -85,15 +92,7 @@ async fn ask(
             }),
         }
     };
-    let progress = call.progress();
-    if call.is_table() && progress.is_seen() {
-        tokio::select! {
-            answer = request => answer,
-            never = show_events(client, names, progress) => match never {},
-        }
-    } else {
-        request.await
-    }
+    awaiting(call, client, names, action.goal(), Instant::now(), request).await
 }
 
 fn request(
@@ -108,40 +107,6 @@ fn request(
             Action::Start => services.start(StartRequest { names, wait }).await,
             Action::Stop { cascade } => services.stop(StopRequest { names, wait, cascade }).await,
             Action::Restart => services.restart(RestartRequest { names, wait }).await,
-        }
-    }
-}
-
-/// Shows what happens to the services in one line, for as long as it is polled.
-async fn show_events(client: &Client, names: &[String], mut progress: Progress) -> std::convert::Infallible {
-    // Only what is new: nothing that happened earlier belongs to this.
-    let request = EventsRequest {
-        follow: true,
-        names: names.to_vec(),
-        last: Some(time::to_wire(Duration::from_millis(1))),
-        ..EventsRequest::default()
-    };
-    let mut stream = client.services().events(request).await.map(Response::into_inner).ok();
-    progress.show(&format!("waiting for {}", list(names)));
-    let mut tick = tokio::time::interval(Duration::from_secs(1));
-    loop {
-        let next = async {
-            match &mut stream {
-                Some(stream) => stream.message().await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            _ = tick.tick() => progress.refresh(),
-            message = next => match message {
-                Ok(Some(batch)) => {
-                    if let Some(event) = batch.events.last() {
-                        progress.show(&format!("{}: {}, {}", event.service, state_name(event.state()), event.message));
-                    }
-                }
-                // The line stays; the answer that is awaited will say what is wrong.
-                Ok(None) | Err(_) => stream = None,
-            },
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The commands, one file each. A command asks the host and hands what it heard to [`crate::output`].
 
 mod acting;
+mod awaiting;
 pub mod boot;
 pub mod cgroups;
 pub mod clock;

@@ -1,6 +1,5 @@
 //! `wait`: for scripts, until services are up, down or finished.
 
-use std::future::Future;
 use std::time::{Duration, Instant};
 
 use kelson_api::client::Client;
@@ -8,10 +7,10 @@ use kelson_proto::v1::wait_request::For;
 use kelson_proto::v1::{ListRequest, Service, WaitRequest, WaitResponse};
 
 use super::Call;
+use super::awaiting::{Goal, awaiting};
 use crate::failure::{Failure, answer, explain_names};
 use crate::output::page::Page;
 use crate::output::style::state_name;
-use crate::output::terminal::Progress;
 use crate::output::text::list;
 use crate::output::{time, views};
 
@@ -70,11 +69,11 @@ impl Event {
         }
     }
 
-    fn holds(self, service: &Service) -> bool {
+    fn goal(self) -> Goal {
         match self {
-            Event::Up => service.up,
-            Event::Down => service.down,
-            Event::Finished => service.oneshot && service.up,
+            Event::Up => Goal::Up,
+            Event::Down => Goal::Down,
+            Event::Finished => Goal::Finished,
         }
     }
 }
@@ -82,30 +81,26 @@ impl Event {
 pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
     let client = call.client()?;
     let deadline = arguments.timeout.map(|timeout| Instant::now() + timeout);
-    let mut progress = call.progress();
-    if call.is_table() {
-        progress.show(&format!("waiting for {} to be {}", list(&arguments.names), arguments.event.word()));
-    }
+    let began = Instant::now();
     // Asked first: who cannot be reached now is not waited for.
     now(&client, &arguments.names).await?;
     let mut reconnect = call.reconnect();
     let answer = loop {
-        let call = once(&client, &arguments, deadline);
-        match tick(&mut progress, call).await {
+        let attempt = once(&client, &arguments, deadline);
+        match awaiting(call, &client, &arguments.names, arguments.event.goal(), began, attempt).await {
             Ok(answer) => break answer,
             // PID 1 executes itself anew: what is waited for may still come.
             Err(failure) if failure.is_passing() => reconnect.pause(failure).await?,
             Err(failure) => return Err(explain_names(failure, &client, &arguments.names).await),
         }
     };
-    drop(progress);
     let view = || views::Wait { reached: answer.reached, services: views::services(&answer.services) };
     // Scripts wait, and people are told only what is missing.
     call.show(view, || Page::Lines(String::new()))?;
     if answer.reached {
         return Ok(());
     }
-    for service in answer.services.iter().filter(|service| !arguments.event.holds(service)) {
+    for service in answer.services.iter().filter(|service| !arguments.event.goal().holds(service)) {
         call.note(&missing(service));
     }
     Err(Failure::TimedOut(format!(
@@ -163,17 +158,6 @@ async fn once(
     }
 }
 
-/// Awaits the answer and keeps the time shown right meanwhile.
-async fn tick<T>(progress: &mut Progress, answer: impl Future<Output = T>) -> T {
-    let mut answer = std::pin::pin!(answer);
-    loop {
-        tokio::select! {
-            answer = &mut answer => return answer,
-            () = tokio::time::sleep(Duration::from_secs(1)), if progress.is_seen() => progress.refresh(),
-        }
-    }
-}
-
 /// What keeps a service from being there: `web is waiting: service "db" to be up`.
 fn missing(service: &Service) -> String {
     let why =
@@ -206,10 +190,8 @@ mod tests {
     #[test]
     fn a_stopped_oneshot_is_not_finished() {
         let done = Service { oneshot: true, up: true, ..Service::default() };
-        assert!(Event::Finished.holds(&done));
+        assert!(Goal::Finished.holds(&done));
         let stopped = Service { oneshot: true, stopped: true, down: true, ..Service::default() };
-        assert!(
-            !Event::Finished.holds(&stopped) && Event::Down.holds(&stopped) && !Event::Up.holds(&stopped)
-        );
+        assert!(!Goal::Finished.holds(&stopped) && Goal::Down.holds(&stopped) && !Goal::Up.holds(&stopped));
     }
 }

@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd as _;
 use std::time::Instant;
 
 use super::style::Palette;
-use super::text::{escape, fit};
+use super::text::{escape, fit, width};
 
 /// Of a terminal that does not tell.
 const LINES: usize = 24;
@@ -120,6 +120,12 @@ impl Progress {
         Progress { terminal, started: Instant::now(), text: String::new(), shown: false }
     }
 
+    /// The time is counted from then on.
+    pub fn since(mut self, started: Instant) -> Progress {
+        self.started = started;
+        self
+    }
+
     /// True where there is somebody to show it to.
     pub fn is_seen(&self) -> bool {
         self.terminal.is_terminal
@@ -134,10 +140,11 @@ impl Progress {
     /// Shows the same text with the time as it is now.
     pub fn refresh(&mut self) {
         if self.is_seen() && !self.text.is_empty() {
-            let line = format!("{} ({})", self.text, super::time::relative(self.started.elapsed()));
-            // The last column stays empty: some terminals wrap as soon as it is filled.
-            let room = self.terminal.width.unwrap_or(80).saturating_sub(1);
-            self.write(&format!("\r\x1b[K{}", fit(&line, room)));
+            let dot = if self.terminal.unicode { "·" } else { "-" };
+            let passed = format!(" {dot} {}", super::time::passed(self.started.elapsed()));
+            // The last column stays empty: some terminals wrap as soon as it is filled. The time is always seen.
+            let room = self.terminal.width.unwrap_or(80).saturating_sub(1 + width(&passed));
+            self.write(&format!("\r\x1b[K{}{passed}", fit(&self.text, room)));
             self.shown = true;
         }
     }

@@ -64,6 +64,14 @@ pub fn relative(duration: Duration) -> String {
     }
 }
 
+/// How long something has taken so far: `3 s`, `3m12s`.
+pub fn passed(duration: Duration) -> String {
+    match duration.as_secs() {
+        seconds @ 0..60 => format!("{seconds} s"),
+        _ => relative(duration),
+    }
+}
+
 /// A measured duration: `0.42 ms`, `812 ms`, `1.234 s`, `3m12s`.
 pub fn measured(duration: Duration) -> String {
     let millis = duration.as_secs_f64() * 1000.0;
@@ -170,6 +178,14 @@ mod tests {
         assert_eq!(
             [0, 59, 60, 192, 3600, 7500, 86_400, 273_600].map(show),
             ["0s", "59s", "1m", "3m12s", "1h", "2h5m", "1d", "3d4h"]
+        );
+    }
+
+    #[test]
+    fn what_has_passed_is_told_in_seconds() {
+        assert_eq!(
+            [3, 59, 60, 192].map(|seconds| passed(Duration::from_secs(seconds))),
+            ["3 s", "59 s", "1m", "3m12s"]
         );
     }
 

@@ -1,13 +1,13 @@
 //! On a terminal: colours, its width, and nothing that services say reaches it as a command.
 
 use std::io::Read as _;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use kelson_proto::v1::Line;
 use nix::pty::{OpenptyResult, Winsize, openpty};
 
 use crate::fake::{Fake, State};
-use crate::{at, two};
+use crate::{at, event, two};
 
 /// Runs the command on a terminal of this width; what it printed there.
 pub fn on_terminal(mut command: Command, columns: u16) -> String {
@@ -25,6 +25,107 @@ pub fn on_terminal(mut command: Command, columns: u16) -> String {
     }
     assert!(child.wait().unwrap().success());
     String::from_utf8(printed).unwrap().replace("\r\n", "\n")
+}
+
+/// A command whose errors and progress go to a terminal.
+struct Shown {
+    child: Child,
+    master: std::fs::File,
+    text: String,
+}
+
+impl Shown {
+    fn new(fake: &Fake, words: &str) -> Shown {
+        let size = Winsize { ws_row: 24, ws_col: 72, ws_xpixel: 0, ws_ypixel: 0 };
+        let OpenptyResult { master, slave } = openpty(Some(&size), None).unwrap();
+        let mut command = at(&fake.socket(), words);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::from(slave)).spawn().unwrap();
+        Shown { child, master: std::fs::File::from(master), text: String::new() }
+    }
+
+    /// Reads on; false at the end.
+    fn more(&mut self) -> bool {
+        let mut chunk = [0; 4096];
+        match self.master.read(&mut chunk) {
+            Ok(count @ 1..) => {
+                self.text += std::str::from_utf8(&chunk[..count]).unwrap();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Reads until this is shown.
+    fn until(&mut self, part: &str) {
+        while !self.text.contains(part) {
+            assert!(self.more(), "{part:?} is never in {:?}", self.text);
+        }
+    }
+
+    /// Its status and its output, and all that was shown.
+    fn end(mut self) -> (Option<i32>, String, String) {
+        while self.more() {}
+        let output = self.child.wait_with_output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap(), self.text)
+    }
+}
+
+/// What takes the line away.
+const AWAY: &str = "\r\x1b[K";
+
+#[test]
+fn who_waits_sees_what_for() {
+    let fake = Fake::start(two());
+    let mut shown = Shown::new(&fake, "wait db web --for up");
+    shown.until("\r\x1b[Kweb: waiting for path \"/run/x\" to exist · 0 s");
+    shown.until("\r\x1b[Kweb: waiting for path \"/run/x\" to exist · 1 s");
+    fake.change(|state| {
+        state.services[1].waiting_for.clear();
+        state.services[1].set_state(kelson_proto::v1::State::Preparing);
+        let mut news = event(1, "web", "unpacking demo/web:1: 12.3 of 40.1 MiB");
+        news.set_state(kelson_proto::v1::State::Preparing);
+        state.events.push(news);
+    });
+    shown.until("\r\x1b[Kweb: preparing, unpacking demo/web:1: 12.3 of 40.1 MiB · ");
+    fake.change(|state| state.services[1].up = true);
+    let (status, out, text) = shown.end();
+    assert_eq!((status, out.as_str()), (Some(0), ""));
+    assert!(text.ends_with(AWAY) && !text.contains('\n'), "one line, and it is gone: {text:?}");
+}
+
+#[test]
+fn each_action_shows_what_it_waits_for() {
+    for action in ["start", "restart", "stop"] {
+        let mut state = State { silent: true, ..two() };
+        state.services[1].set_state(kelson_proto::v1::State::Stopping);
+        let fake = Fake::start(state);
+        let mut shown = Shown::new(&fake, &format!("{action} --wait --timeout 1200ms db web"));
+        shown.until(if action == "stop" {
+            "\r\x1b[Kdb: waiting for web to be down (and 1 more) · 0 s"
+        } else {
+            "\r\x1b[Kweb: waiting for path \"/run/x\" to exist · 0 s"
+        });
+        let (status, out, text) = shown.end();
+        assert_eq!((status, out.as_str()), (Some(5), ""), "{action}");
+        let (_, said) = text.rsplit_once(AWAY).unwrap();
+        assert!(said.starts_with("kelsonctl: db and web did not get there within"), "{action}: {text:?}");
+    }
+}
+
+#[test]
+fn a_pipe_hears_nothing_of_the_progress() {
+    let fake = Fake::start(State { silent: true, ..two() });
+    let done = fake.run("start --wait --timeout 50ms web");
+    assert_eq!(
+        (done.status, done.err.lines().count(), done.err.contains('\r')),
+        (5, 1, false),
+        "{}",
+        done.err
+    );
+    assert!(
+        !fake.asked().iter().any(|asked| asked.starts_with("list")),
+        "nobody is asked for what nobody sees"
+    );
 }
 
 #[test]

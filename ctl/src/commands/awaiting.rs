@@ -1,0 +1,167 @@
+//! The line that tells what a command still waits for, on a terminal and as long as it waits.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+use kelson_api::client::Client;
+use kelson_proto::v1::{EventsRequest, ListRequest, Service, State};
+use tonic::Response;
+
+use super::Call;
+use crate::output::style::state_name;
+use crate::output::terminal::Progress;
+use crate::output::text::list;
+use crate::output::time;
+
+/// The time that is shown is right to this.
+const TICK: Duration = Duration::from_secs(1);
+
+/// What a service is waited to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Goal {
+    Up,
+    Down,
+    Finished,
+}
+
+impl Goal {
+    /// True where nothing is left to wait for.
+    pub fn holds(self, service: &Service) -> bool {
+        match self {
+            Goal::Up => service.up,
+            Goal::Down => service.down,
+            Goal::Finished => service.oneshot && service.up,
+        }
+    }
+}
+
+/// Awaits it, and shows meanwhile what those services do that are not there yet, and since when it is awaited.
+pub async fn awaiting<T>(
+    call: &Call,
+    client: &Client,
+    names: &[String],
+    goal: Goal,
+    began: Instant,
+    awaited: impl Future<Output = T>,
+) -> T {
+    let progress = call.progress().since(began);
+    if !call.is_table() || !progress.is_seen() {
+        return awaited.await;
+    }
+    tokio::select! {
+        done = awaited => done,
+        never = show(client, names, goal, progress) => match never {},
+    }
+}
+
+/// Shows it for as long as it is polled.
+async fn show(client: &Client, names: &[String], goal: Goal, mut progress: Progress) -> Infallible {
+    // Only what is new: nothing that happened earlier belongs to this.
+    let request = EventsRequest {
+        follow: true,
+        names: names.to_vec(),
+        last: Some(time::to_wire(Duration::from_millis(1))),
+        ..EventsRequest::default()
+    };
+    let mut stream = client.services().events(request).await.map(Response::into_inner).ok();
+    // What was told last of each, and in which state: how far an image is unpacked stands there alone.
+    let mut told: HashMap<String, (State, String)> = HashMap::new();
+    loop {
+        // All: who is not named may be what is waited for.
+        let listed = tokio::time::timeout(TICK, client.services().list(ListRequest::default())).await;
+        if let Ok(Ok(answer)) = listed {
+            progress.show(&line(names, &answer.into_inner().services, &told, goal));
+        } else {
+            progress.show(&format!("waiting for {}", list(names)));
+        }
+        let next = async {
+            match &mut stream {
+                Some(stream) => stream.message().await,
+                None => std::future::pending().await,
+            }
+        };
+        match tokio::time::timeout(TICK, next).await {
+            Ok(Ok(Some(batch))) => {
+                let news = batch.events.into_iter().map(|event| (event.state(), event));
+                told.extend(news.map(|(state, event)| (event.service, (state, event.message))));
+            }
+            // The line stays; the answer that is awaited will say what is wrong.
+            Ok(Ok(None) | Err(_)) => stream = None,
+            Err(_) => {}
+        }
+    }
+}
+
+/// What is still missing: `web: waiting for service "db" to be up (and 2 more)`.
+fn line(
+    names: &[String],
+    services: &[Service],
+    told: &HashMap<String, (State, String)>,
+    goal: Goal,
+) -> String {
+    let awaited = services.iter().filter(|service| names.contains(&service.name) && !goal.holds(service));
+    let mut missing: Vec<&Service> = awaited.collect();
+    // First who does something: the others may wait for that one.
+    missing.sort_by_key(|service| service.state() == State::Waiting);
+    let Some(first) = missing.first() else {
+        return format!("waiting for {}", list(names));
+    };
+    let state = first.state();
+    let stopping = services.iter().filter(|other| other.state() == State::Stopping);
+    let stopping: Vec<String> = stopping.map(|other| other.name.clone()).collect();
+    let what = match told.get(&first.name) {
+        _ if !first.waiting_for.is_empty() => format!("waiting for {}", first.waiting_for.join(", ")),
+        // It stops once all that need it are down.
+        _ if goal == Goal::Down && state == State::Running && !stopping.is_empty() => {
+            format!("waiting for {} to be down", list(&stopping))
+        }
+        Some((then, message)) if *then == state && !message.starts_with(state_name(state)) => {
+            format!("{}, {message}", state_name(state))
+        }
+        Some((then, message)) if *then == state => message.clone(),
+        _ if !first.message.is_empty() => format!("{}, {}", state_name(state), first.message),
+        _ => state_name(state).to_owned(),
+    };
+    match missing.len() {
+        1 => format!("{}: {what}", first.name),
+        more => format!("{}: {what} (and {} more)", first.name, more - 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn service(name: &str, state: State) -> Service {
+        Service { name: name.to_owned(), state: state.into(), ..Service::default() }
+    }
+
+    #[test]
+    fn who_does_something_is_told_first() {
+        let names = ["db", "web", "mail"].map(str::to_owned);
+        let mut web = service("web", State::Waiting);
+        web.waiting_for = vec!["service \"db\" to be up".to_owned()];
+        let up = Service { up: true, ..service("mail", State::Running) };
+        let mut told = HashMap::new();
+        let said = |services: &[Service], told: &HashMap<_, _>| line(&names, services, told, Goal::Up);
+        let two = [web.clone(), service("db", State::Preparing), up.clone()];
+        assert_eq!(said(&two, &told), "db: preparing (and 1 more)");
+        told.insert("db".to_owned(), (State::Preparing, "unpacking demo/db:1: 3 of 9 MiB".to_owned()));
+        assert_eq!(said(&two, &told), "db: preparing, unpacking demo/db:1: 3 of 9 MiB (and 1 more)");
+        told.insert("db".to_owned(), (State::Waiting, "of another state".to_owned()));
+        assert_eq!(said(&two, &told), "db: preparing (and 1 more)");
+        assert_eq!(said(&[web], &told), "web: waiting for service \"db\" to be up");
+        assert_eq!(said(&[up], &told), "waiting for db, web and mail");
+    }
+
+    #[test]
+    fn a_stop_waits_for_those_that_need_it() {
+        let db = service("db", State::Running);
+        let all = [db, service("web", State::Stopping), service("cron", State::Running)];
+        let said = |goal| line(&["db".to_owned()], &all, &HashMap::new(), goal);
+        assert_eq!(said(Goal::Down), "db: waiting for web to be down");
+        assert_eq!(said(Goal::Up), "db: running");
+    }
+}
