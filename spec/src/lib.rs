@@ -23,6 +23,7 @@ pub mod personality;
 mod quote;
 mod read;
 pub mod render;
+pub mod schema;
 pub mod service;
 mod tree;
 pub mod units;

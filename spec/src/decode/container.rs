@@ -12,7 +12,7 @@ use crate::units;
 const KEYS: [&str; 7] = ["image", "command", "workingDirectory", "hostname", "network", "mounts", "devices"];
 
 /// Options of a mount by the names that runtimes know. Those of one row exclude each other.
-const OPTIONS: [&[&str]; 9] = [
+pub(crate) const OPTIONS: [&[&str]; 9] = [
     &["ro", "rw"],
     &["bind", "rbind"],
     &["nosuid", "suid"],

@@ -27,6 +27,7 @@ pub use crate::quote::{quoted, shown};
 use crate::read::ReadError;
 use crate::tree::{Entry, Node, Position, Value};
 
+pub(crate) use container::OPTIONS as MOUNT_OPTIONS;
 pub use machine::{DecodedMachine, machine};
 pub use membership::Ties;
 pub use service::{Decoded, service, service_name};
