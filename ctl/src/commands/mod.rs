@@ -35,6 +35,7 @@ pub mod read;
 pub mod reboot;
 pub mod reexec;
 pub mod restart;
+pub mod schema;
 pub mod services;
 pub mod start;
 pub mod status;
@@ -258,6 +259,7 @@ pub async fn run(command: Command, call: &Call) -> Result<(), Failure> {
         Command::Halt(arguments) => halt::run(call, arguments).await,
         Command::Reexec(arguments) => reexec::run(call, arguments).await,
         Command::Validate(arguments) => validate::run(call, arguments),
+        Command::Schema(arguments) => schema::run(arguments),
         Command::Gen(arguments) => generate::run(call, arguments),
         Command::Config(arguments) => config::run(call, arguments),
         Command::Version(arguments) => version::run(call, arguments).await,

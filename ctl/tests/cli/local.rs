@@ -77,6 +77,21 @@ fn a_folder_that_is_none() {
 }
 
 #[test]
+fn the_schemas_of_the_documents_are_the_ones_it_prints() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/schema");
+    for file in ["service", "machine"] {
+        let printed = run(&format!("schema {file}"));
+        assert_eq!((printed.status, printed.err.as_str()), (0, ""));
+        let kept = std::fs::read_to_string(docs.join(format!("{file}.schema.json"))).unwrap();
+        assert!(printed.out == kept, "docs/schema/{file}.schema.json is old: hack/docs --renew");
+        let schema: serde_json::Value = serde_json::from_str(&printed.out).unwrap();
+        assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+        assert!(schema["properties"]["health"]["description"].is_string(), "{schema}");
+    }
+    assert_eq!(run("schema volume").status, 2);
+}
+
+#[test]
 fn completion_knows_the_services_of_the_host() {
     let fake = Fake::start(two());
     let endpoint = format!("unix://{}", fake.socket().display());

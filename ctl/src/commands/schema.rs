@@ -1,0 +1,40 @@
+//! `schema`: what may stand in a file, for editors.
+
+use kelson_spec::schema::{self, json};
+
+use crate::failure::Failure;
+use crate::output::print;
+
+/// Print the JSON schema of a file, for editors
+///
+/// An editor with a YAML language server checks a file by it and tells what each
+/// key means, once its first line names where the schema lies:
+///   # yaml-language-server: $schema=../service.schema.json
+/// What lies between files is for kelsonctl validate.
+#[derive(Debug, Clone, clap::Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  kelsonctl schema service > /etc/kelson/service.schema.json
+  kelsonctl schema machine > /etc/kelson/machine.schema.json"
+)]
+pub struct Arguments {
+    /// The file
+    #[arg(value_enum)]
+    file: File,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum File {
+    Service,
+    Machine,
+}
+
+pub fn run(arguments: Arguments) -> Result<(), Failure> {
+    let root = match arguments.file {
+        File::Service => schema::service(),
+        File::Machine => schema::machine(),
+    };
+    print(&json::schema(&root))
+}
