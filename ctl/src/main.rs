@@ -6,6 +6,7 @@
 mod cli;
 mod commands;
 mod completion;
+mod console;
 mod contexts;
 mod extract;
 mod failure;

@@ -1,8 +1,6 @@
 //! `exec`: a command beside a service, as if it ran here: its input, output, signals and exit status.
 
-mod keyboard;
 mod pipes;
-mod signals;
 
 use std::io::IsTerminal as _;
 
@@ -15,12 +13,13 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 
 use super::Call;
+use crate::console::keyboard::{self, Keyboard};
+use crate::console::read_input;
+use crate::console::signals::{Signals, of_signal};
 use crate::failure::{Failure, answer, explain_names};
 use crate::output::note;
 use crate::output::terminal::end_by_sigpipe;
-use keyboard::Keyboard;
-use pipes::{Printer, read_input};
-use signals::Signals;
+use pipes::Printer;
 
 /// Run a command beside a service
 ///
@@ -142,11 +141,6 @@ fn asked(request: Asked) -> RunRequest {
     RunRequest { request: Some(request) }
 }
 
-/// As a shell tells of a signal.
-fn of_signal(signal: i32) -> u8 {
-    lowest_byte(signal.saturating_add(128))
-}
-
 /// What the kernel hands on of an exit status.
 fn lowest_byte(status: i32) -> u8 {
     status.to_le_bytes()[0]
@@ -260,8 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signal_is_told_as_shells_do() {
-        assert_eq!((of_signal(2), of_signal(9), of_signal(15)), (130, 137, 143));
+    fn a_status_is_one_byte() {
         assert_eq!((lowest_byte(7), lowest_byte(256)), (7, 0));
     }
 

@@ -7,6 +7,8 @@ pub mod cli;
 mod commands;
 #[path = "../../../ctl/src/completion.rs"]
 mod completion;
+#[path = "../../../ctl/src/console/mod.rs"]
+mod console;
 #[path = "../../../ctl/src/contexts/mod.rs"]
 mod contexts;
 #[path = "../../../ctl/src/extract/mod.rs"]

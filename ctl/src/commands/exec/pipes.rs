@@ -1,41 +1,11 @@
-//! The standard streams on threads of their own: who reads or writes them may wait for ever, and signals must not.
+//! The output on a thread of its own: who writes it may wait for ever, and signals must not.
 
-use std::io::{self, Read as _};
+use std::io;
 
 use tokio::sync::{mpsc, oneshot};
 
+use crate::console::thread;
 use crate::failure::Failure;
-
-/// Bytes that are sent at once.
-const CHUNK: usize = 32 * 1024;
-
-/// Work that may wait for ever; nothing waits for its end.
-pub fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
-    let made = std::thread::Builder::new().name(name.to_owned()).spawn(work);
-    made.map(drop).map_err(|error| Failure::Failed(format!("cannot make a thread: {error}")))
-}
-
-/// The standard input, piece by piece as it is taken; its end closes the channel.
-pub fn read_input() -> Result<mpsc::Receiver<Vec<u8>>, Failure> {
-    let (sender, receiver) = mpsc::channel(1);
-    thread("input", move || {
-        let mut chunk = vec![0; CHUNK];
-        loop {
-            match io::stdin().lock().read(&mut chunk) {
-                Ok(0) => return,
-                Ok(count) => {
-                    if sender.blocking_send(chunk[..count].to_vec()).is_err() {
-                        return;
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // A terminal that has gone: there is nothing more to come.
-                Err(_) => return,
-            }
-        }
-    })?;
-    Ok(receiver)
-}
 
 enum Piece {
     Output(Vec<u8>),

@@ -4,8 +4,13 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use tokio::sync::mpsc;
 
-use super::pipes::thread;
+use super::thread;
 use crate::failure::Failure;
+
+/// The exit status that tells of a signal, as in a shell.
+pub fn of_signal(signal: i32) -> u8 {
+    signal.saturating_add(128).to_le_bytes()[0]
+}
 
 /// What came, one after the other.
 pub struct Signals(mpsc::Receiver<i32>);
@@ -51,5 +56,15 @@ impl Signals {
                 number => return number,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::of_signal;
+
+    #[test]
+    fn a_signal_is_told_as_shells_do() {
+        assert_eq!((of_signal(2), of_signal(9), of_signal(15)), (130, 137, 143));
     }
 }

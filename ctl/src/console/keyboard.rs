@@ -1,4 +1,4 @@
-//! The terminal here, handed over to a command there: each key goes to it as it is pressed, Ctrl-C too.
+//! The terminal here, handed over: each key comes as it is pressed, Ctrl-C too, and nothing is shown by itself.
 
 use std::sync::Arc;
 
