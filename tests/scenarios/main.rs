@@ -13,6 +13,7 @@ mod groups;
 mod health;
 mod hooks;
 mod hostile;
+mod inspect;
 mod metrics;
 mod processes;
 mod recovery;

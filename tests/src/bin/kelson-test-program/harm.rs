@@ -1,8 +1,9 @@
 //! The steps of those who mean no good, or do not know better.
 
 use std::ffi::CString;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{Error, Write as _};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixDatagram;
 use std::ptr;
 
@@ -52,6 +53,21 @@ pub(crate) fn uncover(path: &str) {
     if unsafe { libc::umount2(target.as_ptr(), libc::MNT_DETACH) } != 0 {
         die(&format!("uncover {path}: {}", Error::last_os_error()));
     }
+}
+
+/// A file system whose server answers nothing: whoever asks it for something waits until this process ends.
+pub(crate) fn dead_mount(path: &str) {
+    let server = or_die("/dev/fuse", File::options().read(true).write(true).open("/dev/fuse"));
+    let (target, kind) = (or_die_string(path), or_die_string("fuse"));
+    let options = format!("fd={},rootmode=40755,user_id=0,group_id=0", server.as_raw_fd());
+    let options = or_die_string(&options);
+    // SAFETY: all are C strings, the options too.
+    let mounted =
+        unsafe { libc::mount(kind.as_ptr(), target.as_ptr(), kind.as_ptr(), 0, options.as_ptr().cast()) };
+    if mounted != 0 {
+        die(&format!("dead-mount {path}: {}", Error::last_os_error()));
+    }
+    std::mem::forget(server);
 }
 
 fn or_die_string(text: &str) -> CString {

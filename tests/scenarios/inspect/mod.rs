@@ -1,0 +1,216 @@
+//! Looking at the machine: what is told of it, and what becomes of the looking when a disk, the one that looks, or PID 1
+//! fails.
+
+use std::fs;
+use std::time::Duration;
+
+use kelson_tests::{Host, Output, PATIENCE, Process, remote, until};
+use serde_json::Value;
+
+/// The processes that look, which the host has at this moment.
+fn looking(host: &Host) -> Vec<Process> {
+    host.processes().into_iter().filter(|process| process.command == ["kelson-inspect"]).collect()
+}
+
+/// The cgroups of those that look, or have looked.
+fn cgroups_of_looking(host: &Host) -> Vec<String> {
+    let root = host.cgroup_of("web");
+    let root = root.parent().expect("services are below a root");
+    let names = fs::read_dir(root).expect("the root of the services' cgroups").flatten();
+    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| name.starts_with("_inspect-")).collect()
+}
+
+#[track_caller]
+fn nobody_looks(host: &Host) {
+    until("nobody to look any more", PATIENCE, || {
+        (looking(host).is_empty() && cgroups_of_looking(host).is_empty()).then_some(())
+    });
+}
+
+/// The entries of a list.
+fn list(output: &Output) -> Vec<Value> {
+    output.json()
+}
+
+const WEB: &str = "process: {command: [$PROGRAM, 'orphan=hang', 'spawn=tcp=47113', serve]}";
+
+#[test]
+fn processes_and_sockets_are_told_by_service() {
+    let host =
+        Host::builder().service("web", WEB).service("db", "process: {command: [$PROGRAM, serve]}").start();
+    host.wait_up("web");
+    host.wait_up("db");
+    until("all of its processes", PATIENCE, || {
+        let told = list(&host.ctl(&["processes", "web", "-o", "json"]).ok());
+        (told.len() == 3).then_some(())
+    });
+    let processes = list(&host.ctl(&["processes", "-o", "json"]).ok());
+    let of = |service: &str| -> Vec<i64> {
+        let of = processes.iter().filter(|process| process["service"] == service);
+        of.filter_map(|process| process["pid"].as_i64()).collect()
+    };
+    assert_eq!(of("db"), [i64::from(host.pid_of("db"))]);
+    assert!(of("web").len() == 3 && of("web").contains(&i64::from(host.pid_of("web"))), "{processes:?}");
+    assert_eq!(of("logd").len(), 1);
+    let init = processes.iter().find(|process| process["pid"] == 1).expect("PID 1 is among them");
+    assert_eq!((init["service"].is_null(), init["parent"].as_i64()), (true, Some(0)));
+    let listens = until("its port", PATIENCE, || {
+        let mut sockets = list(&host.ctl(&["netstat", "web", "-o", "json"]).ok());
+        assert!(sockets.len() < 2, "{sockets:?}");
+        sockets.pop()
+    });
+    assert_eq!(
+        (listens["protocol"].as_str(), listens["local"].as_str()),
+        (Some("tcp"), Some("127.0.0.1:47113"))
+    );
+    assert_eq!(listens["processes"][0]["service"], "web");
+    let told: Value = host.ctl(&["cgroups", "-o", "json"]).ok().json();
+    let cgroups = told["cgroups"].as_array().expect("a list");
+    let web = cgroups.iter().find(|cgroup| cgroup["service"] == "web").expect("it has a cgroup");
+    assert_eq!(web["processes"], 3);
+    nobody_looks(&host);
+}
+
+#[test]
+fn without_cgroups_ancestors_tell_whose_a_process_is() {
+    let host = Host::builder().without_cgroup().service("web", WEB).start();
+    host.wait_up("web");
+    until("both that have a parent there", PATIENCE, || {
+        let told = list(&host.ctl(&["processes", "web", "-o", "json"]).ok());
+        (told.len() == 2).then_some(())
+    });
+    let refused = host.ctl(&["cgroups"]).expect(1);
+    assert!(refused.stderr.contains("no writable cgroup2"), "{refused:?}");
+}
+
+#[test]
+fn the_machine_is_told_in_every_way() {
+    let host = Host::builder().service("web", WEB).start();
+    let memory: Value = host.ctl(&["memory", "-o", "json"]).ok().json();
+    assert!(memory["total"].as_u64() > memory["available"].as_u64(), "{memory}");
+    let mounts = list(&host.ctl(&["mounts", "-o", "json"]).ok());
+    let root = mounts.iter().find(|mount| mount["target"] == "/").expect("there is a root");
+    assert!(root["size"].as_u64() >= root["used"].as_u64() && root["trouble"].is_null(), "{root}");
+    for command in ["cpu", "disks", "time", "mounts", "memory", "processes", "netstat", "cgroups"] {
+        let table = host.ctl(&[command]).ok().stdout;
+        assert!(table.lines().count() >= 1 && !table.contains('\u{1b}'), "{command}: {table:?}");
+    }
+    let time: Value = host.ctl(&["time", "-o", "json"]).ok().json();
+    assert!(time.to_string().contains("20"), "{time}");
+}
+
+#[test]
+fn files_are_for_admins_and_it_is_written_down_who_read_them() {
+    let (_, machine) = remote::door();
+    let host = Host::builder().machine(&machine).service("web", WEB).start();
+    host.wait_up("apid");
+    let folder = host.path("tree");
+    fs::create_dir_all(folder.join("inner")).expect("the test's folder is writable");
+    let bytes: Vec<u8> = (0..200_000_u32).map(|number| number.to_le_bytes()[1]).collect();
+    fs::write(folder.join("inner/bytes"), &bytes).expect("the test's folder is writable");
+    let path = |name: &str| folder.join(name).display().to_string();
+    let away = remote::client(&host);
+    let listed = away.run(&["ls", "-R", &path("")]).ok().stdout;
+    assert!(listed.contains("inner/bytes"), "{listed}");
+    let copy = host.path("copy");
+    away.run(&["cp", &path("inner"), &copy.display().to_string()]).ok();
+    let copied =
+        [copy.join("bytes"), copy.join("inner/bytes")].into_iter().find_map(|file| fs::read(file).ok());
+    assert!(copied.is_some_and(|copied| copied == bytes), "it is not there, or not the same");
+    for (arguments, text) in [
+        (["read", "/dev/null"], "not a regular file"),
+        (["ls", "/no/where"], "No such file"),
+        (["read", "/no/where"], "No such file"),
+    ] {
+        let refused = away.run(&arguments).expect(1);
+        assert!(refused.stderr.contains(text), "{refused:?}");
+    }
+    let log = host.wait_log("audit", "call=Inspect.Copy");
+    let copy = log.lines().find(|line| line.contains("call=Inspect.Copy")).unwrap_or_default();
+    let expected = format!("role=os:admin what=\"{}\" result=ok", path("inner"));
+    assert!(copy.contains("who=\"CN=operator sha256:") && copy.contains(&expected), "{copy}");
+    assert!(!log.contains("Inspect.Processes"), "who only looks is not written down: {log}");
+    nobody_looks(&host);
+}
+
+#[test]
+fn p5_a_file_system_that_does_not_answer_holds_up_nobody() {
+    let host = Host::builder()
+        .service("web", WEB)
+        .service(
+            "dead",
+            "process: {command: [$PROGRAM, 'dead-mount=$DIR/dead', 'touch=$DIR/mounted', serve]}\nstart: manual",
+        )
+        .start();
+    host.wait_up("web");
+    fs::create_dir(host.path("dead")).expect("the test's folder is writable");
+    host.ctl(&["start", "dead"]).ok();
+    host.wait_file("mounted");
+    let dead = host.path("dead").display().to_string();
+    let mounts = list(&host.ctl(&["mounts", "--all", "-o", "json"]).ok());
+    let find = |target: &str| mounts.iter().find(|mount| mount["target"] == target).expect("it is mounted");
+    assert_eq!(
+        (find(&dead)["trouble"].as_str(), find(&dead)["size"].is_null()),
+        (Some("does not answer"), true)
+    );
+    assert!(find("/")["size"].is_u64() && find("/")["trouble"].is_null(), "{mounts:?}");
+    let waits = host.follow(&["ls", &dead]);
+    until("one that looks", PATIENCE, || looking(&host).pop());
+    // Nothing else waits for it.
+    assert!(host.service("web").up);
+    assert!(!list(&host.ctl(&["processes", "-o", "json"]).ok()).is_empty());
+    let (_, given_up) = waits.rest();
+    assert_eq!(given_up.status, 5, "{given_up:?}");
+    assert!(given_up.stderr.contains("a disk does not answer"), "{given_up:?}");
+    nobody_looks(&host);
+}
+
+#[test]
+fn one_that_looks_and_is_killed_or_stopped_is_told_of() {
+    let host = Host::builder().service("web", WEB).start();
+    host.wait_up("web");
+    let endless = host.path("sparse");
+    let file = fs::File::create(&endless).expect("the test's folder is writable");
+    file.set_len(1 << 40).expect("a file with a hole");
+    let endless = endless.display().to_string();
+    for (signal, status, text) in [
+        (libc::SIGKILL, 3, "kelson-inspect ended before it had said all"),
+        (libc::SIGSTOP, 5, "nothing came for 10 s"),
+    ] {
+        let mut reading = host.client().command(&["cp", &endless, "-"]);
+        let reading = reading.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped());
+        let reading = reading.spawn().expect("kelsonctl can be started");
+        let one = until("one that looks", PATIENCE, || looking(&host).pop());
+        kelson_tests::host::send(one.outer_pid, signal);
+        let ended = reading.wait_with_output().expect("it is our child");
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert_eq!((ended.status.code(), said.contains(text)), (Some(status), true), "{said}");
+        nobody_looks(&host);
+    }
+}
+
+#[test]
+fn v1_whoever_looks_ends_with_the_life_of_pid_1_that_began_it() {
+    let mut host = Host::builder().service("web", WEB).start();
+    host.wait_up("web");
+    let pid = host.pid_of("web");
+    let file = fs::File::create(host.path("sparse")).expect("the test's folder is writable");
+    file.set_len(1 << 40).expect("a file with a hole");
+    let mut reading = host.client().command(&["cp", &host.path("sparse").display().to_string(), "-"]);
+    // Nobody takes what comes, so that it is under way for as long as it may be.
+    let (unread, output) = std::io::pipe().expect("a pipe");
+    let mut reading = reading.stdout(output).spawn().expect("kelsonctl can be started");
+    until("one that looks", PATIENCE, || looking(&host).pop());
+    host.ctl(&["reexec"]).ok();
+    drop(unread);
+    reading.wait().expect("it is our child");
+    until("nobody to look any more", PATIENCE, || looking(&host).is_empty().then_some(()));
+    assert_eq!(host.pid_of("web"), pid);
+    // What the life before has left of its cgroups goes with the next look, or has gone.
+    assert!(!list(&host.ctl(&["processes", "-o", "json"]).ok()).is_empty());
+    assert!(cgroups_of_looking(&host).len() <= 1);
+    let began = std::time::Instant::now();
+    host.poweroff();
+    assert!(began.elapsed() < Duration::from_secs(10), "nothing holds the end up");
+}
