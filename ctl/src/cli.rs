@@ -14,7 +14,12 @@ use crate::output::Format;
 
 const AFTER: &str = "\
 Exit status:
-  0 done, 1 failed, 2 usage, 3 not reachable, 4 denied, 5 timed out
+  0  done
+  1  failed: a service refused or failed, an unknown name, a mistake found
+  2  usage: the command line, or the file of contexts, is wrong
+  3  the host is not reachable
+  4  denied
+  5  timed out: the time that was given is over
 
 Several hosts:
   kelsonctl -n edge-1,edge-2 services    side by side, with a column NODE

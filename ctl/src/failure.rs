@@ -9,6 +9,16 @@ use tonic::Code;
 
 use crate::output::text::{list, nearest};
 
+/// Each exit status and what it means: in the help and in the manual page.
+pub const STATUSES: [(u8, &str); 6] = [
+    (0, "done"),
+    (1, "failed: a service refused or failed, an unknown name, a mistake found"),
+    (2, "usage: the command line, or the file of contexts, is wrong"),
+    (3, "the host is not reachable"),
+    (4, "denied"),
+    (5, "timed out: the time that was given is over"),
+];
+
 /// A question that needs no waiting is answered within this time, or never.
 const ANSWER: Duration = Duration::from_secs(30);
 

@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use clap::{Arg, Command, Id};
 
+use crate::failure::STATUSES;
+
 /// The page in the language of man(7).
 pub fn page(command: &Command) -> String {
     let mut command = command.clone();
@@ -27,17 +29,13 @@ pub fn page(command: &Command) -> String {
         page.command("", inner);
     }
     page.raw(".SH EXIT STATUS");
-    for (status, meaning) in [
-        ("0", "Done."),
-        ("1", "Failed."),
-        ("2", "The command line, or the file of contexts, is wrong."),
-        ("3", "The host is not reachable."),
-        ("4", "Denied."),
-        ("5", "The time that was given is over."),
-    ] {
+    for (status, meaning) in STATUSES {
         page.raw(&format!(".TP\n.B {status}"));
-        page.text(meaning);
+        page.text(&quoted(meaning));
     }
+    page.raw(
+        ".PP\nexec ends with the status of its command instead, and with 128+N where signal N ended it.",
+    );
     page.raw(".SH ENVIRONMENT");
     for (name, meaning) in [
         ("KELSON_ENDPOINT", "The endpoint, where \\-\\-endpoint is not given."),

@@ -14,6 +14,7 @@ mod metrics;
 mod nodes;
 mod reaching;
 mod reading;
+mod statuses;
 mod streams;
 mod terminal;
 mod watch;
