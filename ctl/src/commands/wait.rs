@@ -100,14 +100,15 @@ pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
     if answer.reached {
         return Ok(());
     }
-    for service in answer.services.iter().filter(|service| !arguments.event.goal().holds(service)) {
-        call.note(&missing(service));
-    }
+    let missing: Vec<&Service> =
+        answer.services.iter().filter(|service| !arguments.event.goal().holds(service)).collect();
+    missing.iter().for_each(|service| call.note(&lacking(service)));
     Err(Failure::TimedOut(format!(
-        "{} not {} within {}",
+        "{} not {} within {}; `kelsonctl why {}` tells what it waits for",
         list(&arguments.names),
         arguments.event.word(),
-        kelson_spec::duration_text(arguments.timeout.unwrap_or_default())
+        kelson_spec::duration_text(arguments.timeout.unwrap_or_default()),
+        missing.first().map_or("NAME", |service| service.name.as_str())
     )))
 }
 
@@ -159,7 +160,7 @@ async fn once(
 }
 
 /// What keeps a service from being there: `web is waiting: service "db" to be up`.
-fn missing(service: &Service) -> String {
+fn lacking(service: &Service) -> String {
     let why =
         if service.waiting_for.is_empty() { service.message.clone() } else { service.waiting_for.join(", ") };
     let state = state_name(service.state());
@@ -179,12 +180,12 @@ mod tests {
     fn what_is_missing_is_named() {
         let mut service = Service { name: "web".to_owned(), ..Service::default() };
         service.set_state(State::Failed);
-        assert_eq!(missing(&service), "web is failed");
+        assert_eq!(lacking(&service), "web is failed");
         service.message = "exited with status 3".to_owned();
-        assert_eq!(missing(&service), "web is failed: exited with status 3");
+        assert_eq!(lacking(&service), "web is failed: exited with status 3");
         service.set_state(State::Waiting);
         service.waiting_for = vec!["service \"db\" to be up".to_owned(), "path \"/x\" to exist".to_owned()];
-        assert_eq!(missing(&service), "web is waiting: service \"db\" to be up, path \"/x\" to exist");
+        assert_eq!(lacking(&service), "web is waiting: service \"db\" to be up, path \"/x\" to exist");
     }
 
     #[test]

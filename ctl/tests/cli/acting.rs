@@ -95,7 +95,8 @@ fn wait_says_what_is_missing() {
     assert_eq!((done.status, done.out.as_str()), (5, ""));
     assert_eq!(
         done.err,
-        "kelsonctl: web is waiting: path \"/run/x\" to exist\nkelsonctl: db and web not up within 100ms\n"
+        "kelsonctl: web is waiting: path \"/run/x\" to exist\n\
+         kelsonctl: db and web not up within 100ms; `kelsonctl why web` tells what it waits for\n"
     );
     let done = fake.run("-o json wait web --for up --timeout 10ms");
     assert_eq!(done.status, 5);

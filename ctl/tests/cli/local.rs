@@ -139,6 +139,55 @@ fn bash_completes_a_line() {
     assert_eq!((output.out.as_str(), output.err.as_str()), ("web\nboot\ndb web\n", ""));
 }
 
+/// What the shell prints for the script; `None` where there is no such shell.
+fn in_shell(shell: &str, words: &[&str], script: &str, fake: &Fake) -> Option<Done> {
+    let folder = Path::new(env!("CARGO_BIN_EXE_kelsonctl")).parent().unwrap();
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    let mut command = Command::new(shell);
+    command.env("PATH", path).env("KELSON_ENDPOINT", format!("unix://{}", fake.socket().display()));
+    // No files of whoever runs the test.
+    command.env("HOME", fake.folder()).env("LANG", "C.UTF-8").args(words).arg(script);
+    match command.output() {
+        Ok(output) => Some(done(output)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            eprintln!("{shell} is not installed here");
+            None
+        }
+        Err(error) => panic!("{shell}: {error}"),
+    }
+}
+
+#[test]
+fn zsh_completes_a_line() {
+    let fake = Fake::start(two());
+    // In place of zsh's own menu, what it would be given.
+    let script = "compdef() { :; }; _describe() { print -r -- \"${(P@)2}\"; }; _files() { print files; }\n\
+                  eval \"$(kelsonctl completion zsh)\"\n\
+                  words=(kelsonctl stop --cascade w); CURRENT=4; _kelsonctl\n\
+                  words=(kelsonctl start ''); CURRENT=3; _kelsonctl\n\
+                  words=(kelsonctl validate /e); CURRENT=3; _kelsonctl\n";
+    if let Some(done) = in_shell("zsh", &["-f", "-c"], script, &fake) {
+        assert_eq!(done.err, "");
+        assert_eq!(done.out, "web:waiting\ndb:running web:waiting\nfiles\n");
+    }
+}
+
+#[test]
+fn fish_completes_a_line() {
+    let fake = Fake::start(two());
+    let script = "kelsonctl completion fish | source\n\
+                  complete -C 'kelsonctl stop --cascade w'\n\
+                  complete -C 'kelsonctl start '\n\
+                  complete -C 'kelsonctl wait db --for f'\n";
+    if let Some(done) = in_shell("fish", &["--no-config", "-c"], script, &fake) {
+        assert_eq!(done.err, "");
+        assert_eq!(
+            done.out,
+            "web\twaiting\ndb\trunning\nweb\twaiting\nfinished\tIt ended successfully by itself\n"
+        );
+    }
+}
+
 #[test]
 fn the_manual_page() {
     let page = run("man");
