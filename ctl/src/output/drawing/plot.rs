@@ -83,7 +83,7 @@ pub fn draw(boot: &BootResponse, events: &[Event], chain: &[Link]) -> String {
         for (from, to, class) in &row.pieces {
             let (from, to) = (x(*from), x(to.unwrap_or(end)));
             let title = format!("{}: {}", row.label, row.note);
-            drawing.rect((from, y + 4.0), ((to - from).max(1.5), BAR), 2.0, &format!("bar {class}"), &title);
+            drawing.rect((from, y + 4.0), ((to - from).max(2.5), BAR), 2.0, &format!("bar {class}"), &title);
         }
         if let Some((from, to)) = row.critical {
             let (from, to) = (x(from), x(to).max(x(from) + 2.0));

@@ -14,6 +14,9 @@ const ROW: f64 = 24.0;
 const BAR: f64 = 14.0;
 const CHART: f64 = 900.0;
 const LEFT: f64 = 24.0;
+/// The most that words of the host take, and the least that they are worth being cut to.
+const WORDS: f64 = 260.0;
+const WORTH: f64 = 110.0;
 
 /// The timeline as SVG.
 pub fn draw(timeline: &Timeline) -> String {
@@ -103,13 +106,16 @@ fn draw_host(drawing: &mut Drawing, timeline: &Timeline, (left, top): (f64, f64)
             top + ROW / 2.0,
             xml(message)
         ));
-        let next = timeline.host.get(place + 1).map_or(left + CHART, |(next, _)| x(*next) - 6.0);
-        let words = fit_width(message, Font::Small, 260.0);
-        let wide = text_width(&words, Font::Small);
-        if at + 8.0 + wide < next {
+        let next = timeline.host.get(place + 1).map_or(left + CHART, |(next, _)| x(*next));
+        let (after, before) = (next - at - 16.0, at - free - 16.0);
+        let wide = text_width(message, Font::Small).min(WORDS);
+        // Cut words are better than none, where a few of them are left.
+        if after >= wide || (after >= WORTH && after >= before) {
+            let words = fit_width(message, Font::Small, after.min(WORDS));
             drawing.text(at + 8.0, top + 15.5, "small mute halo", &words);
-            free = at + 8.0 + wide;
-        } else if free + wide + 8.0 < at - 8.0 {
+            free = at + 8.0 + text_width(&words, Font::Small);
+        } else if before >= wide.min(WORTH) {
+            let words = fit_width(message, Font::Small, before.min(WORDS));
             drawing.text(at - 8.0, top + 15.5, "small mute end halo", &words);
             free = at;
         } else {

@@ -44,8 +44,10 @@ pub struct Layout {
 
 /// Around all.
 pub const MARGIN: f64 = 24.0;
-/// Between two layers: here edges find their way.
-const COLUMN_GAP: f64 = 96.0;
+/// Between two layers: here edges find their way, for each of which it is a little wider, up to a bound.
+const COLUMN_GAP: f64 = 88.0;
+const EDGE_ROOM: f64 = 2.0;
+const MOST_ROOM: f64 = 120.0;
 /// Between two boxes of the grid, and more of it between two parts.
 const GAP: f64 = 16.0;
 /// Parts stand side by side, and boxes without an edge in rows, up to about this width.
@@ -185,6 +187,10 @@ impl<'a> Sketch<'a> {
         let (mut left, mut right) = (vec![0.0; self.before.len()], vec![0.0; self.before.len()]);
         let mut x = 0.0;
         for layer in &self.layers {
+            if layout.width > 0.0 {
+                let edges: usize = layer.iter().map(|&item| self.before[item].len()).sum();
+                x += COLUMN_GAP + (edges as f64 * EDGE_ROOM).min(MOST_ROOM);
+            }
             let column =
                 layer.iter().filter_map(|&item| self.sizes.get(item)).map(|s| s.width).fold(0.0, f64::max);
             for &item in layer {
@@ -195,8 +201,8 @@ impl<'a> Sketch<'a> {
                     *place = Place { x, y: self.middle[item] - height / 2.0, width: column, height };
                 }
             }
-            layout.width = x + column;
-            x += column + COLUMN_GAP;
+            x += column;
+            layout.width = x;
         }
         layout.routes = (0..self.edges.len()).map(|edge| self.route(edge, &left, &right)).collect();
         layout
