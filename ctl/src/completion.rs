@@ -169,6 +169,10 @@ mod tests {
             "stop -- ",
             "exec ",
             "exec -i ",
+            "restart --wait ",
+            "events -f ",
+            "events --timeline ",
+            "metrics ",
         ] {
             assert_eq!(ask(line).wanted, Wanted::Services, "{line}");
         }
