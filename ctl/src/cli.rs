@@ -8,7 +8,7 @@ use crate::commands::fault;
 use crate::commands::{
     boot, cgroups, clock, complete, completion, config, cp, cpu, disks, dmesg, events, exec, generate, graph,
     halt, health, images, logs, ls, memory, metrics, mounts, netstat, poweroff, processes, read, reboot,
-    reexec, restart, schema, services, start, status, stop, validate, version, wait, why,
+    reexec, restart, schema, services, start, status, stop, support, validate, version, wait, why,
 };
 use crate::output::Format;
 
@@ -93,6 +93,7 @@ pub enum Command {
     Ls(ls::Arguments),
     Read(read::Arguments),
     Cp(cp::Arguments),
+    Support(support::Arguments),
     Reboot(reboot::Arguments),
     Poweroff(poweroff::Arguments),
     Halt(halt::Arguments),

@@ -16,6 +16,7 @@ mod nodes;
 mod output;
 mod pki;
 mod store;
+mod support;
 mod watch;
 
 use std::process::ExitCode;

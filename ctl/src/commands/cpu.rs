@@ -17,6 +17,9 @@ use crate::output::time;
 use crate::output::views::load::{Cpu, CpuShares, Pressure};
 use crate::watch::{Watching, parse_period};
 
+/// Long enough to tell something.
+pub const INTERVAL: Duration = Duration::from_secs(1);
+
 /// Show what the processors do
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "\

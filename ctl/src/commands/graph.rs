@@ -56,7 +56,7 @@ pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
 }
 
 /// What nobody waits for stands at the left; below each, what it waits for. A part that was shown is not repeated.
-fn text(graph: &GraphResponse, palette: Palette, unicode: bool) -> String {
+pub fn text(graph: &GraphResponse, palette: Palette, unicode: bool) -> String {
     let mut tree = Tree {
         nodes: graph.nodes.iter().map(|node| (node.id.as_str(), node)).collect(),
         edges: HashMap::new(),
@@ -128,7 +128,7 @@ impl<'a> Tree<'a> {
 }
 
 /// For Graphviz. An arrow points to what is waited for, and that stands left.
-fn dot(graph: &GraphResponse) -> String {
+pub fn dot(graph: &GraphResponse) -> String {
     let quote = |text: &str| format!("\"{}\"", escape(text).replace('\\', "\\\\").replace('"', "\\\""));
     let mut out = String::from(
         "digraph kelson {\n  rankdir=RL;\n  node [shape=box, style=\"rounded,filled\", fontname=\"sans-serif\"];\n",

@@ -72,7 +72,8 @@ fn table(files: &[File], path: &str) -> Table {
         if !file.link.is_empty() {
             name += &format!(" -> {}", escape_bytes(&file.link));
         }
-        if file.trouble.is_empty() {
+        // Of a folder that cannot be gone into all else is known.
+        if file.trouble.is_empty() || file.mode != 0 {
             table.row(vec![
                 cell(mode(file.mode)),
                 cell(file.uid.to_string()),

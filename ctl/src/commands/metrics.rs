@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use kelson_api::client::Client;
 use kelson_api::openmetrics;
 use kelson_proto::v1::metric_sample::Value;
 use kelson_proto::v1::{GetMetricsRequest, GetMetricsResponse, MetricFamily};
@@ -74,6 +75,11 @@ async fn print_text(mut pages: Streaming<GetMetricsResponse>) -> Result<(), Fail
         print(&text.take())?;
     }
     print(openmetrics::END)
+}
+
+/// What the host tells, each family whole.
+pub async fn ask(client: &Client, request: GetMetricsRequest) -> Result<Vec<MetricFamily>, Failure> {
+    collect(answer(client.metrics().get(request)).await?).await
 }
 
 /// All families, each whole.

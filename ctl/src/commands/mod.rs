@@ -23,7 +23,7 @@ pub mod halt;
 pub mod health;
 pub mod images;
 pub mod logs;
-mod looking;
+pub mod looking;
 pub mod ls;
 pub mod memory;
 pub mod metrics;
@@ -40,6 +40,7 @@ pub mod services;
 pub mod start;
 pub mod status;
 pub mod stop;
+pub mod support;
 pub mod validate;
 pub mod version;
 pub mod wait;
@@ -253,6 +254,7 @@ pub async fn run(command: Command, call: &Call) -> Result<(), Failure> {
         Command::Ls(arguments) => ls::run(call, arguments).await,
         Command::Read(arguments) => read::run(call, arguments).await,
         Command::Cp(arguments) => cp::run(call, arguments).await,
+        Command::Support(arguments) => support::run(call, arguments).await,
         Command::Reboot(arguments) => reboot::run(call, arguments).await,
         Command::Poweroff(arguments) => poweroff::run(call, arguments).await,
         Command::Health(arguments) => health::run(call, arguments).await,

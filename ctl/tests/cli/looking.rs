@@ -42,7 +42,7 @@ fn wire(seconds: i64, millis: i32) -> Option<Duration> {
     Some(Duration { seconds, nanos: millis * 1_000_000 })
 }
 
-fn process(pid: i32, parent: i32, service: &str, command: &[&str]) -> Process {
+pub fn process(pid: i32, parent: i32, service: &str, command: &[&str]) -> Process {
     let name = command.first().map_or("kworker/0:0", |path| path.rsplit('/').next().unwrap());
     Process {
         pid,
@@ -59,7 +59,7 @@ fn process(pid: i32, parent: i32, service: &str, command: &[&str]) -> Process {
     }
 }
 
-fn processes() -> Vec<Process> {
+pub fn processes() -> Vec<Process> {
     vec![
         process(1, 0, "", &["/sbin/init"]),
         Process { kernel: true, state: "I".to_owned(), resident: 0, ..process(2, 0, "", &[]) },
@@ -160,7 +160,7 @@ fn a_service_without_a_process_is_known_all_the_same() {
     }
 }
 
-fn sockets() -> Vec<Socket> {
+pub fn sockets() -> Vec<Socket> {
     let holder = |pid, name: &str, service: &str| SocketHolder {
         pid,
         name: name.to_owned(),
@@ -214,7 +214,7 @@ tcp       0.0.0.0:22        -               LISTEN       -                      
     );
 }
 
-fn mounts() -> Vec<Mount> {
+pub fn mounts() -> Vec<Mount> {
     let mount = |source: &str, target: &str, kind: &str| Mount {
         source: source.to_owned(),
         target: target.to_owned(),
@@ -285,7 +285,7 @@ fn pressure() -> Option<Pressure> {
     })
 }
 
-fn memory() -> MemoryResponse {
+pub fn memory() -> MemoryResponse {
     MemoryResponse {
         total: 4 << 30,
         available: 3 << 30,
@@ -325,7 +325,7 @@ pressure   some waited 25.0 %, 5.1 %, 0.0 % of the last 10 s, 60 s, 300 s; all 1
     assert_eq!(fake.json("memory")["pressure"], json!(null));
 }
 
-fn cpu() -> Vec<CpuResponse> {
+pub fn cpu() -> Vec<CpuResponse> {
     let times = |number, user: i64, idle: i64| CpuTimes {
         number,
         user: wire(user, 0),
@@ -484,7 +484,7 @@ CGROUP       PROCESSES    MEMORY       MAX       CPU  THROTTLED  PIDS  MAX  FROZ
     );
 }
 
-fn clock() -> ClockResponse {
+pub fn clock() -> ClockResponse {
     ClockResponse {
         time: Some(Timestamp { seconds: 1_795_254_485, nanos: 0 }),
         uptime: wire(7500, 0),

@@ -16,6 +16,7 @@ mod reaching;
 mod reading;
 mod statuses;
 mod streams;
+mod support;
 mod terminal;
 mod watch;
 

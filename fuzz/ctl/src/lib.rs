@@ -27,6 +27,8 @@ mod output;
 mod pki;
 #[path = "../../../ctl/src/store.rs"]
 mod store;
+#[path = "../../../ctl/src/support/mod.rs"]
+mod support;
 #[path = "../../../ctl/src/watch.rs"]
 mod watch;
 

@@ -1,0 +1,63 @@
+//! `support`: one archive with all that helps to understand a host.
+
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use kelson_api::client::Endpoint;
+
+use super::Call;
+use crate::failure::Failure;
+use crate::output::page::Page;
+use crate::output::size::size;
+use crate::output::text::escape;
+use crate::output::time;
+use crate::support::{Extent, Made, make};
+
+/// Put all that helps to understand a host into one archive
+///
+/// Services, events, logs, the graph, metrics and the machine itself, and what
+/// could not be had. What looks like a secret is taken out: values of
+/// environment variables, passwords, tokens, private keys. Not every secret
+/// looks like one: read the archive before it goes on.
+#[derive(Debug, Clone, clap::Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  kelsonctl support
+  kelsonctl -n edge-1 support --out edge-1.tar.gz
+  kelsonctl support --lines 100000"
+)]
+pub struct Arguments {
+    /// The archive [default: kelson-support-HOST-TIME.tar.gz]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// So many of the last lines of each log
+    #[arg(long, value_name = "N", default_value_t = 2000)]
+    lines: u32,
+}
+
+pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
+    let endpoint = call.choice.resolve()?.endpoint;
+    let is_remote = matches!(endpoint, Endpoint::Remote { .. });
+    let extent = Extent { lines: arguments.lines, is_remote };
+    let now = time::rfc3339(&SystemTime::now().into());
+    let made =
+        make(&call.client()?, &endpoint.to_string(), &now, arguments.out, extent, call.progress()).await?;
+    call.show(|| &made, || Page::Lines(lines(&made)))
+}
+
+fn lines(made: &Made) -> String {
+    let lack = match made.missing.len() {
+        0 => String::new(),
+        count => format!("; {count} could not be had (manifest.json tells why)"),
+    };
+    let removed: u64 = made.removed.values().sum();
+    format!(
+        "wrote {} ({}): {} files{lack}\nremoved what looks like a secret: {removed} times; read it before you send it: not every \
+         secret looks like one\n",
+        escape(&made.file),
+        size(made.bytes),
+        made.files
+    )
+}

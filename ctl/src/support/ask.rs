@@ -1,0 +1,275 @@
+//! The questions, one after the other: each has its own time, and none is in the way of the next.
+
+use std::future::Future;
+use std::io;
+use std::time::Duration;
+
+use kelson_api::client::Client;
+use kelson_api::openmetrics;
+use kelson_proto::v1::line::Stream;
+use kelson_proto::v1::{
+    BootRequest, DmesgRequest, EventsRequest, GetMetricsRequest, GraphRequest, Line, ListHealthRequest,
+    ListImagesRequest, ListRequest, ReadRequest, StatusRequest, VersionRequest, WhyRequest,
+};
+use serde::Serialize;
+
+use super::Extent;
+use super::name;
+use super::pack::{Keep, Missing, Pack};
+use super::redact::Redactor;
+use crate::commands::looking::gather;
+use crate::commands::{cgroups, clock, cpu, disks, graph, memory, metrics, mounts, netstat, processes};
+use crate::failure::{Failure, answer, answer_within};
+use crate::output::style::Palette;
+use crate::output::terminal::Progress;
+use crate::output::{Format, time, views};
+
+/// The host gives itself 10 s for a look.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// For the images it reads archives.
+const LONG_PATIENCE: Duration = Duration::from_secs(60);
+/// So often in a row a host may be out of reach before it is asked no more.
+const LOST: u32 = 2;
+
+/// Asks, takes secrets out, and notes what could not be had.
+pub struct Asker<'a> {
+    client: &'a Client,
+    progress: Progress,
+    pub redactor: Redactor,
+    pub missing: Vec<Missing>,
+    /// Why the first question failed that did.
+    pub first: Option<Failure>,
+    lost: u32,
+    version: Option<views::Version>,
+}
+
+impl<'a> Asker<'a> {
+    pub fn new(client: &'a Client, progress: Progress) -> Asker<'a> {
+        let (redactor, missing) = (Redactor::default(), Vec::new());
+        Asker { client, progress, redactor, missing, first: None, lost: 0, version: None }
+    }
+
+    /// The answer, where there is one.
+    async fn ask<T>(
+        &mut self,
+        name: &str,
+        patience: Duration,
+        question: impl Future<Output = Result<T, Failure>>,
+    ) -> Option<T> {
+        if self.lost >= LOST {
+            self.miss(name, "not asked: the host is out of reach");
+            return None;
+        }
+        self.progress.show(name);
+        let failure = match tokio::time::timeout(patience, question).await {
+            Ok(Ok(answer)) => {
+                self.lost = 0;
+                return Some(answer);
+            }
+            Ok(Err(failure)) => failure,
+            Err(_) => Failure::TimedOut(format!("no answer within {} s", patience.as_secs())),
+        };
+        self.lost = if failure.is_passing() { self.lost + 1 } else { 0 };
+        self.miss(name, &failure.to_string());
+        self.first.get_or_insert(failure);
+        None
+    }
+
+    fn miss(&mut self, name: &str, why: &str) {
+        // A reason may be in the host's words.
+        let why = self.redactor.text(why);
+        self.missing.push(Missing { name: name.to_owned(), why });
+    }
+
+    fn put(&mut self, pack: &mut Pack, name: &str, text: &str, keep: Keep) -> io::Result<()> {
+        if !pack.add(name, text, keep)? {
+            self.miss(name, "the archive is full");
+        }
+        Ok(())
+    }
+
+    /// A document for programs.
+    fn document(&mut self, pack: &mut Pack, name: &str, view: &impl Serialize) -> io::Result<()> {
+        // Of the two formats this one keeps the order of fields.
+        let mut value = serde_yaml::to_value(view).map_err(io::Error::other)?;
+        self.redactor.value(&mut value);
+        let text = Format::Json.document(&value).map_err(|failure| io::Error::other(failure.to_string()))?;
+        self.put(pack, name, &text, Keep::Beginning)
+    }
+
+    fn text(&mut self, pack: &mut Pack, name: &str, text: &str, keep: Keep) -> io::Result<()> {
+        let text = self.redactor.text(text);
+        self.put(pack, name, &text, keep)
+    }
+
+    /// The host's name, by which the archive is called.
+    pub async fn version(&mut self) -> Option<String> {
+        let client = self.client;
+        let question = async { answer(client.machine().version(VersionRequest {})).await };
+        let version = self.ask("version.json", PATIENCE, question).await?;
+        let server = Some(views::ServerVersion::from(&version));
+        self.version = Some(views::Version { client: env!("CARGO_PKG_VERSION"), server });
+        Some(version.hostname)
+    }
+
+    /// All that can be had.
+    ///
+    /// # Errors
+    /// The archive cannot be written.
+    pub async fn all(&mut self, pack: &mut Pack, extent: Extent) -> io::Result<()> {
+        if let Some(version) = self.version.take() {
+            self.document(pack, "version.json", &version)?;
+        }
+        self.services(pack, extent.lines).await?;
+        self.history(pack).await?;
+        self.machine(pack, extent.is_remote).await
+    }
+
+    async fn services(&mut self, pack: &mut Pack, lines: u32) -> io::Result<()> {
+        let client = self.client;
+        let question = async { answer(client.services().list(ListRequest::default())).await };
+        let services = self.ask("services.json", PATIENCE, question).await.map(|list| list.services);
+        if let Some(services) = &services {
+            self.document(pack, "services.json", &views::services(services))?;
+        }
+        for service in services.iter().flatten() {
+            let asked = service.name.clone();
+            let file = format!("status/{}.json", name(&asked));
+            let question =
+                async { answer(client.services().status(StatusRequest { name: asked.clone() })).await };
+            if let Some(status) = self.ask(&file, PATIENCE, question).await {
+                self.document(pack, &file, &views::Status::from(&status))?;
+            }
+            if !service.up {
+                let file = format!("why/{}.json", name(&asked));
+                let question =
+                    async { answer(client.services().why(WhyRequest { name: asked.clone() })).await };
+                if let Some(why) = self.ask(&file, PATIENCE, question).await {
+                    self.document(pack, &file, &views::Reason::from(&why.reason.unwrap_or_default()))?;
+                }
+            }
+            let file = format!("logs/{}.log", name(&asked));
+            let request = ReadRequest { names: vec![asked], tail: Some(lines), ..ReadRequest::default() };
+            let question = gather(async { client.logs().read(request).await }, |page| page.lines);
+            if let Some(lines) = self.ask(&file, PATIENCE, question).await {
+                let text = self.log(lines);
+                self.put(pack, &file, &text, Keep::End)?;
+            }
+        }
+        let question = async { answer(client.services().graph(GraphRequest {})).await };
+        if let Some(told) = self.ask("graph.dot", PATIENCE, question).await {
+            self.text(pack, "graph.dot", &graph::dot(&told), Keep::Beginning)?;
+            self.text(pack, "graph.txt", &graph::text(&told, Palette::None, true), Keep::Beginning)?;
+        }
+        let question = async { answer(client.health().list(ListHealthRequest {})).await };
+        if let Some(told) = self.ask("health.json", PATIENCE, question).await {
+            let groups = Some(told.groups.iter().map(Into::into).collect());
+            let node = told.node.unwrap_or_default();
+            self.document(pack, "health.json", &views::health::Health { groups, ..(&node).into() })?;
+        }
+        Ok(())
+    }
+
+    /// `TIME STREAM TEXT`, a line each. What was written in pieces is put together first: half a secret looks like none.
+    fn log(&mut self, lines: Vec<Line>) -> String {
+        let (mut fronts, mut texts) = (Vec::new(), Vec::<String>::new());
+        let mut open: Option<i32> = None;
+        for line in lines {
+            let text = String::from_utf8_lossy(&line.text).into_owned();
+            match texts.last_mut().filter(|_| open == Some(line.stream)) {
+                Some(last) => last.push_str(&text),
+                None => {
+                    let at = line.time.as_ref().map(time::rfc3339).unwrap_or_default();
+                    let stream = match line.stream() {
+                        Stream::Unspecified => "-",
+                        Stream::Stdout => "stdout",
+                        Stream::Stderr => "stderr",
+                        Stream::Note => "note",
+                    };
+                    fronts.push(format!("{at} {stream} "));
+                    texts.push(text);
+                }
+            }
+            open = line.partial.then_some(line.stream);
+        }
+        let texts = self.redactor.lines(texts);
+        fronts.into_iter().zip(texts).map(|(front, text)| front + &text + "\n").collect()
+    }
+
+    async fn history(&mut self, pack: &mut Pack) -> io::Result<()> {
+        let client = self.client;
+        let events =
+            gather(async { client.services().events(EventsRequest::default()).await }, |page| page.events);
+        if let Some(events) = self.ask("events.json", PATIENCE, events).await {
+            let events: Vec<_> = events.iter().map(views::Event::from).collect();
+            self.document(pack, "events.json", &events)?;
+        }
+        let question = async { answer(client.machine().boot(BootRequest {})).await };
+        if let Some(boot) = self.ask("boot.json", PATIENCE, question).await {
+            self.document(pack, "boot.json", &views::Boot::from(&boot))?;
+        }
+        let question =
+            async { answer_within(LONG_PATIENCE, client.images().list(ListImagesRequest {})).await };
+        if let Some(told) = self.ask("images.json", LONG_PATIENCE, question).await {
+            let images: Vec<_> = told.images.iter().map(views::Image::from).collect();
+            self.document(pack, "images.json", &images)?;
+            if !told.notes.is_empty() {
+                self.text(pack, "images.txt", &(told.notes.join("\n") + "\n"), Keep::Beginning)?;
+            }
+        }
+        let question = metrics::ask(client, GetMetricsRequest::default());
+        if let Some(families) = self.ask("metrics.txt", PATIENCE, question).await {
+            let mut text = openmetrics::Text::default();
+            families.iter().for_each(|family| text.family(family));
+            self.text(pack, "metrics.txt", &(text.take() + openmetrics::END), Keep::Beginning)?;
+        }
+        let messages =
+            gather(async { client.machine().dmesg(DmesgRequest { follow: false }).await }, |page| {
+                page.messages
+            });
+        if let Some(messages) = self.ask("dmesg.txt", PATIENCE, messages).await {
+            let line = |message: &kelson_proto::v1::KernelMessage| {
+                let at = message.time.as_ref().map(time::duration).unwrap_or_default();
+                let stamp = format!("[{:>5}.{:06}]", at.as_secs(), at.subsec_micros());
+                format!("<{}>{stamp} {}\n", message.level, message.text)
+            };
+            let text: String = messages.iter().map(line).collect();
+            self.text(pack, "dmesg.txt", &text, Keep::End)?;
+        }
+        Ok(())
+    }
+
+    async fn machine(&mut self, pack: &mut Pack, is_remote: bool) -> io::Result<()> {
+        let client = self.client;
+        if let Some(all) = self.ask("processes.json", PATIENCE, processes::ask(client)).await {
+            let all: Vec<_> = all.iter().map(views::processes::Process::from).collect();
+            self.document(pack, "processes.json", &all)?;
+        }
+        if let Some(all) = self.ask("netstat.json", PATIENCE, netstat::ask(client, true)).await {
+            let all: Vec<_> = all.iter().map(views::processes::Socket::from).collect();
+            self.document(pack, "netstat.json", &all)?;
+        }
+        if let Some(all) = self.ask("mounts.json", PATIENCE, mounts::ask(client)).await {
+            let all: Vec<_> = all.iter().map(views::storage::Mount::from).collect();
+            self.document(pack, "mounts.json", &all)?;
+        }
+        if let Some(all) = self.ask("disks.json", PATIENCE, disks::ask(client)).await {
+            let all: Vec<_> = all.iter().map(views::storage::Disk::from).collect();
+            self.document(pack, "disks.json", &all)?;
+        }
+        if let Some(memory) = self.ask("memory.json", PATIENCE, memory::ask(client)).await {
+            self.document(pack, "memory.json", &views::load::Memory::from(&memory))?;
+        }
+        if let Some((cpu, _)) = self.ask("cpu.json", PATIENCE, cpu::ask(client, cpu::INTERVAL)).await {
+            self.document(pack, "cpu.json", &cpu)?;
+        }
+        if let Some((root, all)) = self.ask("cgroups.json", PATIENCE, cgroups::ask(client)).await {
+            let cgroups = all.iter().map(views::load::Cgroup::from).collect();
+            self.document(pack, "cgroups.json", &views::load::Cgroups { root, cgroups })?;
+        }
+        if let Some(clock) = self.ask("time.json", PATIENCE, clock::ask(client, is_remote)).await {
+            self.document(pack, "time.json", &clock)?;
+        }
+        Ok(())
+    }
+}
