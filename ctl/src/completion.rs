@@ -173,6 +173,8 @@ mod tests {
             "events -f ",
             "events --timeline ",
             "metrics ",
+            "processes --sort cpu ",
+            "netstat -c db ",
         ] {
             assert_eq!(ask(line).wanted, Wanted::Services, "{line}");
         }

@@ -1,7 +1,7 @@
 //! `support`: one archive with all that helps to understand a host.
 
 use std::path::PathBuf;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use kelson_api::client::Endpoint;
 
@@ -35,12 +35,15 @@ pub struct Arguments {
     /// So many of the last lines of each log
     #[arg(long, value_name = "N", default_value_t = 2000)]
     lines: u32,
+    /// So long each answer is waited for
+    #[arg(long, value_name = "D", default_value = "15s", value_parser = time::parse_timeout)]
+    timeout: Duration,
 }
 
 pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
     let endpoint = call.choice.resolve()?.endpoint;
     let is_remote = matches!(endpoint, Endpoint::Remote { .. });
-    let extent = Extent { lines: arguments.lines, is_remote };
+    let extent = Extent { lines: arguments.lines, patience: arguments.timeout, is_remote };
     let now = time::rfc3339(&SystemTime::now().into());
     let made =
         make(&call.client()?, &endpoint.to_string(), &now, arguments.out, extent, call.progress()).await?;

@@ -24,10 +24,8 @@ use crate::output::style::Palette;
 use crate::output::terminal::Progress;
 use crate::output::{Format, time, views};
 
-/// The host gives itself 10 s for a look.
-const PATIENCE: Duration = Duration::from_secs(15);
-/// For the images it reads archives.
-const LONG_PATIENCE: Duration = Duration::from_secs(60);
+/// For the images it reads archives, which takes so many times as long as anything else.
+const IMAGES: u32 = 4;
 /// So often in a row a host may be out of reach before it is asked no more.
 const LOST: u32 = 2;
 
@@ -40,20 +38,26 @@ pub struct Asker<'a> {
     /// Why the first question failed that did.
     pub first: Option<Failure>,
     lost: u32,
+    /// For one answer.
+    patience: Duration,
     version: Option<views::Version>,
 }
 
 impl<'a> Asker<'a> {
-    pub fn new(client: &'a Client, progress: Progress) -> Asker<'a> {
+    pub fn new(client: &'a Client, patience: Duration, progress: Progress) -> Asker<'a> {
         let (redactor, missing) = (Redactor::default(), Vec::new());
-        Asker { client, progress, redactor, missing, first: None, lost: 0, version: None }
+        Asker { client, progress, redactor, missing, first: None, lost: 0, patience, version: None }
     }
 
     /// The answer, where there is one.
-    async fn ask<T>(
+    async fn ask<T>(&mut self, name: &str, question: impl Future<Output = Result<T, Failure>>) -> Option<T> {
+        self.ask_within(self.patience, name, question).await
+    }
+
+    async fn ask_within<T>(
         &mut self,
-        name: &str,
         patience: Duration,
+        name: &str,
         question: impl Future<Output = Result<T, Failure>>,
     ) -> Option<T> {
         if self.lost >= LOST {
@@ -67,7 +71,7 @@ impl<'a> Asker<'a> {
                 return Some(answer);
             }
             Ok(Err(failure)) => failure,
-            Err(_) => Failure::TimedOut(format!("no answer within {} s", patience.as_secs())),
+            Err(_) => Failure::TimedOut(format!("no answer within {}", kelson_spec::duration_text(patience))),
         };
         self.lost = if failure.is_passing() { self.lost + 1 } else { 0 };
         self.miss(name, &failure.to_string());
@@ -106,7 +110,7 @@ impl<'a> Asker<'a> {
     pub async fn version(&mut self) -> Option<String> {
         let client = self.client;
         let question = async { answer(client.machine().version(VersionRequest {})).await };
-        let version = self.ask("version.json", PATIENCE, question).await?;
+        let version = self.ask("version.json", question).await?;
         let server = Some(views::ServerVersion::from(&version));
         self.version = Some(views::Version { client: env!("CARGO_PKG_VERSION"), server });
         Some(version.hostname)
@@ -128,7 +132,7 @@ impl<'a> Asker<'a> {
     async fn services(&mut self, pack: &mut Pack, lines: u32) -> io::Result<()> {
         let client = self.client;
         let question = async { answer(client.services().list(ListRequest::default())).await };
-        let services = self.ask("services.json", PATIENCE, question).await.map(|list| list.services);
+        let services = self.ask("services.json", question).await.map(|list| list.services);
         if let Some(services) = &services {
             self.document(pack, "services.json", &views::services(services))?;
         }
@@ -137,32 +141,32 @@ impl<'a> Asker<'a> {
             let file = format!("status/{}.json", name(&asked));
             let question =
                 async { answer(client.services().status(StatusRequest { name: asked.clone() })).await };
-            if let Some(status) = self.ask(&file, PATIENCE, question).await {
+            if let Some(status) = self.ask(&file, question).await {
                 self.document(pack, &file, &views::Status::from(&status))?;
             }
             if !service.up {
                 let file = format!("why/{}.json", name(&asked));
                 let question =
                     async { answer(client.services().why(WhyRequest { name: asked.clone() })).await };
-                if let Some(why) = self.ask(&file, PATIENCE, question).await {
+                if let Some(why) = self.ask(&file, question).await {
                     self.document(pack, &file, &views::Reason::from(&why.reason.unwrap_or_default()))?;
                 }
             }
             let file = format!("logs/{}.log", name(&asked));
             let request = ReadRequest { names: vec![asked], tail: Some(lines), ..ReadRequest::default() };
             let question = gather(async { client.logs().read(request).await }, |page| page.lines);
-            if let Some(lines) = self.ask(&file, PATIENCE, question).await {
+            if let Some(lines) = self.ask(&file, question).await {
                 let text = self.log(lines);
                 self.put(pack, &file, &text, Keep::End)?;
             }
         }
         let question = async { answer(client.services().graph(GraphRequest {})).await };
-        if let Some(told) = self.ask("graph.dot", PATIENCE, question).await {
+        if let Some(told) = self.ask("graph.dot", question).await {
             self.text(pack, "graph.dot", &graph::dot(&told), Keep::Beginning)?;
             self.text(pack, "graph.txt", &graph::text(&told, Palette::None, true), Keep::Beginning)?;
         }
         let question = async { answer(client.health().list(ListHealthRequest {})).await };
-        if let Some(told) = self.ask("health.json", PATIENCE, question).await {
+        if let Some(told) = self.ask("health.json", question).await {
             let groups = Some(told.groups.iter().map(Into::into).collect());
             let node = told.node.unwrap_or_default();
             self.document(pack, "health.json", &views::health::Health { groups, ..(&node).into() })?;
@@ -200,17 +204,17 @@ impl<'a> Asker<'a> {
         let client = self.client;
         let events =
             gather(async { client.services().events(EventsRequest::default()).await }, |page| page.events);
-        if let Some(events) = self.ask("events.json", PATIENCE, events).await {
+        if let Some(events) = self.ask("events.json", events).await {
             let events: Vec<_> = events.iter().map(views::Event::from).collect();
             self.document(pack, "events.json", &events)?;
         }
         let question = async { answer(client.machine().boot(BootRequest {})).await };
-        if let Some(boot) = self.ask("boot.json", PATIENCE, question).await {
+        if let Some(boot) = self.ask("boot.json", question).await {
             self.document(pack, "boot.json", &views::Boot::from(&boot))?;
         }
-        let question =
-            async { answer_within(LONG_PATIENCE, client.images().list(ListImagesRequest {})).await };
-        if let Some(told) = self.ask("images.json", LONG_PATIENCE, question).await {
+        let patience = self.patience * IMAGES;
+        let question = async { answer_within(patience, client.images().list(ListImagesRequest {})).await };
+        if let Some(told) = self.ask_within(patience, "images.json", question).await {
             let images: Vec<_> = told.images.iter().map(views::Image::from).collect();
             self.document(pack, "images.json", &images)?;
             if !told.notes.is_empty() {
@@ -218,7 +222,7 @@ impl<'a> Asker<'a> {
             }
         }
         let question = metrics::ask(client, GetMetricsRequest::default());
-        if let Some(families) = self.ask("metrics.txt", PATIENCE, question).await {
+        if let Some(families) = self.ask("metrics.txt", question).await {
             let mut text = openmetrics::Text::default();
             families.iter().for_each(|family| text.family(family));
             self.text(pack, "metrics.txt", &(text.take() + openmetrics::END), Keep::Beginning)?;
@@ -227,7 +231,7 @@ impl<'a> Asker<'a> {
             gather(async { client.machine().dmesg(DmesgRequest { follow: false }).await }, |page| {
                 page.messages
             });
-        if let Some(messages) = self.ask("dmesg.txt", PATIENCE, messages).await {
+        if let Some(messages) = self.ask("dmesg.txt", messages).await {
             let line = |message: &kelson_proto::v1::KernelMessage| {
                 let at = message.time.as_ref().map(time::duration).unwrap_or_default();
                 let stamp = format!("[{:>5}.{:06}]", at.as_secs(), at.subsec_micros());
@@ -241,33 +245,34 @@ impl<'a> Asker<'a> {
 
     async fn machine(&mut self, pack: &mut Pack, is_remote: bool) -> io::Result<()> {
         let client = self.client;
-        if let Some(all) = self.ask("processes.json", PATIENCE, processes::ask(client)).await {
+        if let Some(all) = self.ask("processes.json", processes::ask(client)).await {
             let all: Vec<_> = all.iter().map(views::processes::Process::from).collect();
             self.document(pack, "processes.json", &all)?;
         }
-        if let Some(all) = self.ask("netstat.json", PATIENCE, netstat::ask(client, true)).await {
+        if let Some(all) = self.ask("netstat.json", netstat::ask(client, true)).await {
             let all: Vec<_> = all.iter().map(views::processes::Socket::from).collect();
             self.document(pack, "netstat.json", &all)?;
         }
-        if let Some(all) = self.ask("mounts.json", PATIENCE, mounts::ask(client)).await {
+        if let Some(all) = self.ask("mounts.json", mounts::ask(client)).await {
             let all: Vec<_> = all.iter().map(views::storage::Mount::from).collect();
             self.document(pack, "mounts.json", &all)?;
         }
-        if let Some(all) = self.ask("disks.json", PATIENCE, disks::ask(client)).await {
+        if let Some(all) = self.ask("disks.json", disks::ask(client)).await {
             let all: Vec<_> = all.iter().map(views::storage::Disk::from).collect();
             self.document(pack, "disks.json", &all)?;
         }
-        if let Some(memory) = self.ask("memory.json", PATIENCE, memory::ask(client)).await {
+        if let Some(memory) = self.ask("memory.json", memory::ask(client)).await {
             self.document(pack, "memory.json", &views::load::Memory::from(&memory))?;
         }
-        if let Some((cpu, _)) = self.ask("cpu.json", PATIENCE, cpu::ask(client, cpu::INTERVAL)).await {
+        let patience = self.patience + cpu::INTERVAL;
+        if let Some((cpu, _)) = self.ask_within(patience, "cpu.json", cpu::ask(client, cpu::INTERVAL)).await {
             self.document(pack, "cpu.json", &cpu)?;
         }
-        if let Some((root, all)) = self.ask("cgroups.json", PATIENCE, cgroups::ask(client)).await {
+        if let Some((root, all)) = self.ask("cgroups.json", cgroups::ask(client)).await {
             let cgroups = all.iter().map(views::load::Cgroup::from).collect();
             self.document(pack, "cgroups.json", &views::load::Cgroups { root, cgroups })?;
         }
-        if let Some(clock) = self.ask("time.json", PATIENCE, clock::ask(client, is_remote)).await {
+        if let Some(clock) = self.ask("time.json", clock::ask(client, is_remote)).await {
             self.document(pack, "time.json", &clock)?;
         }
         Ok(())

@@ -10,6 +10,7 @@ pub mod redact;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use kelson_api::client::Client;
 use serde::Serialize;
@@ -24,6 +25,8 @@ use pack::{Kept, Missing, Pack};
 pub struct Extent {
     /// So many of the last lines of each log.
     pub lines: u32,
+    /// So long each answer is waited for.
+    pub patience: Duration,
     /// Its clock is another than the one here.
     pub is_remote: bool,
 }
@@ -68,7 +71,7 @@ pub async fn make(
     extent: Extent,
     progress: Progress,
 ) -> Result<Made, Failure> {
-    let mut asker = Asker::new(client, progress);
+    let mut asker = Asker::new(client, extent.patience, progress);
     let host = asker.version().await;
     let stem = format!("kelson-support-{}-{}", name(host.as_deref().unwrap_or("host")), compact(time));
     let file = file.unwrap_or_else(|| PathBuf::from(format!("{stem}.tar.gz")));

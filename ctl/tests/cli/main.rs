@@ -10,6 +10,7 @@ mod generate;
 mod images;
 mod local;
 mod looking;
+mod machine;
 mod metrics;
 mod nodes;
 mod reaching;

@@ -11,7 +11,8 @@ use kelson_proto::v1::{GetMetricsResponse, KernelMessage, Line, Reason, StatusRe
 use serde_json::{Value, json};
 
 use crate::fake::{Fake, Seen, State, folder};
-use crate::looking::{clock, cpu, memory, mounts, process, processes, sockets};
+use crate::looking::{process, processes, sockets};
+use crate::machine::{clock, cpu, memory, mounts};
 use crate::nodes::Fleet;
 use crate::streams::line;
 use crate::{at, done, event, two};
@@ -199,6 +200,18 @@ fn what_cannot_be_had_is_told_in_the_archive() {
         )
     );
     only(&folder);
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn what_hangs_does_not_hold_up_the_rest() {
+    let fake = Fake::start(State { seen: Seen { hangs: Some("mounts"), ..Seen::default() }, ..leaky() });
+    let folder = folder();
+    let out = folder.join("x.tar.gz");
+    let told = fake.json(&format!("support --timeout 2s --out {}", out.display()));
+    assert_eq!(told["missing"], json!([{"name": "mounts.json", "why": "no answer within 2s"}]));
+    let (_, files) = unpacked(&out);
+    assert!(files.contains_key("time.json") && !files.contains_key("mounts.json"), "{:?}", files.keys());
     fs::remove_dir_all(folder).unwrap();
 }
 

@@ -26,16 +26,17 @@ pub struct Seen {
     pub broken: Option<Status>,
     /// The host was made before there was such a service.
     pub unknown: bool,
-    /// No look is ever answered.
-    pub hangs: bool,
+    /// The look that is never answered.
+    pub hangs: Option<&'static str>,
 }
 
 type Pages<T> = Iter<std::vec::IntoIter<Result<T, Status>>>;
 
 impl Shared {
     async fn look(&self, words: String) -> Result<(), Status> {
-        self.note(words)?;
-        if self.state().seen.hangs {
+        self.note(words.clone())?;
+        let hangs = self.state().seen.hangs.is_some_and(|look| words == look);
+        if hangs {
             std::future::pending::<()>().await;
         }
         Ok(())
