@@ -1,6 +1,9 @@
 //! Streams that outlive a connection: PID 1 executes itself anew, logd is replaced, and the stream goes on.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
+
+use kelson_proto::v1::Line;
 
 use crate::failure::Failure;
 use crate::output::note_of;
@@ -9,12 +12,32 @@ use crate::output::note_of;
 const PATIENCE: Duration = Duration::from_secs(30);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// After a break, log lines that are this much older than the last one are asked for again; doubles are dropped.
+pub const OVERLAP: Duration = Duration::from_secs(5);
+
+/// The pauses between attempts, each twice as long as the last.
+#[derive(Debug)]
+pub struct Pauses(Duration);
+
+impl Default for Pauses {
+    fn default() -> Pauses {
+        Pauses(FIRST_PAUSE)
+    }
+}
+
+impl Pauses {
+    /// The next pause.
+    pub fn take(&mut self) -> Duration {
+        let next = (self.0 * 2).min(LONGEST_PAUSE);
+        std::mem::replace(&mut self.0, next)
+    }
+}
 
 /// The pauses between attempts at a new connection, and the end of patience.
 #[derive(Debug, Default)]
 pub struct Reconnect {
     broken: Option<Instant>,
-    pause: Duration,
+    pauses: Pauses,
     quiet: bool,
     /// The host it goes to, where there are several.
     node: Option<String>,
@@ -52,9 +75,9 @@ impl Reconnect {
                     note_of(self.node.as_deref(), &format!("{reason}; connecting again"));
                 }
                 self.broken = Some(Instant::now());
-                self.pause = FIRST_PAUSE;
+                self.pauses = Pauses::default();
             }
-            Some(since) if since.elapsed() + self.pause > PATIENCE => {
+            Some(since) if since.elapsed() + self.pauses.0 > PATIENCE => {
                 return Err(Failure::NotReachable(format!(
                     "no connection for {} s: {reason}",
                     PATIENCE.as_secs()
@@ -62,9 +85,55 @@ impl Reconnect {
             }
             Some(_) => {}
         }
-        tokio::time::sleep(self.pause).await;
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        tokio::time::sleep(self.pauses.take()).await;
         Ok(())
+    }
+}
+
+/// Which lines came already, when a new stream begins a little before the old one's end.
+#[derive(Debug, Default)]
+pub struct Resume {
+    /// The last time of each service, and how many lines of that very time came.
+    last: HashMap<String, ((i64, i32), u32)>,
+    /// How many lines of the last time are still to be passed over in this stream.
+    again: HashMap<String, u32>,
+}
+
+impl Resume {
+    /// True where no line was asked about yet.
+    pub fn is_empty(&self) -> bool {
+        self.last.is_empty()
+    }
+
+    /// To be called before each further stream.
+    pub fn begin_again(&mut self) {
+        self.again = self.last.iter().map(|(name, (_, count))| (name.clone(), *count)).collect();
+    }
+
+    /// False for a line that an earlier stream brought.
+    pub fn is_new(&mut self, line: &Line) -> bool {
+        let time = line.time.as_ref().map_or((0, 0), |time| (time.seconds, time.nanos));
+        let Some((last, count)) = self.last.get_mut(&line.service) else {
+            self.last.insert(line.service.clone(), (time, 1));
+            return true;
+        };
+        let again = self.again.get_mut(&line.service);
+        if time == *last {
+            if let Some(left @ 1..) = again {
+                *left -= 1;
+                return false;
+            }
+            *count += 1;
+            return true;
+        }
+        if time < *last && again.is_some() {
+            // Older than what came: the new stream's overlap. A clock set back looks the same until it has
+            // caught up, but only after a break.
+            return false;
+        }
+        self.again.remove(&line.service);
+        (*last, *count) = (time, 1);
+        true
     }
 }
 
@@ -83,15 +152,37 @@ mod tests {
 
     #[tokio::test]
     async fn patience_ends_and_says_why() {
-        let mut reconnect = Reconnect {
-            broken: Instant::now().checked_sub(PATIENCE),
-            pause: FIRST_PAUSE,
-            ..Reconnect::default()
-        };
+        let mut reconnect =
+            Reconnect { broken: Instant::now().checked_sub(PATIENCE), ..Reconnect::default() };
         let Err(failure) = reconnect.pause(Failure::NotReachable("gone".to_owned())).await else {
             panic!("it ends")
         };
         assert_eq!(failure.to_string(), "no connection for 30 s: gone");
         assert_eq!(failure.exit_status(), 3);
+    }
+
+    fn line(service: &str, seconds: i64) -> Line {
+        let time = Some(prost_types::Timestamp { seconds, nanos: 0 });
+        Line { service: service.to_owned(), time, ..Line::default() }
+    }
+
+    #[test]
+    fn after_a_break_no_line_is_lost_or_doubled() {
+        let mut resume = Resume::default();
+        let first = [("web", 1), ("web", 2), ("db", 2), ("web", 3), ("web", 3)];
+        assert!(first.iter().all(|(name, at)| resume.is_new(&line(name, *at))));
+        assert!(!resume.is_empty());
+        resume.begin_again();
+        let again =
+            [("web", 2), ("db", 2), ("web", 3), ("web", 3), ("web", 3), ("db", 2), ("db", 4), ("web", 4)];
+        let new: Vec<bool> = again.iter().map(|(name, at)| resume.is_new(&line(name, *at))).collect();
+        assert_eq!(new, [false, false, false, false, true, true, true, true]);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_hides_nothing() {
+        let mut resume = Resume::default();
+        assert!(resume.is_new(&line("web", 100)));
+        assert!(resume.is_new(&line("web", 50)));
     }
 }

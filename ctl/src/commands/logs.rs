@@ -1,6 +1,5 @@
 //! `logs`: what services wrote, byte for byte; on a terminal, what could steer it is shown instead of sent.
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use kelson_api::client::Client;
@@ -9,14 +8,11 @@ use kelson_proto::v1::{Line, ListRequest, ReadRequest};
 
 use super::Call;
 use crate::failure::{Failure, answer, explain_names, unknown_names};
-use crate::follow::Reconnect;
+use crate::follow::{OVERLAP, Reconnect, Resume};
 use crate::output::style::Tone;
 use crate::output::terminal::Terminal;
 use crate::output::text::{escape, escape_bytes, width};
 use crate::output::{note_of, print, print_bytes, time, views};
-
-/// After a break, what is this much older than the last line is asked for again; doubles are dropped.
-const OVERLAP: Duration = Duration::from_secs(5);
 
 /// Show what services wrote
 ///
@@ -143,50 +139,6 @@ impl Reader<'_> {
             self.writer.flush()?;
         }
         Ok(())
-    }
-}
-
-/// Which lines were printed already, when a new stream begins a little before the old one's end.
-#[derive(Debug, Default)]
-struct Resume {
-    /// The last time of each service, and how many lines of that very time were printed.
-    last: HashMap<String, ((i64, i32), u32)>,
-    /// How many lines of the last time are still to be passed over in this stream.
-    again: HashMap<String, u32>,
-}
-
-impl Resume {
-    fn is_empty(&self) -> bool {
-        self.last.is_empty()
-    }
-
-    fn begin_again(&mut self) {
-        self.again = self.last.iter().map(|(name, (_, count))| (name.clone(), *count)).collect();
-    }
-
-    fn is_new(&mut self, line: &Line) -> bool {
-        let time = line.time.as_ref().map_or((0, 0), |time| (time.seconds, time.nanos));
-        let Some((last, count)) = self.last.get_mut(&line.service) else {
-            self.last.insert(line.service.clone(), (time, 1));
-            return true;
-        };
-        let again = self.again.get_mut(&line.service);
-        if time == *last {
-            if let Some(left @ 1..) = again {
-                *left -= 1;
-                return false;
-            }
-            *count += 1;
-            return true;
-        }
-        if time < *last && again.is_some() {
-            // Older than what was printed: the new stream's overlap. A clock set back looks the same until it has
-            // caught up, but only after a break.
-            return false;
-        }
-        self.again.remove(&line.service);
-        (*last, *count) = (time, 1);
-        true
     }
 }
 
@@ -338,26 +290,5 @@ mod tests {
             String::from_utf8(written(&Terminal::plain(), &["web", "mail"], true, &lines)).unwrap(),
             "1970-01-01T00:00:00.000Z web  | a\n1970-01-01T00:00:01.000Z mail | b\n1970-01-01T00:00:02.000Z web  | c\n"
         );
-    }
-
-    #[test]
-    fn after_a_break_no_line_is_lost_or_doubled() {
-        let mut resume = Resume::default();
-        let first = [("web", 1), ("web", 2), ("db", 2), ("web", 3), ("web", 3)];
-        assert!(first.iter().all(|(name, at)| resume.is_new(&line(name, *at, b"", false))));
-        assert!(!resume.is_empty());
-        resume.begin_again();
-        let again =
-            [("web", 2), ("db", 2), ("web", 3), ("web", 3), ("web", 3), ("db", 2), ("db", 4), ("web", 4)];
-        let new: Vec<bool> =
-            again.iter().map(|(name, at)| resume.is_new(&line(name, *at, b"", false))).collect();
-        assert_eq!(new, [false, false, false, false, true, true, true, true]);
-    }
-
-    #[test]
-    fn a_clock_that_was_set_back_hides_nothing() {
-        let mut resume = Resume::default();
-        assert!(resume.is_new(&line("web", 100, b"", false)));
-        assert!(resume.is_new(&line("web", 50, b"", false)));
     }
 }
