@@ -6,9 +6,10 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 #[cfg(feature = "faults")]
 use crate::commands::fault;
 use crate::commands::{
-    boot, cgroups, clock, complete, completion, config, cp, cpu, disks, dmesg, events, exec, generate, graph,
-    halt, health, images, logs, ls, memory, metrics, mounts, netstat, poweroff, processes, read, reboot,
-    reexec, restart, schema, services, start, status, stop, support, validate, version, wait, why,
+    boot, cgroups, clock, complete, completion, config, cp, cpu, dashboard, disks, dmesg, events, exec,
+    generate, graph, halt, health, images, logs, ls, memory, metrics, mounts, netstat, poweroff, processes,
+    read, reboot, reexec, restart, schema, services, start, status, stop, support, validate, version, wait,
+    why,
 };
 use crate::output::Format;
 
@@ -75,6 +76,7 @@ pub enum Command {
     Health(health::Arguments),
     Why(why::Arguments),
     Graph(graph::Arguments),
+    Dashboard(dashboard::Arguments),
     Events(events::Arguments),
     Exec(exec::Arguments),
     Logs(logs::Arguments),

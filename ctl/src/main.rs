@@ -8,6 +8,7 @@ mod commands;
 mod completion;
 mod console;
 mod contexts;
+mod dashboard;
 mod extract;
 mod failure;
 mod follow;

@@ -63,7 +63,8 @@ pub async fn act(call: &Call, action: Action, names: Vec<String>, staying: Stayi
     if results.iter().any(is_bad) { Err(Failure::Told) } else { Ok(()) }
 }
 
-fn is_bad(result: &ActionResult) -> bool {
+/// True where it was not done.
+pub fn is_bad(result: &ActionResult) -> bool {
     matches!(result.outcome(), Outcome::Refused | Outcome::Failed)
 }
 
@@ -95,7 +96,8 @@ async fn ask(
     awaiting(call, client, names, action.goal(), Instant::now(), request).await
 }
 
-fn request(
+/// Asks for it; with `wait` the answer comes once it is done.
+pub fn request(
     client: &Client,
     action: Action,
     names: Vec<String>,
@@ -112,7 +114,7 @@ fn request(
 }
 
 /// A line about what became of one service.
-fn describe(action: Action, waited: bool, result: &ActionResult) -> String {
+pub fn describe(action: Action, waited: bool, result: &ActionResult) -> String {
     let state = result.service.as_ref().map_or("unknown", |service| state_name(service.state()));
     let said = match (result.outcome(), result.message.as_str()) {
         (Outcome::Refused, "") => "refused".to_owned(),

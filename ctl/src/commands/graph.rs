@@ -57,16 +57,7 @@ pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
 
 /// What nobody waits for stands at the left; below each, what it waits for. A part that was shown is not repeated.
 pub fn text(graph: &GraphResponse, palette: Palette, unicode: bool) -> String {
-    let mut tree = Tree {
-        nodes: graph.nodes.iter().map(|node| (node.id.as_str(), node)).collect(),
-        edges: HashMap::new(),
-        all: &graph.edges,
-        shown: HashSet::new(),
-        palette,
-    };
-    for edge in &graph.edges {
-        tree.edges.entry(&edge.from).or_default().push(edge);
-    }
+    let mut tree = Tree::new(graph, &graph.edges, palette);
     let waited_for: HashSet<&str> = graph.edges.iter().map(|edge| edge.to.as_str()).collect();
     let mut out = String::new();
     let tops = graph.nodes.iter().filter(|node| !waited_for.contains(node.id.as_str()));
@@ -79,6 +70,21 @@ pub fn text(graph: &GraphResponse, palette: Palette, unicode: bool) -> String {
     out
 }
 
+/// What one service waits for, and below it what waits for that service.
+pub fn around(graph: &GraphResponse, name: &str, palette: Palette, unicode: bool) -> String {
+    let heading = |text: &str| palette.paint(Tone::Strong, text) + "\n";
+    let turned: Vec<GraphEdge> = graph
+        .edges
+        .iter()
+        .map(|edge| GraphEdge { from: edge.to.clone(), to: edge.from.clone(), ..edge.clone() })
+        .collect();
+    let mut out = heading("waits for");
+    out.push_str(&render(&Tree::new(graph, &graph.edges, palette).branch(name, None), unicode));
+    out.push_str(&heading("waited for by"));
+    out.push_str(&render(&Tree::new(graph, &turned, palette).branch(name, None), unicode));
+    out
+}
+
 struct Tree<'a> {
     nodes: HashMap<&'a str, &'a GraphNode>,
     edges: HashMap<&'a str, Vec<&'a GraphEdge>>,
@@ -88,6 +94,21 @@ struct Tree<'a> {
 }
 
 impl<'a> Tree<'a> {
+    /// `edges`: those of the graph, or all turned round.
+    fn new(graph: &'a GraphResponse, edges: &'a [GraphEdge], palette: Palette) -> Tree<'a> {
+        let mut tree = Tree {
+            nodes: graph.nodes.iter().map(|node| (node.id.as_str(), node)).collect(),
+            edges: HashMap::new(),
+            all: &graph.edges,
+            shown: HashSet::new(),
+            palette,
+        };
+        for edge in edges {
+            tree.edges.entry(&edge.from).or_default().push(edge);
+        }
+        tree
+    }
+
     fn branch(&mut self, id: &'a str, by: Option<&GraphEdge>) -> Branch {
         let mut line = escape(id).into_owned();
         if let Some(node) = self.nodes.get(id) {
@@ -264,6 +285,21 @@ web  waiting
 ├─ migrate  failed  (to be finished)  (see above)
 ├─ path \"/run/x\" to exist  does not hold  (or another)
 └─ db  running
+"
+        );
+    }
+
+    #[test]
+    fn one_stands_between_what_it_waits_for_and_what_waits_for_it() {
+        assert_eq!(
+            around(&sample(), "migrate", Palette::None, true),
+            "\
+waits for
+migrate  failed
+└─ db  running
+waited for by
+migrate  failed
+└─ web  waiting  (to be finished)
 "
         );
     }

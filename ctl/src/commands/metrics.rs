@@ -83,7 +83,7 @@ pub async fn ask(client: &Client, request: GetMetricsRequest) -> Result<Vec<Metr
 }
 
 /// All families, each whole.
-async fn collect(mut pages: Streaming<GetMetricsResponse>) -> Result<Vec<MetricFamily>, Failure> {
+pub async fn collect(mut pages: Streaming<GetMetricsResponse>) -> Result<Vec<MetricFamily>, Failure> {
     let mut families: Vec<MetricFamily> = Vec::new();
     while let Some(page) = next(&mut pages).await? {
         for part in page.families {
@@ -147,6 +147,14 @@ fn table(families: &[MetricFamily]) -> Table {
         ]);
     }
     table
+}
+
+/// The memory in bytes and the CPU time of each service, as far as they are known.
+pub fn usage(families: &[MetricFamily]) -> impl Iterator<Item = (&str, Option<u64>, Option<Duration>)> {
+    rows(families).into_iter().map(|(name, row)| {
+        let cpu = row.cpu.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        (name, row.memory.map(|bytes| bytes as u64), cpu)
+    })
 }
 
 fn rows(families: &[MetricFamily]) -> BTreeMap<&str, Row> {

@@ -1,6 +1,6 @@
 //! The commands, one file each. A command asks the host and hands what it heard to [`crate::output`].
 
-mod acting;
+pub mod acting;
 mod awaiting;
 pub mod boot;
 pub mod cgroups;
@@ -10,6 +10,7 @@ pub mod completion;
 pub mod config;
 pub mod cp;
 pub mod cpu;
+pub mod dashboard;
 pub mod disks;
 pub mod dmesg;
 mod ending;
@@ -238,6 +239,7 @@ pub async fn run(command: Command, call: &Call) -> Result<(), Failure> {
         Command::Graph(arguments) => graph::run(call, arguments).await,
         Command::Exec(arguments) => exec::run(call, arguments).await,
         Command::Events(arguments) => events::run(call, arguments).await,
+        Command::Dashboard(arguments) => dashboard::run(call, arguments).await,
         Command::Logs(arguments) => logs::run(call, arguments).await,
         Command::Metrics(arguments) => metrics::run(call, arguments).await,
         Command::Dmesg(arguments) => dmesg::run(call, arguments).await,

@@ -61,7 +61,7 @@ pub fn health(service: &Service) -> Cell {
 }
 
 /// What it waits for, or why it is as it is, and what else an operator should know at a glance.
-fn reason(service: &Service) -> Cell {
+pub fn reason(service: &Service) -> Cell {
     let unhealthy = service.healthy == Some(false);
     let (tone, why) = match service.state() {
         _ if !service.waiting_for.is_empty() => (Tone::Waiting, service.waiting_for.join(", ")),

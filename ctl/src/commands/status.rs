@@ -40,7 +40,7 @@ pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
 }
 
 /// All that is known, in four parts: facts, checks, events, spec.
-fn page(status: &StatusResponse, terminal: &Terminal, now: SystemTime) -> String {
+pub fn page(status: &StatusResponse, terminal: &Terminal, now: SystemTime) -> String {
     let service = status.service.clone().unwrap_or_default();
     let palette = terminal.palette;
     let tone = service_tone(&service);

@@ -18,6 +18,12 @@ pub fn rfc3339(time: &Timestamp) -> String {
     )
 }
 
+/// `09:48:05`: the time of the day in UTC.
+pub fn clock(time: &Timestamp) -> String {
+    let second = time.seconds.rem_euclid(86_400);
+    format!("{:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)
+}
+
 /// Year, month and day of a day counted from 1970-01-01, in the Gregorian calendar.
 fn civil(days: i64) -> (i64, i64, i64) {
     // Counted in eras of 400 years that begin on the first of March, so that leap days come last.
@@ -170,6 +176,8 @@ mod tests {
         assert_eq!(stamp(4_107_542_399, 0), "2100-02-28T23:59:59.000Z");
         assert_eq!(stamp(4_107_542_400, 0), "2100-03-01T00:00:00.000Z", "2100 is no leap year");
         assert_eq!(stamp(-1, 0), "1969-12-31T23:59:59.000Z");
+        assert_eq!(clock(&Timestamp { seconds: -1, nanos: 0 }), "23:59:59");
+        assert_eq!(clock(&Timestamp { seconds: 1_795_254_485, nanos: 5 }), "09:48:05");
     }
 
     #[test]

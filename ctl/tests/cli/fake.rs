@@ -50,12 +50,16 @@ pub struct State {
     pub results: Vec<ActionResult>,
     /// Everybody is refused.
     pub deny: bool,
+    /// `start`, `stop` and `restart` are refused, in these words.
+    pub deny_acting: Option<String>,
     /// `start`, `stop` and `restart` never answer.
     pub silent: bool,
     /// Streams that follow end, in order, once all is told.
     pub ending: bool,
     /// What `shutdown` adds to the events before the host ends.
     pub last_words: Vec<Event>,
+    /// When PID 1 began; without it: always the same.
+    pub started: Option<prost_types::Timestamp>,
     /// How often PID 1 has executed itself anew.
     pub reexecs: u32,
     /// Every request in words.
@@ -233,6 +237,9 @@ impl Shared {
 
     async fn act(&self, words: String, names: &[String], wait: bool) -> Answer<ActionResponse> {
         self.note(words)?;
+        if let Some(words) = self.state().deny_acting.clone() {
+            return Err(Status::permission_denied(words));
+        }
         self.known(names)?;
         if wait && self.state().silent {
             std::future::pending::<()>().await;
@@ -389,13 +396,17 @@ impl Services for Shared {
 impl Machine for Shared {
     async fn version(&self, _: Request<VersionRequest>) -> Answer<VersionResponse> {
         self.note("version".to_owned())?;
+        let (started, reexecs) = {
+            let state = self.state();
+            (state.started, state.reexecs)
+        };
         Ok(Response::new(VersionResponse {
             version: "9.8.7".to_owned(),
             mode: "machine".to_owned(),
             hostname: "edge-1".to_owned(),
             kernel: "6.1.0".to_owned(),
-            started: Some(prost_types::Timestamp { seconds: 1_795_254_485, nanos: 0 }),
-            reexecs: self.state().reexecs,
+            started: started.or(Some(prost_types::Timestamp { seconds: 1_795_254_485, nanos: 0 })),
+            reexecs,
             crashes: 0,
         }))
     }

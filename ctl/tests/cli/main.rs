@@ -2,6 +2,7 @@
 
 mod acting;
 mod contexts;
+mod dashboard;
 mod ending;
 mod exec;
 mod fake;

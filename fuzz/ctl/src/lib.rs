@@ -13,6 +13,8 @@ mod console;
 mod contexts;
 #[path = "../../../ctl/src/extract/mod.rs"]
 mod extract;
+#[path = "../../../ctl/src/dashboard/mod.rs"]
+mod dashboard;
 #[path = "../../../ctl/src/failure.rs"]
 mod failure;
 #[path = "../../../ctl/src/follow.rs"]

@@ -1,0 +1,77 @@
+//! `dashboard`: one host, live.
+
+use std::io::IsTerminal as _;
+use std::time::Duration;
+
+use super::Call;
+use crate::dashboard;
+use crate::failure::Failure;
+use crate::output::time;
+
+/// PID 1 measures what services use no more often.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+/// Watch one host live: services, logs, events, what waits
+///
+/// It takes the whole terminal, which has 40x10 at least, and needs nothing of
+/// it but to place text: a serial console does. `?` tells its keys. Start, stop
+/// and restart are asked about before they are done.
+#[derive(Debug, Clone, clap::Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  kelsonctl dashboard
+  kelsonctl -n edge-1 dashboard
+  kelsonctl dashboard --interval 10s"
+)]
+pub struct Arguments {
+    /// How often the host is asked
+    #[arg(long, value_name = "D", default_value = "2s", value_parser = interval)]
+    interval: Duration,
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    match time::parse_timeout(text)? {
+        interval if interval < SHORTEST => Err("it must be 1s or longer".to_owned()),
+        interval => Ok(interval),
+    }
+}
+
+pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
+    let missing = match (std::io::stdin().is_terminal(), std::io::stdout().is_terminal()) {
+        (false, _) => Some("input"),
+        (_, false) => Some("output"),
+        _ => None,
+    };
+    let instead = "`kelsonctl services --watch` needs none";
+    if let Some(missing) = missing {
+        return Err(Failure::Usage(format!(
+            "dashboard needs a terminal, and the standard {missing} is none; {instead}"
+        )));
+    }
+    if std::env::var("TERM").is_ok_and(|term| term == "dumb") {
+        return Err(Failure::Usage(format!(
+            "dashboard needs a terminal that can place text, and TERM says this one is dumb; {instead}"
+        )));
+    }
+    if !call.is_table() {
+        return Err(Failure::Usage(
+            "dashboard is for people and has no other form; -o belongs to services, events, metrics and others"
+                .to_owned(),
+        ));
+    }
+    dashboard::show(call, arguments.interval).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_measured_more_often_than_that() {
+        assert_eq!(interval("10s"), Ok(Duration::from_secs(10)));
+        assert_eq!(interval("1"), Ok(SHORTEST));
+        assert_eq!(interval("500ms").unwrap_err(), "it must be 1s or longer");
+    }
+}

@@ -1,0 +1,97 @@
+//! What comes from the host: asked again and again, or streams that are made anew when they break.
+//!
+//! Each source is a task of its own, none waits for another, and whatever a task asks has a deadline. A host that is gone
+//! is called for as long as the dashboard stays.
+
+mod poll;
+mod streams;
+
+use std::future::Future;
+use std::time::Duration;
+
+use kelson_api::client::Client;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use super::model::{News, Wish};
+use crate::commands::acting::{Action, request};
+use crate::contexts::Choice;
+use crate::failure::{Failure, answer, answer_within};
+
+/// A host that is there answers a question within this time.
+const ANSWER: Duration = Duration::from_secs(5);
+/// Who goes through a list does not want to see what stands on the way.
+const PASSING: Duration = Duration::from_millis(150);
+
+/// The sources, for as long as this is held.
+#[derive(Debug)]
+pub struct Feed {
+    news: mpsc::Receiver<News>,
+    to: mpsc::Sender<News>,
+    wish: watch::Sender<Wish>,
+    clients: watch::Receiver<Client>,
+    stir: watch::Sender<()>,
+    tasks: JoinSet<()>,
+}
+
+impl Feed {
+    /// Begins. `interval`: how often the host is asked.
+    pub fn start(choice: Choice, client: Client, interval: Duration) -> Feed {
+        let (to, news) = mpsc::channel(64);
+        let (wish, wishes) = watch::channel(Wish::Nothing);
+        let (renewed, clients) = watch::channel(client);
+        let (stir, stirred) = watch::channel(());
+        let (life, lives) = watch::channel(());
+        let mut tasks = JoinSet::new();
+        let (wished, told) = (wishes.clone(), to.clone());
+        tasks.spawn(
+            poll::Poll { choice, clients: renewed, wish: wished, stirred, life, to: told, interval }.run(),
+        );
+        tasks.spawn(poll::usage(clients.clone(), interval, to.clone()));
+        tasks.spawn(streams::events(clients.clone(), lives, stir.clone(), to.clone()));
+        tasks.spawn(streams::logs(clients.clone(), wishes, to.clone()));
+        Feed { news, to, wish, clients, stir, tasks }
+    }
+
+    /// Says what is to be asked for besides.
+    pub fn wish(&self, wish: Wish) {
+        self.wish.send_if_modified(|old| {
+            let is_new = *old != wish;
+            *old = wish;
+            is_new
+        });
+    }
+
+    /// Asks the host to do this; the answer is news.
+    pub fn act(&mut self, action: Action, name: String) {
+        let client = self.clients.borrow().clone();
+        let (to, stir) = (self.to.clone(), self.stir.clone());
+        self.tasks.spawn(async move {
+            let result = match answer(request(&client, action, vec![name.clone()], false)).await {
+                Ok(response) => response.results.into_iter().next().ok_or_else(|| "no answer".to_owned()),
+                Err(failure) => Err(failure.to_string()),
+            };
+            let _ = to.send(News::Acted(action, name, result)).await;
+            stir.send_replace(());
+        });
+    }
+
+    /// What comes next. Cancelled by dropping, without loss.
+    ///
+    /// # Errors
+    /// A fault in the dashboard itself.
+    pub async fn next(&mut self) -> Result<News, Failure> {
+        tokio::select! {
+            Some(news) = self.news.recv() => Ok(news),
+            // One that has done what it was for says nothing.
+            Some(Err(fault)) = self.tasks.join_next() => {
+                Err(Failure::Failed(format!("the dashboard has a fault: {fault}")))
+            }
+        }
+    }
+}
+
+/// The answer of a host that is there.
+async fn ask<T>(call: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>) -> Result<T, Failure> {
+    answer_within(ANSWER, call).await
+}

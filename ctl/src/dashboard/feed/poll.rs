@@ -1,0 +1,129 @@
+//! What is asked again and again.
+
+use std::time::{Duration, Instant};
+
+use kelson_api::client::Client;
+use kelson_proto::v1::{
+    BootRequest, GetMetricsRequest, GraphRequest, ListRequest, StatusRequest, VersionRequest,
+};
+use prost_types::Timestamp;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{MissedTickBehavior, sleep, timeout};
+
+use super::{ANSWER, PASSING, ask};
+use crate::commands::metrics;
+use crate::contexts::Choice;
+use crate::dashboard::model::{News, Usage, Wish};
+use crate::failure::Failure;
+use crate::follow::Pauses;
+
+/// What happens at nearly the same time is asked about once.
+const GATHER: Duration = Duration::from_millis(250);
+
+/// Asks how the host is: every so often, and soon after something has happened.
+pub struct Poll {
+    pub choice: Choice,
+    /// Who else asks takes its client from here: after a failure there is a new one.
+    pub clients: watch::Sender<Client>,
+    pub wish: watch::Receiver<Wish>,
+    pub stirred: watch::Receiver<()>,
+    /// Told when PID 1 is another one.
+    pub life: watch::Sender<()>,
+    pub to: mpsc::Sender<News>,
+    pub interval: Duration,
+}
+
+impl Poll {
+    pub async fn run(mut self) {
+        let mut pauses = Pauses::default();
+        let mut started = None;
+        loop {
+            self.stirred.mark_unchanged();
+            let wish = self.wish.borrow_and_update().clone();
+            let client = self.clients.borrow().clone();
+            match self.host(&client, &mut started).await {
+                Ok(news) => {
+                    pauses = Pauses::default();
+                    let _ = self.to.send(news).await;
+                    if let Some(news) = detail(&client, wish).await {
+                        let _ = self.to.send(news).await;
+                    }
+                    self.rest().await;
+                }
+                Err(failure) => {
+                    let _ = self.to.send(News::Lost(failure.to_string())).await;
+                    sleep(pauses.take()).await;
+                    self.renew();
+                }
+            }
+        }
+    }
+
+    async fn host(&self, client: &Client, started: &mut Option<Timestamp>) -> Result<News, Failure> {
+        let (mut services, mut machine, mut booted) = (client.services(), client.machine(), client.machine());
+        let (services, version, boot) = tokio::join!(
+            ask(services.list(ListRequest::default())),
+            ask(machine.version(VersionRequest {})),
+            ask(booted.boot(BootRequest {})),
+        );
+        let services = services?.services;
+        // Besides the list nothing is needed to go on.
+        let (version, boot) = (version.ok(), boot.ok());
+        if let Some(now) = version.as_ref().and_then(|version| version.started)
+            && started.replace(now).is_some_and(|before| before != now)
+        {
+            self.life.send_replace(());
+        }
+        Ok(News::Host { services, version, boot })
+    }
+
+    /// Until it is to be asked again.
+    async fn rest(&mut self) {
+        tokio::select! {
+            () = sleep(self.interval) => {}
+            _ = self.stirred.changed() => sleep(GATHER).await,
+            _ = self.wish.changed() => sleep(PASSING).await,
+        }
+    }
+
+    /// A new way to the host: a connection that is silent is given up, and certificates are read anew.
+    fn renew(&self) {
+        let client =
+            self.choice.resolve().and_then(|host| Ok(Client::connect(&host.endpoint, host.tls.as_ref())?));
+        if let Ok(client) = client {
+            self.clients.send_replace(client);
+        }
+    }
+}
+
+async fn detail(client: &Client, wish: Wish) -> Option<News> {
+    let mut services = client.services();
+    let told = match wish {
+        Wish::Graph => ask(services.graph(GraphRequest {})).await.map(News::Graph),
+        Wish::Status(name) => {
+            ask(services.status(StatusRequest { name })).await.map(|status| News::Status(Box::new(status)))
+        }
+        Wish::Nothing | Wish::LogOf(_) => return None,
+    };
+    Some(told.unwrap_or_else(|failure| News::NoDetail(failure.to_string())))
+}
+
+/// Asks every so often what services have used.
+pub async fn usage(clients: watch::Receiver<Client>, interval: Duration, to: mpsc::Sender<News>) {
+    let mut tick = tokio::time::interval(interval);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        let client = clients.borrow().clone();
+        let at = Instant::now();
+        let families = timeout(ANSWER, async {
+            let request = GetMetricsRequest::default();
+            metrics::collect(ask(client.metrics().get(request)).await?).await
+        });
+        let sample = families.await.ok().and_then(Result::ok).map(|families| {
+            let usages = metrics::usage(&families);
+            usages.map(|(name, memory, cpu)| (name.to_owned(), Usage { memory, cpu })).collect()
+        });
+        let _ = to.send(News::Usage(at, sample)).await;
+    }
+}

@@ -1,0 +1,56 @@
+//! The first line: which host this is and how it stands.
+
+use std::time::SystemTime;
+
+use kelson_proto::v1::BootResponse;
+
+use super::text::{Text, foreign, wide};
+use crate::dashboard::model::{Link, Model};
+use crate::output::style::Tone;
+use crate::output::text::fit;
+use crate::output::time::{ago, relative};
+
+/// Two spaces between what it tells.
+pub fn row(model: &Model, columns: usize, now: SystemTime) -> Text {
+    let mut facts = Text::new();
+    if let Some(version) = &model.version {
+        facts.push(foreign(Tone::Strong, &version.hostname));
+        facts.push(foreign(Tone::Plain, &version.mode));
+        facts.push(foreign(Tone::Plain, &format!("Kelson {}", version.version)));
+        match (model.boot.as_ref().and_then(booting), &version.started) {
+            (Some(phase), _) => facts.push(foreign(Tone::Busy, &format!("booting: {phase}"))),
+            (None, Some(started)) => {
+                facts.push((Tone::Plain, format!("for {}", relative(ago(started, now)))));
+            }
+            (None, None) => {}
+        }
+    }
+    let (all, up) = (model.services.len(), model.services.iter().filter(|service| service.up).count());
+    facts.push((if up == all { Tone::Good } else { Tone::Waiting }, format!("{up} up, {} not", all - up)));
+    if !model.filter.is_empty() {
+        facts.push(foreign(Tone::Busy, &format!("/{}", model.filter)));
+    }
+    let link = match &model.link {
+        Link::Connected => (Tone::Good, "connected".to_owned()),
+        Link::Lost(_) => (Tone::Bad, "not connected".to_owned()),
+    };
+    let mut room = columns.saturating_sub(link.1.len());
+    let mut row = Text::new();
+    for (tone, fact) in facts {
+        let fact = fit(&fact, room.saturating_sub(2)).into_owned();
+        room = room.saturating_sub(wide(&vec![(tone, fact.clone())]) + 2);
+        row.extend([(tone, fact), (Tone::Plain, "  ".to_owned())]);
+    }
+    row.extend([(Tone::Plain, " ".repeat(room)), link]);
+    row
+}
+
+/// The phase of the boot, while it is not over.
+fn booting(boot: &BootResponse) -> Option<&str> {
+    if boot.total.is_some() {
+        return None;
+    }
+    let phase = boot.phases.iter().rfind(|phase| phase.duration.is_none());
+    // The last thing it does.
+    Some(phase.map_or("services", |phase| phase.name.as_str())).filter(|_| !boot.phases.is_empty())
+}
