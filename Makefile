@@ -1,15 +1,16 @@
 # The front door. Each target does its own set-up; all of them keep what they make in target/ and out/.
 #   make run                            builds, boots the demo in QEMU, leaves you at a prompt of kelsonctl
 #   make test                           every test: unit, PID namespace, real boots
-#   make test-long                      what takes longer: 100,000 random sequences; a thousand checks for ten minutes; all boots, with each of two versions of containerd; make chaos
+#   make test-long                      what takes longer: 100,000 random sequences; a thousand checks for ten minutes; all boots, with each of two versions of containerd; the tutorial; make chaos
 #   make chaos                          faults in PID 1, hostile surroundings and power cuts, again and again: the table of docs/reliability.md
 #   make image [CONFIG=DIR] [IMAGES=DIR] out/vmlinuz and out/initramfs.zst, the demo's or your own services and their images
 #   make simulate [SEEDS=N]             N random sequences (100,000) through the state machine, in which PID 1 dies at any point and goes on
 #   make fuzz                           libFuzzer on all that reads the words of others, ten minutes in all: docs/fuzzing.md
+#   make docs                           a book of docs/ in out/book; hack/docs --renew makes anew what is generated of it
 #   make bench                          beside a bare C loop, s6 and runit: one table; on a quiet machine, as root
-#   make lint                           rustfmt, clippy, shellcheck, protobuf, directions of imports
+#   make lint                           rustfmt, clippy, shellcheck, protobuf, directions of imports, links and schemas of the documents
 
-.PHONY: run test test-long chaos image simulate bench fuzz lint deps
+.PHONY: run test test-long chaos image simulate bench fuzz lint docs deps
 .DEFAULT_GOAL := run
 
 export CONFIG IMAGES SEEDS
@@ -43,3 +44,6 @@ bench: image
 
 lint: deps
 	@hack/lint
+
+docs:
+	@hack/docs
