@@ -19,5 +19,6 @@ mod processes;
 mod recovery;
 mod restarts;
 mod scale;
+mod schemas;
 mod stock_client;
 mod stopping;
