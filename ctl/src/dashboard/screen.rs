@@ -1,6 +1,8 @@
 //! The terminal while the dashboard has it, and given back as it was, on whichever way this ends.
 
 use std::io::{self, Write as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use ratatui::Terminal;
@@ -23,6 +25,8 @@ pub struct Screen {
     terminal: Terminal<Bytes>,
     writer: Writer,
     looks: Looks,
+    /// It was given back already, after a panic: nothing is drawn on it any more.
+    left: Arc<AtomicBool>,
     /// Dropped last: the terminal's own modes.
     _keyboard: Keyboard,
 }
@@ -33,17 +37,20 @@ impl Screen {
     pub fn enter(looks: Looks) -> Result<Screen, Failure> {
         let keyboard = Keyboard::hand_over()?;
         // Before what the keyboard does about a panic, and before its message.
-        let earlier = std::panic::take_hook();
+        let left = Arc::new(AtomicBool::new(false));
+        let (is_left, earlier) = (Arc::clone(&left), std::panic::take_hook());
         std::panic::set_hook(Box::new(move |panic| {
-            // The lock of the standard output may be held by a thread that waits for the terminal.
-            // SAFETY: it reads as many bytes as the text has.
-            unsafe { libc::write(libc::STDOUT_FILENO, LEAVE.as_ptr().cast(), LEAVE.len()) };
+            if !is_left.swap(true, Ordering::Relaxed) {
+                // The lock of the standard output may be held by a thread that waits for the terminal.
+                // SAFETY: it reads as many bytes as the text has.
+                unsafe { libc::write(libc::STDOUT_FILENO, LEAVE.as_ptr().cast(), LEAVE.len()) };
+            }
             earlier(panic);
         }));
         let Ok(terminal) = Terminal::new(Bytes::new(size()));
         let mut writer = Writer::new()?;
         writer.write(ENTER.as_bytes().to_vec());
-        Ok(Screen { terminal, writer, looks, _keyboard: keyboard })
+        Ok(Screen { terminal, writer, looks, left, _keyboard: keyboard })
     }
 
     /// True where the terminal has taken all that was drawn. A slow one misses what passed in between.
@@ -65,7 +72,10 @@ impl Screen {
         let mut shown = Shown::default();
         let Ok(_) =
             self.terminal.draw(|frame| shown = view::draw(frame, model, self.looks, SystemTime::now()));
-        self.writer.write(self.terminal.backend_mut().take());
+        let bytes = self.terminal.backend_mut().take();
+        if !self.left.load(Ordering::Relaxed) {
+            self.writer.write(bytes);
+        }
         shown
     }
 
@@ -76,6 +86,9 @@ impl Screen {
 
     /// Gives the terminal back.
     pub async fn leave(mut self) {
+        if self.left.swap(true, Ordering::Relaxed) {
+            return;
+        }
         let farewell = async {
             while self.writer.busy {
                 self.writer.written().await?;

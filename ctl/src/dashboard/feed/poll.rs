@@ -33,15 +33,22 @@ pub struct Poll {
     pub interval: Duration,
 }
 
+/// What is known of this life of PID 1.
+#[derive(Default)]
+struct Life {
+    started: Option<Timestamp>,
+    /// Its boot is over, and there is no more to be told of it.
+    booted: bool,
+}
+
 impl Poll {
     pub async fn run(mut self) {
-        let mut pauses = Pauses::default();
-        let mut started = None;
+        let (mut pauses, mut life) = (Pauses::default(), Life::default());
         loop {
             self.stirred.mark_unchanged();
             let wish = self.wish.borrow_and_update().clone();
             let client = self.clients.borrow().clone();
-            match self.host(&client, &mut started).await {
+            match self.host(&client, &mut life).await {
                 Ok(news) => {
                     pauses = Pauses::default();
                     let _ = self.to.send(news).await;
@@ -59,19 +66,22 @@ impl Poll {
         }
     }
 
-    async fn host(&self, client: &Client, started: &mut Option<Timestamp>) -> Result<News, Failure> {
-        let (mut services, mut machine, mut booted) = (client.services(), client.machine(), client.machine());
+    async fn host(&self, client: &Client, life: &mut Life) -> Result<News, Failure> {
+        let (mut services, mut machine, mut boots) = (client.services(), client.machine(), client.machine());
+        let booted = life.booted;
         let (services, version, boot) = tokio::join!(
             ask(services.list(ListRequest::default())),
             ask(machine.version(VersionRequest {})),
-            ask(booted.boot(BootRequest {})),
+            async { if booted { None } else { ask(boots.boot(BootRequest {})).await.ok() } },
         );
         let services = services?.services;
         // Besides the list nothing is needed to go on.
-        let (version, boot) = (version.ok(), boot.ok());
+        let version = version.ok();
+        life.booted |= boot.as_ref().is_some_and(|boot| boot.total.is_some());
         if let Some(now) = version.as_ref().and_then(|version| version.started)
-            && started.replace(now).is_some_and(|before| before != now)
+            && life.started.replace(now).is_some_and(|before| before != now)
         {
+            life.booted = false;
             self.life.send_replace(());
         }
         Ok(News::Host { services, version, boot })

@@ -8,8 +8,8 @@ use kelson_proto::v1::action_result::Outcome;
 use kelson_proto::v1::line::Stream;
 use kelson_proto::v1::metric_sample::Value;
 use kelson_proto::v1::{
-    ActionResult, GetMetricsResponse, GraphEdge, GraphNode, GraphResponse, MetricFamily, MetricSample,
-    Service, State as ServiceState,
+    ActionResult, BootResponse, GetMetricsResponse, GraphEdge, GraphNode, GraphResponse, MetricFamily,
+    MetricSample, Service, State as ServiceState,
 };
 use nix::sys::signal::Signal;
 
@@ -98,7 +98,8 @@ fn whole_screens() {
 
 #[test]
 fn a_serial_console_does_not_tell_its_size() {
-    let fake = Fake::start(host());
+    let boot = BootResponse { total: Some(prost_types::Duration::default()), ..BootResponse::default() };
+    let fake = Fake::start(State { boot, ..host() });
     let mut on = OnScreen::sized(dashboard(&fake), 0, 0);
     on.until_as("logs");
     // Nothing has changed, and nothing is sent over a slow line.
@@ -108,6 +109,7 @@ fn a_serial_console_does_not_tell_its_size() {
     on.drain();
     assert!(fake.asked().len() > asked);
     assert_eq!(on.bytes.len(), before, "{:?}", String::from_utf8_lossy(&on.bytes[before..]));
+    assert_eq!(fake.asked().iter().filter(|words| *words == "boot").count(), 1, "it is over");
     on.keys("q");
     assert_eq!(on.ended().0, Some(0));
 }
