@@ -12,8 +12,10 @@ use kelson_proto::v1::{
     MetricSample, Service, State as ServiceState,
 };
 use nix::sys::signal::Signal;
+use tonic::transport::{Certificate, Identity, ServerTlsConfig};
 
-use crate::fake::{Fake, State, folder};
+use crate::fake::{Fake, State, folder, serve_tls};
+use crate::reaching::{authority, signed};
 use crate::streams::line;
 use crate::{at, done, event, service, two};
 use screen::{OnScreen, dashboard};
@@ -234,6 +236,41 @@ fn a_connection_that_is_lost_is_found_again() {
     on.until_seen("    1 09:48:05 db           running   another life");
     on.keys("q");
     assert_eq!(on.ended().0, Some(0));
+}
+
+#[test]
+fn a_host_elsewhere_is_shown_too() {
+    let ca = authority();
+    let (certificate, key) = signed(&ca, &["127.0.0.1"]);
+    let tls = ServerTlsConfig::new()
+        .identity(Identity::from_pem(certificate, key))
+        .client_ca_root(Certificate::from_pem(ca.pem()));
+    let port = serve_tls(host(), tls);
+    let folder = folder();
+    let (certificate, key) = signed(&ca, &["admin"]);
+    let context =
+        format!("{{endpoint: '127.0.0.1:{port}', ca: ca.pem, certificate: admin.pem, key: admin.key}}");
+    for (name, text) in [
+        ("ca.pem", ca.pem()),
+        ("admin.pem", certificate),
+        ("admin.key", key),
+        ("config", format!("contexts: {{edge: {context}}}\n")),
+    ] {
+        std::fs::write(folder.join(name), text).unwrap();
+    }
+    for words in [["--context", "edge"], ["-n", "edge"]] {
+        let mut command = crate::kelsonctl();
+        command.args(words).arg("dashboard").env("KELSONCONFIG", folder.join("config"));
+        command.env("TERM", "vt220").env("NO_COLOR", "1").env("LANG", "C.UTF-8");
+        let mut on = OnScreen::start(command);
+        on.until("the host and its log", |text| {
+            text.starts_with("edge-1  machine  Kelson 9.8.7  for 3h4m  2 up, 2 not")
+                && text.contains("09:48:05 listening on 0.0.0.0:50000")
+        });
+        on.keys("q");
+        assert_eq!(on.ended().0, Some(0));
+    }
+    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
