@@ -40,14 +40,17 @@ pub fn authorization(line: &str, count: Count<'_>) -> String {
         line,
         "authorization",
         |before, rest| {
-            // In JSON the name has quotes, in a command line the whole header may have them.
-            let quote = rest.chars().next().filter(|c| matches!(c, '"' | '\''));
-            let behind = rest.get(quote.map_or(0, char::len_utf8)..)?;
-            let value = behind.trim_start().strip_prefix([':', '='])?.trim_start();
+            // In JSON the name has quotes, within a string of JSON such as have a `\\` before them; in a command line the
+            // whole header may have them.
+            let behind = rest.trim_start_matches('\\');
+            let quote = behind.chars().next().filter(|c| matches!(c, '"' | '\''));
+            let behind = behind.get(quote.map_or(0, char::len_utf8)..)?;
+            let value = behind.trim_start().strip_prefix([':', '='])?.trim_start_matches([' ', '\t', '\\']);
             let opening = value.chars().next().filter(|c| matches!(c, '"' | '\''));
             let value = value.get(opening.map_or(0, char::len_utf8)..)?;
             let closing = opening.or(before.filter(|c| quote.is_none() && matches!(c, '"' | '\'')));
             let end = closing.and_then(|quote| value.find(quote)).unwrap_or(value.len());
+            let end = value.get(..end)?.trim_end_matches('\\').len();
             let start = rest.len() - value.len();
             (end > 0).then_some((start, start + end))
         },
@@ -93,6 +96,27 @@ pub fn urls(line: &str, count: Count<'_>) -> String {
         }
     }
     out + rest
+}
+
+/// Without the value of `--password …` and `--key=…`, wherever a command line stands in a text.
+pub fn options(line: &str, count: Count<'_>) -> String {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    replaced(
+        line,
+        "--",
+        |before, rest| {
+            let end = rest.find(|c| !is_name(c)).unwrap_or(rest.len());
+            let (name, behind) = rest.split_at(end);
+            let value = behind.strip_prefix('=').unwrap_or_else(|| behind.trim_start_matches(' '));
+            let start = rest.len() - value.len();
+            let length =
+                value.find(|c: char| c.is_whitespace() || "\"'`;,)".contains(c)).unwrap_or(value.len());
+            let is_option = before.is_none_or(|c| !is_name(c)) && start > end && names_argument(name);
+            let is_value = length > 0 && !value.starts_with('-') && !value.starts_with(GONE);
+            (is_option && is_value).then_some((start, start + length))
+        },
+        &mut || count("arguments"),
+    )
 }
 
 /// Without the value of `password=…`, `"token": "…"` and their like.

@@ -91,6 +91,7 @@ impl Redactor {
     fn line(&mut self, line: &str) -> String {
         let line = line::authorization(line, &mut |kind| self.count(kind));
         let line = line::urls(&line, &mut |kind| self.count(kind));
+        let line = line::options(&line, &mut |kind| self.count(kind));
         line::assignments(&line, &mut |kind| self.count(kind))
     }
 

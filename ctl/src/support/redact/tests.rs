@@ -60,6 +60,10 @@ fn headers_of_requests() {
         ("curl -H \"Authorization: Bearer abc\" http://h", "curl -H \"Authorization: (removed)\" http://h"),
         ("curl -H 'authorization: x' h", "curl -H 'authorization: (removed)' h"),
         ("{\"Authorization\":\"Bearer abc\",\"a\":1}", "{\"Authorization\":\"(removed)\",\"a\":1}"),
+        (
+            "{\\\"authorization\\\":\\\"Basic abc\\\",\\\"a\\\":1}",
+            "{\\\"authorization\\\":\\\"(removed)\\\",\\\"a\\\":1}",
+        ),
         ("Proxy-Authorization: x", "Proxy-Authorization: (removed)"),
         ("sent Bearer eyJhbGciOi.x.y, got 401", "sent Bearer (removed), got 401"),
         ("BEARER  abc def", "BEARER  (removed) def"),
@@ -110,6 +114,19 @@ fn arguments_of_commands() {
         ("app|--secret|", "app|--secret|"),
     ] {
         assert_eq!(words(line), safe);
+    }
+}
+
+#[test]
+fn command_lines_within_a_text() {
+    for (line, safe) in [
+        ("exec: mysql --password hunter2 -u root", "exec: mysql --password (removed) -u root"),
+        ("run 'app --api-key=abc --key  x; y'", "run 'app --api-key=(removed) --key  (removed); y'"),
+        ("--token", "--token"),
+        ("app --token --verbose", "app --token --verbose"),
+        ("a--key b, --monkey c", "a--key b, --monkey c"),
+    ] {
+        assert_eq!(text(line), safe);
     }
 }
 
