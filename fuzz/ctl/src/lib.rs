@@ -11,10 +11,10 @@ mod completion;
 mod console;
 #[path = "../../../ctl/src/contexts/mod.rs"]
 mod contexts;
-#[path = "../../../ctl/src/extract/mod.rs"]
-mod extract;
 #[path = "../../../ctl/src/dashboard/mod.rs"]
 mod dashboard;
+#[path = "../../../ctl/src/extract/mod.rs"]
+mod extract;
 #[path = "../../../ctl/src/failure.rs"]
 mod failure;
 #[path = "../../../ctl/src/follow.rs"]
