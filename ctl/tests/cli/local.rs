@@ -139,22 +139,15 @@ fn bash_completes_a_line() {
     assert_eq!((output.out.as_str(), output.err.as_str()), ("web\nboot\ndb web\n", ""));
 }
 
-/// What the shell prints for the script; `None` where there is no such shell.
-fn in_shell(shell: &str, words: &[&str], script: &str, fake: &Fake) -> Option<Done> {
+/// What the shell prints for the script.
+fn in_shell(shell: &str, words: &[&str], script: &str, fake: &Fake) -> Done {
     let folder = Path::new(env!("CARGO_BIN_EXE_kelsonctl")).parent().unwrap();
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
     let mut command = Command::new(shell);
     command.env("PATH", path).env("KELSON_ENDPOINT", format!("unix://{}", fake.socket().display()));
     // No files of whoever runs the test.
     command.env("HOME", fake.folder()).env("LANG", "C.UTF-8").args(words).arg(script);
-    match command.output() {
-        Ok(output) => Some(done(output)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            eprintln!("{shell} is not installed here");
-            None
-        }
-        Err(error) => panic!("{shell}: {error}"),
-    }
+    done(command.output().unwrap_or_else(|error| panic!("{shell}, which hack/deps installs: {error}")))
 }
 
 #[test]
@@ -166,10 +159,9 @@ fn zsh_completes_a_line() {
                   words=(kelsonctl stop --cascade w); CURRENT=4; _kelsonctl\n\
                   words=(kelsonctl start ''); CURRENT=3; _kelsonctl\n\
                   words=(kelsonctl validate /e); CURRENT=3; _kelsonctl\n";
-    if let Some(done) = in_shell("zsh", &["-f", "-c"], script, &fake) {
-        assert_eq!(done.err, "");
-        assert_eq!(done.out, "web:waiting\ndb:running web:waiting\nfiles\n");
-    }
+    let done = in_shell("zsh", &["-f", "-c"], script, &fake);
+    assert_eq!(done.err, "");
+    assert_eq!(done.out, "web:waiting\ndb:running web:waiting\nfiles\n");
 }
 
 #[test]
@@ -179,13 +171,12 @@ fn fish_completes_a_line() {
                   complete -C 'kelsonctl stop --cascade w'\n\
                   complete -C 'kelsonctl start '\n\
                   complete -C 'kelsonctl wait db --for f'\n";
-    if let Some(done) = in_shell("fish", &["--no-config", "-c"], script, &fake) {
-        assert_eq!(done.err, "");
-        assert_eq!(
-            done.out,
-            "web\twaiting\ndb\trunning\nweb\twaiting\nfinished\tIt ended successfully by itself\n"
-        );
-    }
+    let done = in_shell("fish", &["--no-config", "-c"], script, &fake);
+    assert_eq!(done.err, "");
+    assert_eq!(
+        done.out,
+        "web\twaiting\ndb\trunning\nweb\twaiting\nfinished\tIt ended successfully by itself\n"
+    );
 }
 
 #[test]

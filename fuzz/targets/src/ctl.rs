@@ -20,7 +20,7 @@ thread_local! {
 }
 
 /// All that show what they are answered and end by themselves.
-const COMMANDS: [&str; 31] = [
+const COMMANDS: [&str; 44] = [
     "services",
     "status web",
     "start web",
@@ -52,6 +52,19 @@ const COMMANDS: [&str; 31] = [
     "health --wait --timeout 1s",
     "version",
     "reexec",
+    "processes",
+    "processes --sort cpu web",
+    "netstat",
+    "netstat --connections web",
+    "mounts --all --wide",
+    "memory",
+    "disks",
+    "cgroups",
+    "time",
+    "ls -l /",
+    "read /etc/hosts",
+    "events --timeline",
+    "events --timeline --format svg",
 ];
 
 /// The first byte names the command, the second how it is to look, the third the status; then messages, each with its length
