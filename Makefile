@@ -6,11 +6,12 @@
 #   make image [CONFIG=DIR] [IMAGES=DIR] out/vmlinuz and out/initramfs.zst, the demo's or your own services and their images
 #   make simulate [SEEDS=N]             N random sequences (100,000) through the state machine, in which PID 1 dies at any point and goes on
 #   make fuzz                           libFuzzer on all that reads the words of others, ten minutes in all: docs/fuzzing.md
+#   make pictures                       docs/img, from running machines
 #   make docs                           a book of docs/ in out/book; hack/docs --renew makes anew what is generated of it
 #   make bench                          beside a bare C loop, s6 and runit: one table; on a quiet machine, as root
 #   make lint                           rustfmt, clippy, shellcheck, protobuf, directions of imports, links and schemas of the documents
 
-.PHONY: run test test-long chaos image simulate bench fuzz lint docs deps
+.PHONY: run test test-long chaos image simulate bench fuzz lint docs deps pictures
 .DEFAULT_GOAL := run
 
 export CONFIG IMAGES SEEDS
@@ -47,3 +48,6 @@ lint: deps
 
 docs:
 	@hack/docs
+
+pictures: image
+	@out/venv/bin/python hack/pictures
