@@ -120,11 +120,17 @@ async fn timeline(call: &Call, client: &Client, arguments: Arguments) -> Result<
     let graph = answer(client.services().graph(GraphRequest {})).await?;
     let mut events = Vec::new();
     let request = EventsRequest { follow: arguments.follow, ..EventsRequest::default() };
-    read(call, client, request, |batch| {
+    let read = read(call, client, request, |batch| {
         events.extend_from_slice(batch);
         Ok(())
-    })
-    .await?;
+    });
+    match read.await {
+        // From elsewhere the end of a host is not heard, as its door closes first: what was heard is drawn.
+        Err(failure @ Failure::NotReachable(_)) if arguments.follow && !events.is_empty() => {
+            call.note(&format!("{failure}; what was heard until then is drawn"));
+        }
+        read => read?,
+    }
     let from = match arguments.since {
         None => From::Oldest,
         Some(Since::Number(number)) => From::Number(number),

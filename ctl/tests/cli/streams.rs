@@ -303,3 +303,15 @@ fn a_timeline_that_follows_is_drawn_at_the_end() {
     assert_eq!((status, errors.as_str()), (Some(0), ""));
     assert!(rest.ends_with("\ndb     200 ms  for web\n"), "{rest}");
 }
+
+#[test]
+fn a_timeline_of_a_host_that_does_not_come_back_is_drawn_all_the_same() {
+    let fake = Fake::start(life());
+    let following = Following::new(&fake, "events -f --timeline");
+    fake.until_asked("events", 1);
+    drop(fake);
+    let (status, rest, errors) = following.end();
+    assert_eq!(status, Some(0), "{errors}");
+    assert!(errors.contains("what was heard until then is drawn"), "{errors}");
+    assert!(rest.ends_with("\ndb     200 ms  for web\n"), "{rest}");
+}

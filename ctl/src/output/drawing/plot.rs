@@ -129,8 +129,10 @@ fn summary(boot: &BootResponse) -> String {
 
 fn rows(boot: &BootResponse, kernel: f64, events: &[Event], chain: &[Link]) -> Vec<Row> {
     let at = |wire: &Option<prost_types::Duration>| wire.as_ref().map(|d| kernel + ms(duration(d)));
-    let critical = |kind: &str, name: &str| {
-        let link = chain.iter().find(|link| link.kind == kind && link.name == name)?;
+    // Two phases may have a task of one name: of a step its start is asked, too.
+    let critical = |kind: &str, name: &str, from: Option<f64>| {
+        let is = |link: &&Link| from.is_none_or(|from| (kernel + link.start_ms - from).abs() < 0.001);
+        let link = chain.iter().filter(is).find(|link| link.kind == kind && link.name == name)?;
         Some((kernel + link.start_ms, kernel + link.start_ms + link.duration_ms))
     };
     let label = |name: &str, kind| fit_width(name, font(kind), 260.0);
@@ -154,7 +156,7 @@ fn rows(boot: &BootResponse, kernel: f64, events: &[Event], chain: &[Link]) -> V
             note += &format!(", {}", fit_width(error, Font::Small, 320.0));
         }
         let pieces = vec![(from, to, class)];
-        Row { label: label(name, kind), kind, pieces, critical: critical(kind, name), note }
+        Row { label: label(name, kind), kind, pieces, critical: critical(kind, name, Some(from)), note }
     };
     for phase in &boot.phases {
         rows.push(step(&phase.name, "phase", &phase.start, &phase.duration, ""));
@@ -188,7 +190,7 @@ fn rows(boot: &BootResponse, kernel: f64, events: &[Event], chain: &[Link]) -> V
         };
         // What took no time is not seen.
         pieces.retain(|(from, to, _)| to.is_none_or(|to| to - from > 0.05));
-        let (label, critical) = (label(&service.name, "service"), critical("service", &service.name));
+        let (label, critical) = (label(&service.name, "service"), critical("service", &service.name, None));
         rows.push(Row { label, kind: "service", pieces, critical, note });
     }
     rows

@@ -144,3 +144,22 @@ fn the_plot_is_well_formed() {
     }
     assert!(draw(&BootResponse::default(), &[], &[]).contains("</svg>"));
 }
+
+#[test]
+fn of_two_tasks_of_one_name_the_one_that_was_waited_for_is_marked() {
+    let mut boot = sample();
+    let mut earlier = boot.phases[0].clone();
+    earlier.name = "initramfs".to_owned();
+    (earlier.start, earlier.tasks[0].start) = (wire(0), wire(1));
+    boot.phases.insert(0, earlier);
+    let link = |kind, name: &str, start_ms| Link { kind, name: name.to_owned(), start_ms, duration_ms: 40.0 };
+    let chain = [link("task", "mount /var", 12.0), link("phase", "mounts", 10.0)];
+    let rows = rows(&boot, 900.0, &[], &chain);
+    let marked = |name: &str| -> Vec<bool> {
+        rows.iter().filter(|row| row.label == name).map(|row| row.critical.is_some()).collect()
+    };
+    assert_eq!(
+        (marked("mount /var"), marked("initramfs"), marked("mounts")),
+        (vec![false, true], vec![false], vec![true])
+    );
+}
