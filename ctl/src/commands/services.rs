@@ -37,18 +37,27 @@ fn table(services: &[Service], now: SystemTime) -> Table {
     for service in services {
         let since =
             service.since.as_ref().map_or(String::new(), |since| time::relative(time::ago(since, now)));
-        let restarts = if service.restarts > 0 { Tone::Waiting } else { Tone::Quiet };
-        table.row(vec![
-            cell(&service.name),
-            toned(service_tone(service), state_name(service.state())),
-            if service.up { toned(Tone::Good, "yes") } else { cell("no") },
-            health(service),
-            cell(since),
-            toned(restarts, service.restarts.to_string()),
-            reason(service),
-        ]);
+        let mut row = Vec::from(standing(service));
+        row.extend([cell(since), restarts(service), reason(service)]);
+        table.row(row);
     }
     table
+}
+
+/// How it stands: name, state, whether it is up, health.
+pub fn standing(service: &Service) -> [Cell; 4] {
+    [
+        cell(&service.name),
+        toned(service_tone(service), state_name(service.state())),
+        if service.up { toned(Tone::Good, "yes") } else { cell("no") },
+        health(service),
+    ]
+}
+
+/// How often it was restarted; more than never is worth a look.
+pub fn restarts(service: &Service) -> Cell {
+    let tone = if service.restarts > 0 { Tone::Waiting } else { Tone::Quiet };
+    toned(tone, service.restarts.to_string())
 }
 
 /// The word for health: `-` where nothing is known.

@@ -2,10 +2,10 @@
 
 use super::Looks;
 use super::text::{MARKS, Text, unpainted};
-use crate::commands::services::{health, reason};
+use crate::commands::services::{reason, restarts, standing};
 use crate::dashboard::model::Model;
 use crate::output::size::size;
-use crate::output::style::{Tone, service_tone, state_name};
+use crate::output::style::Tone;
 use crate::output::table::{Cell, Table, cell, toned};
 
 /// The head and so many rows around the chosen one, which is told apart.
@@ -18,17 +18,14 @@ pub fn rows(model: &Model, columns: usize, lines: usize, looks: Looks) -> Vec<(b
         Table::new(&["NAME", "STATE", "UP", "HEALTH", "RST", "CPU", "MEMORY", "WAITING FOR / WHY"])
             .right(&[4, 5, 6]);
     for service in &listed {
-        let restarts = if service.restarts > 0 { Tone::Waiting } else { Tone::Quiet };
-        table.row(vec![
-            cell(&service.name),
-            toned(service_tone(service), state_name(service.state())),
-            if service.up { toned(Tone::Good, "yes") } else { cell("no") },
-            health(service),
-            toned(restarts, service.restarts.to_string()),
+        let mut row = Vec::from(standing(service));
+        row.extend([
+            restarts(service),
             known(model.usages.share(&service.name).map(percent)),
             known(model.usages.memory(&service.name).map(size)),
             reason(service),
         ]);
+        table.row(row);
     }
     // A column for the mark, and one between.
     let text = table.render(Some(columns.saturating_sub(2)), MARKS);
