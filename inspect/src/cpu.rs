@@ -6,7 +6,7 @@ use kelson_proto::v1::{CpuResponse, CpuTimes};
 
 use crate::answer::Unanswered;
 use crate::pressure;
-use crate::system::System;
+use crate::system::{System, lasting};
 
 /// # Errors
 /// When proc does not say it.
@@ -40,7 +40,8 @@ pub fn read(system: &System) -> Result<CpuResponse, Unanswered> {
 
 fn times(system: &System, number: u32, words: &str) -> CpuTimes {
     let mut words = words.split_whitespace();
-    let mut next = || words.next().and_then(|word| word.parse().ok()).map(|ticks| system.ticks(ticks));
+    let mut next =
+        || words.next().and_then(|word| word.parse().ok()).map(|ticks| lasting(system.ticks(ticks)));
     CpuTimes {
         number,
         user: next(),

@@ -51,9 +51,6 @@ pub fn of_all(
 fn process(system: &System, pid: i32, uptime: Duration) -> Option<Process> {
     let folder = system.proc.join(pid.to_string());
     let stat = Stat::parse(&whole(&folder.join("stat")).ok()?)?;
-    let began = system.ticks(stat.start);
-    let began = Duration::from_secs(u64::try_from(began.seconds).unwrap_or(0))
-        .saturating_add(Duration::from_nanos(u64::try_from(began.nanos).unwrap_or(0)));
     let descriptors = fs::read_dir(folder.join("fd")).ok().map(Iterator::count);
     Some(Process {
         pid,
@@ -64,8 +61,8 @@ fn process(system: &System, pid: i32, uptime: Duration) -> Option<Process> {
         uid: user(&folder),
         threads: stat.threads,
         resident: stat.pages.saturating_mul(system.page),
-        cpu: Some(system.ticks(stat.cpu)),
-        age: Some(lasting(uptime.saturating_sub(began))),
+        cpu: Some(lasting(system.ticks(stat.cpu))),
+        age: Some(lasting(uptime.saturating_sub(system.ticks(stat.start)))),
         descriptors: descriptors.and_then(|count| u32::try_from(count).ok()),
         kernel: stat.flags & KERNEL != 0,
         name: stat.name,

@@ -125,12 +125,14 @@ impl Inspector {
     /// # Errors
     /// When too many look already, or it cannot be started.
     pub async fn ask(&self, manager: &Manager, question: Question) -> Result<Answers, InspectError> {
-        let services = manager.list().into_iter().filter_map(|snapshot| {
+        let by_service = matches!(question, Question::Processes(_) | Question::Sockets(_));
+        let known = if by_service { manager.list() } else { Vec::new() };
+        let named = known.into_iter().filter_map(|snapshot| {
             Some(InspectService { name: snapshot.name.to_string(), pid: snapshot.pid? })
         });
         let asked = InspectQuestion {
             cgroups_path: self.launcher.cgroups(),
-            services: services.collect(),
+            services: named.collect(),
             question: Some(question),
         };
         self.begin(asked.encode_to_vec()).await
