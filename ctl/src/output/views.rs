@@ -3,11 +3,17 @@
 //! A field is never renamed and never changes its type; new ones may be added, except to `services` and `events`,
 //! whose fields are a contract of their own.
 
+mod boot;
 pub mod certificates;
 pub mod clock;
 pub mod files;
+mod graph;
 pub mod health;
+mod images;
+mod lines;
 pub mod load;
+mod machine;
+mod metrics;
 pub mod processes;
 pub mod storage;
 mod timeline;
@@ -19,6 +25,12 @@ use serde::Serialize;
 
 use super::style::state_name;
 use super::time;
+pub use boot::{Blame, Boot, Link};
+pub use graph::{Graph, Reason};
+pub use images::{Image, Prune, PrunedImage};
+pub use lines::{KernelMessage, LogLine};
+pub use machine::{Reexec, ServerVersion, Shutdown, Version};
+pub use metrics::MetricFamily;
 pub use timeline::Timeline;
 
 /// Milliseconds of a duration off the wire.
@@ -258,274 +270,6 @@ pub struct Wait {
     pub services: Vec<Service>,
 }
 
-/// One link of `why`.
-#[derive(Debug, Clone, Serialize)]
-pub struct Reason {
-    pub subject: String,
-    pub text: String,
-    /// Empty where it is no service.
-    pub state: &'static str,
-    pub holds: bool,
-    pub causes: Vec<Reason>,
-}
-
-impl From<&v1::Reason> for Reason {
-    fn from(reason: &v1::Reason) -> Reason {
-        Reason {
-            subject: reason.subject.clone(),
-            text: reason.text.clone(),
-            state: state_name(reason.state()),
-            holds: reason.holds,
-            causes: reason.causes.iter().map(Reason::from).collect(),
-        }
-    }
-}
-
-/// The whole of `graph`.
-#[derive(Debug, Clone, Serialize)]
-pub struct Graph {
-    pub nodes: Vec<GraphNode>,
-    pub edges: Vec<GraphEdge>,
-}
-
-#[derive(Debug, Clone, Serialize)]
-pub struct GraphNode {
-    pub id: String,
-    /// False: another condition, such as a path.
-    pub service: bool,
-    pub state: &'static str,
-    pub up: bool,
-}
-
-/// `from` waits for `to`.
-#[derive(Debug, Clone, Serialize)]
-pub struct GraphEdge {
-    pub from: String,
-    pub to: String,
-    pub event: String,
-    pub holds: bool,
-    pub alternative: bool,
-}
-
-impl From<&v1::GraphResponse> for Graph {
-    fn from(graph: &v1::GraphResponse) -> Graph {
-        let node = |node: &v1::GraphNode| GraphNode {
-            id: node.id.clone(),
-            service: node.is_service,
-            state: state_name(node.state()),
-            up: node.up,
-        };
-        let edge = |edge: &v1::GraphEdge| GraphEdge {
-            from: edge.from.clone(),
-            to: edge.to.clone(),
-            event: edge.event.clone(),
-            holds: edge.holds,
-            alternative: edge.alternative,
-        };
-        Graph { nodes: graph.nodes.iter().map(node).collect(), edges: graph.edges.iter().map(edge).collect() }
-    }
-}
-
-/// One line of `logs`.
-#[derive(Debug, Clone, Serialize)]
-pub struct LogLine {
-    pub service: String,
-    pub time: Option<String>,
-    /// `stdout`, `stderr`, or `note` for what logd itself says.
-    pub stream: &'static str,
-    /// Bytes that are not UTF-8 are replaced.
-    pub text: String,
-    pub partial: bool,
-}
-
-impl From<&v1::Line> for LogLine {
-    fn from(line: &v1::Line) -> LogLine {
-        LogLine {
-            service: line.service.clone(),
-            time: line.time.as_ref().map(time::rfc3339),
-            stream: match line.stream() {
-                v1::line::Stream::Unspecified => "",
-                v1::line::Stream::Stdout => "stdout",
-                v1::line::Stream::Stderr => "stderr",
-                v1::line::Stream::Note => "note",
-            },
-            text: String::from_utf8_lossy(&line.text).into_owned(),
-            partial: line.partial,
-        }
-    }
-}
-
-/// One line of `dmesg`.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct KernelMessage {
-    pub seq: u64,
-    /// Since the kernel's start.
-    pub time_ms: f64,
-    pub level: u32,
-    pub text: String,
-}
-
-impl From<&v1::KernelMessage> for KernelMessage {
-    fn from(message: &v1::KernelMessage) -> KernelMessage {
-        KernelMessage {
-            seq: message.seq,
-            time_ms: message.time.as_ref().map_or(0.0, |t| time::millis(time::duration(t))),
-            level: message.level,
-            text: message.text.clone(),
-        }
-    }
-}
-
-/// The whole of `boot`; times are milliseconds since PID 1's start.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Boot {
-    pub kernel_ms: Option<f64>,
-    pub total_ms: Option<f64>,
-    pub phases: Vec<BootPhase>,
-    pub services: Vec<BootService>,
-}
-
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct BootPhase {
-    pub name: String,
-    pub start_ms: f64,
-    pub duration_ms: Option<f64>,
-    pub tasks: Vec<BootTask>,
-}
-
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct BootTask {
-    pub name: String,
-    pub start_ms: f64,
-    pub duration_ms: Option<f64>,
-    /// Empty: it went well.
-    pub error: String,
-    pub message: String,
-}
-
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct BootService {
-    pub name: String,
-    pub spawned_ms: Option<f64>,
-    pub up_ms: Option<f64>,
-    pub after: Vec<String>,
-}
-
-impl From<&v1::BootResponse> for Boot {
-    fn from(boot: &v1::BootResponse) -> Boot {
-        let ms =
-            |wire: &Option<prost_types::Duration>| wire.as_ref().map(|d| time::millis(time::duration(d)));
-        let task = |task: &v1::BootTask| BootTask {
-            name: task.name.clone(),
-            start_ms: ms(&task.start).unwrap_or(0.0),
-            duration_ms: ms(&task.duration),
-            error: task.error.clone(),
-            message: task.message.clone(),
-        };
-        let phase = |phase: &v1::BootPhase| BootPhase {
-            name: phase.name.clone(),
-            start_ms: ms(&phase.start).unwrap_or(0.0),
-            duration_ms: ms(&phase.duration),
-            tasks: phase.tasks.iter().map(task).collect(),
-        };
-        let service = |service: &v1::BootService| BootService {
-            name: service.name.clone(),
-            spawned_ms: ms(&service.spawned),
-            up_ms: ms(&service.up),
-            after: service.after.clone(),
-        };
-        Boot {
-            kernel_ms: ms(&boot.kernel),
-            total_ms: ms(&boot.total),
-            phases: boot.phases.iter().map(phase).collect(),
-            services: boot.services.iter().map(service).collect(),
-        }
-    }
-}
-
-/// One line of `boot blame`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Blame {
-    pub duration_ms: f64,
-    /// `task` or `service`.
-    pub kind: &'static str,
-    pub name: String,
-    /// The phase of a task; empty for a service.
-    pub phase: String,
-}
-
-/// One link of `boot critical-chain`, the last that ended first.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Link {
-    /// `service`, `phase` or `task`.
-    pub kind: &'static str,
-    pub name: String,
-    pub start_ms: f64,
-    pub duration_ms: f64,
-}
-
-/// One line of `images`.
-#[derive(Debug, Clone, Serialize)]
-pub struct Image {
-    pub reference: String,
-    pub digest: String,
-    /// Null: no archive holds it, only containerd.
-    pub archive: Option<String>,
-    pub platform: String,
-    /// Bytes.
-    pub size: u64,
-    pub unpacked: bool,
-    /// Null: it can be used.
-    pub trouble: Option<String>,
-    /// The services whose files name it.
-    pub services: Vec<String>,
-}
-
-impl From<&v1::Image> for Image {
-    fn from(image: &v1::Image) -> Image {
-        let known = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
-        Image {
-            reference: image.reference.clone(),
-            digest: image.digest.clone(),
-            archive: known(&image.archive),
-            platform: image.platform.clone(),
-            size: image.size,
-            unpacked: image.unpacked,
-            trouble: known(&image.trouble),
-            services: image.services.clone(),
-        }
-    }
-}
-
-/// The result of `images prune`.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Prune {
-    /// True: nothing was removed, these would be.
-    pub dry_run: bool,
-    pub images: Vec<PrunedImage>,
-}
-
-#[derive(Debug, Clone, Serialize)]
-pub struct PrunedImage {
-    pub reference: String,
-    /// Bytes of its blobs; other images may still need some of them.
-    pub size: u64,
-}
-
-impl From<&v1::PrunedImage> for PrunedImage {
-    fn from(image: &v1::PrunedImage) -> PrunedImage {
-        PrunedImage { reference: image.reference.clone(), size: image.size }
-    }
-}
-
 /// One mistake that `validate` found.
 #[derive(Debug, Clone, Serialize)]
 pub struct Mistake {
@@ -546,102 +290,6 @@ impl From<&kelson_spec::Diagnostic> for Mistake {
             message: diagnostic.message.clone(),
         }
     }
-}
-
-/// The result of `version`.
-#[derive(Debug, Clone, Serialize)]
-pub struct Version {
-    pub client: &'static str,
-    /// Null where it was not asked or did not answer.
-    pub server: Option<ServerVersion>,
-}
-
-#[derive(Debug, Clone, Serialize)]
-pub struct ServerVersion {
-    pub version: String,
-    pub mode: String,
-    pub hostname: String,
-    pub kernel: String,
-    pub started: Option<String>,
-    /// How often PID 1 has executed itself anew since, as it was asked to.
-    pub reexecs: u32,
-    /// How often it has crashed since, and gone on.
-    pub crashes: u32,
-}
-
-impl From<&v1::VersionResponse> for ServerVersion {
-    fn from(version: &v1::VersionResponse) -> ServerVersion {
-        ServerVersion {
-            version: version.version.clone(),
-            mode: version.mode.clone(),
-            hostname: version.hostname.clone(),
-            kernel: version.kernel.clone(),
-            started: version.started.as_ref().map(time::rfc3339),
-            reexecs: version.reexecs,
-            crashes: version.crashes,
-        }
-    }
-}
-
-/// What `reboot`, `poweroff` and `halt` say first.
-#[derive(Debug, Clone, Serialize)]
-pub struct Shutdown {
-    pub message: String,
-}
-
-/// One metric of `metrics`, with all its values.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct MetricFamily {
-    pub name: String,
-    #[serde(rename = "type")]
-    pub kind: &'static str,
-    pub unit: String,
-    pub help: String,
-    pub samples: Vec<MetricSample>,
-}
-
-/// `value` of a gauge or a counter, `count` and `sum` of a summary.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct MetricSample {
-    pub labels: std::collections::BTreeMap<String, String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub value: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub count: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sum: Option<f64>,
-}
-
-impl From<&v1::MetricFamily> for MetricFamily {
-    fn from(family: &v1::MetricFamily) -> MetricFamily {
-        use v1::metric_sample::Value;
-        let sample = |sample: &v1::MetricSample| {
-            let labels = family.labels.iter().cloned().zip(sample.labels.iter().cloned()).collect();
-            let (value, count, sum) = match &sample.value {
-                Some(Value::Number(number)) => (Some(*number), None, None),
-                Some(Value::Summary(summary)) => (None, Some(summary.count), Some(summary.sum)),
-                None => (None, None, None),
-            };
-            MetricSample { labels, value, count, sum }
-        };
-        MetricFamily {
-            name: family.name.clone(),
-            kind: kelson_api::openmetrics::kind(family),
-            unit: family.unit.clone(),
-            help: family.help.clone(),
-            samples: family.samples.iter().map(sample).collect(),
-        }
-    }
-}
-
-/// What `reexec` says.
-#[derive(Debug, Clone, Serialize)]
-pub struct Reexec {
-    pub program: String,
-    pub version: String,
-    pub reexecs: u32,
 }
 
 #[cfg(test)]
