@@ -26,7 +26,7 @@ pub use exit::ExitReceiver;
 pub use reaper::ReapReport;
 pub(crate) use reaper::open_pidfd;
 pub use slots::Leftover;
-pub use start_time::parse as start_time_of;
+pub use start_time::{parent_of, parse as start_time_of};
 pub(crate) use start_time::{start_time, started};
 
 use crate::cgroup::{Cgroup, CgroupRoot, Usage};

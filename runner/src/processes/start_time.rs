@@ -1,7 +1,8 @@
-//! What names a process, and a life of the host, for good.
+//! What names a process, and a life of the host, for good; and whose child a process is.
 
 use std::fs;
 use std::io;
+use std::str::FromStr;
 
 /// Ticks since boot at which the process started, field 22 of `/proc/PID/stat`.
 pub(crate) fn start_time(pid: &str) -> Option<u64> {
@@ -16,6 +17,15 @@ pub(crate) fn started(pid: i32) -> io::Result<Option<u64>> {
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// The process that made this one, or took it over. `None`: there is no such process, or none of this PID namespace.
+pub fn parent_of(pid: i32) -> Option<i32> {
+    parent(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+fn parent(stat: &str) -> Option<i32> {
+    field(stat, 4)
 }
 
 /// A start is made within one tick nearly always; then the clock tells what `/proc` would, for a tenth of the price.
@@ -52,10 +62,16 @@ pub(super) fn between(begun: Option<Ticks>, ended: Option<Ticks>) -> Option<u64>
     (begun.earliest == ended.latest).then_some(ended.latest)
 }
 
-/// The second field is the program's name in brackets and may hold anything, brackets too.
+/// The start time that stands in a `/proc/PID/stat`.
 pub fn parse(stat: &str) -> Option<u64> {
+    field(stat, 22)
+}
+
+/// A field of `/proc/PID/stat` by its number in proc(5), from the third on. The second is the program's name in brackets
+/// and may hold anything, brackets too.
+fn field<T: FromStr>(stat: &str, number: usize) -> Option<T> {
     let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_ascii_whitespace().nth(19)?.parse().ok()
+    rest.split_ascii_whitespace().nth(number.checked_sub(3)?)?.parse().ok()
 }
 
 /// The boot id and this process's own start time, which `execve` keeps and every PID namespace has anew.
@@ -74,6 +90,11 @@ mod tests {
         let stat =
             "7 (a) b) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 9876 1000 100 18446744073709551615";
         assert_eq!(parse(stat), Some(9876));
+        assert_eq!(parent(stat), Some(1));
+        assert_eq!(
+            i32::try_from(std::os::unix::process::parent_id()).ok(),
+            parent_of(std::process::id().cast_signed())
+        );
         assert!(start_time("self").is_some_and(|ticks| ticks > 0));
         assert_eq!(start_time("0"), None);
     }
