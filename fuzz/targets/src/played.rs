@@ -21,7 +21,9 @@ use kelson_services::inspect::{self, Inspector};
 use kelson_services::manager::{Usage, UsageSource};
 use kelson_services::node_health::{NodeHealth, NodeHealthSpec};
 use kelson_services::service_runner::gate::{Registry, Sources};
-use kelson_services::service_runner::task::{LogPipes, RunnerFactory, RunningProcess, Surroundings, TURNS};
+use kelson_services::service_runner::surroundings::{
+    LogPipes, RunnerFactory, RunningProcess, Surroundings, TURNS,
+};
 use kelson_spec::ServiceSpec;
 use kelson_spec::service::{LogSpec, Requirement, ServiceEvent};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};

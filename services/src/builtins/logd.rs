@@ -19,7 +19,7 @@ use crate::events::EventLog;
 use crate::manager::{Foreign, Manager};
 use crate::metrics::Dropped;
 use crate::model::{Snapshot, State};
-use crate::service_runner::task::LogPipes;
+use crate::service_runner::surroundings::LogPipes;
 use crate::service_runner::words;
 
 /// The name under which it is shown.

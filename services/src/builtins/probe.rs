@@ -24,7 +24,7 @@ use crate::events::EventLog;
 use crate::health::network::{Network, Watched};
 use crate::manager::{Foreign, Manager};
 use crate::model::{Snapshot, State};
-use crate::service_runner::task::RunningProcess;
+use crate::service_runner::surroundings::RunningProcess;
 use crate::service_runner::words;
 
 /// The name under which it is shown, and of its cgroup.

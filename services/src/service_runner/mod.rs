@@ -13,6 +13,7 @@ pub mod notify;
 pub mod random;
 pub mod readiness;
 pub mod registry;
+pub mod surroundings;
 pub mod table;
 pub mod task;
 pub mod words;

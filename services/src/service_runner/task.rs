@@ -1,37 +1,35 @@
 //! The task that owns one service: carries out what the table says and feeds it what comes of it.
 //!
-//! The loop stands here; `work` holds the pieces of work, `speech` what a run says of itself, `telling` how a state is
-//! recorded, published and told.
+//! The loop stands here. `making` sets it going, `commands` holds what others ask, `work` the pieces of work, `speech` what a
+//! run says of itself, `telling` how a state is recorded, published and told.
 
 use std::collections::VecDeque;
-use std::io;
-use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use kelson_conditions::{All, Condition as _};
-use kelson_runner::{BoxFuture, Executor, Exit, Runner, RunnerError, Running, StopReport};
+use kelson_runner::{BoxFuture, Exit, Runner, RunnerError, Running, StopReport};
 use kelson_spec::ServiceSpec;
-use kelson_spec::service::{LogSpec, WhenDown};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use kelson_spec::service::WhenDown;
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::time::Instant;
 
-use super::gate::{self, Registry, Sources};
+use super::gate;
 use super::mailbox::Mailbox;
 use super::random::Random;
 use super::readiness::{Heard, Voice};
-use super::table::{Answer, Effect, HookKinds, Input, Life, Phase, Rules, StopReason, Timer, Work};
-use crate::events::EventLog;
-use crate::groups::{GroupRequest, Groups};
-use crate::health::network::Network;
+use super::surroundings::Surroundings;
+use super::table::{Answer, Effect, Input, Life, Phase, Rules, Timer, Work};
+use crate::groups::GroupRequest;
 use crate::health::{Checks, News, OwnCheck, Totals};
-use crate::model::{CheckReport, Snapshot, State};
-use crate::state_store::{Kind, PastChecks, StateStore};
+use crate::model::{Snapshot, State};
+use crate::state_store::{Kind, PastChecks};
 
 mod bonds;
 mod checks;
+mod commands;
 mod hooks;
+mod making;
 mod refused;
 mod resume;
 mod speech;
@@ -39,242 +37,14 @@ mod telling;
 mod work;
 
 use bonds::Bonds;
+pub use commands::Command;
+pub use making::{ServiceHandle, launch};
 pub use resume::{Making, Resumed, resume};
-
-/// Makes the runner of a spec.
-pub trait RunnerFactory: Send + Sync {
-    /// # Errors
-    /// A sentence, when this host cannot run such a service.
-    fn runner(&self, spec: &Arc<ServiceSpec>) -> Result<Box<dyn Runner>, String>;
-
-    /// What runs further commands beside this run's main process.
-    ///
-    /// # Errors
-    /// A sentence, when this host cannot.
-    fn executor(&self, spec: &Arc<ServiceSpec>, run: RunningProcess) -> Result<Arc<dyn Executor>, String> {
-        let _ = (spec, run);
-        Err("this host runs no further commands".into())
-    }
-
-    /// What asks over the network that this run has.
-    ///
-    /// # Errors
-    /// A sentence, when this host cannot.
-    fn network(&self, spec: &Arc<ServiceSpec>, run: RunningProcess) -> Result<Arc<dyn Network>, String> {
-        let _ = (spec, run);
-        Err("this host asks nothing over the network".into())
-    }
-
-    /// The check that a built-in service brings with it, besides those of its spec.
-    fn own_check(&self, spec: &Arc<ServiceSpec>) -> Option<OwnCheck> {
-        let _ = spec;
-        None
-    }
-}
-
-/// The main process of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RunningProcess {
-    pub run: u64,
-    pub pid: i32,
-    /// Ticks since boot, field 22 of `/proc/PID/stat`; 0 where it was not learnt.
-    pub start_time: u64,
-}
-
-/// Makes the log pipes of a run.
-pub trait LogPipes: Send + Sync {
-    /// Write ends for stdout and stderr.
-    ///
-    /// # Errors
-    /// When there are no descriptors left.
-    fn pipes(&self, service: &str, run: u64, spec: &LogSpec) -> io::Result<(OwnedFd, OwnedFd)>;
-    /// The service is gone for good.
-    fn forget(&self, service: &str);
-}
-
-/// What all services of a host share.
-pub struct Surroundings {
-    pub events: EventLog,
-    pub store: Option<StateStore>,
-    pub registry: Registry,
-    pub sources: Sources,
-    pub runners: Arc<dyn RunnerFactory>,
-    pub logs: Arc<dyn LogPipes>,
-    pub groups: Groups,
-    /// Where the sockets of sd_notify are made.
-    pub notify_directory: PathBuf,
-    /// PID 1's start: all times of the table count from here.
-    pub origin: Instant,
-    /// How many services may be preparing or spawning at the same time: the spawner threads are kept busy with a few,
-    /// and what a start needs for a moment is not needed a thousand times at once.
-    pub turns: Arc<Semaphore>,
-}
 
 /// So many datagrams are read after a process has ended; what it left behind may go on sending for ever.
 const LAST_WORDS: usize = 64;
-/// So many [`Surroundings::turns`].
-pub const TURNS: usize = 32;
 /// A start that takes longer (its disk is slow) gives its turn away.
 const TURN: Duration = Duration::from_secs(1);
-
-/// What others may ask of a service.
-pub enum Command {
-    Request {
-        input: Input,
-        reply: Option<oneshot::Sender<Answer>>,
-    },
-    /// Its file changed; taken up by the next start that an operator asks for.
-    NewSpec(Arc<ServiceSpec>),
-    /// Services came or went: the gate is built anew.
-    Regate,
-    /// Stop, and say so when at rest (or when a later request means that it will not come to rest).
-    Stop {
-        ticket: u64,
-        reason: StopReason,
-        rested: mpsc::UnboundedSender<Arc<str>>,
-    },
-    /// The total deadline has passed: kill what is left, at once.
-    Kill,
-    /// The task ends if the service is at rest; answered with whether it does.
-    Leave {
-        left: oneshot::Sender<bool>,
-    },
-    /// What runs further commands beside the main process; a sentence where there is none that may be joined.
-    Executor {
-        reply: oneshot::Sender<Result<Arc<dyn Executor>, String>>,
-    },
-    /// How its checks stand.
-    Checks {
-        reply: oneshot::Sender<Vec<CheckReport>>,
-    },
-}
-
-/// A service's task from outside.
-#[derive(Clone)]
-pub struct ServiceHandle {
-    pub mailbox: Mailbox<Command>,
-    pub snapshot: watch::Receiver<Snapshot>,
-    pub totals: Arc<Totals>,
-}
-
-/// Starts the task of a service; it rests until a [`Command`] comes.
-///
-/// # Errors
-/// A sentence, when this host cannot run such a service.
-pub fn launch(
-    spec: Arc<ServiceSpec>,
-    builtin: bool,
-    will_start: bool,
-    surroundings: &Arc<Surroundings>,
-) -> Result<ServiceHandle, String> {
-    let (mut core, runner, handle) = make(spec, builtin, Life::new(will_start), surroundings)?;
-    core.write_down(Kind::Spec, &core.spec);
-    core.record();
-    tokio::spawn(drive(core, runner, Work::None));
-    Ok(handle)
-}
-
-/// What the task of a service is made of, and its handle.
-type Made = (Box<Core>, Box<dyn Runner>, ServiceHandle);
-
-/// The task of a service, before it is set going.
-fn make(
-    spec: Arc<ServiceSpec>,
-    builtin: bool,
-    mut life: Life,
-    surroundings: &Arc<Surroundings>,
-) -> Result<Made, String> {
-    let runner = surroundings.runners.runner(&spec)?;
-    let own_check = surroundings.runners.own_check(&spec).map(Box::new);
-    let name: Arc<str> = Arc::from(spec.name.as_str());
-    let group: Option<Arc<str>> = spec.group.as_deref().map(Arc::from);
-    let (publisher, snapshot) = watch::channel(first_snapshot(&name, &spec, &life, builtin));
-    // As it is published, so it is recorded.
-    let since = snapshot.borrow().since;
-    if life.message.is_empty() {
-        life.message = Arc::clone(&snapshot.borrow().message);
-    }
-    let mailbox = Mailbox::default();
-    let totals: Arc<Totals> = Arc::default();
-    surroundings.registry.add(Arc::clone(&name), snapshot.clone());
-    let started = Instant::now().saturating_duration_since(surroundings.origin);
-    let random = Random::of(&name, started);
-    let core = Box::new(Core {
-        name,
-        spec,
-        new_spec: None,
-        group,
-        builtin,
-        life,
-        surroundings: Arc::clone(surroundings),
-        mailbox: mailbox.clone(),
-        publisher,
-        gate: None,
-        exit: None,
-        start_time: 0,
-        voice: Voice::Silent,
-        own_check,
-        checks: None,
-        bonds: None,
-        post_start: None,
-        post_start_of: 0,
-        timers: [None; TIMERS],
-        sleep: None,
-        watchdog: None,
-        status_text: None,
-        since,
-        shown: State::Initialized,
-        spawned_after: None,
-        up_after: None,
-        start_took: None,
-        start_took_run: 0,
-        totals: Arc::clone(&totals),
-        stop_until: None,
-        killing: false,
-        turn: None,
-        rested: Vec::new(),
-        main_pid_refused: false,
-        random,
-        past_checks: None,
-        health_kept: false,
-        recorded: None,
-        signals_again: false,
-    });
-    Ok((core, runner, ServiceHandle { mailbox, snapshot, totals }))
-}
-
-fn first_snapshot(name: &Arc<str>, spec: &ServiceSpec, life: &Life, builtin: bool) -> Snapshot {
-    let rules = rules(spec, false);
-    let message = if life.will_start { "not started yet" } else { "never started (its start is manual)" };
-    Snapshot {
-        down: life.down(&rules),
-        builtin,
-        oneshot: spec.kind == kelson_spec::service::ServiceKind::Oneshot,
-        group: spec.group.as_deref().map(Arc::from),
-        required: spec.required,
-        ..Snapshot::new(Arc::clone(name), life.state, Arc::from(message))
-    }
-}
-
-/// `own_check`: it brings one with it.
-fn rules(spec: &ServiceSpec, own_check: bool) -> Rules {
-    Rules {
-        kind: spec.kind,
-        restart: spec.restart.clone(),
-        readiness: spec.readiness,
-        start_timeout: spec.start_timeout,
-        stop: spec.stop.clone(),
-        has_when: !spec.when.is_empty(),
-        has_checks: own_check || !spec.health.is_empty(),
-        checks_restart: spec.health.iter().any(|check| check.restart_after > 0),
-        hooks: HookKinds {
-            pre: !spec.hooks.pre.is_empty(),
-            pre_stop: !spec.hooks.pre_stop.is_empty(),
-            post: !spec.hooks.post.is_empty(),
-        },
-        memory_max: spec.resources.memory_max,
-    }
-}
 
 const TIMERS: usize = 4;
 
@@ -413,7 +183,7 @@ enum Happened {
 
 impl Core {
     fn rules(&self) -> Rules {
-        rules(&self.spec, self.own_check.is_some())
+        making::rules(&self.spec, self.own_check.is_some())
     }
 
     fn now(&self) -> Duration {
@@ -499,112 +269,6 @@ impl Core {
             }
             Happened::Time => self.times_up(),
         }
-    }
-
-    fn command(&mut self, command: Command) -> Next {
-        match command {
-            Command::Request { input, reply } => self.request(input, reply),
-            Command::NewSpec(spec) => {
-                if *spec == *self.spec {
-                    // A change that was taken back is none.
-                    return match self.new_spec.take() {
-                        Some(_) => {
-                            self.discard_next_spec();
-                            self.step(Input::OldSpec)
-                        }
-                        None => Next::Same,
-                    };
-                }
-                let has_when = !spec.when.is_empty();
-                self.write_down(Kind::NextSpec, &spec);
-                self.new_spec = Some(spec);
-                self.step(Input::NewSpec { has_when })
-            }
-            Command::Regate => {
-                if self.gate.is_none() {
-                    return Next::Same;
-                }
-                self.build_gate();
-                let input = self.look_at_gate();
-                self.step(input)
-            }
-            Command::Stop { ticket, reason, rested } => {
-                self.rested.push(rested);
-                self.step(Input::Stop { ticket, reason })
-            }
-            Command::Kill => {
-                self.killing = true;
-                self.note("the total deadline has passed: killed");
-                match self.life.phase {
-                    Phase::PreStop | Phase::StopDelay => self.step(Input::Timer(Timer::StopDelay)),
-                    Phase::Ending | Phase::Clearing => Next::Work(Work::Stop, false),
-                    Phase::Post => Next::Work(Work::Post, false),
-                    _ => Next::Same,
-                }
-            }
-            Command::Leave { left } => {
-                let rests = self.life.phase == Phase::Rest;
-                if rests {
-                    for command in self.mailbox.close() {
-                        if let Command::Stop { rested, .. } = command {
-                            self.rested.push(rested);
-                        }
-                    }
-                    self.say_rested();
-                }
-                let _ = left.send(rests);
-                if rests { Next::Leave } else { Next::Same }
-            }
-            Command::Executor { reply } => {
-                // Whoever asked may have gone away.
-                let _ = reply.send(self.executor());
-                Next::Same
-            }
-            Command::Checks { reply } => {
-                // Whoever asked may have gone away.
-                let _ = reply.send(self.reports());
-                Next::Same
-            }
-        }
-    }
-
-    /// For the present run, while it is neither ending nor about to.
-    fn executor(&self) -> Result<Arc<dyn Executor>, String> {
-        match self.life.phase {
-            Phase::Active => self.executor_of_run(),
-            _ => Err(format!(
-                "service \"{}\" does not run: its state is {}",
-                self.name,
-                self.life.state.name()
-            )),
-        }
-    }
-
-    fn executor_of_run(&self) -> Result<Arc<dyn Executor>, String> {
-        match self.life.pid {
-            Some(pid) => {
-                let run = RunningProcess { run: self.life.run, pid, start_time: self.start_time };
-                self.surroundings.runners.executor(&self.spec, run)
-            }
-            None => Err(format!(
-                "service \"{}\" does not run: its state is {}",
-                self.name,
-                self.life.state.name()
-            )),
-        }
-    }
-
-    fn request(&mut self, input: Input, reply: Option<oneshot::Sender<Answer>>) -> Next {
-        let starts = matches!(input, Input::Start { .. } | Input::Restart { .. });
-        let (next, answer) = self.step_answer(input);
-        if starts && answer == Some(Answer::Done) {
-            self.say_rested();
-        }
-        if let (Some(reply), Some(answer)) = (reply, answer) {
-            // Whoever asked may have gone away.
-            let _ = reply.send(answer);
-        }
-        next
     }
 
     /// The clocks that have run out.

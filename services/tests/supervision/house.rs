@@ -15,7 +15,7 @@ use kelson_services::events::EventLog;
 use kelson_services::groups::{self, Groups};
 use kelson_services::model::{Snapshot, State};
 use kelson_services::service_runner::gate::{Registry, Sources};
-use kelson_services::service_runner::task::{LogPipes, Surroundings, TURNS};
+use kelson_services::service_runner::surroundings::{LogPipes, Surroundings, TURNS};
 use kelson_services::state_store::{self, LifeId, Record, StateStore};
 use kelson_spec::service::{
     LogSpec, Readiness, Requirement, RestartPolicy, RestartSpec, ServiceEvent, ServiceKind, ServiceSpec,

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use kelson_spec::service::RestartScope;
 
-use super::{Core, Next, RunningProcess};
+use super::super::surroundings::RunningProcess;
+use super::{Core, Next};
 use crate::health::network::Network;
 use crate::health::{self, Asks, Checks, News, OwnCheck, Plan, Recall, ToMind};
 use crate::model::{CheckReport, RestartReason, Standing};

@@ -10,7 +10,8 @@ use kelson_runner::{BoxFuture, ExecRequest, Executor, Exit, Leash, Outputs, RunC
 use kelson_spec::service::Hook;
 use tokio::time::{Instant, timeout_at};
 
-use super::{Core, Surroundings};
+use super::super::surroundings::Surroundings;
+use super::Core;
 use crate::service_runner::table::Phase;
 use crate::service_runner::words;
 

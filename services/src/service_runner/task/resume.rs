@@ -9,7 +9,9 @@ use kelson_spec::ServiceSpec;
 use kelson_spec::service::Readiness;
 use tokio::sync::mpsc;
 
-use super::{Bonds, Core, Next, ServiceHandle, Surroundings, Work, drive, make};
+use super::super::surroundings::Surroundings;
+use super::making::make;
+use super::{Bonds, Core, Next, ServiceHandle, Work, drive};
 use crate::model::State;
 use crate::service_runner::notify::NotifySocket;
 use crate::service_runner::readiness::Voice;

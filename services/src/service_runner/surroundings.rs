@@ -1,0 +1,91 @@
+//! What stands around a service: who makes its runner and its log pipes, and what all services of a host share.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use kelson_runner::{Executor, Runner};
+use kelson_spec::ServiceSpec;
+use kelson_spec::service::LogSpec;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use super::gate::{Registry, Sources};
+use crate::events::EventLog;
+use crate::groups::Groups;
+use crate::health::OwnCheck;
+use crate::health::network::Network;
+use crate::state_store::StateStore;
+
+/// So many [`Surroundings::turns`].
+pub const TURNS: usize = 32;
+
+/// Makes the runner of a spec.
+pub trait RunnerFactory: Send + Sync {
+    /// # Errors
+    /// A sentence, when this host cannot run such a service.
+    fn runner(&self, spec: &Arc<ServiceSpec>) -> Result<Box<dyn Runner>, String>;
+
+    /// What runs further commands beside this run's main process.
+    ///
+    /// # Errors
+    /// A sentence, when this host cannot.
+    fn executor(&self, spec: &Arc<ServiceSpec>, run: RunningProcess) -> Result<Arc<dyn Executor>, String> {
+        let _ = (spec, run);
+        Err("this host runs no further commands".into())
+    }
+
+    /// What asks over the network that this run has.
+    ///
+    /// # Errors
+    /// A sentence, when this host cannot.
+    fn network(&self, spec: &Arc<ServiceSpec>, run: RunningProcess) -> Result<Arc<dyn Network>, String> {
+        let _ = (spec, run);
+        Err("this host asks nothing over the network".into())
+    }
+
+    /// The check that a built-in service brings with it, besides those of its spec.
+    fn own_check(&self, spec: &Arc<ServiceSpec>) -> Option<OwnCheck> {
+        let _ = spec;
+        None
+    }
+}
+
+/// The main process of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunningProcess {
+    pub run: u64,
+    pub pid: i32,
+    /// Ticks since boot, field 22 of `/proc/PID/stat`; 0 where it was not learnt.
+    pub start_time: u64,
+}
+
+/// Makes the log pipes of a run.
+pub trait LogPipes: Send + Sync {
+    /// Write ends for stdout and stderr.
+    ///
+    /// # Errors
+    /// When there are no descriptors left.
+    fn pipes(&self, service: &str, run: u64, spec: &LogSpec) -> io::Result<(OwnedFd, OwnedFd)>;
+    /// The service is gone for good.
+    fn forget(&self, service: &str);
+}
+
+/// What all services of a host share.
+pub struct Surroundings {
+    pub events: EventLog,
+    pub store: Option<StateStore>,
+    pub registry: Registry,
+    pub sources: Sources,
+    pub runners: Arc<dyn RunnerFactory>,
+    pub logs: Arc<dyn LogPipes>,
+    pub groups: Groups,
+    /// Where the sockets of sd_notify are made.
+    pub notify_directory: PathBuf,
+    /// PID 1's start: all times of the table count from here.
+    pub origin: Instant,
+    /// How many services may be preparing or spawning at the same time: the spawner threads are kept busy with a few,
+    /// and what a start needs for a moment is not needed a thousand times at once.
+    pub turns: Arc<Semaphore>,
+}

@@ -1,0 +1,153 @@
+//! What others ask of a service, and what it does then.
+
+use std::sync::Arc;
+
+use kelson_runner::Executor;
+use kelson_spec::ServiceSpec;
+use tokio::sync::{mpsc, oneshot};
+
+use super::super::surroundings::RunningProcess;
+use super::super::table::{Answer, Input, Phase, StopReason, Timer, Work};
+use super::{Core, Next};
+use crate::model::CheckReport;
+use crate::state_store::Kind;
+
+/// What others may ask of a service.
+pub enum Command {
+    Request {
+        input: Input,
+        reply: Option<oneshot::Sender<Answer>>,
+    },
+    /// Its file changed; taken up by the next start that an operator asks for.
+    NewSpec(Arc<ServiceSpec>),
+    /// Services came or went: the gate is built anew.
+    Regate,
+    /// Stop, and say so when at rest (or when a later request means that it will not come to rest).
+    Stop {
+        ticket: u64,
+        reason: StopReason,
+        rested: mpsc::UnboundedSender<Arc<str>>,
+    },
+    /// The total deadline has passed: kill what is left, at once.
+    Kill,
+    /// The task ends if the service is at rest; answered with whether it does.
+    Leave {
+        left: oneshot::Sender<bool>,
+    },
+    /// What runs further commands beside the main process; a sentence where there is none that may be joined.
+    Executor {
+        reply: oneshot::Sender<Result<Arc<dyn Executor>, String>>,
+    },
+    /// How its checks stand.
+    Checks {
+        reply: oneshot::Sender<Vec<CheckReport>>,
+    },
+}
+
+impl Core {
+    pub(super) fn command(&mut self, command: Command) -> Next {
+        match command {
+            Command::Request { input, reply } => self.request(input, reply),
+            Command::NewSpec(spec) => {
+                if *spec == *self.spec {
+                    // A change that was taken back is none.
+                    return match self.new_spec.take() {
+                        Some(_) => {
+                            self.discard_next_spec();
+                            self.step(Input::OldSpec)
+                        }
+                        None => Next::Same,
+                    };
+                }
+                let has_when = !spec.when.is_empty();
+                self.write_down(Kind::NextSpec, &spec);
+                self.new_spec = Some(spec);
+                self.step(Input::NewSpec { has_when })
+            }
+            Command::Regate => {
+                if self.gate.is_none() {
+                    return Next::Same;
+                }
+                self.build_gate();
+                let input = self.look_at_gate();
+                self.step(input)
+            }
+            Command::Stop { ticket, reason, rested } => {
+                self.rested.push(rested);
+                self.step(Input::Stop { ticket, reason })
+            }
+            Command::Kill => {
+                self.killing = true;
+                self.note("the total deadline has passed: killed");
+                match self.life.phase {
+                    Phase::PreStop | Phase::StopDelay => self.step(Input::Timer(Timer::StopDelay)),
+                    Phase::Ending | Phase::Clearing => Next::Work(Work::Stop, false),
+                    Phase::Post => Next::Work(Work::Post, false),
+                    _ => Next::Same,
+                }
+            }
+            Command::Leave { left } => {
+                let rests = self.life.phase == Phase::Rest;
+                if rests {
+                    for command in self.mailbox.close() {
+                        if let Command::Stop { rested, .. } = command {
+                            self.rested.push(rested);
+                        }
+                    }
+                    self.say_rested();
+                }
+                let _ = left.send(rests);
+                if rests { Next::Leave } else { Next::Same }
+            }
+            Command::Executor { reply } => {
+                // Whoever asked may have gone away.
+                let _ = reply.send(self.executor());
+                Next::Same
+            }
+            Command::Checks { reply } => {
+                // Whoever asked may have gone away.
+                let _ = reply.send(self.reports());
+                Next::Same
+            }
+        }
+    }
+
+    /// For the present run, while it is neither ending nor about to.
+    pub(super) fn executor(&self) -> Result<Arc<dyn Executor>, String> {
+        match self.life.phase {
+            Phase::Active => self.executor_of_run(),
+            _ => Err(format!(
+                "service \"{}\" does not run: its state is {}",
+                self.name,
+                self.life.state.name()
+            )),
+        }
+    }
+
+    pub(super) fn executor_of_run(&self) -> Result<Arc<dyn Executor>, String> {
+        match self.life.pid {
+            Some(pid) => {
+                let run = RunningProcess { run: self.life.run, pid, start_time: self.start_time };
+                self.surroundings.runners.executor(&self.spec, run)
+            }
+            None => Err(format!(
+                "service \"{}\" does not run: its state is {}",
+                self.name,
+                self.life.state.name()
+            )),
+        }
+    }
+
+    fn request(&mut self, input: Input, reply: Option<oneshot::Sender<Answer>>) -> Next {
+        let starts = matches!(input, Input::Start { .. } | Input::Restart { .. });
+        let (next, answer) = self.step_answer(input);
+        if starts && answer == Some(Answer::Done) {
+            self.say_rested();
+        }
+        if let (Some(reply), Some(answer)) = (reply, answer) {
+            // Whoever asked may have gone away.
+            let _ = reply.send(answer);
+        }
+        next
+    }
+}

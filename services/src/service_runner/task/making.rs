@@ -1,0 +1,146 @@
+//! The task of a service, made and set going.
+
+use std::sync::Arc;
+
+use kelson_runner::Runner;
+use kelson_spec::ServiceSpec;
+use kelson_spec::service::ServiceKind;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::super::mailbox::Mailbox;
+use super::super::random::Random;
+use super::super::readiness::Voice;
+use super::super::surroundings::Surroundings;
+use super::super::table::{HookKinds, Life, Rules, Work};
+use super::{Command, Core, TIMERS, drive};
+use crate::health::Totals;
+use crate::model::{Snapshot, State};
+use crate::state_store::Kind;
+
+/// A service's task from outside.
+#[derive(Clone)]
+pub struct ServiceHandle {
+    pub mailbox: Mailbox<Command>,
+    pub snapshot: watch::Receiver<Snapshot>,
+    pub totals: Arc<Totals>,
+}
+
+/// Starts the task of a service; it rests until a [`Command`] comes.
+///
+/// # Errors
+/// A sentence, when this host cannot run such a service.
+pub fn launch(
+    spec: Arc<ServiceSpec>,
+    builtin: bool,
+    will_start: bool,
+    surroundings: &Arc<Surroundings>,
+) -> Result<ServiceHandle, String> {
+    let (mut core, runner, handle) = make(spec, builtin, Life::new(will_start), surroundings)?;
+    core.write_down(Kind::Spec, &core.spec);
+    core.record();
+    tokio::spawn(drive(core, runner, Work::None));
+    Ok(handle)
+}
+
+/// What the task of a service is made of, and its handle.
+pub(super) type Made = (Box<Core>, Box<dyn Runner>, ServiceHandle);
+
+/// The task of a service, before it is set going.
+pub(super) fn make(
+    spec: Arc<ServiceSpec>,
+    builtin: bool,
+    mut life: Life,
+    surroundings: &Arc<Surroundings>,
+) -> Result<Made, String> {
+    let runner = surroundings.runners.runner(&spec)?;
+    let own_check = surroundings.runners.own_check(&spec).map(Box::new);
+    let name: Arc<str> = Arc::from(spec.name.as_str());
+    let group: Option<Arc<str>> = spec.group.as_deref().map(Arc::from);
+    let (publisher, snapshot) = watch::channel(first_snapshot(&name, &spec, &life, builtin));
+    // As it is published, so it is recorded.
+    let since = snapshot.borrow().since;
+    if life.message.is_empty() {
+        life.message = Arc::clone(&snapshot.borrow().message);
+    }
+    let mailbox = Mailbox::default();
+    let totals: Arc<Totals> = Arc::default();
+    surroundings.registry.add(Arc::clone(&name), snapshot.clone());
+    let started = Instant::now().saturating_duration_since(surroundings.origin);
+    let random = Random::of(&name, started);
+    let core = Box::new(Core {
+        name,
+        spec,
+        new_spec: None,
+        group,
+        builtin,
+        life,
+        surroundings: Arc::clone(surroundings),
+        mailbox: mailbox.clone(),
+        publisher,
+        gate: None,
+        exit: None,
+        start_time: 0,
+        voice: Voice::Silent,
+        own_check,
+        checks: None,
+        bonds: None,
+        post_start: None,
+        post_start_of: 0,
+        timers: [None; TIMERS],
+        sleep: None,
+        watchdog: None,
+        status_text: None,
+        since,
+        shown: State::Initialized,
+        spawned_after: None,
+        up_after: None,
+        start_took: None,
+        start_took_run: 0,
+        totals: Arc::clone(&totals),
+        stop_until: None,
+        killing: false,
+        turn: None,
+        rested: Vec::new(),
+        main_pid_refused: false,
+        random,
+        past_checks: None,
+        health_kept: false,
+        recorded: None,
+        signals_again: false,
+    });
+    Ok((core, runner, ServiceHandle { mailbox, snapshot, totals }))
+}
+
+fn first_snapshot(name: &Arc<str>, spec: &ServiceSpec, life: &Life, builtin: bool) -> Snapshot {
+    let rules = rules(spec, false);
+    let message = if life.will_start { "not started yet" } else { "never started (its start is manual)" };
+    Snapshot {
+        down: life.down(&rules),
+        builtin,
+        oneshot: spec.kind == ServiceKind::Oneshot,
+        group: spec.group.as_deref().map(Arc::from),
+        required: spec.required,
+        ..Snapshot::new(Arc::clone(name), life.state, Arc::from(message))
+    }
+}
+
+/// `own_check`: it brings one with it.
+pub(super) fn rules(spec: &ServiceSpec, own_check: bool) -> Rules {
+    Rules {
+        kind: spec.kind,
+        restart: spec.restart.clone(),
+        readiness: spec.readiness,
+        start_timeout: spec.start_timeout,
+        stop: spec.stop.clone(),
+        has_when: !spec.when.is_empty(),
+        has_checks: own_check || !spec.health.is_empty(),
+        checks_restart: spec.health.iter().any(|check| check.restart_after > 0),
+        hooks: HookKinds {
+            pre: !spec.hooks.pre.is_empty(),
+            pre_stop: !spec.hooks.pre_stop.is_empty(),
+            post: !spec.hooks.post.is_empty(),
+        },
+        memory_max: spec.resources.memory_max,
+    }
+}
