@@ -34,7 +34,7 @@ use kelson_services::host::{BootReport, Host, HostRequest, ShutdownAction};
 use kelson_services::manager::{Usage, UsageSource};
 use kelson_services::node_health::{NodeHealth, NodeHealthSpec};
 use kelson_services::service_runner::gate::{Registry, Sources};
-use kelson_services::service_runner::task::{LogPipes, RunnerFactory, RunningProcess, Surroundings};
+use kelson_services::service_runner::surroundings::{LogPipes, RunnerFactory, RunningProcess, Surroundings};
 use kelson_services::spec::ServiceSpec;
 use kelson_services::spec::service::{LogSpec, Requirement, ServiceEvent};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -51,9 +51,8 @@ const STRANGER: u32 = 64_002;
 const HEALTH: NodeHealthSpec =
     NodeHealthSpec { minimum: Duration::from_millis(300), deadline: Duration::from_secs(300) };
 
-/// Runs nothing and ends when it is stopped.
-#[derive(Default)]
-struct Idle(Option<oneshot::Sender<()>>);
+/// Runs nothing and ends when it is stopped; it is said to be this process.
+struct Idle(i32, Option<oneshot::Sender<()>>);
 
 impl Runner for Idle {
     fn open(&mut self) -> BoxFuture<'_, Result<(), RunnerError>> {
@@ -62,16 +61,17 @@ impl Runner for Idle {
 
     fn run(&mut self, _: RunContext) -> BoxFuture<'_, Result<Running, RunnerError>> {
         let (stop, stopped) = oneshot::channel::<()>();
-        self.0 = Some(stop);
+        self.1 = Some(stop);
+        let pid = self.0;
         let exit = Box::pin(async move {
             let _ = stopped.await;
             Exit::Status(0)
         });
-        Box::pin(async { Ok(Running { pid: 4242, start_time: 1, exit }) })
+        Box::pin(async move { Ok(Running { pid, start_time: 1, exit }) })
     }
 
     fn stop(&mut self, _: StopPlan) -> BoxFuture<'_, Result<StopReport, RunnerError>> {
-        self.0 = None;
+        self.1 = None;
         Box::pin(async { Ok(StopReport::default()) })
     }
 
@@ -84,8 +84,10 @@ impl Runner for Idle {
 struct Nothing;
 
 impl RunnerFactory for Nothing {
-    fn runner(&self, _: &Arc<ServiceSpec>) -> Result<Box<dyn Runner>, String> {
-        Ok(Box::new(Idle::default()))
+    fn runner(&self, spec: &Arc<ServiceSpec>) -> Result<Box<dyn Runner>, String> {
+        // Here the clients are this process.
+        let pid = if spec.name == "apid" { std::process::id().cast_signed() } else { 4242 };
+        Ok(Box::new(Idle(pid, None)))
     }
 
     fn executor(&self, _: &Arc<ServiceSpec>, _: RunningProcess) -> Result<Arc<dyn Executor>, String> {
@@ -142,7 +144,9 @@ impl World {
             notify_directory: folder.path().to_owned(),
             origin: tokio::time::Instant::now(),
             groups: kelson_services::groups::Groups::new().0,
-            turns: Arc::new(tokio::sync::Semaphore::new(kelson_services::service_runner::task::TURNS)),
+            turns: Arc::new(tokio::sync::Semaphore::new(
+                kelson_services::service_runner::surroundings::TURNS,
+            )),
         });
         let images = images::store(surroundings.events.clone(), surroundings.registry.clone());
         let manager = Manager::new(surroundings, Arc::new(Nothing));
@@ -498,6 +502,13 @@ async fn only_root_and_apid_on_behalf_of_somebody_are_served() {
         assert_eq!(denied.code(), Code::PermissionDenied);
         assert!(denied.message().contains("call as root"), "{denied}");
     }
+    // The user alone is not enough: a service may have it.
+    let denied = version_as(&world, APID, &[ANN, ("kelson-role", "os:admin")]).await.unwrap_err();
+    assert_eq!(denied.code(), Code::PermissionDenied);
+    assert!(denied.message().contains("call as root"), "{denied}");
+    world.manager.add(Arc::new(ServiceSpec::process("apid", ["/init"])), true);
+    let start = v1::StartRequest { names: names(&["apid"]), wait: true };
+    world.client().services().start(start).await.unwrap();
     let denied = version_as(&world, APID, &[]).await.unwrap_err();
     assert_eq!(denied.code(), Code::PermissionDenied);
     assert!(denied.message().contains("on whose behalf"), "{denied}");

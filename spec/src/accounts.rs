@@ -10,6 +10,10 @@ use crate::service::Credentials;
 /// The most that either file may hold, in bytes.
 const MAX_ACCOUNTS: u64 = 16 << 20;
 
+/// The user that kelson-apid's process which meets strangers has, and nobody else may have. It has no name: an image need not
+/// know it. Debian leaves the numbers above 65,000 to nobody.
+pub const APID_USER: u32 = 65_432;
+
 /// What both files say.
 #[derive(Debug, Default)]
 pub struct Accounts {
@@ -68,7 +72,7 @@ impl Accounts {
     /// Resolves `user[:group]`, names or numbers.
     ///
     /// # Errors
-    /// With a sentence that says which of the two is not known.
+    /// With a sentence that says which of the two is not known, or that the user is [`APID_USER`].
     pub fn resolve(&self, text: &str) -> Result<Credentials, String> {
         let (user_text, group_text) = match text.split_once(':') {
             Some((user, group)) => (user, Some(group)),
@@ -90,6 +94,11 @@ impl Accounts {
             (None, Some(uid)) => (uid, None),
             (None, None) => return Err(self.unknown("user", "/etc/passwd", user_text)),
         };
+        if uid == APID_USER {
+            return Err(format!(
+                "user {uid} is kelson-apid's own, by which others know it; give the service another"
+            ));
+        }
         let gid = match group_text {
             Some(group) => self.group(group)?,
             None => primary.ok_or_else(|| {
@@ -184,6 +193,10 @@ mod tests {
         let strange = Accounts::parse("web\u{1b}[2J:x:1:1::/:/bin/sh\n", "").resolve("web[2J");
         let text = r#"user "web[2J" is not in /etc/passwd; did you mean "web\u{1b}[2J"?"#;
         assert_eq!(strange, Err(text.to_owned()), "nothing that a terminal would obey");
+        assert_eq!(
+            error("65432:0"),
+            "user 65432 is kelson-apid's own, by which others know it; give the service another"
+        );
         assert_eq!(error("4294967295"), "user \"4294967295\" is not in /etc/passwd");
     }
 }

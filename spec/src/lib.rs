@@ -29,6 +29,7 @@ mod tree;
 pub mod units;
 pub mod wire;
 
+pub use accounts::APID_USER;
 pub use graph::Graph;
 pub use kernel::{CAPABILITIES, CONTAINER_CAPABILITIES, LIMITS, signal_name};
 pub use load::{Mode, Sources, load, load_with};

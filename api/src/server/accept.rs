@@ -10,6 +10,7 @@ use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::server::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use kelson_logs::places::{Call, Place, Places};
+use kelson_services::builtins::apid;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
@@ -44,6 +45,7 @@ const IDLE: Duration = Duration::from_secs(2);
 pub async fn run(mut listener: UnixListener, options: ServerOptions, shutdown: impl Future<Output = ()>) {
     let admission = Admission { own_uid: nix::unistd::geteuid().as_raw(), apid_uid: options.apid_uid };
     let (closing, closed) = watch::channel(());
+    let manager = options.manager.clone();
     let dispatch = Dispatch::new(
         options.manager,
         options.images,
@@ -72,7 +74,7 @@ pub async fn run(mut listener: UnixListener, options: ServerOptions, shutdown: i
                     if std::mem::take(&mut short) {
                         tracing::info!("connections are taken again");
                     }
-                    let standing = admission.judge(stream.peer_cred());
+                    let standing = admission.judge(stream.peer_cred(), &|pid| manager.is_of(apid::NAME, pid));
                     if let Some(place) = place(&standing, &places, &passing) {
                         connections.spawn(connection(stream, standing, dispatch.clone(), closed.clone(), place));
                     }

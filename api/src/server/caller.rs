@@ -17,6 +17,9 @@ pub struct Admission {
     pub apid_uid: Option<u32>,
 }
 
+/// What is asked of a peer that has kelson-apid's user: whether it is kelson-apid, by its PID.
+type IsApid<'a> = &'a dyn Fn(i32) -> bool;
+
 /// What the peer of a connection may do, asked once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
@@ -59,7 +62,8 @@ impl fmt::Display for Caller {
 }
 
 impl Admission {
-    pub fn judge(self, peer: std::io::Result<UCred>) -> Standing {
+    /// `is_apid` is asked of those alone who have its user: a service may have been given it as well.
+    pub fn judge(self, peer: std::io::Result<UCred>, is_apid: IsApid<'_>) -> Standing {
         let peer = match peer {
             Ok(peer) => peer,
             Err(error) => return Standing::Refused(format!("the kernel does not tell who calls: {error}")),
@@ -68,7 +72,7 @@ impl Admission {
         if uid == 0 || uid == self.own_uid {
             // 0 is a process outside this PID namespace.
             Standing::Trusted { uid, pid: peer.pid().filter(|pid| *pid > 0) }
-        } else if Some(uid) == self.apid_uid {
+        } else if Some(uid) == self.apid_uid && peer.pid().is_some_and(is_apid) {
             Standing::Forwarder
         } else {
             Standing::Refused(format!(

@@ -8,9 +8,8 @@ use kelson_spec::service::{Readiness, ServiceSpec};
 
 /// The name under which it is shown.
 pub const NAME: &str = "apid";
-/// The user and the group that the process which meets strangers has for itself. It has no name: an image need not know
-/// it. Debian leaves the numbers above 65,000 to nobody.
-pub const USER: u32 = 65_432;
+/// The user and the group that the process which meets strangers has for itself.
+pub const USER: u32 = kelson_spec::APID_USER;
 /// What it may use of memory where the machine file does not say: with 256 clients it takes a third.
 const MEMORY_MAX: u64 = 128 << 20;
 const PIDS_MAX: u64 = 16;

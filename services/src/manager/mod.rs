@@ -17,7 +17,8 @@ use crate::events::EventLog;
 use crate::metrics::Dropped;
 use crate::model::{Event, Snapshot, State};
 use crate::service_runner::gate::Registry;
-use crate::service_runner::task::{ServiceHandle, Surroundings};
+use crate::service_runner::surroundings::Surroundings;
+use crate::service_runner::task::ServiceHandle;
 
 mod actions;
 mod checks;
@@ -203,6 +204,12 @@ impl Manager {
     /// `None` for a service without a good spec.
     pub fn spec(&self, name: &str) -> Option<Arc<ServiceSpec>> {
         self.entries().get(name)?.spec.clone()
+    }
+
+    /// Whether the process is the one that the service runs, or a child of that.
+    pub fn is_of(&self, name: &str, pid: i32) -> bool {
+        let first = self.get(name).and_then(|service| service.pid);
+        first.is_some_and(|first| first == pid || kelson_runner::parent_of(pid) == Some(first))
     }
 
     pub fn usage(&self, name: &str) -> Usage {

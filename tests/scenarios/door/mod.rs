@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::process::Command;
 use std::time::Duration;
 
 use kelson_tests::process::{ran, status_field};
@@ -62,6 +63,32 @@ fn who_meets_strangers_has_no_rights_and_calls_are_made_for_the_client() {
         restarted.contains("CN=operator sha256:") && restarted.contains("asks to restart web"),
         "{restarted}"
     );
+}
+
+#[test]
+fn who_has_the_user_of_apid_is_not_apid() {
+    const CALL: &str = r#"
+import grpc, sys
+channel = grpc.insecure_channel("unix:" + sys.argv[1], options=[("grpc.default_authority", "localhost")])
+raw = lambda message: message
+listing = channel.unary_unary("/kelson.v1.Services/List", request_serializer=raw, response_deserializer=raw)
+try:
+    print("taken", len(listing(b"", metadata=[("kelson-identity", "CN=mallory"), ("kelson-role", "os:admin")])))
+except grpc.RpcError as error:
+    print(error.code().name, error.details())
+"#;
+    let host = open();
+    let python = kelson_tests::paths::top().join("out/venv/bin/python");
+    // The socket is its group's, so it gets as far as to ask.
+    let called = Command::new("setpriv")
+        .args(["--reuid=65432", "--regid=65432", "--clear-groups"])
+        .args([python.as_os_str(), "-c".as_ref(), CALL.as_ref(), host.path("run/init.sock").as_os_str()])
+        .output()
+        .expect("setpriv(1) can be started");
+    let said = String::from_utf8_lossy(&called.stdout).into_owned();
+    assert!(said.contains("PERMISSION_DENIED user 65432 may not use this socket"), "{said}{called:?}");
+    // apid itself is taken.
+    assert_eq!(remote::client(&host).service("web").pid, host.service("web").pid);
 }
 
 #[test]
