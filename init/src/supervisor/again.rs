@@ -8,8 +8,10 @@ use kelson_spec::Loaded;
 use tokio::sync::{mpsc, oneshot};
 
 use super::foundation::Foundation;
+use super::house::House;
 use super::intent::Intent;
-use super::{Ended, House, Life, open, personalities, serve};
+use super::opening::open;
+use super::{Ended, Life, personalities, serve};
 use crate::crash::report;
 use crate::reexec::{self, Candidate, Rebirth};
 
@@ -115,7 +117,7 @@ impl Life {
             sequence.restore(report);
         }
         if let Some(intent) = past.paper::<Intent>(Kind::Intent, "") {
-            intents.ask(intent.action, &intent.reason);
+            intents.resume(intent);
         }
         let (mut specs, missing) = past.specs();
         let configuration = past.paper::<Loaded>(Kind::Configuration, "");

@@ -4,10 +4,13 @@
 //! else replaces anything.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use kelson_services::host::ShutdownAction;
 use kelson_services::state_store::{Kind, StateStore};
 use tokio::sync::watch;
+
+use crate::boot::history::since_kernel;
 
 /// What is under way.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -15,6 +18,20 @@ pub struct Intent {
     pub action: ShutdownAction,
     /// Who asked, for messages.
     pub reason: String,
+    /// When the end was first asked for, since the kernel's start: what bounds it counts from there, in all lives of PID 1.
+    pub begun: Duration,
+}
+
+impl Intent {
+    /// What is left of `total` at `now`, which is since the kernel's start.
+    fn left_at(&self, total: Duration, now: Duration) -> Duration {
+        total.saturating_sub(now.saturating_sub(self.begun))
+    }
+
+    /// What is left of `total`, which began when the end was first asked for.
+    pub fn left_of(&self, total: Duration) -> Duration {
+        self.left_at(total, since_kernel())
+    }
 }
 
 /// The words of messages.
@@ -63,14 +80,15 @@ impl Intents {
         self.current.send_if_modified(|current| match current {
             None => {
                 answer = format!("{} has begun", verb(action));
-                self.remember(current.insert(Intent { action, reason: reason.to_owned() }));
+                let intent = Intent { action, reason: reason.to_owned(), begun: since_kernel() };
+                self.remember(current.insert(intent));
                 true
             }
             Some(under_way)
                 if under_way.action == ShutdownAction::Reboot && action == ShutdownAction::PowerOff =>
             {
                 answer = format!("power off replaces the reboot that was asked for by {}", under_way.reason);
-                *under_way = Intent { action, reason: reason.to_owned() };
+                *under_way = Intent { action, reason: reason.to_owned(), begun: under_way.begun };
                 self.remember(under_way);
                 true
             }
@@ -84,6 +102,19 @@ impl Intents {
             }
         });
         answer
+    }
+
+    /// Goes on with what was under way in the life before.
+    pub fn resume(&self, before: Intent) {
+        self.current.send_modify(|current| match current {
+            // Asked for in this life already, and it replaces what was under way.
+            Some(now)
+                if now.action == ShutdownAction::PowerOff && before.action == ShutdownAction::Reboot =>
+            {
+                now.begun = before.begun;
+            }
+            _ => *current = Some(before),
+        });
     }
 
     pub fn current(&self) -> Option<Intent> {
@@ -132,6 +163,39 @@ mod tests {
         intents.ask(Halt, "carol");
         assert_eq!(written(), Some((PowerOff, "bob".to_owned())));
         std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn v4_what_bounds_the_end_counts_from_its_first_request() {
+        let total = Duration::from_secs(60);
+        let before = Intent {
+            action: Reboot,
+            reason: "alice".to_owned(),
+            begun: since_kernel().saturating_sub(total / 2),
+        };
+        assert_eq!(before.left_at(total, before.begun), total);
+        assert_eq!(before.left_at(total, before.begun + total / 3), total / 3 * 2);
+        assert_eq!(before.left_at(total, before.begun + total * 2), Duration::ZERO);
+        assert_eq!(before.left_at(total, Duration::ZERO), total, "a time that cannot be is none");
+
+        // In the next life, whether or not somebody asks there before the old request was found.
+        let begun = before.begun;
+        for asked in [None, Some(Reboot), Some(PowerOff)] {
+            let intents = Intents::default();
+            if let Some(action) = asked {
+                intents.ask(action, "bob");
+            }
+            intents.resume(before.clone());
+            let now = intents.current().unwrap();
+            assert_eq!((now.begun, now.action), (begun, asked.unwrap_or(Reboot)));
+            assert_eq!(now.reason, if asked == Some(PowerOff) { "bob" } else { "alice" });
+            intents.ask(PowerOff, "carol");
+            assert_eq!(intents.current().unwrap().begun, begun, "it replaces the action, not the time");
+        }
+        let intents = Intents::default();
+        intents.ask(Reboot, "bob");
+        intents.resume(Intent { action: PowerOff, ..before });
+        assert_eq!(intents.current().unwrap().action, PowerOff);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! V4: a power off that was under way when PID 1 crashed goes on to its end.
 
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use kelson_tests::{Host, PATIENCE, until};
 
@@ -15,6 +16,29 @@ fn v4_a_power_off_goes_on_over_a_crash() {
     host.wait_state("slow", "stopping");
     host.signal(libc::SIGSEGV);
     assert_eq!(host.wait_exit(), 0);
+    assert!(host.console().contains("PID 1 crashed and goes on"), "{}", host.console());
+}
+
+#[test]
+fn v4_the_total_deadline_counts_over_a_crash() {
+    let deaf = |timeout: &str| {
+        format!("process: {{command: [$PROGRAM, ignore=SIGTERM, hang]}}\nstop: {{timeout: {timeout}}}")
+    };
+    let mut host = Host::builder()
+        .machine("shutdown: {timeout: 8s}")
+        .service("first", &deaf("6s"))
+        .service("last", &deaf("5m"))
+        .start();
+    host.wait_up("first");
+    host.wait_up("last");
+    let asked = Instant::now();
+    host.ctl(&["poweroff", "--no-wait"]).ok();
+    // Most of the 8 s are over then. If they began anew the host would end after 14.
+    host.wait_state("first", "finished");
+    host.signal(libc::SIGSEGV);
+    assert_eq!(host.wait_exit(), 0);
+    let took = asked.elapsed();
+    assert!(took < Duration::from_secs(12), "{took:?}: {}", host.console());
     assert!(host.console().contains("PID 1 crashed and goes on"), "{}", host.console());
 }
 

@@ -1,0 +1,162 @@
+//! What serves the host while it runs, and what it is asked.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kelson_logs::Collector;
+use kelson_probe::Prober;
+use kelson_services::builtins::{apid, containerd};
+use kelson_services::host::{HostRequest, ReloadReport};
+use kelson_services::manager::Manager;
+use kelson_services::state_store::{Kind, StateStore};
+use kelson_spec::Loaded;
+use tokio::sync::{mpsc, oneshot};
+
+use super::again::Fit;
+use super::intent::Intents;
+use super::launchers::Personalities;
+use super::opening::{containerd_spec, socket_group};
+use crate::boot::Sequence;
+use crate::crash::{Arrival, report};
+use crate::options::{Mode, Options};
+use crate::reexec::Rebirth;
+use crate::watchdog;
+
+/// Everything that serves the host while it runs.
+pub(super) struct House {
+    pub(super) options: Options,
+    pub(super) personalities: Personalities,
+    pub(super) manager: Manager,
+    pub(super) collector: Collector,
+    pub(super) prober: Prober,
+    pub(super) intents: Intents,
+    pub(super) requests: mpsc::Receiver<HostRequest>,
+    pub(super) reloading: Arc<tokio::sync::Mutex<()>>,
+    pub(super) shutdown_timeout: Duration,
+    /// Ends the API server.
+    pub(super) close_api: oneshot::Sender<()>,
+    pub(super) api: tokio::task::JoinHandle<()>,
+    pub(super) store: Option<StateStore>,
+    pub(super) rebirth: Rebirth,
+    /// A program for the next life is being looked for.
+    pub(super) fit: Option<mpsc::Receiver<Fit>>,
+    pub(super) watchdog: watchdog::Place,
+}
+
+impl House {
+    /// Takes in all services of a host that boots. Those that are known already stay as they are.
+    pub(super) fn begin(&self, mut loaded: Loaded) {
+        let (manager, runtime) = (&self.manager, &self.options.runtime_dir);
+        let configuration = configuration_of(&loaded);
+        for diagnostic in loaded.diagnostics.iter().filter(|diagnostic| diagnostic.service.is_none()) {
+            manager.host_event(&diagnostic.to_string());
+        }
+        let unknown = |name: &str| manager.get(name).is_none();
+        let bounded = self.options.mode == Mode::Machine;
+        let door = apid::spec(&loaded.machine, runtime, socket_group(&loaded), bounded);
+        if let Some(spec) = door.filter(|spec| unknown(&spec.name)) {
+            manager.add(Arc::new(spec), true);
+        }
+        if loaded.containerd && unknown(containerd::NAME) {
+            manager.add(Arc::new(containerd_spec(&self.options, &loaded.machine, manager)), true);
+        }
+        loaded.services.retain(|spec| unknown(&spec.name));
+        manager.take_in(loaded);
+        // Written down after all services are: a life that does not find it takes in what is missing.
+        write_configuration(&self.store, &configuration);
+    }
+
+    /// Tells of the crash that this life comes after.
+    pub(super) fn tell_of(&self, arrival: &Arrival) {
+        if let Some(crash) = &arrival.crash {
+            let told = report::goes_on(crash, arrival.crashes, self.options.crash_limit);
+            self.manager.host_event(&told);
+            if !crash.frames.is_empty() {
+                self.manager.host_event(&report::backtrace(crash));
+            }
+            arrival.told();
+        }
+    }
+
+    /// Says when the boot is over.
+    pub(super) fn watch_boot(&self, sequence: &Arc<Sequence>) {
+        let (manager, sequence, store) = (self.manager.clone(), Arc::clone(sequence), self.store.clone());
+        tokio::spawn(async move {
+            manager.settled().await;
+            sequence.finished();
+            if let Some(store) = store {
+                store.write(Kind::Boot, "", &*sequence.report().borrow());
+            }
+            manager.host_event(&format!(
+                "the boot is over after {}: every service that it starts is up or down",
+                kelson_services::service_runner::words::duration(sequence.elapsed())
+            ));
+            crate::heap::give_back();
+        });
+    }
+
+    pub(super) fn answer(&mut self, request: HostRequest) {
+        match request {
+            HostRequest::Shutdown { action, reason, reply } => {
+                let _ = reply.send(self.intents.ask(action, &reason));
+            }
+            HostRequest::Reload { reply } => self.reload(Some(reply)),
+            HostRequest::Reexec { reason, reply } => self.reexec(reason, reply),
+        }
+    }
+
+    /// Reads the files again beside all else: their disk may be slow.
+    pub(super) fn reload(&self, reply: Option<oneshot::Sender<ReloadReport>>) {
+        let (personalities, manager) = (self.personalities.clone(), self.manager.clone());
+        let (options, turn) = (self.options.clone(), Arc::clone(&self.reloading));
+        let store = self.store.clone();
+        tokio::spawn(async move {
+            // One after the other: the later reading must be the one that counts.
+            let _turn = turn.lock().await;
+            let loaded = personalities.load(&options.config, options.mode).await;
+            // The first container has come: containers wait for it from their first moment on.
+            if loaded.containerd && manager.get(containerd::NAME).is_none() {
+                manager.bring_in(Arc::new(containerd_spec(&options, &loaded.machine, &manager)));
+            }
+            let configuration = configuration_of(&loaded);
+            let report = manager.reload(loaded).await;
+            write_configuration(&store, &configuration);
+            crate::heap::give_back();
+            manager.host_event(&summary(&report));
+            if let Some(reply) = reply {
+                let _ = reply.send(report);
+            }
+        });
+    }
+}
+
+fn summary(report: &ReloadReport) -> String {
+    let part = |what: &str, names: &[String]| match names.len() {
+        0 => String::new(),
+        _ => format!("; {what}: {}", names.join(", ")),
+    };
+    let mut text = format!(
+        "the files were read again{}{}{}",
+        part("started", &report.started),
+        part("stopped", &report.stopped),
+        part("changed, restart them to take it up", &report.changed)
+    );
+    for error in &report.errors {
+        text.push_str("; ");
+        text.push_str(error);
+    }
+    text
+}
+
+/// All that was read but the services, of which each has a paper of its own.
+fn configuration_of(loaded: &Loaded) -> Loaded {
+    let mut configuration = loaded.clone();
+    configuration.services.clear();
+    configuration
+}
+
+fn write_configuration(store: &Option<StateStore>, configuration: &Loaded) {
+    if let Some(store) = store {
+        store.write(Kind::Configuration, "", configuration);
+    }
+}
