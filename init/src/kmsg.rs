@@ -4,6 +4,11 @@
 //! refuses longer ones. Nothing here ever waits: whoever reads may have stopped (a pipe, a terminal, a serial line), and
 //! PID 1 has its own descriptor of it that does not block. What could not be written is counted, and said with the next
 //! line that can.
+//!
+//! The kernel's log is another matter: whoever writes to it may have to print what stands in it on the console, and that
+//! takes a second a line on a serial line that nobody reads. So there is a thread for that ([`writer`]).
+
+mod writer;
 
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
@@ -12,6 +17,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use writer::Writer;
 
 /// Longest text of one line. The kernel's own limit is 1024 less its header (`LOG_LINE_MAX`).
 pub const LINE_MAX: usize = 900;
@@ -34,23 +42,68 @@ pub struct Console {
     /// Our own descriptor of what stderr is; `None` where it cannot be opened.
     stderr: OnceLock<Option<File>>,
     dropped: AtomicU32,
+    /// Who writes to the kernel's log. `None`: whoever has something to say.
+    writer: OnceLock<Writer>,
 }
 
 impl Console {
     pub fn new(use_kmsg: bool) -> Console {
-        Console { kmsg: OnceLock::new(), use_kmsg, stderr: OnceLock::new(), dropped: AtomicU32::new(0) }
+        Console {
+            kmsg: OnceLock::new(),
+            use_kmsg,
+            stderr: OnceLock::new(),
+            dropped: AtomicU32::new(0),
+            writer: OnceLock::new(),
+        }
     }
 
     /// Writes one message, over several lines where it is long or has line ends. Never waits.
     pub fn write(&self, level: Level, text: &str) {
         let dropped = self.dropped.swap(0, Ordering::Relaxed);
-        if dropped > 0 && !self.line(Level::Warning, &format!("{dropped} lines of this log were lost")) {
+        if dropped > 0 && !self.pass_on(Level::Warning, &format!("{dropped} lines of this log were lost")) {
             self.dropped.fetch_add(dropped, Ordering::Relaxed);
         }
         for line in split(text) {
-            if !self.line(level, line) {
-                self.dropped.fetch_add(1, Ordering::Relaxed);
+            if !self.pass_on(level, line) {
+                self.lost();
             }
+        }
+    }
+
+    fn lost(&self) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn pass_on(&self, level: Level, line: &str) -> bool {
+        match self.writer.get() {
+            Some(writer) => writer.take(level, line),
+            None => self.line(level, line),
+        }
+    }
+
+    /// From now on a thread writes to the kernel's log. For one that has none nothing changes.
+    ///
+    /// # Errors
+    /// When there can be no thread: then whoever has something to say writes, as before.
+    pub fn write_from_a_thread(&'static self) -> std::io::Result<()> {
+        if self.use_kmsg && self.writer.get().is_none() {
+            let _ = self.writer.set(Writer::begin(self)?);
+        }
+        Ok(())
+    }
+
+    /// Waits until what was said is written, at most so long. False: not all of it is.
+    pub fn settle(&self, patience: Duration) -> bool {
+        self.writer.get().is_none_or(|writer| writer.settle(patience))
+    }
+
+    /// From now on the kernel prints nothing but its emergencies: on a console that takes nothing, that would be waited for.
+    pub fn print_no_more(&self) {
+        /// `SYSLOG_ACTION_CONSOLE_OFF` of syslog(2).
+        const CONSOLE_OFF: libc::c_int = 6;
+        if self.use_kmsg {
+            // SAFETY: this action takes no buffer.
+            unsafe { libc::klogctl(CONSOLE_OFF, std::ptr::null_mut(), 0) };
         }
     }
 

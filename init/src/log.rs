@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use tracing::field::{Field, Visit};
 use tracing::span;
@@ -29,6 +30,29 @@ pub fn install(mode: Mode) {
 pub fn write(level: Level, text: &str) {
     if let Some(console) = CONSOLE.get() {
         console.write(level, text);
+    }
+}
+
+/// From now on nobody but a thread for it waits for the kernel's log. To be called once all signals are blocked.
+pub fn write_from_a_thread() {
+    if let Some(Err(error)) = CONSOLE.get().map(Console::write_from_a_thread) {
+        tracing::warn!("a console that nobody reads can hold PID 1 up: {error}");
+    }
+}
+
+/// Waits until all that was said is written, at most so long: before what ends the thread that writes it.
+pub fn settle(patience: Duration) {
+    if let Some(console) = CONSOLE.get() {
+        console.settle(patience);
+    }
+}
+
+/// As [`settle`], before the kernel's own last words: a console that does not take ours is not to hold those up.
+pub fn settle_for_good(patience: Duration) {
+    if let Some(console) = CONSOLE.get()
+        && !console.settle(patience)
+    {
+        console.print_no_more();
     }
 }
 

@@ -162,6 +162,7 @@ fn move_into_memory(started: Duration) {
 
 /// Runs the host. Returns only when that could not even begin: why.
 fn run(options: Options, started: Duration, now: Duration, arrival: Arrival) -> String {
+    log::write_from_a_thread();
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
     if let Some(action) = arrival.ending {
         end_again(&options, &arrival, action);

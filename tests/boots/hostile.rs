@@ -2,7 +2,7 @@
 //! state full, logs that can no longer be written, sockets that vanish, thousands of ends at once.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kelson_tests::{Event, PATIENCE, Service, Vm, until};
 
@@ -83,6 +83,79 @@ fn long_twenty_machines_without_entropy_come_up() {
         vm.poweroff();
     }
     println!("CHAOS entropy-missing 20 0 0 0 0");
+}
+
+/// How long an operator waits for each of some restarts, each of which is several lines of the kernel's log. The shortest
+/// first; one that came to nothing is the longest.
+fn restarts(vm: &Vm) -> Vec<Duration> {
+    let one = || {
+        let began = Instant::now();
+        match vm.ctl(&["restart", "own", "--wait"]).status {
+            0 => began.elapsed(),
+            _ => Duration::MAX,
+        }
+    };
+    let mut took: Vec<Duration> = (0..7).map(|_| one()).collect();
+    took.sort();
+    took
+}
+
+/// What a command says, once it is answered: a kernel that waits for its console may not hear the network for seconds.
+#[track_caller]
+fn answered(vm: &Vm, words: &[&str]) -> String {
+    until(&format!("an answer to {words:?}"), PATIENCE * 4, || {
+        let said = vm.ctl(words);
+        (said.status == 0).then_some(said.stdout)
+    })
+}
+
+/// Whoever writes to the kernel's log then may be who prints it, and waits for a line that nobody takes: seconds a line.
+#[test]
+#[ignore = "minutes: hack/chaos runs it"]
+fn long_a_console_that_nobody_reads_holds_nobody_up() {
+    const TIMES: u32 = 20;
+    let mut vm = Vm::builder("console-unread")
+        .longest(Duration::from_secs(1800))
+        .console_reader()
+        .service("look", "process: {command: [$PROGRAM, serve]}")
+        .service("own", "process: {command: [$PROGRAM, serve]}")
+        .boot();
+    vm.wait_up(&["look", "own"]);
+    wait_event(&vm, 0, "the boot is over");
+    let read = restarts(&vm);
+    vm.read_console(false);
+    // Nearly as much as it takes, and then until whoever writes a line has to wait for it.
+    let line = |length| format!("put=/dev/kmsg:<30>{}", "x".repeat(length));
+    let many = vec![line(800); (52 << 10) / 850];
+    look(&vm, &many.iter().map(String::as_str).collect::<Vec<_>>());
+    until("the console to be full", PATIENCE * 4, || {
+        let began = Instant::now();
+        vm.ctl(&["exec", "look", "--", STEPS, &line(20)]);
+        (began.elapsed() > Duration::from_secs(1)).then_some(())
+    });
+    let pid = |vm: &Vm| {
+        let listed: Vec<Service> =
+            serde_json::from_str(&answered(vm, &["services", "-o", "json"])).expect("JSON");
+        listed
+            .into_iter()
+            .filter(|now| now.name != "own")
+            .map(|now| (now.name, now.pid, now.restarts))
+            .collect::<Vec<_>>()
+    };
+    let before = pid(&vm);
+    for round in 1..=TIMES {
+        // The kernel has the processor to itself, interrupts and all, for as long as a line takes; after two such lines PID 1
+        // gives it none but warnings.
+        until("restarts to be answered as quickly as with a console that is read", PATIENCE * 4, || {
+            (restarts(&vm)[3] < read[3] * 4 + Duration::from_millis(200)).then_some(())
+        });
+        assert_eq!(pid(&vm), before, "round {round}");
+        let dmesg = answered(&vm, &["dmesg"]);
+        assert!(!dmesg.contains("lines of this log were lost"), "{dmesg}");
+    }
+    vm.read_console(true);
+    vm.poweroff();
+    println!("CHAOS serial-line-unread {TIMES} 0 0 0 0");
 }
 
 #[track_caller]

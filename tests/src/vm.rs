@@ -39,6 +39,7 @@ pub struct VmBuilder {
     forwards: BTreeMap<u16, u16>,
     append: String,
     instructions: bool,
+    console_reader: bool,
     longest: Option<Duration>,
     disk: Option<PathBuf>,
     disk_log: Option<PathBuf>,
@@ -105,6 +106,12 @@ impl VmBuilder {
     /// machine does not depend on this computer.
     pub fn instructions(mut self) -> VmBuilder {
         self.instructions = true;
+        self
+    }
+
+    /// Lets the test decide whether the console is read: [`Vm::read_console`].
+    pub fn console_reader(mut self) -> VmBuilder {
+        self.console_reader = true;
         self
     }
 
@@ -190,6 +197,9 @@ impl VmBuilder {
         }
         if self.instructions {
             command.arg("--instructions");
+        }
+        if self.console_reader {
+            command.arg("--console-reader").arg(dir.join("reader"));
         }
         if let Some(log) = &self.disk_log {
             command.arg("--disk-log").arg(log);
@@ -379,6 +389,17 @@ impl Vm {
     /// The serial console so far.
     pub fn console(&self) -> String {
         fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).replace('\r', "")).unwrap_or_default()
+    }
+
+    /// From now on the console is read, or not: then it takes 64 KiB more. Of a machine with a
+    /// [reader](VmBuilder::console_reader).
+    #[track_caller]
+    pub fn read_console(&self, reads: bool) {
+        let reader = fs::read_to_string(self.dir.join("reader")).expect("hack/vm has written it");
+        let reader = reader.trim().parse().expect("a PID");
+        // SAFETY: a system call on numbers.
+        let sent = unsafe { libc::kill(reader, if reads { libc::SIGCONT } else { libc::SIGSTOP }) };
+        assert_eq!(sent, 0, "{}", std::io::Error::last_os_error());
     }
 
     /// Returns the console once it holds this text.

@@ -385,6 +385,30 @@ mod tests {
         assert!(Page::find(&stranger.as_raw_fd().to_string().into()).is_none());
     }
 
+    #[test]
+    fn whatever_stands_in_it_is_read() {
+        let page = Page::make().unwrap();
+        let mut state = 1_u64;
+        for round in 0..500 {
+            for word in 1..SIZE {
+                // Numbers near the ends are what counts and lengths go wrong with.
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                page.set(word, [state, state >> 60, u64::MAX - (state >> 60)][round % 3]);
+            }
+            if let Some(crash) = page.newest() {
+                assert!(crash.frames.len() <= FRAMES && crash.text.len() <= TEXT * 8 * 3);
+                assert!(!crate::crash::report::what(&crash).is_empty());
+            }
+            assert!(page.crashes_since(Duration::ZERO) as usize <= TIMES);
+            let _ = page.ending();
+            // And is written on.
+            page.write(&facts(b"it broke"));
+            page.add_frame(1);
+            page.told();
+            assert_eq!(page.newest(), None);
+        }
+    }
+
     fn tempfile_descriptor() -> OwnedFd {
         memfd_create(c"stranger", MFdFlags::MFD_CLOEXEC).unwrap()
     }

@@ -29,6 +29,8 @@ const STARTED: &str = "KELSON_STARTED";
 const FILE: &str = "KELSON_FILE";
 /// Says that this is not the first life. It says no more: what is not in the state of this very life is not believed.
 const AGAIN: &str = "KELSON_AGAIN";
+/// How long a console has to take the last lines of this life.
+const LAST_LINES: Duration = Duration::from_millis(500);
 /// Asks a program whether it reads the state that this one writes; the version follows.
 pub const CAN_GO_ON: &str = "--can-go-on-from";
 
@@ -102,6 +104,7 @@ pub fn execute(candidate: &Candidate) -> String {
     let (arguments, environment) = entry::arguments_and_environment();
     let environment = crash::with_page(with_mark(environment));
     let program = candidate.program.as_fd();
+    crate::log::settle(LAST_LINES);
     match nix::unistd::execveat(program, c"", &arguments, &environment, AtFlags::AT_EMPTY_PATH) {
         Ok(never) => match never {},
         Err(errno) => format!("execveat: {}", errno.desc()),

@@ -6,10 +6,13 @@ use kelson_services::host::ShutdownAction;
 use nix::sys::reboot::{RebootMode, reboot};
 
 use super::Failure;
+use crate::log;
 use crate::options::Mode;
 use crate::supervisor::Intents;
 use crate::watchdog::Watchdog;
 
+/// How long a console has to take the last lines.
+const LAST_LINES: Duration = Duration::from_secs(2);
 /// Exit status of a container that was asked to reboot.
 const REBOOT_STATUS: i32 = 10;
 
@@ -43,6 +46,7 @@ pub fn make(mode: Mode, action: ShutdownAction, failed: bool, watchdog: Option<W
         Mode::Container => std::process::exit(status(action, failed)),
         Mode::Machine => {
             tracing::info!("{}", words(action));
+            log::settle_for_good(LAST_LINES);
             let Err(error) = reboot(how(action));
             tracing::error!("reboot(2): {}; trying a plain restart", error.desc());
             let _ = reboot(RebootMode::RB_AUTOBOOT);
