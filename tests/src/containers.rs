@@ -1,5 +1,6 @@
 //! What a host needs to run real containers in a PID namespace: containerd's programs, and a place for what they mount.
 
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -16,13 +17,22 @@ pub struct Containers {
     pub disk: Option<String>,
     /// A folder that outlives the host, instead of that disk.
     pub state: Option<PathBuf>,
+    /// [`Host::put_containerd`] can put another in its place.
+    pub replaceable: bool,
 }
 
 /// What the machine file of such a host says besides: services look for their programs in a `PATH` of their own.
 #[track_caller]
-pub fn machine() -> String {
-    format!("builtins: {{containerd: {{enabled: true, environment: {{PATH: '{}'}}}}}}\n", path())
+pub fn machine(containers: &Containers) -> String {
+    let path = match containers.replaceable {
+        true => format!("$DIR/{PLACE}:{}", host::PATH),
+        false => path(),
+    };
+    format!("builtins: {{containerd: {{enabled: true, environment: {{PATH: '{path}'}}}}}}\n")
 }
+
+/// Where a containerd is that can be replaced: a link to the folder of its programs.
+const PLACE: &str = "containerd-programs";
 
 /// Makes the mount namespace ready: `$1` is where containerd's disk goes, `$2` its size, empty where `$1` is to be used
 /// as it is; then PID 1 with its arguments. Shims keep their sockets in `/run/containerd`, whatever they are told.
@@ -46,6 +56,12 @@ fn path() -> String {
 /// The folder with containerd, its shim, ctr and runc: of `KELSON_CONTAINERD_BIN`, else what `make image` has fetched.
 #[track_caller]
 pub fn programs() -> PathBuf {
+    programs_of("1.6")
+}
+
+/// As [`programs`], of this version.
+#[track_caller]
+fn programs_of(version: &str) -> PathBuf {
     if let Some(folder) = std::env::var_os("KELSON_CONTAINERD_BIN") {
         let folder = PathBuf::from(folder);
         assert!(
@@ -60,7 +76,7 @@ pub fn programs() -> PathBuf {
         .into_iter()
         .flatten()
         .flatten()
-        .filter(|entry| entry.file_name().to_string_lossy().starts_with("containerd-1.6-"))
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with(&format!("containerd-{version}-")))
         .map(|entry| entry.path().join("usr/bin"))
         .filter(|folder| folder.join("containerd").exists())
         .collect();
@@ -68,14 +84,38 @@ pub fn programs() -> PathBuf {
     found.sort_by_key(|folder| std::fs::metadata(folder).and_then(|folder| folder.modified()).ok());
     found.pop().unwrap_or_else(|| {
         panic!(
-            "there is no containerd in {}: run `make image`, which fetches it, or name a folder with containerd, \
+            "there is no containerd {version} in {}: run `make image`, which fetches 1.6, or hack/chaos, or name a folder with containerd, \
              containerd-shim-runc-v2, ctr and runc in KELSON_CONTAINERD_BIN",
             cache.display()
         )
     })
 }
 
+/// Links to the programs of this version, below a host's folder.
+#[track_caller]
+pub fn put(dir: &Path, version: &str) {
+    const WRITABLE: &str = "the test's folder is writable";
+    let folder = dir.join(format!("containerd-{version}"));
+    std::fs::create_dir_all(&folder).expect(WRITABLE);
+    // The runc of 1.7 wants a C library that this computer need not have.
+    let parts =
+        [("containerd", version), ("containerd-shim-runc-v2", version), ("ctr", version), ("runc", "1.6")];
+    for (program, version) in parts {
+        let _ = std::fs::remove_file(folder.join(program));
+        symlink(programs_of(version).join(program), folder.join(program)).expect(WRITABLE);
+    }
+    let beside = dir.join("containerd-programs.new");
+    symlink(folder, &beside).expect(WRITABLE);
+    std::fs::rename(beside, dir.join(PLACE)).expect(WRITABLE);
+}
+
 impl Host {
+    /// Puts the programs of this version in the place of those that are there, as an upgrade does.
+    #[track_caller]
+    pub fn put_containerd(&self, version: &str) {
+        put(&self.path(""), version);
+    }
+
     /// Runs `ctr` in the namespaces of the host, against its containerd and in Kelson's own namespace there.
     #[track_caller]
     pub fn ctr(&self, arguments: &[&str]) -> Output {

@@ -128,6 +128,12 @@ impl HostBuilder {
         self
     }
 
+    /// containerd's programs can be replaced: [`Host::put_containerd`].
+    pub fn replaceable_containerd(mut self) -> HostBuilder {
+        self.containers.get_or_insert_default().replaceable = true;
+        self
+    }
+
     /// What outlives the host (`/var/lib/kelson` of a machine) is in this folder.
     pub fn state(mut self, folder: &Path) -> HostBuilder {
         self.containers.get_or_insert_default().state = Some(folder.to_owned());
@@ -164,8 +170,11 @@ impl HostBuilder {
             host_files.write_service(name, yaml);
         }
         let mut machine = self.machine.clone();
-        if self.containers.is_some() {
-            machine = Some(machine.unwrap_or_default() + "\n" + &containers::machine());
+        if let Some(containers) = &self.containers {
+            machine = Some(machine.unwrap_or_default() + "\n" + &containers::machine(containers));
+            if containers.replaceable {
+                containers::put(&dir, "1.6");
+            }
         }
         if let Some(machine) = &machine {
             fs::write(dir.join("config/machine.yaml"), host_files.fill_in(machine)).expect("it is writable");

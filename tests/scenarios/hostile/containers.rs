@@ -1,4 +1,5 @@
-//! containerd or a shim is frozen or killed: containers run on with the same PIDs, and nothing waits for it for ever.
+//! containerd or a shim is frozen, killed or replaced by another version: containers run on with the same PIDs, and nothing
+//! waits for it for ever.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -9,6 +10,11 @@ use super::Fault;
 
 pub const FROZEN: Fault = Fault { name: "containerd-frozen", host: with_containers, inject: freeze };
 pub const KILLED: Fault = Fault { name: "containerd-killed", host: with_containers, inject: kill };
+pub const UPGRADED: Fault = Fault {
+    name: "containerd-upgraded",
+    host: |builder| with_containers(builder).replaceable_containerd(),
+    inject: upgrade,
+};
 
 fn with_containers(builder: HostBuilder) -> HostBuilder {
     let steps = |steps: &str| format!("container: {{image: 'test:1', command: [/program, {steps}]}}\n");
@@ -71,6 +77,27 @@ fn kill(host: &Host) {
     host.wait_for("containerd", "to be another and up", |now| now.up && now.pid != Some(was));
     ticks_on(host);
     // What lost its shim can be stopped and started all the same.
+    host.ctl(&["restart", "own-boxed", "--wait"]).ok();
+    ticks_on(host);
+}
+
+/// From 1.6 to 1.7, or back the next time. The containers have been begun by the shims of either.
+fn upgrade(host: &Host) {
+    host.wait_up("own-boxed");
+    let program = |host: &Host| {
+        let pid = host.outer_pid(host.pid_of("containerd"));
+        fs::read_link(format!("/proc/{pid}/exe")).expect("it runs").display().to_string()
+    };
+    let was = program(host);
+    let version = if was.contains("/containerd-1.6-") { "1.7" } else { "1.6" };
+    host.put_containerd(version);
+    host.ctl(&["restart", "containerd", "--wait"]).ok();
+    let now = program(host);
+    assert!(now.contains(&format!("/containerd-{version}-")), "{was}, and then {now}");
+    ticks_on(host);
+    // What the version before began is asked, stopped and begun by this one.
+    let said = host.ctl(&["exec", "own-boxed", "--", "/program", "print=still here"]).ok().stdout;
+    assert_eq!(said, "still here\n");
     host.ctl(&["restart", "own-boxed", "--wait"]).ok();
     ticks_on(host);
 }

@@ -25,6 +25,7 @@
 //! | `state-truncated` | a service truncates the files of the state |
 //! | `containerd-frozen` | containerd and a shim are frozen, and thawed |
 //! | `containerd-killed` | containerd and a shim are killed |
+//! | `containerd-upgraded` | containerd and its shim are those of another version, with the containers of the one before |
 
 mod children;
 mod clients;
@@ -49,7 +50,7 @@ pub struct Fault {
     pub inject: fn(&Host),
 }
 
-pub const FAULTS: [Fault; 16] = [
+pub const FAULTS: [Fault; 17] = [
     run_full::FAULT,
     log_disk::FULL,
     log_disk::READ_ONLY,
@@ -66,6 +67,7 @@ pub const FAULTS: [Fault; 16] = [
     vandals::STATE,
     containers::FROZEN,
     containers::KILLED,
+    containers::UPGRADED,
 ];
 
 /// As often as a fault is injected in the long run.
@@ -75,6 +77,13 @@ const MANY: u32 = 20;
 fn every_fault_has_a_name_of_its_own() {
     let names: std::collections::BTreeSet<&str> = FAULTS.iter().map(|fault| fault.name).collect();
     assert_eq!(names.len(), FAULTS.len());
+}
+
+/// It needs a version of containerd that hack/chaos alone fetches.
+#[test]
+#[ignore = "hack/chaos runs it"]
+fn long_hostile_containerd_upgraded() {
+    siege::endure(&containers::UPGRADED, MANY);
 }
 
 /// The two tests of each fault.
