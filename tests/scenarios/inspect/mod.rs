@@ -33,7 +33,8 @@ fn list(output: &Output) -> Vec<Value> {
     output.json()
 }
 
-const WEB: &str = "process: {command: [$PROGRAM, 'orphan=hang', 'spawn=tcp=47113', serve]}";
+/// It listens at a port that the kernel chooses: other hosts of these tests have the same network.
+const WEB: &str = "process: {command: [$PROGRAM, 'orphan=hang', 'spawn=tcp=0', serve]}";
 
 #[test]
 fn processes_and_sockets_are_told_by_service() {
@@ -60,10 +61,10 @@ fn processes_and_sockets_are_told_by_service() {
         assert!(sockets.len() < 2, "{sockets:?}");
         sockets.pop()
     });
-    assert_eq!(
-        (listens["protocol"].as_str(), listens["local"].as_str()),
-        (Some("tcp"), Some("127.0.0.1:47113"))
-    );
+    assert_eq!(listens["protocol"], "tcp");
+    let local = listens["local"].as_str().expect("an address");
+    assert!(local.starts_with("127.0.0.1:"), "{local}");
+    std::net::TcpStream::connect(local).expect("somebody listens there");
     assert_eq!(listens["processes"][0]["service"], "web");
     let told: Value = host.ctl(&["cgroups", "-o", "json"]).ok().json();
     let cgroups = told["cgroups"].as_array().expect("a list");
