@@ -15,6 +15,7 @@ mod ctl;
 mod grpc;
 mod input;
 mod inspect;
+mod kernel_log;
 mod logd;
 mod metrics;
 mod mounts;
@@ -24,6 +25,7 @@ mod paths;
 mod place;
 mod played;
 mod probe;
+mod spawns;
 mod state;
 mod superblock;
 mod task;
@@ -65,6 +67,7 @@ pub const TARGETS: &[Target] = &[
     target("inspect_files", inspect::files, 8192, Some("proc")),
     target("inspect_frames", inspect::frames, 4096, None),
     target("kernel_line", words::kernel_line, 2048, Some("kernel")),
+    target("kernel_log", kernel_log::one, 1024, None),
     target("layer", archives::layer, 16384, Some("tar")),
     target("load_wire", configuration::wire, 4096, None),
     target("log_files", logd::files, 8192, Some("log")),
@@ -77,6 +80,7 @@ pub const TARGETS: &[Target] = &[
     target("path_frames", paths::frames, 1024, None),
     target("probe_frames", probe::frames, 4096, None),
     target("service_file", configuration::service_file, 4096, Some("yaml")),
+    target("spawns", spawns::file, 5000, None),
     target("state_files", state::files, 8192, None),
     target("state_records", state::records, 4096, None),
     target("superblock", superblock::disk, 70000, None),

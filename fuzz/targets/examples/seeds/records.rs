@@ -141,6 +141,7 @@ pub fn seeds() -> Seeds {
         ("state_files", "slots".into(), files),
         ("state_records", "slots".into(), records),
         ("state_records", "papers".into(), papers),
+        ("spawns", "three".into(), spawns()),
         ("load_wire", "whole".into(), wire::encode(&whole).expect("memory")),
         ("load_wire", "broken".into(), wire::encode(&broken).expect("memory")),
         ("probe_frames", "results".into(), results.clone()),
@@ -164,4 +165,13 @@ pub fn seeds() -> Seeds {
     ];
     let _ = std::fs::remove_dir_all(folder);
     seeds
+}
+
+/// Children that are being made, between slots that are free.
+fn spawns() -> Vec<u8> {
+    let slot = |pid: i32, service: u32, run: u64| {
+        [&pid.to_le_bytes()[..], &service.to_le_bytes(), &run.to_le_bytes(), &[0; 16]].concat()
+    };
+    let free = slot(0, 0, 0);
+    [slot(42, 1, 3), free.clone(), slot(43, 2, 1), free.repeat(70), slot(-1, u32::MAX, u64::MAX)].concat()
 }

@@ -195,6 +195,11 @@ pub fn seeds() -> Seeds {
         ("task_words", "mkdir".into(), b"mkdir\0/a b/\xff\x00755".to_vec()),
         ("task_words", "modules".into(), b"modules\0overlay\0virtio_net".to_vec()),
         ("task_words", "sync".into(), b"sync".to_vec()),
+        (
+            "kernel_log",
+            "record".into(),
+            b"30,339,5140900,-,caller=T1;NET: gr\\xc3\\xbc\\x5c\\x09x\n SUBSYSTEM=net\n DEVICE=n2\n".to_vec(),
+        ),
     ];
     let mut demo = format!("=== config/machine.yaml\n{MACHINE}");
     for (name, text) in DEMO {

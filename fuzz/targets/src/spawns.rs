@@ -1,0 +1,40 @@
+//! The children that a life of PID 1 was making when it ended, as the next one finds them.
+
+use std::fs::{self, File};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use kelson_runner::{Options, Processes};
+
+use crate::place::{self, Place};
+
+thread_local! {
+    static FOLDER: std::cell::OnceCell<Place> = const { std::cell::OnceCell::new() };
+}
+
+/// How many there can be.
+const SLOTS: usize = 128;
+
+fn map(path: &Path) -> Processes {
+    let file = File::options().read(true).write(true).open(path).expect("it was written");
+    let record = Some(OwnedFd::from(file));
+    Processes::new(Options { spawners: 1, record, ..Options::default() }).expect("it can be mapped")
+}
+
+/// The file, of any length.
+pub fn file(data: &[u8]) {
+    place::with(&FOLDER, |place| {
+        let path = place.path().join("spawns");
+        fs::write(&path, data).expect("there is room");
+        let processes = map(&path);
+        let leftovers = processes.leftovers().to_vec();
+        assert!(leftovers.len() <= SLOTS && leftovers.iter().all(|leftover| leftover.pid != 0));
+        for leftover in &leftovers {
+            // Whatever the number: this process has no children.
+            assert_eq!(processes.child_started(leftover.pid), None);
+            assert!(processes.adopt(leftover.pid, leftover.run).is_ok_and(|child| child.is_none()));
+            processes.forget(*leftover);
+        }
+        assert_eq!(map(&path).leftovers(), [], "each was forgotten");
+    });
+}
