@@ -283,6 +283,7 @@ impl Trial {
         // one that it throws away, and not before. There is one a cut at most.
         let ingest = look(vm, &format!("list={STATE}/containerd/io.containerd.content.v1.content/ingest"));
         assert!(ingest.lines().count() as u64 <= self.cuts, "{ingest}");
+        let mut untidy = Vec::new();
         let left = until("containerd to be tidy", PATIENCE, || {
             let is_empty = |path: &str| look(vm, &format!("list={STATE}/{path}")).trim().is_empty();
             let rows = |arguments: &[&str]| ctr(vm, arguments).lines().skip(1).count();
@@ -294,8 +295,12 @@ impl Trial {
                 ("mounts", is_empty("containerd/tmpmounts")),
                 ("folders of snapshots", snapshots == folders),
             ];
-            let tidy = all.iter().all(|(_, tidy)| *tidy);
-            tidy.then(|| {
+            let now: Vec<_> = all.iter().filter(|(_, tidy)| !tidy).map(|(what, _)| *what).collect();
+            if now != untidy {
+                println!("boot {}: not tidy: {now:?}, {snapshots} snapshots, {folders} folders", self.boots);
+                untidy.clone_from(&now);
+            }
+            now.is_empty().then(|| {
                 let blobs = look(
                     vm,
                     &format!("list={STATE}/containerd/io.containerd.content.v1.content/blobs/sha256"),

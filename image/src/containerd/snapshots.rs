@@ -64,6 +64,16 @@ impl Containerd {
         Ok(answer.map(|answer| answer.mounts))
     }
 
+    /// A writable snapshot upon nothing, of which nothing is to become.
+    pub async fn prepare_empty(&self, snapshotter: &str, key: &str) -> Result<()> {
+        let request = self.request(snapshots::PrepareSnapshotRequest {
+            snapshotter: snapshotter.to_owned(),
+            key: key.to_owned(),
+            ..Default::default()
+        });
+        there(call("Snapshots.Prepare", SLOW, self.snapshots().prepare(request)).await).map(drop)
+    }
+
     /// A snapshot to read `parent` by.
     pub async fn view(&self, snapshotter: &str, key: &str, parent: &str) -> Result<Vec<Mount>> {
         let request = self.request(snapshots::ViewSnapshotRequest {

@@ -1,6 +1,7 @@
 //! C2: two images that share layers unpack at the same time; an unpack that is cancelled half way leaves nothing that
 //! breaks the next.
 
+use std::fs;
 use std::time::{Duration, Instant};
 
 use kelson_tests::image::noise;
@@ -62,12 +63,30 @@ fn c2_an_unpack_that_is_cancelled_leaves_nothing_that_breaks_the_next() {
     host.ctl(&["start", "web", "--wait"]).ok();
     assert!(host.service("web").up);
     let cgroups = host.cgroup_of("");
-    let left: Vec<_> = std::fs::read_dir(&cgroups)
+    let left: Vec<_> = fs::read_dir(&cgroups)
         .expect("kelson's cgroups")
         .flatten()
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
         .filter(|name| name.starts_with("_unpack"))
         .collect();
     assert!(left.is_empty(), "{left:?}");
+    host.poweroff();
+}
+
+/// As after a power cut between what containerd writes and its record of it, while the unpack's lease holds nothing yet.
+#[test]
+fn c2_what_containerd_itself_does_not_know_of_goes_with_the_lease_of_the_dead() {
+    let mut host = host(&[Image::new("a:1", &["serve"])]).service("one", &service("a:1")).start();
+    host.wait_up("one");
+    let store = host.inside(&format!("{}/containerd", host.path("lib").display()));
+    let snapshot = store.join("io.containerd.snapshotter.v1.overlayfs/snapshots/4711");
+    let blob = store.join("io.containerd.content.v1.content/blobs/sha256").join("0".repeat(64));
+    fs::create_dir(&snapshot).expect("its folder is there");
+    fs::write(&blob, b"half of it").expect("its folder is there");
+    host.ctr(&["leases", "create", "--id", "kelson-unpack-dead"]).ok();
+    host.ctl(&["images", "prune"]).ok();
+    until("containerd to be tidy", PATIENCE, || (!snapshot.exists() && !blob.exists()).then_some(()));
+    assert_eq!(host.ctr(&["leases", "list", "--quiet"]).ok().stdout, "");
+    assert!(host.service("one").up);
     host.poweroff();
 }
