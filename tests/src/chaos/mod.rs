@@ -20,6 +20,8 @@ use crate::ctl::{Ctl, Service};
 
 /// Begins the one line in which the judge tells its verdict.
 pub const MARK: &str = "VERDICT ";
+/// A judge that says nothing for so long is looked at: it may have failed, or whoever carries its words.
+const LOOK: Duration = Duration::from_secs(10);
 
 /// What came of all faults of one kind.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -48,16 +50,28 @@ impl Verdict {
     #[track_caller]
     pub fn wait(client: &Ctl, patience: Duration) -> Verdict {
         let deadline = Instant::now() + patience;
+        let found = |line: &str| {
+            let text = line.split_once(MARK)?.1;
+            Some(serde_json::from_str(text).unwrap_or_else(|error| panic!("{error} in {text}")))
+        };
         loop {
+            // One stream that waits: a question is work for a machine that has enough of it.
+            let mut lines = client.follow(&["logs", "-f", JUDGE]);
+            while Instant::now() < deadline
+                && let Some(line) = lines.next(LOOK)
+            {
+                if let Some(verdict) = found(&line) {
+                    return verdict;
+                }
+            }
             // Looked at before the log is: when it has ended, all that it wrote is there.
             let ended = ended(client);
             let log = client.run(&["logs", JUDGE]).stdout;
-            if let Some(text) = log.lines().find_map(|line| Some(line.split_once(MARK)?.1)) {
-                return serde_json::from_str(text).unwrap_or_else(|error| panic!("{error} in {text}"));
+            if let Some(verdict) = log.lines().find_map(found) {
+                return verdict;
             }
             assert!(!ended, "the judge has failed:\n{log}");
             assert!(Instant::now() < deadline, "no verdict within {patience:?}:\n{log}");
-            std::thread::sleep(Duration::from_millis(500));
         }
     }
 
