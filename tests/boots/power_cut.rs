@@ -279,8 +279,8 @@ impl Trial {
     #[track_caller]
     fn look_for_leftovers(&mut self, vm: &Vm) {
         vm.ctl(&["images", "prune"]).ok();
-        // A cut may part what containerd writes from what it knows of: it throws such a blob away together with the next
-        // one that it throws away, and not before. There is one a cut at most.
+        // A cut may leave the folder of a write that has no name in it yet. containerd passes over such a one for good;
+        // there is one a cut at most.
         let ingest = look(vm, &format!("list={STATE}/containerd/io.containerd.content.v1.content/ingest"));
         assert!(ingest.lines().count() as u64 <= self.cuts, "{ingest}");
         let mut untidy = Vec::new();
