@@ -1,5 +1,6 @@
 //! `kelsonctl` as the tests use it, and its JSON.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -245,6 +246,17 @@ impl Events {
     #[track_caller]
     pub fn next(&mut self, patience: Duration) -> Option<Event> {
         self.lines.next(patience).map(|line| read("kelsonctl events", &line))
+    }
+
+    /// The next events have these numbers, without a gap or a repeat; panics otherwise. With the number of one that
+    /// there is already: the stream has begun, and goes on over whatever becomes of the connection.
+    #[track_caller]
+    pub fn each_once(&mut self, numbers: RangeInclusive<u64>, patience: Duration) {
+        let last = *numbers.end();
+        for number in numbers {
+            let line = self.lines.one(&format!("event {number} of {last}"), patience);
+            assert_eq!(read::<Event>("kelsonctl events", &line).seq, number, "{line}");
+        }
     }
 
     /// The next event that is so, others passed over; panics with `what` when none comes in time.

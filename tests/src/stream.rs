@@ -41,6 +41,12 @@ impl Lines {
         self.lines.recv_timeout(patience).ok()
     }
 
+    /// The next line, which is `what`; panics when none comes in time or the program has ended.
+    #[track_caller]
+    pub fn one(&mut self, what: &str, patience: Duration) -> String {
+        self.lines.recv_timeout(patience).unwrap_or_else(|error| self.give_up(what, &[], error))
+    }
+
     /// The next line that holds `text`; panics when none comes in time.
     #[track_caller]
     pub fn find(&mut self, text: &str, patience: Duration) -> String {
@@ -50,14 +56,7 @@ impl Lines {
             match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(line) if line.contains(text) => return line,
                 Ok(line) => seen.push(line),
-                Err(error) => {
-                    let why = if error == RecvTimeoutError::Timeout { "in time" } else { "before its end" };
-                    let _ = self.child.kill();
-                    let (stderr, seen, name) = (self.stderr(), seen.join("\n"), &self.name);
-                    panic!(
-                        "{name}: no line with \"{text}\" {why}; there came\n{seen}\nand on stderr\n{stderr}"
-                    );
-                }
+                Err(error) => self.give_up(&format!("line with \"{text}\""), &seen, error),
             }
         }
     }
@@ -83,6 +82,15 @@ impl Lines {
 }
 
 impl Lines {
+    /// Ends the test and the program, with what that said.
+    #[track_caller]
+    fn give_up(&mut self, what: &str, seen: &[String], error: RecvTimeoutError) -> ! {
+        let why = if error == RecvTimeoutError::Timeout { "in time" } else { "before its end" };
+        let _ = self.child.kill();
+        let (stderr, seen, name) = (self.stderr(), seen.join("\n"), &self.name);
+        panic!("{name}: no {what} {why}; there came\n{seen}\nand on stderr\n{stderr}");
+    }
+
     /// All of it; to be asked for once the program has ended.
     fn stderr(&mut self) -> String {
         let mut text = String::new();

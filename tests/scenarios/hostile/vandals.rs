@@ -35,7 +35,8 @@ fn wait_another(host: &Host, name: &str, than: Option<(u64, i64, i64)>) {
 fn remove_sockets(host: &Host) {
     let newest = host.newest_event();
     let was = identity(host, "run/init.sock");
-    let mut events = host.follow_events(newest + 1);
+    let mut events = host.follow_events(newest);
+    events.each_once(newest..=newest, PATIENCE);
     // Its own answer comes over the connection that is there already.
     host.ctl(&["start", "own-init", "--wait"]);
     wait_another(host, "run/init.sock", was);

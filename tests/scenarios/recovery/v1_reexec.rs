@@ -88,9 +88,9 @@ fn v1_twenty_times_in_a_row_nothing_of_the_services_changes() {
     host.ctl(&["stop", "stopped", "--wait"]).ok();
     let before = seen(&host);
     let boot = host.ctl(&["-o", "json", "boot"]).ok().stdout;
-    let mut events = host.follow(&["-o", "json", "events", "-f", "--since", "1"]);
+    let mut events = host.follow_events(1);
     let mut lines = host.follow(&["logs", "-f", "n-0"]);
-    events.find("\"seq\":1,", PATIENCE);
+    events.each_once(1..=1, PATIENCE);
     lines.find("beat ", PATIENCE);
 
     let (mut held, mut used) = (0, 0);
@@ -122,14 +122,7 @@ fn v1_twenty_times_in_a_row_nothing_of_the_services_changes() {
     host.ctl(&["start", "manual", "stopped", "--wait"]).ok();
 
     // The clients went on: no number is missing, none came twice.
-    let last = host.newest_event();
-    let mut next = 2;
-    while next <= last {
-        let line = events.next(PATIENCE).unwrap_or_else(|| panic!("no event {next} of {last}"));
-        let event: serde_json::Value = serde_json::from_str(&line).expect("an event");
-        assert_eq!(event["seq"], next, "{line}");
-        next += 1;
-    }
+    events.each_once(2..=host.newest_event(), PATIENCE);
     let mut got = Vec::new();
     let last = numbers(&host.log_text("n-0")).last().copied().expect("it writes");
     while got.last().is_none_or(|got| *got < last) {
