@@ -6,8 +6,8 @@ use super::{Fault, each_fault};
 
 fn what_was_stopping_stops(fault: Fault) {
     let mut host = Host::builder()
-        .service("slow", "process: {command: [$PROGRAM, ignore=SIGTERM, hang]}\nstop: {timeout: 4s}")
-        .service("delayed", "process: {command: [$PROGRAM, serve]}\nstop: {delay: 3s}")
+        .service("slow", "process: {command: [$PROGRAM, ignore=SIGTERM, hang]}\nstop: {timeout: 9s}")
+        .service("delayed", "process: {command: [$PROGRAM, serve]}\nstop: {delay: 8s}")
         .start();
     for name in ["slow", "delayed"] {
         host.wait_up(name);
@@ -33,7 +33,7 @@ fn v4_what_was_stopping_stops() {
 #[test]
 fn v4_a_power_off_goes_on_to_its_end() {
     let mut host = Host::builder()
-        .service("slow", "process: {command: [$PROGRAM, ignore=SIGTERM, hang]}\nstop: {timeout: 2s}")
+        .service("slow", "process: {command: [$PROGRAM, ignore=SIGTERM, hang]}\nstop: {timeout: 5s}")
         .start();
     host.wait_up("slow");
     host.ctl(&["poweroff", "--no-wait"]).ok();
