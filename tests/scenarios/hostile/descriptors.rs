@@ -90,7 +90,10 @@ fn exhaust_pid_1(host: &Host) {
         std::thread::spawn(move || client.run(&["services"]).status)
     };
     let mut waiting = vec![ask()];
-    until("a start to fail", PATIENCE, || (said("too many open files") > failed).then_some(()));
+    until("a start to fail", PATIENCE, || {
+        shortage.tighten();
+        (said("too many open files") > failed).then_some(())
+    });
     until("a client to be refused", PATIENCE, || {
         // What ends lets go of a descriptor now and then, and a client may get it.
         shortage.tighten();
@@ -109,6 +112,8 @@ fn exhaust_pid_1(host: &Host) {
     for waiting in waiting {
         assert_eq!(waiting.join().expect("it ends"), 0);
     }
+    // All may have been let in before nobody could be; that somebody can be again is said with the next one.
+    assert_eq!(ask().join().expect("it ends"), 0);
     until("all to be well again", PATIENCE, || {
         host.console().contains("connections are taken again").then_some(())
     });
