@@ -56,6 +56,18 @@ fn s2_s4_p4_c4_c5_containers_are_held_like_processes() {
     vm.poweroff();
 }
 
+/// The short form of the two tests below: what containers may do, and the end of a machine that has some which do not obey.
+#[test]
+fn p3_s1_s3_containers_have_their_privileges_and_hold_up_no_power_off() {
+    let mut vm = stopping::short_services(inside::privileged(Vm::builder("containers-short")))
+        .service("look", LOOK)
+        .boot();
+    vm.wait_up(&["look", "plain", "process", "boxed", "given", "c", "deaf"]);
+    inside::p3_nothing_of_pid_1_leaks_into_a_container(&vm);
+    inside::a_container_sees_and_may_do_what_its_file_says(&vm);
+    stopping::s1_s3_a_chain_and_a_deaf_container_end(&mut vm);
+}
+
 #[test]
 fn long_c1_c2_c3_c4_h4_p3_containers_are_made_of_images_and_see_what_they_may() {
     let mut vm =

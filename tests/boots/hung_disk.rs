@@ -24,24 +24,29 @@ const STEPS: &str = "/etc/kelson/kelson-test-program";
 const CLEAR: [&str; 2] = ["look", "talker"];
 const ALL: [&str; 5] = ["look", "talker", "quiet", "writer", "boxed"];
 
-fn machine(name: &str, disk: &HangingDisk, options: &str) -> VmBuilder {
+/// The disk below `/var`, one service that writes to it and one that does not touch it.
+fn small_machine(name: &str, disk: &HangingDisk, options: &str) -> VmBuilder {
     let machine = format!(
         "shutdown: {{timeout: 8s}}
 mounts: [{{source: LABEL=VAR, target: /var, type: ext4, options: [{options}]}}]
 "
     );
-    let boxed = "container: {image: 'boxed:1'}\nstop: {timeout: 1s}";
-    let large = Image::new("large:1", &["serve"]).layer(Tar::new().file("large", 0o644, &noise(LARGE)));
     Vm::builder(name)
         .machine(&machine)
         .second_disk(&disk.source())
         .service("look", "process: {command: [$PROGRAM, serve]}")
-        .service("quiet", "process: {command: [$PROGRAM, serve]}")
-        .service("talker", &format!("process: {{command: [$PROGRAM, {}]}}", ticks::steps()))
         .service(
             "writer",
             "process: {command: [$PROGRAM, 'scribble=/var/scribble:20ms']}\nstop: {timeout: 1s}",
         )
+}
+
+fn machine(name: &str, disk: &HangingDisk, options: &str) -> VmBuilder {
+    let boxed = "container: {image: 'boxed:1'}\nstop: {timeout: 1s}";
+    let large = Image::new("large:1", &["serve"]).layer(Tar::new().file("large", 0o644, &noise(LARGE)));
+    small_machine(name, disk, options)
+        .service("quiet", "process: {command: [$PROGRAM, serve]}")
+        .service("talker", &format!("process: {{command: [$PROGRAM, {}]}}", ticks::steps()))
         .service("boxed", boxed)
         .service("late", "container: {image: 'large:1'}\nstart: manual")
         // Nobody has looked into that folder since the boot, so who looks has to read the disk.
@@ -72,6 +77,17 @@ fn p5_v1_a_disk_that_hangs_stops_nothing_else() {
     assert_eq!(found.lines, 0, "{:?}", found.told);
     vm.poweroff();
     assert_clean(disk.file());
+}
+
+/// The short form of the next test: no containers, no start that hangs.
+#[test]
+fn s3_a_disk_that_hangs_holds_up_no_power_off() {
+    let disk = HangingDisk::new("hung-power-off", "VAR");
+    let mut vm = small_machine("hung-power-off", &disk, "").boot();
+    vm.wait_up(&["look", "writer"]);
+    disk.hang();
+    somebody_waits_for_the_disk(&vm);
+    it_powers_off(&mut vm, &disk);
 }
 
 #[test]

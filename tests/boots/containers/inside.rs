@@ -10,8 +10,8 @@ use super::*;
 /// A device that no container is given by itself: `/dev/ttyS0`.
 const SERIAL: &str = "4:64";
 
-/// Their services and images.
-pub(super) fn services(builder: VmBuilder) -> VmBuilder {
+/// Those whose privileges are looked at, and their image.
+pub(super) fn privileged(builder: VmBuilder) -> VmBuilder {
     let boxed = "container:
   image: 'test:1'
   network: none
@@ -26,6 +26,16 @@ security: {readOnlyRoot: true, capabilities: {drop: [all], add: [net_bind_servic
   command: [/program, 'device={SERIAL}', serve]
   devices: [{{source: /dev/ttyS0, permissions: rm}}]"
     );
+    builder
+        .archive("test.tar", archive(&[Image::new("test:1", &["serve"])]))
+        .service("plain", &steps(&format!("'device={SERIAL}', report, serve"), ""))
+        .service("process", "process: {command: [$PROGRAM, report, serve]}")
+        .service("boxed", boxed)
+        .service("given", &given)
+}
+
+/// All services.
+pub(super) fn services(builder: VmBuilder) -> VmBuilder {
     let checked = "user: web
 environment: {MARK: green}
 health:
@@ -45,12 +55,7 @@ health:
   failureThreshold: 1";
     let bounds = "resources: {memoryMax: 32Mi, pidsMax: 16, cpuMax: 0.5}";
     let hungry = "resources: {memoryMax: 32Mi}\nrestart: {policy: once}";
-    builder
-        .archive("test.tar", archive(&[Image::new("test:1", &["serve"])]))
-        .service("plain", &steps(&format!("'device={SERIAL}', report, serve"), ""))
-        .service("process", "process: {command: [$PROGRAM, report, serve]}")
-        .service("boxed", boxed)
-        .service("given", &given)
+    privileged(builder)
         .service("bounded", &steps("serve", bounds))
         .service("hog", &steps("hog=64, print=fed, serve", hungry))
         .service("checked", &steps("report, serve", checked))
