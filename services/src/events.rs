@@ -1,9 +1,13 @@
-//! The events of the host: one ring of the last 4096, numbered from 1 without gaps.
+//! The events of the host: 4096 at most, numbered from 1 without gaps.
 //!
-//! Nothing is queued per reader: a reader asks from a number and gets all that is still kept, and is told how many
-//! before that are not. A slow reader costs nothing and loses nothing silently.
+//! When 4096 are kept, the next one takes the place of the oldest event of the service that holds most. A service that
+//! crashes in a loop evicts its own events, and those of the others stay.
+//!
+//! Nothing is queued per reader: a reader asks from a number and gets all that is still kept from there on. The numbers
+//! show what is missing. A slow reader costs nothing and loses nothing silently.
 
-use std::collections::{HashMap, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
@@ -20,8 +24,7 @@ pub const KEPT_OF_SERVICE: usize = 64;
 /// Events from a number on.
 #[derive(Debug, Clone, Default)]
 pub struct EventBatch {
-    /// How many before the first are no longer kept.
-    pub missed: u64,
+    /// In the order of their numbers. A number that is missing in between belongs to an event that is no longer kept.
     pub events: Vec<Event>,
     /// What to ask for next time.
     pub next: u64,
@@ -38,27 +41,85 @@ struct Inner {
     store: Option<StateStore>,
 }
 
+/// An event, and its slot in the state.
+struct Kept {
+    slot: u64,
+    event: Event,
+}
+
 struct Ring {
-    events: VecDeque<Event>,
+    /// In the order of their numbers.
+    events: VecDeque<Kept>,
+    /// The numbers of the events that each service holds, the oldest first.
+    held: HashMap<Arc<str>, VecDeque<u64>>,
+    /// Slots in which no event is.
+    free: Vec<u64>,
     /// Number of the next event.
     next: u64,
     /// Dropped when no more events will come: that ends every stream after its last event.
     newest: Option<watch::Sender<u64>>,
 }
 
-impl EventLog {
-    pub fn new(store: Option<StateStore>) -> EventLog {
-        let ring = Ring { events: VecDeque::new(), next: 1, newest: Some(watch::channel(0).0) };
-        EventLog { inner: Arc::new(Inner { ring: Mutex::new(ring), store }) }
+impl Ring {
+    /// With these events, in the order of their numbers.
+    fn new(kept: Vec<(u64, Event)>) -> Ring {
+        let used: HashSet<u64> = kept.iter().map(|(slot, _)| *slot).collect();
+        let slots = u64::try_from(KEPT).unwrap_or_default();
+        let last = kept.last().map_or(0, |(_, event)| event.seq);
+        let mut ring = Ring {
+            events: VecDeque::new(),
+            held: HashMap::new(),
+            free: (0..slots).rev().filter(|slot| !used.contains(slot)).collect(),
+            next: last.saturating_add(1),
+            newest: Some(watch::channel(last).0),
+        };
+        for (slot, event) in kept {
+            ring.push(slot, event);
+        }
+        // Another release may have kept more.
+        while ring.events.len() > KEPT && ring.evict().is_some() {}
+        ring
     }
 
-    /// Goes on after the events that an earlier life of PID 1 told, the oldest first.
-    pub fn restore(store: StateStore, mut told: Vec<Event>) -> EventLog {
-        told.drain(..told.len().saturating_sub(KEPT));
-        let last = told.last().map_or(0, |event| event.seq);
-        let newest = Some(watch::channel(last).0);
-        let ring = Ring { events: told.into(), next: last.saturating_add(1), newest };
-        EventLog { inner: Arc::new(Inner { ring: Mutex::new(ring), store: Some(store) }) }
+    fn push(&mut self, slot: u64, event: Event) {
+        self.held.entry(Arc::clone(&event.service)).or_default().push_back(event.seq);
+        self.events.push_back(Kept { slot, event });
+    }
+
+    /// Where the event of this number is, or would be.
+    fn position(&self, seq: u64) -> Result<usize, usize> {
+        self.events.binary_search_by_key(&seq, |kept| kept.event.seq)
+    }
+
+    /// Evicts the oldest event of the service that holds most; of several such services, the oldest of all. Returns
+    /// its slot.
+    fn evict(&mut self) -> Option<u64> {
+        let fullest =
+            self.held.iter_mut().max_by_key(|(_, seqs)| (seqs.len(), Reverse(seqs.front().copied())));
+        let (service, seqs) = fullest?;
+        let seq = seqs.pop_front()?;
+        if seqs.is_empty() {
+            let service = Arc::clone(service);
+            self.held.remove(&service);
+        }
+        let position = self.position(seq).ok()?;
+        self.events.remove(position).map(|kept| kept.slot)
+    }
+
+    fn of(&self, seq: u64) -> Option<&Event> {
+        self.events.get(self.position(seq).ok()?).map(|kept| &kept.event)
+    }
+}
+
+impl EventLog {
+    pub fn new(store: Option<StateStore>) -> EventLog {
+        EventLog { inner: Arc::new(Inner { ring: Mutex::new(Ring::new(Vec::new())), store }) }
+    }
+
+    /// Goes on after the events that an earlier incarnation of PID 1 kept, each with its slot, in the order of their
+    /// numbers.
+    pub fn restore(store: StateStore, kept: Vec<(u64, Event)>) -> EventLog {
+        EventLog { inner: Arc::new(Inner { ring: Mutex::new(Ring::new(kept)), store: Some(store) }) }
     }
 
     fn ring(&self) -> std::sync::MutexGuard<'_, Ring> {
@@ -78,14 +139,13 @@ impl EventLog {
             message: message.into(),
             run,
         };
+        let slot = if ring.events.len() < KEPT { ring.free.pop() } else { ring.evict() };
+        let slot = slot.unwrap_or_default();
         if let Some(store) = &self.inner.store {
-            store.event(&event);
+            store.event(slot, &event);
         }
         log(&event);
-        if ring.events.len() >= KEPT {
-            ring.events.pop_front();
-        }
-        ring.events.push_back(event);
+        ring.push(slot, event);
         if let Some(newest) = &ring.newest {
             newest.send_replace(seq);
         }
@@ -100,31 +160,30 @@ impl EventLog {
     /// Events numbered `since` and up, at most `limit`.
     pub fn since(&self, since: u64, limit: usize) -> EventBatch {
         let ring = self.ring();
-        let oldest = ring.events.front().map_or(ring.next, |event| event.seq);
-        let first = since.max(oldest).min(ring.next);
-        let skip = usize::try_from(first.saturating_sub(oldest)).unwrap_or(usize::MAX);
-        let events: Vec<Event> = ring.events.iter().skip(skip).take(limit).cloned().collect();
-        let next = events.last().map_or(first, |event| event.seq.saturating_add(1));
-        // Whoever asks from 0 wants what there is: nothing that is gone was promised to it.
-        let missed = if since == 0 { 0 } else { first.saturating_sub(since) };
-        EventBatch { missed, events, next }
+        let first = ring.position(since).unwrap_or_else(|position| position);
+        let events: Vec<Event> =
+            ring.events.iter().skip(first).take(limit).map(|kept| kept.event.clone()).collect();
+        let next = events.last().map_or(since.min(ring.next), |event| event.seq.saturating_add(1));
+        EventBatch { events, next }
     }
 
     /// The last events of one service, oldest first.
     pub fn of_service(&self, name: &str) -> Vec<Event> {
         let ring = self.ring();
-        let mut events: Vec<Event> =
-            ring.events.iter().rev().filter(|e| *e.service == *name).take(KEPT_OF_SERVICE).cloned().collect();
-        events.reverse();
-        events
+        let Some(seqs) = ring.held.get(name) else { return Vec::new() };
+        let skip = seqs.len().saturating_sub(KEPT_OF_SERVICE);
+        seqs.iter().skip(skip).filter_map(|seq| ring.of(*seq)).cloned().collect()
     }
 
     /// What was told last of each service.
     pub fn told(&self) -> Told {
         let ring = self.ring();
-        let last = ring.events.iter().map(|event| (Arc::clone(&event.service), (event.state, event.run)));
-        let whole = ring.events.front().is_none_or(|event| event.seq == 1);
-        Told { last: last.collect(), whole }
+        let last = |(service, seqs): (&Arc<str>, &VecDeque<u64>)| {
+            let event = ring.of(*seqs.back()?)?;
+            Some((Arc::clone(service), (event.state, event.run)))
+        };
+        let whole = u64::try_from(ring.events.len()).is_ok_and(|kept| kept.saturating_add(1) == ring.next);
+        Told { last: ring.held.iter().filter_map(last).collect(), whole }
     }
 
     /// The number of the newest event.
@@ -177,18 +236,55 @@ mod tests {
         log
     }
 
+    fn numbers(log: &EventLog, service: &str) -> Vec<u64> {
+        let all = log.since(0, usize::MAX).events.into_iter();
+        all.filter(|event| &*event.service == service).map(|event| event.seq).collect()
+    }
+
     #[test]
-    fn numbers_have_no_gaps_and_missed_ones_are_counted() {
+    fn numbers_have_no_gaps_and_those_that_are_gone_are_the_oldest() {
         let log = filled(5000);
         let batch = log.since(100, 10_000);
-        assert_eq!(batch.missed, 5000 - 4096 + 1 - 100);
-        assert_eq!(batch.events.len(), KEPT);
-        assert_eq!(batch.next, 5001);
-        for pair in batch.events.windows(2) {
-            assert_eq!(pair[0].seq + 1, pair[1].seq);
-        }
+        assert_eq!(
+            batch.events.iter().map(|event| event.seq).collect::<Vec<_>>(),
+            (905..=5000).collect::<Vec<_>>()
+        );
+        assert_eq!((batch.events.len(), batch.next), (KEPT, 5001));
         let rest = log.since(batch.next, 10);
-        assert!(rest.events.is_empty() && rest.missed == 0 && rest.next == 5001);
+        assert!(rest.events.is_empty() && rest.next == 5001);
+    }
+
+    #[test]
+    fn who_holds_most_loses_its_oldest() {
+        let log = EventLog::new(None);
+        let (quiet, noisy) = (Arc::from("quiet"), Arc::from("noisy"));
+        let mut expected = Vec::new();
+        for n in 0..20_000 {
+            if n % 100 == 0 {
+                expected.push(log.add(&quiet, State::Running, "fine", 1));
+            }
+            log.add(&noisy, State::Backoff, "crashed", n);
+        }
+        assert_eq!(expected.len(), 200);
+        assert_eq!(numbers(&log, "quiet"), expected);
+        let noisy = numbers(&log, "noisy");
+        assert_eq!(noisy.len(), KEPT - 200);
+        // 20,000 and 200 events: its newest are all there.
+        assert!(noisy.windows(2).all(|pair| pair[0] < pair[1]) && noisy.last() == Some(&20_200));
+        assert!(noisy.first().is_some_and(|first| *first > 20_200 - 4096));
+        assert_eq!(log.of_service("noisy").len(), KEPT_OF_SERVICE);
+        assert!(log.told().of("never").is_none());
+    }
+
+    #[test]
+    fn of_thousands_with_one_event_the_oldest_goes() {
+        let log = EventLog::new(None);
+        for n in 0..5000 {
+            log.add(&Arc::from(format!("service-{n}")), State::Running, "", 1);
+        }
+        let kept = log.since(0, usize::MAX).events;
+        assert_eq!((kept.len(), kept[0].seq, log.ring().held.len()), (KEPT, 905, KEPT));
+        assert!(log.of_service("service-0").is_empty());
     }
 
     #[test]
@@ -205,7 +301,7 @@ mod tests {
     fn a_number_of_the_future_waits_for_what_comes() {
         let log = filled(3);
         let batch = log.since(100, 10);
-        assert_eq!((batch.missed, batch.events.len(), batch.next), (0, 0, 4));
+        assert_eq!((batch.events.len(), batch.next), (0, 4));
     }
 
     #[test]
@@ -218,20 +314,25 @@ mod tests {
     }
 
     #[test]
-    fn numbers_go_on_in_the_next_life() {
+    fn numbers_go_on_in_the_next_incarnation() {
         let directory = std::env::temp_dir().join(format!("kelson-events-{}", std::process::id()));
         let life = crate::state_store::LifeId::current().unwrap();
         let store = StateStore::create(&directory, &life).unwrap();
-        let log = EventLog::new(Some(store));
-        for n in 1..=5000 {
-            log.host(&format!("m{n}"));
+        let quiet: Arc<str> = Arc::from("quiet");
+        let mut log = EventLog::new(Some(store));
+        for incarnation in 1..=3 {
+            for n in 1..=5000 {
+                log.host(&format!("m{n}"));
+            }
+            log.add(&quiet, State::Running, "fine", incarnation);
+            let past = crate::state_store::Past::take(&directory, &life).unwrap();
+            let next = EventLog::restore(past.store, past.events);
+            assert_eq!(*next.newest().borrow(), incarnation * 5001);
+            assert_eq!(next.since(0, 10_000).events, log.since(0, 10_000).events);
+            assert_eq!(next.of_service("quiet").len() as u64, incarnation);
+            log = next;
         }
-        let past = crate::state_store::Past::take(&directory, &life).unwrap();
-        let next = EventLog::restore(past.store, past.events);
-        assert_eq!(*next.newest().borrow(), 5000);
-        assert_eq!(next.since(4000, 10_000).events, log.since(4000, 10_000).events);
-        assert_eq!(next.since(1, 10_000).missed, log.since(1, 10_000).missed);
-        assert_eq!(next.host("another life"), 5001);
+        assert_eq!(log.host("another incarnation"), 3 * 5001 + 1);
         std::fs::remove_dir_all(directory).unwrap();
     }
 

@@ -6,6 +6,7 @@ mod chaos;
 mod containers;
 mod crash;
 mod door;
+mod events;
 mod exec;
 mod files;
 mod gates;

@@ -1,7 +1,7 @@
 //! The stream of events: pulled from the ring batch by batch when the client has room for one, never pushed.
 //!
-//! A client that reads slowly falls behind in the ring and is told how many it missed; nothing is kept for it but
-//! the one batch that is on its way.
+//! Each message tells how many events before its last one are no longer kept. A client that reads slowly falls behind in
+//! the ring and misses more of them; nothing is kept for it but the one batch that is on its way.
 
 use std::time::SystemTime;
 
@@ -58,12 +58,9 @@ impl<R: Fn(u64, usize) -> EventBatch> Reader<R> {
             if self.last.is_some_and(|last| self.wanted.since > last) {
                 return None;
             }
-            let mut batch = (self.ring)(self.wanted.since, BATCH);
-            if let Some(last) = self.last {
-                batch.missed = batch.missed.min(last.saturating_add(1).saturating_sub(self.wanted.since));
-            }
-            self.wanted.since = batch.next;
+            let batch = (self.ring)(self.wanted.since, BATCH);
             let message = self.message(&batch);
+            self.wanted.since = batch.next;
             if message.is_some() {
                 return message;
             }
@@ -85,10 +82,28 @@ impl<R: Fn(u64, usize) -> EventBatch> Reader<R> {
     fn message(&self, batch: &EventBatch) -> Option<v1::EventsResponse> {
         let events: Vec<v1::Event> =
             batch.events.iter().filter(|event| self.wants(event)).map(model::event).collect();
-        // What is older than the client wants it did not miss.
-        let reached = |from| batch.events.first().is_none_or(|first| first.time >= from);
-        let missed = if self.wanted.not_before.is_none_or(reached) { batch.missed } else { 0 };
+        let missed = self.missed(&batch.events);
         (missed > 0 || !events.is_empty()).then_some(v1::EventsResponse { events, missed })
+    }
+
+    /// How many events are no longer kept from the number that was asked for up to the last of these.
+    fn missed(&self, events: &[Event]) -> u64 {
+        // A client that asks from 0 wants what there is: what is gone before the first was not promised.
+        let mut expected = match self.wanted.since {
+            0 => events.first().map_or(0, |event| event.seq),
+            since => since,
+        };
+        let mut missed = 0_u64;
+        for event in events {
+            // Without `follow`, what came after the client asked does not concern it.
+            let up_to = self.last.map_or(event.seq, |last| event.seq.min(last.saturating_add(1)));
+            // What is older than the client wants it did not miss.
+            if self.wanted.not_before.is_none_or(|from| event.time >= from) {
+                missed = missed.saturating_add(up_to.saturating_sub(expected));
+            }
+            expected = event.seq.saturating_add(1);
+        }
+        missed
     }
 
     fn wants(&self, event: &Event) -> bool {
@@ -136,12 +151,10 @@ mod tests {
 
         fn read(&self, since: u64, limit: usize) -> EventBatch {
             let ring = self.0.lock().unwrap();
-            let oldest = ring.1.first().map_or(ring.0 + 1, |event| event.seq);
-            let first = since.max(oldest).min(ring.0 + 1);
             let events: Vec<Event> =
-                ring.1.iter().filter(|event| event.seq >= first).take(limit).cloned().collect();
-            let next = events.last().map_or(first, |event| event.seq + 1);
-            EventBatch { missed: if since == 0 { 0 } else { first.saturating_sub(since) }, events, next }
+                ring.1.iter().filter(|event| event.seq >= since).take(limit).cloned().collect();
+            let next = events.last().map_or(since.min(ring.0 + 1), |event| event.seq + 1);
+            EventBatch { events, next }
         }
     }
 
@@ -198,6 +211,26 @@ mod tests {
         let mut reader = world.reader(Wanted { since: 2, ..Wanted::default() });
         assert_eq!(numbers(reader.next().await), (3, (5..=12).collect()));
         assert_eq!(reader.next().await, None);
+    }
+
+    #[tokio::test]
+    async fn numbers_that_are_gone_in_between_are_missed_as_well() {
+        let world = World::new();
+        for _ in 0..8 {
+            world.push("web");
+        }
+        world.ring.0.lock().unwrap().1.retain(|event| ![1, 4, 5, 7].contains(&event.seq));
+        let kept = [2, 3, 6, 8];
+        for (since, missed) in [(0, 3), (1, 4), (2, 3), (3, 3), (4, 3), (5, 2), (6, 1), (8, 0)] {
+            let mut reader = world.reader(Wanted { since, ..Wanted::default() });
+            let expected = kept.iter().copied().filter(|seq| *seq >= since).collect();
+            assert_eq!(numbers(reader.next().await), (missed, expected), "since {since}");
+            assert_eq!(reader.next().await, None);
+        }
+        // 4 and 5 may have been after the third second, 1 was not.
+        let from = Some(SystemTime::UNIX_EPOCH + Duration::from_secs(3));
+        let mut reader = world.reader(Wanted { since: 1, not_before: from, ..Wanted::default() });
+        assert_eq!(numbers(reader.next().await), (3, vec![3, 6, 8]));
     }
 
     #[tokio::test]

@@ -18,7 +18,8 @@ use crate::output::{drawing, print, time, views};
 
 /// Show what happened, and what happens
 ///
-/// The host keeps the last 4096 events. While following, a connection that
+/// The host keeps 4096 events; when it is full, the oldest event of the service
+/// that holds most is evicted. While following, a connection that
 /// breaks is made anew, and the events go on from the next number.
 ///
 /// With --timeline it is one line a service: what it did over time, and at a
@@ -179,9 +180,8 @@ async fn stream(
     reconnect.works();
     while let Some(mut batch) = events.message().await? {
         reconnect.works();
-        // Who begins with the oldest that is kept misses none that was asked for.
-        if batch.missed > 0 && (request.since > 0 || request.last.is_some()) {
-            call.note(&missed(batch.missed, batch.events.first()));
+        if batch.missed > 0 {
+            call.note(&missed(batch.missed, batch.events.last()));
         }
         if request.last.is_none() {
             // A number that was seen does not come again, whatever the other side thinks.
@@ -197,11 +197,11 @@ async fn stream(
     Ok(())
 }
 
-fn missed(count: u64, next: Option<&Event>) -> String {
-    let events = if count == 1 { "event is" } else { "events are" };
-    match next {
-        Some(event) => format!("{count} {events} no longer kept before number {}", event.seq),
-        None => format!("{count} {events} no longer kept"),
+fn missed(count: u64, last: Option<&Event>) -> String {
+    let (events, are) = if count == 1 { ("event", "is") } else { ("events", "are") };
+    match last {
+        Some(event) => format!("{count} {events} before number {} {are} no longer kept", event.seq),
+        None => format!("{count} {events} {are} no longer kept"),
     }
 }
 

@@ -85,7 +85,7 @@ fn events_as_lines_and_as_json() {
 fn events_that_are_gone_are_counted() {
     let fake = Fake::start(State { events: events(10..=11), ..two() });
     let done = fake.run("events --since 4");
-    assert_eq!(done.err, "kelsonctl: 6 events are no longer kept before number 10\n");
+    assert_eq!(done.err, "kelsonctl: 6 events before number 10 are no longer kept\n");
     assert_eq!((done.status, done.out.lines().count()), (0, 2));
     assert_eq!(fake.run("events").err, "", "from the oldest that is kept nothing is missed");
 }
@@ -116,7 +116,7 @@ fn events_go_on_from_the_next_number_after_a_break() {
     fake.change(|state| state.ending = true);
     let (status, rest, errors) = following.end();
     assert_eq!((status, rest.as_str()), (Some(0), ""), "{errors}");
-    assert!(errors.contains("13 events are no longer kept before number 20"), "{errors}");
+    assert!(errors.contains("13 events before number 20 are no longer kept"), "{errors}");
     assert!(fake.asked().iter().any(|asked| asked == "events since=4 last=false"));
     assert!(fake.asked().iter().any(|asked| asked == "events since=7 last=false"));
 }

@@ -30,7 +30,8 @@ pub struct Past {
     /// The same files, to be written on.
     pub store: StateStore,
     pub records: Vec<Record>,
-    pub events: Vec<Event>,
+    /// Each with its slot, in the order of their numbers.
+    pub events: Vec<(u64, Event)>,
     /// How a child ended that nobody has acted on; the newest of each PID.
     pub exits: HashMap<i32, Exit>,
     pub inherited: Vec<Inherited>,

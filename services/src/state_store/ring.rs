@@ -36,10 +36,8 @@ struct ExitRecord {
 }
 
 impl StateStore {
-    /// Writes an event into its place in the ring.
-    pub fn event(&self, event: &Event) {
-        let ring = u64::try_from(crate::events::KEPT).unwrap_or(u64::MAX);
-        let index = event.seq.checked_rem(ring).unwrap_or_default();
+    /// Writes an event into a slot.
+    pub fn event(&self, slot: u64, event: &Event) {
         let since = event.time.duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut record = EventRecord {
             seq: event.seq,
@@ -55,7 +53,7 @@ impl StateStore {
             record.message = start_of(&event.message, room);
             seal(event.seq, &record)
         });
-        self.put(Part::Events, index, "an event", bytes.as_ref().map(<[u8; EVENT_SLOT]>::as_slice));
+        self.put(Part::Events, slot, "an event", bytes.as_ref().map(<[u8; EVENT_SLOT]>::as_slice));
     }
 
     /// Writes down how a child ended, before the kernel forgets it.
@@ -71,29 +69,29 @@ impl StateStore {
     }
 }
 
-/// The events that are whole, in the order of their numbers, without a gap: what lies before one is not told.
-pub(super) fn events(found: &Found) -> Vec<Event> {
-    let mut events: Vec<Event> = found
-        .slots()
-        .filter_map(unseal)
-        .filter_map(|(_, payload)| postcard::from_bytes::<EventRecord<'_>>(payload).ok())
-        .map(|record| Event {
-            seq: record.seq,
-            time: UNIX_EPOCH.checked_add(Duration::from_nanos(record.nanos)).unwrap_or_else(SystemTime::now),
-            service: Arc::from(record.service),
-            state: record.state,
-            message: Arc::from(record.message),
-            run: record.run,
+/// The events that are whole with their slots, in the order of their numbers.
+pub(super) fn events(found: &Found) -> Vec<(u64, Event)> {
+    let mut events: Vec<(u64, Event)> = (0..)
+        .zip(found.slots())
+        .filter_map(|(slot, bytes)| Some((slot, unseal(bytes)?.1)))
+        .filter_map(|(slot, payload)| Some((slot, postcard::from_bytes::<EventRecord<'_>>(payload).ok()?)))
+        .map(|(slot, record)| {
+            let event = Event {
+                seq: record.seq,
+                time: UNIX_EPOCH
+                    .checked_add(Duration::from_nanos(record.nanos))
+                    .unwrap_or_else(SystemTime::now),
+                service: Arc::from(record.service),
+                state: record.state,
+                message: Arc::from(record.message),
+                run: record.run,
+            };
+            (slot, event)
         })
         .collect();
-    events.sort_by_key(|event| event.seq);
-    let whole = events.windows(2).rposition(|pair| match pair {
-        [one, next] => one.seq.checked_add(1) != Some(next.seq),
-        _ => false,
-    });
-    if let Some(gap) = whole {
-        events.drain(..=gap);
-    }
+    events.sort_by_key(|(_, event)| event.seq);
+    // A number that stands in two slots is damage.
+    events.dedup_by_key(|(_, event)| event.seq);
     events
 }
 

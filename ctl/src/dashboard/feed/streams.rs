@@ -79,13 +79,12 @@ async fn event_stream(
     while let Some(batch) = batches.message().await? {
         *attempts = Attempts::default();
         stir.send_replace(());
-        let missed = if *since > 0 { batch.missed } else { 0 };
         // Smaller numbers are those of another life, of which we are told soon.
         let events: Vec<_> = batch.events.into_iter().filter(|event| event.seq >= *since).collect();
         if let Some(last) = events.last() {
             *since = last.seq.saturating_add(1);
         }
-        let _ = to.send(News::Events(events, missed)).await;
+        let _ = to.send(News::Events(events, batch.missed)).await;
     }
     Err(ended())
 }

@@ -241,7 +241,7 @@ impl Model {
             }
             News::Events(events, missed) => {
                 if missed > 0 {
-                    self.events.push(Happening::Note(format!("not kept before this: {missed}")));
+                    self.events.push(Happening::Note(format!("no longer kept of what follows: {missed}")));
                 }
                 events.into_iter().for_each(|event| self.events.push(Happening::Event(event)));
             }
