@@ -1,8 +1,11 @@
-//! Generates the code of `kelson/v1/*.proto` without an installed protoc.
+//! Generates the code of `kelson/*/v1/*.proto` without an installed protoc.
 
 use std::path::PathBuf;
 
 use prost::Message as _;
+
+/// What PID 1 writes for itself. It is no part of the API, so it is not reflected.
+const STATE: &str = "kelson/state/v1/records.proto";
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut files = [
@@ -31,7 +34,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
     std::fs::write(out.join("kelson.v1.bin"), reflected.encode_to_vec())?;
     tonic_prost_build::configure().build_client(true).build_server(true).compile_fds(descriptors)?;
-    for file in files {
+    tonic_prost_build::configure().compile_fds(protox::compile([STATE], ["."])?)?;
+    for file in files.iter().map(String::as_str).chain([STATE]) {
         println!("cargo:rerun-if-changed={file}");
     }
     Ok(())

@@ -27,7 +27,7 @@ use tokio::time::Instant;
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// How the log of a service is kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogOptions {
     /// Bytes of one file before it is rotated.
     pub max_size: u64,

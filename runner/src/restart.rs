@@ -56,29 +56,69 @@ pub enum Decision {
 }
 
 /// What the policy remembers of one service. Nothing is allocated for one that never fails.
-#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RestartHistory {
-    /// When it failed, the oldest first; never more than `attempts`.
-    failures: VecDeque<Duration>,
+    /// The oldest first; together never more than `attempts`.
+    failures: VecDeque<Failures>,
+    /// How many that are.
+    count: usize,
     /// Restarts since the last long run.
     doublings: u32,
 }
 
+/// Failures that count from the same time: one, as long as there is room for each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Failures {
+    /// When the newest of them happened.
+    pub at: Duration,
+    pub count: u32,
+}
+
+impl Failures {
+    fn number(self) -> usize {
+        usize::try_from(self.count).unwrap_or(usize::MAX)
+    }
+}
+
 impl RestartHistory {
+    /// The history that [`RestartHistory::entries`] and [`RestartHistory::doublings`] tell.
+    pub fn of(entries: impl IntoIterator<Item = Failures>, doublings: u32) -> RestartHistory {
+        let failures: VecDeque<Failures> = entries.into_iter().collect();
+        let count = failures.iter().fold(0, |sum: usize, failures| sum.saturating_add(failures.number()));
+        RestartHistory { failures, count, doublings }
+    }
+
+    /// The failures that are remembered, the oldest first.
+    pub fn entries(&self) -> impl Iterator<Item = Failures> + '_ {
+        self.failures.iter().copied()
+    }
+
+    /// Restarts since the last long run.
+    pub fn doublings(&self) -> u32 {
+        self.doublings
+    }
+
     /// Forgets everything: an operator started the service.
     pub fn reset(&mut self) {
         *self = RestartHistory::default();
     }
 
-    /// Forgets all but the newest failures.
-    pub fn keep_newest(&mut self, count: usize) {
-        let extra = self.failures.len().saturating_sub(count);
-        self.failures.drain(..extra);
+    /// Holds the same failures in at most `most` entries: neighbours become one, which counts from the newer of them.
+    /// So no failure is forgotten early.
+    pub fn coarsen(&mut self, most: usize) {
+        while self.failures.len() > most.max(1) {
+            let failures = self.failures.make_contiguous();
+            let merged = failures.chunks(2).filter_map(|pair| {
+                let count = pair.iter().fold(0_u32, |sum, failures| sum.saturating_add(failures.count));
+                pair.last().map(|newer| Failures { at: newer.at, count })
+            });
+            self.failures = merged.collect();
+        }
     }
 
     /// Failures that count now.
     pub fn failures(&self) -> usize {
-        self.failures.len()
+        self.count
     }
 }
 
@@ -109,7 +149,7 @@ pub fn decide(
     let budget = match (success, spec.attempts) {
         (true, _) | (_, 0) => String::new(),
         (false, attempts) => {
-            format!(" ({} of {attempts} in {})", history.failures.len(), span(spec.interval))
+            format!(" ({} of {attempts} in {})", history.failures(), span(spec.interval))
         }
     };
     let text = match after {
@@ -122,24 +162,28 @@ pub fn decide(
 /// Counts a failure; `false` when the budget was used up before it.
 fn count(spec: &RestartSpec, history: &mut RestartHistory, now: Duration) -> bool {
     let start = now.saturating_sub(spec.interval);
-    while history.failures.front().is_some_and(|at| *at < start || spec.interval.is_zero()) {
+    while let Some(oldest) = history.failures.front().copied()
+        && (oldest.at < start || spec.interval.is_zero())
+    {
         history.failures.pop_front();
+        history.count = history.count.saturating_sub(oldest.number());
     }
     let budget = usize::try_from(spec.attempts).unwrap_or(MOST).min(MOST);
-    if history.failures.len() >= budget {
+    if history.failures() >= budget {
         return false;
     }
-    history.failures.push_back(now);
+    history.failures.push_back(Failures { at: now, count: 1 });
+    history.count = history.count.saturating_add(1);
     true
 }
 
 fn exhausted(spec: &RestartSpec, history: &mut RestartHistory, now: Duration) -> Decision {
-    let failures = history.failures.len().saturating_add(1);
+    let failures = history.failures().saturating_add(1);
     let failed = format!("{failures} failures in {}", span(spec.interval));
     match spec.exhausted {
         Exhausted::Fail => Decision::Exhausted { text: format!("gave up after {failed}") },
         Exhausted::Delay => {
-            let oldest = history.failures.front().copied().unwrap_or(now);
+            let oldest = history.failures.front().map_or(now, |failures| failures.at);
             let after = oldest.saturating_add(spec.interval).saturating_sub(now).max(spec.delay);
             history.reset();
             Decision::Again { after, text: format!("restarting in {} after {failed}", seconds(after)) }
@@ -321,6 +365,25 @@ mod tests {
         };
         assert_eq!(run(secs(9)), secs(2));
         assert_eq!(run(secs(11)), secs(1));
+    }
+
+    #[test]
+    fn coarse_failures_count_until_the_newest_of_them_is_too_old() {
+        let spec = RestartSpec { attempts: 1000, interval: secs(1000), ..FOREVER };
+        let mut exact = RestartHistory::default();
+        for time in 1..=999 {
+            decide(&spec, &mut exact, FAILED, secs(time), 0);
+        }
+        for most in [0, 1, 16, 64, 2000] {
+            let mut coarse = exact.clone();
+            coarse.coarsen(most);
+            assert!(coarse.entries().count() <= most.max(1));
+            let mut coarse = RestartHistory::of(coarse.entries(), coarse.doublings());
+            assert_eq!((coarse.failures(), coarse.doublings()), (999, exact.doublings()));
+            // One more is allowed, the next is not; with time all of them are forgotten.
+            assert!(count(&spec, &mut coarse, secs(1000)) && !count(&spec, &mut coarse, secs(1000)));
+            assert!(count(&spec, &mut coarse, secs(2000)), "{most}");
+        }
     }
 
     #[test]

@@ -34,6 +34,7 @@ pub struct ReloadReport {
 
 /// The boot as far as it has come.
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub struct BootReport {
     pub phases: Vec<PhaseRecord>,
     /// From the kernel's start to PID 1's.
@@ -43,6 +44,7 @@ pub struct BootReport {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub struct PhaseRecord {
     pub name: String,
     /// Since PID 1's start.
@@ -52,6 +54,7 @@ pub struct PhaseRecord {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub struct TaskRecord {
     pub name: String,
     pub start: Duration,

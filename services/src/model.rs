@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// The state of a service. `docs/flow.md` tells what leads from one to the next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum State {
     #[default]
     Initialized,
@@ -43,7 +43,7 @@ impl State {
 }
 
 /// Why a service was started again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RestartReason {
     /// It ended by itself with an exit status.
     Exit,
@@ -107,7 +107,7 @@ impl RestartReason {
 }
 
 /// How often a service was started again for each reason, in this life of the host.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RestartCounts([u32; RestartReason::ALL.len()]);
 
 impl RestartCounts {
@@ -120,6 +120,19 @@ impl RestartCounts {
 
     pub fn iter(&self) -> impl Iterator<Item = (RestartReason, u32)> + '_ {
         RestartReason::ALL.into_iter().zip(self.0)
+    }
+
+    /// In the order of their numbers; nothing where there is nothing to count.
+    pub(crate) fn to_stored(self) -> Vec<u32> {
+        let used = self.0.iter().rposition(|count| *count > 0).map_or(0, |last| last.saturating_add(1));
+        self.0.into_iter().take(used).collect()
+    }
+
+    /// Those of reasons that this version does not know are left out.
+    pub(crate) fn of_stored(counts: &[u32]) -> RestartCounts {
+        let mut all = RestartCounts::default();
+        all.0.iter_mut().zip(counts).for_each(|(count, stored)| *count = *stored);
+        all
     }
 }
 
@@ -211,7 +224,7 @@ pub struct Event {
 }
 
 /// How a check of a service stands, in the present run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Standing {
     /// It has neither passed nor failed often enough.
     #[default]

@@ -33,6 +33,7 @@ impl std::fmt::Display for Diagnostic {
 
 /// A configuration folder as read: what is good, and what is wrong with the rest.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Loaded {
     pub machine: MachineSpec,
     /// Only services without a mistake, sorted by name.

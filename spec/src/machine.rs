@@ -11,6 +11,7 @@ use crate::service::{
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct MachineSpec {
     pub hostname: Option<String>,
     pub modules: Vec<String>,
@@ -50,6 +51,7 @@ impl Default for MachineSpec {
 
 /// How long what is required must be up before the host says so of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct NodeHealthSpec {
     /// All that is required must be up for so long without a break; zero: at once.
     pub minimum: Duration,
@@ -65,6 +67,7 @@ impl Default for NodeHealthSpec {
 
 /// The hardware watchdog: a device that starts the machine again when nobody has fed it for `timeout`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct WatchdogSpec {
     pub device: PathBuf,
     pub timeout: Duration,
@@ -111,6 +114,7 @@ pub struct ApiSpec {
 
 /// What a machine file changes of a built-in service.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct BuiltinSpec {
     pub name: String,
     pub enabled: Option<bool>,

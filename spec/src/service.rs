@@ -1,4 +1,7 @@
 //! What one service is: the finished form of a service file, with users, environment files and units resolved.
+//!
+//! PID 1 writes these types to its state, and other releases read them there by the names of their fields and variants.
+//! So a name stays as it is, and a new field has a default (`#[serde(default)]`).
 
 mod checks;
 mod nesting;
@@ -12,6 +15,7 @@ pub use checks::{Asks, Check, GrpcProbe, HttpProbe, NetworkProbe, Probe, ProbeTl
 
 /// One service as PID 1 runs it. Made by `kelson-load` from a file; nothing in it needs the disk again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ServiceSpec {
     /// `[a-z0-9][a-z0-9-]{0,62}`, unique on the host.
     pub name: String,
@@ -84,6 +88,13 @@ impl ServiceSpec {
     pub const START_TIMEOUT: Duration = Duration::from_secs(90);
 }
 
+/// What stands for what a record of the state does not say. It has no command, so it cannot be started.
+impl Default for ServiceSpec {
+    fn default() -> Self {
+        ServiceSpec::process("", Vec::<String>::new())
+    }
+}
+
 /// What is run: exactly one of the two.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Workload {
@@ -92,13 +103,21 @@ pub enum Workload {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ProcessSpec {
     /// Program (an absolute path, or a name looked up in the service's `PATH`) and its arguments; never empty.
     pub command: Vec<String>,
     pub working_directory: PathBuf,
 }
 
+impl Default for ProcessSpec {
+    fn default() -> Self {
+        ProcessSpec { command: Vec::new(), working_directory: PathBuf::from("/") }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ContainerSpec {
     pub image: String,
     /// Empty: the image's entrypoint and command.
@@ -134,12 +153,19 @@ impl ContainerSpec {
     }
 }
 
+impl Default for ContainerSpec {
+    fn default() -> Self {
+        ContainerSpec::new("")
+    }
+}
+
 /// A device node of the host that a container is given.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerDevice {
     pub source: PathBuf,
     pub target: PathBuf,
     /// Some of `r`, `w`, `m`.
+    #[serde(default)]
     pub permissions: String,
 }
 
@@ -160,6 +186,7 @@ pub struct ContainerMount {
     pub source: PathBuf,
     pub target: PathBuf,
     /// Words that were checked, as a runtime takes them; a size is in bytes.
+    #[serde(default)]
     pub options: Vec<String>,
 }
 
@@ -190,7 +217,13 @@ pub enum StartMode {
 /// One entry of `depends:` or `when:`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Requirement {
-    Service { name: String, event: ServiceEvent, when_down: WhenDown },
+    Service {
+        name: String,
+        #[serde(default)]
+        event: ServiceEvent,
+        #[serde(default)]
+        when_down: WhenDown,
+    },
     Path(PathBuf),
     Network(Vec<NetworkAspect>),
     TimeSynced,
@@ -223,6 +256,7 @@ pub enum WhenDown {
 
 /// The part that a service has in its group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Lifecycle {
     /// `None`: it is one of the mains, around which the others are ordered; or a sidecar.
     pub hook: Option<LifecycleHook>,
@@ -249,6 +283,7 @@ pub enum LifecycleHook {
 
 /// Commands around each run of a service.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Hooks {
     /// Before the main process, one after the other; a failure is a failed start.
     pub pre: Vec<Hook>,
@@ -272,12 +307,17 @@ pub struct Hook {
     /// Program and arguments, never empty.
     pub command: Vec<String>,
     /// Then it is killed and counts as failed.
+    #[serde(default = "Hook::timeout")]
     pub timeout: Duration,
 }
 
 impl Hook {
     /// `timeout` where the file has none.
     pub const TIMEOUT: Duration = Duration::from_secs(30);
+
+    fn timeout() -> Duration {
+        Self::TIMEOUT
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -300,6 +340,7 @@ pub enum NetworkAspect {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct RestartSpec {
     pub policy: RestartPolicy,
     pub delay: Duration,
@@ -326,6 +367,12 @@ impl RestartSpec {
             exhausted: Exhausted::Fail,
             scope: RestartScope::Service,
         }
+    }
+}
+
+impl Default for RestartSpec {
+    fn default() -> Self {
+        RestartSpec::for_kind(ServiceKind::default())
     }
 }
 
@@ -365,6 +412,7 @@ pub enum Readiness {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct StopSpec {
     /// Signal number.
     pub signal: i32,
@@ -381,6 +429,7 @@ impl Default for StopSpec {
 
 /// A resolved user: PID 1 never reads `/etc/passwd`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Credentials {
     pub uid: u32,
     pub gid: u32,
@@ -392,7 +441,15 @@ pub struct Credentials {
     pub home: Option<String>,
 }
 
+/// Nobody: where it cannot be read from a record of the state who a user is, that must not be root.
+impl Default for Credentials {
+    fn default() -> Self {
+        Credentials { uid: 65534, gid: 65534, groups: Vec::new(), name: "nobody".to_owned(), home: None }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Resources {
     /// Bytes.
     pub memory_max: Option<u64>,
@@ -415,6 +472,7 @@ pub struct ResourceLimit {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Security {
     pub no_new_privileges: bool,
     pub read_only_root: bool,
@@ -447,6 +505,7 @@ pub enum Seccomp {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct LogSpec {
     /// Bytes of one file before it is rotated.
     pub max_size: u64,

@@ -1,4 +1,4 @@
-//! The protocol of Kelson: what is generated from `kelson/v1/*.proto`, and nothing else.
+//! The protocol of Kelson and the records of its state: what is generated from `kelson/*/v1/*.proto`, and nothing else.
 
 /// Version 1 of the API.
 #[allow(clippy::all, clippy::pedantic, clippy::restriction, missing_docs)]
@@ -7,6 +7,15 @@ pub mod v1 {
 
     /// The compiled descriptors, for server reflection.
     pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/kelson.v1.bin"));
+}
+
+/// What PID 1 writes down for the next incarnation.
+pub mod state {
+    /// Version 1.
+    #[allow(clippy::all, clippy::pedantic, clippy::restriction, missing_docs)]
+    pub mod v1 {
+        tonic::include_proto!("kelson.state.v1");
+    }
 }
 
 /// Faults on demand, for tests.

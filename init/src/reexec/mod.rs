@@ -36,6 +36,7 @@ pub const CAN_GO_ON: &str = "--can-go-on-from";
 
 /// What one life tells the next beside the state of the host.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Rebirth {
     /// How often PID 1 has executed itself anew because somebody asked for it.
     pub count: u32,

@@ -15,11 +15,19 @@ use crate::boot::history::since_kernel;
 /// What is under way.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Intent {
+    /// What a later release has asked for and this one does not know ends as a reboot.
+    #[serde(default = "reboot")]
     pub action: ShutdownAction,
     /// Who asked, for messages.
+    #[serde(default)]
     pub reason: String,
     /// When the end was first asked for, since the kernel's start: what bounds it counts from there, in all lives of PID 1.
+    #[serde(default = "since_kernel")]
     pub begun: Duration,
+}
+
+fn reboot() -> ShutdownAction {
+    ShutdownAction::Reboot
 }
 
 impl Intent {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::LogOptions;
 
 /// What a descriptor of the logs is.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeptLog {
     Pipe {
         /// The number by which logd knows the run.
@@ -25,6 +25,8 @@ pub enum KeptLog {
         start_time: u64,
         /// How often it had been replaced when it was started.
         restarts: u32,
+        /// The version of Kelson that it is of.
+        version: String,
     },
 }
 

@@ -1,10 +1,13 @@
 //! How the results of one check add up: from passes and failures in a row to passing, failing, restart. Pure.
 
+use kelson_proto::state::v1 as stored;
+
 use super::Plan;
 use crate::model::Standing;
+use crate::state_store::numbers::Numbered as _;
 
 /// How one check stands in one run.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Level {
     pub standing: Standing,
     passes: u32,
@@ -25,6 +28,25 @@ pub struct Change {
 }
 
 impl Level {
+    /// Fills in how it stands.
+    pub(crate) fn store(&self, record: &mut stored::CheckRecord) {
+        record.standing = self.standing.number();
+        record.passes = self.passes;
+        record.failures = self.failures;
+        record.counted = self.counted;
+        record.proven = self.proven;
+    }
+
+    pub(crate) fn of_stored(record: &stored::CheckRecord) -> Level {
+        Level {
+            standing: Standing::of_number(record.standing).unwrap_or_default(),
+            passes: record.passes,
+            failures: record.failures,
+            counted: record.counted,
+            proven: record.proven,
+        }
+    }
+
     /// Takes in a result; `counts`: it is no longer in its grace.
     pub fn take(&mut self, plan: &Plan, passed: bool, counts: bool) -> Change {
         let before = self.standing;

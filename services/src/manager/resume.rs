@@ -25,8 +25,8 @@ impl Past {
     pub fn specs(&mut self) -> (BTreeMap<String, ServiceSpec>, Vec<String>) {
         let mut specs = BTreeMap::new();
         for name in self.store.specs() {
-            if let Some(spec) = self.paper(state_store::Kind::Spec, &name) {
-                specs.insert(name, spec);
+            if let Some(spec) = self.paper::<ServiceSpec>(state_store::Kind::Spec, &name) {
+                specs.insert(name.clone(), ServiceSpec { name, ..spec });
             }
         }
         let names = self.records.iter().map(|record| &record.name);
@@ -119,6 +119,15 @@ impl Manager {
             self.add(Arc::new(spec), builtin);
         }
         while all_attached.recv().await.is_some() {}
+        for (name, phase) in std::mem::take(&mut past.unknown_phases) {
+            let pid = self.get(&name).and_then(|service| service.pid);
+            let fate = pid.map_or_else(
+                || "nothing of it runs".to_owned(),
+                |pid| format!("its process {pid} is taken up as running"),
+            );
+            let text = format!("it was in phase {phase}, which this version of Kelson does not know: {fate}");
+            self.service_event(&name, &text);
+        }
         for name in leaving {
             self.remove(&name);
         }

@@ -19,4 +19,4 @@ pub mod task;
 pub mod words;
 
 #[cfg(test)]
-mod table_tests;
+pub(crate) mod table_tests;

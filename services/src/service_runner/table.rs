@@ -18,12 +18,13 @@ mod ending;
 mod requests;
 mod resume;
 mod starting;
+mod stored;
 mod vocabulary;
 
 pub use vocabulary::{Answer, Effect, Ended, HookKinds, Input, Phase, Rules, Step, StopReason, Timer, Work};
 
 /// The life of one service as the table sees it.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Life {
     pub state: State,
     pub phase: Phase,
@@ -43,7 +44,6 @@ pub struct Life {
     pub finished: bool,
     pub ticket: u64,
     /// Shared with the snapshot and the event that tell it.
-    #[serde(with = "resume::shared_text")]
     pub message: Arc<str>,
     pub waiting_for: Vec<String>,
     /// Something will start it: not yet begun, but not down either.

@@ -8,7 +8,7 @@ use kelson_spec::service::{Exhausted, Readiness, RestartPolicy, RestartSpec, Ser
 use super::table::{Answer, Effect, Input, Life, Phase, Rules, StopReason, Timer, Work};
 use crate::model::State;
 
-fn rules() -> Rules {
+pub fn rules() -> Rules {
     Rules {
         kind: ServiceKind::Service,
         restart: RestartSpec {

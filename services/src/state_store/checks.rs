@@ -6,7 +6,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use serde::{Deserialize, Serialize};
+use kelson_proto::state::v1 as stored;
+use prost::Message as _;
 
 use super::StateStore;
 use super::file::{Found, seal, unseal};
@@ -31,7 +32,7 @@ fn hash(name: &str) -> u64 {
 type Key = (u64, u64);
 
 /// One result, and how the check stands after it.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CheckEntry<'a> {
     pub level: Level,
     /// When the check began to be asked in this run, since PID 1's start, in microseconds.
@@ -45,15 +46,6 @@ pub struct CheckEntry<'a> {
     pub passed: bool,
     /// The last line of what it said.
     pub text: &'a str,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Slot<'a> {
-    service: u64,
-    check: u64,
-    run: u64,
-    #[serde(borrow)]
-    entry: CheckEntry<'a>,
 }
 
 /// What is known of a check of the life before.
@@ -116,13 +108,23 @@ impl CheckRecord {
     pub fn write(&self, entry: CheckEntry<'_>) {
         let (service, check) = self.key;
         let (index, number) = self.store.checks().next(self.key);
-        let mut slot = Slot { service, check, run: self.run, entry };
-        let bytes = seal::<_, SLOT>(number, &slot).or_else(|| {
-            slot.entry.text = start_of(entry.text, TEXT);
-            seal(number, &slot)
-        });
-        let bytes = bytes.as_ref().map(<[u8; SLOT]>::as_slice);
-        self.store.put(Part::Checks, slot_of(index, number), "the result of a check", bytes);
+        let CheckEntry { level, began, since, at, took, passed, text } = entry;
+        let mut record = stored::CheckRecord {
+            service,
+            check,
+            run: self.run,
+            began,
+            since,
+            at,
+            took,
+            passed,
+            text: start_of(text, TEXT).to_owned(),
+            ..stored::CheckRecord::default()
+        };
+        level.store(&mut record);
+        let bytes = seal(number, &record.encode_to_vec(), SLOT);
+        let place = slot_of(index, number);
+        self.store.put(Part::Checks, place, "the result of a check", bytes.as_deref());
     }
 }
 
@@ -179,25 +181,27 @@ pub(super) fn checks(found: &Found) -> (HashMap<u64, PastChecks>, CheckPlaces) {
     let kept = usize::try_from(KEPT).unwrap_or(usize::MAX);
     for (index, of_one) in (0_u32..).zip(slots.chunks(kept)) {
         places.next = index.saturating_add(1);
-        let mut whole: Vec<(u64, Slot<'_>)> = of_one
+        let mut whole: Vec<(u64, stored::CheckRecord)> = of_one
             .iter()
             .filter_map(|slot| unseal(slot))
-            .filter_map(|(number, payload)| Some((number, postcard::from_bytes(payload).ok()?)))
+            .filter_map(|(number, payload)| Some((number, stored::CheckRecord::decode(payload).ok()?)))
             .collect();
         whole.sort_by_key(|(number, _)| *number);
-        let Some((number, Slot { service, check, run, entry })) = whole.pop() else {
+        let Some((number, newest)) = whole.last() else {
             places.free.push(index);
             continue;
         };
-        let same = |slot: &Slot<'_>| (slot.service, slot.check, slot.run) == (service, check, run);
-        let before = whole.iter().map(|(_, slot)| slot).filter(|slot| same(slot)).map(|slot| slot.entry);
-        let results = before.chain([entry]).map(|CheckEntry { at, took, passed, text, .. }| PastResult {
-            at,
-            took,
-            passed,
-            text: text.to_owned(),
+        let (number, service, check, run) = (*number, newest.service, newest.check, newest.run);
+        let (level, began, since) = (Level::of_stored(newest), newest.began, newest.since);
+        let same = |record: &stored::CheckRecord| {
+            (record.service, record.check, record.run) == (service, check, run)
+        };
+        let results = whole.into_iter().map(|(_, record)| record).filter(same).map(|record| PastResult {
+            at: record.at,
+            took: record.took,
+            passed: record.passed,
+            text: record.text,
         });
-        let CheckEntry { level, began, since, .. } = entry;
         let one = PastCheck { run, level, began, since, results: results.collect() };
         past.entry(service).or_default().0.insert(check, one);
         places.by_key.insert((service, check), CheckPlace { index, results: number });

@@ -4,13 +4,16 @@
 //! the next life finds open and written down is what is written: a number that another descriptor has by then is told
 //! by the inode.
 
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 
-use kelson_logs::{Keeper, KeptLog};
+use kelson_logs::{Keeper, KeptLog, LogOptions};
+use kelson_proto::state::v1 as stored;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
-use serde::{Deserialize, Serialize};
+use prost::Message as _;
 
 use super::StateStore;
 use super::file::{Found, seal, unseal};
@@ -19,7 +22,7 @@ use super::unwritten::Part;
 pub const SLOT: usize = 256;
 
 /// What a kept descriptor is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Descriptor {
     /// A log pipe, or the socket to logd.
     Log(KeptLog),
@@ -35,11 +38,53 @@ pub enum Descriptor {
     Watchdog,
 }
 
-#[derive(Serialize, Deserialize)]
-struct Entry {
-    device: u64,
-    inode: u64,
-    what: Descriptor,
+impl Descriptor {
+    fn to_stored(&self) -> stored::descriptor_record::What {
+        use stored::descriptor_record::{LogControl, LogPipe, Voice, What};
+        let voice = |service: &str, run: u64| Voice { service: service.to_owned(), run };
+        match self {
+            Descriptor::Log(KeptLog::Pipe { id, service, run, options, stderr }) => What::LogPipe(LogPipe {
+                id: *id,
+                service: service.clone(),
+                run: *run,
+                stderr: *stderr,
+                max_size: options.max_size,
+                max_files: options.max_files,
+                console: options.console,
+            }),
+            Descriptor::Log(KeptLog::Control { pid, start_time, restarts, version }) => {
+                What::LogControl(LogControl {
+                    pid: *pid,
+                    start_time: *start_time,
+                    restarts: *restarts,
+                    version: version.clone(),
+                })
+            }
+            Descriptor::Notify { service, run } => What::Notify(voice(service, *run)),
+            Descriptor::Readiness { service, run } => What::Readiness(voice(service, *run)),
+            Descriptor::Api => What::Api(true),
+            Descriptor::Cgroups { path } => What::Cgroups(path.as_os_str().as_bytes().to_vec()),
+            Descriptor::Watchdog => What::Watchdog(true),
+        }
+    }
+
+    fn of_stored(what: stored::descriptor_record::What) -> Descriptor {
+        use stored::descriptor_record::{LogControl, LogPipe, Voice, What};
+        match what {
+            What::LogPipe(LogPipe { id, service, run, stderr, max_size, max_files, console }) => {
+                let options = LogOptions { max_size, max_files, console };
+                Descriptor::Log(KeptLog::Pipe { id, service, run, options, stderr })
+            }
+            What::LogControl(LogControl { pid, start_time, restarts, version }) => {
+                Descriptor::Log(KeptLog::Control { pid, start_time, restarts, version })
+            }
+            What::Notify(Voice { service, run }) => Descriptor::Notify { service, run },
+            What::Readiness(Voice { service, run }) => Descriptor::Readiness { service, run },
+            What::Api(_) => Descriptor::Api,
+            What::Cgroups(path) => Descriptor::Cgroups { path: PathBuf::from(OsString::from_vec(path)) },
+            What::Watchdog(_) => Descriptor::Watchdog,
+        }
+    }
 }
 
 /// One that the life before has left.
@@ -72,10 +117,11 @@ impl StateStore {
     /// The descriptor is still open in the next life, and known.
     pub fn keep(&self, descriptor: BorrowedFd<'_>, what: Descriptor) {
         let raw = descriptor.as_raw_fd();
-        let bytes =
-            identity(raw).ok().and_then(|(device, inode)| seal::<_, SLOT>(1, &Entry { device, inode, what }));
-        let bytes = bytes.as_ref().map(<[u8; SLOT]>::as_slice);
-        self.put(Part::Descriptors, place(raw), "what a descriptor is", bytes);
+        let what = Some(what.to_stored());
+        let bytes = identity(raw).ok().and_then(|(device, inode)| {
+            seal(1, &stored::DescriptorRecord { device, inode, what }.encode_to_vec(), SLOT)
+        });
+        self.put(Part::Descriptors, place(raw), "what a descriptor is", bytes.as_deref());
         mark(descriptor, FdFlag::empty());
     }
 
@@ -111,17 +157,19 @@ pub(super) fn take(found: &Found, doubts: &mut Vec<String>) -> Vec<Inherited> {
     let mut taken = Vec::new();
     for (raw, slot) in (0..RawFd::MAX).zip(found.slots()) {
         let Some((_, payload)) = unseal(slot) else { continue };
-        let Ok(entry) = postcard::from_bytes::<Entry>(payload) else {
+        let Ok(record) = stored::DescriptorRecord::decode(payload) else {
             doubts.push(format!("what is written of descriptor {raw} makes no sense"));
             continue;
         };
         // One that was closed, or another by now: it was let go of, and the write of that was cut off. What this life has
         // opened itself has an owner, whatever is written of its number.
-        let same = identity(raw).is_ok_and(|now| now == (entry.device, entry.inode));
+        let same = identity(raw).is_ok_and(|now| now == (record.device, record.inode));
+        // A later release knows what it is; it stays open and written down for that.
+        let Some(what) = record.what.map(Descriptor::of_stored) else { continue };
         if raw > 2 && same && came_through_execve(raw) {
             // SAFETY: it is open, has come through execve, and this is called once, before anything else could own it.
             let descriptor = unsafe { OwnedFd::from_raw_fd(raw) };
-            taken.push(Inherited { what: entry.what, descriptor });
+            taken.push(Inherited { what, descriptor });
         }
     }
     taken

@@ -1,21 +1,32 @@
-//! A file of slots that belongs to one life of the host, and what a slot is made of.
+//! A file of slots that belongs to one run of the host, and what a slot is made of.
+//!
+//! The layout of a file is fixed: magic, version, the length of a slot, and in a slot of its own the [`HostRun`] that it
+//! belongs to; slots from byte 4096 on. A slot has a checksum, the length of what it holds, a number, and what it holds.
+//! What that is, and how later releases add to it, is the matter of each file.
+//!
+//! [`HostRun`]: stored::HostRun
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use kelson_proto::state::v1 as stored;
 use nix::fcntl::FallocateFlags;
-use serde::Serialize;
+use prost::Message as _;
 
 use super::LifeId;
 
-/// Of every file here. One higher with every change of what is written: a new PID 1 must not misread an old one.
-pub const VERSION: u32 = 4;
+/// Of the layout of all files here: one higher where an older release could not read what this one writes. What is added
+/// to records is none of that: they are tagged. Version 4 and those before it were no tagged records.
+pub const VERSION: u32 = 5;
 const HEADER: u64 = 4096;
 const MAGIC: &[u8; 8] = b"KELSONST";
-/// Of the life in the header.
-const LIFE_SLOT: usize = 512;
+/// Where the owner of the file stands in the header, and how much room it has.
+const OWNER: usize = 16;
+const OWNER_SLOT: usize = 512;
+/// Where in a slot that begins what it holds.
+pub const PAYLOAD: usize = 16;
 
 /// An open file of slots of one size.
 #[derive(Debug)]
@@ -38,11 +49,14 @@ impl SlotFile {
     /// When it cannot be made.
     pub fn create(path: &Path, slot: usize, life: &LifeId) -> io::Result<SlotFile> {
         let file = options().create(true).truncate(true).open(path)?;
-        let header =
-            seal::<_, LIFE_SLOT>(0, life).ok_or_else(|| io::Error::other("the boot id is too long"))?;
-        file.write_all_at(MAGIC, 0)?;
-        file.write_all_at(&VERSION.to_le_bytes(), 8)?;
-        file.write_all_at(&header, 16)?;
+        let owner = stored::HostRun { boot_id: life.boot.clone(), start_time: life.start_time };
+        let owner = seal(0, &owner.encode_to_vec(), OWNER_SLOT)
+            .ok_or_else(|| io::Error::other("the boot id is too long"))?;
+        let mut header = MAGIC.to_vec();
+        header.extend(VERSION.to_le_bytes());
+        header.extend(u32::try_from(slot).unwrap_or(u32::MAX).to_le_bytes());
+        header.extend(owner);
+        file.write_all_at(&header, 0)?;
         Ok(SlotFile { file, slot, path: path.to_owned() })
     }
 
@@ -71,7 +85,8 @@ impl SlotFile {
         if same { None } else { told("was removed or replaced by another process") }
     }
 
-    /// The file that an earlier part of the same life left.
+    /// The file that an earlier part of the same run of the host left. Its slots are of the size that it names itself, but
+    /// of at least `slot` bytes.
     ///
     /// # Errors
     /// A sentence: it cannot be read, is none of ours, of another version or of another life.
@@ -82,29 +97,35 @@ impl SlotFile {
         if bytes.get(..8) != Some(MAGIC.as_slice()) {
             return Err(told("is no state of Kelson, not used"));
         }
-        let version = bytes.get(8..12).and_then(|b| b.try_into().ok()).map(u32::from_le_bytes);
-        if version != Some(VERSION) {
-            return Err(told(&format!(
-                "has version {}, this is version {VERSION}, not used",
-                version.unwrap_or_default()
-            )));
+        let number = |at: usize| {
+            let bytes = bytes.get(at..at.saturating_add(4)).and_then(|bytes| bytes.try_into().ok());
+            bytes.map(u32::from_le_bytes).unwrap_or_default()
+        };
+        if number(8) != VERSION {
+            return Err(told(&format!("has version {}, this is version {VERSION}, not used", number(8))));
         }
-        let of: Option<LifeId> = bytes
-            .get(16..16_usize.saturating_add(LIFE_SLOT))
+        let owner = bytes
+            .get(OWNER..OWNER.saturating_add(OWNER_SLOT))
             .and_then(unseal)
-            .and_then(|(_, payload)| postcard::from_bytes(payload).ok());
-        if of.as_ref() != Some(life) {
+            .and_then(|(_, payload)| stored::HostRun::decode(payload).ok());
+        if owner.is_none_or(|owner| (owner.boot_id, owner.start_time) != (life.boot.clone(), life.start_time))
+        {
             return Err(told("belongs to another life of the host, not used"));
         }
-        Ok(Found { file: SlotFile { file, slot, path: path.to_owned() }, bytes })
+        let there = usize::try_from(number(12)).unwrap_or_default();
+        if there < slot {
+            return Err(told(&format!("has slots of {there} bytes, {slot} are needed, not used")));
+        }
+        Ok(Found { file: SlotFile { file, slot: there, path: path.to_owned() }, bytes })
     }
 
-    /// Writes a whole slot.
+    /// Writes a slot, and nothing of those beside it.
     ///
     /// # Errors
     /// When the file system is full or gone.
     pub fn write(&self, index: u64, bytes: &[u8]) -> io::Result<()> {
         let place = index.saturating_mul(u64::try_from(self.slot).unwrap_or(u64::MAX));
+        let bytes = bytes.get(..self.slot).unwrap_or(bytes);
         self.file.write_all_at(bytes, HEADER.saturating_add(place))
     }
 }
@@ -117,96 +138,41 @@ impl Found {
     }
 }
 
-fn options() -> OpenOptions {
+pub(super) fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(0o600);
     options
 }
 
-/// `crc32 of the rest, length of the payload, number, payload`, zero padded to a whole slot. `None`: it does not fit.
-pub fn seal<T: Serialize, const N: usize>(number: u64, value: &T) -> Option<[u8; N]> {
-    let mut bytes = [0_u8; N];
-    let payload = postcard::to_slice(value, bytes.get_mut(16..)?).ok()?.len();
-    finish(&mut bytes, number, payload)?;
-    Some(bytes)
-}
-
-/// As [`seal`], of bytes that are there already and of any length.
-pub fn seal_bytes(number: u64, payload: &[u8]) -> Option<Vec<u8>> {
-    let mut bytes = vec![0; 16];
+/// `crc32 of the rest, length of the payload, number, payload`, zero padded to `slot` bytes. `None`: it does not fit.
+pub fn seal(number: u64, payload: &[u8], slot: usize) -> Option<Vec<u8>> {
+    if payload.len().checked_add(PAYLOAD)? > slot {
+        return None;
+    }
+    let mut bytes = Vec::with_capacity(slot);
+    bytes.resize(4, 0);
+    bytes.extend(u32::try_from(payload.len()).ok()?.to_le_bytes());
+    bytes.extend(number.to_le_bytes());
     bytes.extend_from_slice(payload);
-    finish(&mut bytes, number, payload.len())?;
-    Some(bytes)
-}
-
-fn finish(bytes: &mut [u8], number: u64, payload: usize) -> Option<()> {
-    bytes.get_mut(4..8)?.copy_from_slice(&u32::try_from(payload).ok()?.to_le_bytes());
-    bytes.get_mut(8..16)?.copy_from_slice(&number.to_le_bytes());
-    let crc = crc32fast::hash(bytes.get(4..payload.checked_add(16)?)?);
+    let crc = crc32fast::hash(bytes.get(4..)?);
     bytes.get_mut(..4)?.copy_from_slice(&crc.to_le_bytes());
-    Some(())
+    bytes.resize(slot, 0);
+    Some(bytes)
 }
 
 /// Number and payload of a slot that is whole; `None` for one that is empty, torn or foreign.
 pub fn unseal(slot: &[u8]) -> Option<(u64, &[u8])> {
     let word = |range: std::ops::Range<usize>| slot.get(range)?.try_into().ok().map(u32::from_le_bytes);
     let length = usize::try_from(word(4..8)?).ok()?;
-    let end = length.checked_add(16)?;
+    let end = length.checked_add(PAYLOAD)?;
     if length == 0 || word(0..4)? != crc32fast::hash(slot.get(4..end)?) {
         return None;
     }
-    let number = u64::from_le_bytes(slot.get(8..16)?.try_into().ok()?);
-    Some((number, slot.get(16..end)?))
+    let number = u64::from_le_bytes(slot.get(8..PAYLOAD)?.try_into().ok()?);
+    Some((number, slot.get(PAYLOAD..end)?))
 }
 
 /// Whether anything was ever written there.
 pub fn is_used(slot: &[u8]) -> bool {
     slot.iter().any(|byte| *byte != 0)
-}
-
-/// A file that is written whole, or not at all: the next to it first, then moved to its place.
-#[derive(Debug)]
-pub struct Paper(pub PathBuf);
-
-impl Paper {
-    /// # Errors
-    /// When it cannot be written.
-    pub fn write(&self, payload: &[u8]) -> io::Result<()> {
-        let bytes = seal_bytes(VERSION.into(), payload)
-            .ok_or_else(|| io::Error::other("longer than a file may be"))?;
-        let beside = self.0.with_extension("new");
-        // Truncated where one is left of a write that was broken off.
-        let file = options().create(true).truncate(true).open(&beside)?;
-        let written = file.write_all_at(&bytes, 0).and_then(|()| std::fs::rename(&beside, &self.0));
-        if written.is_err() {
-            // Where there is no room it must not keep what it has got of it.
-            let _ = std::fs::remove_file(beside);
-        }
-        written
-    }
-
-    /// `None`: there is none.
-    ///
-    /// # Errors
-    /// A sentence, where it is not whole or of another version.
-    pub fn read(&self) -> Result<Option<Vec<u8>>, String> {
-        let told = |text: &str| format!("{}: {text}", self.0.display());
-        let bytes = match std::fs::read(&self.0) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(told(&error.to_string())),
-        };
-        match unseal(&bytes) {
-            Some((version, payload)) if version == u64::from(VERSION) => Ok(Some(payload.to_vec())),
-            Some((version, _)) => {
-                Err(told(&format!("has version {version}, this is version {VERSION}, not used")))
-            }
-            None => Err(told("is torn, not used")),
-        }
-    }
-
-    pub fn remove(&self) {
-        // One that was never written need not be.
-        let _ = std::fs::remove_file(&self.0);
-    }
 }

@@ -10,6 +10,10 @@
 //! | `spawns` | the children that are just being made (`runner` maps it, the kernel writes to it) |
 //! | `papers/` | what is written once: the spec of each service, the machine's, the boot's report |
 //!
+//! Releases before and after this one read all of it. Records are tagged protobuf (`kelson.state.v1`), papers are JSON
+//! ([`paper`]); `exits` and `spawns`, which are written where nothing may fail, have a fixed layout with a version and
+//! lengths. `docs/recovery.md` tells what may change from one release to the next.
+//!
 //! A record is written before the action it tells of takes effect. Each slot has a number and a checksum. Each file
 //! belongs to one life of the host: its header bears the boot id and the start time of PID 1, which `execve` keeps and
 //! a new PID namespace does not.
@@ -21,6 +25,8 @@ mod checks;
 mod descriptors;
 mod file;
 mod life_id;
+pub(crate) mod numbers;
+mod paper;
 mod past;
 mod record;
 mod ring;
@@ -34,7 +40,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use checks::CheckPlaces;
-use file::{Paper, SlotFile};
+use file::SlotFile;
+use paper::Paper;
 use record::SLOT;
 use unwritten::{Part, Unwritten};
 
@@ -89,10 +96,12 @@ struct Places {
     exits: u64,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Place {
     index: u32,
     writes: u64,
+    /// Fields of its record that this version does not know, which are written back.
+    unknown: Arc<[u8]>,
 }
 
 fn papers(directory: &Path) -> PathBuf {
@@ -168,28 +177,23 @@ impl StateStore {
 
     /// Writes the record of a service.
     pub fn record(&self, name: &Arc<str>, record: &Record) {
-        let (place, number) = {
+        let Place { index, writes, unknown } = {
             let mut places = self.places();
-            let known = places.by_name.get(name).copied();
+            let known = places.by_name.get(name).cloned();
             let mut place = known.unwrap_or_else(|| {
                 let index = places.free.pop().unwrap_or_else(|| {
                     let index = places.next;
                     places.next = index.saturating_add(1);
                     index
                 });
-                Place { index, writes: 0 }
+                Place { index, writes: 0, unknown: Arc::default() }
             });
             place.writes = place.writes.saturating_add(1);
-            places.by_name.insert(Arc::clone(name), place);
-            (slot_of(place.index, place.writes), place.writes)
+            places.by_name.insert(Arc::clone(name), place.clone());
+            place
         };
-        let bytes = record.seal(number);
-        self.put(
-            Part::Services,
-            place,
-            "the record of a service",
-            bytes.as_ref().map(<[u8; SLOT]>::as_slice),
-        );
+        let bytes = record.seal(writes, &unknown);
+        self.put(Part::Services, slot_of(index, writes), "the record of a service", bytes.as_deref());
     }
 
     /// The service is gone for good.
@@ -221,7 +225,7 @@ impl StateStore {
     /// Writes a paper down, in place of an earlier one.
     pub fn write(&self, kind: Kind, name: &str, payload: &impl serde::Serialize) {
         let paper = self.paper(kind, name);
-        match postcard::to_allocvec(payload) {
+        match serde_json::to_vec(payload) {
             Ok(bytes) => self.put_paper(&paper, &bytes),
             Err(error) => tracing::error!("{}: {error}", paper.0.display()),
         }

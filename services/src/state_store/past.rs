@@ -12,7 +12,8 @@ use serde::de::DeserializeOwned;
 use super::checks::{self, PastChecks};
 use super::descriptors::{self, Descriptor, Inherited};
 use super::file::{SlotFile, is_used, unseal};
-use super::record::{Record, SLOT};
+use super::paper::understand;
+use super::record::{FoundRecord, Record, SLOT};
 use super::unwritten::Unwritten;
 use super::{Inner, Kind, LifeId, Place, Places, StateStore, papers, ring};
 use crate::model::Event;
@@ -21,6 +22,8 @@ use crate::model::Event;
 #[derive(Debug, Default, PartialEq)]
 pub struct Recovered {
     pub records: Vec<Record>,
+    /// Services that were in a phase that this version does not know, and its number.
+    pub unknown_phases: Vec<(String, i32)>,
     /// What could not be trusted, a sentence each.
     pub doubts: Vec<String>,
 }
@@ -30,6 +33,8 @@ pub struct Past {
     /// The same files, to be written on.
     pub store: StateStore,
     pub records: Vec<Record>,
+    /// Services that were in a phase that this version does not know, and its number.
+    pub unknown_phases: Vec<(String, i32)>,
     /// Each with its slot, in the order of their numbers.
     pub events: Vec<(u64, Event)>,
     /// How a child ended that nobody has acted on; the newest of each PID.
@@ -49,7 +54,7 @@ impl Past {
     pub fn take(directory: &Path, life: &LifeId) -> Result<Past, String> {
         let services = SlotFile::open(&directory.join("services"), SLOT, life)?;
         let mut places = Places::default();
-        let Recovered { records, mut doubts } = records(&services, &mut places);
+        let Recovered { records, unknown_phases, mut doubts } = records(&services, &mut places);
         let is_blank = |index: &u32| {
             let first = usize::try_from(*index).unwrap_or(usize::MAX).saturating_mul(2);
             !services.slots().skip(first).take(2).any(is_used)
@@ -96,7 +101,7 @@ impl Past {
             store.clear(index);
         }
         let exits = exits.into_iter().collect();
-        Ok(Past { store, records, events, exits, inherited, checks: past_checks, doubts })
+        Ok(Past { store, records, unknown_phases, events, exits, inherited, checks: past_checks, doubts })
     }
 
     /// Takes what is known of the checks of a service.
@@ -135,10 +140,11 @@ impl Past {
 
     /// A paper. `None`: there is none, or none that can be trusted, and then that is said.
     pub fn paper<T: DeserializeOwned>(&mut self, kind: Kind, name: &str) -> Option<T> {
+        let doubts = &mut self.doubts;
         let read = self.store.paper(kind, name).read().and_then(|bytes| {
             let Some(bytes) = bytes else { return Ok(None) };
-            let sense = postcard::from_bytes(&bytes);
-            sense.map(Some).map_err(|error| format!("{kind:?} {name}: makes no sense: {error}"))
+            let told = |doubt: String| format!("{kind:?} {name}: {doubt}");
+            understand(&bytes, |doubt| doubts.push(told(doubt))).map(Some).map_err(told)
         });
         read.unwrap_or_else(|doubt| {
             self.doubts.push(doubt);
@@ -157,7 +163,7 @@ pub fn read(directory: &Path, life: &LifeId) -> io::Result<Recovered> {
     std::fs::metadata(&path)?;
     Ok(match SlotFile::open(&path, SLOT, life) {
         Ok(found) => records(&found, &mut Places::default()),
-        Err(doubt) => Recovered { records: Vec::new(), doubts: vec![doubt] },
+        Err(doubt) => Recovered { doubts: vec![doubt], ..Recovered::default() },
     })
 }
 
@@ -168,9 +174,12 @@ fn records(found: &super::file::Found, places: &mut Places) -> Recovered {
     for (index, pair) in (0_u32..).zip(slots.chunks(2)) {
         places.next = index.saturating_add(1);
         let newest = pair.iter().filter_map(|slot| unseal(slot)).max_by_key(|(number, _)| *number);
-        match newest.map(|(number, payload)| (number, postcard::from_bytes::<Record>(payload))) {
-            Some((writes, Ok(record))) => {
-                by_index.insert(index, (writes, record));
+        match newest.map(|(number, payload)| (number, Record::read(payload))) {
+            Some((writes, Ok(FoundRecord { record, unknown, unknown_phase }))) => {
+                if let Some(phase) = unknown_phase {
+                    recovered.unknown_phases.push((record.name.clone(), phase));
+                }
+                by_index.insert(index, (writes, record, unknown));
                 continue;
             }
             Some((_, Err(error))) => {
@@ -183,8 +192,9 @@ fn records(found: &super::file::Found, places: &mut Places) -> Recovered {
         }
         places.free.push(index);
     }
-    for (index, (writes, record)) in by_index {
-        places.by_name.insert(Arc::from(record.name.as_str()), Place { index, writes });
+    for (index, (writes, record, unknown)) in by_index {
+        let place = Place { index, writes, unknown: Arc::from(unknown) };
+        places.by_name.insert(Arc::from(record.name.as_str()), place);
         recovered.records.push(record);
     }
     recovered

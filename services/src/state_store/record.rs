@@ -2,20 +2,24 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use kelson_proto::state::v1 as stored;
+use prost::Message as _;
 
-use super::file::seal;
+use super::file::{PAYLOAD, seal};
+use super::numbers::nanos;
 use crate::service_runner::table::Life;
 
 /// One of the two slots of a service.
 pub const SLOT: usize = 1024;
 /// What of a text is kept where a record would not fit otherwise, in bytes.
 const SHORT: usize = 96;
-/// How many failures are kept then.
-const FAILURES: usize = 16;
+/// In how many entries all failures are told then, and where even that is too much.
+const FAILURES: [usize; 2] = [64, 16];
+/// The fields of a record that this version knows: all up to this number.
+pub(super) const KNOWN: u32 = 46;
 
-/// A service as the next life of PID 1 has to know it. All times count from PID 1's start, which all its lives share.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// A service as the next incarnation of PID 1 has to know it. Times count from PID 1's start, which all of them share.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Record {
     pub name: String,
     pub builtin: bool,
@@ -40,20 +44,110 @@ pub struct Record {
     pub noted_runs: Vec<u64>,
 }
 
+/// A record as it was found.
+pub(super) struct FoundRecord {
+    pub record: Record,
+    /// Fields that this version does not know, as they stood there. Whoever writes the record again keeps them.
+    pub unknown: Vec<u8>,
+    /// It was in a phase that this version does not know.
+    pub unknown_phase: Option<i32>,
+}
+
 impl Record {
-    /// As bytes of a slot. What may be long is shortened where it does not fit otherwise.
-    pub(super) fn seal(&self, number: u64) -> Option<[u8; SLOT]> {
-        seal(number, self).or_else(|| {
-            let mut short = self.clone();
-            short.life.shorten(SHORT, FAILURES);
-            short.status_text = short.status_text.map(|text| start_of(&text, SHORT).to_owned());
-            seal(number, &short).or_else(|| {
-                // One that minds hundreds.
-                short.noted_runs.clear();
-                seal(number, &short)
-            })
-        })
+    /// As bytes of a slot, with the fields that a later release has written. What may be long is shortened where it does
+    /// not fit otherwise.
+    pub(super) fn seal(&self, number: u64, unknown: &[u8]) -> Option<Vec<u8>> {
+        let whole = self.bytes(unknown);
+        if whole.len() <= SLOT.saturating_sub(PAYLOAD) {
+            return seal(number, &whole, SLOT);
+        }
+        let mut short = self.clone();
+        short.status_text = short.status_text.map(|text| start_of(&text, SHORT).to_owned());
+        for failures in FAILURES {
+            short.life.shorten(SHORT, failures);
+            if let Some(sealed) = seal(number, &short.bytes(unknown), SLOT) {
+                return Some(sealed);
+            }
+        }
+        // One that minds hundreds.
+        short.noted_runs.clear();
+        seal(number, &short.bytes(unknown), SLOT).or_else(|| seal(number, &short.bytes(&[]), SLOT))
     }
+
+    fn bytes(&self, unknown: &[u8]) -> Vec<u8> {
+        let mut bytes = self.to_stored().encode_to_vec();
+        bytes.extend_from_slice(unknown);
+        bytes
+    }
+
+    fn to_stored(&self) -> stored::ServiceRecord {
+        let [start_timer, stop_delay_timer, backoff_timer, watchdog_timer] =
+            self.timers.map(|timer| timer.map(nanos));
+        let mut record = stored::ServiceRecord {
+            name: self.name.clone(),
+            builtin: self.builtin,
+            start_time: self.start_time,
+            since: self.since,
+            start_timer,
+            stop_delay_timer,
+            backoff_timer,
+            watchdog_timer,
+            stop_until: self.stop_until.map(nanos),
+            watchdog: self.watchdog.map(nanos),
+            status_text: self.status_text.clone(),
+            spawned_after: self.spawned_after.map(nanos),
+            up_after: self.up_after.map(nanos),
+            start_took: self.start_took.map(nanos),
+            start_took_run: self.start_took_run,
+            noted_runs: self.noted_runs.clone(),
+            ..stored::ServiceRecord::default()
+        };
+        self.life.store(&mut record);
+        record
+    }
+
+    /// Reads what [`Record::seal`] or another release has written.
+    pub(super) fn read(bytes: &[u8]) -> Result<FoundRecord, prost::DecodeError> {
+        let record = stored::ServiceRecord::decode(bytes)?;
+        let unknown = unknown_fields(bytes, KNOWN)?;
+        let (life, phase) = Life::of_stored(&record);
+        let time = |nanos: Option<u64>| nanos.map(Duration::from_nanos);
+        let timers =
+            [record.start_timer, record.stop_delay_timer, record.backoff_timer, record.watchdog_timer];
+        let record = Record {
+            name: record.name,
+            builtin: record.builtin,
+            life,
+            start_time: record.start_time,
+            since: record.since,
+            timers: timers.map(time),
+            stop_until: time(record.stop_until),
+            watchdog: time(record.watchdog),
+            status_text: record.status_text,
+            spawned_after: time(record.spawned_after),
+            up_after: time(record.up_after),
+            start_took: time(record.start_took),
+            start_took_run: record.start_took_run,
+            noted_runs: record.noted_runs,
+        };
+        Ok(FoundRecord { record, unknown, unknown_phase: phase.err() })
+    }
+}
+
+/// The fields of a message whose numbers lie above `known`, as they stand in its bytes.
+pub(super) fn unknown_fields(bytes: &[u8], known: u32) -> Result<Vec<u8>, prost::DecodeError> {
+    use prost::encoding::{DecodeContext, decode_key, skip_field};
+    let (mut rest, mut unknown) = (bytes, Vec::new());
+    while !rest.is_empty() {
+        let field = rest;
+        let (number, kind) = decode_key(&mut rest)?;
+        skip_field(kind, number, &mut rest, DecodeContext::default())?;
+        if number > known {
+            let length = field.len().saturating_sub(rest.len());
+            unknown.extend_from_slice(field.get(..length).unwrap_or_default());
+        }
+    }
+    Ok(unknown)
 }
 
 /// The first bytes of a text, cut where a character ends.

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use kelson_proto::state::v1 as stored;
 use kelson_runner::Exit;
-use serde::{Deserialize, Serialize};
+use prost::Message as _;
 
 use super::StateStore;
 use super::file::{Found, seal, unseal};
+use super::numbers::Numbered as _;
 use super::record::start_of;
 use super::unwritten::Part;
 use crate::model::{Event, State};
@@ -19,41 +21,51 @@ pub const EXIT_SLOT: usize = 32;
 /// So many exits are known that no task may have acted on yet.
 pub const EXITS: u64 = 1024;
 
-#[derive(Serialize, Deserialize)]
-struct EventRecord<'a> {
-    seq: u64,
-    nanos: u64,
-    service: &'a str,
-    state: State,
-    run: u64,
-    message: &'a str,
+/// How a child ended, in four numbers of four bytes, little end first: PID, what kind of end, status or signal, whether it
+/// left a core. A later release may write more behind them.
+const EXIT: usize = 16;
+
+fn exit_bytes(pid: i32, exit: Exit) -> [u8; EXIT] {
+    let (kind, number, core) = match exit {
+        Exit::Lost => (0, 0, 0),
+        Exit::Status(status) => (1, status, 0),
+        Exit::Signal { signal, core } => (2, signal, i32::from(core)),
+    };
+    let mut bytes = [0; EXIT];
+    for (to, number) in bytes.chunks_exact_mut(4).zip([pid, kind, number, core]) {
+        to.copy_from_slice(&number.to_le_bytes());
+    }
+    bytes
 }
 
-#[derive(Serialize, Deserialize)]
-struct ExitRecord {
-    pid: i32,
-    exit: Exit,
+fn exit_of_bytes(bytes: &[u8]) -> Option<(i32, Exit)> {
+    let mut numbers = bytes.get(..EXIT)?.chunks_exact(4).filter_map(|bytes| bytes.try_into().ok());
+    let mut number = || numbers.next().map(i32::from_le_bytes);
+    let (pid, kind, value, core) = (number()?, number()?, number()?, number()?);
+    let exit = match kind {
+        1 => Exit::Status(value),
+        2 => Exit::Signal { signal: value, core: core != 0 },
+        _ => Exit::Lost,
+    };
+    Some((pid, exit))
 }
 
 impl StateStore {
     /// Writes an event into a slot.
     pub fn event(&self, slot: u64, event: &Event) {
         let since = event.time.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let mut record = EventRecord {
+        // The whole text is in the kernel log; what must survive is the number.
+        let room = TEXT.saturating_sub(event.service.len());
+        let record = stored::EventRecord {
             seq: event.seq,
             nanos: u64::try_from(since.as_nanos()).unwrap_or_default(),
-            service: &event.service,
-            state: event.state,
+            service: event.service.to_string(),
+            state: event.state.number(),
             run: event.run,
-            message: &event.message,
+            message: start_of(&event.message, room).to_owned(),
         };
-        let bytes = seal::<_, EVENT_SLOT>(event.seq, &record).or_else(|| {
-            // The whole text is in the kernel log; what must survive is the number.
-            let room = TEXT.saturating_sub(event.service.len());
-            record.message = start_of(&event.message, room);
-            seal(event.seq, &record)
-        });
-        self.put(Part::Events, slot, "an event", bytes.as_ref().map(<[u8; EVENT_SLOT]>::as_slice));
+        let bytes = seal(event.seq, &record.encode_to_vec(), EVENT_SLOT);
+        self.put(Part::Events, slot, "an event", bytes.as_deref());
     }
 
     /// Writes down how a child ended, before the kernel forgets it.
@@ -63,9 +75,9 @@ impl StateStore {
             places.exits = places.exits.saturating_add(1);
             places.exits
         };
-        let bytes = seal::<_, EXIT_SLOT>(number, &ExitRecord { pid, exit });
+        let bytes = seal(number, &exit_bytes(pid, exit), EXIT_SLOT);
         let index = number.checked_rem(EXITS).unwrap_or_default();
-        self.put(Part::Exits, index, "how a child ended", bytes.as_ref().map(<[u8; EXIT_SLOT]>::as_slice));
+        self.put(Part::Exits, index, "how a child ended", bytes.as_deref());
     }
 }
 
@@ -74,7 +86,7 @@ pub(super) fn events(found: &Found) -> Vec<(u64, Event)> {
     let mut events: Vec<(u64, Event)> = (0..)
         .zip(found.slots())
         .filter_map(|(slot, bytes)| Some((slot, unseal(bytes)?.1)))
-        .filter_map(|(slot, payload)| Some((slot, postcard::from_bytes::<EventRecord<'_>>(payload).ok()?)))
+        .filter_map(|(slot, payload)| Some((slot, stored::EventRecord::decode(payload).ok()?)))
         .map(|(slot, record)| {
             let event = Event {
                 seq: record.seq,
@@ -82,7 +94,7 @@ pub(super) fn events(found: &Found) -> Vec<(u64, Event)> {
                     .checked_add(Duration::from_nanos(record.nanos))
                     .unwrap_or_else(SystemTime::now),
                 service: Arc::from(record.service),
-                state: record.state,
+                state: State::of_number(record.state).unwrap_or_default(),
                 message: Arc::from(record.message),
                 run: record.run,
             };
@@ -97,12 +109,12 @@ pub(super) fn events(found: &Found) -> Vec<(u64, Event)> {
 
 /// The last exits with their PIDs, oldest first, and the number of the last.
 pub(super) fn exits(found: &Found) -> (Vec<(i32, Exit)>, u64) {
-    let mut exits: Vec<(u64, ExitRecord)> = found
+    let mut exits: Vec<(u64, (i32, Exit))> = found
         .slots()
         .filter_map(unseal)
-        .filter_map(|(number, payload)| Some((number, postcard::from_bytes(payload).ok()?)))
+        .filter_map(|(number, payload)| Some((number, exit_of_bytes(payload)?)))
         .collect();
     exits.sort_by_key(|(number, _)| *number);
     let last = exits.last().map_or(0, |(number, _)| *number);
-    (exits.into_iter().map(|(_, record)| (record.pid, record.exit)).collect(), last)
+    (exits.into_iter().map(|(_, exit)| exit).collect(), last)
 }

@@ -120,6 +120,159 @@ fn v2_a_torn_record_is_said_and_the_others_are_gone_on_with() {
     std::fs::remove_dir_all(dir).unwrap();
 }
 
+/// A life that failed so often, a second apart.
+fn failed(times: u32) -> Life {
+    let mut rules = crate::service_runner::table_tests::rules();
+    (rules.restart.attempts, rules.restart.interval) = (20_000, Duration::from_secs(1_000_000));
+    let mut life = Life::new(true);
+    for time in 1..=times {
+        use crate::service_runner::table::{Input, Phase};
+        life.phase = Phase::Spawning;
+        let now = Duration::from_secs(time.into());
+        life.step(&rules, Input::Spawned(Err("no".into())), now, 0);
+        assert_eq!(life.phase, Phase::Backoff);
+    }
+    life
+}
+
+#[test]
+fn every_failure_counts_after_it_was_written_down() {
+    for times in [0, 1, 17, 64, 500, 5000] {
+        let mut many = record("a", 1);
+        many.life = failed(times);
+        many.life.message = Arc::from("ä".repeat(300));
+        many.status_text = Some("x".repeat(300));
+        let sealed = many.seal(1, b"").unwrap();
+        let found = Record::read(unseal(&sealed).unwrap().1).unwrap();
+        assert_eq!(found.record.life.failures(), usize::try_from(times).unwrap());
+    }
+}
+
+#[test]
+fn a_field_of_a_later_release_is_written_back() {
+    let dir = place("later");
+    let life = LifeId::current().unwrap();
+    let store = StateStore::create(&dir, &life).unwrap();
+    let a: Arc<str> = Arc::from("a");
+    store.record(&a, &record("a", 1));
+    // Field 900, a text; field 901, a number: as a later release would write them, before and behind what is known.
+    let later = [&[0xa2, 0x38, 3][..], b"new", &[0xa8, 0x38, 7]];
+    let mut payload = later[0].to_vec();
+    payload.extend_from_slice(later[1]);
+    payload.extend(record("a", 2).seal(2, later[2]).map(|slot| unseal(&slot).unwrap().1.to_vec()).unwrap());
+    let slot = file::seal(2, &payload, SLOT).unwrap();
+    let file = OpenOptions::new().write(true).open(dir.join("services")).unwrap();
+    file.write_all_at(&slot, HEADER + slot_of(0, 2) * SLOT as u64).unwrap();
+
+    let past = Past::take(&dir, &life).unwrap();
+    assert_eq!((past.records.as_slice(), past.doubts.len()), (&[record("a", 2)][..], 0));
+    let mut long = record("a", 3);
+    long.life.message = Arc::from("ä".repeat(2000));
+    for written in [record("a", 3), long, record("a", 4)] {
+        past.store.record(&a, &written);
+        let bytes = std::fs::read(dir.join("services")).unwrap();
+        let newest =
+            bytes[4096..].chunks(SLOT).filter_map(unseal).max_by_key(|(number, _)| *number).unwrap().1;
+        assert!(newest.ends_with(&later.concat()), "{newest:?}");
+    }
+    // Another service that takes the place has nothing of it.
+    past.store.remove("a");
+    past.store.record(&a, &record("a", 1));
+    let bytes = std::fs::read(dir.join("services")).unwrap();
+    assert!(!bytes.windows(3).any(|part| part == b"new"));
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn a_number_says_which_fields_are_known() {
+    // All fields of the message: whoever adds one adds it here, and counts on.
+    let every = kelson_proto::state::v1::ServiceRecord {
+        name: "a".into(),
+        builtin: true,
+        state: 1,
+        phase: 1,
+        run: 1,
+        pid: 1,
+        start_time: 1,
+        since: 1,
+        ready: true,
+        healthy: Some(true),
+        proven: true,
+        restarts: 1,
+        restarts_by: vec![1],
+        stopped: true,
+        unwanted: true,
+        finished: true,
+        ticket: 1,
+        message: "a".into(),
+        waiting_for: vec!["a".into()],
+        will_start: true,
+        exit: Some(Default::default()),
+        opened: true,
+        owes_post: true,
+        delays: true,
+        leaving: true,
+        awaits_group: true,
+        asked_group: 1,
+        new_spec_has_when: Some(true),
+        closing: true,
+        after: Some(Default::default()),
+        spawned_at: 1,
+        failures: vec![1],
+        failure_counts: vec![1],
+        doublings: 1,
+        start_timer: Some(1),
+        watchdog_timer: Some(1),
+        stop_delay_timer: Some(1),
+        backoff_timer: Some(1),
+        stop_until: Some(1),
+        watchdog: Some(1),
+        status_text: Some("a".into()),
+        spawned_after: Some(1),
+        up_after: Some(1),
+        start_took: Some(1),
+        start_took_run: 1,
+        noted_runs: vec![1],
+    };
+    let bytes = prost::Message::encode_to_vec(&every);
+    assert_eq!(record::unknown_fields(&bytes, record::KNOWN).unwrap(), b"");
+    assert_ne!(record::unknown_fields(&bytes, record::KNOWN - 1).unwrap(), b"", "the last one is the last");
+    let found = Record::read(&bytes).unwrap();
+    let again = found.record.seal(1, b"").unwrap();
+    let mut expected = every;
+    // One each is the usual, and is not written.
+    expected.failure_counts.clear();
+    // What follows in a way that is not known is for the restart policy.
+    let mut stored: kelson_proto::state::v1::ServiceRecord =
+        prost::Message::decode(unseal(&again).unwrap().1).unwrap();
+    assert!(stored.after.take().is_some_and(|after| after.what.is_some()));
+    expected.after = None;
+    assert_eq!(stored, expected);
+}
+
+#[test]
+fn a_phase_that_is_not_known_is_gone_on_with() {
+    use crate::service_runner::table::Phase;
+    let with = |pid: i32, state: i32| {
+        let stored = kelson_proto::state::v1::ServiceRecord {
+            name: "a".into(),
+            phase: 99,
+            pid,
+            state,
+            ..Default::default()
+        };
+        let found = Record::read(&prost::Message::encode_to_vec(&stored)).unwrap();
+        assert_eq!(found.unknown_phase, Some(99));
+        (found.record.life.phase, found.record.life.state)
+    };
+    assert_eq!(with(42, 99), (Phase::Active, State::Running));
+    assert_eq!(with(42, 6), (Phase::Active, State::Running));
+    assert_eq!(with(0, 7), (Phase::Rest, State::Finished));
+    assert_eq!(with(0, 3), (Phase::Gate, State::Preparing));
+    assert_eq!(with(0, 10), (Phase::Backoff, State::Backoff));
+    assert_eq!(with(0, 99), (Phase::Clearing, State::Stopping));
+}
+
 #[test]
 fn what_does_not_fit_is_shortened_and_not_lost() {
     let dir = place("long");

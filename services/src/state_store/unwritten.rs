@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::StateStore;
-use super::file::Paper;
+use super::paper::Paper;
 
 /// How often it is tried again.
 const AGAIN: Duration = Duration::from_secs(1);

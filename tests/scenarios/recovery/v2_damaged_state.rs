@@ -24,8 +24,8 @@ fn running() -> Host {
 fn slots_of(host: &Host, name: &str) -> (u64, usize) {
     const PAIR: usize = 2048;
     let bytes = fs::read(host.path("run/state/services")).expect("the state");
-    // Checksum, length and number come first, then the name with its length.
-    let name = [&[u8::try_from(name.len()).expect("short")], name.as_bytes()].concat();
+    // Checksum, length and number come first, then field 1 of the record, the name.
+    let name = [&[0x0a, u8::try_from(name.len()).expect("short")], name.as_bytes()].concat();
     let at =
         bytes[4096..].chunks(PAIR / 2).position(|slot| slot[16..].starts_with(&name)).expect("its record");
     ((4096 + at / 2 * PAIR) as u64, PAIR)

@@ -18,7 +18,7 @@ fn checksum(bytes: &[u8]) -> u32 {
     })
 }
 
-/// A number as postcard writes it; a PID is signed, which doubles it.
+/// A number as protobuf writes it.
 fn varint(mut number: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     while number > 127 {
@@ -29,8 +29,34 @@ fn varint(mut number: u64) -> Vec<u8> {
     bytes
 }
 
-fn length_of_varint(bytes: &[u8]) -> usize {
-    bytes.iter().position(|byte| byte & 128 == 0).expect("it ends") + 1
+/// A number, and what follows it.
+fn of_varint(bytes: &[u8]) -> (u64, &[u8]) {
+    let end = bytes.iter().position(|byte| byte & 128 == 0).expect("it ends") + 1;
+    let number = bytes[..end].iter().rev().fold(0, |number, byte| number << 7 | u64::from(byte & 127));
+    (number, &bytes[end..])
+}
+
+/// Where in a record the field of its PID (number 6) begins and ends, and what it says.
+fn pid_in(record: &[u8]) -> Option<(std::ops::Range<usize>, u64)> {
+    let mut rest = record;
+    while !rest.is_empty() {
+        let begin = record.len() - rest.len();
+        let (key, value) = of_varint(rest);
+        let (number, behind) = match key & 7 {
+            0 => of_varint(value),
+            1 => (0, &value[8..]),
+            2 => {
+                let (length, bytes) = of_varint(value);
+                (0, &bytes[usize::try_from(length).expect("short")..])
+            }
+            other => panic!("a field of kind {other}"),
+        };
+        if key >> 3 == 6 {
+            return Some((begin..record.len() - behind.len(), number));
+        }
+        rest = behind;
+    }
+    None
 }
 
 /// Another PID in the record of a service, as if the kernel had given its own to somebody else. All else stays.
@@ -39,7 +65,8 @@ fn give_away(host: &Host, name: &str, pid: i32, stranger: i32) {
     let path = host.path("run/state/services");
     let bytes = fs::read(&path).expect("the state");
     let file = fs::File::options().write(true).open(path).expect("the state");
-    let begin = [&[u8::try_from(name.len()).expect("short")], name.as_bytes()].concat();
+    // The name is field 1 of a record.
+    let begin = [&[0x0a, u8::try_from(name.len()).expect("short")], name.as_bytes()].concat();
     let mut found = 0;
     for (number, slot) in bytes[HEADER..].chunks(SLOT).enumerate() {
         if !slot[16..].starts_with(&begin) {
@@ -47,17 +74,14 @@ fn give_away(host: &Host, name: &str, pid: i32, stranger: i32) {
         }
         let length = u32::from_le_bytes(slot[4..8].try_into().expect("four bytes")) as usize;
         let payload = &slot[16..16 + length];
-        // Name; built in or not, state, phase, a byte each; run; whether there is a PID.
-        let run = begin.len() + 3;
-        let at = run + length_of_varint(&payload[run..]);
-        let old = [vec![1], varint(u64::from(pid.unsigned_abs()) * 2)].concat();
-        if !payload[at..].starts_with(&old) {
+        let Some((at, _)) = pid_in(payload).filter(|(_, known)| *known == u64::from(pid.unsigned_abs()))
+        else {
             // An older record, of the time before it ran.
             continue;
-        }
+        };
         found += 1;
-        let new = [vec![1], varint(u64::from(stranger.unsigned_abs()) * 2)].concat();
-        let payload = [&payload[..at], &new, &payload[at + old.len()..]].concat();
+        let new = [vec![6 << 3], varint(u64::from(stranger.unsigned_abs()))].concat();
+        let payload = [&payload[..at.start], &new, &payload[at.end..]].concat();
         let length = u32::try_from(payload.len()).expect("short").to_le_bytes();
         let sealed = [&length[..], &slot[8..16], &payload].concat();
         let sealed = [&checksum(&sealed).to_le_bytes()[..], &sealed].concat();

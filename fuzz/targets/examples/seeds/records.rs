@@ -45,14 +45,17 @@ fn state(folder: &Path) -> (Vec<u8>, Vec<u8>) {
         store.record(&Arc::from(name), &record(name, state));
     }
     for seq in 1..=3 {
-        store.event(&Event {
+        store.event(
             seq,
-            time: SystemTime::UNIX_EPOCH + Duration::from_secs(seq),
-            service: Arc::from("web"),
-            state: State::Failed,
-            message: Arc::from("exited with status 3"),
-            run: 1,
-        });
+            &Event {
+                seq,
+                time: SystemTime::UNIX_EPOCH + Duration::from_secs(seq),
+                service: Arc::from("web"),
+                state: State::Failed,
+                message: Arc::from("exited with status 3"),
+                run: 1,
+            },
+        );
     }
     store.exit(42, kelson_runner::Exit::Status(3));
     store.exit(43, kelson_runner::Exit::Lost);
@@ -104,15 +107,14 @@ pub fn seeds() -> Seeds {
     let config = folder.join("config");
     let whole = loaded(&config, include_str!("../../../../spec/tests/whole.yaml"));
     let broken = loaded(&config, "name: web\nprocess: {}\nnothing: 1\n");
-    let spec = packed(whole.services.first());
     let mut papers = Vec::new();
     for (which, bytes) in [
-        (4, &spec[1..]),
-        (4 | 2 << 3, &wire::encode(&broken).expect("memory")[..]),
-        (4 | 3 << 3, &packed(boot())[..]),
+        (4, serde_json::to_vec(&whole.services[0])),
+        (4 | 2 << 3, serde_json::to_vec(&broken)),
+        (4 | 3 << 3, serde_json::to_vec(&boot())),
     ] {
         papers.extend([which, 0]);
-        papers.extend(piece(bytes));
+        papers.extend(piece(&bytes.expect("memory")));
     }
     let took = Duration::from_millis(3);
     let results = frame(&[

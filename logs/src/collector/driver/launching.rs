@@ -41,7 +41,7 @@ impl Driver {
     pub(super) fn attach(&mut self, sockets: Vec<InheritedLog>, now: Instant) {
         let mut attached = false;
         for InheritedLog { what, descriptor } in sockets {
-            let KeptLog::Control { pid, start_time, restarts } = what else { continue };
+            let KeptLog::Control { pid, start_time, restarts, .. } = what else { continue };
             self.status.send_modify(|status| status.restarts = restarts);
             match self.launcher.attach(pid, start_time) {
                 Some(process) => {
@@ -75,7 +75,12 @@ impl Driver {
     fn take_up(&mut self, control: OwnedFd, process: Launched, now: Instant) {
         let interest = Interest::READABLE | Interest::WRITABLE;
         let restarts = self.status.borrow().restarts;
-        let what = KeptLog::Control { pid: process.pid, start_time: process.start_time, restarts };
+        let what = KeptLog::Control {
+            pid: process.pid,
+            start_time: process.start_time,
+            restarts,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
         let control = Kept::new(control, self.held.keeper(), what);
         // SAFETY: the AsyncFd owns the descriptor, which stays open and the same until both are dropped together.
         let control = match unsafe { AsyncFd::register_with_interest(control, interest) } {

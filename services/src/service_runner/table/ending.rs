@@ -11,7 +11,7 @@ use crate::model::{RestartReason, State};
 use crate::service_runner::words;
 
 /// What follows once the present ending is over.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum After {
     /// The restart policy decides.
     Decide(Ended),

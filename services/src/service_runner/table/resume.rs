@@ -5,9 +5,8 @@ use std::time::Duration;
 use kelson_runner::Exit;
 
 use super::ending::After;
-use super::{Effect, Ended, Life, Phase, Rules, Work};
+use super::{Effect, Life, Phase, Rules, Work};
 use crate::model::State;
-use crate::state_store::start_of;
 
 impl Life {
     /// Goes on from each phase. What the phase was doing is done again: all of it is made for that.
@@ -78,33 +77,5 @@ impl Life {
     /// Its group was about to restart, or in the middle of it.
     pub fn group_restarts(&self) -> bool {
         self.awaits_group || self.asked_group.is_some()
-    }
-
-    /// Shortens what may be long.
-    pub(crate) fn shorten(&mut self, text: usize, failures: usize) {
-        self.message = start_of(&self.message, text).into();
-        self.history.keep_newest(failures);
-        // Asked again at once.
-        self.waiting_for.clear();
-        match &mut self.after {
-            Some(After::Decide(Ended::GivenUp { text: said, .. } | Ended::NotStarted { text: said }))
-            | Some(After::End { text: said, .. }) => *said = start_of(said, text).to_owned(),
-            _ => {}
-        }
-    }
-}
-
-/// An `Arc<str>` as any other text.
-pub(super) mod shared_text {
-    use std::sync::Arc;
-
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub fn serialize<S: Serializer>(text: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(text)
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<str>, D::Error> {
-        String::deserialize(deserializer).map(Arc::from)
     }
 }

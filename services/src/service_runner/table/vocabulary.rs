@@ -41,7 +41,7 @@ impl Rules {
 }
 
 /// Where the service is, finer than the [`State`] that is shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     /// Nothing runs and nothing is under way: initialized, finished, failed, skipped.
     Rest,
@@ -70,7 +70,7 @@ pub enum Phase {
 }
 
 /// How a run came to its end, for the policy and in words.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ended {
     Exited {
         exit: Exit,

@@ -1,0 +1,231 @@
+//! A [`Life`] as it stands in the state, and what this version makes of what a later one has written.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kelson_proto::state::v1 as stored;
+use kelson_runner::restart::{Failures, RestartHistory};
+
+use super::ending::After;
+use super::{Ended, Life, Phase};
+use crate::model::{RestartCounts, RestartReason, State};
+use crate::state_store::numbers::{Numbered as _, exit_of_stored, exit_to_stored, nanos};
+use crate::state_store::start_of;
+
+impl Life {
+    /// Fills in what the table knows.
+    pub(crate) fn store(&self, record: &mut stored::ServiceRecord) {
+        record.state = self.state.number();
+        record.phase = self.phase.number();
+        record.run = self.run;
+        record.pid = self.pid.unwrap_or_default();
+        record.ready = self.ready;
+        record.healthy = self.healthy;
+        record.proven = self.proven;
+        record.restarts = self.restarts;
+        record.restarts_by = self.restarts_by.to_stored();
+        record.stopped = self.stopped;
+        record.unwanted = self.unwanted;
+        record.finished = self.finished;
+        record.ticket = self.ticket;
+        record.message = self.message.to_string();
+        record.waiting_for.clone_from(&self.waiting_for);
+        record.will_start = self.will_start;
+        record.exit = self.exit.map(exit_to_stored);
+        record.opened = self.opened;
+        record.owes_post = self.owes_post;
+        record.delays = self.delays;
+        record.leaving = self.leaving;
+        record.awaits_group = self.awaits_group;
+        record.asked_group = self.asked_group.map(RestartReason::number).unwrap_or_default();
+        record.new_spec_has_when = self.new_spec;
+        record.closing = self.closing;
+        record.after = self.after.as_ref().map(After::to_stored);
+        record.spawned_at = nanos(self.spawned_at);
+        let mut before = 0;
+        for Failures { at, count } in self.history.entries() {
+            let at = nanos(at);
+            record.failures.push(at.saturating_sub(before));
+            record.failure_counts.push(count);
+            before = at;
+        }
+        if record.failure_counts.iter().all(|count| *count == 1) {
+            record.failure_counts.clear();
+        }
+        record.doublings = self.history.doublings();
+    }
+
+    /// The life that a record tells of. A phase that this version does not know is `Err`; [`Life::adopt`] tells what
+    /// stands for it then.
+    pub(crate) fn of_stored(record: &stored::ServiceRecord) -> (Life, Result<(), i32>) {
+        let phase = Phase::of_number(record.phase);
+        let mut before = Duration::ZERO;
+        let mut counts = record.failure_counts.iter().copied();
+        let failures = record.failures.iter().map(|since| {
+            before = before.saturating_add(Duration::from_nanos(*since));
+            Failures { at: before, count: counts.next().unwrap_or(1) }
+        });
+        let mut life = Life {
+            state: State::of_number(record.state).unwrap_or_default(),
+            phase: phase.unwrap_or(Phase::Rest),
+            run: record.run,
+            pid: Some(record.pid).filter(|pid| *pid > 0),
+            ready: record.ready,
+            healthy: record.healthy,
+            proven: record.proven,
+            restarts: record.restarts,
+            restarts_by: RestartCounts::of_stored(&record.restarts_by),
+            stopped: record.stopped,
+            unwanted: record.unwanted,
+            finished: record.finished,
+            ticket: record.ticket,
+            message: Arc::from(record.message.as_str()),
+            waiting_for: record.waiting_for.clone(),
+            will_start: record.will_start,
+            exit: record.exit.as_ref().map(exit_of_stored),
+            opened: record.opened,
+            owes_post: record.owes_post,
+            delays: record.delays,
+            leaving: record.leaving,
+            awaits_group: record.awaits_group,
+            asked_group: asked(record.asked_group),
+            new_spec: record.new_spec_has_when,
+            closing: record.closing,
+            after: record.after.as_ref().map(After::of_stored),
+            history: RestartHistory::of(failures, record.doublings),
+            spawned_at: Duration::from_nanos(record.spawned_at),
+        };
+        if phase.is_some() {
+            return (life, Ok(()));
+        }
+        life.adopt(State::of_number(record.state));
+        (life, Err(record.phase))
+    }
+
+    /// Goes on from a phase that this version does not know: with a process it runs; without one its state tells how far
+    /// it had come.
+    fn adopt(&mut self, state: Option<State>) {
+        if self.pid.is_some() {
+            self.phase = Phase::Active;
+            self.state = State::Running;
+            self.ready = true;
+            self.after = None;
+            return;
+        }
+        self.phase = match state {
+            Some(State::Initialized | State::Finished | State::Failed | State::Skipped) => Phase::Rest,
+            Some(State::Waiting | State::Preparing | State::Starting) => Phase::Gate,
+            Some(State::Backoff) => Phase::Backoff,
+            Some(State::Running | State::Stopping) | None => Phase::Clearing,
+        };
+        if self.phase == Phase::Clearing {
+            self.state = State::Stopping;
+            let text = "its run ended in a phase that this version of Kelson does not know".to_owned();
+            self.after.get_or_insert(After::Decide(Ended::NotStarted { text }));
+        }
+    }
+
+    /// Failures that count against its budget.
+    #[cfg(test)]
+    pub(crate) fn failures(&self) -> usize {
+        self.history.failures()
+    }
+
+    /// Shortens what may be long. No failure is forgotten.
+    pub(crate) fn shorten(&mut self, text: usize, failures: usize) {
+        self.message = start_of(&self.message, text).into();
+        self.history.coarsen(failures);
+        // Asked again at once.
+        self.waiting_for.clear();
+        match &mut self.after {
+            Some(After::Decide(Ended::GivenUp { text: said, .. } | Ended::NotStarted { text: said }))
+            | Some(After::End { text: said, .. }) => *said = start_of(said, text).to_owned(),
+            _ => {}
+        }
+    }
+}
+
+/// 0: it did not ask.
+fn asked(reason: i32) -> Option<RestartReason> {
+    (reason != 0).then(|| RestartReason::of_number(reason).unwrap_or(RestartReason::Check))
+}
+
+impl After {
+    fn to_stored(&self) -> stored::Next {
+        use stored::next::{End, What};
+        let what = match self {
+            After::Decide(ended) => What::Decide(ended.to_stored()),
+            After::Again(reason) => What::Again(reason.number()),
+            After::Gate => What::Gate(true),
+            After::End { state, finished, stopped, wanted, text } => What::End(End {
+                state: state.number(),
+                finished: *finished,
+                stopped: *stopped,
+                wanted: *wanted,
+                text: text.clone(),
+            }),
+        };
+        stored::Next { what: Some(what) }
+    }
+
+    fn of_stored(next: &stored::Next) -> After {
+        use stored::next::What;
+        match &next.what {
+            Some(What::Decide(ended)) => After::Decide(Ended::of_stored(ended)),
+            Some(What::Again(reason)) => {
+                After::Again(RestartReason::of_number(*reason).unwrap_or(RestartReason::Operator))
+            }
+            Some(What::Gate(_)) => After::Gate,
+            Some(What::End(end)) => After::End {
+                state: State::of_number(end.state).unwrap_or(State::Finished),
+                finished: end.finished,
+                stopped: end.stopped,
+                wanted: end.wanted,
+                text: end.text.clone(),
+            },
+            None => After::Decide(Ended::unknown()),
+        }
+    }
+}
+
+impl Ended {
+    fn unknown() -> Ended {
+        Ended::NotStarted { text: "ended in a way that this version of Kelson does not know".to_owned() }
+    }
+
+    fn to_stored(&self) -> stored::Ended {
+        use stored::ended::{Exited, GivenUp, How};
+        let how = match self {
+            Ended::Exited { exit, ran, before_ready, out_of_memory } => How::Exited(Exited {
+                exit: Some(exit_to_stored(*exit)),
+                ran: nanos(*ran),
+                before_ready: *before_ready,
+                out_of_memory: *out_of_memory,
+            }),
+            Ended::GivenUp { ran, reason, text } => {
+                How::GivenUp(GivenUp { ran: nanos(*ran), reason: reason.number(), text: text.clone() })
+            }
+            Ended::NotStarted { text } => How::NotStarted(text.clone()),
+        };
+        stored::Ended { how: Some(how) }
+    }
+
+    fn of_stored(ended: &stored::Ended) -> Ended {
+        use stored::ended::How;
+        match &ended.how {
+            Some(How::Exited(exited)) => Ended::Exited {
+                exit: exited.exit.as_ref().map_or(kelson_runner::Exit::Lost, exit_of_stored),
+                ran: Duration::from_nanos(exited.ran),
+                before_ready: exited.before_ready,
+                out_of_memory: exited.out_of_memory,
+            },
+            Some(How::GivenUp(given_up)) => Ended::GivenUp {
+                ran: Duration::from_nanos(given_up.ran),
+                reason: RestartReason::of_number(given_up.reason).unwrap_or(RestartReason::Check),
+                text: given_up.text.clone(),
+            },
+            Some(How::NotStarted(text)) => Ended::NotStarted { text: text.clone() },
+            None => Ended::unknown(),
+        }
+    }
+}
