@@ -5,10 +5,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use kelson_proto::v1::Cgroup;
+use kelson_spec::names::service_of_cgroup;
 use prost_types::Duration as Lasting;
 
 use crate::answer::Unanswered;
-use crate::owners::service;
 use crate::system::{lasting, line, number, whole};
 
 /// A service may make cgroups of its own; more than so many are none of an operator's.
@@ -74,7 +74,7 @@ fn cgroup(at: &Path, path: String) -> Cgroup {
     // Without a limit it is the word `max`, which is no number.
     let of = |file: &str| number(&at.join(file));
     Cgroup {
-        service: service(&path).unwrap_or_default().to_owned(),
+        service: service_of_cgroup(&path).unwrap_or_default().to_owned(),
         path,
         processes: u32::try_from(own).unwrap_or(u32::MAX),
         frozen: keyed(&state, "frozen") == Some(1),

@@ -3,11 +3,9 @@
 use std::collections::HashMap;
 
 use kelson_proto::v1::InspectService;
+use kelson_spec::names::service_of_cgroup;
 
 use crate::system::System;
-
-/// The folder of the cgroups in which the shims of containers are, one of a service each.
-const SHIMS: &str = "shims";
 
 /// What is known of the services.
 pub struct Owners {
@@ -31,7 +29,7 @@ impl Owners {
     /// The service that a process's cgroup belongs to. `None`: its cgroup says nothing.
     pub fn by_cgroup(&self, text: &str) -> Option<String> {
         let below = unified(text)?.strip_prefix(self.root.as_deref()?)?.strip_prefix('/')?;
-        Some(service(below).unwrap_or_default().to_owned())
+        Some(service_of_cgroup(below).unwrap_or_default().to_owned())
     }
 
     /// Says of each process which service it belongs to; of a process there is its parent and what its cgroup says.
@@ -63,17 +61,6 @@ impl Owners {
 /// The cgroup of version 2 in `/proc/PID/cgroup`.
 fn unified(text: &str) -> Option<&str> {
     text.lines().find_map(|line| line.strip_prefix("0::"))
-}
-
-/// The service whose cgroup this is, by its path below that of all services.
-pub fn service(below: &str) -> Option<&str> {
-    let mut parts = below.split('/');
-    let first = match parts.next() {
-        Some(SHIMS) => parts.next()?,
-        first => first?,
-    };
-    // Kelson's own helpers; no service's name begins like that.
-    (!first.is_empty() && !first.starts_with('_')).then_some(first)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The [`Runner`] of services that are plain processes: a cgroup for all runs, a child a run.
+//! The [`Runner`] of services that are plain processes: each run has a new cgroup and one child.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -41,15 +41,16 @@ pub struct ProcessRunner {
     binary: Option<Arc<OwnedFd>>,
 }
 
-/// What the cgroup is good for.
+/// Whether the cgroup can take a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CgroupState {
     Fresh,
-    /// It has been killed, or may have been. It takes no new process then: Linux (seen on 6.18) holds its count of kills
-    /// against that of the cgroup of whoever clones, and kills a child that is cloned straight into it at birth.
-    /// Or the kernel has killed in it for memory: what it counts is to be of one run alone, also for a next life of
-    /// PID 1 that takes the run up and never saw it begin.
-    Spent,
+    /// A run was started in it, or may have been, so the next run gets another cgroup:
+    /// - The service may have enabled controllers for cgroups below it. Then it takes no process itself.
+    /// - It may have been killed. Linux (seen on 6.18) holds its count of kills against that of the cgroup of the
+    ///   process that clones, and kills a child that is cloned straight into it at birth.
+    /// - What it counts, such as kills for memory, is to be of one run alone.
+    Used,
 }
 
 /// The process of the current run.
@@ -88,7 +89,8 @@ impl ProcessRunner {
     async fn open_cgroup(&mut self) -> Result<(), RunnerError> {
         let Some(place) = self.place() else { return Ok(()) };
         if !place.make()? {
-            // Processes and limits of an earlier life.
+            // Processes and limits of an earlier incarnation. Where this is broken off, the close goes on with it.
+            self.cgroup = Some(CgroupState::Used);
             let left = self.clear_cgroup(&place).await?;
             if left > 0 {
                 let name = &self.spec.name;
@@ -99,37 +101,36 @@ impl ProcessRunner {
             place.remove()?;
             place.make()?;
         }
-        self.set_up(&place);
+        self.set_up(&place)
+    }
+
+    fn set_up(&mut self, place: &Place) -> Result<(), RunnerError> {
+        self.cgroup = Some(CgroupState::Fresh);
+        self.warnings = place.set_up(&self.spec, self.spec.user.as_ref().map(|user| (user.uid, user.gid)))?;
         Ok(())
     }
 
-    fn set_up(&mut self, place: &Place) {
-        self.cgroup = Some(CgroupState::Fresh);
-        self.warnings = place.limit(&self.spec.resources);
-    }
-
-    /// A run after one whose left-overs were killed gets a new cgroup: the old one takes no process any more.
+    /// Each run after the first gets a new cgroup.
     async fn renew_cgroup(&mut self, place: &Place) -> Result<(), RunnerError> {
-        if self.cgroup == Some(CgroupState::Spent) {
-            // Empty as a rule; an earlier life may have left something.
+        if self.cgroup == Some(CgroupState::Used) {
+            // Empty as a rule; an earlier incarnation of PID 1 may have left something.
             self.clear_cgroup(place).await?;
             place.remove()?;
             place.make()?;
-            self.set_up(place);
+            self.set_up(place)?;
         }
+        self.cgroup = Some(CgroupState::Used);
         Ok(())
     }
 
     /// Kills all that is in its cgroup and waits for its end. Returns how many outlived it. One read where it is empty.
-    async fn clear_cgroup(&mut self, place: &Place) -> Result<u32, RunnerError> {
+    async fn clear_cgroup(&self, place: &Place) -> Result<u32, RunnerError> {
         if !place.is_populated() {
             return Ok(0);
         }
-        self.cgroup = Some(CgroupState::Spent);
         place.end(KILL_DEADLINE).await
     }
 
-    /// What the cgroup has been through in an earlier life is not known: the next run gets another.
     fn take_up(&mut self, attachment: Attachment) -> Result<Option<Running>, RunnerError> {
         let Attachment { pid, start_time, opened, .. } = attachment;
         if !opened {
@@ -138,8 +139,8 @@ impl ProcessRunner {
         self.refuse_while_it_runs()?;
         if let Some(place) = self.place() {
             place.make()?;
-            self.set_up(&place);
-            self.cgroup = Some(CgroupState::Spent);
+            self.set_up(&place)?;
+            self.cgroup = Some(CgroupState::Used);
         }
         self.started = true;
         let child = if pid == 0 { None } else { self.processes.adopt(pid, start_time)? };
@@ -175,7 +176,8 @@ impl ProcessRunner {
             command = command.program(Program::Descriptor(binary));
         }
         if let Some(place) = place {
-            command = command.cgroup(place.folder_once()?, place.name());
+            let leaf = place.of_main(self.spec.delegate);
+            command = command.cgroup(leaf.folder_once()?, leaf.name());
         }
         self.started = true;
         let (done, starting) = oneshot::channel();
@@ -208,14 +210,10 @@ impl ProcessRunner {
         Ok(StopReport { killed, left_behind, out_of_memory: ran && self.was_out_of_memory() })
     }
 
-    /// Whether the kernel killed for memory since the run began: its cgroup was one without kills then.
-    fn was_out_of_memory(&mut self) -> bool {
+    /// Whether the kernel killed for memory since the run began: its cgroup was a new one then.
+    fn was_out_of_memory(&self) -> bool {
         let place = self.place().filter(|_| self.cgroup.is_some());
-        let killed = place.is_some_and(|place| place.memory_kills() > 0);
-        if killed {
-            self.cgroup = Some(CgroupState::Spent);
-        }
-        killed
+        place.is_some_and(|place| place.memory_kills() > 0)
     }
 
     /// What is frozen sleeps through its signal too. It is rare, and asking costs as much as a stop.
@@ -319,23 +317,20 @@ mod tests {
         let mut runner = ProcessRunner::new(Processes::new(options).unwrap(), spec);
         runner.open().await.unwrap();
         let events = runner.place().unwrap().path().join("memory.events");
+        let place = runner.place().unwrap();
         let mut ends = Vec::new();
-        for text in [None, Some("oom 1\noom_kill 0\n"), Some("oom 1\noom_kill 1\n")] {
+        for text in [None, Some("oom 1\noom_kill 0\n"), Some("oom 1\noom_kill 1\n"), None] {
+            runner.renew_cgroup(&place).await.unwrap();
             if let Some(text) = text {
                 fs::write(&events, text).unwrap();
             }
             runner.started = true;
-            ends.push((runner.end(AT_ONCE).await.unwrap().out_of_memory, runner.cgroup));
+            ends.push(runner.end(AT_ONCE).await.unwrap().out_of_memory);
+            // The kernel's own files go with the folder.
+            let _ = fs::remove_file(&events);
         }
-        let (fresh, spent) = (Some(CgroupState::Fresh), Some(CgroupState::Spent));
-        assert_eq!(ends, [(false, fresh), (false, fresh), (true, spent)]);
+        assert_eq!(ends, [false, false, true, false]);
         assert!(!runner.end(AT_ONCE).await.unwrap().out_of_memory, "without a run there is nothing to tell");
-        fs::remove_file(&events).unwrap();
-        let place = runner.place().unwrap();
-        runner.renew_cgroup(&place).await.unwrap();
-        assert_eq!(runner.cgroup, fresh);
-        runner.started = true;
-        assert!(!runner.end(AT_ONCE).await.unwrap().out_of_memory);
         runner.close().await.unwrap();
         fs::remove_dir_all(&own).unwrap();
     }

@@ -7,3 +7,31 @@ pub const BUILTINS: [&str; 4] = ["apid", "containerd", "logd", "probe"];
 /// log of who changed what.
 pub const RESERVED: [&str; 9] =
     ["apid", "audit", "containerd", "load", "logd", "probe", "shims", "task", "unpack"];
+
+/// The folder of the cgroups in which the shims of containers are, one of a service each.
+pub const SHIMS: &str = "shims";
+
+/// The service whose cgroup this is, by its path below that of all services. A service may have cgroups below its own:
+/// leaves for its processes, and those that it made itself.
+pub fn service_of_cgroup(below: &str) -> Option<&str> {
+    let mut parts = below.split('/');
+    let first = match parts.next() {
+        Some(SHIMS) => parts.next()?,
+        first => first?,
+    };
+    // Those of Kelson's own processes begin with `_`; no service's name does.
+    (!first.is_empty() && !first.starts_with('_')).then_some(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cgroup_is_of_one_service_or_of_none() {
+        let of = ["web", "web/main", "web/exec/deep", "shims/web", "shims", "_init", "_unpack-1/x", ""];
+        let services = of.map(service_of_cgroup);
+        let web = Some("web");
+        assert_eq!(services, [web, web, web, web, None, None, None, None]);
+    }
+}

@@ -76,6 +76,9 @@ pub fn render(spec: &ServiceSpec) -> String {
         out.line("user", &scalar(user));
     }
     out.flow("resources", resources(&spec.resources));
+    if spec.delegate {
+        out.line("delegate", "true");
+    }
     let limits = spec.limits.iter().filter_map(|limit| {
         let name = kernel::LIMITS.iter().find(|(_, number)| *number == limit.resource)?.0;
         let value = |value: u64| if value == u64::MAX { "unlimited".to_owned() } else { value.to_string() };

@@ -46,6 +46,8 @@ pub struct ServiceSpec {
     /// `None`: the user of PID 1 (root).
     pub user: Option<Credentials>,
     pub resources: Resources,
+    /// It may divide its cgroup.
+    pub delegate: bool,
     pub limits: Vec<ResourceLimit>,
     pub security: Security,
     pub logs: LogSpec,
@@ -78,6 +80,7 @@ impl ServiceSpec {
             stop: StopSpec::default(),
             user: None,
             resources: Resources::default(),
+            delegate: false,
             limits: Vec::new(),
             security: Security::default(),
             logs: LogSpec::default(),

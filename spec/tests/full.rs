@@ -216,6 +216,7 @@ fn every_key_of_a_service_file_is_read() {
             cpu_weight: Some(100),
             pids_max: Some(64),
         },
+        delegate: false,
         limits: vec![
             ResourceLimit { resource: libc::RLIMIT_CORE, soft: u64::MAX, hard: u64::MAX },
             ResourceLimit { resource: libc::RLIMIT_NOFILE, soft: 65536, hard: 65536 },
@@ -319,7 +320,7 @@ fn what_is_rendered_is_read_again() {
     folder.service("web", WEB);
     folder.service(
         "box",
-        "name: box\ndescription: \"- [odd]: \\n\\t\\u2028\\e \"\ncontainer: {image: 'a:b', network: none, mounts: [{source: /a b, target: /c, options: [ro]}]}\nsecurity: {capabilities: {drop: [net_raw]}}\ntype: oneshot\nreadiness: notify\n",
+        "name: box\ndescription: \"- [odd]: \\n\\t\\u2028\\e \"\ncontainer: {image: 'a:b', network: none, mounts: [{source: /a b, target: /c, options: [ro]}]}\nsecurity: {capabilities: {drop: [net_raw]}}\ntype: oneshot\nreadiness: notify\ndelegate: true\n",
     );
     let first = folder.load();
     assert_eq!(first.diagnostics, []);

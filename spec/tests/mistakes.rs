@@ -41,7 +41,7 @@ fn each_mistake_of_a_value_is_pointed_at() {
         (
             "restrat: {}\n",
             &[
-                "5:1: restrat: this key is not known; did you mean restart? Allowed here: name, description, process, container, environment, environmentFiles, type, start, when, depends, restart, group, lifecycle, required, readiness, startTimeout, health, hooks, stop, user, resources, limits, security, logs",
+                "5:1: restrat: this key is not known; did you mean restart? Allowed here: name, description, process, container, environment, environmentFiles, type, start, when, depends, restart, group, lifecycle, required, readiness, startTimeout, health, hooks, stop, user, resources, delegate, limits, security, logs",
             ],
         ),
         (
@@ -77,6 +77,13 @@ fn each_mistake_of_a_value_is_pointed_at() {
             "depends: {service: db}\n",
             &["5:10: depends: found a mapping where a list such as [{service: NAME}, {path: /PATH}] belongs"],
         ),
+        (
+            "delegate: true\nsecurity: {readOnlyRoot: true}\n",
+            &[
+                "5:1: delegate: readOnlyRoot makes /sys/fs/cgroup read-only for a process, so that it cannot use the cgroups that delegate gives it; leave one of the two out",
+            ],
+        ),
+        ("delegate: all\n", &["5:11: delegate: \"all\" is not true or false"]),
         ("user: [root]\n", &["5:7: user: found a list where a text belongs"]),
         ("startTimeout: {}\n", &["5:15: startTimeout: found a mapping where a duration belongs"]),
         ("resources: {memoryMax: []}\n", &["5:24: resources.memoryMax: found a list where a size belongs"]),

@@ -5,6 +5,7 @@ mod basics;
 mod chaos;
 mod containers;
 mod crash;
+mod delegation;
 mod door;
 mod events;
 mod exec;

@@ -5,6 +5,7 @@
 //! descriptor nor a path: files are opened below the root when they are needed. Only memory file systems are touched,
 //! so PID 1 may do all of this itself.
 
+mod delegation;
 mod memory;
 mod pids;
 mod resources;

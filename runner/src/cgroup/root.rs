@@ -10,6 +10,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use kelson_spec::names::service_of_cgroup;
+
 use super::pids::{self, Pids};
 use crate::runner::RunnerError;
 
@@ -31,11 +33,15 @@ pub struct CgroupRoot {
 #[derive(Debug)]
 struct Inner {
     path: PathBuf,
+    /// The same as the kernel names it in `/proc/PID/cgroup`.
+    kernel_path: Option<String>,
     folder: OwnedFd,
     controllers: Vec<&'static str>,
     warnings: Vec<String>,
     /// Known from the first service on.
     pids: OnceLock<Option<Pids>>,
+    /// Known from the first delegated service on.
+    delegated: OnceLock<Vec<String>>,
 }
 
 impl CgroupRoot {
@@ -100,8 +106,12 @@ impl CgroupRoot {
         controllers: Vec<&'static str>,
         warnings: Vec<String>,
     ) -> CgroupRoot {
-        let pids = OnceLock::new();
-        CgroupRoot { inner: Arc::new(Inner { path, folder, controllers, warnings, pids }) }
+        let (pids, delegated) = (OnceLock::new(), OnceLock::new());
+        let membership = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let kernel_path = kernel_path(&path, &membership);
+        CgroupRoot {
+            inner: Arc::new(Inner { path, kernel_path, folder, controllers, warnings, pids, delegated }),
+        }
     }
 
     /// What keeps other hosts out for as long as it is open.
@@ -113,6 +123,14 @@ impl CgroupRoot {
         &self.inner.path
     }
 
+    /// The service that a process belongs to, by what `/proc/PID/cgroup` says of it: [`CgroupRoot::place`] the other way
+    /// round. `None`: it is in no service's cgroup.
+    pub fn service_of(&self, membership: &str) -> Option<String> {
+        let root = self.inner.kernel_path.as_deref()?;
+        let below = unified(membership)?.strip_prefix(root)?.strip_prefix('/')?;
+        service_of_cgroup(below).map(str::to_owned)
+    }
+
     pub(super) fn folder(&self) -> BorrowedFd<'_> {
         self.inner.folder.as_fd()
     }
@@ -120,6 +138,24 @@ impl CgroupRoot {
     /// Which of `memory`, `cpu` and `pids` the services' cgroups have.
     pub fn controllers(&self) -> &[&'static str] {
         &self.inner.controllers
+    }
+
+    /// Every controller that a delegated service can be given: all that this host has. They are passed on as far as the
+    /// services' cgroups when the first such service asks; until then only the [`WANTED`] ones cost anything.
+    pub(super) fn delegated_controllers(&self) -> &[String] {
+        self.inner.delegated.get_or_init(|| {
+            let own = self.path().parent().unwrap_or(self.path());
+            let (mut working, mut warnings) = (Vec::new(), Vec::new());
+            for controller in available(own) {
+                if pass_on(own, self.path(), &controller, &mut warnings) {
+                    working.push(controller);
+                }
+            }
+            for warning in warnings {
+                tracing::warn!("{warning}");
+            }
+            working
+        })
     }
 
     /// How many processes and threads a service may have whose file says nothing of it. `None`: nothing limits it.
@@ -162,7 +198,7 @@ fn claim(path: &Path) -> Result<Option<OwnedFd>, RunnerError> {
 /// The folder of this process's own cgroup: `mountinfo` says where cgroup2 is, `membership` (`/proc/self/cgroup`) which
 /// cgroup is ours.
 pub fn own_folder(mountinfo: &str, membership: &str) -> Option<PathBuf> {
-    let own = membership.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let own = unified(membership)?;
     mountinfo.lines().find_map(|line| {
         let (front, back) = line.split_once(" - ")?;
         if back.split(' ').next()? != "cgroup2" {
@@ -177,32 +213,53 @@ pub fn own_folder(mountinfo: &str, membership: &str) -> Option<PathBuf> {
     })
 }
 
+/// The cgroup of version 2 in `/proc/PID/cgroup`.
+fn unified(membership: &str) -> Option<&str> {
+    membership.lines().find_map(|line| line.strip_prefix("0::"))
+}
+
+/// How the kernel names the root at `path`: it is below this process's own cgroup, or this process has moved below it.
+fn kernel_path(path: &Path, membership: &str) -> Option<String> {
+    let name = path.file_name()?.to_str()?;
+    let own = unified(membership)?.trim_end_matches('/');
+    match own.strip_suffix(INIT).and_then(|root| root.strip_suffix('/')) {
+        Some(root) if root.ends_with(name) => Some(root.to_owned()),
+        _ => Some(format!("{own}/{name}")),
+    }
+}
+
 /// mountinfo writes a space, tab, newline and backslash as three octal digits.
 fn unescape(field: &str) -> String {
     field.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
 }
 
-/// Enables the wanted controllers in `own` for `path`, and in `path` for the services. Returns those that work.
+/// The controllers that the cgroup at `own` may pass on.
+fn available(own: &Path) -> Vec<String> {
+    let text = fs::read_to_string(own.join("cgroup.controllers")).unwrap_or_default();
+    text.split_ascii_whitespace().map(str::to_owned).collect()
+}
+
+/// Passes on the wanted controllers. Returns those that work.
 fn pass_on_controllers(own: &Path, path: &Path, warnings: &mut Vec<String>) -> Vec<&'static str> {
-    let available = fs::read_to_string(own.join("cgroup.controllers")).unwrap_or_default();
-    let mut working = Vec::new();
-    for wanted in WANTED {
-        if !available.split_ascii_whitespace().any(|name| name == wanted) {
-            continue;
-        }
-        let mut enabled = enable(own, wanted);
-        if enabled.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY)) {
-            enabled = vacate(own, path).and_then(|()| enable(own, wanted));
-        }
-        match enabled.and_then(|()| enable(path, wanted)) {
-            Ok(()) => working.push(wanted),
-            Err(error) => {
-                let what = format!("cannot pass on the cgroup controller {wanted}");
-                warnings.push(RunnerError::system(what, &error).message);
-            }
+    let available = available(own);
+    let there = |wanted: &&str| available.iter().any(|name| name == wanted);
+    WANTED.into_iter().filter(there).filter(|wanted| pass_on(own, path, wanted, warnings)).collect()
+}
+
+/// Enables a controller in `own` for `path`, and in `path` for the services. Returns whether it works.
+fn pass_on(own: &Path, path: &Path, controller: &str, warnings: &mut Vec<String>) -> bool {
+    let mut enabled = enable(own, controller);
+    if enabled.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY)) {
+        enabled = vacate(own, path).and_then(|()| enable(own, controller));
+    }
+    match enabled.and_then(|()| enable(path, controller)) {
+        Ok(()) => true,
+        Err(error) => {
+            let what = format!("cannot pass on the cgroup controller {controller}");
+            warnings.push(RunnerError::system(what, &error).message);
+            false
         }
     }
-    working
 }
 
 fn enable(folder: &Path, controller: &str) -> io::Result<()> {
@@ -253,5 +310,28 @@ mod tests {
         assert_eq!(own(unified, "0::/../outside\n"), None);
         assert_eq!(own(HYBRID, "5:cpu:/x\n"), None);
         assert_eq!(own("", "0::/\n"), None);
+    }
+
+    #[test]
+    fn the_kernels_name_of_the_root_leads_back_to_a_service() {
+        let of = |path: &str, membership| kernel_path(Path::new(path), membership);
+        assert_eq!(of("/sys/fs/cgroup/kelson", "0::/\n").as_deref(), Some("/kelson"));
+        assert_eq!(of("/sys/fs/cgroup/kelson", "0::/kelson/_init\n").as_deref(), Some("/kelson"));
+        let path = "/sys/fs/cgroup/unified/box/kelson-2";
+        assert_eq!(of(path, "5:cpu:/x\n0::/box\n").as_deref(), Some("/box/kelson-2"));
+        assert_eq!(of(path, "0::/box/kelson-2/_init\n").as_deref(), Some("/box/kelson-2"));
+        assert_eq!(of(path, "5:cpu:/x\n"), None);
+        let own = std::env::temp_dir().join(format!("kelson-membership-{}", std::process::id()));
+        fs::create_dir_all(&own).unwrap();
+        let root = CgroupRoot::below(&own).unwrap();
+        let kernel_path = root.inner.kernel_path.clone().unwrap();
+        let service = |below: &str| root.service_of(&format!("3:cpu:/x\n0::{kernel_path}{below}\n"));
+        for below in ["/web", "/web/main", "/web/main/kelson/db", "/shims/web"] {
+            assert_eq!(service(below).as_deref(), Some("web"), "{below}");
+        }
+        for below in ["", "/", "/_init", "/_unpack-3", "x/web"] {
+            assert_eq!(service(below), None, "{below}");
+        }
+        fs::remove_dir_all(&own).unwrap();
     }
 }

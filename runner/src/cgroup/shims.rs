@@ -3,22 +3,23 @@
 
 use std::path::Path;
 
+use kelson_spec::names::SHIMS;
+
 use super::{CgroupRoot, Place};
 use crate::runner::RunnerError;
 
-const FOLDER: &str = "shims";
 /// Where runc and the shim expect cgroup2, and count from.
 const MOUNT: &str = "/sys/fs/cgroup";
 
 impl CgroupRoot {
     /// The cgroup of the shim of this service's container; it need not be there.
     pub(crate) fn shim_place(&self, service: &str) -> Place {
-        self.place(&format!("{FOLDER}/{service}"))
+        self.place(&format!("{SHIMS}/{service}"))
     }
 
     /// Makes that cgroup, or takes the one that is there: a shim may still live in it.
     pub(crate) fn make_shim_place(&self, service: &str) -> Result<Place, RunnerError> {
-        self.place(FOLDER).make()?;
+        self.place(SHIMS).make()?;
         let place = self.shim_place(service);
         place.make()?;
         Ok(place)

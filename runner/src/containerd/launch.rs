@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use containerd_client::types::v1::{Process, Status};
-use kelson_spec::service::Resources;
+use kelson_spec::ServiceSpec;
 use prost_types::Any;
 use tokio::sync::watch as channel;
 use tokio::task::JoinHandle;
@@ -36,9 +36,11 @@ pub(super) struct Launched {
 pub(super) struct Launch {
     pub(super) containerd: Containerd,
     pub(super) service: String,
+    pub(super) service_spec: Arc<ServiceSpec>,
+    /// User and group of the container's main process.
+    pub(super) owner: (u32, u32),
     pub(super) snapshotter: String,
     pub(super) spec: Any,
-    pub(super) resources: Resources,
     pub(super) cgroups: Option<CgroupRoot>,
     pub(super) stdout: OwnedFd,
     pub(super) stderr: OwnedFd,
@@ -128,7 +130,7 @@ impl Launch {
         let place = self.cgroups.as_ref().map(|root| root.place(service));
         leftovers::remove_task(containerd, service, place.as_ref()).await?;
         if let Some(place) = &place {
-            fresh_cgroup(place, &self.resources, service).await?;
+            fresh_cgroup(place, &self.service_spec, self.owner).await?;
         }
         let rootfs = containerd.snapshot_mounts(&self.snapshotter, service).await?;
         containerd.set_spec(service, self.spec.clone()).await?;
@@ -182,20 +184,21 @@ impl Launch {
 /// A cgroup that holds nothing and has been killed never. Returns what of the limits is not enforced.
 pub(super) async fn fresh_cgroup(
     place: &Place,
-    resources: &Resources,
-    service: &str,
+    spec: &ServiceSpec,
+    owner: (u32, u32),
 ) -> Result<Vec<String>, RunnerError> {
     if !place.make()? {
         if place.is_populated() {
             let left = place.end(KILL_DEADLINE).await?;
             if left > 0 {
                 return Err(RunnerError::new(format!(
-                    "{left} processes of an earlier life of service {service} cannot be killed"
+                    "{left} processes of an earlier run of service {} cannot be killed",
+                    spec.name
                 )));
             }
         }
         place.remove()?;
         place.make()?;
     }
-    Ok(place.limit(resources))
+    place.set_up(spec, Some(owner))
 }

@@ -42,6 +42,7 @@ fn shown(path: &str) -> Mount {
 /// socket by which it says that it is ready.
 pub(super) fn mounts(
     container: &ContainerSpec,
+    delegated: bool,
     host_files: &[String],
     notify_socket: Option<&str>,
 ) -> Vec<Mount> {
@@ -58,7 +59,12 @@ pub(super) fn mounts(
         mount("/dev/mqueue", "mqueue", "mqueue", &["nosuid", "noexec", "nodev"]),
         // Of the container's own network namespace, or of the host's where it shares that.
         mount("/sys", "sysfs", "sysfs", &["nosuid", "noexec", "nodev", "ro"]),
-        mount("/sys/fs/cgroup", "cgroup", "cgroup", &["nosuid", "noexec", "nodev", "relatime", "ro"]),
+        mount(
+            "/sys/fs/cgroup",
+            "cgroup",
+            "cgroup",
+            &["nosuid", "noexec", "nodev", "relatime", if delegated { "rw" } else { "ro" }],
+        ),
     ];
     if container.network == ContainerNetwork::Host {
         let listed =
@@ -137,11 +143,22 @@ mod tests {
     }
 
     #[test]
+    fn a_delegated_container_may_write_to_its_cgroups() {
+        let container = ContainerSpec::new("x");
+        let options = |delegated| {
+            let mounts = mounts(&container, delegated, &[], None);
+            let of_cgroup = mounts.into_iter().find(|mount| mount.destination == "/sys/fs/cgroup").unwrap();
+            of_cgroup.options.last().cloned().unwrap()
+        };
+        assert_eq!([options(false), options(true)], ["ro", "rw"]);
+    }
+
+    #[test]
     fn files_of_the_host_are_seen_with_its_network_alone() {
         let files = [String::from("/etc/hosts"), String::from("/etc/resolv.conf")];
         let mut container = ContainerSpec::new("x");
         let count = |container: &ContainerSpec| {
-            mounts(container, &files, None)
+            mounts(container, false, &files, None)
                 .iter()
                 .filter(|mount| mount.destination.starts_with("/etc"))
                 .count()

@@ -61,7 +61,7 @@ impl ContainerRunner {
         self.made = true;
         leftovers::remove(&self.containerd, service, &image.snapshotter, place.as_ref()).await?;
         if let Some(place) = &place {
-            self.warnings = fresh_cgroup(place, &self.spec.resources, service).await?;
+            self.warnings = fresh_cgroup(place, &self.spec, (image.uid, image.gid)).await?;
         }
         let shim_cgroup = match self.processes.cgroups() {
             Some(root) => root.make_shim_place(service)?.path_in_mount().unwrap_or_default(),

@@ -72,7 +72,7 @@ impl ContainerRunner {
     }
 
     pub(super) fn host(&self) -> Host {
-        let found = self.place().and_then(|place| place.path_in_mount());
+        let found = self.place().and_then(|place| place.of_main(self.spec.delegate).path_in_mount());
         let cgroup = found.unwrap_or_else(|| format!("/kelson/{}", self.spec.name));
         Host::read(self.processes.life(), cgroup)
     }
@@ -109,9 +109,10 @@ impl ContainerRunner {
         let launch = Launch {
             containerd: self.containerd.clone(),
             service: name.clone(),
+            service_spec: Arc::clone(&self.spec),
+            owner: (image.uid, image.gid),
             snapshotter: image.snapshotter.clone(),
             spec: spec::packed(&self.spec, &image, &self.host(), &run)?,
-            resources: self.spec.resources.clone(),
             cgroups: self.processes.cgroups().cloned(),
             stdout: context.stdout,
             stderr: context.stderr,

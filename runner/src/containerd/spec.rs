@@ -116,7 +116,7 @@ pub(super) fn spec(
         process: process(service, container, image, host, run, &hostname)?,
         root: Root { path: "rootfs", readonly: security.read_only_root },
         hostname,
-        mounts: mounts::mounts(container, &image.host_files, run.notify_socket()),
+        mounts: mounts::mounts(container, service.delegate, &image.host_files, run.notify_socket()),
         linux: Linux {
             cgroups_path: host.cgroup.clone(),
             namespaces: namespaces(container.network),

@@ -1,8 +1,8 @@
 //! Running a command beside the main process of a service that is a plain process.
 //!
-//! The command is made as a run of the service is ([`Command::from_spec`]), into the same cgroup: a stop of the service
-//! takes it along, as does the end of the main process. It leads a session of its own, so that its terminal and its
-//! signals are its alone, and nothing of it is heard as the service's: not its exit, and no readiness.
+//! The command is made as a run of the service is ([`Command::from_spec`]), into a leaf of its cgroup: a stop of the
+//! service takes it along, as does the end of the main process. It leads a session of its own, so that its terminal and
+//! its signals are its alone, and nothing of it is heard as the service's: not its exit, and no readiness.
 //!
 //! The main process lives in PID 1's namespaces, so there is none to enter. The one exception is `readOnlyRoot`: each
 //! process that PID 1 starts gets a mount namespace of its own then, the command too, made in the same way.
@@ -115,6 +115,7 @@ impl ProcessExecutor {
             command = command.with_terminal();
         }
         if let Some(place) = self.place() {
+            let place = place.of_commands()?;
             command = command.cgroup(place.folder_once()?, place.name());
         }
         Ok((command, ends))

@@ -17,7 +17,7 @@ use crate::service::{
 };
 use crate::tree::{Node, Position, Value};
 
-pub(super) const KEYS: [&str; 24] = [
+pub(super) const KEYS: [&str; 25] = [
     "name",
     "description",
     "process",
@@ -39,6 +39,7 @@ pub(super) const KEYS: [&str; 24] = [
     "stop",
     "user",
     "resources",
+    "delegate",
     "limits",
     "security",
     "logs",
@@ -132,9 +133,15 @@ fn whole(d: &mut Decoder<'_>, stem: &str, root: &Node, ties: &mut Ties) -> Optio
         d.set(&fields, "user", &mut spec.user, |d, p, n| d.user(p, n).map(Some));
     }
     d.set(&fields, "resources", &mut spec.resources, |d, p, n| d.resources(p, n));
+    d.set(&fields, "delegate", &mut spec.delegate, |d, p, n| d.boolean(p, n));
     d.set(&fields, "limits", &mut spec.limits, |d, p, n| d.limits(p, n));
     let held = if is_container { CONTAINER_CAPABILITIES } else { ALL_CAPABILITIES };
     d.set(&fields, "security", &mut spec.security, |d, p, n| d.security(held, p, n));
+    if spec.delegate && spec.security.read_only_root && !is_container {
+        let text = "readOnlyRoot makes /sys/fs/cgroup read-only for a process, so that it cannot use the cgroups that \
+                    delegate gives it; leave one of the two out";
+        d.wrong(&Place::Key(&place, "delegate"), fields.position("delegate"), text);
+    }
     d.set(&fields, "logs", &mut spec.logs, |d, p, n| d.logs(p, n));
     let workload = fields.position(if is_container { "container" } else { "process" });
     usable.then_some(Decoded { spec, references, by_group: 0, workload })

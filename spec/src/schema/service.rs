@@ -77,6 +77,13 @@ pub fn service() -> Mapping {
             "`user` or `user:group`, as names or numbers",
         ),
         with("resources", Kind::Mapping(confinement::resources), "{}", "what its cgroup may use"),
+        with(
+            "delegate",
+            Kind::Boolean,
+            "false",
+            "`true`: its user may make cgroups below its own and use every controller there. See \
+             [delegate](#delegate)",
+        ),
         without(
             "limits",
             Kind::Mapping(limits),

@@ -21,7 +21,7 @@ fn h4_exec_runs_where_the_service_runs() {
     let done = host.ctl(&["exec", "web", "--", "/bin/sh", "-c", text]).expect(7);
     let lines: Vec<&str> = done.stdout.lines().collect();
     assert_eq!(lines[..2], ["1234", "green web"]);
-    assert!(lines.iter().any(|line| line.starts_with("0::") && line.ends_with("/web")), "{lines:?}");
+    assert!(lines.iter().any(|line| line.starts_with("0::") && line.ends_with("/web/exec")), "{lines:?}");
     assert_eq!(done.stderr, "wrong\n");
     host.ctl(&["exec", "web", "--", "/nope"]).expect(1);
     host.ctl(&["exec", "wbe", "--", "/bin/true"]).expect(1);

@@ -1,0 +1,94 @@
+//! Which cgroup below a service's own its processes are put into.
+//!
+//! The limits are always on the service's own cgroup. A cgroup with controllers enabled for those below it takes no
+//! process, and one with processes enables no controller (the kernel's rule of "no internal processes"), so:
+//!
+//! - The commands that PID 1 runs beside the main process (checks, hooks, `exec`) get the leaf [`COMMANDS`]. A service of
+//!   root can enable controllers in its own cgroup at any moment, and neither must keep the other out.
+//! - A service with `delegate` runs in the leaf [`MAIN`], which belongs to its user. There it may make cgroups and
+//!   enable every controller that the host has. The service's own cgroup, with the limits, stays PID 1's.
+//!
+//! Any other service runs in its own cgroup: a leaf for each would cost every start one cgroup more.
+
+use kelson_spec::ServiceSpec;
+use nix::fcntl::AtFlags;
+use nix::unistd::{Gid, Uid, fchownat};
+
+use super::Place;
+use crate::runner::RunnerError;
+
+/// The leaf that a delegated service runs in.
+const MAIN: &str = "main";
+/// The leaf of the commands beside it.
+const COMMANDS: &str = "exec";
+/// What the user of a delegated cgroup owns of it, besides the folder: cgroup-v2.rst, "Model of Delegation".
+const OWNED: [&str; 3] = ["cgroup.procs", "cgroup.threads", "cgroup.subtree_control"];
+
+impl Place {
+    fn leaf(&self, name: &str) -> Place {
+        self.root.place(&[self.name(), name].join("/"))
+    }
+
+    /// Where the main process goes.
+    pub(crate) fn of_main(&self, delegated: bool) -> Place {
+        if delegated { self.leaf(MAIN) } else { self.root.place(self.name()) }
+    }
+
+    /// Where a command beside the main process goes. Makes that cgroup.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub(crate) fn of_commands(&self) -> Result<Place, RunnerError> {
+        let leaf = self.leaf(COMMANDS);
+        leaf.make()?;
+        Ok(leaf)
+    }
+
+    /// Prepares it, empty as it is, for a run: writes the limits, and delegates where the service asks for that. Returns
+    /// what could not be done, a sentence each.
+    ///
+    /// # Errors
+    /// When a leaf cannot be made.
+    pub(crate) fn set_up(
+        &self,
+        spec: &ServiceSpec,
+        owner: Option<(u32, u32)>,
+    ) -> Result<Vec<String>, RunnerError> {
+        let mut warnings = self.limit(&spec.resources);
+        if spec.delegate {
+            warnings.extend(self.delegate(owner)?);
+        }
+        Ok(warnings)
+    }
+
+    /// Hands a subtree over: passes on every controller that the host has, and makes the leaf for the main process, which
+    /// `owner` (`None`: PID 1's own user) may divide further. Returns what could not be done, a sentence each.
+    ///
+    /// # Errors
+    /// When the leaf cannot be made.
+    fn delegate(&self, owner: Option<(u32, u32)>) -> Result<Vec<String>, RunnerError> {
+        let mut warnings = Vec::new();
+        let mut note = |what: &str, error: &std::io::Error| {
+            warnings
+                .push(RunnerError::system(format!("delegate is not in full effect: {what}"), error).message);
+        };
+        for controller in self.root.delegated_controllers() {
+            if let Err(error) = self.write("cgroup.subtree_control", &format!("+{controller}")) {
+                note(&format!("cannot pass on the cgroup controller {controller}"), &error);
+            }
+        }
+        let leaf = self.leaf(MAIN);
+        leaf.make()?;
+        if let Some((uid, gid)) = owner {
+            let files = OWNED.map(|file| [leaf.name(), file].join("/"));
+            for path in files.iter().map(String::as_str).chain([leaf.name()]) {
+                let (uid, gid) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
+                if let Err(errno) = fchownat(self.root.folder(), path, uid, gid, AtFlags::AT_SYMLINK_NOFOLLOW)
+                {
+                    note(&format!("cannot give {path} to its user"), &errno.into());
+                }
+            }
+        }
+        Ok(warnings)
+    }
+}
