@@ -2,7 +2,7 @@
 //!
 //! The roles are organisations of the certificate's subject (`O=os:admin`), as Talos and others have them. kelson-apid
 //! asks this table before it forwards a call, and PID 1 asks it again. What does not stand in it nobody may call
-//! through kelson-apid; root on the host itself may call all.
+//! through kelson-apid; the operator of the host itself may call all.
 
 use std::fmt;
 
@@ -29,6 +29,11 @@ impl Role {
             Role::Operator => "os:operator",
             Role::Admin => "os:admin",
         }
+    }
+
+    /// The word for it in a service file.
+    pub fn word(self) -> &'static str {
+        self.name().trim_start_matches("os:")
     }
 
     pub fn named(name: &[u8]) -> Option<Role> {

@@ -12,7 +12,7 @@ mod processor;
 
 use std::future::Future;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -87,8 +87,12 @@ pub enum Report {
     Restarted { reason: String },
 }
 
+/// Says why the process at the other end of a socket may not read logs.
+pub type Judge = Arc<dyn Fn(BorrowedFd<'_>) -> Result<(), String> + Send + Sync>;
+
 /// What the driver is asked to do.
 enum Command {
+    Judge(Judge),
     Pipes(Box<held::NewRun>),
     Forget(Arc<str>),
     Directory(PathBuf),
@@ -170,6 +174,11 @@ impl Collector {
     /// Log files live here from now on (`/var` became writable); what was written elsewhere moves along.
     pub fn set_directory(&self, path: PathBuf) {
         let _ = self.commands.send(Command::Directory(path));
+    }
+
+    /// Clients of logd are asked about here from now on; until then they are refused.
+    pub fn admit_by(&self, judge: Judge) {
+        let _ = self.commands.send(Command::Judge(judge));
     }
 
     /// logd as it is now, published at every change.

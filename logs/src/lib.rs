@@ -12,8 +12,8 @@ pub mod logd;
 pub mod places;
 
 pub use collector::{
-    BoxFuture, Collector, InheritedLog, Keeper, KeptLog, Launched, Launcher, LogOptions, LogdStatus, Report,
-    forgetful,
+    BoxFuture, Collector, InheritedLog, Judge, Keeper, KeptLog, Launched, Launcher, LogOptions, LogdStatus,
+    Report, forgetful,
 };
 
 /// Whether it may be the name of a service, and so part of the name of a file.

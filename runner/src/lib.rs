@@ -25,6 +25,7 @@ pub mod containerd;
 mod exec;
 mod images;
 mod network;
+pub mod peer;
 mod process;
 mod process_exec;
 mod processes;

@@ -1,6 +1,7 @@
 //! All the services of the host: the state machine of one, the Manager of all, events, recovery state.
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects))]
 
+pub mod admission;
 pub mod builtins;
 pub mod events;
 pub mod groups;

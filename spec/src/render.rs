@@ -95,6 +95,9 @@ pub fn render(spec: &ServiceSpec) -> String {
         None => kernel::ALL_CAPABILITIES,
     };
     out.flow("security", security(&spec.security, held));
+    if spec.api != default.api {
+        out.line("api", spec.api.name());
+    }
     let mut logs = Vec::new();
     if spec.logs.max_size != default.logs.max_size {
         logs.push(("maxSize", size_text(spec.logs.max_size)));

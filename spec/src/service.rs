@@ -50,6 +50,8 @@ pub struct ServiceSpec {
     pub delegate: bool,
     pub limits: Vec<ResourceLimit>,
     pub security: Security,
+    /// What its processes may ask of PID 1.
+    pub api: ApiAccess,
     pub logs: LogSpec,
 }
 
@@ -83,6 +85,7 @@ impl ServiceSpec {
             delegate: false,
             limits: Vec::new(),
             security: Security::default(),
+            api: ApiAccess::default(),
             logs: LogSpec::default(),
         }
     }
@@ -495,6 +498,32 @@ impl Default for Security {
             capabilities: None,
             ambient: 0,
             seccomp: Seccomp::default(),
+        }
+    }
+}
+
+/// What the processes of a service may ask of PID 1 and of logd.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum ApiAccess {
+    /// Nothing.
+    #[default]
+    None,
+    Reader,
+    Operator,
+    Admin,
+}
+
+impl ApiAccess {
+    pub const ALL: [ApiAccess; 4] =
+        [ApiAccess::None, ApiAccess::Reader, ApiAccess::Operator, ApiAccess::Admin];
+
+    /// The word for it in a service file.
+    pub fn name(self) -> &'static str {
+        match self {
+            ApiAccess::None => "none",
+            ApiAccess::Reader => "reader",
+            ApiAccess::Operator => "operator",
+            ApiAccess::Admin => "admin",
         }
     }
 }

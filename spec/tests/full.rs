@@ -65,6 +65,7 @@ user: www-data:adm
 resources: {memoryMax: 64Mi, memoryHigh: 48Mi, cpuMax: 0.5, cpuWeight: 100, pidsMax: 64}
 limits: {nofile: 65536, core: unlimited, memlock: {soft: 64Ki, hard: 1Mi}}
 security: {noNewPrivileges: false, readOnlyRoot: true, capabilities: {drop: [all], add: [net_bind_service, CAP_CHOWN]}, seccomp: unconfined}
+api: operator
 logs: {maxSize: 10Mi, maxFiles: 5, console: true}
 "#;
 
@@ -229,6 +230,7 @@ fn every_key_of_a_service_file_is_read() {
             ambient: 1 << 10 | 1,
             seccomp: Seccomp::Unconfined,
         },
+        api: ApiAccess::Operator,
         logs: LogSpec { max_size: 10 << 20, max_files: 5, console: true },
     };
     assert_eq!(spec, &expected);

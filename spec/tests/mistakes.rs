@@ -41,7 +41,7 @@ fn each_mistake_of_a_value_is_pointed_at() {
         (
             "restrat: {}\n",
             &[
-                "5:1: restrat: this key is not known; did you mean restart? Allowed here: name, description, process, container, environment, environmentFiles, type, start, when, depends, restart, group, lifecycle, required, readiness, startTimeout, health, hooks, stop, user, resources, delegate, limits, security, logs",
+                "5:1: restrat: this key is not known; did you mean restart? Allowed here: name, description, process, container, environment, environmentFiles, type, start, when, depends, restart, group, lifecycle, required, readiness, startTimeout, health, hooks, stop, user, resources, delegate, limits, security, api, logs",
             ],
         ),
         (

@@ -1,6 +1,7 @@
 //! The scenarios of a host, each in a PID namespace of its own. A family is a folder, a scenario a folder in it, whose
 //! tests bear the scenario's id: `g1_…`.
 
+mod access;
 mod basics;
 mod chaos;
 mod containers;

@@ -1,6 +1,7 @@
 //! `kelsonctl` as the tests use it, and its JSON.
 
 use std::ops::RangeInclusive;
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -128,17 +129,23 @@ pub struct Ctl {
     program: PathBuf,
     endpoint: Option<String>,
     config: Option<PathBuf>,
+    user: Option<u32>,
 }
 
 impl Ctl {
     /// Over a Unix socket, or at another address without certificates.
     pub fn at(endpoint: String) -> Ctl {
-        Ctl { program: paths::binary("kelsonctl"), endpoint: Some(endpoint), config: None }
+        Ctl { program: paths::binary("kelsonctl"), endpoint: Some(endpoint), config: None, user: None }
+    }
+
+    /// Run as this user, if not as that of the test.
+    pub fn run_as(self, user: Option<u32>) -> Ctl {
+        Ctl { user, ..self }
     }
 
     /// By a file of contexts, over TLS.
     pub fn with_config(file: PathBuf) -> Ctl {
-        Ctl { program: paths::binary("kelsonctl"), endpoint: None, config: Some(file) }
+        Ctl { program: paths::binary("kelsonctl"), endpoint: None, config: Some(file), user: None }
     }
 
     /// The command itself, for a test that reads its output in a way of its own, or not at all.
@@ -155,6 +162,9 @@ impl Ctl {
         }
         if let Some(config) = &self.config {
             command.env("KELSONCONFIG", config);
+        }
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
         }
         command.args(args);
         command

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::chown;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -34,6 +35,7 @@ pub struct HostBuilder {
     console_unread: bool,
     memory: BTreeMap<String, String>,
     containers: Option<Containers>,
+    user: Option<u32>,
 }
 
 impl HostBuilder {
@@ -70,6 +72,12 @@ impl HostBuilder {
     /// One more argument for `init`.
     pub fn argument(mut self, argument: &str) -> HostBuilder {
         self.arguments.push(argument.to_owned());
+        self
+    }
+
+    /// Runs PID 1 as this user, without a capability; `kelsonctl` is run as the same user.
+    pub fn unprivileged(mut self, user: u32) -> HostBuilder {
+        self.user = Some(user);
         self
     }
 
@@ -200,6 +208,13 @@ impl HostBuilder {
             };
             command.args(["sh", "-c", containers::PREPARE, "sh"]).arg(&state).arg(size);
         }
+        if let Some(user) = self.user {
+            for folder in ["", "config", "config/services", "images", "run", "log", "lib"] {
+                chown(dir.join(folder), Some(user), Some(user)).expect("the test's folder is ours");
+            }
+            command.args(["setpriv", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all"]);
+            command.args([format!("--reuid={user}"), format!("--regid={user}")]);
+        }
         let mut binary = if self.faulty { paths::faulty_binary("init") } else { paths::binary("init") };
         if self.own_binary {
             let copy = dir.join("init");
@@ -246,7 +261,7 @@ impl HostBuilder {
             });
         }
         let child = command.spawn().expect("unshare(1) can be started");
-        let ctl = Ctl::at(format!("unix://{}", dir.join("run/init.sock").display()));
+        let ctl = Ctl::at(format!("unix://{}", dir.join("run/init.sock").display())).run_as(self.user);
         Host { child, ctl, files: host_files, dir, ended: None, unread, cgroup, memory }
     }
 }

@@ -1,6 +1,7 @@
 //! Taking connections, as many as there is room for, and letting them go at the end.
 
 use std::future::Future;
+use std::os::fd::AsFd as _;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -10,7 +11,7 @@ use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::server::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use kelson_logs::places::{Call, Place, Places};
-use kelson_services::builtins::apid;
+use kelson_services::admission::{Admission, Standing};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
@@ -19,7 +20,6 @@ use tonic::body::Body;
 use tonic::codegen::http::Request;
 
 use super::ServerOptions;
-use super::caller::{Admission, Standing};
 use super::dispatch::Dispatch;
 
 /// Clients at the same time. One that asks for nothing gives its place to one that does.
@@ -43,9 +43,8 @@ const IDLE: Duration = Duration::from_secs(2);
 
 /// Serves until `shutdown` is ready, then ends all connections within [`GRACE`].
 pub async fn run(mut listener: UnixListener, options: ServerOptions, shutdown: impl Future<Output = ()>) {
-    let admission = Admission { own_uid: nix::unistd::geteuid().as_raw(), apid_uid: options.apid_uid };
+    let admission = options.admission;
     let (closing, closed) = watch::channel(());
-    let manager = options.manager.clone();
     let dispatch = Dispatch::new(
         options.manager,
         options.images,
@@ -74,9 +73,9 @@ pub async fn run(mut listener: UnixListener, options: ServerOptions, shutdown: i
                     if std::mem::take(&mut short) {
                         tracing::info!("connections are taken again");
                     }
-                    let standing = admission.judge(stream.peer_cred(), &|pid| manager.is_of(apid::NAME, pid));
+                    let standing = admission.judge(stream.as_fd());
                     if let Some(place) = place(&standing, &places, &passing) {
-                        connections.spawn(connection(stream, standing, dispatch.clone(), closed.clone(), place));
+                        connections.spawn(connection(stream, admission.clone(), standing, dispatch.clone(), closed.clone(), place));
                     }
                 }
                 Err(error) => {
@@ -124,6 +123,7 @@ fn place(standing: &Standing, places: &Arc<Places>, passing: &Arc<Semaphore>) ->
 /// One connection until its end.
 async fn connection(
     stream: UnixStream,
+    admission: Admission,
     standing: Standing,
     dispatch: Dispatch,
     mut closed: watch::Receiver<()>,
@@ -137,13 +137,13 @@ async fn connection(
     let full = passing.is_some();
     let calls = place.clone();
     let service = hyper::service::service_fn(move |request: Request<Incoming>| {
-        let (dispatch, standing) = (dispatch.clone(), Arc::clone(&standing));
+        let (dispatch, admission, standing) = (dispatch.clone(), admission.clone(), Arc::clone(&standing));
         let call = calls.as_ref().map(|place| place.call());
         let too_long = full && !standing.refused() && goes_on(request.uri().path());
         async move {
             let response = match too_long {
                 true => full_house().into_http(),
-                false => dispatch.call(&standing, request).await,
+                false => dispatch.call(&admission, &standing, request).await,
             };
             Ok::<_, std::convert::Infallible>(response.map(|body| Body::new(UnderWay { body, _call: call })))
         }

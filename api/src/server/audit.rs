@@ -64,6 +64,7 @@ impl Audit {
         let mut head = format!("call={}", access::method(access.path));
         let (who, role) = match caller {
             Caller::Local { .. } => (caller.to_string(), "local"),
+            Caller::Service { role, .. } => (caller.to_string(), role.name()),
             Caller::Remote { identity, role } => (identity.clone(), role.map_or("none", Role::name)),
         };
         let _ = write!(head, " who={} role={role}", quoted(&who));

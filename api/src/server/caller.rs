@@ -1,42 +1,26 @@
-//! Who calls: the peer of a connection by SO_PEERCRED, and the identity that kelson-apid forwards.
+//! On whose behalf a call is made: the process at the other end of the connection, or the identity that kelson-apid
+//! forwards for it.
 
 use std::fmt;
+use std::sync::Arc;
 
-use tokio::net::unix::UCred;
+use kelson_services::admission::{ApiAccess, Standing, no_access};
 use tonic::Status;
 use tonic::codegen::http::HeaderMap;
 
 use crate::access::{self, Role};
 use crate::{IDENTITY, IDENTITY_MAX, ROLE};
 
-/// Whom the server takes.
-#[derive(Debug, Clone, Copy)]
-pub struct Admission {
-    /// PID 1's own user: root, or whoever runs a container mode.
-    pub own_uid: u32,
-    pub apid_uid: Option<u32>,
-}
-
-/// What is asked of a peer that has kelson-apid's user: whether it is kelson-apid, by its PID.
-type IsApid<'a> = &'a dyn Fn(i32) -> bool;
-
-/// What the peer of a connection may do, asked once.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Standing {
-    /// Root or PID 1's own user.
-    Trusted { uid: u32, pid: Option<i32> },
-    /// kelson-apid: only on behalf of somebody.
-    Forwarder,
-    /// A stranger: each of its calls is denied with this sentence.
-    Refused(String),
-}
-
 /// On whose behalf a call is made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Caller {
     Local { uid: u32, pid: Option<i32> },
+    Service { name: Arc<str>, uid: u32, pid: i32, role: Role },
     Remote { identity: String, role: Option<Role> },
 }
+
+/// What is asked of [`Admission`](kelson_services::admission::Admission): what the file of a service grants now.
+pub type Grants<'a> = &'a (dyn Fn(&str) -> ApiAccess + Sync);
 
 impl Caller {
     /// Whether it may call this method. kelson-apid has asked as well.
@@ -45,7 +29,19 @@ impl Caller {
     /// PERMISSION_DENIED, with what would be needed.
     pub fn may(&self, path: &str) -> Result<(), Status> {
         match self {
-            Caller::Local { .. } => Ok(()),
+            Caller::Local { .. } | Caller::Service { role: Role::Admin, .. } => Ok(()),
+            Caller::Service { name, role, .. } => {
+                let needed = access::of(path).map_or(Role::Admin, |access| access.role);
+                if *role >= needed {
+                    return Ok(());
+                }
+                Err(Status::permission_denied(format!(
+                    "{} needs `api: {}`, and the file of service \"{name}\" has `api: {}`",
+                    access::method(path),
+                    needed.word(),
+                    role.word()
+                )))
+            }
             Caller::Remote { role, .. } => access::check(path, *role),
         }
     }
@@ -56,55 +52,43 @@ impl fmt::Display for Caller {
         match self {
             Caller::Local { uid, pid: Some(pid) } => write!(f, "user {uid} (process {pid})"),
             Caller::Local { uid, pid: None } => write!(f, "user {uid}"),
+            Caller::Service { name, uid, pid, .. } => {
+                write!(f, "user {uid} (process {pid} of service {name})")
+            }
             Caller::Remote { identity, .. } => write!(f, "{identity} through apid"),
         }
     }
 }
 
-impl Admission {
-    /// `is_apid` is asked of those alone who have its user: a service may have been given it as well.
-    pub fn judge(self, peer: std::io::Result<UCred>, is_apid: IsApid<'_>) -> Standing {
-        let peer = match peer {
-            Ok(peer) => peer,
-            Err(error) => return Standing::Refused(format!("the kernel does not tell who calls: {error}")),
-        };
-        let uid = peer.uid();
-        if uid == 0 || uid == self.own_uid {
-            // 0 is a process outside this PID namespace.
-            Standing::Trusted { uid, pid: peer.pid().filter(|pid| *pid > 0) }
-        } else if Some(uid) == self.apid_uid && peer.pid().is_some_and(is_apid) {
-            Standing::Forwarder
-        } else {
-            Standing::Refused(format!(
-                "user {uid} may not use this socket: call as root (sudo kelsonctl …), or from elsewhere through \
-                 kelson-apid with a client certificate (kelsonctl --endpoint HOST:PORT)"
-            ))
+/// On whose behalf this call is made.
+///
+/// # Errors
+/// PERMISSION_DENIED, with what to do about it.
+pub fn caller(standing: &Standing, headers: &HeaderMap, grants: Grants<'_>) -> Result<Caller, Status> {
+    let caller = match standing {
+        Standing::Refused(why) => return Err(Status::permission_denied(why.as_str())),
+        Standing::Forwarder => None,
+        Standing::Host { uid, pid } => Some(Caller::Local { uid: *uid, pid: *pid }),
+        Standing::Service { name, uid, pid } => {
+            // Asked for each call: the file may have been read again since the connection was made.
+            let role = match grants(name) {
+                ApiAccess::None => return Err(Status::permission_denied(no_access(name))),
+                ApiAccess::Reader => Role::Reader,
+                ApiAccess::Operator => Role::Operator,
+                ApiAccess::Admin => Role::Admin,
+            };
+            Some(Caller::Service { name: Arc::clone(name), uid: *uid, pid: *pid, role })
         }
-    }
-}
-
-impl Standing {
-    /// Nothing that it asks for is done.
-    pub fn refused(&self) -> bool {
-        matches!(self, Standing::Refused(_))
-    }
-
-    /// On whose behalf this call is made.
-    ///
-    /// # Errors
-    /// PERMISSION_DENIED, with what to do about it.
-    pub fn caller(&self, headers: &HeaderMap) -> Result<Caller, Status> {
-        match self {
-            Standing::Refused(why) => return Err(Status::permission_denied(why.as_str())),
-            Standing::Trusted { .. } | Standing::Forwarder => {}
-        }
-        match (identity(headers)?, self) {
-            (Some(identity), _) => Ok(Caller::Remote { identity, role: role(headers)? }),
-            (None, Standing::Trusted { uid, pid }) => Ok(Caller::Local { uid: *uid, pid: *pid }),
-            (None, _) => Err(Status::permission_denied(format!(
-                "kelson-apid must say on whose behalf it calls, in the metadata {IDENTITY}; it may do nothing of itself"
-            ))),
-        }
+    };
+    match (identity(headers)?, caller) {
+        (Some(_), Some(Caller::Service { name, .. })) => Err(Status::permission_denied(format!(
+            "the metadata {IDENTITY} is kelson-apid's: service \"{name}\" calls for itself alone"
+        ))),
+        (Some(identity), _) => Ok(Caller::Remote { identity, role: role(headers)? }),
+        (None, Some(caller)) => Ok(caller),
+        (None, None) => Err(Status::permission_denied(format!(
+            "kelson-apid must say on whose behalf it calls, in the metadata {IDENTITY}; it may do nothing of itself"
+        ))),
     }
 }
 
@@ -155,44 +139,84 @@ mod tests {
     fn a_role_is_one_of_those_that_there_are() {
         let mut headers = with(&[b"CN=ann"]);
         headers.append(ROLE, HeaderValue::from_static("os:operator"));
-        let caller = Standing::Forwarder.caller(&headers).unwrap();
-        assert_eq!(caller, ann(Some(Role::Operator)));
-        assert!(caller.may("/kelson.v1.Machine/Shutdown").is_ok());
-        let denied = caller.may("/kelson.v1.Exec/Run").unwrap_err();
+        let called = caller(&Standing::Forwarder, &headers, NOTHING).unwrap();
+        assert_eq!(called, ann(Some(Role::Operator)));
+        assert!(called.may("/kelson.v1.Machine/Shutdown").is_ok());
+        let denied = called.may("/kelson.v1.Exec/Run").unwrap_err();
         assert_eq!(denied.code(), Code::PermissionDenied);
         assert!(ann(None).may("/kelson.v1.Services/List").is_err(), "no role, no call");
         assert!(Caller::Local { uid: 0, pid: None }.may("/kelson.v1.Exec/Run").is_ok());
         headers.append(ROLE, HeaderValue::from_static("os:admin"));
-        assert!(Standing::Forwarder.caller(&headers).is_err(), "two roles");
+        assert!(caller(&Standing::Forwarder, &headers, NOTHING).is_err(), "two roles");
         let mut headers = with(&[b"CN=ann"]);
         headers.append(ROLE, HeaderValue::from_static("os:root"));
-        assert!(Standing::Forwarder.caller(&headers).is_err());
+        assert!(caller(&Standing::Forwarder, &headers, NOTHING).is_err());
     }
 
-    const ROOT: Standing = Standing::Trusted { uid: 0, pid: Some(7) };
+    const ROOT: Standing = Standing::Host { uid: 0, pid: Some(7) };
+    const NOTHING: Grants<'static> = &|_| ApiAccess::None;
+
+    fn web() -> Standing {
+        Standing::Service { name: Arc::from("web"), uid: 0, pid: 7 }
+    }
+
+    #[test]
+    fn a_process_of_a_service_may_do_what_its_file_grants_now() {
+        let refused = |grants: Grants<'_>, headers: &HeaderMap, path: &str| {
+            let asked = caller(&web(), headers, grants).and_then(|called| called.may(path));
+            let status = asked.expect_err(path);
+            assert_eq!(status.code(), Code::PermissionDenied);
+            status.message().to_owned()
+        };
+        let (none, list) = (HeaderMap::new(), "/kelson.v1.Services/List");
+        assert_eq!(
+            refused(NOTHING, &none, list),
+            "service \"web\" has no access to the API: set `api:` in its file (reader, operator or admin)"
+        );
+        let reader: Grants<'_> = &|name| if name == "web" { ApiAccess::Reader } else { ApiAccess::None };
+        let called = caller(&web(), &none, reader).unwrap();
+        assert_eq!(called.to_string(), "user 0 (process 7 of service web)");
+        assert!(called.may(list).is_ok());
+        assert_eq!(
+            refused(reader, &none, "/kelson.v1.Machine/Shutdown"),
+            "Machine.Shutdown needs `api: operator`, and the file of service \"web\" has `api: reader`"
+        );
+        let operator: Grants<'_> = &|_| ApiAccess::Operator;
+        assert!(caller(&web(), &none, operator).unwrap().may("/kelson.v1.Machine/Shutdown").is_ok());
+        assert!(refused(operator, &none, "/kelson.v1.Exec/Run").contains("`api: admin`"));
+        assert!(refused(operator, &none, "/not.In/TheTable").contains("`api: admin`"));
+        let admin: Grants<'_> = &|_| ApiAccess::Admin;
+        assert!(caller(&web(), &none, admin).unwrap().may("/not.In/TheTable").is_ok());
+        let mut forged = with(&[b"CN=ann"]);
+        forged.append(ROLE, HeaderValue::from_static("os:admin"));
+        assert!(refused(reader, &forged, list).contains("calls for itself alone"));
+    }
 
     #[test]
     fn root_calls_for_itself_or_for_somebody() {
-        assert_eq!(ROOT.caller(&HeaderMap::new()).unwrap(), Caller::Local { uid: 0, pid: Some(7) });
-        assert_eq!(ROOT.caller(&with(&[b"CN=ann"])).unwrap(), ann(None));
+        assert_eq!(
+            caller(&ROOT, &HeaderMap::new(), NOTHING).unwrap(),
+            Caller::Local { uid: 0, pid: Some(7) }
+        );
+        assert_eq!(caller(&ROOT, &with(&[b"CN=ann"]), NOTHING).unwrap(), ann(None));
     }
 
     #[test]
     fn apid_calls_for_somebody_only() {
-        let denied = Standing::Forwarder.caller(&HeaderMap::new()).unwrap_err();
+        let denied = caller(&Standing::Forwarder, &HeaderMap::new(), NOTHING).unwrap_err();
         assert_eq!(denied.code(), Code::PermissionDenied);
         assert!(denied.message().contains(IDENTITY), "{denied}");
-        assert_eq!(Standing::Forwarder.caller(&with(&[b"CN=ann"])).unwrap(), ann(None));
+        assert_eq!(caller(&Standing::Forwarder, &with(&[b"CN=ann"]), NOTHING).unwrap(), ann(None));
     }
 
     #[test]
     fn an_identity_is_short_printable_and_one() {
         let longest = vec![b'a'; IDENTITY_MAX];
-        assert!(Standing::Forwarder.caller(&with(&[&longest])).is_ok());
+        assert!(caller(&Standing::Forwarder, &with(&[&longest]), NOTHING).is_ok());
         let too_long = vec![b'a'; IDENTITY_MAX + 1];
         for bad in [vec![&b""[..]], vec![b"a\tb"], vec![b"a", b"b"], vec![&too_long], vec!["é".as_bytes()]] {
             for standing in [ROOT, Standing::Forwarder] {
-                let denied = standing.caller(&with(&bad)).unwrap_err();
+                let denied = caller(&standing, &with(&bad), NOTHING).unwrap_err();
                 assert_eq!(denied.code(), Code::PermissionDenied, "{bad:?}");
             }
         }
@@ -200,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_stranger_stays_refused_whatever_it_sends() {
-        let denied = Standing::Refused("no".into()).caller(&with(&[b"CN=ann"])).unwrap_err();
+        let denied = caller(&Standing::Refused("no".into()), &with(&[b"CN=ann"]), NOTHING).unwrap_err();
         assert_eq!((denied.code(), denied.message()), (Code::PermissionDenied, "no"));
     }
 }

@@ -14,6 +14,7 @@ use kelson_proto::v1::machine_server::MachineServer;
 use kelson_proto::v1::metrics_server::MetricsServer;
 use kelson_proto::v1::services_server::ServicesServer;
 use kelson_services::Manager;
+use kelson_services::admission::{Admission, Standing};
 use kelson_services::host::Host;
 use kelson_services::images::ImageStore;
 use kelson_services::inspect::Inspector;
@@ -26,7 +27,7 @@ use tonic::codegen::http::{HeaderMap, Request, Response};
 use tonic_health::pb::health_server::HealthServer;
 
 use super::audit::{self, Audit};
-use super::caller::Standing;
+use super::caller;
 use super::exec::ExecApi;
 use super::health::HealthApi;
 use super::images::ImagesApi;
@@ -89,9 +90,14 @@ impl Dispatch {
     }
 
     /// Answers one call; a refusal is an answer too.
-    pub async fn call(&self, standing: &Standing, mut request: Request<Incoming>) -> Response<Body> {
+    pub async fn call(
+        &self,
+        admission: &Admission,
+        standing: &Standing,
+        mut request: Request<Incoming>,
+    ) -> Response<Body> {
         let path = request.uri().path();
-        let caller = match standing.caller(request.headers()) {
+        let caller = match caller::caller(standing, request.headers(), &|name| admission.grants(name)) {
             Ok(caller) => caller,
             Err(refusal) => return refusal.into_http(),
         };

@@ -1,6 +1,6 @@
 //! The gRPC server of PID 1 on `/run/kelson/init.sock`.
 //!
-//! A connection comes in ([`accept`]), its peer is judged once by SO_PEERCRED ([`caller`]), each of its calls is judged
+//! A connection comes in ([`accept`]), its peer is judged once ([`Admission`]), each of its calls ([`caller`]) is judged
 //! again and handed to the service it names ([`dispatch`]): Services, Machine, Exec, Metrics, health,
 //! reflection. Everything is
 //! bounded: connections, calls of one connection, the size of a request, what is held for a reader that is slow.
@@ -31,6 +31,7 @@ use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
 use kelson_services::Manager;
+use kelson_services::admission::Admission;
 use kelson_services::host::Host;
 use kelson_services::images::ImageStore;
 use kelson_services::inspect::Inspector;
@@ -51,8 +52,8 @@ pub struct ServerOptions {
     pub inspector: Inspector,
     pub health: NodeHealth,
     pub host: Host,
-    /// The user of kelson-apid: taken when it tells on whose behalf it calls. `None`: root alone.
-    pub apid_uid: Option<u32>,
+    /// Who may connect.
+    pub admission: Admission,
     /// The group that may connect: `kelson`, or that of kelson-apid. `None`: that of PID 1.
     pub group: Option<u32>,
     /// Where it is written who changed what.

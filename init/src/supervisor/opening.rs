@@ -10,6 +10,7 @@ use kelson_image::{Unpacker, UnpackerOptions};
 use kelson_logs::{Collector, LogOptions};
 use kelson_probe::Prober;
 use kelson_runner::Containerd;
+use kelson_services::admission::Admission;
 use kelson_services::builtins::{apid, containerd, logd, probe};
 use kelson_services::groups::{self, Groups};
 use kelson_services::host::Host;
@@ -134,6 +135,9 @@ pub(super) fn open(
     // Without it the host runs on all the same.
     let listener = foundation.listener(&socket, group);
     let (anew, listeners) = mpsc::channel(1);
+    let admission = Admission::new(manager.clone(), personalities.processes.cgroups().cloned(), apid::USER);
+    let judge = admission.clone();
+    collector.admit_by(Arc::new(move |socket| judge.may_read_logs(socket)));
     let server = ServerOptions {
         socket: socket.clone(),
         manager: manager.clone(),
@@ -141,7 +145,7 @@ pub(super) fn open(
         inspector: Inspector::new(Arc::new(InspectLauncher(personalities.helpers(INSPECT)))),
         health,
         host,
-        apid_uid: Some(apid::USER),
+        admission,
         group,
         audit: audit(&collector, &rebirth),
         listeners,

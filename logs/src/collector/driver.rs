@@ -21,7 +21,7 @@ use super::beat::{self, Step, after};
 use super::held::{Held, Lost};
 use super::kept::{InheritedLog, KeptLog};
 use super::life::{Asked, Event, Life, Logd, Outgoing};
-use super::{Command, Launcher, LogdStatus, Report};
+use super::{Command, Judge, Launcher, LogdStatus, Report};
 use crate::control::{self, Packet};
 use launching::PAUSE;
 
@@ -41,6 +41,7 @@ pub struct Driver {
     reports: mpsc::Sender<Report>,
     status: watch::Sender<LogdStatus>,
     directory: PathBuf,
+    judge: Judge,
     held: Held,
     logd: Logd,
     pause: Duration,
@@ -73,6 +74,7 @@ impl Driver {
             reports,
             status,
             directory,
+            judge: Arc::new(|_| Err("PID 1 is being started; try again in a moment".to_owned())),
             held,
             logd: Logd::Absent { retry: None },
             pause: PAUSE,
@@ -169,6 +171,7 @@ impl Driver {
 
     fn command(&mut self, command: Command, now: Instant) {
         match command {
+            Command::Judge(judge) => self.judge = judge,
             Command::Pipes(new) => {
                 let id = self.held.add(*new);
                 self.enqueue(Outgoing::Run(id));
@@ -240,7 +243,7 @@ impl Driver {
 
     fn packet(&mut self, packet: io::Result<Option<Packet<v1::LogdReport>>>, now: Instant) {
         match packet {
-            Ok(Some(packet)) => self.reported(packet.message, now),
+            Ok(Some(packet)) => self.reported(packet, now),
             Ok(None) => self.closed(now),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 self.report(Report::Trouble { text: format!("kelson-logd sent what is no report: {error}") });
@@ -258,8 +261,16 @@ impl Driver {
         }
     }
 
-    fn reported(&mut self, message: v1::LogdReport, now: Instant) {
+    fn reported(&mut self, Packet { message, descriptors }: Packet<v1::LogdReport>, now: Instant) {
         match message.report {
+            Some(v1::logd_report::Report::Client(client)) => {
+                let judged = match descriptors.first() {
+                    Some(socket) => (self.judge)(socket.as_fd()),
+                    None => Err("kelson-logd did not say who asks".to_owned()),
+                };
+                let refusal = judged.err().unwrap_or_default();
+                self.enqueue(Outgoing::Verdict { number: client.number, refusal });
+            }
             Some(v1::logd_report::Report::Pong(pong)) => self.pong(pong.number, now),
             Some(v1::logd_report::Report::Ended(ended)) => self.held.ended(ended.id, ended.stderr),
             Some(v1::logd_report::Report::Dropped(dropped)) => {

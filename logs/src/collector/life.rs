@@ -24,6 +24,7 @@ pub enum Outgoing {
     Ping(u64),
     Forget(Arc<str>),
     Directory,
+    Verdict { number: u64, refusal: String },
     Stop { within: Duration },
 }
 
@@ -107,6 +108,9 @@ impl Outgoing {
             Outgoing::Forget(service) => Command::Forget(v1::LogdForget { service: service.to_string() }),
             Outgoing::Directory => {
                 Command::Directory(v1::LogdDirectory { path: directory.display().to_string() })
+            }
+            Outgoing::Verdict { number, refusal } => {
+                Command::Verdict(v1::LogdVerdict { number: *number, refusal: refusal.clone() })
             }
             Outgoing::Stop { within } => Command::Stop(v1::LogdStop {
                 within_ms: u32::try_from(within.as_millis()).unwrap_or(u32::MAX),

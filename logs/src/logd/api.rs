@@ -18,6 +18,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
+use super::admission::Admission;
 use super::client::{self, Leaving, Peer};
 use super::history::{History, Wanted};
 use super::line::{self, Source};
@@ -40,18 +41,11 @@ const LEAVING: Duration = Duration::from_millis(500);
 const CHUNK: usize = 32 * 1024;
 const LIVE: usize = 256;
 
-/// Who may read logs.
-#[derive(Debug, Clone, Copy)]
-pub struct Allowed {
-    /// The uid of kelson-apid, which forwards.
-    pub apid: Option<u32>,
-}
-
 /// Serves until the store is closed and the last stream has ended.
 pub fn serve(
     listener: OwnedFd,
     store: Arc<Store>,
-    allowed: Allowed,
+    admission: Arc<Admission>,
     troubles: Arc<Troubles>,
 ) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -65,10 +59,16 @@ pub fn serve(
         let closed = closed(store.clone());
         let leaving = Leaving::default();
         let (accepted, clients) = mpsc::channel(1);
-        tokio::spawn(client::take_in(listener, accepted, store.clone(), leaving.clone(), troubles));
+        tokio::spawn(client::take_in(
+            listener,
+            accepted,
+            store.clone(),
+            leaving.clone(),
+            admission,
+            troubles,
+        ));
         let service = LogsServer::new(Service {
             store,
-            allowed,
             readers: Arc::new(Semaphore::new(READERS)),
             streams: Arc::new(Semaphore::new(STREAMS)),
         });
@@ -103,7 +103,6 @@ async fn changed<T>(store: &Store, look: impl Fn(&Store) -> Option<T>) -> T {
 
 struct Service {
     store: Arc<Store>,
-    allowed: Allowed,
     readers: Arc<Semaphore>,
     streams: Arc<Semaphore>,
 }
@@ -121,7 +120,10 @@ impl Logs for Service {
 
     async fn read(&self, request: Request<v1::ReadRequest>) -> Result<Response<Self::ReadStream>, Status> {
         let peer = request.extensions().get::<Peer>().cloned();
-        self.allowed.check(peer.as_ref())?;
+        match &peer {
+            Some(peer) => peer.asked.clone().wait().await?,
+            None => return Err(Status::internal("nobody knows who asks")),
+        }
         let asked = look_at(request.into_inner())?;
         let Ok(permit) = self.streams.clone().try_acquire_owned() else {
             return Err(Status::resource_exhausted(format!("{STREAMS} clients read logs already")));
@@ -138,17 +140,6 @@ impl Logs for Service {
             drop(permit);
         });
         Ok(Response::new(ReceiverStream::new(receiver)))
-    }
-}
-
-impl Allowed {
-    fn check(self, peer: Option<&Peer>) -> Result<(), Status> {
-        let uid = peer.and_then(|peer| peer.credentials).map(|credentials| credentials.uid());
-        let own = nix::unistd::geteuid().as_raw();
-        if uid.is_some_and(|uid| uid == 0 || uid == own || Some(uid) == self.apid) {
-            return Ok(());
-        }
-        Err(Status::permission_denied("only root and kelson-apid may read logs here"))
     }
 }
 

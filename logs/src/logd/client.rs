@@ -8,17 +8,18 @@
 
 use std::future::Future;
 use std::io;
+use std::os::fd::AsFd as _;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::unix::UCred;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tonic::transport::server::Connected;
 
+use super::admission::{Admission, Asked};
 use super::reader::Troubles;
 use super::store::Store;
 use crate::places::{Call, Place, Places};
@@ -38,6 +39,7 @@ pub struct Client {
     stream: Option<UnixStream>,
     store: Arc<Store>,
     leaving: Leaving,
+    asked: Asked,
     place: Arc<Place>,
     given_away: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
 }
@@ -45,8 +47,8 @@ pub struct Client {
 /// Who it is.
 #[derive(Clone)]
 pub struct Peer {
-    /// By SO_PEERCRED.
-    pub credentials: Option<UCred>,
+    /// Whether it may read.
+    pub asked: Asked,
     place: Arc<Place>,
 }
 
@@ -63,6 +65,7 @@ pub async fn take_in(
     clients: mpsc::Sender<io::Result<Client>>,
     store: Arc<Store>,
     leaving: Leaving,
+    admission: Arc<Admission>,
     troubles: Arc<Troubles>,
 ) {
     let places = Places::new(CONNECTIONS);
@@ -74,7 +77,8 @@ pub async fn take_in(
                     troubles.tell("clients who read logs are taken in again".to_owned());
                 }
                 let Some(place) = places.take() else { continue };
-                let client = Client::new(stream, store.clone(), leaving.clone(), place);
+                let asked = admission.ask(stream.as_fd());
+                let client = Client::new(stream, store.clone(), leaving.clone(), asked, place);
                 if clients.send(Ok(client)).await.is_err() {
                     return;
                 }
@@ -92,9 +96,9 @@ pub async fn take_in(
 }
 
 impl Client {
-    fn new(stream: UnixStream, store: Arc<Store>, leaving: Leaving, place: Place) -> Client {
+    fn new(stream: UnixStream, store: Arc<Store>, leaving: Leaving, asked: Asked, place: Place) -> Client {
         let given_away = Box::pin(place.given_away());
-        Client { stream: Some(stream), store, leaving, place: Arc::new(place), given_away }
+        Client { stream: Some(stream), store, leaving, asked, place: Arc::new(place), given_away }
     }
 
     fn stream(self: Pin<&mut Self>) -> io::Result<Pin<&mut UnixStream>> {
@@ -129,8 +133,7 @@ impl Connected for Client {
     type ConnectInfo = Peer;
 
     fn connect_info(&self) -> Peer {
-        let credentials = self.stream.as_ref().and_then(|stream| stream.peer_cred().ok());
-        Peer { credentials, place: Arc::clone(&self.place) }
+        Peer { asked: self.asked.clone(), place: Arc::clone(&self.place) }
     }
 }
 

@@ -4,6 +4,7 @@
 //! waits for anything else; the [`writer`] owns the files and may hang on a dead disk; the [`api`] answers clients, and
 //! is started at the first. Killed at any time it loses what was in its memory, no more; the next one says so.
 
+mod admission;
 mod api;
 mod client;
 mod console;
@@ -28,6 +29,7 @@ use std::time::Duration;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
+use admission::Admission;
 use reader::{End, Reader, Troubles};
 use store::Store;
 use writer::Writer;
@@ -42,12 +44,11 @@ const NICE: i32 = -10;
 const SPARE: Duration = Duration::from_millis(50);
 
 const USAGE: &str = "kelson-logd collects the logs of services for init, which starts it.
-usage: kelson-logd --runtime-dir DIR [--log-dir DIR] [--apid-uid UID] [--group GID]";
+usage: kelson-logd --runtime-dir DIR [--log-dir DIR] [--group GID]";
 
 struct Options {
     runtime: PathBuf,
     logs: PathBuf,
-    apid: Option<u32>,
     /// That of the socket.
     group: Option<u32>,
 }
@@ -77,20 +78,19 @@ fn say(text: &str) {
 
 /// `args` without the name of the program.
 fn parse(mut args: impl Iterator<Item = OsString>) -> Option<Options> {
-    let (mut runtime, mut logs, mut apid, mut group) = (None, None, None, None);
+    let (mut runtime, mut logs, mut group) = (None, None, None);
     while let Some(word) = args.next() {
         let value = args.next()?;
         match word.to_str()? {
             "--runtime-dir" => runtime = Some(PathBuf::from(value)),
             "--log-dir" => logs = Some(PathBuf::from(value)),
-            "--apid-uid" => apid = Some(value.to_str()?.parse().ok()?),
             "--group" => group = Some(value.to_str()?.parse().ok()?),
             _ => return None,
         }
     }
     let runtime = runtime?;
     let logs = logs.unwrap_or_else(|| runtime.join("log"));
-    Some(Options { runtime, logs, apid, group })
+    Some(Options { runtime, logs, group })
 }
 
 /// Which of the other threads are at work.
@@ -128,10 +128,12 @@ fn run(options: &Options) -> io::Result<()> {
     let troubles = Arc::new(Troubles::new()?);
     let signals = signals();
     let at_work = Arc::new(AtWork::default());
-    let mut reader = Reader::new(control, signals, store.clone(), troubles.clone())?;
+    let woken = troubles.clone();
+    let admission = Arc::new(Admission::new(move || woken.wake()));
+    let mut reader = Reader::new(control, signals, store.clone(), troubles.clone(), admission.clone())?;
     let socket = options.runtime.join("log.sock");
     match listen(&socket, options.group) {
-        Ok(listener) => serve(listener, options.apid, &store, &troubles, &at_work, &mut reader)?,
+        Ok(listener) => serve(listener, admission, &store, &troubles, &at_work, &mut reader)?,
         // Lines are collected all the same.
         Err(error) => troubles.tell(format!("{}: {error}; logs cannot be read over it", socket.display())),
     }
@@ -145,7 +147,7 @@ fn run(options: &Options) -> io::Result<()> {
 
 fn serve(
     listener: OwnedFd,
-    apid: Option<u32>,
+    admission: Arc<Admission>,
     store: &Arc<Store>,
     troubles: &Arc<Troubles>,
     at_work: &Arc<AtWork>,
@@ -156,7 +158,7 @@ fn serve(
     let start = move || {
         let told = troubles.clone();
         let work = move || {
-            if let Err(error) = api::serve(listener, store, api::Allowed { apid }, troubles.clone()) {
+            if let Err(error) = api::serve(listener, store, admission, troubles.clone()) {
                 troubles.tell(format!("logs cannot be read: {error}"));
             }
         };

@@ -12,6 +12,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use nix::sys::eventfd::EventFd;
 use nix::sys::signalfd::SignalFd;
 
+use super::admission::Admission;
 use super::console::Console;
 use super::line::Source;
 use super::store::{Limits, Store};
@@ -85,6 +86,9 @@ pub struct Reader {
     epoll: Epoll,
     store: Arc<Store>,
     troubles: Arc<Troubles>,
+    admission: Arc<Admission>,
+    /// Clients that PID 1 is to be asked about.
+    asks: VecDeque<(u64, OwnedFd)>,
     streams: HashMap<u64, Stream>,
     /// Removed services that still have pipes.
     leaving: Vec<Arc<str>>,
@@ -104,6 +108,7 @@ impl Reader {
         signals: Option<SignalFd>,
         store: Arc<Store>,
         troubles: Arc<Troubles>,
+        admission: Arc<Admission>,
     ) -> io::Result<Reader> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         epoll.add(&control, EpollEvent::new(EpollFlags::EPOLLIN, CONTROL))?;
@@ -118,6 +123,8 @@ impl Reader {
             epoll,
             store,
             troubles,
+            admission,
+            asks: VecDeque::new(),
             streams: HashMap::new(),
             leaving: Vec::new(),
             outbox: VecDeque::new(),
@@ -181,6 +188,7 @@ impl Reader {
                 for message in self.troubles.take() {
                     self.trouble(message);
                 }
+                self.asks.extend(self.admission.take());
             }
             CLIENT => {
                 if let Some(start) = self.clients.take() {
@@ -250,6 +258,9 @@ impl Reader {
             }
             v1::logd_command::Command::Directory(directory) => {
                 self.trouble(format!("the log directory \"{}\" is not an absolute path", directory.path));
+            }
+            v1::logd_command::Command::Verdict(verdict) => {
+                self.admission.answer(verdict.number, verdict.refusal);
             }
             v1::logd_command::Command::Stop(stop) => {
                 return Some(Duration::from_millis(stop.within_ms.into()));
@@ -351,6 +362,17 @@ impl Reader {
                     break;
                 }
                 // A closed socket shows when it is read.
+                _ => {}
+            }
+        }
+        while !full && let Some((number, socket)) = self.asks.pop_front() {
+            let report = v1::logd_report::Report::Client(v1::LogdClient { number });
+            let message = v1::LogdReport { report: Some(report) };
+            match control::send(self.control.as_fd(), &message, &[socket.as_fd()]) {
+                Err(error) if control::would_block(&error) => {
+                    self.asks.push_front((number, socket));
+                    full = true;
+                }
                 _ => {}
             }
         }

@@ -14,7 +14,6 @@ use kelson_runner::{Child, Command, Processes};
 use kelson_spec::service::{LogSpec, Resources};
 use tokio::sync::{mpsc, watch};
 
-use super::apid;
 use crate::events::EventLog;
 use crate::manager::{Foreign, Manager};
 use crate::metrics::Dropped;
@@ -44,8 +43,6 @@ impl Launcher for LogdLauncher {
             let mut command = Command::from_descriptor(binary, "kelson-logd")
                 .arg("--runtime-dir")
                 .arg(self.runtime_dir.as_os_str().as_encoded_bytes())
-                .arg("--apid-uid")
-                .arg(apid::USER.to_string())
                 .descriptor(control, 3)
                 .spared();
             if let Some(group) = self.group {

@@ -206,10 +206,10 @@ impl Manager {
         self.entries().get(name)?.spec.clone()
     }
 
-    /// Whether the process is the one that the service runs, or a child of that.
-    pub fn is_of(&self, name: &str, pid: i32) -> bool {
+    /// Whether the process is a child of the one that the service runs.
+    pub fn is_child_of(&self, name: &str, pid: i32) -> bool {
         let first = self.get(name).and_then(|service| service.pid);
-        first.is_some_and(|first| first == pid || kelson_runner::parent_of(pid) == Some(first))
+        first.is_some_and(|first| kelson_runner::parent_of(pid) == Some(first))
     }
 
     pub fn usage(&self, name: &str) -> Usage {

@@ -12,12 +12,12 @@ use crate::loaded::Diagnostic;
 use crate::names::RESERVED;
 use crate::read::{self, MAX_FILE, ReadError};
 use crate::service::{
-    Credentials, Exhausted, LogSpec, Readiness, RestartPolicy, RestartScope, RestartSpec, ServiceKind,
-    ServiceSpec, StartMode, StopSpec, Workload,
+    ApiAccess, Credentials, Exhausted, LogSpec, Readiness, RestartPolicy, RestartScope, RestartSpec,
+    ServiceKind, ServiceSpec, StartMode, StopSpec, Workload,
 };
 use crate::tree::{Node, Position, Value};
 
-pub(super) const KEYS: [&str; 25] = [
+pub(super) const KEYS: [&str; 26] = [
     "name",
     "description",
     "process",
@@ -42,6 +42,7 @@ pub(super) const KEYS: [&str; 25] = [
     "delegate",
     "limits",
     "security",
+    "api",
     "logs",
 ];
 
@@ -142,6 +143,9 @@ fn whole(d: &mut Decoder<'_>, stem: &str, root: &Node, ties: &mut Ties) -> Optio
                     delegate gives it; leave one of the two out";
         d.wrong(&Place::Key(&place, "delegate"), fields.position("delegate"), text);
     }
+    d.set(&fields, "api", &mut spec.api, |d, p, n| {
+        d.choice(p, n, &ApiAccess::ALL.map(|one| (one.name(), one)))
+    });
     d.set(&fields, "logs", &mut spec.logs, |d, p, n| d.logs(p, n));
     let workload = fields.position(if is_container { "container" } else { "process" });
     usable.then_some(Decoded { spec, references, by_group: 0, workload })

@@ -8,6 +8,7 @@ use super::kinds::{
 use super::requirement::requirement;
 use super::{Kind, Mapping, checks, confinement, container, needed, with, without};
 use crate::kernel::LIMITS;
+use crate::service::ApiAccess;
 
 /// The shortest time that may be waited for something to happen.
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -91,6 +92,12 @@ pub fn service() -> Mapping {
             "rlimits",
         ),
         with("security", Kind::Mapping(confinement::security), "{}", "privileges"),
+        with(
+            "api",
+            choice(&ApiAccess::ALL.map(ApiAccess::name)),
+            "none",
+            "what its processes may ask of PID 1 and logd",
+        ),
         with("logs", Kind::Mapping(logs), "{maxSize: 1Mi, maxFiles: 3, console: false}", "its log"),
     ];
     Mapping::new("service", keys).one_of(&["process", "container"])

@@ -107,7 +107,7 @@ impl Plan {
             "process: {{command: ['{program}', 'fault={fault}', times={times}, pause={pause}, bound={bound}, \
              runtime={runtime}, logs={logs}, files={files}]}}\n\
              environment: {{KELSON_BIN_DIR: '{binaries}'}}\n\
-             type: oneshot\nstart: manual\nrestart: {{policy: once}}\n"
+             type: oneshot\nstart: manual\nrestart: {{policy: once}}\napi: admin\n"
         );
         (JUDGE.to_owned(), yaml)
     }
