@@ -10,6 +10,7 @@ mod hung_disk;
 mod power_cut;
 mod protection;
 mod several;
+mod sharing;
 mod ticks;
 
 use std::path::{Path, PathBuf};

@@ -25,7 +25,7 @@ pub fn enter() -> Vec<String> {
             notes.push(format!("the sandbox of kelson-unpack has a gap: {what}: {}", errno.desc()));
         }
     };
-    attempt("no mount namespace of its own", private_mounts());
+    attempt("no mount namespace of its own", own_mounts());
     attempt("the host's network stays in reach", nix::sched::unshare(CloneFlags::CLONE_NEWNET));
     attempt("capabilities stay", drop_capabilities());
     attempt("new privileges stay possible", prctl(libc::PR_SET_NO_NEW_PRIVS, 1));
@@ -36,9 +36,11 @@ pub fn enter() -> Vec<String> {
     notes
 }
 
-fn private_mounts() -> nix::Result<()> {
+/// What is mounted here is seen here alone. What the host unmounts goes here too: a copy that stayed would keep a disk
+/// in use.
+fn own_mounts() -> nix::Result<()> {
     nix::sched::unshare(CloneFlags::CLONE_NEWNS)?;
-    nix::mount::mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
+    nix::mount::mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_SLAVE, None::<&str>)
 }
 
 fn prctl(option: libc::c_int, value: libc::c_ulong) -> nix::Result<()> {

@@ -94,9 +94,18 @@ impl ApiMount {
 /// All of them, and the links in `/dev` that programs expect.
 pub fn phase() -> Phase {
     Phase::new("kernel interfaces", Order::InTurn)
+        .task(Task::call("share the mounts", share))
         .tasks(FIRST.map(ApiMount::task))
         .tasks(SECOND.map(ApiMount::task))
         .task(Task::call("links in /dev", links))
+}
+
+/// Makes every mount shared, and so each that is made below one later: what is mounted and unmounted from now on comes
+/// and goes in the mount namespaces of services and containers too. The kernel and our initramfs leave mounts private.
+fn share() -> Result<String, TaskFailure> {
+    mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_SHARED, None::<&str>)
+        .map(|()| String::new())
+        .map_err(|errno| TaskFailure::from(format!("/ cannot be made shared: {}", errno.desc())))
 }
 
 fn links() -> Result<String, TaskFailure> {

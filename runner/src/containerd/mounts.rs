@@ -79,6 +79,20 @@ pub(super) fn mounts(
     mounts
 }
 
+/// How the container's mount namespace is tied to the host's. runc cuts what is mounted in the container off from the
+/// host unless this says otherwise, whatever the single mounts ask for. `None`: no mount asks for anything.
+pub(super) fn propagation(container: &ContainerSpec) -> Option<&'static str> {
+    let asked = |words: [&str; 2]| {
+        let mut options = container.mounts.iter().flat_map(|mount| &mount.options);
+        options.any(|option| words.contains(&option.as_str()))
+    };
+    if asked(["shared", "rshared"]) {
+        Some("rshared")
+    } else {
+        asked(["slave", "rslave"]).then_some("rslave")
+    }
+}
+
 /// A mount of the service file.
 fn listed(listed: &ContainerMount) -> Mount {
     let mut options = listed.options.clone();
@@ -131,6 +145,20 @@ mod tests {
             let mount = listed(&entry);
             assert_eq!((mount.kind, mount.options.as_slice()), (kind, &options.map_to_owned()[..]));
         }
+    }
+
+    #[test]
+    fn the_widest_propagation_that_a_mount_asks_for_is_the_containers() {
+        let of = |options: &[&[&str]]| {
+            let mut container = ContainerSpec::new("x");
+            container.mounts = options.iter().map(|options| entry("/a", options)).collect();
+            propagation(&container)
+        };
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[&["ro"], &["rprivate"]]), None);
+        assert_eq!(of(&[&["ro"], &["rbind", "rslave"]]), Some("rslave"));
+        assert_eq!(of(&[&["shared"], &["slave"]]), Some("rshared"));
+        assert_eq!(of(&[&["slave"], &["rshared"]]), Some("rshared"));
     }
 
     trait MapToOwned {

@@ -95,6 +95,8 @@ pub(super) struct Mount {
 pub(super) struct Linux {
     pub(super) cgroups_path: String,
     pub(super) namespaces: Vec<Namespace>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) rootfs_propagation: Option<&'static str>,
     pub(super) resources: Resources,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) devices: Vec<Device>,

@@ -120,6 +120,7 @@ pub(super) fn spec(
         linux: Linux {
             cgroups_path: host.cgroup.clone(),
             namespaces: namespaces(container.network),
+            rootfs_propagation: mounts::propagation(container),
             // Limits are written to the cgroup by PID 1, for containers as for processes.
             resources: Resources { devices: rules },
             devices: nodes,

@@ -196,7 +196,8 @@ fn limits(plan: &Plan) -> Result<(), i32> {
 }
 
 /// A mount namespace of its own, in which everything is read-only. Mounts that PID 1 makes or removes later still
-/// arrive there (slave): a namespace that kept a disk mounted would keep it from being unmounted.
+/// arrive there (slave): a namespace that kept a disk mounted would keep it from being unmounted. The kernel has them
+/// arrive with the attributes that they have on the machine, so a later one can be written to.
 fn read_only_root() -> Result<(), i32> {
     let root = c"/".as_ptr().addr();
     call(libc::SYS_unshare, [signed(libc::CLONE_NEWNS), 0, 0, 0, 0])?;

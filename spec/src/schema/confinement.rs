@@ -39,7 +39,8 @@ pub(super) fn security() -> Mapping {
             "readOnlyRoot",
             Kind::Boolean,
             "false",
-            "in a mount namespace of its own every mount is read-only, `/run` and `/tmp` too. Of a container only its root, not its `mounts`",
+            "in a mount namespace of its own every mount that is there when it starts is read-only, `/run` and `/tmp` too; \
+             [later ones](boot.md#mounts-of-services) arrive as they are. Of a container only its root, not its `mounts`",
         ),
         with(
             "capabilities",

@@ -44,6 +44,7 @@
 //! | `fill=PATH` | writes to the file until its file system is full |
 //! | `clock=SECONDS` | sets the clock of the machine forward or, with a minus, back |
 //! | `cover=PATH`, `uncover=PATH` | mounts an empty file system that cannot be written over the folder; takes it off again |
+//! | `exclusive=PATH` | `PATH: free`, or what keeps a block device from being opened for this process alone |
 //! | `dead-mount=PATH` | mounts a file system there that never answers, for as long as this process lives |
 //! | `notify-flood` | `STATUS=1`, `STATUS=2`, … to `NOTIFY_SOCKET` as fast as it can, for ever |
 //! | `newline-flood=FD` | newlines on that descriptor as fast as it can, until nobody takes them |
@@ -178,6 +179,7 @@ fn run(steps: &[&str]) {
             "clock" => harm::set_clock(number(value)),
             "cover" => harm::cover(value),
             "uncover" => harm::uncover(value),
+            "exclusive" => put(1, &sight::open_exclusively(value)),
             "dead-mount" => harm::dead_mount(value),
             "notify-flood" => harm::flood_notify(),
             "newline-flood" => harm::flood_newlines(number(value)),

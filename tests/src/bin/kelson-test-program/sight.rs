@@ -4,6 +4,7 @@ use std::ffi::CString;
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
 
 use crate::{number, or_die, pair, put};
 
@@ -34,6 +35,14 @@ pub(crate) fn list(folder: &str) -> String {
 pub(crate) fn try_to_write(path: &str) -> String {
     match fs::write(path, "") {
         Ok(()) => format!("{path}: written\n"),
+        Err(error) => format!("{path}: {error}\n"),
+    }
+}
+
+/// Of a block device this fails while a file system of it is mounted, in whatever mount namespace.
+pub(crate) fn open_exclusively(path: &str) -> String {
+    match fs::OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(path) {
+        Ok(_) => format!("{path}: free\n"),
         Err(error) => format!("{path}: {error}\n"),
     }
 }
