@@ -30,7 +30,7 @@ pub mod units;
 pub mod wire;
 
 pub use accounts::APID_USER;
-pub use graph::Graph;
+pub use graph::{Graph, StopOrder, edges_of};
 pub use kernel::{CAPABILITIES, CONTAINER_CAPABILITIES, LIMITS, signal_name};
 pub use load::{Mode, Sources, load, load_with};
 pub use loaded::{Diagnostic, Loaded, Refused};

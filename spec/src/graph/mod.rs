@@ -9,12 +9,14 @@
 
 mod check;
 mod components;
+mod stop;
 
 use std::collections::BTreeMap;
 
 use crate::service::{Requirement, ServiceEvent, ServiceSpec};
 
 pub use check::{Problem, check};
+pub use stop::StopOrder;
 
 /// One mention of another service in `depends`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,11 +51,16 @@ struct Link {
 }
 
 impl Graph {
+    /// Of one service there may be several specs: the one that it was started with and the one that its file says now.
+    /// What one of them names counts.
+    ///
     /// Specs that passed [`check`] have no cycle among what they need. Alternatives may form one, and then none of that
-    /// cycle's alternatives orders the stop: every order that remains can be kept.
-    pub fn new(specs: &[ServiceSpec]) -> Self {
-        let mut index: BTreeMap<&str, usize> = specs.iter().map(|spec| (spec.name.as_str(), 0)).collect();
-        for spec in specs {
+    /// cycle's alternatives orders the stop. Two specs of a service may form one with each other, and then nothing in that
+    /// cycle does. Every order that remains can be kept.
+    pub fn new<'s>(specs: impl IntoIterator<Item = &'s ServiceSpec> + Clone) -> Self {
+        let mut index: BTreeMap<&str, usize> =
+            specs.clone().into_iter().map(|spec| (spec.name.as_str(), 0)).collect();
+        for spec in specs.clone() {
             walk(&spec.depends, false, &mut |name, _, _| {
                 index.insert(name, 0);
             });
@@ -78,23 +85,14 @@ impl Graph {
         graph
     }
 
-    /// Drops alternatives that would make the stop order a circle, then turns the rest round.
+    /// Drops what would make the stop order a circle, alternatives first, then turns the rest round.
     fn settle_stop_order(&mut self) {
-        let ordering = |node: usize| {
-            let links = self.nodes.get(node).map(|links| links.out.as_slice()).unwrap_or_default();
-            links.iter().filter(|link| link.orders_stop).map(|link| link.to).collect()
-        };
-        let component = components::components(self.nodes.len(), ordering);
+        self.drop_circles(|link| link.alternative);
+        self.drop_circles(|_| true);
         let mut needed_by: Vec<Vec<usize>> = vec![Vec::new(); self.nodes.len()];
-        for (from, links) in self.nodes.iter_mut().enumerate() {
-            for link in &mut links.out {
-                let within = component.get(from) == component.get(link.to);
-                if within && (link.alternative || from == link.to) {
-                    link.orders_stop = false;
-                }
-                if link.orders_stop
-                    && let Some(list) = needed_by.get_mut(link.to)
-                {
+        for (from, links) in self.nodes.iter().enumerate() {
+            for link in links.out.iter().filter(|link| link.orders_stop) {
+                if let Some(list) = needed_by.get_mut(link.to) {
                     list.push(from);
                 }
             }
@@ -103,6 +101,20 @@ impl Graph {
             list.sort_unstable();
             list.dedup();
             links.needed_by = list;
+        }
+    }
+
+    /// Of the links that are part of a circle, those that `gives_way` names order the stop no longer.
+    fn drop_circles(&mut self, gives_way: impl Fn(&Link) -> bool) {
+        let ordering = |node: usize| {
+            let links = self.nodes.get(node).map(|links| links.out.as_slice()).unwrap_or_default();
+            links.iter().filter(|link| link.orders_stop).map(|link| link.to).collect()
+        };
+        let component = components::components(self.nodes.len(), ordering);
+        for (from, links) in self.nodes.iter_mut().enumerate() {
+            for link in &mut links.out {
+                link.orders_stop &= component.get(from) != component.get(link.to) || !gives_way(link);
+            }
         }
     }
 
@@ -191,6 +203,15 @@ impl Graph {
         }
         layers
     }
+}
+
+/// Every mention of another service in `depends`, in the file's order.
+pub fn edges_of(spec: &ServiceSpec) -> Vec<Edge<'_>> {
+    let mut edges = Vec::new();
+    walk(&spec.depends, false, &mut |service, event, alternative| {
+        edges.push(Edge { service, event, alternative });
+    });
+    edges
 }
 
 /// Calls `visit(name, event, inside any)` for each service named, in the order of the file.
@@ -284,6 +305,15 @@ mod tests {
         assert_eq!(graph.dependants("a"), ["b", "c"]);
         assert_eq!(graph.dependants("b"), ["c"]);
         assert_eq!(graph.stop_order(), [["c"], ["b"], ["a"]]);
+    }
+
+    #[test]
+    fn what_either_spec_of_a_service_needs_counts() {
+        let two = specs("web: db\nweb: cache\ndb:\ncache:\n");
+        assert_eq!(Graph::new(&two).stop_order(), [vec!["web"], vec!["cache", "db"]]);
+        // They contradict each other: between these two there is no order, below them there is.
+        let two = specs("web: db\ndb: disk\nweb:\ndb: web disk\ndisk:\n");
+        assert_eq!(Graph::new(&two).stop_order(), [vec!["db", "web"], vec!["disk"]]);
     }
 
     #[test]
