@@ -67,7 +67,7 @@ impl Runner for Idle {
             let _ = stopped.await;
             Exit::Status(0)
         });
-        Box::pin(async move { Ok(Running { pid, start_time: 1, exit }) })
+        Box::pin(async move { Ok(Running { pid, start_time: 1, stop_signal: None, exit }) })
     }
 
     fn stop(&mut self, _: StopPlan) -> BoxFuture<'_, Result<StopReport, RunnerError>> {

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kelson_runner::Processes;
+use kelson_runner::{Options as ProcessOptions, Processes};
 use nix::sys::reboot::{RebootMode, reboot};
 
 use crate::options::{Mode, Options};
@@ -40,7 +40,7 @@ pub fn at_the_start(options: &Options, reason: &str) -> ! {
 pub fn in_the_middle(options: &Options, reason: &str) -> ! {
     tracing::error!("{reason}; stopping everything");
     let failure = Failure { reason: reason.to_owned(), wait: options.panic };
-    end(options, &Intents::default(), Some(failure), async |_| {})
+    end(options, &Intents::default(), Some(failure), ProcessOptions::default(), async |_| {})
 }
 
 /// As [`in_the_middle`], to what `intents` say, after what is to be done `first`.
@@ -48,13 +48,14 @@ pub fn end(
     options: &Options,
     intents: &Intents,
     failure: Option<Failure>,
+    children: ProcessOptions,
     first: impl AsyncFnOnce(&Processes),
 ) -> ! {
     let reason =
         failure.as_ref().map_or_else(|| "PID 1 cannot end it".to_owned(), |failure| failure.reason.clone());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     if let Ok(runtime) = runtime {
-        let processes = Processes::new(kelson_runner::Options::default());
+        let processes = Processes::new(children);
         let binary = crate::memory::exe_fd();
         if let (Ok(processes), Ok(binary)) = (processes, binary) {
             runtime.block_on(async {

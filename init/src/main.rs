@@ -167,10 +167,17 @@ fn run(options: Options, started: Duration, now: Duration, arrival: Arrival) -> 
     if let Some(action) = arrival.ending {
         end_again(&options, &arrival, action);
     }
+    let (began, kernel, earlier) = match options.mode {
+        Mode::Machine => {
+            let (began, earlier) = history::take(started);
+            (began, Some(began), earlier)
+        }
+        Mode::Container => (started, None, Vec::new()),
+    };
     let mut past = reexec::past(&options);
     if let Some(crash) = arrival.crash.as_ref().filter(|_| arrival.too_often(options.crash_limit)) {
         let reason = report::too_often(crash, arrival.crashes, options.crash_limit);
-        last_resort::run(&options, &arrival, past, &reason);
+        last_resort::run(&options, &arrival, past, now.saturating_sub(began), &reason);
     }
     let limits = match boot::settings::raise_file_limit() {
         Ok(was) => vec![was.for_children()],
@@ -182,13 +189,6 @@ fn run(options: Options, started: Duration, now: Duration, arrival: Arrival) -> 
     let (runtime, watcher) = match runtime() {
         Ok(made) => made,
         Err(error) => return format!("no runtime: {error}"),
-    };
-    let (began, kernel, earlier) = match options.mode {
-        Mode::Machine => {
-            let (began, earlier) = history::take(started);
-            (began, Some(began), earlier)
-        }
-        Mode::Container => (started, None, Vec::new()),
     };
     let sequence = Sequence::new(now.saturating_sub(began), kernel, earlier);
     let rebirth: Option<reexec::Rebirth> = past.as_mut().and_then(|past| past.paper(Kind::Rebirth, ""));
@@ -244,5 +244,5 @@ fn end_again(options: &Options, arrival: &Arrival, action: ShutdownAction) -> ! 
     arrival.last(failure::PATIENCE.saturating_mul(2));
     let intents = Intents::default();
     intents.ask(action, "the life before");
-    failure::end(options, &intents, None, async |_| {})
+    failure::end(options, &intents, None, kelson_runner::Options::default(), async |_| {})
 }

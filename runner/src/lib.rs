@@ -37,7 +37,7 @@ mod strays;
 
 pub use cgroup::{Cgroup, CgroupRoot, Place, Usage};
 pub use command::{Command, Program, Stdio};
-pub use containerd::{ContainerExecutor, ContainerRunner, Containerd, ContainerdError};
+pub use containerd::{ContainerExecutor, ContainerRunner, Containerd, ContainerdError, DetachedContainer};
 pub use exec::{ExecControl, ExecRequest, Executing, Executor, Leash, Outputs, WindowSize};
 pub use images::{ImageConfig, Images};
 pub use network::open_network;

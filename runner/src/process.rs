@@ -146,7 +146,7 @@ impl ProcessRunner {
         let child = if pid == 0 { None } else { self.processes.adopt(pid, start_time)? };
         Ok(child.map(|Child { exit, .. }| {
             self.main = Some(Main { pid, exit: exit.clone() });
-            Running { pid, start_time, exit: Box::pin(exit) }
+            Running { pid, start_time, stop_signal: None, exit: Box::pin(exit) }
         }))
     }
 
@@ -186,7 +186,7 @@ impl ProcessRunner {
         self.starting = None;
         let Child { pid, start_time, exit, .. } = made?;
         self.main = Some(Main { pid, exit: exit.clone() });
-        Ok(Running { pid, start_time, exit: Box::pin(exit) })
+        Ok(Running { pid, start_time, stop_signal: None, exit: Box::pin(exit) })
     }
 
     async fn end(&mut self, plan: StopPlan) -> Result<StopReport, RunnerError> {

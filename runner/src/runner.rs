@@ -104,6 +104,8 @@ pub struct Running {
     /// Ticks since boot, field 22 of `/proc/PID/stat`: with the PID it names the process for good. 0 where the
     /// process had ended before it could be read.
     pub start_time: u64,
+    /// The image's own stop signal, where it takes the place of the service file's.
+    pub stop_signal: Option<i32>,
     /// Ends when the run has; dropping it loses nothing. Record `pid` before polling it: until its first poll the
     /// child also stands in the spawn record that outlives a crash of PID 1.
     pub exit: BoxFuture<'static, Exit>,

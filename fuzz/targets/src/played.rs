@@ -44,7 +44,7 @@ impl Runner for Idle {
             let _ = stopped.await;
             Exit::Status(0)
         });
-        Box::pin(std::future::ready(Ok(Running { pid: 4242, start_time: 1, exit })))
+        Box::pin(std::future::ready(Ok(Running { pid: 4242, start_time: 1, stop_signal: None, exit })))
     }
 
     fn stop(&mut self, _: StopPlan) -> BoxFuture<'_, Result<StopReport, RunnerError>> {

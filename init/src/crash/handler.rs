@@ -38,7 +38,7 @@ const TRIES: u32 = 50;
 /// How long the last sync may take.
 const SYNC: Duration = Duration::from_secs(5);
 /// A container is to be started again.
-const CONTAINER_STATUS: c_int = 10;
+const REBOOT_STATUS: c_int = 10;
 /// The main loop is told by this signal that it stands still.
 const STALL: c_int = libc::SIGABRT;
 
@@ -246,8 +246,12 @@ fn go_on(plan: &Plan) -> ! {
 fn end(plan: &Plan) -> ! {
     alarm_after(Duration::ZERO);
     if plan.mode == Mode::Container {
+        let status = match plan.page.ending() {
+            Some(ShutdownAction::PowerOff | ShutdownAction::Halt) => 0,
+            Some(ShutdownAction::Reboot) | None => REBOOT_STATUS,
+        };
         // SAFETY: it ends the process.
-        unsafe { libc::_exit(CONTAINER_STATUS) };
+        unsafe { libc::_exit(status) };
     }
     // A sync may never return: a child makes it.
     // SAFETY: a child without shared memory makes two system calls.

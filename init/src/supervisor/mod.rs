@@ -161,19 +161,28 @@ fn personalities(
     for warning in cgroups.iter().flat_map(|root| root.warnings()) {
         tracing::warn!("{warning}");
     }
+    let processes =
+        Processes::new(process_options(rebirth, cgroups, store)).map_err(|error| error.to_string())?;
+    Ok(Personalities { processes, binary: Arc::clone(binary) })
+}
+
+/// What children are given, and where they are recorded.
+pub fn process_options(
+    rebirth: &Rebirth,
+    cgroups: Option<CgroupRoot>,
+    store: Option<&StateStore>,
+) -> ProcessOptions {
     let record = store.and_then(|store| {
         let record = store.spawn_record();
         record.map_err(|error| tracing::error!("children that are being made are not recorded: {error}")).ok()
     });
-    let options = ProcessOptions {
+    ProcessOptions {
         limits: rebirth.limits.clone(),
         oom_score: rebirth.oom_score,
         cgroups,
         record,
         ..ProcessOptions::default()
-    };
-    let processes = Processes::new(options).map_err(|error| error.to_string())?;
-    Ok(Personalities { processes, binary: Arc::clone(binary) })
+    }
 }
 
 /// Answers until the host is to end, then ends all services.

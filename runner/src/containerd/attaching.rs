@@ -48,7 +48,8 @@ impl ContainerRunner {
         let handle = Arc::new(handle);
         let main = TaskProcess::main(&self.spec.name);
         let ending = watch::begin(self.containerd.clone(), main, Arc::clone(&handle));
-        let running = Running { pid, start_time, exit: ending.clone().into_future() };
+        // The earlier life has written the signal down: containerd may be away.
+        let running = Running { pid, start_time, stop_signal: None, exit: ending.clone().into_future() };
         self.main = Some(Launched { pid, handle, ending });
         Ok(Some(running))
     }

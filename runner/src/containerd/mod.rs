@@ -14,6 +14,7 @@ mod attaching;
 mod calls;
 mod capabilities;
 mod client;
+mod detached;
 mod devices;
 mod error;
 mod executor;
@@ -34,9 +35,10 @@ mod watch;
 
 use std::time::Duration;
 
-use crate::runner::{KILL_DEADLINE, PROMPT_STOP};
+use crate::runner::KILL_DEADLINE;
 
 pub use client::{Containerd, NAMESPACE};
+pub use detached::DetachedContainer;
 pub use error::ContainerdError;
 pub use executor::ContainerExecutor;
 pub use runner::ContainerRunner;

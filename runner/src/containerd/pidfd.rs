@@ -6,9 +6,11 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::time::timeout;
 
+use crate::cgroup::Place;
 use crate::processes::{open_pidfd, signal_pidfd, start_time, started};
-use crate::runner::{Exit, RunnerError};
+use crate::runner::{Exit, PROMPT_STOP, RunnerError, StopPlan};
 
 /// One process, for as long as this is held, whoever its parent is.
 #[derive(Debug)]
@@ -88,6 +90,32 @@ impl ProcessHandle {
 
     pub(super) fn signal(&self, signal: i32) {
         signal_pidfd(self.pidfd.get_ref(), signal);
+    }
+
+    /// Signal, timeout, kill. What is frozen in its cgroup is thawed on the way. Returns whether it was killed.
+    pub(super) async fn end(&self, plan: StopPlan, place: Option<&Place>) -> bool {
+        if self.has_ended() {
+            return false;
+        }
+        if plan.signal != 0 {
+            self.signal(plan.signal);
+        }
+        // What is stopped would sleep through it.
+        self.signal(libc::SIGCONT);
+        let prompt = PROMPT_STOP.min(plan.timeout.checked_div(2).unwrap_or_default());
+        if timeout(prompt, self.ended()).await.is_ok() {
+            return false;
+        }
+        if let Some(place) = place.filter(|place| place.is_frozen())
+            && let Err(error) = place.thaw()
+        {
+            tracing::warn!("{error}");
+        }
+        let killed = timeout(plan.timeout.saturating_sub(prompt), self.ended()).await.is_err();
+        if killed {
+            self.signal(libc::SIGKILL);
+        }
+        killed
     }
 
     /// Kills its process group, which runc makes for each process that it starts, and the process itself.

@@ -16,7 +16,7 @@ use super::client::Containerd;
 use super::error::ContainerdError;
 use super::launch::{Launch, Launched, Launching};
 use super::spec::{self, Host, Run};
-use super::{KILL_DEADLINE, PROMPT_STOP, leftovers};
+use super::{KILL_DEADLINE, leftovers};
 use crate::cgroup::Place;
 use crate::images::{ImageConfig, Images};
 use crate::processes::Processes;
@@ -135,6 +135,7 @@ impl ContainerRunner {
         let running = Running {
             pid: launched.pid,
             start_time: launched.handle.as_ref().as_ref().map_or(0, |handle| handle.start_time()),
+            stop_signal: self.image_signal(),
             exit: launched.ending.clone().into_future(),
         };
         self.main = Some(launched);
@@ -142,14 +143,14 @@ impl ContainerRunner {
     }
 
     /// The image's own signal takes the place of the default, and of nothing else.
+    fn image_signal(&self) -> Option<i32> {
+        let of_image = spec::container(&self.spec).is_ok_and(|container| container.stop_signal_of_image);
+        self.image.as_ref().and_then(|image| image.stop_signal).filter(|_| of_image)
+    }
+
     fn signal_of(&self, plan: StopPlan) -> i32 {
-        let of_image = self.image.as_ref().and_then(|image| image.stop_signal);
-        match (spec::container(&self.spec), of_image) {
-            (Ok(container), Some(signal))
-                if container.stop_signal_of_image && plan.signal == self.spec.stop.signal =>
-            {
-                signal
-            }
+        match self.image_signal() {
+            Some(signal) if plan.signal == self.spec.stop.signal => signal,
             _ => plan.signal,
         }
     }
@@ -162,21 +163,9 @@ impl ContainerRunner {
             && !handle.has_ended()
         {
             self.recall_briefly().await;
-            match self.signal_of(plan) {
-                // Only the patience is new.
-                0 => {}
-                signal => handle.signal(signal),
-            }
-            // What is stopped would sleep through it.
-            handle.signal(libc::SIGCONT);
-            let prompt = PROMPT_STOP.min(plan.timeout.checked_div(2).unwrap_or_default());
-            if timeout(prompt, handle.ended()).await.is_err() {
-                self.thaw();
-                killed = timeout(plan.timeout.saturating_sub(prompt), handle.ended()).await.is_err();
-            }
-            if killed {
-                handle.signal(libc::SIGKILL);
-            }
+            // 0: only the patience is new.
+            let plan = StopPlan { signal: self.signal_of(plan), ..plan };
+            killed = handle.end(plan, self.place().as_ref()).await;
         }
         let left_behind = self.clear().await?;
         // Each run has a new cgroup, which goes with the task.
@@ -185,14 +174,6 @@ impl ContainerRunner {
             self.delete_task().await;
         }
         Ok(StopReport { killed, left_behind, out_of_memory })
-    }
-
-    fn thaw(&self) {
-        if let Some(place) = self.place().filter(Place::is_frozen)
-            && let Err(error) = place.thaw()
-        {
-            tracing::warn!("{error}");
-        }
     }
 
     /// A start that goes on would make a process after all was seen dead.

@@ -30,7 +30,8 @@ mod order;
 mod resume;
 mod view;
 
-pub use order::{StopSummary, needed_services};
+pub use order::StopSummary;
+pub use resume::child_of;
 pub use view::{GraphEdge, GraphNode, GraphView, Reason};
 
 /// What became of an operator's request.

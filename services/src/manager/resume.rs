@@ -150,7 +150,7 @@ impl Manager {
 }
 
 /// The child that was made for the run that is recorded, and is not recorded itself.
-fn child_of(record: &Record, making: &[Leftover]) -> Option<i32> {
+pub fn child_of(record: &Record, making: &[Leftover]) -> Option<i32> {
     let (service, run) = (service_id(&record.name), record.life.run);
     let of_it = |child: &&Leftover| child.service == service && child.run == run;
     let child = making.iter().find(of_it).filter(|_| record.life.phase == Phase::Spawning);

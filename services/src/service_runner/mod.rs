@@ -8,6 +8,7 @@
 //! that waits is cancelled.
 
 pub mod gate;
+pub mod hooks;
 pub mod mailbox;
 pub mod notify;
 pub mod random;

@@ -3,6 +3,7 @@
 //! [`Life::step`] is the table; `vocabulary` has its words, `requests` what is asked from outside, `starting` the way from
 //! rest to a run, `ending` the way back.
 
+use std::num::NonZeroU8;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,12 +16,14 @@ use crate::service_runner::words;
 use ending::After;
 
 mod ending;
+mod remaining;
 mod requests;
 mod resume;
 mod starting;
 mod stored;
 mod vocabulary;
 
+pub use remaining::RemainingStop;
 pub use vocabulary::{Answer, Effect, Ended, HookKinds, Input, Phase, Rules, Step, StopReason, Timer, Work};
 
 /// The life of one service as the table sees it.
@@ -50,6 +53,9 @@ pub struct Life {
     pub will_start: bool,
     /// The last exit that was learnt and not yet acted on.
     pub exit: Option<Exit>,
+    /// The stop signal of its image, where that counts and not the service file's. For the crash limit, which does not
+    /// ask containerd.
+    stop_signal: Option<NonZeroU8>,
     opened: bool,
     /// Something of this run was begun: its `post` hooks are owed.
     owes_post: bool,
@@ -94,6 +100,7 @@ impl Life {
             waiting_for: Vec::new(),
             will_start,
             exit: None,
+            stop_signal: None,
             opened: false,
             owes_post: false,
             delays: false,

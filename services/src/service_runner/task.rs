@@ -48,7 +48,8 @@ const TURN: Duration = Duration::from_secs(1);
 
 const TIMERS: usize = 4;
 
-fn timer_index(timer: Timer) -> usize {
+/// The place of a clock among those of a task, and of its record.
+pub fn timer_index(timer: Timer) -> usize {
     match timer {
         Timer::Start => 0,
         Timer::StopDelay => 1,
@@ -340,9 +341,10 @@ impl Core {
                 self.step(Input::Opened(Ok(())))
             }
             Brought::Run(running) => {
-                let Running { pid, start_time, exit } = *running;
+                let Running { pid, start_time, stop_signal, exit } = *running;
                 self.exit = Some(exit);
                 self.start_time = start_time;
+                self.life.note_stop_signal(stop_signal);
                 // The boot's part alone: what restarts later keeps its first times.
                 if self.up_after.is_none() {
                     self.spawned_after = Some(self.now());

@@ -233,6 +233,7 @@ fn a_number_says_which_fields_are_known() {
         start_took: Some(1),
         start_took_run: 1,
         noted_runs: vec![1],
+        stop_signal: 1,
     };
     let bytes = prost::Message::encode_to_vec(&every);
     assert_eq!(record::unknown_fields(&bytes, record::KNOWN).unwrap(), b"");

@@ -451,7 +451,7 @@ impl Player {
             }
             told.await
         });
-        Ok(Running { pid, start_time: START_TIME, exit })
+        Ok(Running { pid, start_time: START_TIME, stop_signal: None, exit })
     }
 
     fn call(&self, call: impl Into<String>) -> Manners {
@@ -529,7 +529,7 @@ impl Runner for Player {
             self.pass("before a child is known").await;
             self.played().deed(run, What::MainKnown);
             let exit = ended(&self.played, &self.stage.fate, pid, exited);
-            Ok(Running { pid, start_time: START_TIME, exit })
+            Ok(Running { pid, start_time: START_TIME, stop_signal: None, exit })
         })
     }
 
@@ -546,7 +546,7 @@ impl Runner for Player {
             drop(played);
             self.main = Some(exit.clone());
             let exit = ended(&self.played, &self.stage.fate, before.pid, exit);
-            Ok(Some(Running { pid: before.pid, start_time: before.start_time, exit }))
+            Ok(Some(Running { pid: before.pid, start_time: before.start_time, stop_signal: None, exit }))
         })
     }
 

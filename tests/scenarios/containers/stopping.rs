@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use kelson_tests::{Host, PATIENCE, until};
+use kelson_tests::{Host, Image, PATIENCE, until};
 
 use super::{host, steps, test_image};
 
@@ -99,4 +99,41 @@ fn s4_the_delay_comes_before_the_signal() {
     assert!(end.at() - stopping.at() >= Duration::from_millis(990), "{told:#?}");
     host.wait_log("web", "signalled");
     host.poweroff();
+}
+
+/// The user of a database, which takes its time after the stop signal of its image, and then keeps what it has.
+#[test]
+fn s1_containers_stop_in_order_at_the_crash_limit() {
+    let image = Image::new("quits:1", &["serve"]).set("StopSignal", "SIGQUIT".into());
+    let container = |steps: &str, more: &str| {
+        format!(
+            "container:
+  image: 'quits:1'
+  command: [/program, {steps}]
+  mounts: [{{source: $DIR, target: /out, options: [rbind]}}]
+{more}"
+        )
+    };
+    let mut host = host(&[image])
+        .argument("--crash-limit")
+        .argument("1/1m")
+        .service("db", &container("await=QUIT, touch=/out/signalled, wait-path=/out/kept, touch=/out/db", ""))
+        .service(
+            "web",
+            &container(
+                "await=QUIT, sleep=3s, end-if=/out/signalled, touch=/out/kept",
+                "depends: [{service: db}]",
+            ),
+        )
+        .start();
+    host.wait_up("web");
+    host.signal(libc::SIGSEGV);
+    assert_eq!(host.wait_exit(), 10);
+    let console = host.console();
+    for name in ["kept", "signalled", "db"] {
+        assert!(host.path(name).exists(), "{name} is missing\n{console}");
+    }
+    assert!(!console.contains("killed"), "{console}");
+    let containerd = console.find("stopping containerd").expect("it runs");
+    assert!(console.find("stopping db").is_some_and(|db| db < containerd), "{console}");
 }

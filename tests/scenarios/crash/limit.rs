@@ -1,27 +1,48 @@
-//! A PID 1 that crashes again and again stops everything in order and starts the machine again.
+//! A PID 1 that crashes again and again stops everything as any stop does, and starts the machine again.
 
-use kelson_tests::Host;
+use std::time::{Duration, Instant, SystemTime};
 
-fn chain(limit: &str) -> Host {
-    let say = |name: &str| {
-        format!("process: {{command: [$PROGRAM, await=SIGTERM, sleep=300ms, touch=$DIR/{name}]}}")
-    };
-    Host::builder()
-        .argument("--crash-limit")
-        .argument(limit)
-        .service("below", &say("below"))
-        .service("middle", &format!("{}\ndepends: [{{service: below}}]", say("middle")))
-        .service("above", &format!("{}\ndepends: [{{service: middle}}]", say("above")))
-        .service(
-            "deaf",
-            "process: {command: [$PROGRAM, ignore=SIGTERM, spawn=hang, hang]}\nstop: {timeout: 1s}",
-        )
-        .start()
+use kelson_tests::{Host, HostBuilder, PATIENCE, until};
+
+const TAKES_ITS_TIME: &str = "await=SIGTERM, sleep=300ms";
+
+fn at_the_limit_of(limit: &str) -> HostBuilder {
+    Host::builder().argument("--crash-limit").argument(limit)
+}
+
+/// A process that leaves a file of this name at its end.
+fn says(name: &str) -> String {
+    format!("process: {{command: [$PROGRAM, {TAKES_ITS_TIME}, touch=$DIR/{name}]}}\n")
+}
+
+fn chain(limit: &str) -> HostBuilder {
+    at_the_limit_of(limit)
+        .service("below", &says("below"))
+        .service("middle", &format!("{}depends: [{{service: below}}]", says("middle")))
+        .service("above", &format!("{}depends: [{{service: middle}}]", says("above")))
+}
+
+/// When it left its file.
+#[track_caller]
+fn ended(host: &Host, name: &str) -> SystemTime {
+    std::fs::metadata(host.path(name))
+        .and_then(|file| file.modified())
+        .unwrap_or_else(|error| panic!("{name}: {error}\n{}", host.console()))
+}
+
+#[track_caller]
+fn assert_in_turn(host: &Host, names: &[&str]) {
+    for pair in names.windows(2) {
+        let (earlier, later) = (ended(host, pair[0]), ended(host, pair[1]));
+        let between = later.duration_since(earlier).unwrap_or_default();
+        assert!(between >= Duration::from_millis(290), "{pair:?}: {between:?}\n{}", host.console());
+    }
 }
 
 #[test]
 fn the_third_crash_of_a_minute_stops_all_in_order_and_starts_again() {
-    let mut host = chain("3/1m");
+    let deaf = "process: {command: [$PROGRAM, ignore=SIGTERM, spawn=hang, hang]}\nstop: {timeout: 1s}";
+    let mut host = chain("3/1m").service("deaf", deaf).start();
     for name in ["below", "middle", "above", "deaf"] {
         host.wait_up(name);
     }
@@ -37,36 +58,140 @@ fn the_third_crash_of_a_minute_stops_all_in_order_and_starts_again() {
     assert_eq!(host.wait_exit(), 10);
     let console = host.console();
     assert!(console.contains("PID 1 crashed 3 times in 1m (kelson.crashLimit)"), "{console}");
-    assert!(console.contains("killing deaf"), "{console}");
-    let ended = |name: &str| {
-        std::fs::metadata(host.path(name))
-            .and_then(|file| file.modified())
-            .unwrap_or_else(|error| panic!("{name}: {error}"))
+    assert!(console.contains("deaf: did not end within 1 s of its stop signal, killed"), "{console}");
+    assert_in_turn(&host, &["above", "middle", "below"]);
+}
+
+#[test]
+fn the_limit_keeps_to_delay_and_hooks() {
+    let mut host = at_the_limit_of("1/1m")
+        .service("db", &says("db"))
+        .service(
+            "web",
+            "process: {command: [$PROGRAM, await=SIGQUIT, touch=$DIR/signalled, exit=3]}
+stop: {signal: SIGQUIT, delay: 1s}
+hooks:
+  preStop: [{command: [$PROGRAM, sleep=300ms, touch=$DIR/before]}]
+  post: [{command: [$PROGRAM, sleep=300ms, report=$DIR/after]}]
+depends: [{service: db}]",
+        )
+        .start();
+    host.wait_up("web");
+    host.signal(libc::SIGSEGV);
+    assert_eq!(host.wait_exit(), 10);
+    assert_in_turn(&host, &["before", "signalled", "after", "db"]);
+    let delay = ended(&host, "signalled").duration_since(ended(&host, "before")).expect("in this order");
+    assert!(delay >= Duration::from_millis(990), "{delay:?}");
+    let told = std::fs::read_to_string(host.path("after")).expect("it can be read");
+    assert!(told.contains("env.KELSON_EXIT_STATUS 3"), "{told}");
+}
+
+#[test]
+fn the_limit_goes_on_with_a_stop_that_was_under_way() {
+    let mut host = at_the_limit_of("1/1m")
+        .service(
+            "web",
+            "process: {command: [$PROGRAM, await=SIGTERM, touch=$DIR/signalled]}\nstop: {delay: 4s}",
+        )
+        .start();
+    host.wait_up("web");
+    host.ctl(&["stop", "web"]).ok();
+    let asked = Instant::now();
+    std::thread::sleep(Duration::from_secs(2));
+    host.signal(libc::SIGSEGV);
+    assert_eq!(host.wait_exit(), 10);
+    let took = asked.elapsed();
+    assert!(host.path("signalled").exists());
+    assert!(took >= Duration::from_millis(3900), "{took:?}: it has the rest of its delay");
+    assert!(took < Duration::from_millis(5900), "{took:?}: the delay began anew");
+}
+
+#[test]
+fn a_power_off_in_progress_stays_a_power_off_at_the_limit() {
+    let mut host = at_the_limit_of("1/1m")
+        .service("below", &says("below"))
+        .service("slow", "process: {command: [$PROGRAM, await=SIGTERM, sleep=3s, touch=$DIR/slow]}\ndepends: [{service: below}]")
+        .start();
+    host.wait_up("slow");
+    host.ctl(&["poweroff", "--no-wait"]).ok();
+    host.wait_state("slow", "stopping");
+    host.signal(libc::SIGSEGV);
+    assert_eq!(host.wait_exit(), 0, "{}", host.console());
+    assert_in_turn(&host, &["slow", "below"]);
+}
+
+#[test]
+fn the_limit_orders_by_what_runs_and_by_what_the_files_say() {
+    let needs = |name: &str, other: &str| format!("{}depends: [{{service: {other}}}]", says(name));
+    let mut host = at_the_limit_of("1/1m")
+        .service("below", &says("below"))
+        .service("above", &needs("above", "below"))
+        .service("bottom", &says("bottom"))
+        .service("top", &says("top"))
+        // At rest, and yet between them.
+        .service("floor", &says("floor"))
+        .service(
+            "rests",
+            "process: {command: [$PROGRAM, exit=0]}\ntype: oneshot\ndepends: [{service: floor}]",
+        )
+        .service("roof", &format!("{}depends: [{{service: rests, event: finished}}]", says("roof")))
+        .start();
+    for name in ["above", "bottom", "top", "roof"] {
+        host.wait_up(name);
+    }
+    host.write_service("above", &says("above"));
+    host.write_service("top", &needs("top", "bottom"));
+    let before = host.newest_event();
+    host.signal(libc::SIGHUP);
+    host.wait_event(before, "of the files", |event| event.message.contains("changed, restart them"));
+    host.signal(libc::SIGSEGV);
+    assert_eq!(host.wait_exit(), 10);
+    assert_in_turn(&host, &["above", "below"]);
+    assert_in_turn(&host, &["top", "bottom"]);
+    assert_in_turn(&host, &["roof", "floor"]);
+}
+
+#[test]
+fn the_limit_waits_for_nobody_in_a_circle_of_alternatives() {
+    let either = |name: &str, other: &str| {
+        format!("{}depends: [{{any: [{{service: {other}}}, {{service: spare}}]}}]", says(name))
     };
-    assert!(ended("above") < ended("middle") && ended("middle") < ended("below"));
+    let mut host = at_the_limit_of("1/1m")
+        .service("spare", &says("spare"))
+        .service("one", &either("one", "other"))
+        .service("other", &either("other", "one"))
+        .start();
+    host.wait_up("one");
+    host.wait_up("other");
+    host.signal(libc::SIGSEGV);
+    // Not after the total deadline of a minute.
+    assert_eq!(host.wait_exit_within(Duration::from_secs(20)), 10);
+    assert_in_turn(&host, &["one", "spare"]);
+    assert_in_turn(&host, &["other", "spare"]);
 }
 
 #[test]
 fn crashes_that_lie_apart_do_not_add_up() {
-    let mut host = chain("2/1s");
+    let mut host = chain("2/1s").start();
     host.wait_up("above");
     for _ in 0..3 {
         host.crash(|| host.signal(libc::SIGSEGV));
         // What counts is over.
-        std::thread::sleep(std::time::Duration::from_millis(1100));
+        std::thread::sleep(Duration::from_millis(1100));
     }
     host.poweroff();
 }
 
 #[test]
 fn a_crash_on_that_way_ends_it_at_once() {
-    let mut host = chain("1/1m");
+    // On its way to its end it would wait for this one a minute: the total deadline.
+    let deaf = "process: {command: [$PROGRAM, ignore=SIGTERM, hang]}\nstop: {timeout: 5m}";
+    let mut host = chain("1/1m").service("deaf", deaf).start();
     host.wait_up("above");
     host.wait_up("deaf");
     host.signal(libc::SIGSEGV);
-    kelson_tests::until("the stop to begin", kelson_tests::PATIENCE, || {
-        host.console().contains("stopping above").then_some(())
-    });
+    until("the stop to begin", PATIENCE, || host.console().contains("stopping deaf").then_some(()));
     host.signal(libc::SIGSEGV);
-    assert_eq!(host.wait_exit(), 10);
+    assert_eq!(host.wait_exit_within(Duration::from_secs(20)), 10);
+    assert!(!host.path("below").exists(), "nobody was waited for any more");
 }

@@ -1,5 +1,6 @@
 //! A [`Life`] as it stands in the state, and what this version makes of what a later one has written.
 
+use std::num::NonZeroU8;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,6 +33,7 @@ impl Life {
         record.waiting_for.clone_from(&self.waiting_for);
         record.will_start = self.will_start;
         record.exit = self.exit.map(exit_to_stored);
+        record.stop_signal = self.stop_signal.map(|signal| signal.get().into()).unwrap_or_default();
         record.opened = self.opened;
         record.owes_post = self.owes_post;
         record.delays = self.delays;
@@ -83,6 +85,7 @@ impl Life {
             waiting_for: record.waiting_for.clone(),
             will_start: record.will_start,
             exit: record.exit.as_ref().map(exit_of_stored),
+            stop_signal: u8::try_from(record.stop_signal).ok().and_then(NonZeroU8::new),
             opened: record.opened,
             owes_post: record.owes_post,
             delays: record.delays,

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use kelson_runner::{Attachment, Exit, Runner, Running, StopPlan};
+use kelson_runner::{Attachment, Exit, Runner, Running};
 use kelson_spec::ServiceSpec;
 use kelson_spec::service::Readiness;
 use tokio::sync::mpsc;
@@ -13,13 +13,11 @@ use super::super::surroundings::Surroundings;
 use super::making::make;
 use super::{Bonds, Core, Next, ServiceHandle, Work, drive};
 use crate::model::State;
+use crate::service_runner::hooks::KILL;
 use crate::service_runner::notify::NotifySocket;
 use crate::service_runner::readiness::Voice;
 use crate::service_runner::table::{Input, Phase};
 use crate::state_store::{Descriptor, KeptDescriptor, PastChecks, Record};
-
-/// Ends the hook that an earlier life was running.
-const KILL: StopPlan = StopPlan { signal: libc::SIGKILL, timeout: Duration::ZERO };
 
 /// What the life before has left of a service.
 pub struct Resumed {
@@ -165,7 +163,7 @@ impl Core {
     fn go_on(&mut self, running: Option<Running>, making: Option<Making>, exit: Exit, closing: bool) -> Work {
         let spawning = self.life.phase == Phase::Spawning;
         let input = match (running, making) {
-            (Some(Running { pid, start_time, exit }), _) => {
+            (Some(Running { pid, start_time, exit, .. }), _) => {
                 self.exit = Some(exit);
                 self.start_time = start_time;
                 match spawning {

@@ -9,9 +9,9 @@ use kelson_spec::service::Readiness;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use super::hooks::KILL;
 use super::{Brought, Core, TURN};
 use crate::service_runner::gate;
+use crate::service_runner::hooks::KILL;
 use crate::service_runner::notify::NotifySocket;
 use crate::service_runner::readiness::Voice;
 use crate::service_runner::table::{Input, Work};

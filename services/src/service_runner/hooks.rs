@@ -1,0 +1,155 @@
+//! The hooks of a service: commands before, beside and after the main process of a run.
+//!
+//! `pre` and `post` are runs of the service's own runner with another command, so that they are confined, limited and
+//! logged as the main process is. `postStart` and `preStop` run beside it, as checks do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kelson_runner::{ExecRequest, Executor, Exit, Leash, Outputs, RunContext, Runner, StopPlan};
+use kelson_spec::ServiceSpec;
+use kelson_spec::service::Hook;
+use tokio::time::{Instant, timeout_at};
+
+use super::surroundings::LogPipes;
+use super::words;
+
+/// Ends whatever a hook has left.
+pub const KILL: StopPlan = StopPlan { signal: libc::SIGKILL, timeout: Duration::ZERO };
+
+/// What a hook needs of its service, so that no future borrows the task.
+pub struct Hooks {
+    /// Where their output goes.
+    pub logs: Arc<dyn LogPipes>,
+    pub name: Arc<str>,
+    pub spec: Arc<ServiceSpec>,
+    pub run: u64,
+    /// How the main process ended, where it has.
+    pub exit: Option<Exit>,
+}
+
+impl Hooks {
+    /// The `pre` hooks, up to the first that fails.
+    pub(super) async fn pre(self, runner: &mut Box<dyn Runner>) -> Result<(), String> {
+        for hook in &self.spec.hooks.pre {
+            self.run(runner, "pre", hook, Vec::new()).await?;
+        }
+        Ok(())
+    }
+
+    /// The `post` hooks, all of them; tells of those that failed.
+    pub async fn post(self, runner: &mut Box<dyn Runner>) -> Vec<String> {
+        let environment = match self.exit {
+            Some(Exit::Status(status)) => vec![("KELSON_EXIT_STATUS".to_owned(), status.to_string())],
+            Some(Exit::Signal { signal, .. }) => vec![("KELSON_EXIT_SIGNAL".to_owned(), signal.to_string())],
+            Some(Exit::Lost) | None => Vec::new(),
+        };
+        let mut failures = Vec::new();
+        for hook in &self.spec.hooks.post {
+            failures.extend(self.run(runner, "post", hook, environment.clone()).await.err());
+        }
+        failures
+    }
+
+    /// The `preStop` hooks, all of them; tells of those that failed.
+    pub async fn pre_stop(self, executor: Result<Arc<dyn Executor>, String>) -> Vec<String> {
+        self.beside(&executor, "preStop", &self.spec.hooks.pre_stop).await
+    }
+
+    /// The `postStart` hooks, all of them; tells of those that failed.
+    pub(super) async fn post_start(self, executor: Result<Arc<dyn Executor>, String>) -> Vec<String> {
+        self.beside(&executor, "postStart", &self.spec.hooks.post_start).await
+    }
+
+    /// Runs hooks beside the main process, one after the other.
+    async fn beside(
+        &self,
+        executor: &Result<Arc<dyn Executor>, String>,
+        kind: &'static str,
+        hooks: &[Hook],
+    ) -> Vec<String> {
+        let mut failures = Vec::new();
+        for hook in hooks {
+            let why = match timeout_at(deadline(hook), self.exec(executor, hook)).await {
+                Ok(Ok(Exit::Status(0))) => continue,
+                Ok(Ok(exit)) => words::exit(exit),
+                Ok(Err(text)) => text,
+                Err(_) => too_long(hook),
+            };
+            failures.push(failed(kind, hook, &why));
+        }
+        failures
+    }
+
+    /// One command in place of the main process. What it leaves behind is killed.
+    async fn run(
+        &self,
+        runner: &mut Box<dyn Runner>,
+        kind: &str,
+        hook: &Hook,
+        environment: Vec<(String, String)>,
+    ) -> Result<(), String> {
+        let deadline = deadline(hook);
+        let outcome = timeout_at(deadline, self.exit_of(runner, hook, environment)).await;
+        // Also what was just being started.
+        let cleared = runner.stop(KILL).await;
+        let why = match (outcome, cleared) {
+            (Ok(Ok(Exit::Status(0))), Ok(_)) => return Ok(()),
+            (Ok(Ok(Exit::Status(0))), Err(error)) => error.message,
+            (Ok(Ok(exit)), _) => words::exit(exit),
+            (Ok(Err(text)), _) => text,
+            (Err(_), _) => too_long(hook),
+        };
+        Err(failed(kind, hook, &why))
+    }
+
+    async fn exit_of(
+        &self,
+        runner: &mut Box<dyn Runner>,
+        hook: &Hook,
+        environment: Vec<(String, String)>,
+    ) -> Result<Exit, String> {
+        let (stdout, stderr) = self.pipes()?;
+        let context = RunContext {
+            run: self.run,
+            command: Some(hook.command.clone()),
+            stdout,
+            stderr,
+            environment,
+            descriptors: Vec::new(),
+        };
+        let running = runner.run(context).await.map_err(|error| error.message)?;
+        Ok(running.exit.await)
+    }
+
+    /// One command beside the main process. Dropping the future kills it.
+    async fn exec(&self, executor: &Result<Arc<dyn Executor>, String>, hook: &Hook) -> Result<Exit, String> {
+        let executor = executor.as_ref().map_err(Clone::clone)?;
+        let outputs = Some(Arc::new(self.pipes()?));
+        let request = ExecRequest { command: hook.command.clone(), outputs, ..ExecRequest::default() };
+        let executing = executor.exec(request).await.map_err(|error| error.message)?;
+        let _leash = Leash(executing.control);
+        Ok(executing.exit.await)
+    }
+
+    /// What a hook says goes where the main process' output goes.
+    fn pipes(&self) -> Result<Outputs, String> {
+        let pipes = self.logs.pipes(&self.name, self.run, &self.spec.logs);
+        pipes.map_err(|error| format!("its log pipes: {error}"))
+    }
+}
+
+fn deadline(hook: &Hook) -> Instant {
+    let now = Instant::now();
+    now.checked_add(hook.timeout).unwrap_or(now)
+}
+
+fn too_long(hook: &Hook) -> String {
+    format!("it had not ended after {}, killed", words::duration(hook.timeout))
+}
+
+/// `pre hook /usr/bin/migrate failed: exited with status 3`.
+fn failed(kind: &str, hook: &Hook, why: &str) -> String {
+    let program = hook.command.first().map_or("", String::as_str);
+    format!("{kind} hook {program} failed: {why}")
+}

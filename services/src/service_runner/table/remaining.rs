@@ -1,0 +1,94 @@
+//! What is left to do to stop a service that is recorded in a phase, where no table steps any more: at the crash limit.
+
+use std::num::NonZeroU8;
+use std::time::Duration;
+
+use super::{Life, Phase};
+
+/// The rest of a stop, in this order.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RemainingStop {
+    /// The `preStop` hooks, from the first.
+    pub pre_stop: bool,
+    /// Then so long before the signal. `None`: there is no signal, what is left of the run is killed.
+    pub signal_after: Option<Duration>,
+    /// The signal has been sent before: what was left of its timeout is left.
+    pub signalled: bool,
+    /// At last the `post` hooks.
+    pub post: bool,
+}
+
+impl Life {
+    /// The stop signal of the image of its present run, where that counts.
+    pub fn note_stop_signal(&mut self, signal: Option<i32>) {
+        self.stop_signal = signal.and_then(|signal| NonZeroU8::new(u8::try_from(signal).ok()?));
+    }
+
+    /// As it was noted.
+    pub fn stop_signal(&self) -> Option<i32> {
+        self.stop_signal.map(|signal| signal.get().into())
+    }
+
+    /// `lives`: its main process does. `delay` is `stop.delay`, `delay_left` what its clock has left of it.
+    pub fn remaining_stop(&self, lives: bool, delay: Duration, delay_left: Duration) -> RemainingStop {
+        let post = self.owes_post;
+        let clear = RemainingStop { post, ..RemainingStop::default() };
+        if !lives {
+            return clear;
+        }
+        let whole_delay = |counts: bool| Some(if counts { delay } else { Duration::ZERO });
+        match self.phase {
+            // One that was just being made runs, or it would not live.
+            Phase::Active | Phase::Spawning => {
+                RemainingStop { pre_stop: true, signal_after: whole_delay(true), ..clear }
+            }
+            Phase::PreStop => {
+                RemainingStop { pre_stop: true, signal_after: whole_delay(self.delays), ..clear }
+            }
+            Phase::StopDelay => RemainingStop { signal_after: Some(delay_left), ..clear },
+            Phase::Ending => RemainingStop { signal_after: Some(Duration::ZERO), signalled: true, ..clear },
+            Phase::Rest
+            | Phase::When
+            | Phase::Gate
+            | Phase::Opening
+            | Phase::Pre
+            | Phase::Clearing
+            | Phase::Post
+            | Phase::Closing
+            | Phase::Backoff => clear,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_phase_goes_on_where_it_stood() {
+        const DELAY: Duration = Duration::from_secs(5);
+        const LEFT: Duration = Duration::from_secs(2);
+        let of = |phase, lives| {
+            let life = Life { phase, delays: true, owes_post: true, ..Life::new(true) };
+            life.remaining_stop(lives, DELAY, LEFT)
+        };
+        let clear = RemainingStop { post: true, ..RemainingStop::default() };
+        let whole = RemainingStop { pre_stop: true, signal_after: Some(DELAY), ..clear };
+        assert_eq!(of(Phase::Active, true), whole);
+        assert_eq!(of(Phase::Spawning, true), whole);
+        assert_eq!(of(Phase::PreStop, true), whole);
+        assert_eq!(of(Phase::StopDelay, true), RemainingStop { signal_after: Some(LEFT), ..clear });
+        let signalled = RemainingStop { signal_after: Some(Duration::ZERO), signalled: true, ..clear };
+        assert_eq!(of(Phase::Ending, true), signalled);
+        for phase in [Phase::Rest, Phase::Pre, Phase::Clearing, Phase::Post, Phase::Backoff] {
+            assert_eq!(of(phase, true), clear);
+        }
+        for phase in [Phase::Active, Phase::PreStop, Phase::Ending] {
+            assert_eq!(of(phase, false), clear, "nobody is left to be signalled");
+        }
+        let failed = Life { phase: Phase::PreStop, delays: false, ..Life::new(true) };
+        let at_once =
+            RemainingStop { pre_stop: true, signal_after: Some(Duration::ZERO), ..RemainingStop::default() };
+        assert_eq!(failed.remaining_stop(true, DELAY, LEFT), at_once);
+    }
+}
