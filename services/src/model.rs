@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use kelson_spec::ServiceSpec;
+
 /// The state of a service. `docs/flow.md` tells what leads from one to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum State {
@@ -169,6 +171,8 @@ pub struct Snapshot {
     pub required: bool,
     /// Its file changed since it was started.
     pub changed: bool,
+    /// As it was started, whatever its file says by now. `None` where nothing of it can be run.
+    pub spec: Option<Arc<ServiceSpec>>,
     /// Number of the last operator's request that was taken up; a larger one than one's own supersedes it.
     pub ticket: u64,
     /// Since PID 1's start: when it was first up, and when the run that was so was spawned.
@@ -202,6 +206,7 @@ impl Snapshot {
             group: None,
             required: true,
             changed: false,
+            spec: None,
             ticket: 0,
             spawned_after: None,
             up_after: None,

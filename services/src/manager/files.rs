@@ -182,10 +182,8 @@ impl Manager {
             .map(|(name, _)| Arc::clone(name))
             .collect();
         let gone = if unread { Vec::new() } else { gone };
-        for name in gone {
-            self.remove(&name);
-            report.stopped.push(name.to_string());
-        }
+        report.stopped = gone.iter().map(ToString::to_string).collect();
+        self.remove(gone);
         for name in &report.started {
             if let Some(handle) = self.live(name) {
                 send_begin(&handle);
@@ -199,27 +197,39 @@ impl Manager {
         report
     }
 
-    /// Stops a service whose file is gone, then forgets it.
-    pub(super) fn remove(&self, name: &Arc<str>) {
-        let Some(handle) = self.live(name) else {
-            self.forget(name);
-            return;
-        };
-        let (rested, mut at_rest) = tokio::sync::mpsc::unbounded_channel();
-        let (left, gone) = tokio::sync::oneshot::channel();
-        let stop = Command::Stop { ticket: self.ticket(), reason: StopReason::Removed, rested };
-        if handle.mailbox.send(stop).is_err() {
-            return;
+    /// Stops services whose files are gone, each after those of them that need it, then forgets them.
+    pub(super) fn remove(&self, names: Vec<Arc<str>>) {
+        let mut members = BTreeSet::new();
+        for name in names {
+            match self.live(&name) {
+                Some(handle) => {
+                    // It is written down at once: its own stop may be a while off, and a crash of PID 1 in between.
+                    let _ = handle.mailbox.send(Command::Request { input: Input::Leaving, reply: None });
+                    members.insert(name);
+                }
+                None => self.forget(&name),
+            }
         }
-        let (manager, name) = (self.clone(), Arc::clone(name));
+        let mut wave = self.wave(&members);
+        let manager = self.clone();
         let removal = tokio::spawn(async move {
-            at_rest.recv().await;
-            // Started again meanwhile: then it stays.
-            if handle.mailbox.send(Command::Leave { left }).is_ok() && gone.await == Ok(true) {
-                manager.forget(&name);
+            let reason = |_: &str| StopReason::Removed;
+            wave.start(&manager, &reason);
+            while let Some(name) = wave.next().await {
+                wave.rested(&manager, &name, &reason);
+                manager.leave(&name).await;
             }
         });
         self.removals().push(removal);
+    }
+
+    /// Forgets a service that is at rest. One that was started again meanwhile stays.
+    async fn leave(&self, name: &Arc<str>) {
+        let Some(handle) = self.live(name) else { return };
+        let (left, gone) = tokio::sync::oneshot::channel();
+        if handle.mailbox.send(Command::Leave { left }).is_ok() && gone.await == Ok(true) {
+            self.forget(name);
+        }
     }
 
     fn removals(&self) -> std::sync::MutexGuard<'_, Vec<tokio::task::JoinHandle<()>>> {

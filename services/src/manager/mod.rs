@@ -93,11 +93,20 @@ enum Kind {
 }
 
 struct Entry {
+    /// As its file says now.
     spec: Option<Arc<ServiceSpec>>,
     kind: Kind,
 }
 
 impl Entry {
+    /// As it runs, and as its file says now where that is another: who needs whom is what either says.
+    fn specs(&self) -> Vec<Arc<ServiceSpec>> {
+        let runs = self.watch().borrow().spec.clone();
+        let newer =
+            self.spec.clone().filter(|spec| !runs.as_ref().is_some_and(|runs| Arc::ptr_eq(runs, spec)));
+        runs.into_iter().chain(newer).collect()
+    }
+
     fn watch(&self) -> watch::Receiver<Snapshot> {
         match &self.kind {
             Kind::Live(handle) => handle.snapshot.clone(),

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use kelson_spec::service::{Requirement, ServiceEvent, ServiceSpec};
+use kelson_spec::{Graph, StopOrder, edges_of};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -30,37 +31,14 @@ pub struct StopSummary {
     pub given_up: Vec<String>,
 }
 
-/// The services that a spec names, with the event and whether another may do in its place.
-fn named(spec: &ServiceSpec) -> Vec<(&str, ServiceEvent, bool)> {
-    fn walk<'a>(
-        requirement: &'a Requirement,
-        alternative: bool,
-        out: &mut Vec<(&'a str, ServiceEvent, bool)>,
-    ) {
-        match requirement {
-            Requirement::Service { name, event, .. } => out.push((name, *event, alternative)),
-            Requirement::Any(each) => each.iter().for_each(|one| walk(one, true, out)),
-            Requirement::Path(_) | Requirement::Network(_) | Requirement::TimeSynced => {}
-        }
-    }
-    let mut out = Vec::new();
-    spec.depends.iter().for_each(|requirement| walk(requirement, false, &mut out));
-    out
-}
-
-/// The services that a spec names in `depends`, alternatives too.
-pub fn needed_services(spec: &ServiceSpec) -> BTreeSet<&str> {
-    named(spec).into_iter().map(|(name, _, _)| name).collect()
-}
-
 impl Manager {
-    /// Names of the services that name it in `depends`.
+    /// Names of the services that name it in `depends`, as they run or as their files say now.
     pub fn needed_by(&self, name: &str) -> Vec<String> {
         let entries = self.entries();
-        let needs = |spec: &ServiceSpec| named(spec).iter().any(|(other, _, _)| *other == name);
+        let needs = |spec: &Arc<ServiceSpec>| edges_of(spec).iter().any(|edge| edge.service == name);
         entries
             .iter()
-            .filter(|(_, entry)| entry.spec.as_deref().is_some_and(needs))
+            .filter(|(_, entry)| entry.specs().iter().any(needs))
             .map(|(name, _)| name.to_string())
             .collect()
     }
@@ -70,15 +48,19 @@ impl Manager {
     pub(super) fn users_now(&self) -> HashMap<String, Vec<Arc<str>>> {
         let mut users: HashMap<String, Vec<Arc<str>>> = HashMap::new();
         for (name, entry) in self.entries().iter() {
-            let Some(spec) = &entry.spec else { continue };
             let state = entry.watch().borrow().state;
             if !matches!(state, State::Preparing | State::Starting | State::Running | State::Stopping) {
                 continue;
             }
-            for other in needed_services(spec) {
-                if spec.depends.iter().any(|requirement| !self.stands_without(requirement, other)) {
-                    users.entry(other.to_owned()).or_default().push(Arc::clone(name));
-                }
+            let specs = entry.specs();
+            let misses = |other: &&str| {
+                let mut requirements = specs.iter().flat_map(|spec| &spec.depends);
+                requirements.any(|requirement| !self.stands_without(requirement, other))
+            };
+            let others: BTreeSet<&str> =
+                specs.iter().flat_map(|spec| edges_of(spec)).map(|edge| edge.service).collect();
+            for other in others.into_iter().filter(misses) {
+                users.entry(other.to_owned()).or_default().push(Arc::clone(name));
             }
         }
         users
@@ -162,23 +144,13 @@ impl Manager {
     /// Starts members of a group that are at rest, each after those that it needs: what they say of an earlier run must
     /// be gone before it looks.
     pub(crate) async fn start_for_group(&self, members: &BTreeSet<Arc<str>>, why: &str) {
-        let mut left: BTreeMap<Arc<str>, BTreeSet<Arc<str>>> = members
-            .iter()
-            .map(|name| (Arc::clone(name), self.spec(name)))
-            .map(|(name, spec)| (name, spec.map(|spec| ordered_after(&spec, members)).unwrap_or_default()))
-            .collect();
-        while !left.is_empty() {
-            let free = |needs: &BTreeSet<Arc<str>>| needs.iter().all(|need| !left.contains_key(need));
-            let mut next: Vec<Arc<str>> =
-                left.iter().filter(|(_, needs)| free(needs)).map(|(name, _)| Arc::clone(name)).collect();
-            if next.is_empty() {
-                // Alternatives (`any`) may form a circle; then there is no order to keep.
-                next = left.keys().map(Arc::clone).collect();
-            }
+        let specs: Vec<Arc<ServiceSpec>> = members.iter().filter_map(|name| self.spec(name)).collect();
+        let graph = Graph::new(specs.iter().map(|spec| &**spec));
+        // From below: the reverse of the order in which they stop.
+        for layer in graph.stop_order().into_iter().rev() {
             let mut taken = Vec::new();
-            for name in next {
-                left.remove(&name);
-                let Some(handle) = self.live(&name).filter(|_| !self.closing()) else { continue };
+            for name in layer.into_iter().filter(|name| members.contains(*name)) {
+                let Some(handle) = self.live(name).filter(|_| !self.closing()) else { continue };
                 let (reply, answer) = oneshot::channel();
                 let input = Input::GroupStart { text: why.to_owned() };
                 if handle.mailbox.send(Command::Request { input, reply: Some(reply) }).is_ok() {
@@ -254,131 +226,76 @@ impl Manager {
         summary.given_up.extend(left);
     }
 
-    fn wave(&self, all: &BTreeSet<Arc<str>>) -> Wave {
+    /// A stop of several services, ordered by what they run with and by what their files say now.
+    pub(super) fn wave(&self, all: &BTreeSet<Arc<str>>) -> Wave {
         let (sender, receiver) = mpsc::unbounded_channel();
-        let mut members: BTreeMap<Arc<str>, Member> = BTreeMap::new();
-        let entries = self.entries();
-        for name in all {
-            let Some(Entry { handle, needs }) = entries.get(name).and_then(|entry| match &entry.kind {
-                Kind::Live(handle) => Some(Entry {
-                    handle: handle.clone(),
-                    needs: entry.spec.as_deref().map(|spec| ordered_after(spec, all)).unwrap_or_default(),
-                }),
-                _ => None,
-            }) else {
-                continue;
-            };
-            let member = Member { handle, needs, users: 0, ticket: 0, told: false, rested: false };
-            members.insert(Arc::clone(name), member);
-        }
-        drop(entries);
-        let uses: Vec<Arc<str>> =
-            members.values().flat_map(|member| member.needs.iter().map(Arc::clone)).collect();
-        for name in uses {
-            if let Some(member) = members.get_mut(&name) {
-                member.users = member.users.saturating_add(1);
+        let mut members = BTreeMap::new();
+        let mut specs = Vec::new();
+        for (name, entry) in self.entries().iter().filter(|(name, _)| all.contains(&***name)) {
+            if let Kind::Live(handle) = &entry.kind {
+                members.insert(Arc::clone(name), Member { handle: handle.clone(), ticket: 0 });
+                specs.extend(entry.specs());
             }
         }
-        let left = members.len();
-        Wave { members, sender, receiver, left, under_way: 0 }
+        let names = members.keys().map(Arc::clone);
+        let order = StopOrder::new(names, specs.iter().map(|spec| &**spec));
+        Wave { order, members, sender, receiver }
     }
-}
-
-struct Entry {
-    handle: ServiceHandle,
-    needs: BTreeSet<Arc<str>>,
-}
-
-/// The services of `all` that must outlive this one.
-fn ordered_after(spec: &ServiceSpec, all: &BTreeSet<Arc<str>>) -> BTreeSet<Arc<str>> {
-    named(spec)
-        .into_iter()
-        .filter(|(name, event, _)| *event != ServiceEvent::Down && *name != spec.name)
-        .filter_map(|(name, _, _)| all.get(name).map(Arc::clone))
-        .collect()
 }
 
 struct Member {
     handle: ServiceHandle,
-    needs: BTreeSet<Arc<str>>,
-    /// How many that need it are not at rest yet.
-    users: usize,
     /// Of the request that it was told with.
     ticket: u64,
-    told: bool,
-    rested: bool,
 }
 
 /// One stop of many services, in order.
-struct Wave {
+pub(super) struct Wave {
+    order: StopOrder,
     members: BTreeMap<Arc<str>, Member>,
     sender: mpsc::UnboundedSender<Arc<str>>,
     receiver: mpsc::UnboundedReceiver<Arc<str>>,
-    left: usize,
-    under_way: usize,
 }
 
 impl Wave {
-    fn start(&mut self, manager: &Manager, reason: &impl Fn(&str) -> StopReason) {
-        let free: Vec<Arc<str>> =
-            self.members.iter().filter(|(_, m)| m.users == 0).map(|(name, _)| Arc::clone(name)).collect();
-        for name in free {
-            self.tell(manager, &name, reason);
-        }
-        self.break_cycle(manager, reason);
+    pub(super) fn start(&mut self, manager: &Manager, reason: &impl Fn(&str) -> StopReason) {
+        let free = self.order.first();
+        self.tell(manager, free, reason);
     }
 
     /// The next service that came to rest; `None` when all have.
-    async fn next(&mut self) -> Option<Arc<str>> {
-        if self.left == 0 { None } else { self.receiver.recv().await }
+    pub(super) async fn next(&mut self) -> Option<Arc<str>> {
+        if self.order.is_over() { None } else { self.receiver.recv().await }
     }
 
-    fn rested(&mut self, manager: &Manager, name: &Arc<str>, reason: &impl Fn(&str) -> StopReason) {
-        let Some(member) = self.members.get_mut(name) else { return };
-        if std::mem::replace(&mut member.rested, true) {
-            return;
-        }
-        self.left = self.left.saturating_sub(1);
-        self.under_way = self.under_way.saturating_sub(1);
-        for need in std::mem::take(&mut member.needs) {
-            let Some(needed) = self.members.get_mut(&need) else { continue };
-            needed.users = needed.users.saturating_sub(1);
-            if needed.users == 0 {
-                self.tell(manager, &need, reason);
-            }
-        }
-        self.break_cycle(manager, reason);
-    }
-
-    /// Alternatives (`any`) may form a circle; then there is no order to keep.
-    fn break_cycle(&mut self, manager: &Manager, reason: &impl Fn(&str) -> StopReason) {
-        if self.under_way == 0 && self.left > 0 {
-            self.tell_all(manager, reason);
-        }
+    pub(super) fn rested(
+        &mut self,
+        manager: &Manager,
+        name: &Arc<str>,
+        reason: &impl Fn(&str) -> StopReason,
+    ) {
+        let free = self.order.down(name);
+        self.tell(manager, free, reason);
     }
 
     fn tell_all(&mut self, manager: &Manager, reason: &impl Fn(&str) -> StopReason) {
-        let rest: Vec<Arc<str>> =
-            self.members.iter().filter(|(_, m)| !m.told).map(|(name, _)| Arc::clone(name)).collect();
-        for name in rest {
-            self.tell(manager, &name, reason);
-        }
+        let rest = self.order.rest();
+        self.tell(manager, rest, reason);
     }
 
-    fn tell(&mut self, manager: &Manager, name: &Arc<str>, reason: &impl Fn(&str) -> StopReason) {
-        let Some(member) = self.members.get_mut(name) else { return };
-        if std::mem::replace(&mut member.told, true) {
-            return;
-        }
-        self.under_way = self.under_way.saturating_add(1);
-        member.ticket = manager.ticket();
-        let stop = Command::Stop { ticket: member.ticket, reason: reason(name), rested: self.sender.clone() };
-        if member.handle.mailbox.send(stop).is_err() {
-            let _ = self.sender.send(Arc::clone(name));
+    fn tell(&mut self, manager: &Manager, names: Vec<Arc<str>>, reason: &impl Fn(&str) -> StopReason) {
+        for name in names {
+            let Some(member) = self.members.get_mut(&name) else { continue };
+            member.ticket = manager.ticket();
+            let (ticket, reason) = (member.ticket, reason(&name));
+            let stop = Command::Stop { ticket, reason, rested: self.sender.clone() };
+            if member.handle.mailbox.send(stop).is_err() {
+                let _ = self.sender.send(name);
+            }
         }
     }
 
     fn left(&self) -> Vec<String> {
-        self.members.iter().filter(|(_, m)| !m.rested).map(|(name, _)| name.to_string()).collect()
+        self.order.left()
     }
 }

@@ -128,9 +128,7 @@ impl Manager {
             let text = format!("it was in phase {phase}, which this version of Kelson does not know: {fate}");
             self.service_event(&name, &text);
         }
-        for name in leaving {
-            self.remove(&name);
-        }
+        self.remove(leaving);
         // Whoever restarted them is gone: they are begun again, from their stop.
         for (group, service) in cut_off {
             let (group, text) = (Arc::from(group), "its restart was cut off".to_owned());

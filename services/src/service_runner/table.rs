@@ -182,6 +182,10 @@ impl Life {
                 self.new_spec = None;
                 fx.push(Effect::Publish);
             }
+            Input::Leaving => {
+                self.leaving = true;
+                fx.push(Effect::Publish);
+            }
             Input::Closing => {
                 self.closing = true;
                 // Its process is not begun any more, so its hooks need not wait until those that need it are down. One

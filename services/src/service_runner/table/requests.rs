@@ -17,6 +17,7 @@ impl Life {
         let text = match self.phase {
             Phase::Rest => {
                 self.ticket = ticket;
+                self.leaving = false;
                 self.restarts = 0;
                 self.history = RestartHistory::default();
                 self.begin(rules, true, fx);
@@ -24,6 +25,7 @@ impl Life {
             }
             Phase::Backoff => {
                 self.ticket = ticket;
+                self.leaving = false;
                 self.history = RestartHistory::default();
                 fx.push(Effect::Timer(Timer::Backoff, None));
                 self.again_from_gate(rules, fx);

@@ -16,7 +16,6 @@ impl Life {
         self.finished = false;
         self.stopped = false;
         self.unwanted = false;
-        self.leaving = false;
         self.awaits_group = false;
         self.asked_group = None;
         self.after = None;

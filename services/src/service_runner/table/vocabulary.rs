@@ -217,6 +217,8 @@ pub enum Input {
     },
     /// It has run after its group's mains were down, and they are up again: it waits for their end once more.
     Arm,
+    /// Its file is gone: its stop comes in its turn, and then it is forgotten.
+    Leaving,
     /// The host is stopping: nothing is started any more, and its own stop comes in its turn.
     Closing,
 }

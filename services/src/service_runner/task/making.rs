@@ -112,7 +112,7 @@ pub(super) fn make(
     Ok((core, runner, ServiceHandle { mailbox, snapshot, totals }))
 }
 
-fn first_snapshot(name: &Arc<str>, spec: &ServiceSpec, life: &Life, builtin: bool) -> Snapshot {
+fn first_snapshot(name: &Arc<str>, spec: &Arc<ServiceSpec>, life: &Life, builtin: bool) -> Snapshot {
     let rules = rules(spec, false);
     let message = if life.will_start { "not started yet" } else { "never started (its start is manual)" };
     Snapshot {
@@ -121,6 +121,7 @@ fn first_snapshot(name: &Arc<str>, spec: &ServiceSpec, life: &Life, builtin: boo
         oneshot: spec.kind == ServiceKind::Oneshot,
         group: spec.group.as_deref().map(Arc::from),
         required: spec.required,
+        spec: Some(Arc::clone(spec)),
         ..Snapshot::new(Arc::clone(name), life.state, Arc::from(message))
     }
 }

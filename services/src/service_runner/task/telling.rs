@@ -66,6 +66,7 @@ impl Core {
             group: self.group.clone(),
             required: self.spec.required,
             changed: self.new_spec.is_some(),
+            spec: Some(Arc::clone(&self.spec)),
             ticket: life.ticket,
             spawned_after: self.spawned_after,
             up_after: self.up_after,

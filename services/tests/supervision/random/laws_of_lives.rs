@@ -148,10 +148,10 @@ impl LawsOfLives {
                         continue;
                     };
                     let lives = main.ended.is_none_or(|ended| ended > *at);
-                    // The order is that of the files, also of one that is still to be taken up.
+                    // What it runs with orders the stop, and so does a file that is still to be taken up.
                     let needs = [world.version(&main.command), world.newest(user)]
                         .iter()
-                        .all(|spec| spec.depends.iter().any(|requirement| needs(requirement, name)));
+                        .any(|spec| spec.depends.iter().any(|requirement| needs(requirement, name)));
                     if lives && needs && user != name {
                         wrongs.push(format!(
                             "{name} is stopped at {at:?} while {user}, which needs it, runs: {main:?}"
