@@ -8,7 +8,7 @@ use std::time::Duration;
 use kelson_spec::ServiceSpec;
 use kelson_spec::service::{Credentials, ResourceLimit, Seccomp, Workload};
 
-use crate::processes::Processes;
+use crate::processes::{Child, Processes};
 use tokio::sync::oneshot;
 
 use crate::runner::{RunContext, RunnerError};
@@ -72,7 +72,7 @@ pub struct Command {
     pub(crate) deadline: Duration,
     /// Number of the service and of its run, for the spawn record.
     pub(crate) owner: (u32, u64),
-    pub(crate) done: Option<oneshot::Sender<()>>,
+    pub(crate) done: Option<oneshot::Sender<Child>>,
     /// What of the command holds a NUL byte.
     pub(crate) invalid: Option<&'static str>,
 }
@@ -270,8 +270,9 @@ impl Command {
         self
     }
 
-    /// Dropped when no spawner works on the start any more, also long after it was given up.
-    pub fn done(mut self, done: oneshot::Sender<()>) -> Command {
+    /// Dropped when no spawner works on the start any more, also long after it was given up; given the child where that
+    /// runs its program by then.
+    pub fn done(mut self, done: oneshot::Sender<Child>) -> Command {
         self.done = Some(done);
         self
     }

@@ -32,8 +32,8 @@ pub struct ProcessRunner {
     /// `None`: not made, or there are no cgroups on this host.
     cgroup: Option<CgroupState>,
     main: Option<Main>,
-    /// A start that was given up may still be on its way to a child.
-    starting: Option<oneshot::Receiver<()>>,
+    /// A start that was given up may still be on its way to a child, or have one whose program runs.
+    starting: Option<oneshot::Receiver<Child>>,
     /// Something was started that a stop has not yet cleared away.
     started: bool,
     warnings: Vec<String>,
@@ -191,6 +191,7 @@ impl ProcessRunner {
 
     async fn end(&mut self, plan: StopPlan) -> Result<StopReport, RunnerError> {
         let mut killed = false;
+        self.take_start().await;
         if let Some(main) = self.main.as_ref().filter(|main| main.exit.exited().is_none()) {
             let signal = |signal| self.processes.signal(main.pid, &main.exit, signal);
             signal(plan.signal);
@@ -225,15 +226,22 @@ impl ProcessRunner {
         }
     }
 
+    /// Waits for a start that was given up: a spawner that has just begun would put its child, dead at birth, into a cgroup
+    /// that was seen empty. One whose program ran by then is the run's process.
+    async fn take_start(&mut self) {
+        let Some(starting) = &mut self.starting else { return };
+        if let Ok(Ok(Child { pid, exit, .. })) = timeout(KILL_DEADLINE, starting).await {
+            self.main = Some(Main { pid, exit });
+        }
+        self.starting = None;
+    }
+
     /// Ends whatever the service has left. Returns how many processes outlived it.
     async fn clear(&mut self) -> Result<u32, RunnerError> {
         if !self.started && self.main.is_none() {
             return Ok(0);
         }
-        // A spawner that has just begun would put its child, dead at birth, into a cgroup that was seen empty.
-        if let Some(starting) = self.starting.take() {
-            let _ = timeout(KILL_DEADLINE, starting).await;
-        }
+        self.take_start().await;
         let mut left = match self.place().filter(|_| self.cgroup.is_some()) {
             Some(place) => self.clear_cgroup(&place).await?,
             None => {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::slots::SlotGuard;
+use super::start_time::has_executed;
 use super::{Child, Shared, State, lock, signal_pidfd};
 use crate::command::Command;
 use crate::runner::Exit;
@@ -35,8 +36,10 @@ pub(super) struct Work {
     pub(super) early: Option<(Exit, Option<OwnedFd>)>,
     /// The spawner has reported the child: the PID is no longer this job's to know.
     reported: bool,
-    /// Dropped when nothing is done for it any more.
-    done: Option<oneshot::Sender<()>>,
+    /// Given the child of a start that was given up once its program ran. Dropped when nothing is done for it any more.
+    done: Option<oneshot::Sender<Child>>,
+    /// The start was given up before the program ran.
+    killed: bool,
     result: Option<Result<Child, SpawnError>>,
     waker: Option<Waker>,
 }
@@ -67,15 +70,18 @@ impl Job {
         cell.load(SeqCst)
     }
 
-    /// Kills the child that is being made, where its PID is known. The state's lock keeps it from being reaped, so the
-    /// number cannot become another's meanwhile.
-    fn kill_child(self: &Arc<Self>, state: &State, work: &Work) -> Killed {
+    /// Kills the child that is being made, where its PID is known; but not one whose program runs already where somebody
+    /// takes it over, to end it by its stop signal. The state's lock keeps it from being reaped, so the number cannot
+    /// become another's meanwhile.
+    fn kill_child(self: &Arc<Self>, state: &State, work: &mut Work) -> Killed {
         if work.reported || work.early.is_some() || !state.is_being_made(self) {
             return Killed::Needless;
         }
         match self.pid(work) {
             0 => Killed::NotYet,
+            pid if work.done.is_some() && has_executed(pid) => Killed::Needless,
             pid => {
+                work.killed = true;
                 // SAFETY: a number of a child that nobody has reaped.
                 unsafe { libc::kill(pid, libc::SIGKILL) };
                 Killed::Done
@@ -87,9 +93,9 @@ impl Job {
     pub(super) fn finish(&self, result: Result<Child, SpawnError>) {
         let waker = {
             let mut work = lock(&self.work);
-            let _done = work.done.take();
             if self.control.is_cancelled() {
-                kill(result);
+                let done = work.done.take().filter(|_| !work.killed);
+                hand_over(result, done);
                 return;
             }
             work.result = Some(result);
@@ -118,8 +124,8 @@ fn kill_once_known(shared: Arc<Shared>, job: Arc<Job>) {
         loop {
             std::thread::sleep(Duration::from_millis(1));
             let state = lock(&shared.state);
-            let work = lock(&job.work);
-            if job.kill_child(&state, &work) != Killed::NotYet {
+            let mut work = lock(&job.work);
+            if job.kill_child(&state, &mut work) != Killed::NotYet {
                 return;
             }
         }
@@ -130,8 +136,14 @@ fn kill_once_known(shared: Arc<Shared>, job: Arc<Job>) {
     }
 }
 
-fn kill(result: Result<Child, SpawnError>) {
-    if let Ok(child) = result {
+/// Gives the child of a start that was given up to who ends it; where nobody does, it is killed.
+fn hand_over(result: Result<Child, SpawnError>, done: Option<oneshot::Sender<Child>>) {
+    let Ok(child) = result else { return };
+    let unwanted = match done {
+        Some(done) => done.send(child).err(),
+        None => Some(child),
+    };
+    if let Some(child) = unwanted {
         signal_pidfd(&child.pidfd, libc::SIGKILL);
     }
 }
@@ -152,7 +164,10 @@ impl<'a> Pending<'a> {
         poll_fn(|context| {
             let mut work = lock(&self.job.work);
             match work.result.take() {
-                Some(result) => Poll::Ready(result),
+                Some(result) => {
+                    work.done = None;
+                    Poll::Ready(result)
+                }
                 None => {
                     work.waker = Some(context.waker().clone());
                     Poll::Pending
@@ -162,8 +177,9 @@ impl<'a> Pending<'a> {
         .await
     }
 
-    /// The error of a start that was not done within its deadline.
+    /// The error of a start that was not done within its deadline. Nobody takes its child over.
     pub(super) fn late(&self, deadline: Duration) -> SpawnError {
+        lock(&self.job.work).done = None;
         SpawnError::late(self.job.control.step(), deadline, &self.job.subject)
     }
 }
@@ -176,8 +192,8 @@ impl Drop for Pending<'_> {
         let unwanted = {
             let mut work = lock(&self.job.work);
             if let Some(result) = work.result.take() {
-                kill(result);
-            } else if self.job.kill_child(&state, &work) == Killed::NotYet {
+                hand_over(result, work.done.take());
+            } else if self.job.kill_child(&state, &mut work) == Killed::NotYet {
                 kill_once_known(Arc::clone(self.shared), Arc::clone(&self.job));
             }
             work.waker = None;

@@ -24,6 +24,15 @@ pub fn parent_of(pid: i32) -> Option<i32> {
     parent(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
+/// The process is a copy of its parent still: `PF_FORKNOEXEC` of the kernel.
+const NOT_EXECUTED: u64 = 0x40;
+
+/// Whether the process executes a program of its own.
+pub(super) fn has_executed(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok();
+    stat.and_then(|stat| field::<u64>(&stat, 9)).is_some_and(|flags| flags & NOT_EXECUTED == 0)
+}
+
 fn parent(stat: &str) -> Option<i32> {
     field(stat, 4)
 }

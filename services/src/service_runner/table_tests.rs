@@ -5,7 +5,7 @@ use std::time::Duration;
 use kelson_runner::Exit;
 use kelson_spec::service::{Exhausted, Readiness, RestartPolicy, RestartSpec, ServiceKind, StopSpec};
 
-use super::table::{Answer, Effect, Input, Life, Phase, Rules, StopReason, Timer, Work};
+use super::table::{Answer, Effect, HookKinds, Input, Life, Phase, Rules, StopReason, Timer, Work};
 use crate::model::State;
 
 pub fn rules() -> Rules {
@@ -160,15 +160,23 @@ fn g3_stop_takes_effect_in_every_phase_and_leaves_nothing() {
     case.closed();
     assert_eq!((case.life.state, case.life.stopped), (State::Finished, true));
 
-    // Spawning: what was made is killed.
+    // Spawning: a program that runs by then has its signal.
     let mut case = Case::new(rules());
     case.feed(Input::Begin);
     case.feed(Input::Opened(Ok(())));
     assert_eq!(case.stop(), Answer::Done);
-    assert_eq!(case.work, Work::Clear);
+    assert_eq!(case.work, Work::Stop);
     case.cleared();
     case.closed();
     assert_eq!((case.life.state, case.life.stopped), (State::Finished, true));
+
+    // A hook before it is killed.
+    let mut case = Case::new(Rules { hooks: HookKinds { pre: true, ..HookKinds::default() }, ..rules() });
+    case.feed(Input::Begin);
+    case.feed(Input::Opened(Ok(())));
+    assert_eq!(case.work, Work::Pre);
+    assert_eq!(case.stop(), Answer::Done);
+    assert_eq!(case.work, Work::Clear);
 
     // Starting, not ready yet.
     let mut case = Case::new(Rules { readiness: Readiness::Notify, ..rules() });

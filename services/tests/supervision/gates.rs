@@ -122,7 +122,7 @@ async fn g3_stop_takes_effect_at_once_in_every_phase() {
     assert!(house.message("web").contains("while preparing"));
 
     let house = stopped_at(spec("web"), |web| web.spawn = secs(100), State::Starting).await;
-    assert_eq!(house.played("web", |web| web.said()), ["open", "run 1", "kill", "killed", "close"]);
+    assert_eq!(house.played("web", |web| web.said()), ["open", "run 1", "signal 15", "close"]);
     assert!(house.message("web").contains("while starting"));
 
     let house = stopped_at(notify("web"), |_| (), State::Starting).await;

@@ -85,11 +85,8 @@ impl Life {
                 self.close(fx);
             }
             Phase::Pre | Phase::Spawning => {
-                fx.push(Effect::DropGate);
                 self.after = Some(After::Again(RestartReason::Operator));
-                self.phase = Phase::Clearing;
-                self.tell(State::Stopping, TEXT.into(), fx);
-                fx.push(Effect::Work(Work::Clear));
+                self.break_start(TEXT.into(), fx);
             }
             Phase::Active => {
                 self.after = Some(After::Again(RestartReason::Operator));
@@ -106,6 +103,18 @@ impl Life {
             }
         }
         Answer::Done
+    }
+
+    /// A hook that runs is killed. A program that is just being started may run by now: then it has its stop signal.
+    fn break_start(&mut self, text: String, fx: &mut Vec<Effect>) {
+        fx.push(Effect::DropGate);
+        let (phase, work) = match self.phase {
+            Phase::Spawning => (Phase::Ending, Work::Stop),
+            _ => (Phase::Clearing, Work::Clear),
+        };
+        self.phase = phase;
+        self.tell(State::Stopping, text, fx);
+        fx.push(Effect::Work(work));
     }
 
     /// Nothing runs; a new spec may be waiting.
@@ -186,11 +195,8 @@ impl Life {
                 self.close(fx);
             }
             Phase::Pre | Phase::Spawning => {
-                fx.push(Effect::DropGate);
                 self.after = Some(end(words::stopped(reason, " while starting")));
-                self.phase = Phase::Clearing;
-                self.tell(State::Stopping, text, fx);
-                fx.push(Effect::Work(Work::Clear));
+                self.break_start(text, fx);
             }
             Phase::Active => {
                 self.after = Some(end(text.clone()));

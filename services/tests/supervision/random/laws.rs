@@ -110,7 +110,9 @@ impl Laws {
             self.commands.insert(name.clone(), begun.len());
             for (at, run) in &reading.signals[signals..] {
                 let main = reading.mains.iter().rev().find(|main| main.run == *run).unwrap();
-                for hook in &world.version(&main.command).hooks.pre_stop {
+                // A start that was given up: its program may run, and nobody knew yet that it does.
+                let known = main.known.is_some_and(|known| known <= *at);
+                for hook in world.version(&main.command).hooks.pre_stop.iter().filter(|_| known) {
                     let text = format!("run {run}: {}", hook.command.join(" "));
                     let before = begun.iter().any(|(begun, said)| *said == text && begun <= at);
                     if !before && !hurried {
