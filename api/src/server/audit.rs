@@ -24,8 +24,9 @@ use crate::access::{self, Role};
 
 /// The log's name: no service can have it.
 pub const NAME: &str = "audit";
-/// Longest text of a field, in characters: a whole line is written at once, or not at all.
-const TEXT_MAX: usize = 800;
+/// Longest text of a field in a line, in bytes: with its three fields a line is no longer than PIPE_BUF, so it is written
+/// whole or not at all.
+const TEXT_MAX: usize = 1200;
 
 /// Where the lines go. Cheap to clone.
 #[derive(Clone, Default)]
@@ -154,15 +155,18 @@ pub fn code(headers: &HeaderMap) -> Code {
 /// One word for a program that reads it: nothing breaks out, or grows without an end.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
-    for char in text.chars().take(TEXT_MAX) {
+    for char in text.chars() {
+        let length = quoted.len();
         match char {
             '"' | '\\' => quoted.extend(['\\', char]),
             ' '..='~' => quoted.push(char),
             other => quoted.extend(other.escape_default()),
         }
-    }
-    if text.chars().nth(TEXT_MAX).is_some() {
-        quoted.push_str("...");
+        if quoted.len() > TEXT_MAX {
+            quoted.truncate(length);
+            quoted.push_str("...");
+            break;
+        }
     }
     quoted.push('"');
     quoted
@@ -194,6 +198,30 @@ mod tests {
             None => word,
         });
         words.collect::<String>().replace("  ", " ").replace(" \n", "\n")
+    }
+
+    #[test]
+    fn the_longest_record_is_written_whole_or_not_at_all() {
+        let (audit, mut reader) = log();
+        let long = "\u{1F600}".repeat(5000);
+        let record = |identity: &str| {
+            let caller = Caller::Remote { identity: identity.into(), role: Some(Role::Operator) };
+            let record = audit.begin("/kelson.v1.Services/Restart", &caller).unwrap();
+            record.what(&long);
+            record.told(&long);
+        };
+        // As many as fit into the pipe, and more.
+        for number in 0..40 {
+            record(&format!("{number} {long}"));
+        }
+        drop(audit);
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        assert!(text.lines().count() >= 15, "{}", text.lines().count());
+        for (number, line) in text.split_inclusive('\n').enumerate() {
+            assert!(line.len() <= libc::PIPE_BUF && line.ends_with("...\"\n"), "{line}");
+            assert!(line.contains(&format!(" who=\"{number} ")), "{line}");
+        }
     }
 
     #[test]
