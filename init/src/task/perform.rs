@@ -219,12 +219,7 @@ const SEED_LENGTH: usize = 512;
 /// Stirs the seed in without crediting it: it may have been copied with the disk. A new one is saved at once, so
 /// that no seed is ever used twice, also after a power cut.
 fn load_seed(path: &Path) -> Result<String, String> {
-    let mut seed = Vec::new();
-    match File::open(path) {
-        Ok(file) => file.take(SEED_LENGTH as u64).read_to_end(&mut seed).map_err(|error| at(path, error))?,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
-        Err(error) => return Err(at(path, error)),
-    };
+    let seed = read_seed(path)?;
     let urandom = Path::new("/dev/urandom");
     std::fs::OpenOptions::new()
         .write(true)
@@ -232,10 +227,36 @@ fn load_seed(path: &Path) -> Result<String, String> {
         .and_then(|mut file| file.write_all(&seed))
         .map_err(|error| at(urandom, error))?;
     let found = if seed.is_empty() { "there was no seed" } else { "stirred in" };
-    match save_seed(path) {
+    match write_seed(path, &seed) {
         Ok(()) => Ok(found.to_owned()),
         Err(text) => Err(format!("{found}, but no new one could be saved: {text}")),
     }
+}
+
+/// The seed on the disk; nothing where there is none.
+fn read_seed(path: &Path) -> Result<Vec<u8>, String> {
+    let mut seed = Vec::new();
+    match File::open(path) {
+        Ok(file) => file.take(SEED_LENGTH as u64).read_to_end(&mut seed).map_err(|error| at(path, error))?,
+        Err(error) if error.kind() == ErrorKind::NotFound => 0,
+        Err(error) => return Err(at(path, error)),
+    };
+    Ok(seed)
+}
+
+/// The old seed and fresh bytes of the kernel, hashed together: what either holds is in each part of the new one, so a
+/// kernel that has gathered nothing yet does not make the seed worse than it was.
+fn next_seed(old: &[u8], fresh: &[u8]) -> Vec<u8> {
+    let block = |number: u8| {
+        let mut hash = ring::digest::Context::new(&ring::digest::SHA512);
+        let length = (old.len() as u64).to_le_bytes();
+        [b"kelson random seed".as_slice(), &[number], &length, old, fresh]
+            .into_iter()
+            .for_each(|part| hash.update(part));
+        hash.finish()
+    };
+    let blocks = (0..=u8::MAX).map(block).flat_map(|digest| digest.as_ref().to_vec());
+    blocks.take(SEED_LENGTH).collect()
 }
 
 /// Random bytes as good as the kernel has them now. Early in a boot `/dev/urandom` would make a reader wait for seconds
@@ -251,9 +272,15 @@ fn fill_at_once(bytes: &mut [u8]) -> std::io::Result<()> {
 }
 
 fn save_seed(path: &Path) -> Result<(), String> {
+    // One that cannot be read is replaced all the same.
+    write_seed(path, &read_seed(path).unwrap_or_default())
+}
+
+fn write_seed(path: &Path, old: &[u8]) -> Result<(), String> {
     use std::os::unix::fs::OpenOptionsExt;
-    let mut seed = [0; SEED_LENGTH];
-    fill_at_once(&mut seed).map_err(|error| at(Path::new("getrandom"), error))?;
+    let mut fresh = [0; SEED_LENGTH];
+    fill_at_once(&mut fresh).map_err(|error| at(Path::new("getrandom"), error))?;
+    let seed = next_seed(old, &fresh);
     let folder = path.parent().unwrap_or(Path::new("/"));
     std::fs::create_dir_all(folder).map_err(|error| at(folder, error))?;
     let new = path.with_extension("new");
@@ -290,6 +317,20 @@ mod tests {
         assert_eq!(load_seed(&path).unwrap(), "stirred in");
         assert_ne!(std::fs::read(&path).unwrap(), first);
         std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_new_seed_holds_what_the_old_one_and_the_kernel_gave() {
+        let (old, fresh) = ([1; SEED_LENGTH], [2; SEED_LENGTH]);
+        let seed = next_seed(&old, &fresh);
+        assert_eq!(seed.len(), SEED_LENGTH);
+        assert_eq!(next_seed(&old, &fresh), seed);
+        for other in [next_seed(&[], &fresh), next_seed(&old, &[3; SEED_LENGTH]), next_seed(&fresh, &old)] {
+            let same = seed.iter().zip(&other).filter(|(one, other)| one == other).count();
+            assert!(same < 32, "{same} bytes are the same");
+        }
+        let blocks: std::collections::HashSet<&[u8]> = seed.chunks(64).collect();
+        assert_eq!(blocks.len(), SEED_LENGTH / 64);
     }
 
     #[test]
