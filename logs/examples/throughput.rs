@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use kelson_logs::{BoxFuture, Collector, Launched, Launcher, LogOptions};
 
-const OPTIONS: LogOptions = LogOptions { max_size: 64 << 20, max_files: 2, console: false };
+const OPTIONS: LogOptions = LogOptions { max_size: 64 << 20, max_files: 2, rate_limit: None, console: false };
 
 struct Start {
     folder: PathBuf,

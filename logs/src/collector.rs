@@ -33,6 +33,8 @@ pub struct LogOptions {
     pub max_size: u64,
     /// Files in all, the current one included.
     pub max_files: u32,
+    /// Lines kept in a second; absent: all.
+    pub rate_limit: Option<u32>,
     /// Its lines also go to the console.
     pub console: bool,
 }

@@ -77,7 +77,7 @@ async fn any_bytes_and_long_lines_come_back_as_they_were() {
 #[tokio::test]
 async fn files_are_rotated_and_read_as_one() {
     let host = Host::new("rotate");
-    let options = LogOptions { max_size: 8192, max_files: 3, console: false };
+    let options = LogOptions { max_size: 8192, max_files: 3, rate_limit: None, console: false };
     let (stdout, _stderr) = host.collector.pipes("web", 1, options).unwrap();
     for number in 0..400 {
         write(&stdout, format!("number {number}\n").as_bytes());

@@ -97,7 +97,7 @@ fn all(host: &Host, service: &str) -> String {
 #[tokio::test]
 async fn p6_a_hundred_services_write_while_logd_is_killed_and_frozen() {
     let mut host = Host::new("p6");
-    let options = LogOptions { max_size: 8 << 20, max_files: 10, console: false };
+    let options = LogOptions { max_size: 8 << 20, max_files: 10, rate_limit: None, console: false };
     let mut writers = Vec::new();
     let mut keep = Vec::new();
     for service in 0..100 {

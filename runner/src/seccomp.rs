@@ -34,6 +34,11 @@ impl Filter {
         Filter { program: compile(&profile::rules(held), profile::NEWEST) }
     }
 
+    /// What `kelson-logd` needs and nothing else.
+    pub fn logd() -> Filter {
+        Filter { program: compile(&profile::rules_of_logd(), profile::NEWEST) }
+    }
+
     /// What the kernel is given; valid as long as this filter.
     pub(crate) fn as_fprog(&self) -> sock_fprog {
         sock_fprog {
@@ -73,6 +78,8 @@ enum Rule {
     Personality,
     /// `socket` of any family but vsock, which reaches beyond the host.
     Socket,
+    /// `socket` of the family Unix.
+    UnixSocket,
 }
 
 /// Offsets in `struct seccomp_data`.
@@ -87,6 +94,7 @@ const NATIVE: u32 = 0xc000_003e;
 const NATIVE: u32 = 0xc000_00b7;
 
 const NAMESPACES: u32 = 0x7e02_0000;
+const AF_UNIX: u32 = 1;
 const AF_VSOCK: u32 = 40;
 const PERSONALITIES: [u32; 5] = [0, 8, 0x2_0000, 0x2_0008, 0xffff_ffff];
 
@@ -175,6 +183,7 @@ fn verdict(rule: Rule) -> Vec<sock_filter> {
         Rule::Unknown => vec![answer(ENOSYS)],
         Rule::Clone => vec![argument, instruction(ANY_BIT, NAMESPACES, 0, 1), answer(EPERM), answer(ALLOW)],
         Rule::Socket => vec![argument, instruction(EQUAL, AF_VSOCK, 0, 1), answer(EPERM), answer(ALLOW)],
+        Rule::UnixSocket => vec![argument, instruction(EQUAL, AF_UNIX, 0, 1), answer(ALLOW), answer(EPERM)],
         Rule::Personality => {
             let mut code = vec![argument];
             for (left, value) in (0u8..5).rev().zip(PERSONALITIES) {
@@ -251,6 +260,21 @@ mod tests {
         }
         assert_eq!(ask(libc::SYS_personality, 1), EPERM);
         assert_eq!(run(&filter, 0x4000_0003, 1, 0), libc::SECCOMP_RET_KILL_PROCESS);
+    }
+
+    #[test]
+    fn logd_has_files_and_unix_sockets_and_no_way_to_other_processes_or_the_network() {
+        let ask = |call, argument| run(&Filter::logd(), NATIVE, number(call), argument);
+        for call in [libc::SYS_openat, libc::SYS_write, libc::SYS_epoll_pwait, libc::SYS_timerfd_settime] {
+            assert_eq!(ask(call, 0), ALLOW, "{call}");
+        }
+        assert_eq!((ask(libc::SYS_socket, 1), ask(libc::SYS_socket, 2)), (ALLOW, EPERM));
+        assert_eq!(ask(libc::SYS_clone, 0x0001_0f00), ALLOW);
+        assert_eq!(ask(libc::SYS_clone3, 0), ENOSYS);
+        for call in [libc::SYS_ptrace, libc::SYS_kill, libc::SYS_mount, libc::SYS_connect, libc::SYS_mknodat]
+        {
+            assert_eq!(ask(call, 0), EPERM, "{call}");
+        }
     }
 
     #[test]

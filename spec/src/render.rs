@@ -105,6 +105,9 @@ pub fn render(spec: &ServiceSpec) -> String {
     if spec.logs.max_files != default.logs.max_files {
         logs.push(("maxFiles", spec.logs.max_files.to_string()));
     }
+    if let Some(limit) = spec.logs.rate_limit {
+        logs.push(("rateLimit", limit.to_string()));
+    }
     if spec.logs.console {
         logs.push(("console", "true".to_owned()));
     }

@@ -543,12 +543,14 @@ pub struct LogSpec {
     pub max_size: u64,
     /// Rotated files kept, the current one included.
     pub max_files: u32,
+    /// Lines kept in a second; absent: all.
+    pub rate_limit: Option<u32>,
     /// Also to the console.
     pub console: bool,
 }
 
 impl Default for LogSpec {
     fn default() -> Self {
-        LogSpec { max_size: 1 << 20, max_files: 3, console: false }
+        LogSpec { max_size: 1 << 20, max_files: 3, rate_limit: None, console: false }
     }
 }

@@ -58,7 +58,7 @@ fn each_mistake_of_a_value_is_pointed_at() {
         ),
         (
             "logs: {zzz: 1}\n",
-            &["5:8: logs.zzz: this key is not known; allowed here: maxSize, maxFiles, console"],
+            &["5:8: logs.zzz: this key is not known; allowed here: maxSize, maxFiles, rateLimit, console"],
         ),
         (
             "start: auto\nstart: manual\n",

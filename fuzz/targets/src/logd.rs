@@ -49,7 +49,7 @@ pub fn packets(data: &[u8]) {
     time::within(Duration::from_secs(3), async {
         let (collector, driver, mut reports) =
             Collector::new(launcher, "/var/log/kelson".into()).expect("a collector");
-        let options = LogOptions { max_size: 1 << 20, max_files: 3, console: false };
+        let options = LogOptions { max_size: 1 << 20, max_files: 3, rate_limit: None, console: false };
         let _pipes = [collector.pipes("web", 1, options), collector.pipes("db", 1, options)];
         tokio::select! {
             () = driver => {}

@@ -41,7 +41,7 @@ pub(super) fn socket_group(loaded: &Loaded) -> Option<u32> {
 
 /// The log of who changed what. Without it the calls are served all the same, and are in the kernel log.
 fn audit(collector: &Collector, rebirth: &Rebirth) -> Audit {
-    let options = LogOptions { max_size: 1 << 20, max_files: 5, console: false };
+    let options = LogOptions { max_size: 1 << 20, max_files: 5, rate_limit: None, console: false };
     let life = rebirth.count.saturating_add(rebirth.crashes).saturating_add(1);
     let pipes = collector.pipes(AUDIT_LOG, u64::from(life), options);
     pipes.and_then(Audit::new).unwrap_or_else(|error| {

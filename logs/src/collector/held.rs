@@ -173,6 +173,7 @@ impl Held {
             stderr: stderr.is_some(),
             max_size: run.options.max_size,
             max_files: run.options.max_files,
+            rate_limit: run.options.rate_limit,
             console: run.options.console,
             interrupted: run.interrupted,
             lost_lines: run.lost.lines,
@@ -318,7 +319,7 @@ fn drain(pipe: &OwnedFd, buffer: &mut [u8]) -> (Lost, bool) {
 mod tests {
     use super::*;
 
-    const OPTIONS: LogOptions = LogOptions { max_size: 1024, max_files: 2, console: false };
+    const OPTIONS: LogOptions = LogOptions { max_size: 1024, max_files: 2, rate_limit: None, console: false };
 
     fn run(held: &mut Held, service: &str) -> (u64, OwnedFd, OwnedFd) {
         let ((stdout, out), (stderr, err)) = (pipe().unwrap(), pipe().unwrap());

@@ -166,6 +166,22 @@ pub fn split(held: &mut Vec<u8>, mut bytes: &[u8], mut emit: impl FnMut(&[u8], b
     }
 }
 
+/// As [`split`] for lines that nobody keeps: gives how many have ended, and their bytes.
+pub fn skip(held: &mut Vec<u8>, bytes: &[u8]) -> (u64, u64) {
+    let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end.saturating_add(1));
+    let (whole, rest) = bytes.split_at_checked(end).unwrap_or((bytes, &[]));
+    let mut lines = whole.iter().filter(|byte| **byte == b'\n').count() as u64;
+    let mut size = (whole.len() as u64).saturating_sub(lines);
+    if lines > 0 {
+        size = size.saturating_add(std::mem::take(held).len() as u64);
+    }
+    split(held, rest, |text, _| {
+        lines = lines.saturating_add(1);
+        size = size.saturating_add(text.len() as u64);
+    });
+    (lines, size)
+}
+
 /// Emits a whole line.
 fn emit_long(mut text: &[u8], emit: &mut impl FnMut(&[u8], bool)) {
     while text.len() > LONGEST {
@@ -249,6 +265,22 @@ mod tests {
             let chunks: Vec<&[u8]> = text.chunks(size).collect();
             assert_eq!(lines(&chunks), whole, "in pieces of {size}");
         }
+    }
+
+    #[test]
+    fn lines_that_are_skipped_count_as_those_that_are_split() {
+        let text = [b"one\n\ntwo\n".as_slice(), &[b'x'; 5000], b"\nthree\nend"].concat();
+        for size in [1, 2, 7, 4096, text.len()] {
+            let (mut held, mut lines, mut bytes) = (b"be".to_vec(), 0, 0);
+            for chunk in text.chunks(size) {
+                let (more, long) = skip(&mut held, chunk);
+                (lines, bytes) = (lines + more, bytes + long);
+            }
+            assert_eq!((lines, bytes, held.as_slice()), (5, 2 + 6 + 5000 + 5, b"end".as_slice()), "{size}");
+        }
+        let mut held = Vec::new();
+        assert_eq!(skip(&mut held, &[b'x'; LONGEST + 1]), (1, LONGEST as u64));
+        assert_eq!(held.len(), 1);
     }
 
     #[test]

@@ -1,9 +1,12 @@
 //! The thread that reads the pipes and talks to PID 1. It makes no call that can wait, but for its epoll.
+//!
+//! A pipe that is left alone for a while ([`Pause`]) is taken out of the epoll: the kernel reports its end in any case.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use kelson_proto::v1;
@@ -11,25 +14,31 @@ use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::EventFd;
 use nix::sys::signalfd::SignalFd;
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
 use super::admission::Admission;
 use super::console::Console;
+use super::flow::{self, Flow, Pause, Rate};
 use super::line::Source;
-use super::store::{Limits, Store};
+use super::store::{Limits, Lost, Store};
 use crate::control::{self, Packet};
 use crate::valid_name;
 
-/// Read at a time from one pipe.
-const READ: usize = 64 * 1024;
+/// Read at a time from one pipe: as lines of a file, also short ones, it fits into the queue of a service.
+const READ: usize = 16 * 1024;
+/// So many reads empty a full pipe.
+const WHOLE: usize = 4;
 /// What was lost is told to PID 1 no more often.
 const TELL: Duration = Duration::from_secs(1);
 /// At its end, and at that of logd, a pipe is read at most so often in one go: a service that never stops writing must not keep logd.
-const LAST_READS: usize = 4;
+const LAST_READS: usize = 16;
 
 const CONTROL: u64 = u64::MAX;
 const WAKE: u64 = u64::MAX - 1;
 const CLIENT: u64 = u64::MAX - 2;
 const SIGNAL: u64 = u64::MAX - 3;
+const TIMER: u64 = u64::MAX - 4;
 
 /// The reader has ended.
 pub struct End {
@@ -90,6 +99,13 @@ pub struct Reader {
     /// Clients that PID 1 is to be asked about.
     asks: VecDeque<(u64, OwnedFd)>,
     streams: HashMap<u64, Stream>,
+    flows: HashMap<Arc<str>, Flow>,
+    /// Services that are left alone, and those with suppressed lines that are not noted yet.
+    paused: Vec<Arc<str>>,
+    suppressing: Vec<Arc<str>>,
+    timer: TimerFd,
+    /// When it ends.
+    armed: Option<Instant>,
     /// Removed services that still have pipes.
     leaving: Vec<Arc<str>>,
     outbox: VecDeque<v1::logd_report::Report>,
@@ -113,6 +129,9 @@ impl Reader {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         epoll.add(&control, EpollEvent::new(EpollFlags::EPOLLIN, CONTROL))?;
         epoll.add(&troubles.wake, EpollEvent::new(EpollFlags::EPOLLIN, WAKE))?;
+        let timer =
+            TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK)?;
+        epoll.add(&timer, EpollEvent::new(EpollFlags::EPOLLIN, TIMER))?;
         if let Some(signals) = &signals {
             epoll.add(signals, EpollEvent::new(EpollFlags::EPOLLIN, SIGNAL))?;
         }
@@ -126,6 +145,11 @@ impl Reader {
             admission,
             asks: VecDeque::new(),
             streams: HashMap::new(),
+            flows: HashMap::new(),
+            paused: Vec::new(),
+            suppressing: Vec::new(),
+            timer,
+            armed: None,
             leaving: Vec::new(),
             outbox: VecDeque::new(),
             full: false,
@@ -148,36 +172,61 @@ impl Reader {
     pub fn run(mut self) -> End {
         let mut events = [EpollEvent::empty(); 64];
         loop {
-            let found = match self.epoll.wait(&mut events, self.timeout()) {
+            self.arm();
+            let found = match self.epoll.wait(&mut events, EpollTimeout::NONE) {
                 Ok(found) => found,
                 Err(Errno::EINTR) => 0,
                 // It cannot be; without it nothing can be read, and the next logd may do better.
                 Err(_) => return self.end(Duration::from_secs(1)),
             };
             let events = events.get(..found).unwrap_or_default();
-            for event in events.iter().filter(|event| event.data() >= SIGNAL) {
+            for event in events.iter().filter(|event| event.data() >= TIMER) {
                 if let Some(end) = self.special(event.data()) {
                     return self.end(end);
                 }
             }
-            for event in events.iter().filter(|event| event.data() < SIGNAL) {
+            for event in events.iter().filter(|event| event.data() < TIMER) {
                 // Its writers are gone: what it holds is all, and stands before what the next run writes.
                 let reads = if event.events().contains(EpollFlags::EPOLLHUP) { LAST_READS } else { 1 };
                 self.read(event.data(), reads);
             }
+            let now = Instant::now();
+            self.note_suppressed(now);
+            self.resume(now);
             self.report_lost();
             self.send();
         }
     }
 
-    /// Waits for ever, unless something lost is still to be told.
-    fn timeout(&self) -> EpollTimeout {
-        if !self.store.any_lost() {
-            return EpollTimeout::NONE;
+    /// The next time at which something is to be done although nothing has come; as a rule there is none.
+    fn deadline(&self) -> Option<Instant> {
+        let flows = |names: &[Arc<str>], at: fn(&Flow) -> Option<Instant>| {
+            names.iter().filter_map(|name| at(self.flows.get(name)?)).min()
+        };
+        let report = self.store.any_lost().then(|| match self.told {
+            Some(told) => told.checked_add(TELL).unwrap_or(told),
+            None => Instant::now(),
+        });
+        let resume = flows(&self.paused, |flow| flow.pause.map(Pause::until));
+        let note = flows(&self.suppressing, |flow| flow.rate.as_ref()?.due());
+        [report, resume, note].into_iter().flatten().min()
+    }
+
+    fn arm(&mut self) {
+        let deadline = self.deadline();
+        if deadline == self.armed {
+            return;
         }
-        let rest = self.told.map_or(Duration::ZERO, |told| TELL.saturating_sub(told.elapsed()));
-        let millis = u16::try_from(rest.as_millis()).unwrap_or(u16::MAX).saturating_add(1);
-        EpollTimeout::from(millis)
+        let set = match deadline {
+            // A timer of zero would never end.
+            Some(at) => {
+                let rest = at.saturating_duration_since(Instant::now()).max(Duration::from_nanos(1));
+                self.timer.set(Expiration::OneShot(TimeSpec::from(rest)), TimerSetTimeFlags::empty())
+            }
+            None => self.timer.unset(),
+        };
+        // It cannot fail with a span that is one.
+        self.armed = deadline.filter(|_| set.is_ok());
     }
 
     /// Gives how long the end may take, if this was the end.
@@ -189,6 +238,11 @@ impl Reader {
                     self.trouble(message);
                 }
                 self.asks.extend(self.admission.take());
+            }
+            TIMER => {
+                // Nonblocking: it has ended.
+                let _ = self.timer.wait();
+                self.armed = None;
             }
             CLIENT => {
                 if let Some(start) = self.clients.take() {
@@ -284,11 +338,13 @@ impl Reader {
             self.store.note(&service, text.to_owned());
         }
         if run.lost_bytes > 0 {
-            let (lines, bytes) = (run.lost_lines, run.lost_bytes);
-            let text = format!(
-                "{lines} lines ({bytes} bytes) were lost here: no kelson-logd was there to read them"
-            );
-            self.store.note(&service, text);
+            let lost = Lost { lines: run.lost_lines, bytes: run.lost_bytes };
+            self.store.lose(&service, lost, "no kelson-logd was there to read them", true);
+        }
+        let flow = self.flows.entry(service.clone()).or_default();
+        let limit = run.rate_limit.filter(|limit| *limit > 0);
+        if flow.rate.as_ref().map(Rate::limit) != limit {
+            flow.rate = limit.map(Rate::new);
         }
         for (stderr, pipe) in ends.into_iter().zip(descriptors) {
             let token = run.id.wrapping_shl(1) | u64::from(stderr);
@@ -299,6 +355,9 @@ impl Reader {
             match self.epoll.add(&pipe, EpollEvent::new(EpollFlags::EPOLLIN, token)) {
                 Ok(()) => {
                     let (service, console) = (service.clone(), run.console);
+                    if let Some(flow) = self.flows.get_mut(&service) {
+                        flow.streams.push(token);
+                    }
                     self.streams.insert(token, Stream { pipe, service, held: Vec::new(), stderr, console });
                 }
                 Err(error) => self.trouble(format!("the output of {service} cannot be read: {error}")),
@@ -310,6 +369,7 @@ impl Reader {
     fn leave(&mut self, service: &Arc<str>) {
         if self.leaving.contains(service) && !self.streams.values().any(|stream| stream.service == *service) {
             self.leaving.retain(|leaving| leaving != service);
+            self.flows.remove(service);
             self.store.forget(service);
         }
     }
@@ -317,20 +377,124 @@ impl Reader {
     /// Reads at most so often, up to the end.
     fn read(&mut self, token: u64, reads: usize) {
         let Some(stream) = self.streams.get_mut(&token) else { return };
+        let Some(flow) = self.flows.get_mut(&stream.service) else { return };
+        let began = flow.rate.as_mut().map(|rate| {
+            let now = Instant::now();
+            let suppressed = rate.begin(now);
+            if suppressed != Lost::default() {
+                self.store.lose(&stream.service, suppressed, &rate.reason(), false);
+            }
+            flow::thread_time()
+        });
+        // What is not kept is read whole, since it rests long afterwards.
+        let exhausted = flow.rate.as_ref().is_some_and(Rate::is_exhausted);
+        let reads = if exhausted { reads.max(WHOLE) } else { reads };
+        let mut ended = false;
         for _ in 0..reads {
-            match stream.read(&mut self.buffer, &self.store, &mut self.console) {
+            match stream.read(&mut self.buffer, &self.store, &mut self.console, flow.rate.as_mut()) {
                 Ok(read) if read > 0 => {}
-                Err(Errno::EAGAIN | Errno::EINTR) => return,
-                Ok(_) | Err(_) => return self.ended(token),
+                Err(Errno::EAGAIN | Errno::EINTR) => break,
+                Ok(_) | Err(_) => {
+                    ended = true;
+                    break;
+                }
             }
         }
+        let service = stream.service.clone();
+        if ended {
+            return self.ended(token);
+        }
+        if let (Some(rate), Some(began)) = (&flow.rate, began)
+            && rate.is_exhausted()
+        {
+            if rate.due().is_some() && !self.suppressing.contains(&service) {
+                self.suppressing.push(service.clone());
+            }
+            let rest = flow::rest_after(flow::thread_time().saturating_sub(began));
+            let until = Instant::now().checked_add(rest).map(Pause::Resting);
+            return self.pause(&service, until);
+        }
+        if self.store.crowded(&service) {
+            let until = flow.patience.begin(Instant::now()).map(Pause::Crowded);
+            self.pause(&service, until);
+        }
+    }
+
+    /// Reads nothing of the service for a while.
+    fn pause(&mut self, service: &Arc<str>, pause: Option<Pause>) {
+        let Some(flow) = self.flows.get_mut(service).filter(|_| pause.is_some()) else { return };
+        for stream in flow.streams.iter().filter_map(|token| self.streams.get(token)) {
+            let _ = self.epoll.delete(&stream.pipe);
+        }
+        flow.pause = pause;
+        if !self.paused.contains(service) {
+            self.paused.push(service.clone());
+        }
+        self.hold_back();
+    }
+
+    /// Goes on with services whose time is over, or whose lines have room again.
+    fn resume(&mut self, now: Instant) {
+        if self.paused.is_empty() {
+            return;
+        }
+        let Reader { paused, flows, streams, store, epoll, .. } = self;
+        paused.retain(|service| {
+            let Some(flow) = flows.get_mut(service) else { return false };
+            let over = match flow.pause {
+                Some(Pause::Crowded(until)) => now >= until || !store.crowded(service),
+                Some(Pause::Resting(until)) => now >= until,
+                None => true,
+            };
+            if !over {
+                return true;
+            }
+            let mut all = true;
+            for (token, stream) in flow.streams.iter().filter_map(|token| Some((*token, streams.get(token)?)))
+            {
+                let added = epoll.add(&stream.pipe, EpollEvent::new(EpollFlags::EPOLLIN, token));
+                // The pipes of a run that has come meanwhile are there already.
+                all &= matches!(added, Ok(()) | Err(Errno::EEXIST));
+            }
+            flow.patience.end(now);
+            // The kernel had no memory: at the next turn, a moment later.
+            flow.pause = now.checked_add(Duration::from_millis(10)).map(Pause::Resting).filter(|_| !all);
+            !all
+        });
+        self.hold_back();
+    }
+
+    /// Tells the writer whether to wake this thread when there is room.
+    fn hold_back(&self) {
+        let crowded = |service| {
+            self.flows.get(service).is_some_and(|flow| matches!(flow.pause, Some(Pause::Crowded(_))))
+        };
+        self.store.held_back.store(self.paused.iter().any(crowded), Ordering::Relaxed);
+    }
+
+    /// Notes what was suppressed of services that are silent since.
+    fn note_suppressed(&mut self, now: Instant) {
+        let Reader { suppressing, flows, store, .. } = self;
+        suppressing.retain(|service| {
+            let Some(rate) = flows.get_mut(service).and_then(|flow| flow.rate.as_mut()) else { return false };
+            match rate.due() {
+                Some(due) if now >= due => {
+                    store.lose(service, rate.take(), &rate.reason(), false);
+                    false
+                }
+                due => due.is_some(),
+            }
+        });
     }
 
     fn ended(&mut self, token: u64) {
         let Some(mut stream) = self.streams.remove(&token) else { return };
         // By hand: PID 1 still holds the same pipe, and then closing does not remove it.
         let _ = self.epoll.delete(&stream.pipe);
-        stream.finish(&self.store);
+        if let Some(flow) = self.flows.get_mut(&stream.service) {
+            stream.finish(&self.store, flow.rate.as_mut());
+            flow.streams.retain(|open| *open != token);
+        }
         let ended = v1::LogdEnded { id: token.wrapping_shr(1), stderr: stream.stderr };
         self.outbox.push_back(v1::logd_report::Report::Ended(ended));
         let service = stream.service.clone();
@@ -387,12 +551,22 @@ impl Reader {
     /// Reads what is there and closes the store.
     fn end(mut self, within: Duration) -> End {
         for stream in self.streams.values_mut() {
+            let Some(flow) = self.flows.get_mut(&stream.service) else { continue };
             for _ in 0..LAST_READS {
-                if !stream.read(&mut self.buffer, &self.store, &mut self.console).is_ok_and(|read| read > 0) {
+                let rate = flow.rate.as_mut();
+                if !stream
+                    .read(&mut self.buffer, &self.store, &mut self.console, rate)
+                    .is_ok_and(|read| read > 0)
+                {
                     break;
                 }
             }
-            stream.finish(&self.store);
+            stream.finish(&self.store, flow.rate.as_mut());
+        }
+        for (service, flow) in &mut self.flows {
+            if let Some(rate) = flow.rate.as_mut().filter(|rate| rate.due().is_some()) {
+                self.store.lose(service, rate.take(), &rate.reason(), false);
+            }
         }
         self.told = None;
         self.report_lost();
@@ -407,20 +581,26 @@ impl Stream {
         if self.stderr { Source::Stderr } else { Source::Stdout }
     }
 
-    fn read(&mut self, buffer: &mut [u8], store: &Store, console: &mut Console) -> Result<usize, Errno> {
+    fn read(
+        &mut self,
+        buffer: &mut [u8],
+        store: &Store,
+        console: &mut Console,
+        rate: Option<&mut Rate>,
+    ) -> Result<usize, Errno> {
         let read = nix::unistd::read(&self.pipe, buffer)?;
         let bytes = buffer.get(..read).unwrap_or_default();
-        if self.console {
+        if self.console && rate.as_ref().is_none_or(|rate| !rate.is_exhausted()) {
             console.write(&self.service, &self.held, bytes);
         }
         if read > 0 {
-            store.feed(&self.service, self.source(), &mut self.held, bytes);
+            store.feed(&self.service, self.source(), &mut self.held, bytes, rate);
         }
         Ok(read)
     }
 
     /// The last output of a process, also without a newline.
-    fn finish(&mut self, store: &Store) {
-        store.feed_rest(&self.service, self.source(), &mut self.held);
+    fn finish(&mut self, store: &Store, rate: Option<&mut Rate>) {
+        store.feed_rest(&self.service, self.source(), &mut self.held, rate);
     }
 }

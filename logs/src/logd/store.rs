@@ -1,31 +1,39 @@
 //! What the three threads share: lines on their way to the disk, the last lines in memory, where each file stands.
 //!
-//! One lock, held for the time of a copy, never over a system call that can wait. The reader never waits for room: what
-//! does not fit is dropped and counted, told to PID 1, and noted in the log where writing goes on.
+//! One lock, held for the time of a copy, never over a system call that can wait. Where lines do not fit the oldest are
+//! dropped and counted, reported to PID 1, and noted in the log in their place.
 
 mod clients;
+mod pending;
 mod service;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
+use super::flow::Rate;
 use super::line::{self, Clock, Line, Source};
 use super::ring::Ring;
 pub use clients::{OwnedLine, Seam, client_note};
+use pending::lines_in;
 use service::Service;
 pub use service::{Batch, Job, Limits, Lost, Mark};
 
-/// Bytes of lines that wait for the disk: in all, and of one service, so that one cannot crowd out the others.
+/// Bytes of lines that wait for the disk: in all, and of one service.
 const QUEUE: usize = 1024 * 1024;
 const QUEUE_OF_ONE: usize = QUEUE / 2;
-/// Beyond it, for services of which so little waits: one that floods its log has as much again in the writer's hands.
-const RESERVE: usize = QUEUE / 4;
+/// So much of one service may wait before it is crowded; of a service of which next to nothing waits, while others fill
+/// the queue.
+const CROWDED: usize = QUEUE / 8;
 const LITTLE: usize = 16 * 1024;
+/// What could not be written is noted in the log, where that can be written, within this time.
+const AGAIN: Duration = Duration::from_secs(1);
+/// Why lines are dropped here.
+const SLOW: &str = "the disk did not keep up";
 /// A busy writer writes no more often, so that many small lines cost few writes; unless so much waits already.
 const GATHER: Duration = Duration::from_millis(5);
 const MUCH: usize = QUEUE / 8;
@@ -51,7 +59,11 @@ struct Inner {
     ring: Ring,
     clock: Clock,
     followers: usize,
-    untold: HashSet<Arc<str>>,
+    /// Services of which something was lost that PID 1 does not know of.
+    unreported: HashSet<Arc<str>>,
+    /// Services whose log could not be written, and when the note of the loss is tried again.
+    failed: HashSet<Arc<str>>,
+    again: Option<Instant>,
     closed: bool,
     directory: PathBuf,
 }
@@ -63,6 +75,8 @@ pub struct Store {
     /// News for clients, sent only while `interested` is not zero.
     news: Notify,
     interested: AtomicUsize,
+    /// The reader has left pipes alone until there is room.
+    pub held_back: AtomicBool,
 }
 
 impl Store {
@@ -77,13 +91,16 @@ impl Store {
                 ring: Ring::new(RECENT),
                 clock: Clock::default(),
                 followers: 0,
-                untold: HashSet::new(),
+                unreported: HashSet::new(),
+                failed: HashSet::new(),
+                again: None,
                 closed: false,
                 directory,
             }),
             work: Condvar::new(),
             news: Notify::new(),
             interested: AtomicUsize::new(0),
+            held_back: AtomicBool::new(false),
         }
     }
 
@@ -116,20 +133,53 @@ impl Store {
         self.work.notify_one();
     }
 
-    /// Takes what a pipe of the service gave.
-    pub fn feed(&self, service: &Arc<str>, source: Source, held: &mut Vec<u8>, bytes: &[u8]) {
+    /// Takes what a pipe of the service gave, as far as `rate` allows.
+    pub fn feed(
+        &self,
+        service: &Arc<str>,
+        source: Source,
+        held: &mut Vec<u8>,
+        bytes: &[u8],
+        mut rate: Option<&mut Rate>,
+    ) {
+        if let Some(rate) = rate.as_mut().filter(|rate| rate.is_exhausted()) {
+            let (lines, bytes) = line::skip(held, bytes);
+            return rate.suppress(lines, bytes);
+        }
         let time = line::now();
         self.add_lines(service, |inner| {
             line::split(held, bytes, |text, partial| {
-                inner.add(service, Line { time, source, partial, text })
+                if rate.as_mut().is_none_or(|rate| rate.admit(text.len())) {
+                    inner.add(service, Line { time, source, partial, text });
+                }
             });
         });
     }
 
+    /// Whether so much of the service waits for the disk that its pipes are better left alone for a moment.
+    pub fn crowded(&self, service: &Arc<str>) -> bool {
+        let inner = self.lock();
+        let full = inner.queued >= QUEUE.saturating_sub(QUEUE_OF_ONE);
+        let limit = if full { LITTLE } else { CROWDED };
+        inner.services.get(service).is_some_and(|service| service.pending.size() > limit)
+    }
+
+    /// Lines that are not in the log, behind those that are: noted there at once, and reported to PID 1 unless it knows.
+    pub fn lose(&self, service: &Arc<str>, lost: Lost, reason: &str, known: bool) {
+        self.add_lines(service, |inner| {
+            let Some(kept) = inner.services.get_mut(service) else { return };
+            kept.pending.lose_last(lost, reason, kept.last());
+            if !known {
+                kept.lose(lost, reason);
+                inner.unreported.insert(service.clone());
+            }
+        });
+    }
+
     /// The pipe has ended, or this logd ends: the beginning of a line without its end.
-    pub fn feed_rest(&self, service: &Arc<str>, source: Source, held: &mut Vec<u8>) {
-        if !held.is_empty() {
-            let text = std::mem::take(held);
+    pub fn feed_rest(&self, service: &Arc<str>, source: Source, held: &mut Vec<u8>, rate: Option<&mut Rate>) {
+        let text = std::mem::take(held);
+        if !text.is_empty() && rate.is_none_or(|rate| rate.admit(text.len())) {
             let line = Line { time: line::now(), source, partial: true, text: &text };
             self.add_lines(service, |inner| inner.add(service, line));
         }
@@ -144,15 +194,11 @@ impl Store {
 
     fn add_lines(&self, service: &Arc<str>, add: impl FnOnce(&mut Inner)) {
         let mut inner = self.lock();
-        let before = inner.queued;
-        let idle = inner.services.get(service).is_some_and(|service| service.pending.is_empty());
         add(&mut inner);
-        if idle && inner.queued != before {
-            inner.ready.push_back(service.clone());
-        }
+        inner.make_ready(service);
         let wake = match inner.waiting {
             Waiting::No => false,
-            Waiting::ForAny => inner.queued != before,
+            Waiting::ForAny => !inner.ready.is_empty(),
             Waiting::ForMuch => inner.queued >= MUCH,
         };
         if wake {
@@ -166,11 +212,11 @@ impl Store {
     /// What was lost since the last call, by service.
     pub fn take_lost(&self) -> Vec<(Arc<str>, Lost, Arc<str>)> {
         let mut inner = self.lock();
-        let names = std::mem::take(&mut inner.untold);
+        let names = std::mem::take(&mut inner.unreported);
         let mut all = Vec::new();
         for name in names {
             if let Some(service) = inner.services.get_mut(&name) {
-                all.push((name, std::mem::take(&mut service.untold), service.reason.clone()));
+                all.push((name, std::mem::take(&mut service.unreported), service.reason.clone()));
             }
         }
         all
@@ -178,7 +224,7 @@ impl Store {
 
     /// Whether [`Store::take_lost`] would give anything.
     pub fn any_lost(&self) -> bool {
-        !self.lock().untold.is_empty()
+        !self.lock().unreported.is_empty()
     }
 
     /// No further lines come: the writer ends after the last, and so do the streams of clients.
@@ -194,6 +240,7 @@ impl Store {
     pub fn next_job(&self, mut busy: bool) -> Job {
         let mut inner = self.lock();
         loop {
+            inner.try_again(Instant::now());
             if busy && !inner.closed && inner.queued < MUCH && inner.jobs.is_empty() {
                 inner.waiting = Waiting::ForMuch;
                 inner = self.work.wait_timeout(inner, GATHER).unwrap_or_else(PoisonError::into_inner).0;
@@ -210,14 +257,20 @@ impl Store {
                 return Job::End;
             }
             inner.waiting = Waiting::ForAny;
-            inner = self.work.wait(inner).unwrap_or_else(PoisonError::into_inner);
+            inner = match inner.again {
+                Some(again) => {
+                    let rest = again.saturating_duration_since(Instant::now());
+                    self.work.wait_timeout(inner, rest).unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self.work.wait(inner).unwrap_or_else(PoisonError::into_inner),
+            };
         }
     }
 
     /// The batch is in the file.
     pub fn written(&self, batch: &Batch, mark: Mark) {
         let mut inner = self.lock();
-        inner.queued = inner.queued.saturating_sub(batch.bytes.len());
+        inner.queued = inner.queued.saturating_sub(batch.size());
         if let Some(service) = inner.services.get_mut(&batch.service) {
             service.written = service.written.max(batch.last);
             service.mark = Some(mark);
@@ -229,20 +282,26 @@ impl Store {
     /// The last lines of the batch could not be written; `kept` bytes were, into the file of `mark`.
     pub fn not_written(&self, batch: &Batch, kept: usize, mark: Option<Mark>, reason: &str) {
         let mut inner = self.lock();
-        inner.queued = inner.queued.saturating_sub(batch.bytes.len());
-        let rest = batch.bytes.get(kept..).unwrap_or_default();
-        let mut lines = rest.iter().filter(|byte| **byte == b'\n').count() as u64;
-        if let Some(service) = inner.services.get_mut(&batch.service) {
+        inner.queued = inner.queued.saturating_sub(batch.size());
+        let Inner { services, unreported, failed, again, .. } = &mut *inner;
+        if let Some(service) = services.get_mut(&batch.service) {
             service.mark = mark;
-            if kept == 0 {
-                // Its note was not written either, and is no line of the service.
-                lines = batch.lines;
-                service.unsaid.add(batch.said.lines, batch.said.bytes);
-            } else {
+            if kept > 0 {
                 service.written = service.written.max(batch.last);
             }
-            service.lose(lines, rest.len() as u64, reason);
-            inner.untold.insert(batch.service.clone());
+            let lost = lines_in(batch.bytes.get(kept.max(batch.note)..).unwrap_or_default());
+            if lost != Lost::default() {
+                service.lose(lost, reason);
+                unreported.insert(batch.service.clone());
+            }
+            if kept < batch.note {
+                service.pending.lose_first(batch.lost, &batch.reason, batch.last);
+            }
+            service.pending.lose_first(lost, reason, batch.last);
+            if !service.ready {
+                failed.insert(batch.service.clone());
+                again.get_or_insert_with(|| Instant::now().checked_add(AGAIN).unwrap_or_else(Instant::now));
+            }
         }
         drop(inner);
         self.tell();
@@ -273,9 +332,6 @@ impl Store {
     }
 }
 
-/// Room that a line takes in a file beside its text.
-const AROUND: usize = 41;
-
 impl Inner {
     fn add(&mut self, name: &Arc<str>, line: Line<'_>) {
         if let Some(service) = self.services.get_mut(name) {
@@ -288,48 +344,67 @@ impl Inner {
     }
 
     fn add_one(&mut self, name: &Arc<str>, line: Line<'_>) {
-        let Inner { services, ring, clock, queued, untold, .. } = self;
+        let Inner { services, ring, clock, queued, .. } = self;
         let Some(service) = services.get_mut(name) else { return };
-        ring.push(name, service.next, line);
-        service.next = service.next.saturating_add(1);
-        let size = line.text.len().saturating_add(AROUND);
-        // Room for the note, too.
-        let fits = |held: usize, limit: usize| held.saturating_add(size).saturating_add(256) <= limit;
-        let reserve = if service.pending.len() < LITTLE { RESERVE } else { 0 };
-        if !fits(*queued, QUEUE.saturating_add(reserve)) || !fits(service.pending.len(), QUEUE_OF_ONE) {
-            service.lose(1, line.text.len() as u64, "the disk did not keep up");
-            untold.insert(name.clone());
-            return;
+        let number = service.next;
+        ring.push(name, number, line);
+        service.next = number.saturating_add(1);
+        *queued = queued.saturating_add(service.pending.add(clock, number, line));
+        if service.pending.size() > QUEUE_OF_ONE {
+            self.drop_oldest_of(&Arc::clone(name));
         }
-        let before = service.pending.len();
-        let unsaid = std::mem::take(&mut service.unsaid);
-        if unsaid != Lost::default() {
-            let text =
-                format!("{} lines ({} bytes) were lost here: {}", unsaid.lines, unsaid.bytes, service.reason);
-            let note = Line { time: line.time, source: Source::Note, partial: false, text: text.as_bytes() };
-            clock.append(&mut service.pending, note);
-            service.pending_said.add(unsaid.lines, unsaid.bytes);
+        while self.queued > QUEUE {
+            let largest = self.services.iter().max_by_key(|(_, service)| service.pending.size());
+            let Some(largest) = largest.map(|(name, _)| Arc::clone(name)) else { return };
+            if !self.drop_oldest_of(&largest) {
+                return;
+            }
         }
-        clock.append(&mut service.pending, line);
-        service.pending_lines = service.pending_lines.saturating_add(1);
-        *queued = queued.saturating_add(service.pending.len().saturating_sub(before));
+    }
+
+    /// Returns whether there were any.
+    fn drop_oldest_of(&mut self, name: &Arc<str>) -> bool {
+        let Some(service) = self.services.get_mut(name) else { return false };
+        let (lost, bytes) = service.pending.drop_oldest(SLOW);
+        self.queued = self.queued.saturating_sub(bytes);
+        if lost != Lost::default() {
+            service.lose(lost, SLOW);
+            self.unreported.insert(Arc::clone(name));
+        }
+        bytes > 0
+    }
+
+    /// The writer will come to what waits of the service.
+    fn make_ready(&mut self, name: &Arc<str>) {
+        if let Some(service) = self.services.get_mut(name)
+            && !service.ready
+            && !service.pending.is_empty()
+        {
+            service.ready = true;
+            self.ready.push_back(Arc::clone(name));
+        }
+    }
+
+    /// Services whose log could not be written have their turn once more.
+    fn try_again(&mut self, now: Instant) {
+        if self.again.is_some_and(|again| now >= again) {
+            self.again = None;
+            for name in std::mem::take(&mut self.failed) {
+                self.make_ready(&name);
+            }
+        }
     }
 
     fn take_batch(&mut self) -> Option<Batch> {
         loop {
             let name = self.ready.pop_front()?;
             let Some(service) = self.services.get_mut(&name) else { continue };
-            if service.pending.is_empty() {
-                continue;
+            service.ready = false;
+            let (limits, chunk) = (service.limits, service.pending.take());
+            self.make_ready(&name);
+            if let Some(chunk) = chunk {
+                return Some(Batch::new(name, limits, chunk));
             }
-            return Some(Batch {
-                service: name,
-                limits: service.limits,
-                bytes: std::mem::take(&mut service.pending),
-                lines: std::mem::take(&mut service.pending_lines),
-                last: service.next.saturating_sub(1),
-                said: std::mem::take(&mut service.pending_said),
-            });
         }
     }
 }
@@ -338,26 +413,144 @@ impl Inner {
 mod tests {
     use super::*;
 
+    const LIMITS: Limits = Limits { max_size: 1 << 20, max_files: 2 };
+    const MARK: Mark = Mark { device: 1, inode: 1, length: 1 };
+
+    fn with(services: &[&Arc<str>]) -> Store {
+        let store = Store::new(PathBuf::from("/nowhere"));
+        services.iter().for_each(|service| store.open(service, LIMITS));
+        store
+    }
+
+    fn feed(store: &Store, service: &Arc<str>, bytes: &[u8]) {
+        store.feed(service, Source::Stdout, &mut Vec::new(), bytes, None);
+    }
+
+    fn flood(lines: usize) -> Vec<u8> {
+        (1..=lines).flat_map(|n| format!("{n:0>100}\n").into_bytes()).collect()
+    }
+
+    fn batch(store: &Store) -> Option<Batch> {
+        match store.next_job(false) {
+            Job::Write(batch) => Some(batch),
+            _ => None,
+        }
+    }
+
+    /// What a disk that works again gets: the numbers of lines, and what is noted to be lost.
+    fn drained(store: &Store) -> (Vec<u64>, u64) {
+        let (mut numbers, mut lost) = (Vec::new(), 0);
+        store.close();
+        while let Some(batch) = batch(store) {
+            for line in batch.bytes.split(|byte| *byte == b'\n').filter_map(line::parse) {
+                let text = std::str::from_utf8(line.text).unwrap();
+                if line.source == Source::Note {
+                    let count: u64 = text.split(' ').next().unwrap().parse().unwrap();
+                    lost += count;
+                    assert!(text.ends_with("were lost here: the disk did not keep up"), "{text}");
+                    assert_eq!(
+                        numbers.last().copied().unwrap_or(0),
+                        0,
+                        "it stands in the place of the lines"
+                    );
+                } else {
+                    numbers.push(text.parse().unwrap());
+                }
+            }
+            store.written(&batch, MARK);
+        }
+        assert_eq!(store.lock().queued, 0);
+        (numbers, lost)
+    }
+
     #[test]
     fn a_service_that_floods_its_log_crowds_out_nobody() {
-        let store = Store::new(PathBuf::from("/nowhere"));
-        let (flood, quiet): (Arc<str>, Arc<str>) = (Arc::from("flood"), Arc::from("quiet"));
-        for service in [&flood, &quiet] {
-            store.open(service, Limits { max_size: 1 << 20, max_files: 2 });
-        }
-        let much = [[b'x'; 100].as_slice(), b"\n"].concat().repeat(10_000);
-        let feed = |service: &Arc<str>, bytes: &[u8]| {
-            store.feed(service, Source::Stdout, &mut Vec::new(), bytes);
-        };
-        feed(&flood, &much);
-        // The writer has taken what waited, and hangs; meanwhile as much comes again.
-        let Job::Write(batch) = store.next_job(false) else { panic!("nothing to write") };
-        assert_eq!(&*batch.service, "flood");
-        feed(&flood, &much);
+        let (one, quiet): (Arc<str>, Arc<str>) = (Arc::from("flood"), Arc::from("quiet"));
+        let store = with(&[&one, &quiet]);
+        feed(&store, &one, &flood(10_000));
+        // The writer has taken what it can, and hangs; meanwhile as much comes again.
+        assert_eq!(&*batch(&store).expect("something to write").service, "flood");
+        feed(&store, &one, &flood(10_000));
         for _ in 0..100 {
-            feed(&quiet, b"a line of its own\n");
+            feed(&store, &quiet, b"a line of its own\n");
         }
         let lost: Vec<String> = store.take_lost().into_iter().map(|(name, ..)| name.to_string()).collect();
         assert_eq!(lost, ["flood"]);
+    }
+
+    #[test]
+    fn the_end_of_a_burst_survives_and_what_is_lost_is_noted_without_a_further_line() {
+        let service: Arc<str> = Arc::from("burst");
+        let store = with(&[&service]);
+        feed(&store, &service, &flood(100_000));
+        let (numbers, lost) = drained(&store);
+        assert_eq!(numbers.last(), Some(&100_000));
+        assert!(numbers.is_sorted_by(|a, b| a + 1 == *b), "one gap, at the beginning");
+        assert_eq!(numbers.len() as u64 + lost, 100_000);
+        assert!(numbers.len() > 3000, "{}", numbers.len());
+        let [(_, told, _)] = &store.take_lost()[..] else { panic!("PID 1 is to be told") };
+        assert_eq!(told.lines, lost);
+    }
+
+    #[test]
+    fn the_queue_is_bounded_over_all_services_and_each_keeps_its_last_line() {
+        let names: Vec<Arc<str>> = (0..60).map(|n| Arc::from(format!("s{n}"))).collect();
+        let store = with(&names.iter().collect::<Vec<_>>());
+        for name in &names {
+            feed(&store, name, &flood(400));
+            assert!(store.lock().queued <= QUEUE);
+        }
+        let mut last: HashSet<Arc<str>> = HashSet::new();
+        store.close();
+        while let Some(batch) = batch(&store) {
+            if batch.bytes.ends_with(&format!("{:0>100}\n", 400).into_bytes()) {
+                last.insert(batch.service.clone());
+            }
+            store.written(&batch, MARK);
+        }
+        assert_eq!(last.len(), names.len());
+        assert_eq!(store.take_lost().len(), names.len(), "and all of them lost something");
+    }
+
+    #[test]
+    fn a_crowded_service_is_told_from_one_of_which_little_waits() {
+        let (one, other): (Arc<str>, Arc<str>) = (Arc::from("one"), Arc::from("other"));
+        let store = with(&[&one, &other]);
+        feed(&store, &one, &flood(1000));
+        feed(&store, &other, &flood(200));
+        assert!(store.crowded(&one) && !store.crowded(&other));
+        feed(&store, &one, &flood(4000));
+        assert!(store.crowded(&other), "the queue is full");
+        let _ = batch(&store);
+        let taken = batch(&store).expect("the other's turn");
+        assert_eq!(&*taken.service, "other");
+        assert!(!store.crowded(&other));
+    }
+
+    #[test]
+    fn a_note_that_could_not_be_written_is_tried_again_without_a_further_line() {
+        let service: Arc<str> = Arc::from("web");
+        let store = with(&[&service]);
+        feed(&store, &service, b"one\ntwo\n");
+        let first = batch(&store).expect("two lines");
+        store.not_written(&first, 0, None, "/log: full");
+        assert_eq!(store.take_lost()[0].1, Lost { lines: 2, bytes: 6 });
+        // The writer waits for it by itself.
+        let began = Instant::now();
+        let again = batch(&store).expect("a note");
+        assert!(began.elapsed() >= AGAIN - Duration::from_millis(50), "{:?}", began.elapsed());
+        let said = String::from_utf8(again.bytes.clone()).unwrap();
+        assert!(said.ends_with(" note F 2 lines (6 bytes) were lost here: /log: full\n"), "{said}");
+        store.not_written(&again, 0, None, "/log: full");
+        assert!(!store.any_lost(), "PID 1 knows of it");
+        feed(&store, &service, b"three\n");
+        let last = batch(&store).expect("the note and a line");
+        let said = String::from_utf8(last.bytes.clone()).unwrap();
+        assert!(
+            said.contains(" F 2 lines (6 bytes) were lost here: ") && said.ends_with(" F three\n"),
+            "{said}"
+        );
+        store.written(&last, MARK);
+        assert_eq!(store.lock().queued, 0);
     }
 }

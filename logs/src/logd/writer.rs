@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{self, BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::files::{Files, Written, path_of};
@@ -58,6 +59,9 @@ impl Writer {
                     self.limits.remove(&service);
                 }
                 Job::End => return,
+            }
+            if self.store.held_back.load(Ordering::Relaxed) {
+                self.troubles.wake();
             }
             busy = true;
         }

@@ -21,7 +21,8 @@ use tokio::sync::mpsc;
 
 const RUNTIME: &str = "KELSON_TEST_RUNTIME_DIR";
 
-pub const OPTIONS: LogOptions = LogOptions { max_size: 1 << 20, max_files: 3, console: false };
+pub const OPTIONS: LogOptions =
+    LogOptions { max_size: 1 << 20, max_files: 3, rate_limit: None, console: false };
 
 /// What the test named `personality_logd` of each test binary does.
 pub fn personality() {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{AF_VSOCK, NAMESPACES, PERSONALITIES, Rule, profile};
+use super::{AF_UNIX, AF_VSOCK, NAMESPACES, PERSONALITIES, Rule, profile};
 
 #[cfg(target_arch = "x86_64")]
 const NATIVE: &str = "SCMP_ARCH_X86_64";
@@ -66,6 +66,7 @@ impl Profile {
                 Rule::Unknown => with(REFUSE, Some(libc::ENOSYS.cast_unsigned()), None),
                 Rule::Clone => with(ALLOW, None, Some(first("SCMP_CMP_MASKED_EQ", NAMESPACES))),
                 Rule::Socket => with(ALLOW, None, Some(first("SCMP_CMP_NE", AF_VSOCK))),
+                Rule::UnixSocket => with(ALLOW, None, Some(first("SCMP_CMP_EQ", AF_UNIX))),
                 Rule::Personality => {
                     for value in PERSONALITIES {
                         with(ALLOW, None, Some(first("SCMP_CMP_EQ", value)));

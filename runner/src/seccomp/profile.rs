@@ -125,6 +125,41 @@ const LEGACY: &[Call] = calls![
 #[cfg(not(target_arch = "x86_64"))]
 const LEGACY: &[Call] = &[];
 
+/// All that `kelson-logd` needs, its start included: files, pipes, Unix sockets, threads.
+#[rustfmt::skip]
+const LOGD: &[Call] = calls![
+    SYS_accept4, SYS_bind, SYS_brk, SYS_capset, SYS_clock_getres, SYS_clock_gettime,
+    SYS_clock_nanosleep, SYS_close, SYS_copy_file_range, SYS_dup, SYS_dup3,
+    SYS_epoll_create1, SYS_epoll_ctl, SYS_epoll_pwait, SYS_epoll_pwait2, SYS_eventfd2,
+    SYS_execve, SYS_execveat, SYS_exit, SYS_exit_group, SYS_faccessat, SYS_faccessat2,
+    SYS_fallocate, SYS_fchmod, SYS_fchmodat, SYS_fchownat, SYS_fcntl, SYS_fdatasync,
+    SYS_fstat, SYS_fstatfs, SYS_fsync, SYS_ftruncate, SYS_futex, SYS_getcwd,
+    SYS_getdents64, SYS_getegid, SYS_geteuid, SYS_getgid, SYS_getpid, SYS_getpriority,
+    SYS_getrandom, SYS_getsockname, SYS_getsockopt, SYS_gettid, SYS_gettimeofday,
+    SYS_getuid, SYS_ioctl, SYS_listen, SYS_lseek, SYS_madvise, SYS_mkdirat, SYS_mmap,
+    SYS_mprotect, SYS_mremap, SYS_munmap, SYS_nanosleep, SYS_newfstatat, SYS_openat,
+    SYS_pipe2, SYS_ppoll, SYS_prctl, SYS_pread64, SYS_prlimit64, SYS_pwrite64,
+    SYS_read, SYS_readlinkat, SYS_readv, SYS_recvfrom, SYS_recvmsg, SYS_renameat,
+    SYS_renameat2, SYS_restart_syscall, SYS_rseq, SYS_rt_sigaction,
+    SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_sched_getaffinity, SYS_sched_yield,
+    SYS_sendfile, SYS_sendmsg, SYS_sendto, SYS_set_robust_list, SYS_set_tid_address,
+    SYS_setpriority, SYS_setsockopt, SYS_shutdown, SYS_sigaltstack, SYS_signalfd4,
+    SYS_socketpair, SYS_statfs, SYS_statx, SYS_sysinfo, SYS_tgkill, SYS_timerfd_create,
+    SYS_timerfd_gettime, SYS_timerfd_settime, SYS_uname, SYS_unlinkat, SYS_write,
+    SYS_writev,
+];
+
+/// What the C library of this architecture may use in their place.
+#[cfg(target_arch = "x86_64")]
+#[rustfmt::skip]
+const LOGD_LEGACY: &[Call] = calls![
+    SYS_access, SYS_arch_prctl, SYS_chmod, SYS_chown, SYS_dup2, SYS_epoll_wait,
+    SYS_getrlimit, SYS_lchown, SYS_lstat, SYS_mkdir, SYS_open, SYS_poll, SYS_readlink,
+    SYS_rename, SYS_setrlimit, SYS_stat, SYS_time, SYS_unlink,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const LOGD_LEGACY: &[Call] = &[];
+
 /// Newer than 450: the same numbers on every architecture.
 const RECENT: [Call; 16] = [
     Call { number: 451, constant: "SYS_cachestat" },
@@ -248,6 +283,17 @@ pub(super) fn calls(held: u64) -> Vec<(Call, Rule)> {
 
 /// [`calls`] by their numbers.
 pub(super) fn rules(held: u64) -> Vec<(u32, Rule)> {
-    let numbered = |(call, rule): (Call, Rule)| Some((u32::try_from(call.number).ok()?, rule));
     calls(held).into_iter().filter_map(numbered).collect()
+}
+
+/// What becomes of the calls of `kelson-logd`; of the families of sockets it needs that of Unix alone.
+pub(super) fn rules_of_logd() -> Vec<(u32, Rule)> {
+    let special = calls![SYS_socket, SYS_clone, SYS_clone3].iter().copied();
+    let special = special.zip([Rule::UnixSocket, Rule::Clone, Rule::Unknown]);
+    let plain = LOGD.iter().chain(LOGD_LEGACY).map(|call| (*call, Rule::Allow));
+    plain.chain(special).filter_map(numbered).collect()
+}
+
+fn numbered((call, rule): (Call, Rule)) -> Option<(u32, Rule)> {
+    Some((u32::try_from(call.number).ok()?, rule))
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use kelson_logs::{BoxFuture, Collector, Launched, Launcher, LogOptions, LogdStatus, Report};
 use kelson_runner::cgroup::Cgroup;
+use kelson_runner::seccomp::Filter;
 use kelson_runner::{Child, Command, Processes};
 use kelson_spec::service::{LogSpec, Resources};
 use tokio::sync::{mpsc, watch};
@@ -23,6 +24,9 @@ use crate::service_runner::words;
 
 /// The name under which it is shown.
 pub const NAME: &str = "logd";
+
+/// `chown` for the group of its socket, `sys_nice` for its priority; it gives them up once it has begun.
+const CAPABILITIES: u64 = 1 << 0 | 1 << 23;
 
 /// Starts `kelson-logd` from PID 1's copy in memory. It begins below the runtime folder; the [`Collector`] tells it the
 /// folder that is wanted, and it stays where it is while that one cannot be written.
@@ -44,6 +48,9 @@ impl Launcher for LogdLauncher {
                 .arg("--runtime-dir")
                 .arg(self.runtime_dir.as_os_str().as_encoded_bytes())
                 .descriptor(control, 3)
+                .bounding(Some(CAPABILITIES))
+                .no_new_privileges(true)
+                .seccomp(Some(Arc::new(Filter::logd())))
                 .spared();
             if let Some(group) = self.group {
                 command = command.arg("--group").arg(group.to_string());
@@ -88,8 +95,12 @@ pub struct Pipes(pub Collector);
 
 impl LogPipes for Pipes {
     fn pipes(&self, service: &str, run: u64, spec: &LogSpec) -> io::Result<(OwnedFd, OwnedFd)> {
-        let options =
-            LogOptions { max_size: spec.max_size, max_files: spec.max_files, console: spec.console };
+        let options = LogOptions {
+            max_size: spec.max_size,
+            max_files: spec.max_files,
+            rate_limit: spec.rate_limit,
+            console: spec.console,
+        };
         self.0.pipes(service, run, options)
     }
 

@@ -51,6 +51,7 @@ impl Descriptor {
                 max_size: options.max_size,
                 max_files: options.max_files,
                 console: options.console,
+                rate_limit: options.rate_limit,
             }),
             Descriptor::Log(KeptLog::Control { pid, start_time, restarts, version }) => {
                 What::LogControl(LogControl {
@@ -71,8 +72,8 @@ impl Descriptor {
     fn of_stored(what: stored::descriptor_record::What) -> Descriptor {
         use stored::descriptor_record::{LogControl, LogPipe, Voice, What};
         match what {
-            What::LogPipe(LogPipe { id, service, run, stderr, max_size, max_files, console }) => {
-                let options = LogOptions { max_size, max_files, console };
+            What::LogPipe(LogPipe { id, service, run, stderr, max_size, max_files, console, rate_limit }) => {
+                let options = LogOptions { max_size, max_files, rate_limit, console };
                 Descriptor::Log(KeptLog::Pipe { id, service, run, options, stderr })
             }
             What::LogControl(LogControl { pid, start_time, restarts, version }) => {

@@ -353,10 +353,11 @@ impl Decoder<'_> {
     }
 
     pub(super) fn logs(&mut self, place: &Place<'_>, node: &Node) -> Option<LogSpec> {
-        let fields = self.fields(place, node, &["maxSize", "maxFiles", "console"])?;
+        let fields = self.fields(place, node, &["maxSize", "maxFiles", "rateLimit", "console"])?;
         let mut logs = LogSpec::default();
         self.set(&fields, "maxSize", &mut logs.max_size, |d, p, n| d.size(p, n, 4096));
         self.set(&fields, "maxFiles", &mut logs.max_files, |d, p, n| d.number(p, n, 1..=100));
+        self.set(&fields, "rateLimit", &mut logs.rate_limit, |d, p, n| d.number(p, n, 1..=10_000).map(Some));
         self.set(&fields, "console", &mut logs.console, |d, p, n| d.boolean(p, n));
         Some(logs)
     }

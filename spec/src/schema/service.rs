@@ -252,6 +252,12 @@ pub(super) fn logs() -> Mapping {
     let keys = [
         with("maxSize", Kind::Size(4096), "1Mi", "of one file before it is rotated"),
         with("maxFiles", Kind::Number(1..=100), "3", "files in all, the current one included"),
+        without(
+            "rateLimit",
+            Kind::Number(1..=10_000),
+            "all lines are kept",
+            "lines kept in a second; the others are counted and dropped",
+        ),
         with("console", Kind::Boolean, "false", "lines also go to `/dev/console`"),
     ];
     Mapping::new("logs", keys)

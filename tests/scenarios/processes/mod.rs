@@ -1,11 +1,13 @@
 //! Processes (P1 to P6): what is reaped, what is handed down, what becomes of output.
 
+mod logd_privileges;
 mod p1_no_status_is_lost;
 mod p2_orphans;
 mod p3_nothing_leaks;
 mod p4_last_output;
 mod p5_nobody_reads;
 mod p6_logd_dies;
+mod rate_limit;
 
 use std::time::Duration;
 

@@ -247,3 +247,94 @@ fn p5_a_stopped_logd_is_replaced_before_anybody_waits_long() {
     host.wait_log("chatty", &format!("beat {number} "));
     host.poweroff();
 }
+
+/// The numbers of the beats in a log, and how many the notes say are lost: each in the place where beats are missing.
+#[track_caller]
+fn accounted(log: &str, of: u64) -> (Vec<u64>, u64) {
+    let (mut numbers, mut last, mut told, mut all) = (Vec::new(), 0, 0, 0);
+    for line in log.lines() {
+        if let Some((head, _)) = line.split_once(" were lost here: ") {
+            let (_, words) = head.split_once(" note F ").expect("a line of logd's own");
+            let count: u64 = words.split(' ').next().and_then(|n| n.parse().ok()).expect("a number of lines");
+            (told, all) = (told + count, all + count);
+        } else if let Some(number) = beats(line).first() {
+            assert_eq!(number - last - 1, told, "beats {last} to {number}, where {told} are noted as lost");
+            (last, told) = (*number, 0);
+            numbers.push(*number);
+        }
+    }
+    assert_eq!(last + told, of, "all lines are in the log, or noted as lost");
+    (numbers, all)
+}
+
+#[test]
+fn p5_the_end_of_a_burst_is_in_the_log_and_what_is_lost_of_it_is_noted_although_nothing_follows() {
+    const SERVICES: usize = 6;
+    const LINES: u64 = 20_000;
+    let mut builder = Host::builder();
+    for n in 0..SERVICES {
+        // 20 MB, and then silence.
+        let process =
+            format!("process: {{command: [$PROGRAM, 'burst={LINES}:1000', 'touch=$DIR/done-{n}', hang]}}");
+        builder = builder.service(&format!("n-{n}"), &format!("{process}\nlogs: {{maxSize: 1Gi}}"));
+    }
+    let mut host = builder.start();
+    let mut lost = 0;
+    for n in 0..SERVICES {
+        until("the end of the burst", PATIENCE, || host.path(&format!("done-{n}")).exists().then_some(()));
+        let log = host.wait_log(&format!("n-{n}"), &format!(" beat {LINES} "));
+        let (numbers, noted) = accounted(&log, LINES);
+        assert_eq!(numbers.last(), Some(&LINES), "the newest lines survive");
+        lost += noted;
+    }
+    until("the events to count what is lost", PATIENCE, || {
+        let dropped =
+            host.events().into_iter().filter(|event| event.message.contains("of its log were dropped: "));
+        let counts = dropped.filter_map(|event| event.message.split(' ').next()?.parse::<u64>().ok());
+        (counts.sum::<u64>() == lost).then_some(())
+    });
+    host.poweroff();
+}
+
+#[test]
+fn p5_a_loss_is_noted_once_the_disk_is_back_although_the_service_is_silent() {
+    let burst = "process: {command: [$PROGRAM, 'burst=10:100', 'wait-path=$DIR/go', 'burst=500:100', 'touch=$DIR/done', hang]}";
+    let mut host = Host::builder().service("web", burst).start();
+    host.wait_log("web", " beat 10 ");
+    // There is a file where the folder was, while the service writes.
+    fs::write(host.path("other"), "").expect("the test's folder is writable");
+    exchange(&host.path("log"), &host.path("other"));
+    fs::write(host.path("go"), "").expect("the test's folder is writable");
+    host.wait_event(0, "that tells of the loss", |event| {
+        event.service == "web" && event.message.contains("of its log were dropped: ")
+    });
+    until("the end of the burst", PATIENCE, || host.path("done").exists().then_some(()));
+    exchange(&host.path("log"), &host.path("other"));
+    until("the note of the loss", PATIENCE, || {
+        let log = host.log_text("web");
+        let noted = |line: &str| line.contains(" note F ") && line.contains(" were lost here: ");
+        log.lines().last().is_some_and(noted).then_some(())
+    });
+    host.poweroff();
+}
+
+#[test]
+fn p5_a_writer_waits_at_most_50_ms_in_a_second_while_the_disk_hangs() {
+    // Its pipe is full some 20 ms after it is left alone.
+    let beat = "process: {command: [$PROGRAM, 'beat=1ms:4000:$DIR/chatty']}";
+    let mut host = Host::builder()
+        .service("chatty", &format!("{beat}\nlogs: {{maxSize: 1Gi}}\nstart: manual"))
+        .service("disk", "process: {command: [$PROGRAM, 'dead-mount=$DIR/log', hang]}\nstart: manual")
+        .start();
+    host.ctl(&["start", "disk", "--wait"]).ok();
+    host.ctl(&["start", "chatty", "--wait"]).ok();
+    let waited = || -> Option<u64> {
+        fs::read_to_string(host.path("chatty")).ok()?.split_whitespace().nth(2)?.parse().ok()
+    };
+    host.wait_event(0, "that tells of the loss", |event| {
+        event.service == "chatty" && event.message.contains("of its log were dropped: ")
+    });
+    // A second in which this machine had no processor for it says nothing.
+    until("a second with little wait", PATIENCE, || waited().filter(|ms| (1..=50).contains(ms)));
+    host.poweroff();
+}

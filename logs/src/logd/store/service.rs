@@ -3,6 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::pending::{Chunk, Pending};
+use crate::logd::line::{self, Clock, Line, Source};
+
 /// Lines that were lost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Lost {
@@ -11,7 +14,7 @@ pub struct Lost {
 }
 
 impl Lost {
-    pub(super) fn add(&mut self, lines: u64, bytes: u64) {
+    pub fn add(&mut self, lines: u64, bytes: u64) {
         self.lines = self.lines.saturating_add(lines);
         self.bytes = self.bytes.saturating_add(bytes);
     }
@@ -37,17 +40,14 @@ pub struct Service {
     pub(super) limits: Limits,
     /// Number of the next line.
     pub(super) next: u64,
-    /// Text for the file, whole lines.
-    pub(super) pending: Vec<u8>,
-    pub(super) pending_lines: u64,
-    /// What the notes in `pending` tell of, to be told again if they are not written.
-    pub(super) pending_said: Lost,
-    /// Lines up to this one are in the file, or lost and said.
+    pub(super) pending: Pending,
+    /// The writer will come to it by itself.
+    pub(super) ready: bool,
+    /// Lines up to this one are in the file, or lost and reported there.
     pub(super) written: u64,
     pub(super) mark: Option<Mark>,
-    /// Lost and not yet noted in the log, or not yet told to PID 1.
-    pub(super) unsaid: Lost,
-    pub(super) untold: Lost,
+    /// Lost and not yet reported to PID 1, and why.
+    pub(super) unreported: Lost,
     pub(super) reason: Arc<str>,
     /// To be written before the next line.
     pub(super) notes: Vec<String>,
@@ -62,15 +62,39 @@ pub enum Job {
     End,
 }
 
-/// Whole lines of one service.
+/// What the writer takes at a time: whole lines of one service, behind a note where some were lost before them.
 #[derive(Debug)]
 pub struct Batch {
     pub service: Arc<str>,
     pub limits: Limits,
     pub bytes: Vec<u8>,
-    pub(super) lines: u64,
+    /// Bytes of the note.
+    pub(super) note: usize,
+    /// What the note reports, and why that was lost.
+    pub(super) lost: Lost,
+    pub(super) reason: Arc<str>,
     pub(super) last: u64,
-    pub(super) said: Lost,
+}
+
+impl Batch {
+    pub(super) fn new(service: Arc<str>, limits: Limits, chunk: Chunk) -> Batch {
+        let Chunk { lost, reason, mut bytes, last } = chunk;
+        let mut note = Vec::new();
+        if lost != Lost::default() {
+            let text = format!("{} lines ({} bytes) were lost here: {reason}", lost.lines, lost.bytes);
+            // As old as the first line behind it: several logs are merged by time.
+            let time = line::parse_stamp(&bytes).unwrap_or_else(line::now);
+            let line = Line { time, source: Source::Note, partial: false, text: text.as_bytes() };
+            Clock::default().append(&mut note, line);
+            bytes.splice(..0, note.iter().copied());
+        }
+        Batch { service, limits, bytes, note: note.len(), lost, reason, last }
+    }
+
+    /// Bytes of its lines.
+    pub(super) fn size(&self) -> usize {
+        self.bytes.len().saturating_sub(self.note)
+    }
 }
 
 impl Service {
@@ -78,22 +102,24 @@ impl Service {
         Service {
             limits,
             next: 1,
-            pending: Vec::new(),
-            pending_lines: 0,
-            pending_said: Lost::default(),
+            pending: Pending::default(),
+            ready: false,
             written: 0,
             mark: None,
-            unsaid: Lost::default(),
-            untold: Lost::default(),
+            unreported: Lost::default(),
             reason: "".into(),
             notes: Vec::new(),
         }
     }
 
-    /// Counts lines that will not be in the file.
-    pub(super) fn lose(&mut self, lines: u64, bytes: u64, reason: &str) {
-        self.unsaid.add(lines, bytes);
-        self.untold.add(lines, bytes);
+    /// The number of the last line.
+    pub(super) fn last(&self) -> u64 {
+        self.next.saturating_sub(1)
+    }
+
+    /// Counts lines that will not be in the file, for PID 1.
+    pub(super) fn lose(&mut self, lost: Lost, reason: &str) {
+        self.unreported.add(lost.lines, lost.bytes);
         if *self.reason != *reason {
             self.reason = reason.into();
         }

@@ -7,7 +7,8 @@
 //! |---|---|
 //! | `print=TEXT`, `eprint=TEXT`, `write=TEXT` | a line on stdout, on stderr; text on stdout without a newline |
 //! | `lines=N` | `line 1` to `line N` on stdout, as fast as it can |
-//! | `beat=D:SIZE:PATH` | `beat 1`, `beat 2`, … of SIZE bytes on stdout, one every D, for ever; PATH holds the last one's number and how many milliseconds the longest write took |
+//! | `burst=N:SIZE` | `beat 1` to `beat N` of SIZE bytes on stdout, as fast as it can |
+//! | `beat=D:SIZE:PATH` | `beat 1`, `beat 2`, … of SIZE bytes on stdout, one every D, for ever; PATH holds the last one's number and how many milliseconds the longest write took, and all writes of the last full second |
 //! | `ticker=D` | `tick 1`, `tick 2`, … on stdout, one every D, for ever |
 //! | `sleep=D` | D as in service files: `50ms`, `2s` |
 //! | `touch=PATH`, `append=PATH` | make the file; add a line with its PID to it |
@@ -97,6 +98,7 @@ fn run(steps: &[&str]) {
             "write" => put(1, value),
             "lines" => lines(number(value)),
             "ticker" => ticker(duration(value)),
+            "burst" => burst(value),
             "beat" => beat(value),
             "sleep" => std::thread::sleep(duration(value)),
             "touch" => or_die(value, fs::write(value, "")),
@@ -273,6 +275,19 @@ fn ticker(every: Duration) {
     }
 }
 
+fn beat_line(number: u64, size: usize) -> String {
+    let mut line = format!("beat {number} ");
+    line.extend(std::iter::repeat_n('.', size.saturating_sub(line.len() + 1)));
+    line.push('\n');
+    line
+}
+
+fn burst(value: &str) {
+    let (count, size) = pair(value);
+    let size = number(size);
+    (1..=number(count)).for_each(|n| put(1, &beat_line(n, size)));
+}
+
 fn beat(value: &str) {
     use std::os::unix::fs::FileExt as _;
     let mut parts = value.splitn(3, ':');
@@ -281,16 +296,20 @@ fn beat(value: &str) {
     };
     let (every, size): (Duration, usize) = (duration(every), number(size));
     let board = or_die(path, fs::File::create(path));
-    let mut longest = Duration::ZERO;
+    let (mut longest, mut second, mut last) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
+    let mut began = std::time::Instant::now();
     for n in 1_u64.. {
-        let mut line = format!("beat {n} ");
-        line.extend(std::iter::repeat_n('.', size.saturating_sub(line.len() + 1)));
-        line.push('\n');
+        let line = beat_line(n, size);
         let before = std::time::Instant::now();
         put(1, &line);
         longest = longest.max(before.elapsed());
+        second += before.elapsed();
+        if began.elapsed() >= Duration::from_secs(1) {
+            (last, second, began) = (second, Duration::ZERO, std::time::Instant::now());
+        }
         // In one write of one length: who reads it meanwhile finds all of it.
-        or_die(path, board.write_all_at(format!("{n:10} {:10}\n", longest.as_millis()).as_bytes(), 0));
+        let text = format!("{n:10} {:10} {:10}\n", longest.as_millis(), last.as_millis());
+        or_die(path, board.write_all_at(text.as_bytes(), 0));
         std::thread::sleep(every);
     }
 }
