@@ -198,23 +198,20 @@ fn outside_of_services_a_caller_must_be_as_powerful_as_pid_1() {
 /// Without cgroups the ancestors of a caller tell whose it is.
 #[test]
 fn without_cgroups_whoever_descends_from_pid_1_is_of_a_service_or_refused() {
-    let asks = |host: &Host| {
-        let ctl = kelsonctl(host, &["services"]).join(" ");
-        // Once PID 1 has written down that this is the service's main process.
-        let asks = format!(
-            "until [ -e $1 ]; do sleep 0.1; done; sh -c '{ctl}; echo status $?' 2>&1; exec sleep 1000"
-        );
-        std::fs::write(host.path("asks"), asks).expect("the test's folder");
-        "process: {command: [/bin/sh, $DIR/asks, $DIR/go]}\n".to_owned()
-    };
-    let host = Host::builder().without_cgroup().start();
+    // They ask once PID 1 has written down that these are the services' main processes.
+    const ASKS: &str =
+        "process: {command: [/bin/sh, -c, 'until [ -e $DIR/go ]; do sleep 0.1; done; . $DIR/asks']}\n";
+    let host = Host::builder()
+        .without_cgroup()
+        .service("reads", &format!("{ASKS}api: reader\n"))
+        .service("none", ASKS)
+        .start();
     entered(&host, &["env"], &["services"]).ok();
-    let file = asks(&host);
-    host.write_service("reads", &format!("{file}api: reader\n"));
-    host.write_service("none", &file);
-    host.signal(libc::SIGHUP);
     host.wait_up("reads");
     host.wait_up("none");
+    let ctl = kelsonctl(&host, &["services"]).join(" ");
+    let asks = format!("sh -c '{ctl}; echo status $?' 2>&1; exec sleep 1000\n");
+    std::fs::write(host.path("asks"), asks).expect("the test's folder");
     std::fs::write(host.path("go"), "").expect("the test's folder");
     host.wait_log("reads", "status 0");
     let log = host.wait_log("none", "status 4");
