@@ -11,8 +11,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::on_demand::{OnDemand, publish};
-use crate::watched::changed;
-use crate::{BoxFuture, Condition};
+use crate::{BoxFuture, Condition, Missing, changed};
 
 /// How often the kernel is asked while somebody waits.
 const ASK_EVERY: Duration = Duration::from_secs(1);
@@ -86,8 +85,8 @@ impl Condition for ClockCondition {
         self.clock.ask()
     }
 
-    fn describe(&self) -> Option<String> {
-        if self.holds() { None } else { Some("the clock to be synchronised".to_owned()) }
+    fn missing(&self) -> Vec<Missing> {
+        if self.holds() { Vec::new() } else { vec![Missing::TimeSynced] }
     }
 
     fn changed(&mut self) -> BoxFuture<'_, ()> {
@@ -134,7 +133,7 @@ mod tests {
     async fn a_waiter_learns_of_both_changes_within_a_second() {
         let (fake, clock) = fake();
         let mut condition = clock.condition();
-        assert_eq!(condition.describe().as_deref(), Some("the clock to be synchronised"));
+        assert_eq!(condition.missing(), [Missing::TimeSynced]);
         let start = Instant::now();
         tokio::spawn({
             let fake = Arc::clone(&fake);
@@ -145,7 +144,7 @@ mod tests {
         });
         condition.wait().await;
         assert_eq!(start.elapsed().as_secs(), 5);
-        assert_eq!(condition.describe(), None);
+        assert_eq!(condition.missing(), []);
         fake.synchronised.store(false, Ordering::Relaxed);
         timeout(Duration::from_secs(2), condition.changed()).await.expect("it is wrong again");
         assert!(!condition.holds());
@@ -179,7 +178,7 @@ mod tests {
         let mut condition = clock.condition();
         assert!(!condition.holds());
         fake.synchronised.store(true, Ordering::Relaxed);
-        assert_eq!(condition.describe(), None);
+        assert_eq!(condition.missing(), []);
         timeout(Duration::from_millis(1), condition.changed()).await.expect("the first answer was another");
     }
 

@@ -6,7 +6,7 @@
 use std::future::{pending, poll_fn};
 use std::task::Poll;
 
-use crate::{BoxFuture, Condition};
+use crate::{BoxFuture, Condition, Missing};
 
 /// Holds while every part holds; without parts it always holds.
 #[derive(Default)]
@@ -17,11 +17,6 @@ pub struct All {
 impl All {
     pub fn new(parts: Vec<Box<dyn Condition>>) -> Self {
         All { parts }
-    }
-
-    /// The parts that do not hold, one text each, those of nested conditions as well; empty when it holds.
-    pub fn missing(&self) -> Vec<String> {
-        self.parts.iter().flat_map(|part| part.missing()).collect()
     }
 
     /// Adds one more part.
@@ -39,13 +34,8 @@ impl Condition for All {
         self.parts.iter().all(|part| part.holds())
     }
 
-    fn describe(&self) -> Option<String> {
-        let missing = All::missing(self);
-        if missing.is_empty() { None } else { Some(missing.join(", ")) }
-    }
-
-    fn missing(&self) -> Vec<String> {
-        All::missing(self)
+    fn missing(&self) -> Vec<Missing> {
+        self.parts.iter().flat_map(|part| part.missing()).collect()
     }
 
     fn changed(&mut self) -> BoxFuture<'_, ()> {
@@ -70,25 +60,10 @@ impl Condition for Any {
         self.parts.iter().any(|part| part.holds())
     }
 
-    fn describe(&self) -> Option<String> {
-        if self.holds() {
-            return None;
-        }
-        if self.parts.is_empty() {
-            return Some("one of no conditions".to_owned());
-        }
-        let texts: Vec<String> = self
-            .parts
-            .iter()
-            .map(|part| {
-                let missing = part.missing();
-                let text = missing.join(", ");
-                if missing.len() > 1 { format!("({text})") } else { text }
-            })
-            // A part may come true between the two questions.
-            .filter(|text| !text.is_empty())
-            .collect();
-        if texts.is_empty() { None } else { Some(texts.join(" or ")) }
+    fn missing(&self) -> Vec<Missing> {
+        let alternatives: Vec<Vec<Missing>> = self.parts.iter().map(|part| part.missing()).collect();
+        // One alternative that lacks nothing is enough.
+        if alternatives.iter().any(Vec::is_empty) { Vec::new() } else { vec![Missing::Any(alternatives)] }
     }
 
     fn changed(&mut self) -> BoxFuture<'_, ()> {
@@ -117,17 +92,34 @@ fn first_changed(parts: &mut [Box<dyn Condition>]) -> BoxFuture<'_, ()> {
 mod tests {
     use std::time::Duration;
 
+    use kelson_spec::service::ServiceEvent;
     use tokio::sync::watch;
     use tokio::time::timeout;
 
     use super::*;
-    use crate::Watched;
+    struct Part(watch::Receiver<bool>, Missing);
+
+    impl Condition for Part {
+        fn holds(&self) -> bool {
+            *self.0.borrow()
+        }
+
+        fn missing(&self) -> Vec<Missing> {
+            if self.holds() { Vec::new() } else { vec![self.1.clone()] }
+        }
+
+        fn changed(&mut self) -> BoxFuture<'_, ()> {
+            crate::changed(&mut self.0)
+        }
+    }
+
+    fn up(name: &str) -> Missing {
+        Missing::Service { name: name.into(), event: ServiceEvent::Up, problem: None }
+    }
 
     fn part(name: &str) -> (watch::Sender<bool>, Box<dyn Condition>) {
         let (sender, receiver) = watch::channel(false);
-        let text = format!("service {name:?} to be up");
-        let condition = Watched::new(receiver, move |up: &bool| if *up { None } else { Some(text.clone()) });
-        (sender, Box::new(condition))
+        (sender, Box::new(Part(receiver, up(name))))
     }
 
     async fn still_waits(gate: &mut All) {
@@ -145,7 +137,7 @@ mod tests {
         still_waits(&mut gate).await;
         b.send_replace(true);
         still_waits(&mut gate).await;
-        assert_eq!(gate.describe().as_deref(), Some("service \"a\" to be up"));
+        assert_eq!(gate.missing(), [up("a")]);
         a.send_replace(true);
         timeout(Duration::from_secs(60), gate.wait()).await.expect("both are up");
     }
@@ -170,13 +162,12 @@ mod tests {
         let (a, of_a) = part("a");
         let (b, of_b) = part("b");
         let mut gate = All::new(vec![of_a, of_b]);
-        assert_eq!(gate.describe().as_deref(), Some("service \"a\" to be up, service \"b\" to be up"));
+        assert_eq!(gate.missing(), [up("a"), up("b")]);
         a.send_replace(true);
         timeout(Duration::from_secs(1), gate.changed()).await.expect("the text changed");
-        assert_eq!(gate.missing(), ["service \"b\" to be up"]);
+        assert_eq!(gate.missing(), [up("b")]);
         b.send_replace(true);
         timeout(Duration::from_secs(1), gate.changed()).await.expect("the text changed");
-        assert_eq!(gate.describe(), None);
         assert!(gate.holds() && gate.missing().is_empty());
         a.send_replace(false);
         timeout(Duration::from_secs(1), gate.changed()).await.expect("it ended to hold");
@@ -202,33 +193,33 @@ mod tests {
         let (a, of_a) = part("a");
         let (_b, of_b) = part("b");
         let mut either = Any::new(vec![of_a, of_b]);
-        assert_eq!(either.describe().as_deref(), Some("service \"a\" to be up or service \"b\" to be up"));
+        assert_eq!(either.missing(), [Missing::Any(vec![vec![up("a")], vec![up("b")]])]);
         a.send_replace(true);
         timeout(Duration::from_secs(1), either.wait()).await.expect("a is up");
-        assert_eq!(either.describe(), None);
+        assert_eq!(either.missing(), []);
         a.send_replace(false);
         assert!(!either.holds());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nesting_keeps_the_words_apart() {
+    async fn nesting_keeps_the_alternatives_apart() {
         let (_a, of_a) = part("a");
         let (_b, of_b) = part("b");
         let (_c, of_c) = part("c");
         let either = Any::new(vec![Box::new(All::new(vec![of_a, of_b])), of_c]);
-        let text = "(service \"a\" to be up, service \"b\" to be up) or service \"c\" to be up";
-        assert_eq!(either.describe().as_deref(), Some(text));
+        let missing = Missing::Any(vec![vec![up("a"), up("b")], vec![up("c")]]);
+        assert_eq!(either.missing(), std::slice::from_ref(&missing));
         let all = All::new(vec![Box::new(either)]);
-        assert_eq!(all.missing(), [text]);
+        assert_eq!(all.missing(), [missing]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn without_parts_all_holds_and_any_does_not() {
         let mut all = All::default();
-        assert!(all.holds() && all.describe().is_none());
+        assert!(all.holds() && all.missing().is_empty());
         all.wait().await;
         assert!(timeout(Duration::from_secs(1), all.changed()).await.is_err());
         assert!(!Any::default().holds());
-        assert!(Any::default().describe().is_some());
+        assert_eq!(Any::default().missing(), [Missing::Any(Vec::new())]);
     }
 }

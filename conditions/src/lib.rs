@@ -4,7 +4,7 @@
 //! counts for nothing.
 //!
 //! - `compose`: [`All`] and [`Any`] of other conditions.
-//! - `watched`: [`Watched`], a condition over a tokio watch channel; what the state of a service is asked through.
+//! - `missing`: [`Missing`], what a condition lacks, as data and as text.
 //! - `path`: [`Paths`], which follows paths by inotify: by itself on memory file systems, through a process that may
 //!   hang on all others.
 //! - `network`: [`Network`], which follows rtnetlink and the hostname.
@@ -17,20 +17,22 @@
 
 mod clock;
 mod compose;
+mod missing;
 mod network;
 mod on_demand;
 mod path;
 mod ready;
-mod watched;
 
 pub use clock::{Clock, ClockCondition, ClockSource, KernelClock};
 pub use compose::{All, Any};
-pub use network::{Aspect, Network, NetworkCondition};
+pub use missing::{Missing, PathProblem, ServiceProblem, sentence};
+pub use network::{Network, NetworkCondition};
 pub use path::{Helper, HelperSpawner, PathCondition, Paths, path_helper, serve_paths};
-pub use watched::Watched;
 
-use std::future::Future;
+use std::future::{Future, pending};
 use std::pin::Pin;
+
+use tokio::sync::watch;
 
 /// A boxed future that may be sent between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -40,15 +42,10 @@ pub trait Condition: Send + Sync {
     /// Whether it holds now. Cheap: never a system call that can wait.
     fn holds(&self) -> bool;
 
-    /// What is still missing, as words of a sentence (`path "/run/x.sock" to exist`); `None` when it holds.
-    fn describe(&self) -> Option<String>;
+    /// What is still missing, all of which must come true; empty when it holds.
+    fn missing(&self) -> Vec<Missing>;
 
-    /// [`Condition::describe`] in its parts, where there are several that must all come true; empty when it holds.
-    fn missing(&self) -> Vec<String> {
-        self.describe().into_iter().collect()
-    }
-
-    /// Returns after [`Condition::holds`] or [`Condition::describe`] may have changed since the last look through
+    /// Returns after [`Condition::holds`] or [`Condition::missing`] may have changed since the last look through
     /// `&mut self`; spurious returns are allowed, missed changes are not. Cancelled by dropping.
     fn changed(&mut self) -> BoxFuture<'_, ()>;
 
@@ -63,4 +60,16 @@ pub trait Condition: Send + Sync {
             }
         })
     }
+}
+
+/// The next change of a channel; never returns once its sender is gone.
+///
+/// The channel counts its changes, and each receiver remembers which it has seen: nothing is missed, whenever this is
+/// called.
+fn changed<T: Send + Sync>(receiver: &mut watch::Receiver<T>) -> BoxFuture<'_, ()> {
+    Box::pin(async move {
+        if receiver.changed().await.is_err() {
+            pending::<()>().await;
+        }
+    })
 }

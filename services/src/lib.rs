@@ -23,6 +23,7 @@ pub mod exec {
     pub use kelson_runner::{BoxFuture, ExecControl, ExecRequest, Executing, Exit, WindowSize};
 }
 
+pub use kelson_conditions as conditions;
 pub use kelson_spec as spec;
 pub use manager::Manager;
 pub use model::{Event, Snapshot, State};

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use kelson_conditions::Missing;
 use kelson_spec::ServiceSpec;
 
 /// The state of a service. `docs/flow.md` tells what leads from one to the next.
@@ -154,7 +155,8 @@ pub struct Snapshot {
     pub restarts_by: RestartCounts,
     pub pid: Option<i32>,
     pub since: SystemTime,
-    pub waiting_for: Vec<String>,
+    /// What it waits for before its next run and that does not hold.
+    pub missing: Vec<Missing>,
     /// Why it is in this state.
     pub message: Arc<str>,
     pub builtin: bool,
@@ -196,7 +198,7 @@ impl Snapshot {
             restarts_by: RestartCounts::default(),
             pid: None,
             since: SystemTime::now(),
-            waiting_for: Vec::new(),
+            missing: Vec::new(),
             message,
             builtin: false,
             stopped: false,
@@ -212,6 +214,11 @@ impl Snapshot {
             up_after: None,
             start_took: None,
         }
+    }
+
+    /// What it waits for, in words.
+    pub fn waiting_for(&self) -> Vec<String> {
+        self.missing.iter().map(ToString::to_string).collect()
     }
 }
 

@@ -243,9 +243,7 @@ fn requirement(requirement: &Requirement) -> String {
         Requirement::Service { name, event, when_down } => {
             let event = match event {
                 ServiceEvent::Up => None,
-                ServiceEvent::Running => Some("running"),
-                ServiceEvent::Finished => Some("finished"),
-                ServiceEvent::Down => Some("down"),
+                other => Some(other.name()),
             };
             let event = event.map(|event| ("event", event.to_owned()));
             let when_down = match when_down {
@@ -257,11 +255,7 @@ fn requirement(requirement: &Requirement) -> String {
         }
         Requirement::Path(wanted) => mapping([("path", path(wanted))]),
         Requirement::Network(aspects) => {
-            let aspect = |aspect: &NetworkAspect| match aspect {
-                NetworkAspect::Addresses => "addresses".to_owned(),
-                NetworkAspect::Connectivity => "connectivity".to_owned(),
-                NetworkAspect::Hostname => "hostname".to_owned(),
-            };
+            let aspect = |aspect: &NetworkAspect| aspect.name().to_owned();
             mapping([("network", list(aspects.iter().map(aspect)))])
         }
         Requirement::TimeSynced => "{time: synced}".to_owned(),

@@ -335,6 +335,21 @@ pub enum ServiceEvent {
     Down,
 }
 
+impl ServiceEvent {
+    pub const ALL: [ServiceEvent; 4] =
+        [ServiceEvent::Up, ServiceEvent::Running, ServiceEvent::Finished, ServiceEvent::Down];
+
+    /// The word of the service file.
+    pub fn name(self) -> &'static str {
+        match self {
+            ServiceEvent::Up => "up",
+            ServiceEvent::Running => "running",
+            ServiceEvent::Finished => "finished",
+            ServiceEvent::Down => "down",
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NetworkAspect {
     /// An interface other than loopback has an address.
@@ -343,6 +358,20 @@ pub enum NetworkAspect {
     Connectivity,
     /// The hostname is set.
     Hostname,
+}
+
+impl NetworkAspect {
+    pub const ALL: [NetworkAspect; 3] =
+        [NetworkAspect::Addresses, NetworkAspect::Connectivity, NetworkAspect::Hostname];
+
+    /// The word of the service file.
+    pub fn name(self) -> &'static str {
+        match self {
+            NetworkAspect::Addresses => "addresses",
+            NetworkAspect::Connectivity => "connectivity",
+            NetworkAspect::Hostname => "hostname",
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

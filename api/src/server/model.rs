@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use kelson_proto::v1;
+use kelson_services::conditions::{Missing, PathProblem, ServiceProblem};
 use kelson_services::manager::{ActionResult, GraphView, Outcome, Reason};
 use kelson_services::model::{CheckReport, Event, Snapshot, Standing, State};
 
@@ -41,7 +42,8 @@ pub fn service(snapshot: &Snapshot, description: String) -> v1::Service {
         restarts: snapshot.restarts,
         pid: snapshot.pid,
         since: Some(snapshot.since.into()),
-        waiting_for: snapshot.waiting_for.clone(),
+        waiting_for: snapshot.waiting_for(),
+        missing: snapshot.missing.iter().map(missing).collect(),
         message: snapshot.message.to_string(),
         builtin: snapshot.builtin,
         stopped: snapshot.stopped,
@@ -114,13 +116,70 @@ pub fn action(result: ActionResult, describe: impl Fn(&str) -> String) -> v1::Ac
     }
 }
 
+pub fn missing(missing: &Missing) -> v1::Missing {
+    use v1::missing::{Kind, Problem};
+    let wire = v1::Missing { text: missing.to_string(), ..v1::Missing::default() };
+    match missing {
+        Missing::Service { name, event, problem } => v1::Missing {
+            kind: Kind::Service.into(),
+            name: name.to_string(),
+            event: event.name().into(),
+            problem: match problem {
+                None => Problem::Unspecified,
+                Some(ServiceProblem::Unknown) => Problem::UnknownService,
+                Some(ServiceProblem::Failed(_)) => Problem::Failed,
+                Some(ServiceProblem::Skipped) => Problem::Skipped,
+                Some(ServiceProblem::Stopped) => Problem::Stopped,
+                Some(ServiceProblem::Manual) => Problem::Manual,
+            }
+            .into(),
+            ..wire
+        },
+        Missing::Path { path, problem } => v1::Missing {
+            kind: Kind::Path.into(),
+            name: path.display().to_string(),
+            problem: match problem {
+                None => Problem::Unspecified,
+                Some(PathProblem::Silent) => Problem::Silent,
+                Some(PathProblem::NoHelper(_)) => Problem::NoHelper,
+            }
+            .into(),
+            ..wire
+        },
+        Missing::Network(aspect) => {
+            v1::Missing { kind: Kind::Network.into(), name: aspect.name().into(), ..wire }
+        }
+        Missing::TimeSynced => v1::Missing { kind: Kind::Time.into(), ..wire },
+        Missing::Any(alternatives) => {
+            let alternative =
+                |parts: &Vec<Missing>| v1::Alternative { missing: parts.iter().map(self::missing).collect() };
+            v1::Missing {
+                kind: Kind::Any.into(),
+                alternatives: alternatives.iter().map(alternative).collect(),
+                ..wire
+            }
+        }
+    }
+}
+
 pub fn reason(reason: Reason) -> v1::Reason {
+    let Reason { missing, service, causes } = reason;
+    let (subject, text) = match (&missing, &service) {
+        (None, Some(service)) => (format!("service \"{}\"", service.name), service.message.to_string()),
+        (Some(Missing::Any(_)), _) => ("any of these".to_owned(), "none holds".to_owned()),
+        (Some(missing), Some(service)) => (missing.condition().to_string(), service.message.to_string()),
+        (Some(missing), None) => {
+            (missing.condition().to_string(), missing.problem().unwrap_or_else(|| "not yet".into()))
+        }
+        (None, None) => (String::new(), String::new()),
+    };
     v1::Reason {
-        subject: reason.subject,
-        text: reason.text,
-        state: optional(reason.state),
-        holds: reason.holds,
-        causes: reason.causes.into_iter().map(self::reason).collect(),
+        subject,
+        text,
+        state: optional(service.as_ref().map(|service| service.state)),
+        holds: missing.is_none() && service.as_ref().is_some_and(|service| service.up),
+        causes: causes.into_iter().map(self::reason).collect(),
+        missing: missing.as_ref().map(self::missing),
     }
 }
 

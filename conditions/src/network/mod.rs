@@ -11,24 +11,12 @@ mod tables;
 
 use std::sync::Arc;
 
+use kelson_spec::service::NetworkAspect;
 use tokio::sync::watch;
 
 use self::tables::Levels;
 use crate::on_demand::OnDemand;
-use crate::watched::changed;
-use crate::{All, BoxFuture, Condition};
-
-/// What of the network is waited for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Aspect {
-    /// An interface that is up and not loopback has an address of global scope; an IPv6 address counts once no other
-    /// host has claimed it.
-    Addresses,
-    /// There is a default route, of IPv4 or IPv6, through a link that is up.
-    Connectivity,
-    /// The hostname is set, to something that tells this host from others.
-    Hostname,
-}
+use crate::{All, BoxFuture, Condition, Missing, changed};
 
 /// The network of the host. Cheap to clone; clones share their tasks.
 #[derive(Clone)]
@@ -43,18 +31,18 @@ impl Network {
     }
 
     /// Holds while this aspect of the network does.
-    pub fn condition(&self, aspect: Aspect) -> NetworkCondition {
+    pub fn condition(&self, aspect: NetworkAspect) -> NetworkCondition {
         let source = match aspect {
-            Aspect::Addresses | Aspect::Connectivity => {
+            NetworkAspect::Addresses | NetworkAspect::Connectivity => {
                 Source::Levels(self.levels.subscribe(rtnetlink::follow))
             }
-            Aspect::Hostname => Source::Hostname(self.hostname.subscribe(hostname::follow)),
+            NetworkAspect::Hostname => Source::Hostname(self.hostname.subscribe(hostname::follow)),
         };
         NetworkCondition { aspect, source }
     }
 
     /// Holds while all of these aspects do.
-    pub fn all(&self, aspects: &[Aspect]) -> All {
+    pub fn all(&self, aspects: &[NetworkAspect]) -> All {
         All::new(
             aspects.iter().map(|aspect| Box::new(self.condition(*aspect)) as Box<dyn Condition>).collect(),
         )
@@ -69,7 +57,7 @@ impl Default for Network {
 
 /// Holds while one aspect of the network does.
 pub struct NetworkCondition {
-    aspect: Aspect,
+    aspect: NetworkAspect,
     source: Source,
 }
 
@@ -83,19 +71,14 @@ impl Condition for NetworkCondition {
         match &self.source {
             Source::Hostname(set) => *set.borrow(),
             Source::Levels(levels) => match self.aspect {
-                Aspect::Connectivity => levels.borrow().connectivity,
+                NetworkAspect::Connectivity => levels.borrow().connectivity,
                 _ => levels.borrow().addresses,
             },
         }
     }
 
-    fn describe(&self) -> Option<String> {
-        let text = match self.aspect {
-            Aspect::Addresses => "network addresses",
-            Aspect::Connectivity => "network connectivity",
-            Aspect::Hostname => "a hostname",
-        };
-        if self.holds() { None } else { Some(text.to_owned()) }
+    fn missing(&self) -> Vec<Missing> {
+        if self.holds() { Vec::new() } else { vec![Missing::Network(self.aspect)] }
     }
 
     fn changed(&mut self) -> BoxFuture<'_, ()> {
@@ -114,6 +97,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
+    use crate::sentence;
 
     /// Runs a test in a network and UTS namespace of its own, on a thread that is gone afterwards.
     fn in_new_namespaces<F: Future<Output = ()>>(test: impl FnOnce() -> F + Send + 'static) {
@@ -153,15 +137,15 @@ mod tests {
         in_new_namespaces(|| async {
             let network = Network::new();
             assert!(!network.levels.is_running());
-            let mut addresses = network.condition(Aspect::Addresses);
-            let mut connectivity = network.condition(Aspect::Connectivity);
-            assert_eq!(addresses.describe().as_deref(), Some("network addresses"));
+            let mut addresses = network.condition(NetworkAspect::Addresses);
+            let mut connectivity = network.condition(NetworkAspect::Connectivity);
+            assert_eq!(addresses.missing(), [Missing::Network(NetworkAspect::Addresses)]);
             ip("link set lo up");
             make_link();
             ip("address add 10.1.2.3/24 dev one");
             ip("link set one up");
             becomes(&mut addresses, true).await;
-            assert_eq!(connectivity.describe().as_deref(), Some("network connectivity"));
+            assert_eq!(connectivity.missing(), [Missing::Network(NetworkAspect::Connectivity)]);
             ip("route add default via 10.1.2.1");
             becomes(&mut connectivity, true).await;
 
@@ -205,8 +189,8 @@ mod tests {
             ip("link set one up");
             ip("route add default via 10.1.2.1");
             let network = Network::new();
-            let mut all = network.all(&[Aspect::Addresses, Aspect::Connectivity]);
-            assert_eq!(all.describe().as_deref(), Some("network addresses, network connectivity"));
+            let mut all = network.all(&[NetworkAspect::Addresses, NetworkAspect::Connectivity]);
+            assert_eq!(sentence(&all.missing()), "network addresses, network connectivity");
             timeout(Duration::from_secs(10), all.wait()).await.expect("both are there");
             drop(all);
             let ended = async {
@@ -215,7 +199,10 @@ mod tests {
                 }
             };
             timeout(Duration::from_secs(10), ended).await.expect("the task ends with the last condition");
-            assert!(!network.condition(Aspect::Addresses).holds(), "what is not followed is not known");
+            assert!(
+                !network.condition(NetworkAspect::Addresses).holds(),
+                "what is not followed is not known"
+            );
         });
     }
 
@@ -223,7 +210,7 @@ mod tests {
     fn a_flood_that_overruns_the_socket_is_followed_to_its_end() {
         in_new_namespaces(|| async {
             let network = Network::new();
-            let mut addresses = network.condition(Aspect::Addresses);
+            let mut addresses = network.condition(NetworkAspect::Addresses);
             make_link();
             ip("link set one up");
             ip("address add 10.1.2.3/24 dev one");
@@ -244,8 +231,8 @@ mod tests {
             let set = |name: &str| nix::unistd::sethostname(name).expect("sets");
             set("(none)");
             let network = Network::new();
-            let mut condition = network.condition(Aspect::Hostname);
-            assert_eq!(condition.describe().as_deref(), Some("a hostname"));
+            let mut condition = network.condition(NetworkAspect::Hostname);
+            assert_eq!(sentence(&condition.missing()), "a hostname");
             set("localhost");
             assert!(!condition.holds());
             set("edge-1");

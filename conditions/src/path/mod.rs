@@ -32,8 +32,7 @@ use tokio::time::timeout;
 
 pub use self::helper::{path_helper, serve_paths};
 pub use self::remote::{Helper, HelperSpawner};
-use crate::watched::changed;
-use crate::{BoxFuture, Condition};
+use crate::{BoxFuture, Condition, Missing, PathProblem, changed};
 
 /// All the paths that are waited for. Cheap to clone; clones share their one task.
 #[derive(Clone)]
@@ -88,7 +87,8 @@ impl Paths {
     /// Holds while the path exists; relative paths begin at `/`. A new condition knows nothing yet and does not hold;
     /// the answer comes as a change.
     pub fn condition(&self, path: impl AsRef<Path>) -> PathCondition {
-        let path = mounts::tidy(path.as_ref());
+        let written = path.as_ref().to_owned();
+        let path = mounts::tidy(&written);
         let mut registry = self.shared.lock();
         let presence = match registry.wanted.get_mut(&path) {
             Some(wanted) => {
@@ -109,7 +109,7 @@ impl Paths {
         }
         drop(registry);
         self.shared.wake.notify_one();
-        PathCondition { shared: Arc::clone(&self.shared), path, presence }
+        PathCondition { shared: Arc::clone(&self.shared), path, written, presence }
     }
 
     /// Asks once. `None`: nobody knew within `deadline`. Cancelled by dropping.
@@ -166,6 +166,8 @@ impl Presence {
 pub struct PathCondition {
     shared: Arc<Shared>,
     path: PathBuf,
+    /// The path as it was asked for.
+    written: PathBuf,
     presence: watch::Receiver<Presence>,
 }
 
@@ -174,16 +176,14 @@ impl Condition for PathCondition {
         *self.presence.borrow() == Presence::Exists
     }
 
-    fn describe(&self) -> Option<String> {
-        let path = &self.path;
-        match &*self.presence.borrow() {
-            Presence::Exists => None,
-            Presence::Unknown | Presence::Missing => Some(format!("path {path:?} to exist")),
-            Presence::Silent => Some(format!("path {path:?} to exist (its file system does not answer)")),
-            Presence::Failed(error) => {
-                Some(format!("path {path:?} to exist (no process to look for it could be started: {error})"))
-            }
-        }
+    fn missing(&self) -> Vec<Missing> {
+        let problem = match &*self.presence.borrow() {
+            Presence::Exists => return Vec::new(),
+            Presence::Unknown | Presence::Missing => None,
+            Presence::Silent => Some(PathProblem::Silent),
+            Presence::Failed(error) => Some(PathProblem::NoHelper(Arc::clone(error))),
+        };
+        vec![Missing::Path { path: self.written.clone(), problem }]
     }
 
     fn changed(&mut self) -> BoxFuture<'_, ()> {

@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::tree::Tree;
 use super::walk::Finding;
 use super::*;
+use crate::sentence;
 
 /// A folder of its own, gone at the end.
 struct Folder(PathBuf);
@@ -128,14 +129,14 @@ async fn becomes(condition: &mut PathCondition, exists: bool) {
     });
     reached.await.unwrap_or_else(|_| panic!("{path:?}: exists is not {exists}"));
     assert_eq!(condition.holds(), exists);
-    assert_eq!(condition.describe().is_none(), exists);
+    assert_eq!(condition.missing().is_empty(), exists);
 }
 
 /// Everything that can happen to a path, in either kind of place.
 async fn comes_and_goes(folder: &Folder, paths: &Paths) {
     let file = folder.at("a/b/file");
     let mut condition = paths.condition(&file);
-    assert_eq!(condition.describe(), Some(format!("path {file:?} to exist")));
+    assert_eq!(sentence(&condition.missing()), format!("path {file:?} to exist"));
     becomes(&mut condition, false).await;
 
     folder.make("a");
@@ -291,7 +292,10 @@ async fn a_file_system_that_does_not_answer_says_so_and_hurts_nobody_else() {
     let start = Instant::now();
     timeout(Duration::from_secs(60), stuck.changed()).await.expect("the text changes");
     assert!((2000..2100).contains(&start.elapsed().as_millis()), "{:?}", start.elapsed());
-    assert_eq!(stuck.describe(), Some(format!("path {path:?} to exist (its file system does not answer)")));
+    assert_eq!(
+        sentence(&stuck.missing()),
+        format!("path {path:?} to exist (its file system does not answer)")
+    );
     assert_eq!(paths.exists_now(&path, Duration::from_secs(1)).await, None);
     memory.write("file");
     assert_eq!(paths.exists_now(memory.at("file"), Duration::from_secs(1)).await, Some(true));
@@ -314,7 +318,7 @@ async fn processes_that_cannot_be_started_are_asked_for_ever_more_rarely() {
     let start = Instant::now();
     timeout(Duration::from_secs(5), condition.changed()).await.expect("the text changes");
     let text = "no process to look for it could be started: out of processes";
-    assert_eq!(condition.describe(), Some(format!("path {path:?} to exist ({text})")));
+    assert_eq!(sentence(&condition.missing()), format!("path {path:?} to exist ({text})"));
     disk.write("file");
     while spawner.spawned.load(Ordering::Relaxed) < failures {
         sleep(Duration::from_millis(50)).await;

@@ -88,7 +88,6 @@ pub fn around(graph: &GraphResponse, name: &str, palette: Palette, unicode: bool
 struct Tree<'a> {
     nodes: HashMap<&'a str, &'a GraphNode>,
     edges: HashMap<&'a str, Vec<&'a GraphEdge>>,
-    all: &'a [GraphEdge],
     shown: HashSet<&'a str>,
     palette: Palette,
 }
@@ -99,7 +98,6 @@ impl<'a> Tree<'a> {
         let mut tree = Tree {
             nodes: graph.nodes.iter().map(|node| (node.id.as_str(), node)).collect(),
             edges: HashMap::new(),
-            all: &graph.edges,
             shown: HashSet::new(),
             palette,
         };
@@ -120,7 +118,7 @@ impl<'a> Tree<'a> {
                 _ => state,
             };
             if !state.is_empty() {
-                line = format!("{line}  {}", self.palette.paint(node_tone(node, self.all), state));
+                line = format!("{line}  {}", self.palette.paint(node_tone(node), state));
             }
         }
         if let Some(edge) = by {
@@ -155,7 +153,7 @@ pub fn dot(graph: &GraphResponse) -> String {
         "digraph kelson {\n  rankdir=RL;\n  node [shape=box, style=\"rounded,filled\", fontname=\"sans-serif\"];\n",
     );
     for node in &graph.nodes {
-        let tone = node_tone(node, &graph.edges);
+        let tone = node_tone(node);
         let state = state_name(node.state());
         let label = if node.is_service && !state.is_empty() {
             let name = quote(&node.id);
@@ -201,7 +199,7 @@ fn mermaid(graph: &GraphResponse) -> String {
         let state = state_name(node.state());
         let (open, close) = if node.is_service { ("(\"", "\")") } else { ("([\"", "\"])") };
         let state = if node.is_service && !state.is_empty() { format!("<br>{state}") } else { String::new() };
-        let class = node_tone(node, &graph.edges).class();
+        let class = node_tone(node).class();
         let _ = writeln!(out, "  n{number}{open}{}{state}{close}:::{class}", label(&node.id));
     }
     for edge in &graph.edges {

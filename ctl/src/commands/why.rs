@@ -36,10 +36,8 @@ pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
 /// A line for a link of the chain: `service "db": failed, exited with status 3`.
 fn branch(reason: &Reason, palette: Palette) -> Branch {
     let state = state_name(reason.state());
-    // The text often begins with the state; it is not said twice.
-    let text =
-        reason.text.strip_prefix(state).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&reason.text);
-    let text = escape(text);
+    let text = escape(&reason.text);
+    // A message often begins with the state, which is not shown twice.
     let said = if state.is_empty() || text.starts_with(state) {
         text.into_owned()
     } else if text.is_empty() {
@@ -70,8 +68,8 @@ mod tests {
             subject: subject.to_owned(),
             text: text.to_owned(),
             state: state.into(),
-            holds: false,
             causes,
+            ..Reason::default()
         }
     }
 
@@ -99,16 +97,10 @@ service \"web\": waiting for service \"db\" to be up
     #[test]
     fn the_state_is_said_once() {
         let line = |state, text| branch(&reason("web", state, text, vec![]), Palette::None).line;
-        assert_eq!(line(State::Waiting, "waiting: waiting for path \"/x\""), "web: waiting for path \"/x\"");
-        assert_eq!(
-            line(State::Running, "running: running, ready after 2 s"),
-            "web: running, ready after 2 s"
-        );
-        assert_eq!(
-            line(State::Backoff, "backoff: exited with status 3"),
-            "web: backoff, exited with status 3"
-        );
-        assert_eq!(line(State::Finished, "finished: "), "web: finished");
+        assert_eq!(line(State::Waiting, "waiting for path \"/x\""), "web: waiting for path \"/x\"");
+        assert_eq!(line(State::Running, "running, ready after 2 s"), "web: running, ready after 2 s");
+        assert_eq!(line(State::Backoff, "exited with status 3"), "web: backoff, exited with status 3");
+        assert_eq!(line(State::Finished, ""), "web: finished");
         assert_eq!(line(State::Unspecified, "not yet"), "web: not yet");
     }
 

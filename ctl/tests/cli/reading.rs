@@ -1,7 +1,8 @@
 //! Questions: services, status, why, graph, boot, version.
 
+use kelson_proto::v1::missing::{Kind, Problem};
 use kelson_proto::v1::{
-    BootPhase, BootService, BootTask, Check, CheckResult, GraphEdge, GraphNode, Reason,
+    BootPhase, BootService, BootTask, Check, CheckResult, GraphEdge, GraphNode, Missing, Reason,
     State as ServiceState, StatusResponse, check,
 };
 use serde_json::json;
@@ -120,17 +121,24 @@ fn why_leads_to_the_cause() {
         subject: subject.to_owned(),
         text: text.to_owned(),
         state: state.into(),
-        holds: false,
         causes,
+        ..Reason::default()
     };
-    let cause = reason("path \"/run/x\"", ServiceState::Unspecified, "does not exist", vec![]);
+    let mut missing = Missing { name: "/run/x".to_owned(), ..Missing::default() };
+    missing.set_kind(Kind::Path);
+    missing.set_problem(Problem::NoHelper);
+    let cause = Reason {
+        missing: Some(missing),
+        ..reason("path \"/run/x\"", ServiceState::Unspecified, "does not exist", vec![])
+    };
     let why = reason("service \"web\"", ServiceState::Waiting, "", vec![cause]);
     let fake = Fake::start(State { why, ..two() });
     assert_eq!(fake.run("why web").out, "service \"web\": waiting\n└─ path \"/run/x\": does not exist\n");
     assert_eq!(
         fake.json("why web"),
-        json!({"subject": "service \"web\"", "text": "", "state": "waiting", "holds": false, "causes": [
-            {"subject": "path \"/run/x\"", "text": "does not exist", "state": "", "holds": false, "causes": []}]})
+        json!({"subject": "service \"web\"", "text": "", "state": "waiting", "holds": false, "missing": null, "causes": [
+            {"subject": "path \"/run/x\"", "text": "does not exist", "state": "", "holds": false, "causes": [],
+             "missing": {"kind": "path", "name": "/run/x", "event": null, "problem": "no-helper"}}]})
     );
 }
 

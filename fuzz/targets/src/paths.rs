@@ -31,7 +31,7 @@ pub fn frames(data: &[u8]) {
         let mut conditions = [paths.condition("/kelson-fuzz-1"), paths.condition("/kelson-fuzz-2")];
         for condition in &mut conditions {
             let _ = tokio::time::timeout(Duration::from_secs(1), condition.wait()).await;
-            let _ = condition.describe();
+            let _ = kelson_conditions::sentence(&condition.missing());
         }
     });
 }

@@ -1,12 +1,14 @@
 //! Why a service is as it is, and the condition graph.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use kelson_spec::service::{NetworkAspect, Requirement};
+use kelson_conditions::Missing;
+use kelson_spec::service::Requirement;
 
 use super::Manager;
 use crate::model::{Snapshot, State};
-use crate::service_runner::gate::{event_holds, event_name, event_text};
+use crate::service_runner::gate::event_holds;
 
 /// How deep `why` follows a chain.
 const DEPTH: usize = 64;
@@ -14,10 +16,10 @@ const DEPTH: usize = 64;
 /// One link of the chain of `why`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reason {
-    pub subject: String,
-    pub text: String,
-    pub state: Option<State>,
-    pub holds: bool,
+    /// What the link above it lacks; `None` at the head of the chain.
+    pub missing: Option<Missing>,
+    /// The service that is meant, where there is one.
+    pub service: Option<Snapshot>,
     pub causes: Vec<Reason>,
 }
 
@@ -44,110 +46,38 @@ pub struct GraphEdge {
     pub alternative: bool,
 }
 
-/// The text of a condition that is no service, as it stands in `waitingFor`.
-fn texts(requirement: &Requirement) -> Vec<String> {
-    match requirement {
-        Requirement::Path(path) => vec![format!("path \"{}\" to exist", path.display())],
-        Requirement::Network(aspects) => aspects
-            .iter()
-            .map(|aspect| {
-                match aspect {
-                    NetworkAspect::Addresses => "network addresses",
-                    NetworkAspect::Connectivity => "network connectivity",
-                    NetworkAspect::Hostname => "a hostname",
-                }
-                .to_owned()
-            })
-            .collect(),
-        Requirement::TimeSynced => vec!["the clock to be synchronised".into()],
-        Requirement::Service { .. } | Requirement::Any(_) => Vec::new(),
-    }
-}
-
-/// Whether a condition that is no service holds, as far as the service that waits for it knows.
-fn holds(text: &str, snapshot: &Snapshot) -> bool {
-    !snapshot.waiting_for.iter().any(|missing| missing.contains(text))
-}
-
 impl Manager {
     /// The chain of what a service waits for, down to the cause. `None`: no such service.
     pub fn why(&self, name: &str) -> Option<Reason> {
-        let mut seen = BTreeSet::new();
-        self.reason(name, &mut seen, DEPTH)
+        let service = self.get(name)?;
+        Some(self.reason(None, Some(service), &mut BTreeSet::new(), DEPTH))
     }
 
-    fn reason(&self, name: &str, seen: &mut BTreeSet<String>, depth: usize) -> Option<Reason> {
-        let snapshot = self.get(name)?;
-        let spec = self.spec(name);
-        let mut causes = Vec::new();
-        let first_time = seen.insert(name.to_owned());
-        if snapshot.state == State::Waiting && first_time && depth > 0 {
-            for requirement in spec.iter().flat_map(|spec| &spec.depends) {
-                self.cause(requirement, &snapshot, seen, depth.saturating_sub(1), &mut causes);
-            }
-        }
-        Some(Reason {
-            subject: format!("service \"{name}\""),
-            text: format!("{}: {}", snapshot.state.name(), snapshot.message),
-            state: Some(snapshot.state),
-            holds: snapshot.up,
-            causes,
-        })
-    }
-
-    fn cause(
+    fn reason(
         &self,
-        requirement: &Requirement,
-        waiter: &Snapshot,
-        seen: &mut BTreeSet<String>,
+        missing: Option<Missing>,
+        service: Option<Snapshot>,
+        seen: &mut BTreeSet<Arc<str>>,
         depth: usize,
-        causes: &mut Vec<Reason>,
-    ) {
-        match requirement {
-            Requirement::Service { name, event, .. } => {
-                let held = self.get(name).is_some_and(|snapshot| event_holds(&snapshot, *event));
-                if held {
-                    return;
-                }
-                let mut reason = self.reason(name, seen, depth).unwrap_or_else(|| Reason {
-                    subject: String::new(),
-                    text: "there is no such service".into(),
-                    state: None,
-                    holds: false,
-                    causes: Vec::new(),
-                });
-                reason.subject = event_text(name, *event);
-                reason.holds = false;
-                causes.push(reason);
+    ) -> Reason {
+        let below: &[Missing] = match &service {
+            // Each is followed once: there may be cycles.
+            Some(service) if depth > 0 && seen.insert(Arc::clone(&service.name)) => &service.missing,
+            _ => &[],
+        };
+        let causes = below.iter().map(|one| self.cause(one, seen, depth.saturating_sub(1))).collect();
+        Reason { missing, service, causes }
+    }
+
+    fn cause(&self, missing: &Missing, seen: &mut BTreeSet<Arc<str>>, depth: usize) -> Reason {
+        let lacks = Some(missing.clone());
+        match missing {
+            Missing::Service { name, .. } => self.reason(lacks, self.get(name), seen, depth),
+            Missing::Any(alternatives) => {
+                let causes = alternatives.iter().flatten().map(|one| self.cause(one, seen, depth)).collect();
+                Reason { missing: lacks, service: None, causes }
             }
-            Requirement::Any(each) => {
-                let mut inner = Vec::new();
-                for one in each {
-                    self.cause(one, waiter, seen, depth, &mut inner);
-                }
-                if inner.len() >= each.len() {
-                    causes.push(Reason {
-                        subject: "any of these".into(),
-                        text: "none holds".into(),
-                        state: None,
-                        holds: false,
-                        causes: inner,
-                    });
-                }
-            }
-            other => {
-                for text in texts(other) {
-                    if !holds(&text, waiter) {
-                        causes.push(Reason {
-                            subject: text,
-                            text: "not yet".into(),
-                            state: None,
-                            holds: false,
-                            causes: Vec::new(),
-                        });
-                    }
-                }
-            }
+            _ => Reason { missing: lacks, service: None, causes: Vec::new() },
         }
     }
 
@@ -190,7 +120,7 @@ impl Manager {
             Requirement::Service { name, event, .. } => view.edges.push(GraphEdge {
                 from,
                 to: name.clone(),
-                event: event_name(*event).into(),
+                event: event.name().into(),
                 holds: self.get(name).is_some_and(|snapshot| event_holds(&snapshot, *event)),
                 alternative,
             }),
@@ -200,11 +130,14 @@ impl Manager {
                 }
             }
             other => {
-                for text in texts(other) {
+                for condition in Missing::of(other) {
+                    let text = condition.to_string();
                     conditions.insert(text.clone());
                     view.edges.push(GraphEdge {
                         from: from.clone(),
-                        holds: waiter.state != State::Initialized && holds(&text, waiter),
+                        // As far as the service that waits for it knows.
+                        holds: waiter.state != State::Initialized
+                            && !waiter.missing.iter().any(|missing| missing.concerns(&condition)),
                         to: text,
                         event: String::new(),
                         alternative,

@@ -1,8 +1,11 @@
 //! The gate of a service: all that it waits for before each spawn, asked as a level.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use kelson_conditions::{All, Any, BoxFuture, Clock, Condition, Network, Paths};
+use kelson_conditions::{
+    All, Any, BoxFuture, Clock, Condition, Missing, Network, Paths, ServiceProblem, sentence,
+};
 use kelson_spec::service::{Requirement, ServiceEvent};
 use tokio::sync::watch;
 
@@ -34,26 +37,8 @@ pub fn event_holds(snapshot: &Snapshot, event: ServiceEvent) -> bool {
     }
 }
 
-/// The word of the service file.
-pub fn event_name(event: ServiceEvent) -> &'static str {
-    match event {
-        ServiceEvent::Up => "up",
-        ServiceEvent::Running => "running",
-        ServiceEvent::Finished => "finished",
-        ServiceEvent::Down => "down",
-    }
-}
-
-/// `service "db" to be up`.
-pub fn event_text(name: &str, event: ServiceEvent) -> String {
-    match event {
-        ServiceEvent::Finished => format!("service \"{name}\" to have finished"),
-        _ => format!("service \"{name}\" to be {}", event_name(event)),
-    }
-}
-
 struct ServiceCondition {
-    name: String,
+    name: Arc<str>,
     event: ServiceEvent,
     /// `None`: there is no such service (any more).
     snapshot: Option<watch::Receiver<Snapshot>>,
@@ -64,23 +49,25 @@ impl Condition for ServiceCondition {
         self.snapshot.as_ref().is_some_and(|snapshot| event_holds(&snapshot.borrow(), self.event))
     }
 
-    fn describe(&self) -> Option<String> {
-        let text = event_text(&self.name, self.event);
-        let Some(snapshot) = &self.snapshot else {
-            return Some(format!("{text} (there is no such service)"));
+    fn missing(&self) -> Vec<Missing> {
+        let problem = match &self.snapshot {
+            None => Some(ServiceProblem::Unknown),
+            Some(snapshot) => {
+                let snapshot = snapshot.borrow();
+                if event_holds(&snapshot, self.event) {
+                    return Vec::new();
+                }
+                // A service that nothing will start is worth a word: the wait may be long.
+                match snapshot.state {
+                    State::Failed => Some(ServiceProblem::Failed(Arc::clone(&snapshot.message))),
+                    State::Skipped => Some(ServiceProblem::Skipped),
+                    State::Finished if snapshot.stopped => Some(ServiceProblem::Stopped),
+                    State::Initialized if snapshot.down => Some(ServiceProblem::Manual),
+                    _ => None,
+                }
+            }
         };
-        let snapshot = snapshot.borrow();
-        if event_holds(&snapshot, self.event) {
-            return None;
-        }
-        // A service that nothing will start is worth a word: the wait may be long.
-        Some(match snapshot.state {
-            State::Failed => format!("{text} (it failed: {})", snapshot.message),
-            State::Skipped => format!("{text} (it was skipped)"),
-            State::Finished if snapshot.stopped => format!("{text} (it was stopped)"),
-            State::Initialized if snapshot.down => format!("{text} (nothing starts it; its start is manual)"),
-            _ => text,
-        })
+        vec![Missing::Service { name: Arc::clone(&self.name), event: self.event, problem }]
     }
 
     fn changed(&mut self) -> BoxFuture<'_, ()> {
@@ -100,22 +87,13 @@ impl Condition for ServiceCondition {
 /// The condition that a requirement stands for.
 pub fn condition(requirement: &Requirement, registry: &Registry, sources: &Sources) -> Box<dyn Condition> {
     match requirement {
-        Requirement::Service { name, event, .. } => {
-            Box::new(ServiceCondition { name: name.clone(), event: *event, snapshot: registry.get(name) })
-        }
+        Requirement::Service { name, event, .. } => Box::new(ServiceCondition {
+            name: Arc::from(name.as_str()),
+            event: *event,
+            snapshot: registry.get(name),
+        }),
         Requirement::Path(path) => Box::new(sources.paths.condition(path.clone())),
-        Requirement::Network(aspects) => {
-            let each = aspects.iter().map(|aspect| -> Box<dyn Condition> {
-                use kelson_conditions::Aspect;
-                use kelson_spec::service::NetworkAspect;
-                Box::new(sources.network.condition(match aspect {
-                    NetworkAspect::Addresses => Aspect::Addresses,
-                    NetworkAspect::Connectivity => Aspect::Connectivity,
-                    NetworkAspect::Hostname => Aspect::Hostname,
-                }))
-            });
-            Box::new(All::new(each.collect()))
-        }
+        Requirement::Network(aspects) => Box::new(sources.network.all(aspects)),
         Requirement::TimeSynced => Box::new(sources.clock.condition()),
         Requirement::Any(alternatives) => {
             Box::new(Any::new(alternatives.iter().map(|one| condition(one, registry, sources)).collect()))
@@ -174,8 +152,7 @@ fn ask<'a>(
                 if tokio::time::timeout(LEVEL_DEADLINE, known).await.is_ok() {
                     return Ok(());
                 }
-                let missing = condition.describe().unwrap_or_default();
-                Err(format!("`when` asks for {missing}"))
+                Err(format!("`when` asks for {}", sentence(&condition.missing())))
             }
         }
     })

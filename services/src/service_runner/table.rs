@@ -7,6 +7,7 @@ use std::num::NonZeroU8;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kelson_conditions::Missing;
 use kelson_runner::Exit;
 use kelson_runner::restart::RestartHistory;
 use kelson_spec::service::{RestartScope, ServiceKind};
@@ -48,7 +49,8 @@ pub struct Life {
     pub ticket: u64,
     /// Shared with the snapshot and the event that tell it.
     pub message: Arc<str>,
-    pub waiting_for: Vec<String>,
+    /// What the gate lacks. Not recorded: another incarnation of PID 1 asks the gate at once.
+    pub missing: Vec<Missing>,
     /// Something will start it: not yet begun, but not down either.
     pub will_start: bool,
     /// The last exit that was learnt and not yet acted on.
@@ -97,7 +99,7 @@ impl Life {
             finished: false,
             ticket: 0,
             message: Arc::from(""),
-            waiting_for: Vec::new(),
+            missing: Vec::new(),
             will_start,
             exit: None,
             stop_signal: None,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use kelson_conditions::Missing;
 use kelson_runner::Exit;
 use kelson_spec::service::{Exhausted, Readiness, RestartPolicy, RestartSpec, ServiceKind, StopSpec};
 
@@ -66,7 +67,8 @@ impl Case {
                 Effect::Tell => self.told.push(format!("{}: {}", self.life.state.name(), self.life.message)),
                 Effect::Work(work) => self.work = work,
                 Effect::AskGate => {
-                    let input = if self.gate { Input::GateHolds } else { Input::GateShut(vec!["x".into()]) };
+                    let input =
+                        if self.gate { Input::GateHolds } else { Input::GateShut(vec![Missing::TimeSynced]) };
                     self.feed(input);
                 }
                 Effect::AskGroup(text) => self.asked.push(text),
@@ -150,7 +152,7 @@ fn g3_stop_takes_effect_in_every_phase_and_leaves_nothing() {
     assert_eq!(case.life.state, State::Waiting);
     assert_eq!(case.stop(), Answer::Done);
     assert_eq!(case.life.state, State::Finished);
-    assert!(case.life.message.contains("while waiting for x"), "{}", case.life.message);
+    assert!(case.life.message.contains("while waiting for the clock"), "{}", case.life.message);
 
     // Preparing: what was prepared is undone.
     let mut case = Case::new(rules());

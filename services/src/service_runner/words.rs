@@ -31,11 +31,6 @@ pub fn duration(duration: Duration) -> String {
     text
 }
 
-/// `a, b`; `nothing` where the list is empty.
-pub fn list(items: &[String]) -> String {
-    if items.is_empty() { "nothing".into() } else { items.join(", ") }
-}
-
 pub fn exit(exit: Exit) -> String {
     match exit {
         Exit::Status(status) => format!("exited with status {status}"),

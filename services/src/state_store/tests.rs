@@ -205,7 +205,6 @@ fn a_number_says_which_fields_are_known() {
         finished: true,
         ticket: 1,
         message: "a".into(),
-        waiting_for: vec!["a".into()],
         will_start: true,
         exit: Some(Default::default()),
         opened: true,

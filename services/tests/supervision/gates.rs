@@ -59,7 +59,7 @@ async fn g2_the_text_names_what_is_missing_and_changes() {
     ]));
     let house = House::with([notify("a"), notify("b"), manual(spec("m")), manual(oneshot("f")), c]).await;
     house.say("a", "READY=1").await;
-    let waits = house.now("c").waiting_for;
+    let waits = house.now("c").waiting_for();
     assert_eq!(
         waits,
         [
@@ -74,7 +74,7 @@ async fn g2_the_text_names_what_is_missing_and_changes() {
     house.assert_told("c", "waiting for service \"b\" to be up, the clock");
     house.manners("m", |m| m.spawn_fails = Some("no such file".into()));
     house.manager.stop(&names(&["b"]), false, true).await;
-    assert_eq!(house.now("c").waiting_for[0], "service \"b\" to be up (it was stopped)");
+    assert_eq!(house.now("c").waiting_for()[0], "service \"b\" to be up (it was stopped)");
     house.check();
 }
 
@@ -144,7 +144,7 @@ async fn g3_what_is_cleaned_up_waits_for_nothing_any_more() {
     assert_eq!(house.state("web"), State::Waiting);
     house.manager.stop(&names(&["web"]), false, false).await;
     house.settle().await;
-    assert_eq!((house.state("web"), house.now("web").waiting_for), (State::Stopping, vec![]));
+    assert_eq!((house.state("web"), house.now("web").waiting_for()), (State::Stopping, vec![]));
     assert_eq!(house.message("web"), "stopped: asked by an operator, undoing what was prepared");
     tokio::time::sleep(secs(5)).await;
     assert!(house.now("web").stopped && house.message("web").contains("while waiting for service \"db\""));
@@ -189,7 +189,7 @@ async fn slow_starts_hold_the_others_up_for_a_second_a_batch() {
 async fn g4_a_oneshot_that_failed_keeps_its_dependants_waiting() {
     let house = House::with([oneshot("migrate"), needs("web", &["migrate"])]).await;
     house.exit("migrate", 3).await;
-    let waits = house.now("web").waiting_for;
+    let waits = house.now("web").waiting_for();
     assert!(
         waits[0].starts_with("service \"migrate\" to be up (it failed: exited with status 3"),
         "{waits:?}"
@@ -231,11 +231,11 @@ async fn g7_manual_is_down_and_what_the_boot_will_start_is_not() {
     assert!(house.now("m").down && !house.now("a").down);
     house.manager.start(&names(&["of-a"]), false).await;
     house.settle().await;
-    assert_eq!(house.now("of-a").waiting_for, ["service \"a\" to be down"]);
+    assert_eq!(house.now("of-a").waiting_for(), ["service \"a\" to be down"]);
     house.manager.begin();
     house.settle().await;
     assert_eq!(house.state("of-m"), State::Running);
-    assert_eq!(house.now("of-a").waiting_for, ["service \"a\" to be down"]);
+    assert_eq!(house.now("of-a").waiting_for(), ["service \"a\" to be down"]);
     house.manager.stop(&names(&["a"]), false, true).await;
     house.settle().await;
     assert_eq!(house.state("of-a"), State::Running);
@@ -306,7 +306,7 @@ async fn g9_a_oneshot_that_was_stopped_half_way_is_down_and_not_finished() {
     house.settle().await;
     let job = house.now("job");
     assert!(job.down && !job.up && !job.finished && job.stopped, "{job:?}");
-    assert_eq!(house.now("after").waiting_for, ["service \"job\" to have finished (it was stopped)"]);
+    assert_eq!(house.now("after").waiting_for(), ["service \"job\" to have finished (it was stopped)"]);
     assert!(house.manager.wait(&names(&["job"]), Awaited::Down).await.is_ok());
     house.check();
 }

@@ -325,7 +325,7 @@ impl House {
             );
             assert!(!(now.up && now.down), "{now:?}");
             assert!(!now.up || now.oneshot || played.lives(), "{now:?}");
-            assert_eq!(now.state == State::Waiting, !now.waiting_for.is_empty(), "{now:?}");
+            assert_eq!(now.state == State::Waiting, !now.missing.is_empty(), "{now:?}");
             if let Some(record) = self.record(name) {
                 assert_eq!((record.life.state, record.life.run), (now.state, now.run));
                 // That a process is gone is remembered first.

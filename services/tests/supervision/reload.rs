@@ -19,7 +19,7 @@ fn other(name: &str) -> ServiceSpec {
 #[tokio::test(start_paused = true)]
 async fn new_ones_start_removed_ones_stop_and_waiters_learn_of_it() {
     let house = House::with([spec("old"), needs("web", &["new"])]).await;
-    assert_eq!(house.now("web").waiting_for, ["service \"new\" to be up (there is no such service)"]);
+    assert_eq!(house.now("web").waiting_for(), ["service \"new\" to be up (there is no such service)"]);
     let report = house.manager.reload(loaded([spec("new"), needs("web", &["new"])])).await;
     assert_eq!((report.started, report.stopped), (names(&["new"]), names(&["old"])));
     house.settle().await;

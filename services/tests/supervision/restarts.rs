@@ -70,7 +70,7 @@ async fn r5_a_restart_asks_the_whole_gate_again() {
     house.exit("db", 1).await;
     house.exit("web", 1).await;
     tokio::time::sleep(secs(10)).await;
-    assert_eq!(house.now("web").waiting_for, ["service \"db\" to be up"]);
+    assert_eq!(house.now("web").waiting_for(), ["service \"db\" to be up"]);
     house.assert_told("db", "could not start: /usr/bin/db: no such file, restarting in");
     house.manners("db", |db| db.spawn_fails = None);
     tokio::time::sleep(secs(40)).await;

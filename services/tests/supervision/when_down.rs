@@ -36,7 +36,7 @@ async fn g5_each_rule_does_what_it_says_when_a_dependency_restarts() {
         "{}",
         stopped.message
     );
-    assert_eq!(house.now("restarts").waiting_for, ["service \"db\" to be up"]);
+    assert_eq!(house.now("restarts").waiting_for(), ["service \"db\" to be up"]);
     house.assert_told("restarts", "stopping: restarting: service \"db\", which it needs, went down (");
     tokio::time::sleep(secs(2)).await;
     assert_eq!(house.state("restarts"), State::Running);

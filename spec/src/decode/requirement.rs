@@ -55,12 +55,7 @@ impl Decoder<'_> {
         }
         match kind {
             "service" => {
-                let events = [
-                    ("up", ServiceEvent::Up),
-                    ("running", ServiceEvent::Running),
-                    ("finished", ServiceEvent::Finished),
-                    ("down", ServiceEvent::Down),
-                ];
+                let events = ServiceEvent::ALL.map(|event| (event.name(), event));
                 let mut event = ServiceEvent::Up;
                 self.set(&fields, "event", &mut event, |d, p, n| d.choice(p, n, &events));
                 let when_down = self.when_down(within, event, &fields);
@@ -70,11 +65,7 @@ impl Decoder<'_> {
             }
             "path" => self.read(&fields, "path", |d, p, n| d.path(p, n)).map(Requirement::Path),
             "network" => {
-                let aspects = [
-                    ("addresses", NetworkAspect::Addresses),
-                    ("connectivity", NetworkAspect::Connectivity),
-                    ("hostname", NetworkAspect::Hostname),
-                ];
+                let aspects = NetworkAspect::ALL.map(|aspect| (aspect.name(), aspect));
                 let what = "a list such as [addresses, hostname]";
                 let list = |d: &mut Self, p: &Place<'_>, n: &Node| {
                     let list = d.list(p, n, what, |d, p, n| d.choice(p, n, &aspects))?;

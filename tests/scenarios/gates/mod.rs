@@ -1,5 +1,6 @@
-//! Gates (G1 to G9): what a service waits for, who says what, and what a stop or a second request does meanwhile.
+//! Gates (G1 to G10): what a service waits for, who says what, and what a stop or a second request does meanwhile.
 
+mod g10_cause_is_data;
 mod g1_all_hold_now;
 mod g2_text_of_a_wait;
 mod g3_stop_takes_effect_at_once;

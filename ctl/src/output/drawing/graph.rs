@@ -28,16 +28,11 @@ const LEGEND: &[(&str, &str)] = &[
 ];
 
 /// The colour of a node.
-pub fn node_tone(node: &GraphNode, edges: &[GraphEdge]) -> Tone {
+pub fn node_tone(node: &GraphNode) -> Tone {
     if node.is_service {
         return state_tone(node.state(), node.up);
     }
-    // Another condition holds for all that wait for it, or for none.
-    match edges.iter().find(|edge| edge.to == node.id) {
-        Some(edge) if edge.holds => Tone::Good,
-        Some(_) => Tone::Waiting,
-        None => Tone::Plain,
-    }
+    if node.up { Tone::Good } else { Tone::Waiting }
 }
 
 /// A node as it is drawn.
@@ -54,7 +49,7 @@ struct Card<'a> {
 }
 
 impl<'a> Card<'a> {
-    fn new(node: &'a GraphNode, edges: &[GraphEdge], service: Option<&Service>) -> Card<'a> {
+    fn new(node: &'a GraphNode, service: Option<&Service>) -> Card<'a> {
         let font = if node.is_service { Font::Name } else { Font::Text };
         let mut state = if node.is_service { state_name(node.state()).to_owned() } else { String::new() };
         if service.is_some_and(|service| service.builtin) {
@@ -72,7 +67,7 @@ impl<'a> Card<'a> {
         let parts = [node.id.as_str(), &state, &why];
         let said: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         Card {
-            tone: node_tone(node, edges),
+            tone: node_tone(node),
             name: fit_width(&node.id, font, WIDEST),
             why: fit_width(&why, Font::Small, WIDEST),
             title: said.join(": "),
@@ -118,7 +113,7 @@ pub fn draw(graph: &GraphResponse, services: &[Service]) -> String {
         graph.nodes.iter().enumerate().map(|(place, node)| (node.id.as_str(), place)).collect();
     let known: HashMap<&str, &Service> =
         services.iter().map(|service| (service.name.as_str(), service)).collect();
-    let card = |node| Card::new(node, &graph.edges, known.get(node.id.as_str()).copied());
+    let card = |node| Card::new(node, known.get(node.id.as_str()).copied());
     let cards: Vec<Card> = graph.nodes.iter().map(card).collect();
     let sizes: Vec<Size> = cards.iter().map(Card::size).collect();
     let (edges, pairs): (Vec<&GraphEdge>, Vec<(usize, usize)>) = graph

@@ -4,6 +4,7 @@ use kelson_proto::v1;
 use serde::Serialize;
 
 use super::super::style::state_name;
+use super::some;
 
 /// One link of `why`.
 #[derive(Debug, Clone, Serialize)]
@@ -13,7 +14,35 @@ pub struct Reason {
     /// Empty where it is no service.
     pub state: &'static str,
     pub holds: bool,
+    /// Null at the head of the chain.
+    pub missing: Option<Missing>,
     pub causes: Vec<Reason>,
+}
+
+/// A condition that does not hold.
+#[derive(Debug, Clone, Serialize)]
+pub struct Missing {
+    /// service, path, network, time or any.
+    pub kind: String,
+    pub name: Option<String>,
+    pub event: Option<String>,
+    /// Null: it may come by itself.
+    pub problem: Option<String>,
+}
+
+impl From<&v1::Missing> for Missing {
+    fn from(missing: &v1::Missing) -> Missing {
+        let word = |name: &str, prefix| {
+            some(&name.trim_start_matches(prefix).to_ascii_lowercase().replace('_', "-"))
+                .filter(|word| word != "unspecified")
+        };
+        Missing {
+            kind: word(missing.kind().as_str_name(), "KIND_").unwrap_or_default(),
+            name: some(&missing.name),
+            event: some(&missing.event),
+            problem: word(missing.problem().as_str_name(), "PROBLEM_"),
+        }
+    }
 }
 
 impl From<&v1::Reason> for Reason {
@@ -23,6 +52,7 @@ impl From<&v1::Reason> for Reason {
             text: reason.text.clone(),
             state: state_name(reason.state()),
             holds: reason.holds,
+            missing: reason.missing.as_ref().map(Missing::from),
             causes: reason.causes.iter().map(Reason::from).collect(),
         }
     }

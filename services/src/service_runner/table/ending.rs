@@ -301,7 +301,7 @@ impl Life {
 
     pub(super) fn rest(&mut self, state: State, text: String, fx: &mut Vec<Effect>) {
         self.phase = Phase::Rest;
-        self.waiting_for.clear();
+        self.missing.clear();
         self.after = None;
         self.tell(state, text, fx);
         fx.push(Effect::Rested);

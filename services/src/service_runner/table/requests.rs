@@ -1,5 +1,6 @@
 //! What operators, a cascade, a removal and the end of the host ask of a service, in each of its phases.
 
+use kelson_conditions::sentence;
 use kelson_runner::restart::RestartHistory;
 use kelson_spec::service::ServiceKind;
 
@@ -122,7 +123,7 @@ impl Life {
         if self.new_spec.is_some() && self.opened {
             self.after = Some(After::Again(RestartReason::Operator));
             fx.push(Effect::DropGate);
-            self.waiting_for.clear();
+            self.missing.clear();
             self.tell(State::Stopping, "restarting: its file changed, undoing what was prepared".into(), fx);
             self.close(fx);
         } else {
@@ -174,8 +175,8 @@ impl Life {
                 fx.push(Effect::DropGate);
                 fx.push(Effect::Timer(Timer::Backoff, None));
                 let during = match self.state {
-                    State::Waiting if !self.waiting_for.is_empty() => {
-                        format!(" while waiting for {}", words::list(&self.waiting_for))
+                    State::Waiting if !self.missing.is_empty() => {
+                        format!(" while waiting for {}", sentence(&self.missing))
                     }
                     State::Backoff => " before its restart".into(),
                     _ => " before its start".into(),
@@ -183,7 +184,7 @@ impl Life {
                 let ended = end(words::stopped(reason, &during));
                 if self.opened {
                     // It waits for nothing any more, and cleaning up may take its time.
-                    self.waiting_for.clear();
+                    self.missing.clear();
                     self.tell(State::Stopping, format!("{text}, undoing what was prepared"), fx);
                 }
                 self.end(ended, fx);

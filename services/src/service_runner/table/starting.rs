@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use kelson_conditions::{Missing, sentence};
 use kelson_spec::service::Readiness;
 
 use super::ending::After;
@@ -26,7 +27,7 @@ impl Life {
         }
         if ask_when && has_when {
             self.phase = Phase::When;
-            self.waiting_for = Vec::new();
+            self.missing = Vec::new();
             self.tell(State::Waiting, "asking whether its `when` holds".into(), fx);
             fx.push(Effect::Work(Work::When));
         } else {
@@ -42,12 +43,12 @@ impl Life {
     pub(super) fn gate_shut(
         &mut self,
         rules: &Rules,
-        missing: Vec<String>,
+        missing: Vec<Missing>,
         (now, chance): (Duration, u32),
         fx: &mut Vec<Effect>,
     ) {
         match self.phase {
-            Phase::Gate if self.state != State::Waiting || self.waiting_for != missing => {}
+            Phase::Gate if self.state != State::Waiting || self.missing != missing => {}
             Phase::Spawning if rules.hooks.pre => {
                 // What its `pre` hooks did is answered before it waits again.
                 fx.push(Effect::DropGate);
@@ -61,12 +62,18 @@ impl Life {
         }
         self.phase = Phase::Gate;
         self.owes_post = false;
-        self.waiting_for = missing;
-        self.tell(State::Waiting, format!("waiting for {}", words::list(&self.waiting_for)), fx);
+        self.missing = missing;
+        let text = format!("waiting for {}", sentence(&self.missing));
+        if self.state == State::Waiting && *self.message == *text {
+            // The previous incarnation of PID 1 has reported it.
+            fx.push(Effect::Publish);
+        } else {
+            self.tell(State::Waiting, text, fx);
+        }
     }
 
     pub(super) fn gate_holds(&mut self, rules: &Rules, fx: &mut Vec<Effect>) {
-        self.waiting_for.clear();
+        self.missing.clear();
         if self.opened {
             self.launch(rules, fx);
         } else {

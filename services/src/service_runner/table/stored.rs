@@ -30,7 +30,6 @@ impl Life {
         record.finished = self.finished;
         record.ticket = self.ticket;
         record.message = self.message.to_string();
-        record.waiting_for.clone_from(&self.waiting_for);
         record.will_start = self.will_start;
         record.exit = self.exit.map(exit_to_stored);
         record.stop_signal = self.stop_signal.map(|signal| signal.get().into()).unwrap_or_default();
@@ -82,7 +81,7 @@ impl Life {
             finished: record.finished,
             ticket: record.ticket,
             message: Arc::from(record.message.as_str()),
-            waiting_for: record.waiting_for.clone(),
+            missing: Vec::new(),
             will_start: record.will_start,
             exit: record.exit.as_ref().map(exit_of_stored),
             stop_signal: u8::try_from(record.stop_signal).ok().and_then(NonZeroU8::new),
@@ -138,8 +137,6 @@ impl Life {
     pub(crate) fn shorten(&mut self, text: usize, failures: usize) {
         self.message = start_of(&self.message, text).into();
         self.history.coarsen(failures);
-        // Asked again at once.
-        self.waiting_for.clear();
         match &mut self.after {
             Some(After::Decide(Ended::GivenUp { text: said, .. } | Ended::NotStarted { text: said }))
             | Some(After::End { text: said, .. }) => *said = start_of(said, text).to_owned(),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use kelson_conditions::Missing;
 use kelson_runner::{Exit, restart};
 use kelson_spec::service::{Readiness, RestartSpec, ServiceKind, StopSpec, WhenDown};
 
@@ -143,7 +144,7 @@ pub enum Input {
     WhenFails(String),
     GateHolds,
     /// Not all conditions hold: these are missing.
-    GateShut(Vec<String>),
+    GateShut(Vec<Missing>),
     Opened(Result<(), String>),
     /// The run has its turn: what follows is begun at once.
     Turn,

@@ -56,7 +56,7 @@ impl Core {
             restarts_by: life.restarts_by,
             pid: life.pid,
             since: self.since,
-            waiting_for: life.waiting_for.clone(),
+            missing: life.missing.clone(),
             message: Arc::clone(&life.message),
             builtin: self.builtin,
             stopped: life.stopped,

@@ -316,7 +316,7 @@ fn agrees_with_itself(now: &Snapshot, wrong: &mut impl FnMut(String)) {
         now.pid.is_none() || matches!(now.state, State::Starting | State::Running | State::Stopping),
         "a PID in a wrong state",
     );
-    must(now.state == State::Waiting || now.waiting_for.is_empty(), "waits for something in a wrong state");
+    must(now.state == State::Waiting || now.missing.is_empty(), "waits for something in a wrong state");
     must(now.healthy.is_none() || now.pid.is_some(), "healthy without a run");
 }
 
@@ -384,14 +384,14 @@ fn missing(play: &Play, spec: &ServiceSpec) -> Vec<String> {
 
 /// Each text is true, and nothing is missing from it.
 fn waits_for_what_is_missing(play: &Play, world: &World, now: &Snapshot, wrong: &mut impl FnMut(String)) {
-    if now.waiting_for.is_empty() && now.message.contains("asking whether its `when` holds") {
+    if now.missing.is_empty() && now.message.contains("asking whether its `when` holds") {
         return;
     }
     // Which of its files it was started with is not told while files are being read.
     let versions = &world.versions[&*now.name];
     let sure = !now.changed && play.reloads.iter().all(|reload| reload.is_finished());
     let candidates = if sure { &versions[versions.len() - 1..] } else { &versions[..] };
-    if !candidates.iter().any(|spec| missing(play, spec) == now.waiting_for) {
+    if !candidates.iter().any(|spec| missing(play, spec) == now.waiting_for()) {
         let last = candidates.last().map(|spec| missing(play, spec));
         wrong(format!("it should wait for {last:?}"));
     }
