@@ -70,6 +70,7 @@ pub const TABLE: &[Access] = &[
     may(Role::Operator, "/kelson.v1.Services/Start"),
     may(Role::Operator, "/kelson.v1.Services/Stop"),
     may(Role::Operator, "/kelson.v1.Services/Restart"),
+    may(Role::Operator, "/kelson.v1.Services/Signal"),
     may(Role::Operator, "/kelson.v1.Services/Reload"),
     may(Role::Reader, "/kelson.v1.Machine/Version"),
     may(Role::Reader, "/kelson.v1.Machine/Boot"),

@@ -215,7 +215,7 @@ async fn a_service_is_started_waited_for_shown_and_stopped() {
     assert!(mode.file_type().is_socket());
     assert_eq!(mode.permissions().mode() & 0o777, 0o660);
     let mut services = world.client().services();
-    let start = v1::StartRequest { names: names(&["db", "web"]), wait: true };
+    let start = v1::StartRequest { names: names(&["db", "web"]), wait: true, with_dependencies: false };
     let results = services.start(start).await.unwrap().into_inner().results;
     assert!(results.iter().all(|result| result.outcome() == v1::action_result::Outcome::Done), "{results:?}");
     let listed = services.list(v1::ListRequest::default()).await.unwrap().into_inner().services;
@@ -274,7 +274,7 @@ async fn a_wait_ends_with_its_timeout_or_its_callers() {
 async fn an_unknown_name_is_not_found_and_nothing_is_begun() {
     let world = World::new().await;
     let mut services = world.client().services();
-    let start = v1::StartRequest { names: names(&["db", "wed"]), wait: true };
+    let start = v1::StartRequest { names: names(&["db", "wed"]), wait: true, with_dependencies: false };
     let error = services.start(start).await.unwrap_err();
     assert_eq!(error.code(), Code::NotFound);
     assert!(error.message().contains("did you mean \"web\""), "{error}");
@@ -508,7 +508,7 @@ async fn only_root_and_apid_on_behalf_of_somebody_are_served() {
     assert!(denied.message().contains("call as root"), "{denied}");
     version_as(&world, 0, &[]).await.unwrap();
     world.manager.add(Arc::new(ServiceSpec::process("apid", ["/init"])), true);
-    let start = v1::StartRequest { names: names(&["apid"]), wait: true };
+    let start = v1::StartRequest { names: names(&["apid"]), wait: true, with_dependencies: false };
     world.client().services().start(start).await.unwrap();
     let denied = version_as(&world, APID, &[]).await.unwrap_err();
     assert_eq!(denied.code(), Code::PermissionDenied);

@@ -8,8 +8,8 @@ use crate::commands::fault;
 use crate::commands::{
     boot, cgroups, clock, complete, completion, config, cp, cpu, dashboard, disks, dmesg, events, exec,
     generate, graph, halt, health, images, logs, ls, memory, metrics, mounts, netstat, poweroff, processes,
-    read, reboot, reexec, restart, schema, services, start, status, stop, support, validate, version, wait,
-    why,
+    read, reboot, reexec, reload, restart, schema, services, signal, start, status, stop, support, validate,
+    version, wait, why,
 };
 use crate::output::Format;
 
@@ -72,6 +72,8 @@ pub enum Command {
     Start(start::Arguments),
     Stop(stop::Arguments),
     Restart(restart::Arguments),
+    Reload(reload::Arguments),
+    Signal(signal::Arguments),
     Wait(wait::Arguments),
     Health(health::Arguments),
     Why(why::Arguments),
@@ -197,6 +199,9 @@ mod tests {
             "kelsonctl gen ca --name a/b",
             "kelsonctl processes --sort name",
             "kelsonctl cpu --interval soon",
+            "kelsonctl signal db",
+            "kelsonctl signal db HUPP",
+            "kelsonctl signal db 65",
             "kelsonctl ls",
             "kelsonctl ls etc",
             "kelsonctl read",

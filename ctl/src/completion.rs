@@ -118,6 +118,11 @@ fn values(argument: &Arg) -> Wanted {
         "name" | "names" => return Wanted::Services,
         "group" => return Wanted::Groups,
         "context" | "known" | "nodes" => return Wanted::Contexts,
+        "signal" => {
+            return Wanted::Words(
+                kelson_spec::signal_names().map(|name| (name.to_owned(), String::new())).collect(),
+            );
+        }
         _ => {}
     }
     let words: Vec<(String, String)> = argument

@@ -44,7 +44,8 @@ pub use network::open_network;
 pub use process::{ProcessRunner, service_id};
 pub use process_exec::ProcessExecutor;
 pub use processes::{
-    Child, ExitReceiver, Leftover, Options, Processes, ReapReport, parent_of, signal_pidfd, start_time_of,
+    Child, ExitReceiver, Leftover, Options, Processes, ReapReport, parent_of, signal_pidfd, signal_process,
+    start_time_of,
 };
 pub use runner::{
     Attachment, BoxFuture, Exit, RunContext, Runner, RunnerError, Running, StopPlan, StopReport,

@@ -113,7 +113,7 @@ pub const CONTAINER_CAPABILITIES: u64 =
     /* mknod, audit_write, setfcap */ | 1 << 27 | 1 << 29 | 1 << 31;
 
 /// Reads `SIGTERM`, `TERM`, `15`, `SIGRTMIN+3` or `SIGRTMAX-1`.
-pub fn signal(text: &str) -> Option<i32> {
+fn signal(text: &str) -> Option<i32> {
     if let Some(number) = crate::units::number(text) {
         return i32::try_from(number).ok().filter(|number| (1..=libc::SIGRTMAX()).contains(number));
     }
@@ -127,6 +127,19 @@ pub fn signal(text: &str) -> Option<i32> {
         return libc::SIGRTMAX().checked_sub(offset).filter(|number| *number >= libc::SIGRTMIN());
     }
     SIGNALS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
+}
+
+/// As [`signal`].
+///
+/// # Errors
+/// A sentence, with the name that was most likely meant.
+pub fn parse_signal(text: &str) -> Result<i32, String> {
+    signal(text).ok_or_else(|| {
+        let upper = text.to_ascii_uppercase();
+        let near = crate::near::near(upper.trim_start_matches("SIG"), signal_names());
+        let hint = near.map(|name| format!("; did you mean SIG{name}?")).unwrap_or_default();
+        format!("{} is not a signal{hint}", crate::quote::quoted(text))
+    })
 }
 
 fn small(text: &str) -> Option<i32> {

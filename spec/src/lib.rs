@@ -31,7 +31,7 @@ pub mod wire;
 
 pub use accounts::APID_USER;
 pub use graph::{Graph, StopOrder, edges_of};
-pub use kernel::{CAPABILITIES, CONTAINER_CAPABILITIES, LIMITS, signal_name};
+pub use kernel::{CAPABILITIES, CONTAINER_CAPABILITIES, LIMITS, parse_signal, signal_name, signal_names};
 pub use load::{Mode, Sources, load, load_with};
 pub use loaded::{Diagnostic, Loaded, Refused};
 pub use machine::MachineSpec;

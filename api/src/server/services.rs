@@ -12,6 +12,7 @@ use kelson_services::host::{Host, HostRequest};
 use kelson_services::manager::{ActionResult, Awaited};
 use kelson_services::model::Snapshot;
 use kelson_services::spec::render::render;
+use kelson_services::spec::signal_name;
 use tokio::sync::{oneshot, watch};
 use tonic::{Request, Response, Status};
 
@@ -20,6 +21,8 @@ use super::caller::Caller;
 use super::events::{Reader, Wanted};
 use super::model;
 
+/// The last of the signals of Linux.
+const SIGNAL_MAX: i32 = 64;
 /// Most names of one request; far beyond what a host has.
 const NAMES_MAX: usize = 4096;
 
@@ -137,10 +140,12 @@ impl Services for ServicesApi {
         request: Request<v1::StartRequest>,
     ) -> Result<Response<v1::ActionResponse>, Status> {
         let (caller, record) = (caller(&request), record(&request));
-        let v1::StartRequest { names, wait } = request.into_inner();
-        about(record.as_deref(), &names.join(", "));
+        let v1::StartRequest { names, wait, with_dependencies } = request.into_inner();
+        let with = if with_dependencies { " and what it needs" } else { "" };
+        about(record.as_deref(), &format!("{}{with}", names.join(", ")));
         self.named(&names)?;
-        tracing::info!("{caller} asks to start {}", names.join(", "));
+        tracing::info!("{caller} asks to start {}{with}", names.join(", "));
+        let names = if with_dependencies { self.manager.with_dependencies(&names) } else { names };
         Ok(self.results(record, self.manager.start(&names, wait).await))
     }
 
@@ -204,6 +209,21 @@ impl Services for ServicesApi {
 
     async fn graph(&self, _: Request<v1::GraphRequest>) -> Result<Response<v1::GraphResponse>, Status> {
         Ok(Response::new(model::graph(self.manager.graph())))
+    }
+
+    async fn signal(
+        &self,
+        request: Request<v1::SignalRequest>,
+    ) -> Result<Response<v1::SignalResponse>, Status> {
+        let (caller, record) = (caller(&request), record(&request));
+        let v1::SignalRequest { name, signal } = request.into_inner();
+        about(record.as_deref(), &format!("{} to {name}", signal_name(signal)));
+        self.snapshot(&name)?;
+        if !(1..=SIGNAL_MAX).contains(&signal) {
+            return Err(Status::invalid_argument(format!("signals have the numbers 1 to {SIGNAL_MAX}")));
+        }
+        let pid = self.manager.signal(&name, signal, caller).await.map_err(Status::failed_precondition)?;
+        Ok(Response::new(v1::SignalResponse { pid }))
     }
 
     async fn reload(

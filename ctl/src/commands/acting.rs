@@ -1,15 +1,16 @@
 //! What `start`, `stop` and `restart` share: ask, show how it goes, tell what became of each service.
 
+use std::collections::HashSet;
 use std::future::Future;
 use std::time::{Duration, Instant};
 
 use kelson_api::client::Client;
 use kelson_proto::v1::action_result::Outcome;
-use kelson_proto::v1::{ActionResponse, ActionResult, RestartRequest, StartRequest, StopRequest};
+use kelson_proto::v1::{ActionResponse, ActionResult, RestartRequest, StartRequest, State, StopRequest};
 use tonic::{Response, Status};
 
 use super::Call;
-use super::awaiting::{Goal, awaiting};
+use super::awaiting::{Goal, awaiting, note_obstacles};
 use crate::failure::{Failure, answer, explain_names};
 use crate::output::page::Page;
 use crate::output::style::state_name;
@@ -19,7 +20,7 @@ use crate::output::{time, views};
 /// What is to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    Start,
+    Start { with_dependencies: bool },
     Stop { cascade: bool },
     Restart,
 }
@@ -27,7 +28,7 @@ pub enum Action {
 impl Action {
     fn goal(self) -> Goal {
         match self {
-            Action::Start | Action::Restart => Goal::Up,
+            Action::Start { .. } | Action::Restart => Goal::Up,
             Action::Stop { .. } => Goal::Down,
         }
     }
@@ -60,6 +61,14 @@ pub async fn act(call: &Call, action: Action, names: Vec<String>, staying: Stayi
         Page::Lines(lines)
     };
     call.show(|| results.iter().map(views::Action::from).collect::<Vec<_>>(), page)?;
+    // Who does not stay learns now what stands in the way.
+    let waits = |result: &&ActionResult| {
+        result.service.as_ref().is_some_and(|service| service.state() == State::Waiting)
+    };
+    if !staying.wait && action.goal() == Goal::Up {
+        let waiting: Vec<String> = results.iter().filter(waits).map(|result| result.name.clone()).collect();
+        note_obstacles(call, &client, &waiting, &mut HashSet::new()).await;
+    }
     if results.iter().any(is_bad) { Err(Failure::Told) } else { Ok(()) }
 }
 
@@ -106,7 +115,9 @@ pub fn request(
     let mut services = client.services();
     async move {
         match action {
-            Action::Start => services.start(StartRequest { names, wait }).await,
+            Action::Start { with_dependencies } => {
+                services.start(StartRequest { names, wait, with_dependencies }).await
+            }
             Action::Stop { cascade } => services.stop(StopRequest { names, wait, cascade }).await,
             Action::Restart => services.restart(RestartRequest { names, wait }).await,
         }
@@ -124,7 +135,7 @@ pub fn describe(action: Action, waited: bool, result: &ActionResult) -> String {
         (Outcome::Superseded, "") => "a later request took its place".to_owned(),
         (Outcome::NothingToDo, "") => format!("nothing to do, it is {state}"),
         (_, "") => match (action, waited) {
-            (Action::Start, false) => "is being started".to_owned(),
+            (Action::Start { .. }, false) => "is being started".to_owned(),
             (Action::Stop { .. }, false) => "is being stopped".to_owned(),
             (Action::Restart, false) => "is being restarted".to_owned(),
             (_, true) => state.to_owned(),
@@ -142,7 +153,7 @@ mod tests {
         let mut result =
             ActionResult { name: "db".to_owned(), message: message.to_owned(), ..ActionResult::default() };
         result.set_outcome(outcome);
-        describe(Action::Start, waited, &result)
+        describe(Action::Start { with_dependencies: false }, waited, &result)
     }
 
     #[test]

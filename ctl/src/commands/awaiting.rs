@@ -1,12 +1,13 @@
 //! The line that tells what a command still waits for, on a terminal and as long as it waits.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::future::Future;
 use std::time::{Duration, Instant};
 
 use kelson_api::client::Client;
-use kelson_proto::v1::{EventsRequest, ListRequest, Service, State};
+use kelson_proto::v1::missing::Problem;
+use kelson_proto::v1::{EventsRequest, ListRequest, Missing, Reason, Service, State, WhyRequest};
 use tonic::Response;
 
 use super::Call;
@@ -17,6 +18,8 @@ use crate::output::time;
 
 /// The time that is shown is right to this.
 const TICK: Duration = Duration::from_secs(1);
+/// What keeps a service from its start is looked for first after this time, and again each second.
+const FIRST_LOOK: Duration = Duration::from_millis(50);
 
 /// What a service is waited to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,13 +50,68 @@ pub async fn awaiting<T>(
     awaited: impl Future<Output = T>,
 ) -> T {
     let progress = call.progress().since(began);
-    if !call.is_table() || !progress.is_seen() {
-        return awaited.await;
-    }
+    let seen = call.is_table() && progress.is_seen();
     tokio::select! {
         done = awaited => done,
-        never = show(client, names, goal, progress) => match never {},
+        never = show(client, names, goal, progress), if seen => match never {},
+        never = watch_obstacles(call, client, names), if goal != Goal::Down => match never {},
     }
+}
+
+/// Notes, once each, what keeps the services from their start and does not come by itself; for as long as it is polled.
+async fn watch_obstacles(call: &Call, client: &Client, names: &[String]) -> Infallible {
+    let mut noted = HashSet::new();
+    let mut pause = FIRST_LOOK;
+    loop {
+        // What is awaited may have been asked for just now.
+        tokio::time::sleep(pause).await;
+        note_obstacles(call, client, names, &mut noted).await;
+        pause = TICK.min(pause * 2);
+    }
+}
+
+/// Notes what keeps services from their start and does not come by itself, unless that was `noted` before. A host that
+/// cannot be asked has nothing noted.
+pub async fn note_obstacles(call: &Call, client: &Client, names: &[String], noted: &mut HashSet<String>) {
+    let mut services = client.services();
+    for name in names {
+        let asked = services.why(WhyRequest { name: name.clone() });
+        let Ok(Ok(answer)) = tokio::time::timeout(TICK, asked).await else { continue };
+        let reason = answer.into_inner().reason.unwrap_or_default();
+        if let Some(line) = obstacles(name, &reason)
+            && noted.insert(line.clone())
+        {
+            call.progress().erase();
+            call.note(&line);
+        }
+    }
+}
+
+/// `web waits for service "db" to be up (it was stopped); …`.
+fn obstacles(name: &str, reason: &Reason) -> Option<String> {
+    let mut found = Vec::new();
+    collect(reason, &mut found);
+    let texts: Vec<&str> = found.iter().map(|missing| missing.text.as_str()).collect();
+    (!texts.is_empty()).then(|| {
+        format!(
+            "{name} waits for {}; `kelsonctl start --with-dependencies {name}` starts what it needs",
+            texts.join(", ")
+        )
+    })
+}
+
+/// The services down the chain that nothing starts by itself.
+fn collect<'a>(reason: &'a Reason, found: &mut Vec<&'a Missing>) {
+    let at_rest = |missing: &Missing| {
+        // To wait until a service is down is no reason to start it.
+        missing.event != "down"
+            && matches!(
+                missing.problem(),
+                Problem::Stopped | Problem::Manual | Problem::Failed | Problem::Skipped
+            )
+    };
+    found.extend(reason.missing.as_ref().filter(|missing| at_rest(missing)));
+    reason.causes.iter().for_each(|cause| collect(cause, found));
 }
 
 /// Shows it for as long as it is polled.
@@ -154,6 +212,32 @@ mod tests {
         assert_eq!(said(&two, &told), "db: preparing (and 1 more)");
         assert_eq!(said(&[web], &told), "web: waiting for service \"db\" to be up");
         assert_eq!(said(&[up], &told), "waiting for db, web and mail");
+    }
+
+    #[test]
+    fn what_nothing_starts_is_noted_with_the_way_out() {
+        let missing = |name: &str, problem: Problem| {
+            let text = format!("service \"{name}\" to be up ({problem:?})");
+            let missing =
+                Missing { name: name.to_owned(), event: "up".to_owned(), text, ..Missing::default() };
+            Some(Missing { problem: problem.into(), ..missing })
+        };
+        let link = |missing, causes| Reason { missing, causes, ..Reason::default() };
+        // `app` waits itself; `db` is what holds both up.
+        let db = link(missing("db", Problem::Stopped), vec![]);
+        let app = link(missing("app", Problem::Unspecified), vec![db]);
+        assert_eq!(
+            obstacles("web", &link(None, vec![app])).as_deref(),
+            Some(
+                "web waits for service \"db\" to be up (Stopped); \
+                 `kelsonctl start --with-dependencies web` starts what it needs"
+            )
+        );
+        let path = link(missing("/run/x", Problem::Silent), vec![]);
+        assert_eq!(obstacles("web", &link(None, vec![path])), None);
+        let mut down = missing("db", Problem::Manual).unwrap();
+        down.event = "down".to_owned();
+        assert_eq!(obstacles("web", &link(None, vec![link(Some(down), vec![])])), None);
     }
 
     #[test]

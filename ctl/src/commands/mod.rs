@@ -35,9 +35,11 @@ pub mod processes;
 pub mod read;
 pub mod reboot;
 pub mod reexec;
+pub mod reload;
 pub mod restart;
 pub mod schema;
 pub mod services;
+pub mod signal;
 pub mod start;
 pub mod status;
 pub mod stop;
@@ -185,6 +187,8 @@ pub fn takes_several(command: &Command) -> bool {
         | Command::Start(_)
         | Command::Stop(_)
         | Command::Restart(_)
+        | Command::Reload(_)
+        | Command::Signal(_)
         | Command::Wait(_)
         | Command::Health(_)
         | Command::Why(_)
@@ -234,6 +238,8 @@ pub async fn run(command: Command, call: &Call) -> Result<(), Failure> {
         Command::Start(arguments) => start::run(call, arguments).await,
         Command::Stop(arguments) => stop::run(call, arguments).await,
         Command::Restart(arguments) => restart::run(call, arguments).await,
+        Command::Reload(arguments) => reload::run(call, arguments).await,
+        Command::Signal(arguments) => signal::run(call, arguments).await,
         Command::Wait(arguments) => wait::run(call, arguments).await,
         Command::Why(arguments) => why::run(call, arguments).await,
         Command::Graph(arguments) => graph::run(call, arguments).await,

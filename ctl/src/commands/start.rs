@@ -9,15 +9,20 @@ use crate::failure::Failure;
 #[command(after_help = "\
 Examples:
   kelsonctl start db
-  kelsonctl start db web --wait --timeout 30s")]
+  kelsonctl start db web --wait --timeout 30s
+  kelsonctl start web --with-dependencies")]
 pub struct Arguments {
     /// The services
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
+    /// Start first the services that they need and that are down
+    #[arg(short = 'd', long)]
+    with_dependencies: bool,
     #[command(flatten)]
     staying: Staying,
 }
 
 pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
-    act(call, Action::Start, arguments.names, arguments.staying).await
+    let action = Action::Start { with_dependencies: arguments.with_dependencies };
+    act(call, action, arguments.names, arguments.staying).await
 }

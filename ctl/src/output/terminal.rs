@@ -149,6 +149,13 @@ impl Progress {
         }
     }
 
+    /// Clears the line, for a text that is to stand there; the next text of the progress is shown below that.
+    pub fn erase(&self) {
+        if self.is_seen() {
+            self.write("\r\x1b[K");
+        }
+    }
+
     fn write(&self, text: &str) {
         let mut stderr = std::io::stderr().lock();
         // A progress line that cannot be shown is no loss.

@@ -84,6 +84,30 @@ pub fn services(services: &[v1::Service]) -> Vec<Service> {
     services.iter().map(Service::from).collect()
 }
 
+/// What `reload` did.
+#[derive(Debug, Clone, Serialize)]
+pub struct Reload {
+    pub started: Vec<String>,
+    pub stopped: Vec<String>,
+    pub changed: Vec<String>,
+    pub errors: Vec<String>,
+}
+
+impl From<&v1::ReloadResponse> for Reload {
+    fn from(report: &v1::ReloadResponse) -> Reload {
+        let v1::ReloadResponse { started, stopped, changed, errors } = report.clone();
+        Reload { started, stopped, changed, errors }
+    }
+}
+
+/// What `signal` did.
+#[derive(Debug, Clone, Serialize)]
+pub struct Signal {
+    pub name: String,
+    pub signal: String,
+    pub pid: i32,
+}
+
 /// One line of `events`.
 #[derive(Debug, Clone, Serialize)]
 pub struct Event {

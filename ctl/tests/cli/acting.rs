@@ -2,8 +2,8 @@
 
 use std::process::Stdio;
 
-use kelson_proto::v1::ActionResult;
 use kelson_proto::v1::action_result::Outcome;
+use kelson_proto::v1::{ActionResult, ReloadResponse};
 use serde_json::json;
 
 use crate::fake::{Fake, State};
@@ -22,6 +22,7 @@ fn a_line_for_each_service() {
     for (words, asked) in [
         ("start db web", "start db web wait=false"),
         ("start db web --wait", "start db web wait=true"),
+        ("start db web --with-dependencies", "start db web wait=false with_dependencies"),
         ("stop db web", "stop db web wait=false cascade=false"),
         ("stop --cascade -w db web", "stop db web wait=true cascade=true"),
         ("restart --wait --timeout 20s db web", "restart db web wait=true"),
@@ -56,6 +57,43 @@ fn one_that_is_refused_fails_the_command() {
         json[1],
         json!({"name": "web", "outcome": "nothing-to-do", "message": "it is down already", "state": "", "up": false})
     );
+}
+
+#[test]
+fn a_reload_prints_what_changed_and_what_is_wrong() {
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let reload = ReloadResponse { started: names(&["mail"]), changed: names(&["db"]), ..Default::default() };
+    let fake = Fake::start(State { reload, ..two() });
+    let done = fake.run("reload");
+    assert_eq!((done.status, done.err.as_str()), (0, ""));
+    assert_eq!(done.out, "mail: new, started\ndb: changed; `kelsonctl restart db` applies it\n");
+    assert_eq!(
+        fake.json("reload"),
+        json!({"started": ["mail"], "stopped": [], "changed": ["db"], "errors": []})
+    );
+    fake.change(|state| state.reload.errors = names(&["web.yaml:3:1: unknown key"]));
+    let done = fake.run("reload");
+    assert_eq!((done.status, done.err.as_str()), (1, "kelsonctl: web.yaml:3:1: unknown key\n"));
+    let done = fake.run("reload web");
+    assert_eq!((done.status, done.out.as_str()), (2, ""));
+    assert!(done.err.contains("reload takes no name"), "{}", done.err);
+}
+
+#[test]
+fn a_signal_has_a_name_or_a_number() {
+    let fake = Fake::start(two());
+    for (words, number) in
+        [("signal db SIGHUP", 1), ("signal db HUP", 1), ("signal db 1", 1), ("signal db 15", 15)]
+    {
+        let done = fake.run(words);
+        let name = if number == 1 { "SIGHUP" } else { "SIGTERM" };
+        assert_eq!(done.out, format!("db: {name} sent to PID 812\n"), "{words}: {}", done.err);
+        assert_eq!(*fake.asked().last().unwrap(), format!("signal db {number}"));
+    }
+    assert_eq!(fake.json("signal db HUP"), json!({"name": "db", "signal": "SIGHUP", "pid": 812}));
+    let done = fake.run("signal db HUPP");
+    assert_eq!(done.status, 2);
+    assert!(done.err.contains("did you mean SIGHUP?"), "{}", done.err);
 }
 
 #[test]

@@ -37,6 +37,7 @@ pub struct State {
     pub graph: GraphResponse,
     pub why: Reason,
     pub status: StatusResponse,
+    pub reload: ReloadResponse,
     pub images: ListImagesResponse,
     pub health: HealthReport,
     pub groups: Vec<HealthReport>,
@@ -312,7 +313,12 @@ impl Services for Shared {
     async fn start(&self, request: Request<StartRequest>) -> Answer<ActionResponse> {
         let request = request.into_inner();
         self.act(
-            format!("start {} wait={}", request.names.join(" "), request.wait),
+            format!(
+                "start {} wait={}{}",
+                request.names.join(" "),
+                request.wait,
+                if request.with_dependencies { " with_dependencies" } else { "" }
+            ),
             &request.names,
             request.wait,
         )
@@ -366,8 +372,16 @@ impl Services for Shared {
         Ok(Response::new(self.state().graph.clone()))
     }
 
+    async fn signal(&self, request: Request<SignalRequest>) -> Answer<SignalResponse> {
+        let SignalRequest { name, signal } = request.into_inner();
+        self.note(format!("signal {name} {signal}"))?;
+        self.known(&[name])?;
+        Ok(Response::new(SignalResponse { pid: 812 }))
+    }
+
     async fn reload(&self, _: Request<ReloadRequest>) -> Answer<ReloadResponse> {
-        Err(Status::unimplemented("not of this test"))
+        self.note("reload".to_owned())?;
+        Ok(Response::new(self.state().reload.clone()))
     }
 
     type EventsStream = ReceiverStream<Result<EventsResponse, Status>>;

@@ -16,11 +16,13 @@ mod start_time;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use kelson_spec::service::ResourceLimit;
+use nix::errno::Errno;
 
 pub use exit::ExitReceiver;
 pub use reaper::ReapReport;
@@ -160,8 +162,12 @@ impl Child {
 
 /// Sends a signal to the process of a pidfd; one that has ended cannot be mistaken for another.
 pub fn signal_pidfd(pidfd: &impl AsFd, signal: i32) {
+    let _ = send(pidfd, signal);
+}
+
+fn send(pidfd: &impl AsFd, signal: i32) -> Result<(), Errno> {
     // SAFETY: numbers, and a null pointer that the call allows.
-    let _ = unsafe {
+    let sent = unsafe {
         libc::syscall(
             libc::SYS_pidfd_send_signal,
             pidfd.as_fd().as_raw_fd(),
@@ -170,6 +176,29 @@ pub fn signal_pidfd(pidfd: &impl AsFd, signal: i32) {
             0,
         )
     };
+    Errno::result(sent).map(drop)
+}
+
+/// Sends a signal to the process that had this PID and start time, whoever its parent is.
+///
+/// # Errors
+/// It has ended, or the kernel refuses.
+pub fn signal_process(pid: i32, start_time: u64, signal: i32) -> Result<(), RunnerError> {
+    let cannot = |error: &io::Error| {
+        let name = kelson_spec::signal_name(signal);
+        RunnerError::system(format_args!("cannot send {name} to process {pid}"), error)
+    };
+    let ended = || RunnerError::new(format!("process {pid} has ended"));
+    let pidfd = open_pidfd(pid).map_err(|error| cannot(&error))?.ok_or_else(ended)?;
+    // Read with the pidfd open: then both mean the same process, or it has ended.
+    if start_time::started(pid).map_err(|error| cannot(&error))? != Some(start_time) {
+        return Err(ended());
+    }
+    match send(&pidfd, signal) {
+        Ok(()) => Ok(()),
+        Err(Errno::ESRCH) => Err(ended()),
+        Err(errno) => Err(cannot(&errno.into())),
+    }
 }
 
 impl Processes {

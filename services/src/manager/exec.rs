@@ -1,4 +1,4 @@
-//! Running a command beside a service, as an operator asks.
+//! Running a command beside a service, and sending its process a signal, as an operator asks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,17 +38,40 @@ impl Manager {
         Ok(Executing { exit, ..executing })
     }
 
+    /// Sends a signal to the main process of a service that runs; `asked_by` goes into the event. Answered with the
+    /// PID.
+    ///
+    /// # Errors
+    /// A sentence: there is no such service, it does not run, or the kernel refuses.
+    pub async fn signal(&self, name: &str, signal: i32, asked_by: String) -> Result<i32, String> {
+        self.ask_task(name, |reply| Command::Signal { signal, asked_by, reply }).await
+    }
+
     async fn executor(&self, name: &str) -> Result<Arc<dyn Executor>, String> {
+        if self.get(name).is_some_and(|snapshot| snapshot.builtin) {
+            return Err(format!(
+                "service \"{name}\" is built in: commands run beside the services that have files"
+            ));
+        }
+        self.ask_task(name, |reply| Command::Executor { reply }).await
+    }
+
+    /// Asks the task of a service.
+    async fn ask_task<T>(
+        &self,
+        name: &str,
+        command: impl FnOnce(oneshot::Sender<Result<T, String>>) -> Command,
+    ) -> Result<T, String> {
         let mailbox = match self.entries().get(name) {
             None => return Err(self.unknown(name)),
-            Some(entry) if entry.snapshot().builtin => {
-                return Err(format!(
-                    "service \"{name}\" is built in: commands run beside the services that have files"
-                ));
-            }
             Some(entry) => match &entry.kind {
                 Kind::Live(handle) => handle.mailbox.clone(),
-                Kind::Faulty(_) | Kind::Foreign(_) => {
+                Kind::Foreign(_) => {
+                    return Err(format!(
+                        "service \"{name}\" is built in: `kelsonctl restart {name}` replaces it"
+                    ));
+                }
+                Kind::Faulty(_) => {
                     return Err(format!(
                         "service \"{name}\" does not run: its state is {}",
                         entry.snapshot().state.name()
@@ -58,7 +81,7 @@ impl Manager {
         };
         let (reply, answer) = oneshot::channel();
         let gone = || format!("service \"{name}\" does not answer");
-        mailbox.send(Command::Executor { reply }).map_err(|_| gone())?;
+        mailbox.send(command(reply)).map_err(|_| gone())?;
         tokio::time::timeout(ANSWER, answer).await.map_err(|_| gone())?.map_err(|_| gone())?
     }
 }

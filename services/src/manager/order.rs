@@ -104,6 +104,45 @@ impl Manager {
         found.into_iter().map(str::to_owned).collect()
     }
 
+    /// These, and before them the services that they need and that are down, and what those need in turn.
+    pub fn with_dependencies(&self, names: &[String]) -> Vec<String> {
+        let mut seen: BTreeSet<String> = names.iter().cloned().collect();
+        let mut open = names.to_vec();
+        let mut found = Vec::new();
+        while let Some(spec) = open.pop().map(|name| self.spec(&name)) {
+            for other in spec.iter().flat_map(|spec| &spec.depends).filter_map(|one| self.lacking(one)) {
+                if seen.insert(other.to_owned()) {
+                    open.push(other.to_owned());
+                    if self.get(other).is_some_and(|snapshot| snapshot.down) {
+                        found.push(other.to_owned());
+                    }
+                }
+            }
+        }
+        // What is needed comes first.
+        found.reverse();
+        found.extend(names.iter().cloned());
+        found
+    }
+
+    /// The service whose start would help a requirement that does not hold. Alternatives are left to themselves unless
+    /// all are services; then one that is on its way counts, or else the first.
+    fn lacking<'a>(&self, requirement: &'a Requirement) -> Option<&'a str> {
+        match requirement {
+            Requirement::Service { event: ServiceEvent::Down, .. } => None,
+            Requirement::Service { name, event, .. } => {
+                let holds = self.get(name).is_some_and(|snapshot| event_holds(&snapshot, *event));
+                (!holds).then_some(name)
+            }
+            Requirement::Any(each) => {
+                let lacking = each.iter().map(|one| self.lacking(one)).collect::<Option<Vec<&str>>>()?;
+                let comes = |name: &&&str| self.get(name).is_some_and(|snapshot| !snapshot.down);
+                lacking.iter().find(comes).or(lacking.first()).copied()
+            }
+            Requirement::Path(_) | Requirement::Network(_) | Requirement::TimeSynced => None,
+        }
+    }
+
     /// Stops `first` and `names` in order.
     pub(super) async fn stop_cascade(&self, first: &[String], names: &[String]) {
         let target = names.join(", ");

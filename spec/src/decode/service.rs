@@ -333,14 +333,13 @@ impl Decoder<'_> {
 
     fn signal(&mut self, place: &Place<'_>, node: &Node) -> Option<i32> {
         let text = self.word(place, node)?;
-        let number = crate::kernel::signal(&text);
-        if number.is_none() {
-            let upper = text.to_ascii_uppercase();
-            let near = crate::near::near(upper.trim_start_matches("SIG"), crate::kernel::signal_names());
-            let hint = near.map(|name| format!("; did you mean SIG{name}?")).unwrap_or_default();
-            self.wrong(place, node.at, format_args!("{} is not a signal{hint}", quoted(&text)));
+        match crate::kernel::parse_signal(&text) {
+            Ok(number) => Some(number),
+            Err(complaint) => {
+                self.wrong(place, node.at, complaint);
+                None
+            }
         }
-        number
     }
 
     fn user(&mut self, place: &Place<'_>, node: &Node) -> Option<Credentials> {

@@ -101,3 +101,31 @@ fn files_sighup_starts_new_services_stops_removed_ones_and_names_changed_ones() 
     assert_eq!(host.pid_of("same"), pids[0]);
     host.poweroff();
 }
+
+#[test]
+fn kelsonctl_reload_prints_what_changed() {
+    let mut host = Host::builder()
+        .service("db", "process: {command: [$PROGRAM, serve]}")
+        .service("old", "process: {command: [$PROGRAM, serve]}")
+        .start();
+    host.wait_up("db");
+    host.wait_up("old");
+    assert_eq!(host.ctl(&["reload"]).ok().stdout, "nothing changed\n");
+    host.write_service("mail", "process: {command: [$PROGRAM, serve]}");
+    host.write_service("db", "process: {command: [$PROGRAM, serve]}\ndescription: another");
+    host.remove_service("old");
+    let said = host.ctl(&["reload"]).ok().stdout;
+    let expected =
+        "mail: new, started\nold: removed, stopped\ndb: changed; `kelsonctl restart db` applies it\n";
+    assert_eq!(said, expected);
+    host.wait_up("mail");
+    // A mistake is printed with its place, and nothing else is lost by it.
+    host.write_service("mail", "process: {command: [$PROGRAM, serve]}\nnonsense: 1");
+    let said = host.ctl(&["reload"]).expect(1).stderr;
+    assert!(said.contains("mail.yaml:") && said.contains("nonsense"), "{said}");
+    assert!(host.service("mail").up);
+    // A name is reserved.
+    let said = host.ctl(&["reload", "db"]).expect(2).stderr;
+    assert!(said.contains("reload takes no name"), "{said}");
+    host.poweroff();
+}

@@ -7,6 +7,7 @@ mod p3_nothing_leaks;
 mod p4_last_output;
 mod p5_nobody_reads;
 mod p6_logd_dies;
+mod p7_signal;
 mod rate_limit;
 
 use std::time::Duration;

@@ -41,7 +41,7 @@ impl Model {
             Key::Char('2' | 'e') => self.open(Pane::Events),
             Key::Char('3' | 'g') => self.open(Pane::Graph),
             Key::Char('4' | 'd') => self.open(Pane::Details),
-            Key::Char('s') => self.ask(Action::Start),
+            Key::Char('s') => self.ask(Action::Start { with_dependencies: false }),
             Key::Char('x') => self.ask(Action::Stop { cascade: false }),
             Key::Char('r') => self.ask(Action::Restart),
             Key::Tab if !self.zoomed => self.in_pane = !self.in_pane,
@@ -140,7 +140,7 @@ impl Model {
 /// The word for it.
 fn verb(action: Action) -> &'static str {
     match action {
-        Action::Start => "start",
+        Action::Start { .. } => "start",
         Action::Stop { .. } => "stop",
         Action::Restart => "restart",
     }

@@ -93,9 +93,11 @@ fn a_filter_is_a_part_of_the_name() {
 #[test]
 fn nothing_is_done_without_a_yes() {
     let mut model = model(&["db"]);
-    for (key, action) in
-        [("s", Action::Start), ("x", Action::Stop { cascade: false }), ("r", Action::Restart)]
-    {
+    for (key, action) in [
+        ("s", Action::Start { with_dependencies: false }),
+        ("x", Action::Stop { cascade: false }),
+        ("r", Action::Restart),
+    ] {
         assert_eq!(press(&mut model, key), None);
         assert!(matches!(&model.mode, Mode::Confirm(asked, name, _) if *asked == action && name == "db"));
         // Neither these nor what comes from the host answers for the operator.
@@ -135,7 +137,7 @@ fn a_refused_stop_asks_about_those_that_need_it() {
     // No other refusal can be got round so.
     press(&mut model, "");
     model.press(Key::Enter);
-    model.hear(acted(Action::Start, Outcome::Refused, "its file has a mistake"));
+    model.hear(acted(Action::Start { with_dependencies: false }, Outcome::Refused, "its file has a mistake"));
     assert_eq!(model.mode, Mode::Browse);
 }
 

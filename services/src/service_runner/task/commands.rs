@@ -38,6 +38,12 @@ pub enum Command {
     Executor {
         reply: oneshot::Sender<Result<Arc<dyn Executor>, String>>,
     },
+    /// Send a signal to its main process; answered with its PID, or with why not.
+    Signal {
+        signal: i32,
+        asked_by: String,
+        reply: oneshot::Sender<Result<i32, String>>,
+    },
     /// How its checks stand.
     Checks {
         reply: oneshot::Sender<Vec<CheckReport>>,
@@ -104,6 +110,11 @@ impl Core {
                 let _ = reply.send(self.executor());
                 Next::Same
             }
+            Command::Signal { signal, asked_by, reply } => {
+                // Whoever asked may have gone away.
+                let _ = reply.send(self.signal(signal, &asked_by));
+                Next::Same
+            }
             Command::Checks { reply } => {
                 // Whoever asked may have gone away.
                 let _ = reply.send(self.reports());
@@ -116,11 +127,7 @@ impl Core {
     pub(super) fn executor(&self) -> Result<Arc<dyn Executor>, String> {
         match self.life.phase {
             Phase::Active => self.executor_of_run(),
-            _ => Err(format!(
-                "service \"{}\" does not run: its state is {}",
-                self.name,
-                self.life.state.name()
-            )),
+            _ => Err(self.does_not_run()),
         }
     }
 
@@ -130,12 +137,20 @@ impl Core {
                 let run = RunningProcess { run: self.life.run, pid, start_time: self.start_time };
                 self.surroundings.runners.executor(&self.spec, run)
             }
-            None => Err(format!(
-                "service \"{}\" does not run: its state is {}",
-                self.name,
-                self.life.state.name()
-            )),
+            None => Err(self.does_not_run()),
         }
+    }
+
+    /// To the main process, which the policy answers for as ever if the signal ends it: it is no stop.
+    fn signal(&self, signal: i32, asked_by: &str) -> Result<i32, String> {
+        let pid = self.life.pid.ok_or_else(|| self.does_not_run())?;
+        kelson_runner::signal_process(pid, self.start_time, signal).map_err(|error| error.message)?;
+        self.note(&format!("{} sent to PID {pid}: asked by {asked_by}", kelson_spec::signal_name(signal)));
+        Ok(pid)
+    }
+
+    fn does_not_run(&self) -> String {
+        format!("service \"{}\" does not run: its state is {}", self.name, self.life.state.name())
     }
 
     fn request(&mut self, input: Input, reply: Option<oneshot::Sender<Answer>>) -> Next {

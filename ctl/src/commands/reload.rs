@@ -1,0 +1,80 @@
+//! `reload`: the host reads its files again.
+
+use kelson_proto::v1::{ReloadRequest, ReloadResponse};
+
+use super::Call;
+use crate::failure::{Failure, answer};
+use crate::output::page::Page;
+use crate::output::text::escape;
+use crate::output::views;
+
+/// Read the files of the host again, and print what changed
+///
+/// New services start, removed ones stop. A service whose file changed runs on:
+/// `kelsonctl restart NAME` applies the change. What is wrong in a file is
+/// printed, and the exit status is then 1.
+#[derive(Debug, Clone, clap::Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  kelsonctl reload
+  kelsonctl -o json reload"
+)]
+pub struct Arguments {
+    /// Reserved for a later release
+    #[arg(value_name = "NAME", hide = true)]
+    name: Option<String>,
+}
+
+pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
+    if let Some(name) = arguments.name {
+        return Err(Failure::Usage(format!(
+            "reload takes no name: it reads all files again; `kelsonctl restart {name}` restarts {name} with its file \
+             as it is then"
+        )));
+    }
+    let client = call.client()?;
+    let report = answer(client.services().reload(ReloadRequest {})).await?;
+    call.show(|| views::Reload::from(&report), || Page::Lines(lines(&report)))?;
+    report.errors.iter().for_each(|error| call.note(error));
+    if report.errors.is_empty() { Ok(()) } else { Err(Failure::Told) }
+}
+
+/// A line for each service that changed.
+fn lines(report: &ReloadResponse) -> String {
+    let started = report.started.iter().map(|name| (name, "new, started".to_owned()));
+    let stopped = report.stopped.iter().map(|name| (name, "removed, stopped".to_owned()));
+    let changed = report.changed.iter();
+    let changed = changed.map(|name| (name, format!("changed; `kelsonctl restart {name}` applies it")));
+    let lines = started.chain(stopped).chain(changed);
+    let text: String =
+        lines.map(|(name, what)| escape(&format!("{name}: {what}")).into_owned() + "\n").collect();
+    if text.is_empty() { "nothing changed\n".to_owned() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_change_has_its_line() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let report = ReloadResponse {
+            started: names(&["mail"]),
+            stopped: names(&["old"]),
+            changed: names(&["db", "web"]),
+            ..ReloadResponse::default()
+        };
+        assert_eq!(
+            lines(&report),
+            "\
+mail: new, started
+old: removed, stopped
+db: changed; `kelsonctl restart db` applies it
+web: changed; `kelsonctl restart web` applies it
+"
+        );
+        assert_eq!(lines(&ReloadResponse::default()), "nothing changed\n");
+    }
+}

@@ -1,0 +1,43 @@
+//! `signal`: send a signal to the main process of a service.
+
+use kelson_proto::v1::SignalRequest;
+use kelson_spec::signal_name;
+
+use super::Call;
+use crate::failure::{Failure, answer, explain_names};
+use crate::output::page::Page;
+use crate::output::views;
+
+/// Send a signal to the main process of a service
+///
+/// PID 1 sends it through a pidfd, so that no other process can be hit. It is no
+/// stop: if the process ends, its restart policy answers as ever.
+#[derive(Debug, Clone, clap::Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  kelsonctl signal web HUP
+  kelsonctl signal db SIGUSR1
+  kelsonctl signal db 10"
+)]
+pub struct Arguments {
+    /// The service
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// The signal: SIGHUP, HUP or 1
+    #[arg(value_name = "SIG", value_parser = kelson_spec::parse_signal)]
+    signal: i32,
+}
+
+pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
+    let client = call.client()?;
+    let Arguments { name, signal } = arguments;
+    let request = SignalRequest { name: name.clone(), signal };
+    let pid = match answer(client.services().signal(request)).await {
+        Ok(answer) => answer.pid,
+        Err(failure) => return Err(explain_names(failure, &client, &[name]).await),
+    };
+    let line = format!("{name}: {} sent to PID {pid}\n", signal_name(signal));
+    call.show(|| views::Signal { name, signal: signal_name(signal), pid }, || Page::Lines(line))
+}

@@ -1,0 +1,58 @@
+//! G11: a start that waits for a service that an operator stopped says so at once, and can start that one too.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
+use kelson_tests::Host;
+
+const STOPPED: &str = "kelsonctl: web waits for service \"db\" to be up (it was stopped); \
+                       `kelsonctl start --with-dependencies web` starts what it needs";
+
+/// `db` is needed by `app`, and that by `web`; all are stopped.
+fn stopped() -> Host {
+    let host = Host::builder()
+        .service("db", "process: {command: [$PROGRAM, serve]}")
+        .service("app", "process: {command: [$PROGRAM, serve]}\ndepends: [{service: db}]")
+        .service("web", "process: {command: [$PROGRAM, serve]}\ndepends: [{service: app}]")
+        .start();
+    host.wait_up("web");
+    host.ctl(&["stop", "db", "--cascade", "--wait"]).ok();
+    // It waits for `db` from now on: the stopped service stands at the end of a chain.
+    host.ctl(&["start", "app"]).ok();
+    host
+}
+
+#[test]
+fn g11_a_start_names_the_stopped_dependency_and_the_way_out() {
+    let mut host = stopped();
+    let started = host.ctl(&["start", "web"]).ok();
+    assert_eq!(started.stderr.trim_end(), STOPPED);
+    assert_eq!(host.service("web").state, "waiting");
+    host.poweroff();
+}
+
+#[test]
+fn g11_a_start_that_stays_says_so_at_once_without_a_terminal() {
+    let mut host = stopped();
+    let mut start = host.client().command(&["start", "web", "--wait"]);
+    let mut start = start.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().expect("kelsonctl runs");
+    let mut line = String::new();
+    BufReader::new(start.stderr.take().expect("piped")).read_line(&mut line).expect("a line comes");
+    assert_eq!(line.trim_end(), STOPPED);
+    assert!(start.try_wait().expect("a child").is_none(), "it stays");
+    // What it said is true, and the start it waits for goes on.
+    host.ctl(&["start", "web", "--with-dependencies"]).ok();
+    assert!(start.wait().expect("a child").success());
+    assert!(host.service("web").up);
+    host.poweroff();
+}
+
+#[test]
+fn g11_what_is_needed_is_started_first() {
+    let mut host = stopped();
+    let started = host.ctl(&["start", "web", "--with-dependencies", "--wait", "--timeout", "30s"]).ok();
+    let names: Vec<&str> = started.stdout.lines().filter_map(|line| line.split(':').next()).collect();
+    assert_eq!(names, ["db", "web"], "{started:?}");
+    assert!(["db", "app", "web"].iter().all(|name| host.service(name).up), "{:#?}", host.services());
+    host.poweroff();
+}
