@@ -99,12 +99,11 @@ impl Manager {
         self.entries_mut().insert(name, Entry { spec, kind: Kind::Faulty(publisher) });
     }
 
-    /// Starts all that the boot starts.
+    /// Starts all that were added to be started and have not been yet.
     pub fn begin(&self) {
         let handles: Vec<ServiceHandle> = self
             .entries()
             .values()
-            .filter(|entry| entry.spec.as_ref().is_some_and(|spec| spec.start == StartMode::Auto))
             .filter_map(|entry| match &entry.kind {
                 Kind::Live(handle) => Some(handle.clone()),
                 _ => None,

@@ -51,7 +51,8 @@ pub struct Life {
     pub message: Arc<str>,
     /// What the gate lacks. Not recorded: another incarnation of PID 1 asks the gate at once.
     pub missing: Vec<Missing>,
-    /// Something will start it: not yet begun, but not down either.
+    /// The next [`Input::Begin`] starts it: not yet begun, but not down either. Settled when the service was added, and
+    /// recorded: what its file says by now starts nothing.
     pub will_start: bool,
     /// The last exit that was learnt and not yet acted on.
     pub exit: Option<Exit>,
@@ -166,8 +167,9 @@ impl Life {
                 if run != self.run => {}
 
             Input::Begin => {
-                self.will_start = false;
-                if self.phase == Phase::Rest && self.state == State::Initialized && !self.closing {
+                let starts = std::mem::take(&mut self.will_start);
+                let is_new = self.phase == Phase::Rest && self.state == State::Initialized;
+                if starts && is_new && !self.closing {
                     self.begin(rules, true, fx);
                 }
             }

@@ -344,6 +344,22 @@ fn nothing_starts_once_the_host_stops() {
 }
 
 #[test]
+fn only_what_was_added_to_be_started_is_begun() {
+    let mut case = Case { life: Life::new(false), ..Case::new(rules()) };
+    // Its file says `auto` by now.
+    case.feed(Input::NewSpec { has_when: false });
+    case.feed(Input::Begin);
+    assert_eq!((case.life.phase, case.life.state), (Phase::Rest, State::Initialized));
+    case.feed(Input::Start { ticket: 1 });
+    assert_eq!(case.work, Work::Open);
+    // One that was stopped before the boot came to it stays stopped.
+    let mut case = Case::new(rules());
+    case.feed(Input::Stop { ticket: 1, reason: StopReason::Operator });
+    case.feed(Input::Begin);
+    assert_eq!((case.life.phase, case.life.state), (Phase::Rest, State::Finished));
+}
+
+#[test]
 fn preparing_that_fails_is_undone_and_counts_as_a_failure() {
     let mut once = rules();
     once.restart.policy = RestartPolicy::Once;

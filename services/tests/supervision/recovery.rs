@@ -229,6 +229,30 @@ fn a_spec_that_waits_to_be_taken_up_still_waits() {
     );
 }
 
+#[test]
+fn a_manual_one_that_its_new_file_calls_auto_is_started_by_nobody() {
+    two_lives(
+        || async {
+            let house = House::with([spec("db"), manual(spec("web")), manual(spec("batch"))]).await;
+            let files = loaded([spec("db"), spec("web"), manual(spec("batch"))]);
+            let report = house.manager.reload(files).await;
+            assert_eq!(report.changed, ["web"]);
+            house.settle().await;
+            assert_eq!(house.state("web"), State::Initialized);
+            house
+        },
+        |ruin| async {
+            let house = House::another_life(ruin).await;
+            for name in ["web", "batch"] {
+                assert_eq!((house.state(name), house.now(name).down), (State::Initialized, true), "{name}");
+            }
+            house.manager.start(&names(&["web"]), true).await;
+            assert_eq!(house.state("web"), State::Running);
+            house.check();
+        },
+    );
+}
+
 /// PID 1 dies when it next comes to this place.
 fn dies(place: &str) {
     Fate::current().unwrap().dies_at(place);

@@ -128,7 +128,7 @@ pub enum StopReason {
 /// Something that happened to the service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input {
-    /// The boot, or a new file, starts it.
+    /// The boot, or a new file, starts it; one that was not added to be started rests on.
     Begin,
     Start {
         ticket: u64,
