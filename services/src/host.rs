@@ -19,16 +19,39 @@ pub enum HostRequest {
     Shutdown { action: ShutdownAction, reason: String, reply: oneshot::Sender<String> },
     /// Read the files again; answered with what changed.
     Reload { reply: oneshot::Sender<ReloadReport> },
-    /// Execute PID 1 anew; answered with what it is executed from, just before, or with why it is not.
-    Reexec { reason: String, reply: oneshot::Sender<Result<String, String>> },
+    /// Execute PID 1 anew; answered just before that, or with why it is not done.
+    Reexec { reason: String, reply: oneshot::Sender<Result<Reexecution, String>> },
 }
 
-/// What reading the service files again did.
+/// What PID 1 is executed from.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Reexecution {
+    /// The file, with what it says of itself.
+    pub program: String,
+    pub old_version: String,
+    pub new_version: String,
+}
+
+/// What reading the files again did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReloadReport {
+    /// Why it failed: nothing was changed, and all else here is empty.
+    pub failure: Option<String>,
+    /// Services that are new.
+    pub added: Vec<String>,
+    /// Those of them that were started.
     pub started: Vec<String>,
+    /// Services whose files are gone, and that are stopped.
     pub stopped: Vec<String>,
+    /// Services whose files changed; the next start by an operator takes the change up.
     pub changed: Vec<String>,
+    /// Services whose files have mistakes; one that runs goes on with the file it had.
+    pub faulty: Vec<String>,
+    /// Keys of the machine file that changed and took effect.
+    pub applied: Vec<&'static str>,
+    /// Keys of the machine file that take effect at the next boot.
+    pub waiting: Vec<&'static str>,
+    /// Each mistake in the files.
     pub errors: Vec<String>,
 }
 

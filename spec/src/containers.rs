@@ -13,15 +13,18 @@ pub fn is_container(decoded: &Decoded) -> bool {
     matches!(decoded.spec.workload, Workload::Container(_))
 }
 
-/// Whether containerd is on: what the machine file says counts; where it says nothing, a machine has it as soon as a
-/// service needs it, and a container (whose host has one) does not.
-pub fn containerd_is_on(machine: &MachineSpec, mode: Mode, needed: bool) -> bool {
-    machine.is_enabled(CONTAINERD).unwrap_or(mode == Mode::Machine && needed)
+/// Whether containerd is on: `enabled` counts; where it says nothing, a machine has it as soon as a service needs it, and
+/// a container (whose host has one) does not.
+pub fn containerd_is_on(enabled: Option<bool>, mode: Mode, needed: bool) -> bool {
+    enabled.unwrap_or(mode == Mode::Machine && needed)
 }
 
-/// What is wrong with a container where containerd is off.
-pub fn off(machine: &MachineSpec) -> &'static str {
-    match machine.is_enabled(CONTAINERD) {
+/// What is wrong with a container where containerd is off. `enabled` decided that, and `machine` is what the file says now.
+pub fn off(enabled: Option<bool>, machine: &MachineSpec) -> &'static str {
+    match enabled {
+        _ if enabled != machine.is_enabled(CONTAINERD) => {
+            "container: containerd is off since the boot; reboot, and what machine.yaml says of it now takes effect"
+        }
         Some(_) => {
             "container: machine.yaml switches containerd off; write builtins: {containerd: {enabled: true}} there, or remove enabled"
         }

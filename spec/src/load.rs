@@ -11,14 +11,12 @@ use crate::graph;
 use crate::groups::{self, Member};
 use crate::loaded::{Diagnostic, Loaded, Refused};
 use crate::machine::MachineSpec;
-use crate::names::BUILTINS;
+use crate::names::{BUILTINS, MACHINE};
 use crate::quote::shown;
 use crate::read;
 use crate::service::ServiceSpec;
 use crate::tree::{self, Node, Position, Value};
 
-/// The machine file in the folder.
-const MACHINE: &str = "machine.yaml";
 /// How many mistakes of one file are told.
 pub(crate) const MOST_MISTAKES: usize = 100;
 
@@ -47,11 +45,51 @@ pub struct Sources {
     /// Stands before each absolute path; `/` on the host itself.
     pub root: PathBuf,
     pub mode: Mode,
+    pub containerd: Switch,
+}
+
+/// By which `builtins.containerd.enabled` the service files are judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Switch {
+    /// The machine file's own.
+    #[default]
+    AsWritten,
+    /// The one with which the host booted: a change of the machine file waits for the next boot.
+    AsBooted(Option<bool>),
+}
+
+impl Switch {
+    /// Reads the word of the command line.
+    pub fn parse(word: &str) -> Option<Self> {
+        let booted = match word {
+            "on" => Some(true),
+            "off" => Some(false),
+            "unset" => None,
+            _ => return None,
+        };
+        Some(Switch::AsBooted(booted))
+    }
+
+    /// The word of [`Switch::parse`] for a host that booted with this machine file.
+    pub fn word(machine: &MachineSpec) -> &'static str {
+        match machine.is_enabled(containers::CONTAINERD) {
+            Some(true) => "on",
+            Some(false) => "off",
+            None => "unset",
+        }
+    }
+
+    pub(crate) fn enabled(self, machine: &MachineSpec) -> Option<bool> {
+        match self {
+            Switch::AsWritten => machine.is_enabled(containers::CONTAINERD),
+            Switch::AsBooted(enabled) => enabled,
+        }
+    }
 }
 
 impl Default for Sources {
     fn default() -> Self {
-        Sources { root: PathBuf::from("/"), mode: Mode::default() }
+        Sources { root: PathBuf::from("/"), mode: Mode::default(), containerd: Switch::default() }
     }
 }
 
@@ -72,7 +110,7 @@ pub fn load_with(config: &Path, sources: &Sources) -> Loaded {
     };
     let mut machine = reading.machine_file(config);
     reading.service_files(&config.join("services"));
-    let containerd = reading.containers(&machine.spec, sources.mode);
+    let containerd = reading.containers(&machine.spec, sources);
     reading.groups();
     reading.check_builtins(&config.join(MACHINE), &mut machine);
     let services = reading.check_graph();
@@ -225,9 +263,10 @@ impl Reading {
     }
 
     /// Containers wait for containerd; where that is off they are faulty. Whether it is on.
-    fn containers(&mut self, machine: &MachineSpec, mode: Mode) -> bool {
+    fn containers(&mut self, machine: &MachineSpec, sources: &Sources) -> bool {
         let needed = self.services.iter().any(containers::is_container);
-        let on = containers::containerd_is_on(machine, mode, needed);
+        let enabled = sources.containerd.enabled(machine);
+        let on = containers::containerd_is_on(enabled, sources.mode, needed);
         for mut decoded in std::mem::take(&mut self.services) {
             if on || !containers::is_container(&decoded) {
                 containers::wait_for_containerd(&mut decoded);
@@ -240,7 +279,7 @@ impl Reading {
                 line: workload.line,
                 column: workload.column,
                 service: Some(spec.name.clone()),
-                message: containers::off(machine).to_owned(),
+                message: containers::off(enabled, machine).to_owned(),
             });
             self.known.insert(spec.name);
         }

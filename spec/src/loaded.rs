@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::machine::MachineSpec;
+use crate::names::MACHINE;
 use crate::quote::path;
 use crate::service::ServiceSpec;
 
@@ -19,6 +20,19 @@ pub struct Diagnostic {
     /// The service it makes faulty, where it belongs to one.
     pub service: Option<String>,
     pub message: String,
+}
+
+impl Diagnostic {
+    /// Whether it concerns the machine file.
+    pub fn is_of_the_machine_file(&self) -> bool {
+        self.file.ends_with(MACHINE)
+    }
+
+    /// Whether it concerns a whole folder, and not one file in it.
+    fn is_of_a_folder(&self) -> bool {
+        let extension = self.file.extension().and_then(std::ffi::OsStr::to_str);
+        self.service.is_none() && !matches!(extension, Some("yaml" | "yml"))
+    }
 }
 
 impl std::fmt::Display for Diagnostic {
@@ -58,6 +72,18 @@ pub struct Refused {
 }
 
 impl Loaded {
+    /// Why not all files are known: a folder could not be read. `None`: each file was read, or has a mistake of its own.
+    pub fn unread(&self) -> Option<String> {
+        let unread: Vec<String> =
+            self.diagnostics.iter().filter(|found| found.is_of_a_folder()).map(ToString::to_string).collect();
+        (!unread.is_empty()).then(|| unread.join("; "))
+    }
+
+    /// Whether the machine file has mistakes.
+    pub fn machine_is_faulty(&self) -> bool {
+        self.diagnostics.iter().any(Diagnostic::is_of_the_machine_file)
+    }
+
     /// Names of the services that are not started because of their mistakes, each once, sorted.
     pub fn faulty(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self.diagnostics.iter().filter_map(|d| d.service.as_deref()).collect();

@@ -1,4 +1,4 @@
-//! The names that are taken: of the built-in services, and of Kelson's own processes.
+//! The names that are taken: of the built-in services, of Kelson's own processes, and of the machine file.
 
 /// Services that Kelson brings along; others may depend on them, and the machine file may change them.
 pub const BUILTINS: [&str; 4] = ["apid", "containerd", "logd", "probe"];
@@ -7,6 +7,9 @@ pub const BUILTINS: [&str; 4] = ["apid", "containerd", "logd", "probe"];
 /// log of who changed what.
 pub const RESERVED: [&str; 9] =
     ["apid", "audit", "containerd", "load", "logd", "probe", "shims", "task", "unpack"];
+
+/// The machine file in the configuration folder.
+pub const MACHINE: &str = "machine.yaml";
 
 /// The folder of the cgroups in which the shims of containers are, one of a service each.
 pub const SHIMS: &str = "shims";

@@ -1,15 +1,17 @@
 //! The personality `kelson-load`: reads the files of a configuration folder so that PID 1 does not have to.
 //!
-//! `kelson-load --config DIR [--mode machine|container]` writes one [`crate::wire`] message to standard output and exits 0. What is wrong with the files
-//! is in the message. Only what keeps it from writing one gives another status, and a line on standard error.
+//! `kelson-load --config DIR [--mode machine|container] [--containerd on|off|unset]` writes one [`crate::wire`] message to
+//! standard output and exits 0. What is wrong with the files is in the message. Only what keeps it from writing one gives another status, and a line on standard error.
 
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::PathBuf;
 
-use crate::load::{Mode, Sources, load_with};
+use crate::load::{Mode, Sources, Switch, load_with};
 use crate::read::text;
 use crate::wire;
+
+const USAGE: &str = "usage: kelson-load --config DIR [--mode machine|container] [--containerd on|off|unset]";
 
 /// Runs the personality with the arguments after its name and gives the exit status: 0 done, 1 failed, 2 usage.
 pub fn main(args: &[OsString]) -> i32 {
@@ -24,17 +26,23 @@ pub fn main(args: &[OsString]) -> i32 {
 }
 
 fn run(args: &[OsString], out: &mut impl std::io::Write) -> Result<(), (i32, String)> {
-    let usage = || (2, "usage: kelson-load --config DIR [--mode machine|container]".to_owned());
-    let (config, mode) = match args {
-        [flag, config] if flag == "--config" => (PathBuf::from(config), Mode::default()),
-        [flag, config, second, mode] if flag == "--config" && second == "--mode" => {
-            let mode = mode.to_str().and_then(Mode::parse).ok_or_else(usage)?;
-            (PathBuf::from(config), mode)
-        }
+    let usage = || (2, USAGE.to_owned());
+    let (config, rest) = match args {
+        [flag, config, rest @ ..] if flag == "--config" => (PathBuf::from(config), rest),
         _ => return Err(usage()),
     };
-    let bytes = wire::encode(&load_with(&config, &Sources { mode, ..Sources::default() }))
-        .map_err(|error| (1, error.to_string()))?;
+    let mut sources = Sources::default();
+    for pair in rest.chunks(2) {
+        let [flag, word] = pair else { return Err(usage()) };
+        match (flag.to_str(), word.to_str()) {
+            (Some("--mode"), Some(word)) => sources.mode = Mode::parse(word).ok_or_else(usage)?,
+            (Some("--containerd"), Some(word)) => {
+                sources.containerd = Switch::parse(word).ok_or_else(usage)?;
+            }
+            _ => return Err(usage()),
+        }
+    }
+    let bytes = wire::encode(&load_with(&config, &sources)).map_err(|error| (1, error.to_string()))?;
     let written = out.write_all(&bytes).and_then(|()| out.flush());
     written.map_err(|error| (1, format!("the findings cannot be handed over: {}", text(&error))))
 }
@@ -59,13 +67,15 @@ mod tests {
             let args: Vec<OsString> = args.iter().map(OsString::from).collect();
             run(&args, &mut &mut *out).map_err(|(status, _)| status)
         };
-        let wrong: [&[&str]; 6] = [
+        let wrong: [&[&str]; 8] = [
             &[],
             &["--config"],
             &["/etc/kelson"],
             &["--config", "/a", "/b"],
             &["--config", "/a", "--mode"],
             &["--config", "/a", "--mode", "both"],
+            &["--config", "/a", "--containerd", "maybe"],
+            &["--config", "/a", "--mode", "machine", "--containerd"],
         ];
         for args in wrong {
             assert_eq!(status(args, &mut [0; 512]), Err(2), "{args:?}");

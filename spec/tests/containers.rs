@@ -10,7 +10,9 @@ mod folder;
 
 use folder::Folder;
 use kelson_spec::service::*;
-use kelson_spec::{CONTAINER_CAPABILITIES, Loaded, Mode, ServiceSpec, render, wire};
+use kelson_spec::{
+    CONTAINER_CAPABILITIES, Loaded, Mode, ServiceSpec, Sources, Switch, load_with, render, wire,
+};
 
 const FULL: &str = r#"name: box
 container:
@@ -405,4 +407,25 @@ fn the_shims_have_their_name_for_themselves() {
         folder.messages(),
         ["services/shims.yaml:1:7: name: shims is the name of a part of Kelson; choose another"]
     );
+}
+
+/// A reload judges containers by what the host booted with.
+#[test]
+fn a_changed_switch_of_containerd_waits_for_the_next_boot() {
+    let folder = Folder::new();
+    folder.service("box", "name: box\ncontainer: {image: demo/box:1}\n");
+    let load = |mode: Mode, word: &str| {
+        let sources = Sources { mode, containerd: Switch::parse(word).unwrap(), ..Sources::default() };
+        let loaded = load_with(&folder.config(), &sources);
+        (loaded.containerd, loaded.diagnostics.into_iter().map(|found| found.message).collect::<Vec<_>>())
+    };
+    folder.machine("builtins: {containerd: {enabled: false}}\n");
+    assert_eq!(load(Mode::Machine, "unset"), (true, vec![]));
+    assert_eq!(load(Mode::Container, "on"), (true, vec![]));
+    folder.machine("builtins: {containerd: {enabled: true}}\n");
+    for (mode, word) in [(Mode::Machine, "off"), (Mode::Container, "unset")] {
+        let (on, messages) = load(mode, word);
+        assert!(!on && messages[0].contains("containerd is off since the boot; reboot"), "{messages:?}");
+    }
+    assert_eq!(Switch::parse("maybe"), None);
 }

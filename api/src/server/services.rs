@@ -234,11 +234,19 @@ impl Services for ServicesApi {
         let (reply, answer) = oneshot::channel();
         self.host.requests.send(HostRequest::Reload { reply }).await.map_err(ending)?;
         let report = answer.await.map_err(ending)?;
+        if let Some(failure) = report.failure {
+            return Err(Status::failed_precondition(format!("{failure}; nothing was changed")));
+        }
+        let words = |words: Vec<&str>| words.into_iter().map(str::to_owned).collect();
         Ok(Response::new(v1::ReloadResponse {
             started: report.started,
             stopped: report.stopped,
             changed: report.changed,
             errors: report.errors,
+            added: report.added,
+            faulty: report.faulty,
+            applied: words(report.applied),
+            waiting: words(report.waiting),
         }))
     }
 

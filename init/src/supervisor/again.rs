@@ -121,9 +121,9 @@ impl Life {
         }
         let (mut specs, missing) = past.specs();
         let configuration = past.paper::<Loaded>(Kind::Configuration, "");
-        // The life before ended while it took the services in, or what it wrote is lost: those that are missing are taken
-        // in now.
-        let half_begun = configuration.is_none();
+        // The life before ended while it took the services in: those that are missing are taken in now. Where its
+        // configuration is there and cannot be trusted, it was past that, and nothing new is taken in.
+        let half_begun = !past.store.has(Kind::Configuration, "");
         let loaded = match configuration {
             Some(loaded) if missing.is_empty() => loaded,
             configuration => {
@@ -150,6 +150,7 @@ impl Life {
             house.begin(loaded);
         } else {
             house.manager.resume_faulty(&loaded.diagnostics);
+            house.configuration.write();
         }
         for child in making {
             processes.forget(child);

@@ -1,18 +1,19 @@
 //! What serves the host while it runs, and what it is asked.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use kelson_logs::Collector;
 use kelson_probe::Prober;
 use kelson_services::builtins::{apid, containerd};
 use kelson_services::host::{HostRequest, ReloadReport};
 use kelson_services::manager::Manager;
+use kelson_services::node_health::NodeHealth;
 use kelson_services::state_store::{Kind, StateStore};
 use kelson_spec::Loaded;
 use tokio::sync::{mpsc, oneshot};
 
 use super::again::Fit;
+use super::configuration::Configuration;
 use super::intent::Intents;
 use super::launchers::Personalities;
 use super::opening::{containerd_spec, socket_group};
@@ -32,7 +33,9 @@ pub(super) struct House {
     pub(super) intents: Intents,
     pub(super) requests: mpsc::Receiver<HostRequest>,
     pub(super) reloading: Arc<tokio::sync::Mutex<()>>,
-    pub(super) shutdown_timeout: Duration,
+    /// What the host runs by.
+    pub(super) configuration: Configuration,
+    pub(super) health: NodeHealth,
     /// Ends the API server.
     pub(super) close_api: oneshot::Sender<()>,
     pub(super) api: tokio::task::JoinHandle<()>,
@@ -47,7 +50,6 @@ impl House {
     /// Takes in all services of a host that boots. Those that are known already stay as they are.
     pub(super) fn begin(&self, mut loaded: Loaded) {
         let (manager, runtime) = (&self.manager, &self.options.runtime_dir);
-        let configuration = configuration_of(&loaded);
         for diagnostic in loaded.diagnostics.iter().filter(|diagnostic| diagnostic.service.is_none()) {
             manager.host_event(&diagnostic.to_string());
         }
@@ -63,7 +65,7 @@ impl House {
         loaded.services.retain(|spec| unknown(&spec.name));
         manager.take_in(loaded);
         // Written down after all services are: a life that does not find it takes in what is missing.
-        write_configuration(&self.store, &configuration);
+        self.configuration.write();
     }
 
     /// Tells of the crash that this life comes after.
@@ -107,56 +109,60 @@ impl House {
 
     /// Reads the files again beside all else: their disk may be slow.
     pub(super) fn reload(&self, reply: Option<oneshot::Sender<ReloadReport>>) {
-        let (personalities, manager) = (self.personalities.clone(), self.manager.clone());
-        let (options, turn) = (self.options.clone(), Arc::clone(&self.reloading));
-        let store = self.store.clone();
+        let (personalities, options) = (self.personalities.clone(), self.options.clone());
+        let (manager, turn) = (self.manager.clone(), Arc::clone(&self.reloading));
+        let (configuration, health) = (self.configuration.clone(), self.health.clone());
         tokio::spawn(async move {
             // One after the other: the later reading must be the one that counts.
             let _turn = turn.lock().await;
-            let loaded = personalities.load(&options.config, options.mode).await;
-            // The first container has come: containers wait for it from their first moment on.
-            if loaded.containerd && manager.get(containerd::NAME).is_none() {
-                manager.bring_in(Arc::new(containerd_spec(&options, &loaded.machine, &manager)));
-            }
-            let configuration = configuration_of(&loaded);
-            let report = manager.reload(loaded).await;
-            write_configuration(&store, &configuration);
+            let booted = configuration.machine();
+            let report = match personalities.reload(&options.config, options.mode, &booted).await {
+                Ok(loaded) => {
+                    let first = loaded.containerd && loaded.unread().is_none();
+                    // The first container has come: containers wait for it from their first moment on.
+                    if first && manager.get(containerd::NAME).is_none() {
+                        manager.bring_in(Arc::new(containerd_spec(&options, &booted, &manager)));
+                    }
+                    configuration.reload(&manager, &health, loaded).await
+                }
+                Err(failure) => ReloadReport::failed(failure),
+            };
             crate::heap::give_back();
             manager.host_event(&summary(&report));
             if let Some(reply) = reply {
+                // The caller may have gone away.
                 let _ = reply.send(report);
             }
         });
     }
 }
 
-fn summary(report: &ReloadReport) -> String {
-    let part = |what: &str, names: &[String]| match names.len() {
+/// `; started: a, b`; nothing where there are none.
+fn part(what: &str, names: &[impl AsRef<str>]) -> String {
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    match names.len() {
         0 => String::new(),
         _ => format!("; {what}: {}", names.join(", ")),
-    };
+    }
+}
+
+fn summary(report: &ReloadReport) -> String {
+    if let Some(failure) = &report.failure {
+        return format!("the files were not taken up, and nothing was changed: {failure}");
+    }
+    let added: Vec<&String> = report.added.iter().filter(|name| !report.started.contains(name)).collect();
     let mut text = format!(
-        "the files were read again{}{}{}",
+        "the files were read again{}{}{}{}{}{}",
         part("started", &report.started),
+        part("added and not started", &added),
         part("stopped", &report.stopped),
-        part("changed, restart them to take it up", &report.changed)
+        part("changed, restart them to take it up", &report.changed),
+        part("machine.yaml, taken up", &report.applied),
+        part("machine.yaml, waits for the next boot", &report.waiting)
     );
     for error in &report.errors {
         text.push_str("; ");
         text.push_str(error);
     }
     text
-}
-
-/// All that was read but the services, of which each has a paper of its own.
-fn configuration_of(loaded: &Loaded) -> Loaded {
-    let mut configuration = loaded.clone();
-    configuration.services.clear();
-    configuration
-}
-
-fn write_configuration(store: &Option<StateStore>, configuration: &Loaded) {
-    if let Some(store) = store {
-        store.write(Kind::Configuration, "", configuration);
-    }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use kelson_conditions::{BoxFuture, Helper, HelperSpawner};
 use kelson_runner::{Command, Processes, Stdio};
 use kelson_services::helpers::{HelperKind, HelperLauncher};
-use kelson_spec::{Diagnostic, Loaded};
+use kelson_spec::{Diagnostic, Loaded, MachineSpec, Switch};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
 
@@ -45,31 +45,48 @@ impl Personalities {
         HelperLauncher::new(self.processes.clone(), Arc::clone(&self.binary), kind)
     }
 
-    /// Has `kelson-load` read the configuration as it counts in this mode. What goes wrong on the way becomes a diagnostic: the host boots.
+    /// Has `kelson-load` read the configuration for a host that boots. A failure becomes a diagnostic: the host boots.
     pub async fn load(&self, config: &Path, mode: Mode) -> Loaded {
-        let trouble = |message: String| Loaded {
+        self.read(config, mode, None).await.unwrap_or_else(|failure| Loaded {
             diagnostics: vec![Diagnostic {
                 file: config.to_owned(),
                 line: 0,
                 column: 0,
                 service: None,
-                message,
+                message: format!("{failure}, no service is known"),
             }],
             ..Loaded::default()
-        };
-        match tokio::time::timeout(LOAD_DEADLINE, self.read_hand_over(config, mode)).await {
-            Ok(Ok(loaded)) => loaded,
-            Ok(Err(error)) => trouble(format!("could not be read, no service is known: {error}")),
-            Err(_) => trouble(format!(
-                "could not be read within {} s (its disk does not answer), no service is known",
+        })
+    }
+
+    /// Has `kelson-load` read the configuration again, for a host that booted with this machine file.
+    ///
+    /// # Errors
+    /// A sentence: nothing is known of the files.
+    pub async fn reload(&self, config: &Path, mode: Mode, booted: &MachineSpec) -> Result<Loaded, String> {
+        let read = self.read(config, mode, Some(Switch::word(booted))).await;
+        read.map_err(|failure| format!("{}: {failure}", config.display()))
+    }
+
+    async fn read(&self, config: &Path, mode: Mode, containerd: Option<&str>) -> Result<Loaded, String> {
+        match tokio::time::timeout(LOAD_DEADLINE, self.read_hand_over(config, mode, containerd)).await {
+            Ok(Ok(loaded)) => Ok(loaded),
+            Ok(Err(error)) => Err(format!("could not be read: {error}")),
+            Err(_) => Err(format!(
+                "could not be read within {} s (its disk does not answer)",
                 LOAD_DEADLINE.as_secs()
             )),
         }
     }
 
-    async fn read_hand_over(&self, config: &Path, mode: Mode) -> io::Result<Loaded> {
+    async fn read_hand_over(
+        &self,
+        config: &Path,
+        mode: Mode,
+        containerd: Option<&str>,
+    ) -> io::Result<Loaded> {
         let (reader, writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
-        let command = self
+        let mut command = self
             .command("kelson-load")?
             .arg("--config")
             .arg(config.as_os_str().as_encoded_bytes())
@@ -77,6 +94,9 @@ impl Personalities {
             .arg(mode.name())
             .stdout(Stdio::Descriptor(writer))
             .spared();
+        if let Some(word) = containerd {
+            command = command.arg("--containerd").arg(word);
+        }
         let child =
             self.processes.spawn(command).await.map_err(|error| io::Error::other(error.to_string()))?;
         let mut bytes = Vec::new();

@@ -6,6 +6,7 @@
 //! life.
 
 mod again;
+mod configuration;
 mod doors;
 mod foundation;
 mod house;
@@ -208,7 +209,8 @@ async fn serve(mut house: House, mut reloads: mpsc::Receiver<String>, failure: O
         }
     }
     let intent = house.intents.current();
-    let left = intent.map_or(house.shutdown_timeout, |intent| intent.left_of(house.shutdown_timeout));
+    let timeout = house.configuration.machine().shutdown_timeout;
+    let left = intent.map_or(timeout, |intent| intent.left_of(timeout));
     let deadline = Instant::now().checked_add(left).unwrap_or_else(Instant::now);
     let watchdog = house.watchdog.get().cloned();
     if let Some(watchdog) = &watchdog {

@@ -25,6 +25,7 @@ use kelson_spec::{Loaded, MachineSpec, ServiceSpec};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
+use super::configuration::Configuration;
 use super::doors::Doors;
 use super::foundation::{self, Foundation};
 use super::house::House;
@@ -143,7 +144,7 @@ pub(super) fn open(
         manager: manager.clone(),
         images,
         inspector: Inspector::new(Arc::new(InspectLauncher(personalities.helpers(INSPECT)))),
-        health,
+        health: health.clone(),
         host,
         admission,
         group,
@@ -190,7 +191,8 @@ pub(super) fn open(
         intents,
         requests,
         reloading: Arc::default(),
-        shutdown_timeout: loaded.machine.shutdown_timeout,
+        configuration: Configuration::new(loaded, store.clone()),
+        health,
         close_api,
         api,
         store,

@@ -33,7 +33,7 @@ impl Manager {
 
     pub(super) fn note_unsound(&self, diagnostics: &[Diagnostic]) {
         // The machine file names no image.
-        let of_services = diagnostics.iter().filter(|diagnostic| !diagnostic.file.ends_with("machine.yaml"));
+        let of_services = diagnostics.iter().filter(|diagnostic| !diagnostic.is_of_the_machine_file());
         let mut files: Vec<String> =
             of_services.map(|diagnostic| diagnostic.file.display().to_string()).collect();
         files.dedup();
@@ -115,28 +115,27 @@ impl Manager {
     }
 
     /// Takes up what has changed in the files: new services start, removed ones stop, changed ones are named and
-    /// take their new file up at their next start by an operator.
+    /// take their new file up at their next start by an operator. Changes nothing where a folder could not be read.
     pub async fn reload(&self, loaded: Loaded) -> ReloadReport {
-        let mut report = ReloadReport {
-            errors: loaded.diagnostics.iter().map(ToString::to_string).collect(),
-            ..ReloadReport::default()
-        };
+        // What could not be read is not gone, and what it says is not known.
+        if let Some(unread) = loaded.unread() {
+            return ReloadReport::failed(format!("the files could not be read: {unread}"));
+        }
         // A service that is on its way out is not the one that a new file of its name means.
         let removals = std::mem::take(&mut *self.removals());
         for removal in removals {
             let _ = removal.await;
         }
         if self.closing() {
-            report.errors.push("the host is stopping, the files were not taken up".into());
-            return report;
+            return ReloadReport::failed("the host is stopping");
         }
         self.note_unsound(&loaded.diagnostics);
-        // What could not be read is not gone.
-        let unread = loaded.diagnostics.iter().any(of_a_folder);
-        if unread {
-            report.errors.push("not all files could be read, so no service was removed".into());
-        }
         let faulty = faults(&loaded.diagnostics);
+        let mut report = ReloadReport {
+            faulty: faulty.keys().cloned().collect(),
+            errors: loaded.diagnostics.iter().map(ToString::to_string).collect(),
+            ..ReloadReport::default()
+        };
         let mut fresh = Vec::new();
         let wanted: BTreeSet<String> =
             loaded.services.iter().map(|spec| spec.name.clone()).chain(faulty.keys().cloned()).collect();
@@ -165,8 +164,9 @@ impl Manager {
             self.add(spec, false);
             // What this host cannot run shows as failed, and is not started.
             if starts && self.live(&name).is_some() {
-                report.started.push(name);
+                report.started.push(name.clone());
             }
+            report.added.push(name);
         }
         for (name, text) in faulty {
             // What runs goes on with the file that it was started with.
@@ -180,7 +180,6 @@ impl Manager {
             .filter(|(name, entry)| !wanted.contains(&***name) && !entry.snapshot().builtin)
             .map(|(name, _)| Arc::clone(name))
             .collect();
-        let gone = if unread { Vec::new() } else { gone };
         report.stopped = gone.iter().map(ToString::to_string).collect();
         self.remove(gone);
         for name in &report.started {
@@ -249,12 +248,6 @@ impl Manager {
 
 fn send_begin(handle: &ServiceHandle) {
     let _ = handle.mailbox.send(Command::Request { input: Input::Begin, reply: None });
-}
-
-/// Whether it tells of a whole folder, and not of one file in it.
-fn of_a_folder(diagnostic: &Diagnostic) -> bool {
-    let extension = diagnostic.file.extension().and_then(std::ffi::OsStr::to_str);
-    diagnostic.service.is_none() && !matches!(extension, Some("yaml" | "yml"))
 }
 
 /// The mistakes of each faulty service, as one text.

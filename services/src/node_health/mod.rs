@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use kelson_spec::machine::NodeHealthSpec;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use crate::manager::Manager;
@@ -37,6 +37,8 @@ struct Inner {
     registry: Registry,
     tracker: Mutex<Tracker>,
     changed: watch::Sender<u64>,
+    /// The settings changed: time may bring something else now.
+    renewed: Notify,
 }
 
 impl NodeHealth {
@@ -49,9 +51,16 @@ impl NodeHealth {
             registry,
             tracker: Mutex::new(Tracker::new(spec, Instant::now())),
             changed: watch::channel(0).0,
+            renewed: Notify::new(),
         });
         tokio::spawn(follow(Arc::clone(&inner), changes));
         NodeHealth { inner }
+    }
+
+    /// Goes by other settings from now on; the deadline still counts from the beginning.
+    pub fn set_spec(&self, spec: NodeHealthSpec) {
+        self.inner.tracker().spec = spec;
+        self.inner.renewed.notify_one();
     }
 
     /// How the host is.
@@ -139,6 +148,7 @@ async fn follow(inner: Arc<Inner>, mut changes: Changes) {
         let names = tokio::select! {
             names = changes.next() => names,
             () = in_time => HashSet::new(),
+            () = inner.renewed.notified() => HashSet::new(),
         };
         inner.take_in(&names);
     }

@@ -62,6 +62,17 @@ async fn h7_every_service_at_the_same_time_for_the_minimum() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn other_settings_count_at_once() {
+    let (_house, health) = house([spec("db")]).await;
+    tokio::time::sleep(secs(4)).await;
+    assert_eq!(health.node_state(), HealthState::Pending);
+    // What has passed of the minimum counts.
+    health.set_spec(NodeHealthSpec { minimum: secs(5), ..SPEC });
+    tokio::time::sleep(secs(2)).await;
+    assert_eq!((health.node_state(), health.node().minimum), (HealthState::Healthy, secs(5)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn h7_flapping_keeps_it_from_healthy_and_the_deadline_names_the_culprits() {
     let (house, health) = house([spec("db"), spec("web"), needs("cart", &["lost"]), notify("lost")]).await;
     let mut states = health.changes();

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use kelson_services::host::ReloadReport;
 use kelson_services::manager::{Awaited, Outcome};
 use kelson_services::model::State;
 use kelson_services::service_runner::table::{Input, StopReason};
@@ -213,16 +214,19 @@ async fn faulty_becomes_good_and_good_becomes_faulty() {
 
 /// A folder that cannot be read is no folder without services.
 #[tokio::test(start_paused = true)]
-async fn nothing_is_removed_when_the_files_could_not_be_read() {
+async fn nothing_is_changed_when_the_files_could_not_be_read() {
     let house = House::with([spec("web")]).await;
     for file in ["/etc/kelson", "/etc/kelson/services"] {
-        let unread =
-            Loaded { diagnostics: vec![fault(None, file, "the folder cannot be read")], ..Loaded::default() };
+        let unread = Loaded {
+            diagnostics: vec![fault(None, file, "the folder cannot be read")],
+            ..loaded([spec("new")])
+        };
         let report = house.manager.reload(unread).await;
         house.settle().await;
         assert_eq!(house.state("web"), State::Running);
-        assert!(report.stopped.is_empty());
-        assert!(report.errors.iter().any(|error| error.contains("no service was removed")), "{report:?}");
+        let failure = report.failure.clone().unwrap();
+        assert!(failure.starts_with("the files could not be read: ") && failure.contains(file), "{failure}");
+        assert_eq!(report, ReloadReport::failed(failure), "nothing was changed");
     }
     let machine = Loaded {
         diagnostics: vec![fault(None, "/etc/kelson/machine.yaml", "unknown key")],

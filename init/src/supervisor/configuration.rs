@@ -1,0 +1,129 @@
+//! What of the configuration the host runs by, the services apart: the machine file as the boot read it, with the keys
+//! that a reload may change since.
+//!
+//! It is written down, and is what a later incarnation of PID 1 runs by. The files on the disk are not: what they say by
+//! now is for a reload or for the next boot.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use kelson_services::host::ReloadReport;
+use kelson_services::manager::Manager;
+use kelson_services::node_health::NodeHealth;
+use kelson_services::state_store::{Kind, StateStore};
+use kelson_spec::{Loaded, MachineReload, MachineSpec};
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Configuration {
+    /// Without the services, each of which is written down by itself.
+    loaded: Arc<Mutex<Loaded>>,
+    store: Option<StateStore>,
+}
+
+impl Configuration {
+    pub(super) fn new(loaded: &Loaded, store: Option<StateStore>) -> Configuration {
+        let loaded = Loaded { services: Vec::new(), ..loaded.clone() };
+        Configuration { loaded: Arc::new(Mutex::new(loaded)), store }
+    }
+
+    fn loaded(&self) -> MutexGuard<'_, Loaded> {
+        self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn machine(&self) -> MachineSpec {
+        self.loaded().machine.clone()
+    }
+
+    /// Writes it down. An incarnation that does not find it takes the services in again.
+    pub(super) fn write(&self) {
+        if let Some(store) = &self.store {
+            store.write(Kind::Configuration, "", &*self.loaded());
+        }
+    }
+
+    /// Takes up what was read again.
+    pub(super) async fn reload(
+        &self,
+        manager: &Manager,
+        health: &NodeHealth,
+        mut read: Loaded,
+    ) -> ReloadReport {
+        let services = std::mem::take(&mut read.services);
+        let (next, machine) = after(&self.loaded(), &read);
+        let mut report = manager.reload(Loaded { services, ..read }).await;
+        if report.failure.is_some() {
+            return report;
+        }
+        let spec = next.machine.health;
+        *self.loaded() = next;
+        self.write();
+        health.set_spec(spec);
+        match machine {
+            Some(machine) => (report.applied, report.waiting) = (machine.applied, machine.waiting),
+            None => report.errors.push("machine.yaml has mistakes, so none of its keys was taken up".into()),
+        }
+        report
+    }
+}
+
+/// What the host runs by once this was read, and what became of the machine file. `None`: that has mistakes, and changes
+/// nothing.
+fn after(now: &Loaded, read: &Loaded) -> (Loaded, Option<MachineReload>) {
+    let machine = (!read.machine_is_faulty()).then(|| now.machine.reload(&read.machine));
+    let next = Loaded {
+        machine: machine.as_ref().map_or(&now.machine, |machine| &machine.spec).clone(),
+        api_group: now.api_group,
+        containerd: now.containerd || read.containerd,
+        ..read.clone()
+    };
+    (next, machine)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use kelson_spec::Diagnostic;
+
+    use super::*;
+
+    fn read(timeout: u64, faulty_file: Option<&str>) -> Loaded {
+        let diagnostics = faulty_file.map(|file| Diagnostic {
+            file: file.into(),
+            line: 1,
+            column: 1,
+            service: None,
+            message: "unknown key".to_owned(),
+        });
+        let machine = MachineSpec {
+            hostname: Some(format!("host-{timeout}")),
+            shutdown_timeout: Duration::from_secs(timeout),
+            ..MachineSpec::default()
+        };
+        Loaded {
+            machine,
+            diagnostics: diagnostics.into_iter().collect(),
+            api_group: Some(u32::try_from(timeout).unwrap()),
+            ..Loaded::default()
+        }
+    }
+
+    #[test]
+    fn what_the_boot_read_is_kept_but_for_the_live_keys() {
+        let booted = Loaded { containerd: true, ..read(60, None) };
+        let (next, machine) = after(&booted, &read(7, None));
+        assert_eq!(next.machine.shutdown_timeout, Duration::from_secs(7));
+        assert_eq!(next.machine.hostname.as_deref(), Some("host-60"));
+        assert_eq!((next.api_group, next.containerd), (Some(60), true));
+        assert_eq!(machine.unwrap().waiting, ["hostname"]);
+    }
+
+    #[test]
+    fn a_machine_file_with_mistakes_changes_nothing_and_a_service_file_with_mistakes_is_remembered() {
+        let booted = read(60, None);
+        let (next, machine) = after(&booted, &read(7, Some("/etc/kelson/machine.yaml")));
+        assert_eq!((next.machine, machine), (booted.machine.clone(), None));
+        let (next, machine) = after(&booted, &read(7, Some("/etc/kelson/services/web.yaml")));
+        assert_eq!((next.diagnostics.len(), machine.is_some()), (1, true));
+    }
+}
