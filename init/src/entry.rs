@@ -1,9 +1,9 @@
 //! The first lines of every process of this file: what it was called, and a floor to stand on.
 
-use std::ffi::{CStr, CString, OsString};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Which part this process plays; `argv[0]` alone decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +81,18 @@ fn open_lowest() {
             libc::open(c"/".as_ptr(), libc::O_PATH);
         }
     }
+}
+
+/// The path that was given to `execve`, made absolute; its links are not followed. Call it before the working folder changes.
+pub fn executed_path() -> Option<PathBuf> {
+    // SAFETY: a look-up in what the kernel handed over.
+    let place = unsafe { libc::getauxval(libc::AT_EXECFN) } as *const libc::c_char;
+    if place.is_null() {
+        return None;
+    }
+    // SAFETY: the kernel put a C string there, which stays as long as the process.
+    let path = unsafe { CStr::from_ptr(place) };
+    std::path::absolute(OsStr::from_bytes(path.to_bytes())).ok()
 }
 
 /// What this process was started with, for the next `execve`.

@@ -55,6 +55,13 @@ pub struct ReloadReport {
     pub errors: Vec<String>,
 }
 
+impl ReloadReport {
+    /// Of a reload that changed nothing.
+    pub fn failed(why: impl Into<String>) -> ReloadReport {
+        ReloadReport { failure: Some(why.into()), ..ReloadReport::default() }
+    }
+}
+
 /// The boot as far as it has come.
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(default)]

@@ -31,6 +31,7 @@ pub struct HostBuilder {
     without_cgroup: bool,
     burdened: bool,
     own_binary: bool,
+    linked_binary: bool,
     faulty: bool,
     console_unread: bool,
     memory: BTreeMap<String, String>,
@@ -97,6 +98,12 @@ impl HostBuilder {
     /// Runs from a copy of `init` in the test's own folder, which the test may replace.
     pub fn own_binary(mut self) -> HostBuilder {
         self.own_binary = true;
+        self
+    }
+
+    /// Runs from a link `init` in the test's own folder, to a copy `init-1`: the test may put another file in its place.
+    pub fn linked_binary(mut self) -> HostBuilder {
+        self.linked_binary = true;
         self
     }
 
@@ -220,6 +227,11 @@ impl HostBuilder {
             let copy = dir.join("init");
             fs::copy(&binary, &copy).expect("the test's folder has room");
             binary = copy;
+        }
+        if self.linked_binary {
+            fs::copy(&binary, dir.join("init-1")).expect("the test's folder has room");
+            binary = dir.join("init");
+            std::os::unix::fs::symlink("init-1", &binary).expect("the test's folder is writable");
         }
         command
             .arg(binary)

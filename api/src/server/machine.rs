@@ -7,7 +7,7 @@ use futures_util::Stream;
 use kelson_proto::v1;
 use kelson_proto::v1::machine_server::Machine;
 use kelson_services::Manager;
-use kelson_services::host::{BootReport, Host, HostRequest, PhaseRecord, ShutdownAction};
+use kelson_services::host::{BootReport, Host, HostRequest, PhaseRecord, Reexecution, ShutdownAction};
 use tokio::sync::{oneshot, watch};
 use tonic::{Request, Response, Status};
 
@@ -135,8 +135,9 @@ impl Machine for MachineApi {
         let reason = reason(&caller(&request), &request.get_ref().reason);
         let (reply, answer) = oneshot::channel();
         self.host.requests.send(HostRequest::Reexec { reason, reply }).await.map_err(ending)?;
-        let program = answer.await.map_err(ending)?.map_err(Status::failed_precondition)?;
-        Ok(Response::new(v1::ReexecResponse { program }))
+        let Reexecution { program, old_version, new_version } =
+            answer.await.map_err(ending)?.map_err(Status::failed_precondition)?;
+        Ok(Response::new(v1::ReexecResponse { program, old_version, new_version }))
     }
 
     type DmesgStream = Pin<Box<dyn Stream<Item = Result<v1::DmesgResponse, Status>> + Send>>;

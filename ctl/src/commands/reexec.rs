@@ -12,8 +12,10 @@ use crate::output::{print, views};
 /// Have PID 1 execute itself anew, for an upgrade in place
 ///
 /// It is executed from its file on disk, which is tried first, or from its copy
-/// in memory where the file cannot be read. Services and containers run on, and
-/// nothing of them is counted. Returns once PID 1 answers again.
+/// in memory where the file cannot be read. The file is found by the path by
+/// which the host was started; a link is followed anew. Services and containers
+/// run on, and nothing of them is counted. Returns once PID 1 answers again, and
+/// names the old and the new version.
 #[derive(Debug, Clone, clap::Args)]
 #[command(
     verbatim_doc_comment,
@@ -31,7 +33,7 @@ pub struct Arguments {
 pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
     let client = call.client()?;
     let version = || async { answer(client.machine().version(VersionRequest {})).await };
-    let before = version().await?.reexecs;
+    let before = version().await?;
     let request = ReexecRequest { reason: reason(arguments.reason.as_deref()) };
     let program = match answer(client.machine().reexec(request)).await {
         Ok(response) => response.program,
@@ -43,7 +45,7 @@ pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
     let mut reconnect = Reconnect::quiet();
     let now: VersionResponse = loop {
         match version().await {
-            Ok(now) if now.reexecs > before => break now,
+            Ok(now) if now.reexecs > before.reexecs => break now,
             Ok(_) => {
                 let still = "PID 1 goes on as it was; its events tell why".to_owned();
                 reconnect.pause(Failure::NotReachable(still)).await?;
@@ -52,7 +54,7 @@ pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
         }
     };
     let from = if program.is_empty() { String::new() } else { format!(", from {}", escape(&program)) };
-    let line = format!("PID 1 runs version {}{from}\n", escape(&now.version));
-    let (version, reexecs) = (now.version, now.reexecs);
-    print(&call.item(|| views::Reexec { program, version, reexecs }, || line)?)
+    let (old_version, version, reexecs) = (before.version, now.version, now.reexecs);
+    let line = format!("PID 1 runs version {} (before: {}){from}\n", escape(&version), escape(&old_version));
+    print(&call.item(|| views::Reexec { program, old_version, version, reexecs }, || line)?)
 }

@@ -51,10 +51,12 @@ fn a_reexec_is_over_once_pid_1_answers_from_its_next_life() {
     let fake = Fake::start(two());
     let done = fake.run("reexec --reason upgrade");
     assert_eq!((done.status, done.err.as_str()), (0, ""));
-    assert_eq!(done.out, "PID 1 runs version 9.8.7, from /sbin/init (kelson 0.2.0)\n");
+    assert_eq!(done.out, "PID 1 runs version 9.8.7 (before: 9.8.7), from /sbin/init (kelson 0.2.0)\n");
     assert!(fake.asked().contains(&"reexec upgrade, by kelsonctl".to_owned()), "{:?}", fake.asked());
     assert_eq!(
         fake.json("reexec"),
-        json!({"program": "/sbin/init (kelson 0.2.0)", "version": "9.8.7", "reexecs": 2})
+        json!({
+            "program": "/sbin/init (kelson 0.2.0)", "oldVersion": "9.8.7", "version": "9.8.7", "reexecs": 2
+        })
     );
 }

@@ -446,7 +446,11 @@ impl Machine for Shared {
     async fn reexec(&self, request: Request<ReexecRequest>) -> Answer<ReexecResponse> {
         self.note(format!("reexec {}", request.into_inner().reason))?;
         self.state().reexecs += 1;
-        Ok(Response::new(ReexecResponse { program: "/sbin/init (kelson 0.2.0)".to_owned() }))
+        Ok(Response::new(ReexecResponse {
+            program: "/sbin/init (kelson 0.2.0)".to_owned(),
+            old_version: "9.8.7".to_owned(),
+            new_version: "0.2.0".to_owned(),
+        }))
     }
 
     type DmesgStream = ReceiverStream<Result<DmesgResponse, Status>>;

@@ -28,6 +28,8 @@ const READ: Duration = Duration::from_secs(20);
 const TRY: Duration = Duration::from_secs(10);
 /// No program of ours is larger, built with all of its debugging information.
 const LARGEST: u64 = 1 << 30;
+/// What a program of ours says of itself, before its version.
+const NAME: &str = "kelson ";
 /// More of what a program says is not read.
 const ANSWER: u64 = 512;
 
@@ -37,6 +39,7 @@ pub struct Candidate {
     pub program: OwnedFd,
     /// Where it comes from, and what it says of itself.
     pub description: String,
+    pub version: String,
 }
 
 /// Finds the program and tries it.
@@ -58,11 +61,13 @@ pub async fn find(personalities: &Personalities) -> Result<Candidate, String> {
             let said = attempt(personalities, &program)
                 .await
                 .map_err(|reason| format!("{file} cannot go on as PID 1: {reason}"))?;
-            Ok(Candidate { program, description: format!("{file} ({said})") })
+            let version = said.strip_prefix(NAME).unwrap_or_default().to_owned();
+            Ok(Candidate { program, description: format!("{file} ({said})"), version })
         }
         Err(reason) => {
             let program = personalities.binary.try_clone().map_err(|error| error.to_string())?;
-            Ok(Candidate { program, description: format!("its copy in memory ({reason})") })
+            let version = super::OWN_VERSION.to_owned();
+            Ok(Candidate { program, description: format!("its copy in memory ({reason})"), version })
         }
     }
 }
@@ -116,7 +121,7 @@ async fn attempt(personalities: &Personalities, program: &OwnedFd) -> Result<Str
         }
     };
     let said = String::from_utf8_lossy(&said).trim().to_owned();
-    match said.strip_prefix("kelson ") {
+    match said.strip_prefix(NAME) {
         Some(_) if exit.success() => Ok(said),
         Some(_) => Err(format!(
             "{said} does not read what this one has written (version {VERSION} of the state); a reboot takes it up"

@@ -11,6 +11,8 @@ mod candidate;
 
 use std::ffi::{CString, OsString};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kelson_services::state_store::{Kind, LifeId, Past, VERSION};
@@ -25,12 +27,14 @@ use crate::{crash, entry};
 
 /// Carries the time of PID 1's start over to its copy in memory, in microseconds since the kernel's start.
 const STARTED: &str = "KELSON_STARTED";
-/// Carries the path of the file that the first life was executed from.
+/// Carries the path by which the first life was executed: a link is followed anew each time.
 const FILE: &str = "KELSON_FILE";
 /// Says that this is not the first life. It says no more: what is not in the state of this very life is not believed.
 const AGAIN: &str = "KELSON_AGAIN";
 /// How long a console has to take the last lines of this life.
 const LAST_LINES: Duration = Duration::from_millis(500);
+/// The version of this program.
+pub const OWN_VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Asks a program whether it reads the state that this one writes; the version follows.
 pub const CAN_GO_ON: &str = "--can-go-on-from";
 
@@ -64,10 +68,25 @@ pub fn started() -> Option<Duration> {
 /// The environment for the copy in memory: when PID 1 began, and the file that it began from.
 pub fn with_origin(mut environment: Vec<CString>, started: Duration) -> Vec<CString> {
     environment.extend(CString::new(format!("{STARTED}={}", started.as_micros())));
-    if let Ok(file) = std::fs::read_link("/proc/self/exe") {
+    if let Some(file) = executed() {
         environment.extend(CString::new(format!("{FILE}={}", file.display())));
     }
     environment
+}
+
+/// The path by which this program was executed, its links as they are. Where that does not lead to it (another root, a
+/// descriptor), the file itself.
+fn executed() -> Option<PathBuf> {
+    let own = Path::new("/proc/self/exe");
+    let file = std::fs::read_link(own).ok();
+    let asked = entry::executed_path().filter(|path| !path.starts_with("/dev") && !path.starts_with("/proc"));
+    let asked = asked.filter(|path| is_same_file(path, own));
+    asked.or(file)
+}
+
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let identity = |path: &Path| std::fs::metadata(path).map(|file| (file.dev(), file.ino())).ok();
+    identity(one).is_some_and(|found| identity(other) == Some(found))
 }
 
 /// What the life before has left. `None`: this is the first, or there is nothing that can be trusted, or the life before
@@ -91,7 +110,7 @@ pub fn past(options: &Options) -> Option<Past> {
 /// The answer to [`CAN_GO_ON`]: what is printed, and the exit status.
 pub fn can_go_on(words: &[OsString]) -> (String, i32) {
     let asked = words.get(1).and_then(|word| word.to_str()).and_then(|word| word.parse().ok());
-    let text = format!("kelson {}\n", env!("CARGO_PKG_VERSION"));
+    let text = format!("kelson {OWN_VERSION}\n");
     (text, if asked == Some(VERSION) { 0 } else { 1 })
 }
 
@@ -115,6 +134,15 @@ pub fn execute(candidate: &Candidate) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_knows_the_path_by_which_it_was_executed() {
+        let executed = executed().unwrap();
+        assert!(executed.is_absolute() && is_same_file(&executed, Path::new("/proc/self/exe")));
+        assert_eq!(Some(executed), entry::executed_path());
+        assert!(!is_same_file(Path::new("/"), Path::new("/proc/self/exe")));
+        assert!(!is_same_file(Path::new("/nowhere"), Path::new("/nowhere")));
+    }
 
     #[test]
     fn a_program_says_whether_it_can_go_on() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kelson_services::host::BootReport;
+use kelson_services::host::{BootReport, Reexecution};
 use kelson_services::state_store::{Kind, LifeId, Past};
 use kelson_spec::Loaded;
 use tokio::sync::{mpsc, oneshot};
@@ -22,12 +22,12 @@ const ANSWER: Duration = Duration::from_millis(50);
 pub struct Fit {
     candidate: Candidate,
     reason: String,
-    reply: oneshot::Sender<Result<String, String>>,
+    reply: oneshot::Sender<Result<Reexecution, String>>,
 }
 
 impl House {
     /// Looks for a program beside all else; what is fit comes back to [`House::reborn`].
-    pub(super) fn reexec(&mut self, reason: String, reply: oneshot::Sender<Result<String, String>>) {
+    pub(super) fn reexec(&mut self, reason: String, reply: oneshot::Sender<Result<Reexecution, String>>) {
         let refusal = if self.intents.current().is_some() {
             Some("the host is stopping".to_owned())
         } else if self.fit.as_ref().is_some_and(|fit| !fit.is_closed()) {
@@ -81,12 +81,17 @@ impl House {
             let _ = reply.send(Err(why));
             return;
         }
+        let told = Reexecution {
+            program: candidate.description.clone(),
+            old_version: reexec::OWN_VERSION.to_owned(),
+            new_version: candidate.version.clone(),
+        };
         self.manager.host_event(&format!(
-            "PID 1 executes itself anew from {}: asked for by {reason}",
-            candidate.description
+            "PID 1 of version {} executes itself anew from {}: asked for by {reason}",
+            told.old_version, told.program
         ));
         // Whoever asked may have gone away; one that has not hears of it before the connection breaks.
-        if reply.send(Ok(candidate.description.clone())).is_ok() {
+        if reply.send(Ok(told)).is_ok() {
             tokio::time::sleep(ANSWER).await;
         }
         let why = reexec::execute(&candidate);

@@ -171,6 +171,48 @@ fn v1_a_file_that_cannot_go_on_is_refused_and_nothing_changes() {
     host.poweroff();
 }
 
+/// The same program under another version.
+fn of_version(program: &[u8], old: &str, new: &str) -> Vec<u8> {
+    assert_eq!(old.len(), new.len());
+    let (mut changed, mut at) = (program.to_vec(), 0);
+    while let Some(found) = changed[at..].windows(old.len()).position(|window| window == old.as_bytes()) {
+        at += found;
+        changed[at..at + old.len()].copy_from_slice(new.as_bytes());
+    }
+    assert_ne!(changed, program, "its version stands in it");
+    changed
+}
+
+#[test]
+fn v1_a_link_to_a_versioned_file_is_followed_and_both_versions_are_named() {
+    let mut host =
+        Host::builder().service("web", "process: {command: [$PROGRAM, serve]}").linked_binary().start();
+    host.wait_up("web");
+    let pid = host.pid_of("web");
+    let (link, first, second) = (host.path("init"), host.path("init-1"), host.path("init-2"));
+    let old = env!("CARGO_PKG_VERSION");
+    let new = format!("9{}", &old[1..]);
+    let bytes = of_version(&fs::read(&first).expect("it was copied"), old, &new);
+    fs::write(&second, bytes).expect("the test's folder is writable");
+    fs::set_permissions(&second, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("it is ours");
+    // As ln -sfn has it; the old file goes with the old package.
+    fs::remove_file(&link).expect("the test's folder is writable");
+    std::os::unix::fs::symlink("init-2", &link).expect("the test's folder is writable");
+    fs::remove_file(&first).expect("the test's folder is writable");
+    let said = host.ctl(&["reexec"]).ok().stdout;
+    let link = link.display();
+    assert_eq!(said, format!("PID 1 runs version {new} (before: {old}), from {link} (kelson {new})\n"));
+    let version: serde_json::Value = host.ctl(&["-o", "json", "version"]).ok().json();
+    assert_eq!(version["server"]["version"], new);
+    // Once more, from the incarnation of another version; a crash in between changes nothing of it.
+    host.crash(|| host.signal(libc::SIGSEGV));
+    let said: serde_json::Value = host.ctl(&["-o", "json", "reexec"]).ok().json();
+    assert_eq!((&said["oldVersion"], &said["version"]), (&new.clone().into(), &new.into()));
+    assert!(host.events().iter().any(|event| event.message.contains(&format!("PID 1 of version {old} "))));
+    assert_eq!((host.pid_of("web"), host.service("web").restarts), (pid, 0));
+    host.poweroff();
+}
+
 #[test]
 fn v1_a_host_without_cgroups_goes_on_too() {
     let mut host = Host::builder()

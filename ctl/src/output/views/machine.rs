@@ -48,8 +48,11 @@ pub struct Shutdown {
 
 /// What `reexec` says.
 #[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Reexec {
     pub program: String,
+    /// The one that ran before.
+    pub old_version: String,
     pub version: String,
     pub reexecs: u32,
 }
