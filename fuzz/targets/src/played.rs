@@ -14,6 +14,7 @@ use kelson_runner::{
     StopPlan, StopReport, WindowSize,
 };
 use kelson_services::Manager;
+use kelson_services::admission::Admission;
 use kelson_services::events::EventLog;
 use kelson_services::host::{BootReport, Host, HostRequest, ReloadReport};
 use kelson_services::images::ImageStore;
@@ -183,6 +184,7 @@ pub async fn host(folder: &Path, socket: &Path) {
         images,
         inspector: Inspector::new(Arc::new(Nothing)),
         health: NodeHealth::of(&manager, health),
+        admission: Admission::new(manager.clone(), None, u32::MAX),
         manager,
         host: Host {
             requests,
@@ -192,7 +194,6 @@ pub async fn host(folder: &Path, socket: &Path) {
             reexecs: 0,
             crashes: 0,
         },
-        apid_uid: None,
         group: None,
         audit: server::Audit::default(),
         listeners: mpsc::channel(1).1,
