@@ -262,6 +262,6 @@ mod tests {
     fn what_was_missed_is_counted() {
         assert_eq!(missed(1, None), "1 event is no longer kept");
         let event = Event { seq: 34, ..Event::default() };
-        assert_eq!(missed(12, Some(&event)), "12 events are no longer kept before number 34");
+        assert_eq!(missed(12, Some(&event)), "12 events before number 34 are no longer kept");
     }
 }

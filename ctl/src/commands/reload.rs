@@ -41,15 +41,26 @@ pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
     if report.errors.is_empty() { Ok(()) } else { Err(Failure::Told) }
 }
 
-/// A line for each service that changed.
+/// A line for each service and each key of machine.yaml that changed.
 fn lines(report: &ReloadResponse) -> String {
-    let started = report.started.iter().map(|name| (name, "new, started".to_owned()));
-    let stopped = report.stopped.iter().map(|name| (name, "removed, stopped".to_owned()));
-    let changed = report.changed.iter();
-    let changed = changed.map(|name| (name, format!("changed; `kelsonctl restart {name}` applies it")));
-    let lines = started.chain(stopped).chain(changed);
-    let text: String =
-        lines.map(|(name, what)| escape(&format!("{name}: {what}")).into_owned() + "\n").collect();
+    let service = |what: &str, name: &String| format!("{name}: {what}");
+    let key = |what: &str, name: &String| format!("machine.yaml, {name}: {what}");
+    let not_started = report.added.iter().filter(|name| !report.started.contains(name));
+    let lines = report
+        .started
+        .iter()
+        .map(|name| service("new, started", name))
+        .chain(not_started.map(|name| service("new, not started", name)))
+        .chain(report.stopped.iter().map(|name| service("removed, stopped", name)))
+        .chain(
+            report
+                .changed
+                .iter()
+                .map(|name| service(&format!("changed; `kelsonctl restart {name}` applies it"), name)),
+        )
+        .chain(report.applied.iter().map(|name| key("changed, applied", name)))
+        .chain(report.waiting.iter().map(|name| key("changed; the next boot applies it", name)));
+    let text: String = lines.map(|line| escape(&line).into_owned() + "\n").collect();
     if text.is_empty() { "nothing changed\n".to_owned() } else { text }
 }
 
@@ -61,18 +72,24 @@ mod tests {
     fn each_change_has_its_line() {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         let report = ReloadResponse {
+            added: names(&["mail", "tool"]),
             started: names(&["mail"]),
             stopped: names(&["old"]),
             changed: names(&["db", "web"]),
+            applied: names(&["health"]),
+            waiting: names(&["mounts"]),
             ..ReloadResponse::default()
         };
         assert_eq!(
             lines(&report),
             "\
 mail: new, started
+tool: new, not started
 old: removed, stopped
 db: changed; `kelsonctl restart db` applies it
 web: changed; `kelsonctl restart web` applies it
+machine.yaml, health: changed, applied
+machine.yaml, mounts: changed; the next boot applies it
 "
         );
         assert_eq!(lines(&ReloadResponse::default()), "nothing changed\n");

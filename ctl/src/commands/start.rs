@@ -15,7 +15,7 @@ pub struct Arguments {
     /// The services
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
-    /// Start first the services that they need and that are down
+    /// First start the services they need that are down
     #[arg(short = 'd', long)]
     with_dependencies: bool,
     #[command(flatten)]

@@ -87,16 +87,22 @@ pub fn services(services: &[v1::Service]) -> Vec<Service> {
 /// What `reload` did.
 #[derive(Debug, Clone, Serialize)]
 pub struct Reload {
+    pub added: Vec<String>,
     pub started: Vec<String>,
     pub stopped: Vec<String>,
     pub changed: Vec<String>,
+    pub faulty: Vec<String>,
+    /// Keys of machine.yaml.
+    pub applied: Vec<String>,
+    pub waiting: Vec<String>,
     pub errors: Vec<String>,
 }
 
 impl From<&v1::ReloadResponse> for Reload {
     fn from(report: &v1::ReloadResponse) -> Reload {
-        let v1::ReloadResponse { started, stopped, changed, errors } = report.clone();
-        Reload { started, stopped, changed, errors }
+        let v1::ReloadResponse { started, stopped, changed, errors, added, faulty, applied, waiting } =
+            report.clone();
+        Reload { added, started, stopped, changed, faulty, applied, waiting, errors }
     }
 }
 

@@ -69,7 +69,10 @@ fn a_reload_prints_what_changed_and_what_is_wrong() {
     assert_eq!(done.out, "mail: new, started\ndb: changed; `kelsonctl restart db` applies it\n");
     assert_eq!(
         fake.json("reload"),
-        json!({"started": ["mail"], "stopped": [], "changed": ["db"], "errors": []})
+        json!({
+            "added": [], "started": ["mail"], "stopped": [], "changed": ["db"], "faulty": [],
+            "applied": [], "waiting": [], "errors": []
+        })
     );
     fake.change(|state| state.reload.errors = names(&["web.yaml:3:1: unknown key"]));
     let done = fake.run("reload");
