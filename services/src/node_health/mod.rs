@@ -116,6 +116,9 @@ impl Inner {
                 None => tracker.forget(name),
             }
         }
+        for (group, restarts) in self.manager.group_restarts() {
+            tracker.restarted(&group, restarts, now);
+        }
         for (group, _) in tracker.conclude(now) {
             // That services go down when the host stops is no news.
             if self.manager.closing() {

@@ -44,7 +44,10 @@ pub struct Break {
 
 #[derive(Debug)]
 pub struct Scope {
+    /// Since when the deadline counts.
     pub begun: Instant,
+    /// The deadline has begun anew since it was last healthy.
+    renewed: bool,
     pub state: HealthState,
     /// Since when it is in that state.
     pub entered: Instant,
@@ -61,6 +64,7 @@ impl Scope {
     pub fn new(now: Instant) -> Scope {
         Scope {
             begun: now,
+            renewed: false,
             state: HealthState::default(),
             entered: now,
             steady: None,
@@ -93,6 +97,12 @@ impl Scope {
         }
     }
 
+    /// It was changed or restarted: it has its whole deadline again.
+    pub fn renew(&mut self, now: Instant) {
+        self.begun = now;
+        self.renewed = true;
+    }
+
     /// Draws the conclusion. Returns whether the state changed.
     pub fn conclude(&mut self, spec: &NodeHealthSpec, now: Instant) -> bool {
         let well = if self.culprits.is_empty() {
@@ -105,13 +115,16 @@ impl Scope {
         let overdue = now.saturating_duration_since(self.begun) >= spec.deadline;
         let next = match self.state {
             _ if well => HealthState::Healthy,
+            HealthState::Healthy | HealthState::Unhealthy if self.renewed && !overdue => HealthState::Pending,
             // All may be up again already: healthy is what has no break.
             HealthState::Healthy => HealthState::Unhealthy,
             HealthState::Pending if overdue => HealthState::Failed,
+            HealthState::Failed if !overdue => HealthState::Pending,
             state => state,
         };
         let changed = next != self.state;
         if changed {
+            self.renewed &= next != HealthState::Healthy;
             self.state = next;
             self.entered = now;
         }
@@ -244,6 +257,34 @@ mod tests {
         // Long after the deadline: it was healthy once, so it is not failed.
         assert_eq!(played.blame("web", 75), HealthState::Unhealthy);
         assert_eq!(played.look(900), HealthState::Unhealthy);
+    }
+
+    #[test]
+    fn a_renewed_deadline_counts_anew() {
+        let mut played = Played::new();
+        played.blame("web", 0);
+        assert_eq!(played.look(300), HealthState::Failed);
+        played.scope.renew(played.at(400));
+        assert_eq!((played.look(400), played.due()), (HealthState::Pending, Some(700)));
+        assert_eq!(played.look(700), HealthState::Failed);
+        played.clear("web", 710);
+        assert_eq!(played.look(720), HealthState::Healthy);
+        // A restart while it is healthy: what is down then is on its way up.
+        played.scope.renew(played.at(800));
+        assert_eq!(played.look(800), HealthState::Healthy);
+        assert_eq!(played.blame("web", 801), HealthState::Pending);
+        played.clear("web", 805);
+        assert_eq!(played.look(815), HealthState::Healthy);
+        assert_eq!(played.blame("web", 816), HealthState::Unhealthy);
+        played.scope.renew(played.at(820));
+        assert_eq!(played.look(820), HealthState::Pending);
+        assert_eq!(played.look(1120), HealthState::Failed);
+        // One that came too late to explain a break.
+        played.clear("web", 1130);
+        played.look(1140);
+        played.scope.renew(played.at(1200));
+        assert_eq!(played.look(1500), HealthState::Healthy);
+        assert_eq!(played.blame("web", 1500), HealthState::Unhealthy);
     }
 
     #[test]

@@ -16,12 +16,16 @@ struct Seen {
     run: u64,
     part: Part,
     group: Option<Arc<str>>,
+    /// A new file of it waits for its next start.
+    changed: bool,
 }
 
 #[derive(Default)]
 struct Group {
     /// The group is there while it has any.
     members: usize,
+    /// How often it was restarted.
+    restarts: u64,
 }
 
 pub struct Tracker {
@@ -56,7 +60,8 @@ impl Tracker {
             self.leave(&now.name, before);
         }
         let newcomer = before.as_ref().is_none_or(|before| before.group != now.group);
-        let seen = Seen { run: now.run, part: part(now, spec), group: now.group.clone() };
+        let seen =
+            Seen { run: now.run, part: part(now, spec), group: now.group.clone(), changed: now.changed };
         if newcomer && let Some(group) = &now.group {
             let (group, _) =
                 self.groups.entry(Arc::clone(group)).or_insert_with(|| (Group::default(), Scope::new(at)));
@@ -67,7 +72,11 @@ impl Tracker {
         let was_asked = |scope_is_new: bool| {
             !scope_is_new && before.as_ref().is_some_and(|before| before.part != Part::Aside)
         };
-        let group = now.group.as_ref().and_then(|name| self.groups.get_mut(name)).map(|(_, scope)| scope);
+        let adopted = before.as_ref().is_some_and(|before| before.changed && !now.changed);
+        let mut group = now.group.as_ref().and_then(|name| self.groups.get_mut(name)).map(|(_, scope)| scope);
+        if let Some(scope) = group.as_mut().filter(|_| newcomer || adopted) {
+            scope.renew(at);
+        }
         let scopes = [(Some(&mut self.node), was_asked(before.is_none())), (group, was_asked(newcomer))];
         for (scope, was_asked) in scopes {
             let Some(scope) = scope else { continue };
@@ -108,6 +117,16 @@ impl Tracker {
         scope.clear(name);
         if seen.part != Part::Aside {
             scope.asked = scope.asked.saturating_sub(1);
+        }
+    }
+
+    /// How often a group was restarted until now.
+    pub fn restarted(&mut self, group: &str, restarts: u64, at: Instant) {
+        if let Some((group, scope)) = self.groups.get_mut(group)
+            && group.restarts != restarts
+        {
+            group.restarts = restarts;
+            scope.renew(at);
         }
     }
 
@@ -175,6 +194,28 @@ mod tests {
         tracker.forget("web");
         assert!(tracker.group("other").is_none());
         assert_eq!((culprits(&tracker.node), tracker.node.asked), (vec!["lone"], 2));
+    }
+
+    #[test]
+    fn a_change_of_a_member_and_a_restart_renew_the_deadline() {
+        let begun = Instant::now();
+        let at = |seconds| begun + std::time::Duration::from_secs(seconds);
+        let mut tracker = Tracker::new(NodeHealthSpec::default(), begun);
+        let web = service("web", false, Some("shop"));
+        tracker.see(&web, None, begun);
+        let begun_of = |tracker: &Tracker| tracker.group("shop").map(|scope| scope.begun);
+        // A new file alone changes nothing yet.
+        tracker.see(&Snapshot { changed: true, ..web.clone() }, None, at(10));
+        assert_eq!(begun_of(&tracker), Some(at(0)));
+        tracker.see(&web, None, at(20));
+        assert_eq!(begun_of(&tracker), Some(at(20)));
+        tracker.see(&service("db", false, Some("shop")), None, at(30));
+        assert_eq!(begun_of(&tracker), Some(at(30)));
+        for seconds in [40, 50] {
+            tracker.restarted("shop", 1, at(seconds));
+        }
+        assert_eq!(begun_of(&tracker), Some(at(40)));
+        assert_eq!(tracker.node.begun, begun);
     }
 
     #[test]
