@@ -24,6 +24,8 @@ pub enum Work {
         user: Option<String>,
     },
     List,
+    /// Which archives there are, without opening one.
+    Look,
     Prune {
         /// References of the images that stay.
         keep: Vec<String>,
@@ -37,7 +39,7 @@ pub const NAME: &str = "kelson-unpack";
 /// The descriptor to which it reports.
 pub const REPORT_DESCRIPTOR: i32 = 3;
 
-const USAGE: &str = "usage: kelson-unpack unpack|list|prune --containerd SOCKET --runtime-dir DIR --state-dir DIR \
+const USAGE: &str = "usage: kelson-unpack unpack|list|look|prune --containerd SOCKET --runtime-dir DIR --state-dir DIR \
                      [--images DIR]… [--user USER] [--dry-run] [--] [IMAGE…]";
 
 impl Arguments {
@@ -48,6 +50,7 @@ impl Arguments {
             match self.work {
                 Work::Unpack { .. } => "unpack",
                 Work::List => "list",
+                Work::Look => "look",
                 Work::Prune { .. } => "prune",
             }
             .into(),
@@ -67,7 +70,7 @@ impl Arguments {
                 }
                 words.extend(["--".into(), image.into()]);
             }
-            Work::List => {}
+            Work::List | Work::Look => {}
             Work::Prune { keep, dry_run } => {
                 if *dry_run {
                     words.push("--dry-run".into());
@@ -112,6 +115,7 @@ impl Arguments {
                 _ => return Err(format!("unpack takes one image, not {}", names.len())),
             },
             Some("list") => Work::List,
+            Some("look") => Work::Look,
             Some("prune") => Work::Prune { keep: names, dry_run },
             _ => return Err(format!("{} is not known", work.display())),
         };

@@ -13,7 +13,9 @@ pub fn encode(report: &Report) -> Vec<u8> {
                 "the config of image {} has more than {FRAME_MAX} bytes of words and environment",
                 bounded(&unpacked.image, 512)
             ),
-            Report::Note(text) | Report::Failed(text) => return encode(&Report::Failed(bounded(text, 4096))),
+            Report::Note(text) | Report::Failed(text) | Report::Refused { text, .. } => {
+                return encode(&Report::Failed(bounded(text, 4096)));
+            }
             _ => String::from("a name of an image is too long to be told"),
         };
         frame(&Report::Failed(text)).unwrap_or_default()

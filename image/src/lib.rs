@@ -15,4 +15,6 @@ mod unpacker;
 pub use arguments::{Arguments, NAME, REPORT_DESCRIPTOR, Work};
 pub use frame::encode;
 pub use report::{ImageRow, Progress, Pruned, Report, Unpacked};
-pub use unpacker::{BoxFuture, Launched, Launcher, Listing, News, PruneResult, Unpacker, UnpackerOptions};
+pub use unpacker::{
+    BoxFuture, Launched, Launcher, Listing, News, PruneResult, UnpackFailure, Unpacker, UnpackerOptions,
+};

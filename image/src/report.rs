@@ -17,6 +17,11 @@ pub enum Report {
     Pruned(Pruned),
     /// The end of `list` and `prune`.
     Done,
+    /// The end of `look`: a number that stands for the archives as they are.
+    Archives(u32),
+    /// The end of `unpack`: a sentence that says what, where and what would be right. Another try fails as well, until the
+    /// archives are no longer those for which the number stands.
+    Refused { text: String, archives: u32 },
     /// The end of whatever was asked: a sentence that says what, where and what would be right.
     Failed(String),
 }
@@ -60,6 +65,8 @@ pub struct Unpacked {
     pub was_there: bool,
     /// Which of the host's files that programs with the host's network want are there: `/etc/hosts`, `/etc/resolv.conf`.
     pub host_files: Vec<String>,
+    /// Stands for the archives as they were.
+    pub archives: u32,
 }
 
 /// One image, of an archive or of containerd.

@@ -81,6 +81,22 @@ pub struct PruneResult {
     pub notes: Vec<String>,
 }
 
+/// Why an image could not be unpacked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct UnpackFailure {
+    /// A sentence for the operator.
+    pub text: String,
+    /// Another try fails as well, until the archives are no longer those for which this number stands.
+    pub archives: Option<u32>,
+}
+
+impl From<String> for UnpackFailure {
+    fn from(text: String) -> UnpackFailure {
+        UnpackFailure { text, archives: None }
+    }
+}
+
 impl Unpacker {
     pub fn new(launcher: Arc<dyn Launcher>, options: UnpackerOptions) -> Self {
         Self { launcher, options: Arc::new(options) }
@@ -94,13 +110,13 @@ impl Unpacker {
     /// comes about once a second, also when nothing moves. Must be called within a Tokio runtime with I/O and time.
     ///
     /// # Errors
-    /// A sentence for the operator.
+    /// A sentence for the operator, and whether another try can help.
     pub async fn unpack(
         &self,
         image: &str,
         user: Option<&str>,
         mut on_news: impl FnMut(News) + Send,
-    ) -> Result<Unpacked, String> {
+    ) -> Result<Unpacked, UnpackFailure> {
         let work = Work::Unpack { image: image.to_owned(), user: user.map(str::to_owned) };
         let mut hearing = self.start(work).await?;
         loop {
@@ -113,9 +129,15 @@ impl Unpacker {
                 }
                 Report::Failed(text) => {
                     hearing.end().await;
-                    return Err(text);
+                    return Err(text.into());
                 }
-                Report::Image(_) | Report::Pruned(_) | Report::Done => return Err(hearing.nonsense()),
+                Report::Refused { text, archives } => {
+                    hearing.end().await;
+                    return Err(UnpackFailure { text, archives: Some(archives) });
+                }
+                Report::Image(_) | Report::Pruned(_) | Report::Archives(_) | Report::Done => {
+                    return Err(hearing.nonsense().into());
+                }
             }
         }
     }
@@ -140,7 +162,31 @@ impl Unpacker {
                     hearing.end().await;
                     return Err(text);
                 }
-                Report::Unpacked(_) | Report::Pruned(_) => return Err(hearing.nonsense()),
+                Report::Unpacked(_) | Report::Pruned(_) | Report::Archives(_) | Report::Refused { .. } => {
+                    return Err(hearing.nonsense());
+                }
+            }
+        }
+    }
+
+    /// A number that stands for the archives as they are. None is opened. A disk that does not answer is waited for.
+    ///
+    /// # Errors
+    /// A sentence for the operator.
+    pub async fn look(&self) -> Result<u32, String> {
+        let mut hearing = self.start(Work::Look).await?;
+        loop {
+            match hearing.next().await? {
+                Report::Archives(archives) => {
+                    hearing.end().await;
+                    return Ok(archives);
+                }
+                Report::Progress(_) | Report::Note(_) => {}
+                Report::Failed(text) => {
+                    hearing.end().await;
+                    return Err(text);
+                }
+                _ => return Err(hearing.nonsense()),
             }
         }
     }
@@ -165,7 +211,9 @@ impl Unpacker {
                     hearing.end().await;
                     return Err(text);
                 }
-                Report::Unpacked(_) | Report::Image(_) => return Err(hearing.nonsense()),
+                Report::Unpacked(_) | Report::Image(_) | Report::Archives(_) | Report::Refused { .. } => {
+                    return Err(hearing.nonsense());
+                }
             }
         }
     }

@@ -121,7 +121,7 @@ impl Host {
     async fn unpack(&self, image: &str) -> Result<Unpacked, String> {
         let unpacker = self.unpacker();
         let work = unpacker.unpack(image, None, |_| {});
-        tokio::time::timeout(Duration::from_secs(60), work).await.unwrap()
+        tokio::time::timeout(Duration::from_secs(60), work).await.unwrap().map_err(|failure| failure.text)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -14,6 +14,13 @@ pub trait Images: Send + Sync {
         image: &'a str,
         user: Option<&'a str>,
     ) -> BoxFuture<'a, Result<ImageConfig, RunnerError>>;
+
+    /// Returns once the archives are no longer those for which this number stands, and have come to rest. Never, where
+    /// there are none.
+    fn changed(&self, archives: u32) -> BoxFuture<'_, ()> {
+        let _ = archives;
+        Box::pin(std::future::pending())
+    }
 }
 
 /// An image that is ready to run.
@@ -39,4 +46,7 @@ pub struct ImageConfig {
     pub stop_signal: Option<i32>,
     /// Files of the host that a container with its network is given to read: `/etc/hosts`, `/etc/resolv.conf`.
     pub host_files: Vec<String>,
+    /// Stands for the archives as they were when it was prepared.
+    #[serde(skip)]
+    pub archives: u32,
 }

@@ -48,6 +48,6 @@ pub use processes::{
     start_time_of,
 };
 pub use runner::{
-    Attachment, BoxFuture, Exit, RunContext, Runner, RunnerError, Running, StopPlan, StopReport,
+    Attachment, BoxFuture, ErrorKind, Exit, RunContext, Runner, RunnerError, Running, StopPlan, StopReport,
 };
 pub use spawn::{SpawnError, Step, errno_text};

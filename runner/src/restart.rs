@@ -61,9 +61,11 @@ pub struct RestartHistory {
     /// The oldest first; together never more than `attempts`.
     failures: VecDeque<Failures>,
     /// How many that are.
-    count: usize,
+    count: u32,
     /// Restarts since the last long run.
-    doublings: u32,
+    doublings: u16,
+    /// Its budget is used up, and its group was restarted for that.
+    pub escalated: bool,
 }
 
 /// Failures that count from the same time: one, as long as there is room for each.
@@ -74,18 +76,13 @@ pub struct Failures {
     pub count: u32,
 }
 
-impl Failures {
-    fn number(self) -> usize {
-        usize::try_from(self.count).unwrap_or(usize::MAX)
-    }
-}
-
 impl RestartHistory {
     /// The history that [`RestartHistory::entries`] and [`RestartHistory::doublings`] tell.
     pub fn of(entries: impl IntoIterator<Item = Failures>, doublings: u32) -> RestartHistory {
         let failures: VecDeque<Failures> = entries.into_iter().collect();
-        let count = failures.iter().fold(0, |sum: usize, failures| sum.saturating_add(failures.number()));
-        RestartHistory { failures, count, doublings }
+        let count = failures.iter().fold(0_u32, |sum, failures| sum.saturating_add(failures.count));
+        let doublings = u16::try_from(doublings).unwrap_or(u16::MAX);
+        RestartHistory { failures, count, doublings, escalated: false }
     }
 
     /// The failures that are remembered, the oldest first.
@@ -95,7 +92,7 @@ impl RestartHistory {
 
     /// Restarts since the last long run.
     pub fn doublings(&self) -> u32 {
-        self.doublings
+        self.doublings.into()
     }
 
     /// Forgets everything: an operator started the service.
@@ -118,7 +115,7 @@ impl RestartHistory {
 
     /// Failures that count now.
     pub fn failures(&self) -> usize {
-        self.count
+        usize::try_from(self.count).unwrap_or(usize::MAX)
     }
 }
 
@@ -166,7 +163,7 @@ fn count(spec: &RestartSpec, history: &mut RestartHistory, now: Duration) -> boo
         && (oldest.at < start || spec.interval.is_zero())
     {
         history.failures.pop_front();
-        history.count = history.count.saturating_sub(oldest.number());
+        history.count = history.count.saturating_sub(oldest.count);
     }
     let budget = usize::try_from(spec.attempts).unwrap_or(MOST).min(MOST);
     if history.failures() >= budget {
@@ -194,7 +191,7 @@ fn exhausted(spec: &RestartSpec, history: &mut RestartHistory, now: Duration) ->
 /// `delay`, doubled for each restart before it up to `maxDelay`, and up to a quarter more by chance, so that services
 /// that failed together do not come back together.
 fn backoff(spec: &RestartSpec, history: &mut RestartHistory, random: u32) -> Duration {
-    let factor = 1u32.checked_shl(history.doublings).unwrap_or(u32::MAX);
+    let factor = 1u32.checked_shl(history.doublings.into()).unwrap_or(u32::MAX);
     let base = spec.delay.saturating_mul(factor).min(spec.max_delay.max(spec.delay));
     history.doublings = history.doublings.saturating_add(1);
     let jitter = base.mul_f64(0.25 * f64::from(random) / f64::from(u32::MAX));

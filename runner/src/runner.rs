@@ -50,6 +50,21 @@ impl std::fmt::Display for Exit {
     }
 }
 
+/// Whether another try can help.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum ErrorKind {
+    /// It can: the restart policy decides.
+    #[default]
+    Retryable,
+    /// It cannot, until the service's file changes.
+    Permanent,
+    /// It cannot, until the service's file or an archive of images changes.
+    Image {
+        /// Stands for the archives as they were ([`ImageConfig::archives`](crate::ImageConfig::archives)).
+        archives: u32,
+    },
+}
+
 /// Why a run could not be started or ended as asked. The text is a sentence an operator can act on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -57,28 +72,35 @@ pub struct RunnerError {
     pub message: String,
     /// errno, where a system call was the reason.
     pub errno: Option<i32>,
+    pub kind: ErrorKind,
 }
 
 impl RunnerError {
-    /// One that no system call was the reason of.
+    /// One that no system call was the reason of, and that another try may not meet.
     pub fn new(message: impl Into<String>) -> Self {
-        RunnerError { message: message.into(), errno: None }
+        RunnerError::of_kind(ErrorKind::Retryable, message)
+    }
+
+    /// One that no system call was the reason of.
+    pub fn of_kind(kind: ErrorKind, message: impl Into<String>) -> Self {
+        RunnerError { message: message.into(), errno: None, kind }
     }
 
     /// `what: why`, as `cannot make cgroup web: permission denied`.
     pub(crate) fn system(what: impl std::fmt::Display, error: &std::io::Error) -> Self {
         match error.raw_os_error() {
             Some(errno) => {
-                RunnerError { message: format!("{what}: {}", errno_text(errno)), errno: Some(errno) }
+                let message = format!("{what}: {}", errno_text(errno));
+                RunnerError { message, errno: Some(errno), kind: ErrorKind::Retryable }
             }
-            None => RunnerError { message: format!("{what}: {error}"), errno: None },
+            None => RunnerError::new(format!("{what}: {error}")),
         }
     }
 }
 
 impl From<SpawnError> for RunnerError {
     fn from(error: SpawnError) -> Self {
-        RunnerError { message: error.text, errno: error.errno }
+        RunnerError { message: error.text, errno: error.errno, kind: ErrorKind::Retryable }
     }
 }
 
@@ -163,6 +185,13 @@ pub trait Runner: Send {
     fn attach(&mut self, attachment: Attachment) -> BoxFuture<'_, Result<Option<Running>, RunnerError>> {
         let _ = attachment;
         Box::pin(std::future::ready(Ok(None)))
+    }
+
+    /// Returns once the archives of images are no longer those for which this number stands, and have come to rest. Only
+    /// a runner that gives errors of the kind [`ErrorKind::Image`] has such archives.
+    fn archives_changed(&mut self, archives: u32) -> BoxFuture<'_, ()> {
+        let _ = archives;
+        Box::pin(std::future::pending())
     }
 
     /// What of the spec is not enforced on this host, a sentence each; known after `open`.

@@ -175,6 +175,8 @@ pub struct Snapshot {
     pub changed: bool,
     /// As it was started, whatever its file says by now. `None` where nothing of it can be run.
     pub spec: Option<Arc<ServiceSpec>>,
+    /// Its start failed, and it is tried again once its file changes.
+    pub refused: bool,
     /// Number of the last operator's request that was taken up; a larger one than one's own supersedes it.
     pub ticket: u64,
     /// Since PID 1's start: when it was first up, and when the run that was so was spawned.
@@ -209,6 +211,7 @@ impl Snapshot {
             required: true,
             changed: false,
             spec: None,
+            refused: false,
             ticket: 0,
             spawned_after: None,
             up_after: None,

@@ -53,8 +53,10 @@ impl Executor for Children {
             command.args(&request.command[1..]).envs(request.environment).process_group(0);
             command.stdin(if request.input { Stdio::piped() } else { Stdio::null() });
             let spawned = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-            let mut child = spawned
-                .map_err(|error| RunnerError { message: error.to_string(), errno: error.raw_os_error() })?;
+            let mut child = spawned.map_err(|error| RunnerError {
+                errno: error.raw_os_error(),
+                ..RunnerError::new(error.to_string())
+            })?;
             let pid = i32::try_from(child.id()).unwrap();
             let input = child.stdin.take().map(OwnedFd::from);
             let output = child.stdout.take().unwrap().into();

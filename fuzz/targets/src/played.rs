@@ -94,8 +94,10 @@ impl Executor for Nothing {
             let input = request.input.then_some(input);
             Ok(Executing { pid: 4243, input, output, errors: None, exit, control: Arc::new(Nothing) })
         };
-        let made =
-            made().map_err(|error| RunnerError { message: error.to_string(), errno: error.raw_os_error() });
+        let made = made().map_err(|error| RunnerError {
+            errno: error.raw_os_error(),
+            ..RunnerError::new(error.to_string())
+        });
         Box::pin(std::future::ready(made))
     }
 }

@@ -37,7 +37,7 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 
-pub use catalog::{Catalog, Found, Scan};
+pub use catalog::{Catalog, Found, Scan, archives};
 pub use config::Config;
 pub use digest::{Digest, DigestError, Hasher};
 pub use error::{ArchiveError, ReadError, Trouble};

@@ -13,8 +13,9 @@ use crate::containerd::CallError;
 pub enum UnpackError {
     #[error(transparent)]
     Reference(#[from] ReferenceError),
-    #[error("{0}")]
-    NoArchive(String),
+    /// `whole`: every archive could be read.
+    #[error("{text}")]
+    NoArchive { text: String, whole: bool },
     #[error("image {image}: {error}")]
     Archive { image: String, error: ArchiveError },
     #[error("{at}: {error}")]
@@ -73,6 +74,17 @@ impl UnpackError {
                 | Self::InLayer { error: CallError::Away(_), .. }
                 | Self::InImage { error: CallError::Away(_), .. }
         )
+    }
+
+    /// Whether another try fails as well, until an archive changes.
+    pub fn lasts(&self) -> bool {
+        match self {
+            Self::NoArchive { whole, .. } => *whole,
+            Self::Archive { error, .. } => error.trouble.lasts(),
+            Self::Layer { error, .. } => !matches!(**error, LayerError::Space { .. }),
+            Self::Reference(_) | Self::DiffId { .. } | Self::Account { .. } | Self::StopSignal { .. } => true,
+            _ => false,
+        }
     }
 
     pub fn lock(path: &Path, error: impl Into<io::Error>) -> Self {

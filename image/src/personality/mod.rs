@@ -28,7 +28,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::archive::{Archive, Catalog, Platform, Reference, Scan};
+use crate::archive::{self, Archive, Catalog, Platform, Reference, Scan};
 use crate::arguments::{Arguments, NAME, Work};
 use crate::containerd::Containerd;
 use crate::report::Report;
@@ -81,7 +81,7 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> i32 {
     let end = runtime.block_on(run(arguments, &reporter));
     // A thread may still hang on a disk; the end of the process does not wait for it.
     runtime.shutdown_background();
-    let status = i32::from(matches!(end, Report::Failed(_)));
+    let status = i32::from(matches!(end, Report::Failed(_) | Report::Refused { .. }));
     reporter.send(&end);
     status
 }
@@ -106,6 +106,11 @@ async fn run(arguments: Arguments, reporter: &Arc<Reporter>) -> Report {
                 end
             }
             Work::List => list::run(&bench).await,
+            Work::Look => {
+                let folders = bench.images.clone();
+                let looked = tokio::task::spawn_blocking(move || archive::archives(&folders)).await;
+                looked.map(Report::Archives).map_err(|_| UnpackError::Thread)
+            }
             Work::Prune { keep, dry_run } => prune::run(&bench, keep, dry_run).await,
         },
         Err(error) => Err(error),

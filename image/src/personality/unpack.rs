@@ -17,7 +17,7 @@ use super::nearest::nearest;
 use super::present::{self, Present};
 use super::tenancy::Tenancy;
 use super::{layers, rootfs, stop_signal};
-use crate::archive::{Archive, Config, Digest, Found, Image, Reference};
+use crate::archive::{Archive, Config, Digest, Found, Image, Reference, Scan};
 use crate::containerd::{Record, Resource, Snapshotter};
 use crate::report::{Report, Unpacked};
 
@@ -51,18 +51,34 @@ struct Standing {
 pub async fn run(bench: &Bench, image: &str, user: Option<&str>) -> Result<Report, UnpackError> {
     let wanted = Reference::parse(image)?;
     let (scan, opened) = bench.scan(Some(wanted.clone())).await?;
+    let archives = scan.archives;
+    match bring(bench, &wanted, user, scan, opened).await {
+        Ok(unpacked) => Ok(Report::Unpacked(Box::new(Unpacked { archives, ..unpacked }))),
+        Err(error) if error.lasts() => Ok(Report::Refused { text: error.to_string(), archives }),
+        Err(error) => Err(error),
+    }
+}
+
+/// Tries until containerd stays.
+async fn bring(
+    bench: &Bench,
+    wanted: &Reference,
+    user: Option<&str>,
+    scan: Scan,
+    opened: Option<Archive>,
+) -> Result<Unpacked, UnpackError> {
     let opened = opened.map(Arc::new);
-    let found = scan.find(&wanted).map(|found| Source { found, opened: opened.as_ref() });
+    let found = scan.find(wanted).map(|found| Source { found, opened: opened.as_ref() });
     let names = || {
         let names = scan.images.iter().flat_map(|image| &image.references).map(Reference::to_string);
         names.collect::<Vec<_>>()
     };
-    let missing = || no_archive(bench, &wanted, &names(), &scan.notes);
+    let missing = || no_archive(bench, wanted, &names(), &scan);
     let (mut tries, mut pause) = (0_u32, FIRST_PAUSE);
     let mut reached = Instant::now();
     loop {
         let began = Instant::now();
-        match attempt(bench, &wanted, found, user, &missing).await {
+        match attempt(bench, wanted, found, user, &missing).await {
             // All of it can be done again; what stands is found and used.
             Err(error) if error.is_away() => {
                 if began.elapsed() > Duration::from_secs(1) {
@@ -76,13 +92,13 @@ pub async fn run(bench: &Bench, image: &str, user: Option<&str>) -> Result<Repor
                 tokio::time::sleep(pause).await;
                 pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
             }
-            other => return other.map(|unpacked| Report::Unpacked(Box::new(unpacked))),
+            other => return other,
         }
     }
 }
 
 /// It may be in one of those that cannot be read.
-fn no_archive(bench: &Bench, wanted: &Reference, names: &[String], notes: &[String]) -> UnpackError {
+fn no_archive(bench: &Bench, wanted: &Reference, names: &[String], scan: &Scan) -> UnpackError {
     let name = wanted.to_string();
     let folders: Vec<String> = bench.images.iter().map(|folder| folder.display().to_string()).collect();
     let held = match names {
@@ -91,11 +107,11 @@ fn no_archive(bench: &Bench, wanted: &Reference, names: &[String], notes: &[Stri
     };
     let folders = if folders.is_empty() { String::from("no folder") } else { folders.join(" or ") };
     let mut text = format!("no archive in {folders} holds image {name:?}; {held}");
-    for note in notes.iter().take(MOST_NOTES) {
+    for note in scan.notes.iter().take(MOST_NOTES) {
         text.push_str("; ");
         text.push_str(note);
     }
-    UnpackError::NoArchive(text)
+    UnpackError::NoArchive { text, whole: scan.whole }
 }
 
 async fn attempt(
@@ -264,6 +280,7 @@ async fn describe(
         stop_signal,
         was_there,
         host_files,
+        archives: 0,
     })
 }
 

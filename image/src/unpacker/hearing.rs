@@ -78,6 +78,9 @@ impl Hearing {
         Ok(match report {
             Report::Note(text) => Report::Note(frame::bounded(&text, 1024)),
             Report::Failed(text) => Report::Failed(frame::bounded(&text, 4096)),
+            Report::Refused { text, archives } => {
+                Report::Refused { text: frame::bounded(&text, 4096), archives }
+            }
             other => other,
         })
     }

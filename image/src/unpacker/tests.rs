@@ -73,7 +73,7 @@ async fn an_unpack_tells_its_progress_and_its_end() {
 async fn a_failure_is_told_as_it_is_without_what_moves_a_terminal() {
     let (unpacker, _) =
         unpacker(|mut pipe| send(&mut pipe, &Report::Failed("bad\x1b[2J archive".to_owned())));
-    assert_eq!(unpacker.unpack("a:1", None, |_| {}).await.unwrap_err(), "bad [2J archive");
+    assert_eq!(unpacker.unpack("a:1", None, |_| {}).await.unwrap_err().text, "bad [2J archive");
 }
 
 #[tokio::test]
@@ -91,7 +91,7 @@ async fn garbage_ends_it() {
 #[tokio::test]
 async fn a_report_that_answers_something_else_ends_it() {
     let (unpacker, fake) = unpacker(|mut pipe| send(&mut pipe, &Report::Done));
-    assert!(unpacker.unpack("a:1", None, |_| {}).await.unwrap_err().contains("nonsense"));
+    assert!(unpacker.unpack("a:1", None, |_| {}).await.unwrap_err().text.contains("nonsense"));
     assert!(fake.killed.load(Ordering::SeqCst));
 }
 
@@ -126,7 +126,7 @@ async fn a_flood_ends_it() {
         let bytes = crate::frame::encode(&Report::Progress(Progress::default()));
         while pipe.write_all(&bytes).is_ok() {}
     });
-    assert!(unpacker.unpack("a:1", None, |_| {}).await.unwrap_err().contains("nonsense"));
+    assert!(unpacker.unpack("a:1", None, |_| {}).await.unwrap_err().text.contains("nonsense"));
     assert!(fake.killed.load(Ordering::SeqCst));
     let (unpacker, _) = self::unpacker(|mut pipe| {
         let bytes = crate::frame::encode(&Report::Image(ImageRow::default()));

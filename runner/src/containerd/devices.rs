@@ -7,7 +7,7 @@ use std::path::Path;
 use kelson_spec::service::ContainerDevice;
 
 use super::oci::{Device, DeviceRule};
-use crate::runner::RunnerError;
+use crate::runner::{ErrorKind, RunnerError};
 
 /// Nothing is allowed but what follows; runc itself adds the harmless ones that every container has (`null`, `zero`,
 /// `full`, `random`, `urandom`, `tty`, `ptmx` and pseudoterminals).
@@ -22,7 +22,8 @@ pub(super) fn deny_all() -> DeviceRule {
 pub(super) fn device(listed: &ContainerDevice) -> Result<(Device, DeviceRule), RunnerError> {
     let source = listed.source.display();
     if !listed.source.starts_with("/dev") || listed.source.components().any(|part| part.as_os_str() == "..") {
-        return Err(RunnerError::new(format!("device {source} is not below /dev")));
+        let text = format!("device {source} is not below /dev");
+        return Err(RunnerError::of_kind(ErrorKind::Permanent, text));
     }
     let metadata = fs::metadata(&listed.source)
         .map_err(|error| RunnerError::system(format_args!("cannot find device {source}"), &error))?;

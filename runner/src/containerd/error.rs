@@ -3,7 +3,7 @@
 
 use tonic::{Code, Status};
 
-use crate::runner::RunnerError;
+use crate::runner::{ErrorKind, RunnerError};
 
 /// Why a call to containerd gave nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -56,6 +56,10 @@ impl From<ContainerdError> for RunnerError {
     fn from(error: ContainerdError) -> RunnerError {
         match error {
             ContainerdError::Host(error) => error,
+            // It found a mistake in what the service's file asks for.
+            ContainerdError::Refused { code: Code::InvalidArgument, text } => {
+                RunnerError::of_kind(ErrorKind::Permanent, text)
+            }
             other => RunnerError::new(other.to_string()),
         }
     }

@@ -100,7 +100,7 @@ impl ContainerRunner {
         let place = self.place();
         let removed =
             leftovers::remove(&self.containerd, &self.spec.name, &image.snapshotter, place.as_ref());
-        let mut message = reason.message;
+        let mut message = reason.message.clone();
         match timeout(CLOSE, removed).await {
             Ok(Ok(())) => self.made = false,
             // One that is away is the reason itself.
@@ -108,6 +108,6 @@ impl ContainerRunner {
             Ok(Err(error)) => message = format!("{message}; and it could not be undone: {error}"),
             Err(_) => message = format!("{message}; and it could not be undone within {CLOSE:?}"),
         }
-        RunnerError { message, errno: reason.errno }
+        RunnerError { message, ..reason }
     }
 }

@@ -303,6 +303,10 @@ impl Runner for ContainerRunner {
         Box::pin(self.end(plan))
     }
 
+    fn archives_changed(&mut self, archives: u32) -> BoxFuture<'_, ()> {
+        self.images.changed(archives)
+    }
+
     fn warnings(&self) -> &[String] {
         &self.warnings
     }

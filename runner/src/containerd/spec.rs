@@ -11,7 +11,7 @@ use super::runtime::SPEC;
 use super::{capabilities, devices, limits, mounts};
 use crate::command::DEFAULT_PATH;
 use crate::images::ImageConfig;
-use crate::runner::RunnerError;
+use crate::runner::{ErrorKind, RunnerError};
 use crate::seccomp::Profile;
 
 /// What of the host a container's specification depends on.
@@ -155,10 +155,11 @@ fn process(
         None => container.command.clone(),
     };
     if args.is_empty() {
-        return Err(RunnerError::new(format!(
+        let text = format!(
             "image {} has no command of its own; give service {} one with container: {{command: […]}}",
             container.image, service.name
-        )));
+        );
+        return Err(RunnerError::of_kind(ErrorKind::Image { archives: image.archives }, text));
     }
     let directory = match &container.working_directory {
         Some(directory) => directory.to_string_lossy().into_owned(),

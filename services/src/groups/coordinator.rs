@@ -92,7 +92,7 @@ impl Coordinator {
         let spec = self.manager.spec(&request.service);
         let rules =
             spec.map_or_else(|| RestartSpec::for_kind(ServiceKind::Service), |spec| spec.restart.clone());
-        let rest = state.backoff.next(&rules, Instant::now(), self.random.draw());
+        let rest = state.backoff.next(&rules, Instant::now(), self.random.draw()).max(request.after);
         state.restarting = true;
         self.manager.count_group_restart(&request.group);
         let (manager, group) = (self.manager.clone(), Arc::clone(&request.group));

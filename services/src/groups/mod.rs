@@ -5,6 +5,7 @@
 //! stops and starts them in order ([`coordinate`]).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 
@@ -22,6 +23,8 @@ pub struct GroupRequest {
     pub service: Arc<str>,
     /// Why, in words.
     pub text: String,
+    /// How long the group rests at least between its stop and its start.
+    pub after: Duration,
 }
 
 /// Where members ask. Cheap to clone.

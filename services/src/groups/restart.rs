@@ -36,7 +36,7 @@ fn patience(spec: &ServiceSpec) -> Duration {
 
 /// Runs to the end, unless the host stops meanwhile.
 pub async fn restart(manager: Manager, request: GroupRequest, rest: Duration) {
-    let GroupRequest { group, service, text } = &request;
+    let GroupRequest { group, service, text, .. } = &request;
     let why = format!("{service}: {text}");
     manager.host_event(&format!("group {group} restarts: {why}"));
     let mut chosen = BTreeSet::new();
@@ -85,7 +85,12 @@ mod tests {
     use crate::manager::failed_snapshot;
 
     fn chosen(state: State, change: impl FnOnce(&mut Snapshot, &mut ServiceSpec)) -> bool {
-        let request = GroupRequest { group: "shop".into(), service: "asker".into(), text: String::new() };
+        let request = GroupRequest {
+            group: "shop".into(),
+            service: "asker".into(),
+            text: String::new(),
+            after: Duration::ZERO,
+        };
         let mut now = Snapshot { state, ..failed_snapshot(&Arc::from("web"), "", false) };
         let mut spec = ServiceSpec::process("web", ["web"]);
         change(&mut now, &mut spec);

@@ -13,11 +13,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use kelson_image::archive::{Digest, Reference};
-use kelson_image::{ImageRow, Listing, News, PruneResult, Unpacked, Unpacker};
-use kelson_runner::{BoxFuture, ImageConfig, Images, RunnerError};
+use kelson_image::{ImageRow, Listing, News, PruneResult, UnpackFailure, Unpacked, Unpacker};
+use kelson_runner::{BoxFuture, ErrorKind, ImageConfig, Images, RunnerError};
 use kelson_spec::ServiceSpec;
 use kelson_spec::service::Workload;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 pub use launcher::{UNPACK, UnpackLauncher};
 use telling::Telling;
@@ -32,6 +33,8 @@ pub const UNPACKS: u32 = 4;
 const LISTINGS: usize = 2;
 /// So many notes are told once.
 const NOTES: usize = 64;
+/// How often archives are looked at while a service waits for another one. Two looks must agree.
+const LOOK: Duration = Duration::from_secs(4);
 /// A listing reads every archive; a prune lets containerd collect its garbage. No disk takes longer for either.
 const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -53,6 +56,8 @@ struct Inner {
     busy: Mutex<BTreeMap<String, String>>,
     /// The last notes about archives: each unpack finds the same ones.
     notes: Mutex<VecDeque<String>>,
+    /// When archives were looked at last, and the number that stands for them.
+    looked: tokio::sync::Mutex<Option<(Instant, u32)>>,
 }
 
 /// An image and the services that need it.
@@ -86,6 +91,7 @@ impl ImageStore {
                 prepared: Mutex::default(),
                 busy: Mutex::default(),
                 notes: Mutex::default(),
+                looked: tokio::sync::Mutex::default(),
             }),
         }
     }
@@ -217,9 +223,39 @@ impl ImageStore {
                 News::Note(note) => self.note(note),
             })
             .await
-            .map_err(RunnerError::new)?;
+            .map_err(|UnpackFailure { text, archives }| {
+                let kind = archives.map_or(ErrorKind::Retryable, |archives| ErrorKind::Image { archives });
+                RunnerError::of_kind(kind, text)
+            })?;
         self.tell(service, &telling.end(&unpacked));
         Ok(config(unpacked))
+    }
+
+    /// One look serves all that ask.
+    async fn look(&self) -> Result<u32, String> {
+        let mut looked = self.inner.looked.lock().await;
+        match *looked {
+            Some((at, archives)) if at.elapsed() < LOOK => Ok(archives),
+            _ => {
+                let archives = self.inner.unpacker.look().await?;
+                *looked = Some((Instant::now(), archives));
+                Ok(archives)
+            }
+        }
+    }
+
+    /// See [`Images::changed`]: an archive that is being copied changes with each look.
+    async fn changed(&self, archives: u32) {
+        let mut before = None;
+        loop {
+            tokio::time::sleep(LOOK).await;
+            // A look that fails says nothing of the archives.
+            let Ok(now) = self.look().await else { continue };
+            if now != archives && before == Some(now) {
+                return;
+            }
+            before = Some(now);
+        }
     }
 
     /// What is wrong with an archive is the host's matter, and is told when it is new.
@@ -254,6 +290,10 @@ impl Images for ImageStore {
         user: Option<&'a str>,
     ) -> BoxFuture<'a, Result<ImageConfig, RunnerError>> {
         Box::pin(self.unpack(service, image, user))
+    }
+
+    fn changed(&self, archives: u32) -> BoxFuture<'_, ()> {
+        Box::pin(ImageStore::changed(self, archives))
     }
 }
 
@@ -323,5 +363,6 @@ fn config(unpacked: Unpacked) -> ImageConfig {
         home: unpacked.home,
         stop_signal: unpacked.stop_signal,
         host_files: unpacked.host_files,
+        archives: unpacked.archives,
     }
 }

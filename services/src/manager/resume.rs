@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use kelson_runner::{Leftover, service_id};
 use kelson_spec::{Diagnostic, ServiceSpec};
@@ -132,7 +133,7 @@ impl Manager {
         // Whoever restarted them is gone: they are begun again, from their stop.
         for (group, service) in cut_off {
             let (group, text) = (Arc::from(group), "its restart was cut off".to_owned());
-            self.inner.surroundings.groups.ask(GroupRequest { group, service, text });
+            self.inner.surroundings.groups.ask(GroupRequest { group, service, text, after: Duration::ZERO });
         }
     }
 

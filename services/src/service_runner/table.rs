@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kelson_conditions::Missing;
-use kelson_runner::Exit;
 use kelson_runner::restart::RestartHistory;
+use kelson_runner::{ErrorKind, Exit};
 use kelson_spec::service::{RestartScope, ServiceKind};
 
 use crate::model::{RestartCounts, RestartReason, State};
@@ -141,6 +141,15 @@ impl Life {
             && (self.asked_group.is_none() || self.stopped || self.unwanted || self.closing)
     }
 
+    /// Its start failed, and it is tried again only once what was wrong has changed.
+    pub fn is_refused(&self) -> bool {
+        self.phase == Phase::Rest
+            && matches!(self.after, Some(After::Refused { .. }))
+            && !self.stopped
+            && !self.unwanted
+            && !self.closing
+    }
+
     /// When its process was last spawned, since PID 1's start.
     pub fn spawned_at(&self) -> Duration {
         self.spawned_at
@@ -181,6 +190,10 @@ impl Life {
             Input::NewSpec { has_when } => {
                 self.new_spec = Some(has_when);
                 fx.push(Effect::Publish);
+                if self.is_refused() {
+                    fx.push(Effect::Note("its file changed, it is tried again".into()));
+                    self.begin(rules, true, fx);
+                }
             }
             Input::OldSpec => {
                 self.new_spec = None;
@@ -189,6 +202,10 @@ impl Life {
             Input::Leaving => {
                 self.leaving = true;
                 fx.push(Effect::Publish);
+            }
+            Input::ArchivesChanged if self.is_refused() => {
+                fx.push(Effect::Note("the archives of images changed, it is tried again".into()));
+                self.begin(rules, true, fx);
             }
             Input::Closing => {
                 self.closing = true;
@@ -212,11 +229,11 @@ impl Life {
                 fx.push(Effect::Work(Work::None));
                 self.ask_gate(fx);
             }
-            Input::Opened(Err(text)) if self.phase == Phase::Opening => {
-                fx.push(Effect::Note(format!("preparing failed: {text}")));
+            Input::Opened(Err(error)) if self.phase == Phase::Opening => {
+                let text = format!("preparing failed: {error}");
+                fx.push(Effect::Note(text.clone()));
                 fx.push(Effect::DropGate);
-                self.after =
-                    Some(After::Decide(Ended::NotStarted { text: format!("preparing failed: {text}") }));
+                self.after = Some(After::Decide(Ended::NotStarted { text, kind: error.kind }));
                 self.close(fx);
             }
             Input::Turn if matches!(self.phase, Phase::Pre | Phase::Spawning) => {
@@ -228,14 +245,15 @@ impl Life {
             }
             Input::PreDone(Err(text)) if self.phase == Phase::Pre => {
                 fx.push(Effect::DropGate);
-                self.after = Some(After::Decide(Ended::NotStarted { text }));
+                let kind = ErrorKind::Retryable;
+                self.after = Some(After::Decide(Ended::NotStarted { text, kind }));
                 self.run_is_over(fx);
                 self.run_post(rules, now, chance, fx);
             }
             Input::Spawned(Ok(pid)) if self.phase == Phase::Spawning => self.spawned(rules, pid, now, fx),
-            Input::Spawned(Err(text)) if self.phase == Phase::Spawning => {
-                self.after =
-                    Some(After::Decide(Ended::NotStarted { text: format!("could not start: {text}") }));
+            Input::Spawned(Err(error)) if self.phase == Phase::Spawning => {
+                let text = format!("could not start: {error}");
+                self.after = Some(After::Decide(Ended::NotStarted { text, kind: error.kind }));
                 self.run_post(rules, now, chance, fx);
             }
 
@@ -253,7 +271,7 @@ impl Life {
                 if self.phase == Phase::Active && rules.restart.scope == RestartScope::Group =>
             {
                 // The coordinator stops it in its turn, after those that need it.
-                self.ask_group(RestartReason::Check, text, fx);
+                self.check_asks_group(rules, text, (now, chance), fx);
             }
             Input::Broken { reason, text, .. } if self.phase == Phase::Active => {
                 self.end_run(rules, reason, text, now, fx);

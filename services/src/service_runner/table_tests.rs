@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use kelson_conditions::Missing;
-use kelson_runner::Exit;
+use kelson_runner::{ErrorKind, Exit, RunnerError};
 use kelson_spec::service::{Exhausted, Readiness, RestartPolicy, RestartSpec, ServiceKind, StopSpec};
 
 use super::table::{Answer, Effect, HookKinds, Input, Life, Phase, Rules, StopReason, Timer, Work};
-use crate::model::State;
+use crate::model::{RestartReason, State};
 
 pub fn rules() -> Rules {
     Rules {
@@ -71,7 +71,7 @@ impl Case {
                         if self.gate { Input::GateHolds } else { Input::GateShut(vec![Missing::TimeSynced]) };
                     self.feed(input);
                 }
-                Effect::AskGroup(text) => self.asked.push(text),
+                Effect::AskGroup { text, .. } => self.asked.push(text),
                 Effect::Rested => self.rested += 1,
                 Effect::Timer(timer, after) => self.timers.push((timer, after)),
                 Effect::Note(_) | Effect::Publish | Effect::DropGate | Effect::Adopt => {}
@@ -365,7 +365,7 @@ fn preparing_that_fails_is_undone_and_counts_as_a_failure() {
     once.restart.policy = RestartPolicy::Once;
     let mut case = Case::new(once);
     case.feed(Input::Begin);
-    case.feed(Input::Opened(Err("no room".into())));
+    case.feed(Input::Opened(Err(RunnerError::new("no room"))));
     case.closed();
     assert_eq!(case.life.state, State::Failed);
     assert!(case.life.message.contains("no room"), "{}", case.life.message);
@@ -431,12 +431,12 @@ fn no_order_of_inputs_breaks_the_invariants() {
                 (0, Work::Open) => {
                     let fails = random(4) == 0;
                     open = true;
-                    Input::Opened(if fails { Err("e".into()) } else { Ok(()) })
+                    Input::Opened(if fails { Err(RunnerError::new("e")) } else { Ok(()) })
                 }
                 (0, Work::Spawn) => {
                     let fails = random(4) == 0;
                     alive |= !fails;
-                    Input::Spawned(if fails { Err("e".into()) } else { Ok(7) })
+                    Input::Spawned(if fails { Err(RunnerError::new("e")) } else { Ok(7) })
                 }
                 (0, Work::Stop | Work::Clear) => {
                     alive = false;
@@ -497,7 +497,7 @@ fn a_member_that_has_asked_its_group_is_never_down_before_the_restart() {
     case.feed(Input::Begin);
     for _ in 0..2 {
         assert_eq!(case.work, Work::Open);
-        case.feed(Input::Opened(Err("no".into())));
+        case.feed(Input::Opened(Err(RunnerError::new("no"))));
         case.feed(Input::Closed(Ok(())));
         assert!(!case.life.down(&case.rules), "{:?}", case.told);
         case.feed(Input::Timer(Timer::Backoff));
@@ -511,6 +511,123 @@ fn a_member_that_has_asked_its_group_is_never_down_before_the_restart() {
     case.feed(Input::Stop { ticket: 2, reason: StopReason::Operator });
     case.feed(Input::Closed(Ok(())));
     assert!(case.life.down(&case.rules) && case.life.stopped);
+}
+
+/// A member of a group whose check finds it broken.
+fn checked(attempts: u32, policy: RestartPolicy) -> Case {
+    let mut rules = rules();
+    rules.restart.attempts = attempts;
+    rules.restart.policy = policy;
+    rules.restart.scope = kelson_spec::service::RestartScope::Group;
+    let mut case = Case::new(rules);
+    case.run();
+    case
+}
+
+fn broken(case: &mut Case) {
+    let run = case.life.run;
+    case.feed(Input::Broken { run, reason: RestartReason::Check, text: "check ping failed".into() });
+}
+
+#[test]
+fn a_check_restarts_the_group_until_the_budget_is_used_up() {
+    let mut case = checked(2, RestartPolicy::Forever);
+    for asked in 1..=2 {
+        broken(&mut case);
+        // A second wish of the same run is the same one.
+        broken(&mut case);
+        assert_eq!((case.life.phase, case.asked.len()), (Phase::Active, asked));
+        assert!(case.asked[asked - 1].ends_with(&format!("({asked} of 2 in 5m)")), "{:?}", case.asked);
+        case.feed(Input::Stop { ticket: 0, reason: StopReason::Group("why".into()) });
+        case.cleared();
+        case.feed(Input::Closed(Ok(())));
+        case.feed(Input::GroupStart { text: "why".into() });
+        case.run();
+    }
+    broken(&mut case);
+    case.cleared();
+    case.feed(Input::Closed(Ok(())));
+    assert_eq!((case.life.phase, case.life.state, case.asked.len()), (Phase::Rest, State::Failed, 2));
+    assert_eq!(&*case.life.message, "check ping failed; gave up after 3 failures in 5m");
+    assert!(case.life.down(&case.rules));
+}
+
+#[test]
+fn a_check_restarts_nothing_where_the_policy_is_once() {
+    let mut case = checked(0, RestartPolicy::Once);
+    broken(&mut case);
+    case.cleared();
+    case.feed(Input::Closed(Ok(())));
+    assert_eq!((case.life.phase, case.life.state, case.asked.len()), (Phase::Rest, State::Failed, 0));
+    assert_eq!(&*case.life.message, "check ping failed; restart.policy is once");
+}
+
+#[test]
+fn a_budget_that_is_used_up_restarts_the_group_once() {
+    let mut rules = rules();
+    rules.restart.attempts = 1;
+    rules.restart.scope = kelson_spec::service::RestartScope::Group;
+    let mut case = Case::new(rules);
+    case.feed(Input::Begin);
+    let fail = |case: &mut Case| {
+        case.feed(Input::Opened(Err(RunnerError::new("no"))));
+        case.feed(Input::Closed(Ok(())));
+    };
+    fail(&mut case);
+    case.feed(Input::Timer(Timer::Backoff));
+    fail(&mut case);
+    assert_eq!((case.life.phase, case.asked.len()), (Phase::Rest, 1));
+    for _ in 0..2 {
+        case.feed(Input::GroupStart { text: "why".into() });
+        fail(&mut case);
+        assert_eq!((case.life.phase, case.life.state, case.asked.len()), (Phase::Rest, State::Failed, 1));
+        assert!(case.life.down(&case.rules));
+    }
+    // An operator gives it a new one.
+    case.feed(Input::Start { ticket: 1 });
+    fail(&mut case);
+    case.feed(Input::Timer(Timer::Backoff));
+    fail(&mut case);
+    assert_eq!(case.asked.len(), 2);
+}
+
+#[test]
+fn what_cannot_succeed_is_not_tried_again_until_it_has_changed() {
+    for (kind, until) in [
+        (ErrorKind::Permanent, "it is tried again once its file changes"),
+        (ErrorKind::Image { archives: 7 }, "it is tried again once its file or an archive of images changes"),
+    ] {
+        let mut case = Case::new(rules());
+        let refuse = |case: &mut Case| {
+            case.feed(Input::Opened(Err(RunnerError::of_kind(kind, "no such image"))));
+            case.feed(Input::Closed(Ok(())));
+            assert_eq!(
+                (case.life.phase, case.life.state, case.life.restarts),
+                (Phase::Rest, State::Failed, 0)
+            );
+            assert_eq!(&*case.life.message, format!("preparing failed: no such image; {until}"));
+            assert!(case.life.down(&case.rules) && case.life.is_refused());
+        };
+        case.feed(Input::Begin);
+        refuse(&mut case);
+        let image = kind != ErrorKind::Permanent;
+        assert_eq!(case.work, if image { Work::AwaitArchives } else { Work::None });
+        if image {
+            case.feed(Input::ArchivesChanged);
+            assert_eq!(case.work, Work::Open);
+            refuse(&mut case);
+        }
+        case.feed(Input::NewSpec { has_when: false });
+        assert_eq!(case.work, Work::Open);
+        refuse(&mut case);
+        // Somebody does not want it any more.
+        case.feed(Input::Stop { ticket: 1, reason: StopReason::Operator });
+        case.feed(Input::ArchivesChanged);
+        case.feed(Input::NewSpec { has_when: false });
+        assert_eq!((case.life.phase, case.life.is_refused()), (Phase::Rest, false));
+        case.feed(Input::Start { ticket: 2 });
+        assert_eq!(case.work, Work::Open);
+    }
 }
 
 #[test]
@@ -529,7 +646,7 @@ fn who_stops_one_that_has_failed_keeps_its_group_from_starting_it() {
     case.feed(Input::GroupStart { text: "why".into() });
     assert_eq!((case.life.phase, case.life.down(&case.rules)), (Phase::Rest, true));
     case.feed(Input::Restart { ticket: 3 });
-    case.feed(Input::Opened(Err("no".into())));
+    case.feed(Input::Opened(Err(RunnerError::new("no"))));
     assert_eq!(case.life.phase, Phase::Closing, "it has just failed");
     case.feed(Input::Stop { ticket: 4, reason: StopReason::Group("why".into()) });
     case.feed(Input::Stop { ticket: 5, reason: StopReason::Operator });

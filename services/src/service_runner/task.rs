@@ -412,7 +412,7 @@ impl Core {
                         }
                     }
                     Effect::Rested => self.say_rested(),
-                    Effect::AskGroup(text) => self.ask_group(text),
+                    Effect::AskGroup { text, after } => self.ask_group(text, after),
                 }
             }
             inputs.extend(self.mind_checks());
@@ -441,10 +441,10 @@ impl Core {
     }
 
     /// The whole group is to be restarted. Only a member is asked to say so.
-    fn ask_group(&self, text: String) {
+    fn ask_group(&self, text: String, after: Duration) {
         if let Some(group) = &self.group {
             let (group, service) = (Arc::clone(group), Arc::clone(&self.name));
-            self.surroundings.groups.ask(GroupRequest { group, service, text });
+            self.surroundings.groups.ask(GroupRequest { group, service, text, after });
         }
     }
 

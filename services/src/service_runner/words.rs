@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kelson_runner::Exit;
+use kelson_runner::{ErrorKind, Exit};
 use kelson_spec::service::{Readiness, ServiceKind};
 
 use super::table::{Ended, Rules, StopReason};
@@ -53,7 +53,7 @@ pub fn ended(ended: &Ended, rules: &Rules) -> String {
             };
             format!("{}{before} after {}{why}", exit(*how), duration(*ran))
         }
-        Ended::GivenUp { text, .. } | Ended::NotStarted { text } => text.clone(),
+        Ended::GivenUp { text, .. } | Ended::NotStarted { text, .. } => text.clone(),
     }
 }
 
@@ -80,6 +80,14 @@ pub fn stopped(reason: &StopReason, during: &str) -> String {
         StopReason::Group(why) => format!("stopped{during}: its group is restarted ({why})"),
         StopReason::Removed => format!("stopped{during}: its file was removed"),
         StopReason::Shutdown => format!("stopped{during}: the host is stopping"),
+    }
+}
+
+/// What must happen before one that was refused is tried again.
+pub fn until(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::Image { .. } => "it is tried again once its file or an archive of images changes",
+        ErrorKind::Permanent | ErrorKind::Retryable => "it is tried again once its file changes",
     }
 }
 

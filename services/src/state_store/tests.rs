@@ -129,7 +129,7 @@ fn failed(times: u32) -> Life {
         use crate::service_runner::table::{Input, Phase};
         life.phase = Phase::Spawning;
         let now = Duration::from_secs(time.into());
-        life.step(&rules, Input::Spawned(Err("no".into())), now, 0);
+        life.step(&rules, Input::Spawned(Err(kelson_runner::RunnerError::new("no"))), now, 0);
         assert_eq!(life.phase, Phase::Backoff);
     }
     life
@@ -233,6 +233,7 @@ fn a_number_says_which_fields_are_known() {
         start_took_run: 1,
         noted_runs: vec![1],
         stop_signal: 1,
+        escalated: true,
     };
     let bytes = prost::Message::encode_to_vec(&every);
     assert_eq!(record::unknown_fields(&bytes, record::KNOWN).unwrap(), b"");

@@ -463,7 +463,7 @@ impl Player {
 }
 
 fn error(message: &str) -> RunnerError {
-    RunnerError { message: message.to_owned(), errno: None }
+    RunnerError::new(message)
 }
 
 impl Runner for Player {

@@ -7,6 +7,7 @@ mod c4_containerd_dies;
 mod c5_one_container_a_task_each_run;
 mod images;
 mod inside;
+mod refused;
 mod stopping;
 
 use kelson_tests::{Host, HostBuilder, Image, archive};

@@ -77,3 +77,109 @@ fn a_used_up_budget_restarts_the_group_in_order() {
     assert_eq!(host.states_of("sweep"), ["waiting"]);
     host.poweroff();
 }
+
+/// A member of `pair` whose check fails in each run, and one beside it.
+fn pair(restart: &str) -> Host {
+    let check = "health: [{name: never, exec: {command: [$PROGRAM, exit=1]}, interval: 50ms, grace: 0s, restartAfter: 1}]";
+    Host::builder()
+        .service(
+            "bad",
+            &format!("process: {{command: [$PROGRAM, serve]}}\ngroup: pair\n{check}\nrestart: {restart}"),
+        )
+        .service("good", "process: {command: [$PROGRAM, serve]}\ngroup: pair")
+        .start()
+}
+
+#[track_caller]
+fn restarts_of(host: &Host, group: &str) -> Vec<Event> {
+    let begun = format!("group {group} restarts: ");
+    host.events().into_iter().filter(|e| e.service.is_empty() && e.message.starts_with(&begun)).collect()
+}
+
+#[test]
+fn a_check_restarts_the_group_as_often_as_the_budget_permits() {
+    let mut host = pair("{delay: 10ms, maxDelay: 10ms, attempts: 2, interval: 5m, scope: group}");
+    let bad = host.wait_state("bad", "failed");
+    assert!(bad.message.ends_with("; gave up after 3 failures in 5m"), "{bad:?}");
+    assert_eq!((bad.restarts, bad.stopped), (2, false), "{bad:?}");
+    let asked = restarts_of(&host, "pair");
+    assert_eq!(asked.len(), 2, "{asked:#?}");
+    for (number, event) in (1..).zip(&asked) {
+        assert!(event.message.ends_with(&format!("({number} of 2 in 5m)")), "{event:?}");
+    }
+    // The last one ended itself alone.
+    host.wait_down("bad");
+    let good = host.wait_state("good", "running");
+    assert_eq!(
+        host.events_of("good").iter().filter(|event| event.state == "starting").count(),
+        3,
+        "{good:?}"
+    );
+    // Neither does it come back when PID 1 does.
+    host.ctl(&["reexec"]).ok();
+    assert_eq!((host.service("bad").state.as_str(), restarts_of(&host, "pair").len()), ("failed", 2));
+    assert_eq!(host.service("good").pid, good.pid);
+    // An operator gives it a whole budget.
+    let before = host.newest_event();
+    host.ctl(&["start", "bad"]).ok();
+    came(&host, before, "bad", "failed");
+    assert_eq!(restarts_of(&host, "pair").len(), 4);
+    host.poweroff();
+}
+
+#[test]
+fn a_check_restarts_no_group_where_the_policy_is_once() {
+    let mut host = pair("{policy: once, scope: group}");
+    let bad = host.wait_state("bad", "failed");
+    assert!(bad.message.ends_with("; restart.policy is once"), "{bad:?}");
+    host.wait_down("bad");
+    assert_eq!(restarts_of(&host, "pair").len(), 0);
+    assert_eq!(host.events_of("good").iter().filter(|event| event.state == "starting").count(), 1);
+    host.poweroff();
+}
+
+#[test]
+fn a_budget_that_is_used_up_stays_so_after_the_group_was_restarted() {
+    let mut host = Host::builder()
+        .service(
+            "bad",
+            "process: {command: [$PROGRAM, exit=3]}\ngroup: pair
+restart: {delay: 10ms, maxDelay: 10ms, attempts: 1, interval: 5m, scope: group}",
+        )
+        .service("good", "process: {command: [$PROGRAM, serve]}\ngroup: pair")
+        .start();
+    // Once by itself, once with its group, then no more.
+    let begins = |event: &Event| event.service == "bad" && event.message == "run 3";
+    let third = host.wait_event(0, "that begins its third run", begins).seq;
+    came(&host, third, "bad", "failed");
+    host.wait_down("bad");
+    host.wait_up("good");
+    assert_eq!(restarts_of(&host, "pair").len(), 1);
+    assert_eq!(host.service("bad").restarts, 2);
+    host.poweroff();
+}
+
+#[test]
+fn a_change_and_a_restart_renew_the_deadline_of_a_group() {
+    let waits = "process: {command: [$PROGRAM, serve]}\ngroup: late\ndepends: [{path: $DIR/flag}]";
+    let mut host =
+        Host::builder().machine("health: {minimum: 100ms, deadline: 1s}").service("web", waits).start();
+    let state = || {
+        let health: serde_json::Value = host.ctl(&["health", "-o", "json", "late"]).expect(1).json();
+        health["state"].as_str().expect("a word").to_owned()
+    };
+    let said =
+        |text: &'static str| move |event: &Event| event.service.is_empty() && event.message.starts_with(text);
+    let failed = host.wait_event(0, "of the failure", said("group late has failed: ")).seq;
+    assert_eq!(state(), "failed");
+    host.write_service("web", &format!("{waits}\nenvironment: {{NEW: '1'}}"));
+    let before = host.newest_event();
+    host.signal(libc::SIGHUP);
+    host.wait_event(before, "of the reading", |event| event.message.contains("read again"));
+    host.ctl(&["restart", "web"]).ok();
+    let pending = host.wait_event(failed, "of its new deadline", said("group late is pending: ")).seq;
+    host.wait_event(pending, "of the next failure", said("group late has failed: "));
+    // The host has its own deadline.
+    assert_eq!(host.events().into_iter().filter(said("the host is pending")).count(), 0);
+    host.poweroff();
+}

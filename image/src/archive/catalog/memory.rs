@@ -58,7 +58,7 @@ pub(super) struct KnownImage {
 }
 
 /// What changes when an archive does. Not its time of change (ctime): an initramfs is unpacked anew at each boot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Stamp {
     size: u64,
     modified_seconds: i64,

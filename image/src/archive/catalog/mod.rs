@@ -5,8 +5,9 @@ mod memory;
 #[allow(clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 mod tests;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -44,6 +45,10 @@ pub struct Scan {
     pub images: Vec<Found>,
     /// What an operator should know: archives that cannot be read, names that two of them hold.
     pub notes: Vec<String>,
+    /// Stands for the archives as they were, as [`archives`] would tell.
+    pub archives: u32,
+    /// Every folder and archive could be read: what was not found is not there.
+    pub whole: bool,
 }
 
 impl Scan {
@@ -86,23 +91,22 @@ impl Catalog {
         host: &Platform,
         wanted: Option<&Reference>,
     ) -> (Scan, Option<Archive>) {
-        let mut scan = Scan::default();
+        let mut scan = Scan { whole: true, ..Scan::default() };
         let mut opened = None;
         let before = memory::load(&self.file, host);
         let mut known: HashMap<&Path, &Known> =
             before.iter().map(|known| (known.path.as_path(), known)).collect();
         let mut archives = Vec::new();
-        let mut paths: Vec<PathBuf> = Vec::new();
-        let mut seen = HashSet::new();
-        for folder in folders.iter().filter(|folder| seen.insert(folder.as_path())) {
-            paths.extend(list(folder, &mut scan.notes));
-        }
-        for path in paths {
-            let stamp = match Stamp::of(&path) {
+        let stamped = stamped(folders, &mut scan.notes);
+        scan.whole = scan.notes.is_empty();
+        scan.archives = number(&stamped);
+        for (path, stamp) in stamped {
+            let stamp = match stamp {
                 Ok(Some(stamp)) => stamp,
                 Ok(None) => continue,
                 Err(error) => {
                     scan.notes.push(format!("archive {}: cannot be read: {error}", path.display()));
+                    scan.whole = false;
                     continue;
                 }
             };
@@ -122,7 +126,10 @@ impl Catalog {
                         };
                         opened = opened.or_else(|| archive.filter(may_serve));
                     }
-                    Err(error) => scan.notes.push(error.to_string()),
+                    Err(error) => {
+                        scan.notes.push(error.to_string());
+                        scan.whole = false;
+                    }
                 },
             }
         }
@@ -182,6 +189,42 @@ impl Scan {
             }
         }
     }
+}
+
+type Stamped = Vec<(PathBuf, io::Result<Option<Stamp>>)>;
+
+/// What may be archives in these folders, in their order.
+fn stamped(folders: &[PathBuf], notes: &mut Vec<String>) -> Stamped {
+    let mut seen = HashSet::new();
+    let mut paths: Vec<PathBuf> = Vec::new();
+    for folder in folders.iter().filter(|folder| seen.insert(folder.as_path())) {
+        paths.extend(list(folder, notes));
+    }
+    let stamp = |path: PathBuf| {
+        let stamp = Stamp::of(&path);
+        (path, stamp)
+    };
+    paths.into_iter().map(stamp).collect()
+}
+
+/// A number that stands for the archives in these folders as they are: another one, once an archive has come, has
+/// changed or is gone. None is opened.
+pub fn archives(folders: &[PathBuf]) -> u32 {
+    number(&stamped(folders, &mut Vec::new()))
+}
+
+fn number(archives: &Stamped) -> u32 {
+    let mut hasher = DefaultHasher::new();
+    for (path, stamp) in archives {
+        path.hash(&mut hasher);
+        stamp.as_ref().ok().hash(&mut hasher);
+        // The index of a layout may be there before its blobs.
+        let blobs = fs::read_dir(path.join("blobs/sha256")).into_iter().flatten().flatten();
+        let sizes =
+            blobs.take(MAX_ENTRIES).filter_map(|blob| Some((blob.file_name(), blob.metadata().ok()?.len())));
+        sizes.collect::<BTreeSet<_>>().hash(&mut hasher);
+    }
+    u32::try_from(hasher.finish() >> 32).unwrap_or_default()
 }
 
 /// What may be an archive in a folder, sorted; hidden files are none.

@@ -91,7 +91,8 @@ fn an_archive_is_not_opened_again_until_it_changes() {
     assert!(changed.notes[0].contains("a.tar") && changed.notes.len() == 1, "{:?}", changed.notes);
     assert_eq!(machine.scan(), changed, "what is wrong is remembered too");
     fs::remove_file(&path).unwrap();
-    assert_eq!(machine.scan(), Scan::default());
+    let empty = machine.scan();
+    assert!(empty.images.is_empty() && empty.notes.is_empty() && empty.whole);
     assert!(!fs::read_to_string(machine.catalog()).unwrap().contains("a.tar"));
 }
 
@@ -230,4 +231,33 @@ fn a_compressed_archive_that_was_opened_comes_along() {
     assert_eq!(opened(Some("b:1")), None);
     assert_eq!(opened(Some("d:1")), None);
     assert_eq!(opened(None), None);
+}
+
+#[test]
+fn a_number_stands_for_the_archives_as_they_are() {
+    let machine = Machine::new();
+    let number = || super::archives(&[machine.path("images"), machine.path("more")]);
+    let mut seen = vec![number()];
+    let mut changed = |what: &str| {
+        let now = number();
+        assert!(!seen.contains(&now), "{what}");
+        assert_eq!(now, machine.scan().archives, "{what}");
+        assert_eq!(now, number(), "{what}");
+        seen.push(now);
+    };
+    machine.put("images/a.tar", &archive("a:1", "a"));
+    changed("it came");
+    machine.put("images/a.tar", b"shorter");
+    changed("it changed");
+    fs::create_dir_all(machine.path("images/layout/blobs/sha256")).unwrap();
+    changed("a folder came");
+    machine.put("images/layout/blobs/sha256/12", b"1");
+    changed("a blob of it came");
+    machine.put("images/layout/blobs/sha256/12", b"12");
+    changed("it grew");
+    machine.put("images/layout/oci-layout", b"{}");
+    machine.put("images/layout/index.json", b"{}");
+    changed("its index came");
+    fs::remove_file(machine.path("images/a.tar")).unwrap();
+    changed("one is gone");
 }

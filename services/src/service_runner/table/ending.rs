@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use kelson_runner::Exit;
 use kelson_runner::restart::{self, Decision};
+use kelson_runner::{ErrorKind, Exit};
 use kelson_spec::service::{RestartPolicy, RestartScope, ServiceKind, WhenDown};
 
 use super::{Effect, Ended, Life, Phase, Rules, StopReason, Timer, Work};
@@ -19,6 +19,8 @@ pub(super) enum After {
     Again(RestartReason),
     /// Its start was broken off, because its gate holds no longer: back to it.
     Gate,
+    /// It ends here, and rests until what makes its start fail has changed.
+    Refused { kind: ErrorKind, text: String },
     /// It ends here. `wanted`: not by itself.
     End { state: State, finished: bool, stopped: bool, wanted: bool, text: String },
 }
@@ -77,10 +79,43 @@ impl Life {
     }
 
     /// The coordinator of its group answers with a stop in its turn.
-    pub(super) fn ask_group(&mut self, reason: RestartReason, text: String, fx: &mut Vec<Effect>) {
+    fn ask_group(&mut self, reason: RestartReason, text: String, after: Duration, fx: &mut Vec<Effect>) {
         if !self.closing && self.asked_group.is_none() {
             self.asked_group = Some(reason);
-            fx.push(Effect::AskGroup(text));
+            fx.push(Effect::AskGroup { text, after });
+        }
+    }
+
+    /// A check would restart its whole group, as far as its policy and its budget permit.
+    pub(super) fn check_asks_group(
+        &mut self,
+        rules: &Rules,
+        text: String,
+        (now, chance): (Duration, u32),
+        fx: &mut Vec<Effect>,
+    ) {
+        if self.asked_group.is_some() || self.closing {
+            return;
+        }
+        let reason = RestartReason::Check;
+        let ran = now.saturating_sub(self.spawned_at);
+        let ended = restart::Ended::GivenUp { ran };
+        match restart::decide(&rules.restart, &mut self.history, ended, now, chance) {
+            Decision::Again { after, text: how } => {
+                self.ask_group(reason, format!("{text}, {how}"), after, fx);
+            }
+            Decision::End { .. } => self.end_run(rules, reason, text, now, fx),
+            Decision::Exhausted { text: why } => {
+                let told = format!("{text}, stopping it");
+                self.after = Some(After::End {
+                    state: State::Failed,
+                    finished: false,
+                    stopped: false,
+                    wanted: false,
+                    text: format!("{text}; {why}"),
+                });
+                self.begin_stop(rules, told, fx);
+            }
         }
     }
 
@@ -223,7 +258,7 @@ impl Life {
                 self.restarts_by.add(reason);
                 self.begin(rules, false, fx);
             }
-            Some(end @ After::End { .. }) => self.end(end, fx),
+            Some(end @ (After::End { .. } | After::Refused { .. })) => self.end(end, fx),
             None => self.end(
                 After::End {
                     state: State::Failed,
@@ -251,8 +286,15 @@ impl Life {
             self.end(end(words::end_state(&ended), what), fx);
             return;
         }
+        if let Ended::NotStarted { kind: kind @ (ErrorKind::Permanent | ErrorKind::Image { .. }), .. } = ended
+        {
+            let text = format!("{what}; {}", words::until(kind));
+            self.end(After::Refused { kind, text }, fx);
+            return;
+        }
         match restart::decide(&rules.restart, &mut self.history, ended.for_policy(), now, chance) {
             Decision::Again { after, text } => {
+                self.history.escalated = false;
                 self.restarts = self.restarts.saturating_add(1);
                 self.restarts_by.add(ended.reason());
                 self.phase = Phase::Backoff;
@@ -274,8 +316,10 @@ impl Life {
             }
             Decision::Exhausted { text } => {
                 let text = format!("{what}; {text}");
-                if rules.restart.scope == RestartScope::Group {
-                    self.ask_group(ended.reason(), text.clone(), fx);
+                // Once: the budget stays used up until failures leave its window, and another failure is the last.
+                if rules.restart.scope == RestartScope::Group && !self.history.escalated {
+                    self.history.escalated = true;
+                    self.ask_group(ended.reason(), text.clone(), Duration::ZERO, fx);
                 }
                 self.end(end(State::Failed, text), fx);
             }
@@ -287,10 +331,20 @@ impl Life {
         if self.opened {
             self.after = Some(end);
             self.close(fx);
-        } else if let After::End { state, finished, stopped, text, .. } = end {
-            self.finished = finished;
-            self.stopped = stopped;
-            self.rest(state, text, fx);
+            return;
+        }
+        match end {
+            After::End { state, finished, stopped, text, .. } => {
+                self.finished = finished;
+                self.stopped = stopped;
+                self.rest(state, text, fx);
+            }
+            After::Refused { kind, text } => {
+                self.after = Some(After::Refused { kind, text: String::new() });
+                self.come_to_rest(State::Failed, text, fx);
+                self.await_change(fx);
+            }
+            _ => {}
         }
     }
 
@@ -300,10 +354,29 @@ impl Life {
     }
 
     pub(super) fn rest(&mut self, state: State, text: String, fx: &mut Vec<Effect>) {
+        self.after = None;
+        self.come_to_rest(state, text, fx);
+    }
+
+    fn come_to_rest(&mut self, state: State, text: String, fx: &mut Vec<Effect>) {
         self.phase = Phase::Rest;
         self.missing.clear();
-        self.after = None;
         self.tell(state, text, fx);
         fx.push(Effect::Rested);
+    }
+
+    /// Stands for the archives of images that must change before it is tried again.
+    pub fn refused_archives(&self) -> Option<u32> {
+        match self.after {
+            Some(After::Refused { kind: ErrorKind::Image { archives }, .. }) => Some(archives),
+            _ => None,
+        }
+    }
+
+    /// At rest: waits for other archives where that can help.
+    pub(super) fn await_change(&self, fx: &mut Vec<Effect>) {
+        if self.refused_archives().is_some() {
+            fx.push(Effect::Work(Work::AwaitArchives));
+        }
     }
 }

@@ -264,7 +264,6 @@ impl Life {
             self.restarts = self.restarts.saturating_add(1);
         }
         self.restarts_by.add(asked.unwrap_or(RestartReason::Group));
-        self.history = RestartHistory::default();
         fx.push(Effect::Note(format!("starts again with its group: {text}")));
         self.begin(rules, true, fx);
     }

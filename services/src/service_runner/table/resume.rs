@@ -19,7 +19,7 @@ impl Life {
     ) {
         self.closing = closing;
         match self.phase {
-            Phase::Rest => {}
+            Phase::Rest => self.await_change(fx),
             Phase::When => fx.push(Effect::Work(Work::When)),
             Phase::Gate => self.ask_gate(fx),
             Phase::Opening => fx.push(Effect::Work(Work::Open)),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kelson_proto::state::v1 as stored;
+use kelson_runner::ErrorKind;
 use kelson_runner::restart::{Failures, RestartHistory};
 
 use super::ending::After;
@@ -54,6 +55,7 @@ impl Life {
             record.failure_counts.clear();
         }
         record.doublings = self.history.doublings();
+        record.escalated = self.history.escalated;
     }
 
     /// The life that a record tells of. A phase that this version does not know is `Err`; [`Life::adopt`] tells what
@@ -97,6 +99,7 @@ impl Life {
             history: RestartHistory::of(failures, record.doublings),
             spawned_at: Duration::from_nanos(record.spawned_at),
         };
+        life.history.escalated = record.escalated;
         if phase.is_some() {
             return (life, Ok(()));
         }
@@ -123,7 +126,8 @@ impl Life {
         if self.phase == Phase::Clearing {
             self.state = State::Stopping;
             let text = "its run ended in a phase that this version of Kelson does not know".to_owned();
-            self.after.get_or_insert(After::Decide(Ended::NotStarted { text }));
+            let kind = ErrorKind::Retryable;
+            self.after.get_or_insert(After::Decide(Ended::NotStarted { text, kind }));
         }
     }
 
@@ -138,10 +142,28 @@ impl Life {
         self.message = start_of(&self.message, text).into();
         self.history.coarsen(failures);
         match &mut self.after {
-            Some(After::Decide(Ended::GivenUp { text: said, .. } | Ended::NotStarted { text: said }))
-            | Some(After::End { text: said, .. }) => *said = start_of(said, text).to_owned(),
+            Some(After::Decide(Ended::GivenUp { text: said, .. } | Ended::NotStarted { text: said, .. }))
+            | Some(After::End { text: said, .. } | After::Refused { text: said, .. }) => {
+                *said = start_of(said, text).to_owned();
+            }
             _ => {}
         }
+    }
+}
+
+fn refusal(kind: ErrorKind) -> Option<stored::Refusal> {
+    match kind {
+        ErrorKind::Retryable => None,
+        ErrorKind::Permanent => Some(stored::Refusal { archives: None }),
+        ErrorKind::Image { archives } => Some(stored::Refusal { archives: Some(archives) }),
+    }
+}
+
+fn kind(refusal: Option<&stored::Refusal>) -> ErrorKind {
+    match refusal {
+        None => ErrorKind::Retryable,
+        Some(stored::Refusal { archives: None }) => ErrorKind::Permanent,
+        Some(stored::Refusal { archives: Some(archives) }) => ErrorKind::Image { archives: *archives },
     }
 }
 
@@ -152,7 +174,7 @@ fn asked(reason: i32) -> Option<RestartReason> {
 
 impl After {
     fn to_stored(&self) -> stored::Next {
-        use stored::next::{End, What};
+        use stored::next::{End, Refused, What};
         let what = match self {
             After::Decide(ended) => What::Decide(ended.to_stored()),
             After::Again(reason) => What::Again(reason.number()),
@@ -164,6 +186,9 @@ impl After {
                 wanted: *wanted,
                 text: text.clone(),
             }),
+            After::Refused { kind, text } => {
+                What::Refused(Refused { refusal: refusal(*kind), text: text.clone() })
+            }
         };
         stored::Next { what: Some(what) }
     }
@@ -183,6 +208,9 @@ impl After {
                 wanted: end.wanted,
                 text: end.text.clone(),
             },
+            Some(What::Refused(refused)) => {
+                After::Refused { kind: kind(refused.refusal.as_ref()), text: refused.text.clone() }
+            }
             None => After::Decide(Ended::unknown()),
         }
     }
@@ -190,11 +218,15 @@ impl After {
 
 impl Ended {
     fn unknown() -> Ended {
-        Ended::NotStarted { text: "ended in a way that this version of Kelson does not know".to_owned() }
+        Ended::NotStarted {
+            text: "ended in a way that this version of Kelson does not know".to_owned(),
+            kind: ErrorKind::Retryable,
+        }
     }
 
     fn to_stored(&self) -> stored::Ended {
         use stored::ended::{Exited, GivenUp, How};
+        let mut refused = None;
         let how = match self {
             Ended::Exited { exit, ran, before_ready, out_of_memory } => How::Exited(Exited {
                 exit: Some(exit_to_stored(*exit)),
@@ -205,9 +237,12 @@ impl Ended {
             Ended::GivenUp { ran, reason, text } => {
                 How::GivenUp(GivenUp { ran: nanos(*ran), reason: reason.number(), text: text.clone() })
             }
-            Ended::NotStarted { text } => How::NotStarted(text.clone()),
+            Ended::NotStarted { text, kind } => {
+                refused = refusal(*kind);
+                How::NotStarted(text.clone())
+            }
         };
-        stored::Ended { how: Some(how) }
+        stored::Ended { how: Some(how), refusal: refused }
     }
 
     fn of_stored(ended: &stored::Ended) -> Ended {
@@ -224,7 +259,9 @@ impl Ended {
                 reason: RestartReason::of_number(given_up.reason).unwrap_or(RestartReason::Check),
                 text: given_up.text.clone(),
             },
-            Some(How::NotStarted(text)) => Ended::NotStarted { text: text.clone() },
+            Some(How::NotStarted(text)) => {
+                Ended::NotStarted { text: text.clone(), kind: kind(ended.refusal.as_ref()) }
+            }
             None => Ended::unknown(),
         }
     }

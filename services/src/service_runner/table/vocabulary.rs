@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kelson_conditions::Missing;
-use kelson_runner::{Exit, restart};
+use kelson_runner::{ErrorKind, Exit, RunnerError, restart};
 use kelson_spec::service::{Readiness, RestartSpec, ServiceKind, StopSpec, WhenDown};
 
 use crate::model::RestartReason;
@@ -83,7 +83,7 @@ pub enum Ended {
     /// Kelson ended it: not ready in time, a check, a watchdog. The text says why.
     GivenUp { ran: Duration, reason: RestartReason, text: String },
     /// Preparing or spawning failed.
-    NotStarted { text: String },
+    NotStarted { text: String, kind: ErrorKind },
 }
 
 impl Ended {
@@ -145,12 +145,12 @@ pub enum Input {
     GateHolds,
     /// Not all conditions hold: these are missing.
     GateShut(Vec<Missing>),
-    Opened(Result<(), String>),
+    Opened(Result<(), RunnerError>),
     /// The run has its turn: what follows is begun at once.
     Turn,
     /// The `pre` hooks have run; or one failed, and none after it was run.
     PreDone(Result<(), String>),
-    Spawned(Result<i32, String>),
+    Spawned(Result<i32, RunnerError>),
     /// Its readiness signal says yes.
     Ready {
         run: u64,
@@ -212,6 +212,8 @@ pub enum Input {
     },
     /// The new spec was taken back.
     OldSpec,
+    /// The archives of images have changed since its image was refused.
+    ArchivesChanged,
     /// Its group starts again; the text says why.
     GroupStart {
         text: String,
@@ -248,6 +250,8 @@ pub enum Work {
     Clear,
     Post,
     Close,
+    /// Wait until the archives of images have changed.
+    AwaitArchives,
 }
 
 /// What is to be done about it, in this order.
@@ -270,8 +274,11 @@ pub enum Effect {
     Adopt,
     /// At rest.
     Rested,
-    /// Its whole group is to be restarted; the text says why.
-    AskGroup(String),
+    /// Its whole group is to be restarted, and rest at least this long in between; the text says why.
+    AskGroup {
+        text: String,
+        after: Duration,
+    },
 }
 
 /// What became of a request, at the moment it was taken up.

@@ -1,13 +1,16 @@
 //! The runner of a spec that this host cannot run.
 
-use kelson_runner::{Attachment, BoxFuture, RunContext, Runner, RunnerError, Running, StopPlan, StopReport};
+use kelson_runner::{
+    Attachment, BoxFuture, ErrorKind, RunContext, Runner, RunnerError, Running, StopPlan, StopReport,
+};
 
 /// Fails each start with the reason, in place of the runner that there is none of.
 pub struct Refused(pub String);
 
 impl Refused {
     fn error<T: Send + 'static>(&self) -> BoxFuture<'static, Result<T, RunnerError>> {
-        Box::pin(std::future::ready(Err(RunnerError::new(&self.0))))
+        let error = RunnerError::of_kind(ErrorKind::Permanent, &self.0);
+        Box::pin(std::future::ready(Err(error)))
     }
 }
 

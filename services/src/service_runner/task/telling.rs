@@ -67,6 +67,7 @@ impl Core {
             required: self.spec.required,
             changed: self.new_spec.is_some(),
             spec: Some(Arc::clone(&self.spec)),
+            refused: life.is_refused(),
             ticket: life.ticket,
             spawned_after: self.spawned_after,
             up_after: self.up_after,

@@ -58,18 +58,19 @@ impl Core {
             Work::Open => Some(Box::pin(async move {
                 match in_turn(turn, runner.open()).await {
                     Ok(()) => Brought::Open(runner.warnings().to_vec()),
-                    Err(error) => Brought::Input(Input::Opened(Err(error.message))),
+                    Err(error) => Brought::Input(Input::Opened(Err(error))),
                 }
             })),
             Work::Spawn => match self.context() {
                 Ok(context) => Some(Box::pin(async move {
                     match in_turn(turn, runner.run(context)).await {
                         Ok(running) => Brought::Run(Box::new(running)),
-                        Err(RunnerError { message, .. }) => Brought::Input(Input::Spawned(Err(message))),
+                        Err(error) => Brought::Input(Input::Spawned(Err(error))),
                     }
                 })),
                 Err(error) => {
-                    Some(Box::pin(std::future::ready(Brought::Input(Input::Spawned(Err(error.to_string()))))))
+                    let error = RunnerError::new(error.to_string());
+                    Some(Box::pin(std::future::ready(Brought::Input(Input::Spawned(Err(error))))))
                 }
             },
             Work::Pre => {
@@ -94,6 +95,13 @@ impl Core {
             Work::Stop | Work::Clear => {
                 let plan = self.stop_plan(work);
                 Some(Box::pin(async move { Brought::Cleared(runner.stop(plan).await) }))
+            }
+            Work::AwaitArchives => {
+                let archives = self.life.refused_archives()?;
+                Some(Box::pin(async move {
+                    runner.archives_changed(archives).await;
+                    Brought::Input(Input::ArchivesChanged)
+                }))
             }
             Work::Close => Some(Box::pin(async move {
                 Brought::Input(Input::Closed(runner.close().await.map_err(|error| error.message)))
