@@ -1,6 +1,7 @@
-//! Recovery (V1 to V8): PID 1 ends under running services, by `reexec` or by a crash, and goes on.
+//! Recovery (V1 to V8, U1): PID 1 ends under running services, by `reexec` or by a crash, and goes on.
 
 mod reload_before;
+mod u1_other_release;
 mod v1_reexec;
 mod v2_damaged_state;
 mod v3_stranger;

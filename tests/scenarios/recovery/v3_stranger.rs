@@ -36,8 +36,8 @@ fn of_varint(bytes: &[u8]) -> (u64, &[u8]) {
     (number, &bytes[end..])
 }
 
-/// Where in a record the field of its PID (number 6) begins and ends, and what it says.
-fn pid_in(record: &[u8]) -> Option<(std::ops::Range<usize>, u64)> {
+/// Where in a record a field with a number begins and ends, and what it says.
+fn field_in(record: &[u8], wanted: u64) -> Option<(std::ops::Range<usize>, u64)> {
     let mut rest = record;
     while !rest.is_empty() {
         let begin = record.len() - rest.len();
@@ -51,7 +51,7 @@ fn pid_in(record: &[u8]) -> Option<(std::ops::Range<usize>, u64)> {
             }
             other => panic!("a field of kind {other}"),
         };
-        if key >> 3 == 6 {
+        if key >> 3 == wanted {
             return Some((begin..record.len() - behind.len(), number));
         }
         rest = behind;
@@ -59,33 +59,42 @@ fn pid_in(record: &[u8]) -> Option<(std::ops::Range<usize>, u64)> {
     None
 }
 
+/// Field 6 of a record.
+const PID: u64 = 6;
+
 /// Another PID in the record of a service, as if the kernel had given its own to somebody else. All else stays.
 #[track_caller]
 fn give_away(host: &Host, name: &str, pid: i32, stranger: i32) {
+    let new = [vec![6 << 3], varint(u64::from(stranger.unsigned_abs()))].concat();
+    rewrite(host, name, pid, PID, &new);
+}
+
+/// Other bytes in place of a field, in each record of a service that tells of this PID. All else stays.
+#[track_caller]
+pub(super) fn rewrite(host: &Host, name: &str, pid: i32, number: u64, new: &[u8]) {
     let path = host.path("run/state/services");
     let bytes = fs::read(&path).expect("the state");
     let file = fs::File::options().write(true).open(path).expect("the state");
     // The name is field 1 of a record.
     let begin = [&[0x0a, u8::try_from(name.len()).expect("short")], name.as_bytes()].concat();
     let mut found = 0;
-    for (number, slot) in bytes[HEADER..].chunks(SLOT).enumerate() {
+    for (place, slot) in bytes[HEADER..].chunks(SLOT).enumerate() {
         if !slot[16..].starts_with(&begin) {
             continue;
         }
         let length = u32::from_le_bytes(slot[4..8].try_into().expect("four bytes")) as usize;
         let payload = &slot[16..16 + length];
-        let Some((at, _)) = pid_in(payload).filter(|(_, known)| *known == u64::from(pid.unsigned_abs()))
-        else {
+        let of_run = field_in(payload, PID).is_some_and(|(_, known)| known == u64::from(pid.unsigned_abs()));
+        let Some((at, _)) = field_in(payload, number).filter(|_| of_run) else {
             // An older record, of the time before it ran.
             continue;
         };
         found += 1;
-        let new = [vec![6 << 3], varint(u64::from(stranger.unsigned_abs()))].concat();
-        let payload = [&payload[..at.start], &new, &payload[at.end..]].concat();
+        let payload = [&payload[..at.start], new, &payload[at.end..]].concat();
         let length = u32::try_from(payload.len()).expect("short").to_le_bytes();
         let sealed = [&length[..], &slot[8..16], &payload].concat();
         let sealed = [&checksum(&sealed).to_le_bytes()[..], &sealed].concat();
-        file.write_all_at(&sealed, (HEADER + number * SLOT) as u64).expect("it is a file");
+        file.write_all_at(&sealed, (HEADER + place * SLOT) as u64).expect("it is a file");
     }
     assert!(found > 0, "no record of {name} with PID {pid}");
 }
