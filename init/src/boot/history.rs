@@ -12,10 +12,20 @@ use kelson_services::host::{PhaseRecord, TaskRecord};
 /// Where the lines are.
 pub const PATH: &str = "/run/kelson/initramfs-boot";
 
-/// Since the kernel's start, suspended time too.
+/// Since the kernel's start, without the time that the machine was suspended: the clock of all deadlines.
 pub fn since_kernel() -> Duration {
-    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME);
-    now.map(Duration::from).unwrap_or_default()
+    read(nix::time::ClockId::CLOCK_MONOTONIC)
+}
+
+/// How long the machine has been suspended since the kernel's start.
+pub fn suspended() -> Duration {
+    // Read in this order, time that passes in between counts as suspended, and never the other way round.
+    let awake = since_kernel();
+    read(nix::time::ClockId::CLOCK_BOOTTIME).saturating_sub(awake)
+}
+
+fn read(clock: nix::time::ClockId) -> Duration {
+    nix::time::clock_gettime(clock).map(Duration::from).unwrap_or_default()
 }
 
 /// Writes a phase whose times count from the kernel's start.

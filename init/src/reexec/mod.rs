@@ -22,11 +22,15 @@ use serde::{Deserialize, Serialize};
 
 pub use candidate::{COPY, Candidate, copy, find};
 
+use crate::boot::history;
 use crate::options::Options;
 use crate::{crash, entry};
 
-/// Carries the time of PID 1's start over to its copy in memory, in microseconds since the kernel's start.
+/// Carries the time of PID 1's start over to its copy in memory and to all later incarnations, in microseconds of
+/// CLOCK_MONOTONIC: all times of the state count from there, and a suspended machine does not age them.
 const STARTED: &str = "KELSON_STARTED";
+/// Carries over how long the machine had been suspended by then, in microseconds.
+const SUSPENDED: &str = "KELSON_SUSPENDED";
 /// Carries the path by which the first life was executed: a link is followed anew each time.
 const FILE: &str = "KELSON_FILE";
 /// Says that this is not the first life. It says no more: what is not in the state of this very life is not believed.
@@ -59,15 +63,25 @@ fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name)
 }
 
+fn micros(name: &str) -> Option<Duration> {
+    variable(name)?.to_str()?.parse().ok().map(Duration::from_micros)
+}
+
 /// When PID 1 began, since the kernel's start, where an earlier program of this life says so.
 pub fn started() -> Option<Duration> {
-    let text = variable(STARTED)?;
-    text.to_str()?.parse().ok().map(Duration::from_micros)
+    micros(STARTED)
+}
+
+/// How long the machine has been suspended since PID 1 began.
+pub fn suspended() -> Duration {
+    let now = history::suspended();
+    now.saturating_sub(micros(SUSPENDED).unwrap_or(now))
 }
 
 /// The environment for the copy in memory: when PID 1 began, and the file that it began from.
 pub fn with_origin(mut environment: Vec<CString>, started: Duration) -> Vec<CString> {
     environment.extend(CString::new(format!("{STARTED}={}", started.as_micros())));
+    environment.extend(CString::new(format!("{SUSPENDED}={}", history::suspended().as_micros())));
     if let Some(file) = executed() {
         environment.extend(CString::new(format!("{FILE}={}", file.display())));
     }

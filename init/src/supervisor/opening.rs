@@ -33,7 +33,7 @@ use super::intent::Intents;
 use super::launchers::Personalities;
 use crate::boot::{self, Sequence};
 use crate::options::{Mode, Options};
-use crate::reexec::Rebirth;
+use crate::reexec::{self, Rebirth};
 
 /// The group that may connect to the sockets: kelson-apid is in it. `None`: PID 1 is not root, and cannot give them away.
 pub(super) fn socket_group(loaded: &Loaded) -> Option<u32> {
@@ -127,7 +127,9 @@ pub(super) fn open(
         requests: sender,
         boot: sequence.report(),
         mode: options.mode.name(),
-        started: SystemTime::now().checked_sub(sequence.elapsed()).unwrap_or_else(SystemTime::now),
+        started: SystemTime::now()
+            .checked_sub(sequence.elapsed().saturating_add(reexec::suspended()))
+            .unwrap_or_else(SystemTime::now),
         reexecs: rebirth.count,
         crashes: rebirth.crashes,
     };
