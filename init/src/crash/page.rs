@@ -18,8 +18,8 @@ use crate::entry;
 /// Names the descriptor in the environment.
 const VARIABLE: &str = "KELSON_CRASHES";
 /// "KELSONC" and the version of what follows.
-const MAGIC: u64 = 0x4b45_4c53_4f4e_4301;
-/// In words of eight bytes.
+const MAGIC: u64 = 0x4b45_4c53_4f4e_4302;
+/// In words of eight bytes. A later release may have made a longer one, of which this one uses so much.
 const SIZE: usize = 2048;
 const SEALS: SealFlag = SealFlag::F_SEAL_SHRINK.union(SealFlag::F_SEAL_GROW).union(SealFlag::F_SEAL_SEAL);
 
@@ -36,6 +36,8 @@ const COUNT: usize = 1;
 const TOLD: usize = 2;
 const ENDING: usize = 3;
 const LAST: usize = 4;
+/// The length of all of it, in words.
+const LENGTH: usize = 5;
 const CRASH: usize = 16;
 const FRAMES_AT: usize = CRASH + 16;
 const TEXT_AT: usize = FRAMES_AT + FRAMES;
@@ -108,6 +110,7 @@ impl Page {
         // All of it is there from now on: a fault must not need memory.
         page.words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
         page.set(0, MAGIC);
+        page.set(LENGTH, SIZE as u64);
         Ok(page)
     }
 
@@ -123,14 +126,15 @@ impl Page {
         }
         // SAFETY: it is open, has the seals of a page, and nobody else in this new program knows of it.
         let memory = unsafe { OwnedFd::from_raw_fd(number) };
-        let size = nix::sys::stat::fstat(&memory).ok()?.st_size;
-        if usize::try_from(size) != Ok(SIZE.saturating_mul(8)) {
+        let size = u64::try_from(nix::sys::stat::fstat(&memory).ok()?.st_size).ok()?;
+        if size < (SIZE as u64).saturating_mul(8) {
             return None;
         }
         // Children have no use for it.
         let _ = fcntl(&memory, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC));
         let page = Page { words: map(&memory).ok()?, memory };
-        (page.get(0) == MAGIC).then_some(page)
+        let whole = page.get(LENGTH).checked_mul(8) == Some(size);
+        (page.get(0) == MAGIC && whole).then_some(page)
     }
 
     fn get(&self, word: usize) -> u64 {
@@ -390,7 +394,7 @@ mod tests {
         let page = Page::make().unwrap();
         let mut state = 1_u64;
         for round in 0..500 {
-            for word in 1..SIZE {
+            for word in (1..SIZE).filter(|word| *word != LENGTH) {
                 // Numbers near the ends are what counts and lengths go wrong with.
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 page.set(word, [state, state >> 60, u64::MAX - (state >> 60)][round % 3]);

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io;
 use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt as _;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -16,7 +17,21 @@ use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 use super::lock;
 
-/// One record. Its layout is the file's: never change it without changing the file's name.
+/// What the file begins with. A release that lays it out otherwise gives it another magic number.
+const MAGIC: u64 = u64::from_le_bytes(*b"KELSONS\x01");
+
+/// Fills the place of the first record: the magic number, the bytes of a record, how many records follow.
+fn header() -> [u8; 16] {
+    let mut header = [0; 16];
+    let numbers = [(size_of::<Slot>() as u64) | (COUNT as u64) << 32];
+    let words = std::iter::once(MAGIC).chain(numbers);
+    for (to, word) in header.chunks_exact_mut(8).zip(words) {
+        to.copy_from_slice(&word.to_le_bytes());
+    }
+    header
+}
+
+/// One record. Its layout is the file's.
 #[derive(Debug)]
 #[repr(C)]
 struct Slot {
@@ -27,9 +42,9 @@ struct Slot {
     reserved: [AtomicU64; 2],
 }
 
-const COUNT: usize = 128;
+const COUNT: usize = 127;
 const SIZE: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4096 - 1);
-const _: () = assert!(COUNT * size_of::<Slot>() == SIZE.get());
+const _: () = assert!((COUNT + 1) * size_of::<Slot>() == SIZE.get());
 
 /// A child that an earlier life of PID 1 made and may not have recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +71,7 @@ unsafe impl Sync for Slots {}
 
 impl Slots {
     /// Maps `file` (made 4096 bytes long) or, without one, memory of its own. What stands in it is returned; those
-    /// slots are used again only after [`Slots::forget`].
+    /// slots are used again only after [`Slots::forget`]. A file of another layout is made empty.
     ///
     /// # Errors
     /// When the file cannot be sized or mapped.
@@ -67,6 +82,13 @@ impl Slots {
                 let file = File::from(file);
                 if file.metadata()?.len() != SIZE.get() as u64 {
                     file.set_len(SIZE.get() as u64)?;
+                }
+                let mut magic = [0; 16];
+                file.read_exact_at(&mut magic, 0)?;
+                if magic != header() {
+                    file.set_len(0)?;
+                    file.set_len(SIZE.get() as u64)?;
+                    file.write_all_at(&header(), 0)?;
                 }
                 // SAFETY: a fresh shared mapping of a file that is long enough.
                 unsafe { mmap(None, SIZE, protection, MapFlags::MAP_SHARED, &file, 0) }
@@ -92,8 +114,9 @@ impl Slots {
     }
 
     fn records(&self) -> &[Slot] {
-        // SAFETY: the mapping holds COUNT records, page-aligned; any bytes are a valid Slot of atomics.
-        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), COUNT) }
+        // SAFETY: the mapping holds the header and COUNT records of the same size, page-aligned; any bytes are a valid
+        // Slot of atomics.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(1), COUNT) }
     }
 
     /// A free slot with its owner written in; `None` when all are in use.
@@ -182,6 +205,15 @@ mod tests {
         next.forget(expected);
         assert!(next.take((0, 0)).is_some());
         drop(all);
-        assert_eq!(Slots::new(Some(file)).unwrap().1, []);
+        assert_eq!(Slots::new(Some(file.try_clone().unwrap())).unwrap().1, []);
+
+        // A file of another layout has nothing that could be told.
+        let other = File::from(file);
+        other.write_all_at(&[7; 4096], 0).unwrap();
+        let (slots, leftovers) = Slots::new(Some(other.try_clone().unwrap().into())).unwrap();
+        assert_eq!(leftovers, []);
+        let making = Arc::new(slots).take((7, 3)).unwrap();
+        making.pid().unwrap().store(4242, SeqCst);
+        assert_eq!(Slots::new(Some(other.into())).unwrap().1, [expected]);
     }
 }
