@@ -22,6 +22,10 @@ const LONGEST_PAUSE_ALIVE: Duration = Duration::from_secs(1);
 /// One that answered and lived so long was sound; so many others in a row are replaced without a longer pause.
 const SOUND: Duration = Duration::from_secs(5);
 const UNSOUND: u32 = 8;
+/// The version of the logd that this program starts.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// One of another version has so long to write what it holds.
+const LAST_LINES: Duration = Duration::from_secs(5);
 /// Making a process takes no longer.
 const LAUNCH: Duration = Duration::from_secs(5);
 
@@ -41,14 +45,19 @@ impl Driver {
     pub(super) fn attach(&mut self, sockets: Vec<InheritedLog>, now: Instant) {
         let mut attached = false;
         for InheritedLog { what, descriptor } in sockets {
-            let KeptLog::Control { pid, start_time, restarts, .. } = what else { continue };
+            let KeptLog::Control { pid, start_time, restarts, version } = what else { continue };
             self.status.send_modify(|status| status.restarts = restarts);
             match self.launcher.attach(pid, start_time) {
                 Some(process) => {
                     attached = true;
-                    self.take_up(descriptor, process, now);
+                    let ours = version == VERSION;
+                    self.take_up(descriptor, process, version, now);
                     if let Logd::Running(life) = &mut self.logd {
                         life.answered = true;
+                        if !ours {
+                            // It writes what it holds; the next one reads on from the same pipes.
+                            life.stop(LAST_LINES, now);
+                        }
                         self.publish("running", |status| (status.pid, status.up) = (Some(pid), true));
                     }
                 }
@@ -66,21 +75,16 @@ impl Driver {
             return;
         };
         let pid = process.pid;
-        self.take_up(launch.control, process, now);
+        self.take_up(launch.control, process, VERSION.to_owned(), now);
         if matches!(self.logd, Logd::Running(_)) {
             self.publish("started", |status| status.pid = Some(pid));
         }
     }
 
-    fn take_up(&mut self, control: OwnedFd, process: Launched, now: Instant) {
+    fn take_up(&mut self, control: OwnedFd, process: Launched, version: String, now: Instant) {
         let interest = Interest::READABLE | Interest::WRITABLE;
         let restarts = self.status.borrow().restarts;
-        let what = KeptLog::Control {
-            pid: process.pid,
-            start_time: process.start_time,
-            restarts,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-        };
+        let what = KeptLog::Control { pid: process.pid, start_time: process.start_time, restarts, version };
         let control = Kept::new(control, self.held.keeper(), what);
         // SAFETY: the AsyncFd owns the descriptor, which stays open and the same until both are dropped together.
         let control = match unsafe { AsyncFd::register_with_interest(control, interest) } {
@@ -135,7 +139,7 @@ impl Driver {
             return self.shut_down_done("stopped");
         }
         if asked {
-            self.publish("restarting as an operator asked", |_| {});
+            self.publish("it has ended as it was asked to, the next one is started", |_| {});
             return self.launch(now);
         }
         if life.answered && now.duration_since(life.born) >= SOUND {
