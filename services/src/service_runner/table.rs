@@ -148,6 +148,7 @@ impl Life {
             && !self.stopped
             && !self.unwanted
             && !self.closing
+            && !self.leaving
     }
 
     /// When its process was last spawned, since PID 1's start.
