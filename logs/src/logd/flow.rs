@@ -179,7 +179,8 @@ mod tests {
                 }
                 now += MILLI * every;
             }
-            assert!(waits.len() > 6, "{waits:?}");
+            // Where they are asked for each 990 ms, every other one is granted.
+            assert!(waits.len() >= 5, "{waits:?}");
             for (from, _) in &waits {
                 let within = waits.iter().filter(|(start, _)| start >= from && *start < *from + SECOND);
                 let sum: Duration = within.map(|(start, end)| *end - *start).sum();

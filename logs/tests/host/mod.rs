@@ -186,6 +186,7 @@ impl Host {
         let kept: Arc<dyn kelson_logs::Keeper> = Arc::clone(&keeper) as _;
         let (collector, mut driver, reports) =
             Collector::resume(Arc::new(launcher), folder.join("logs"), kept, inherited).unwrap();
+        collector.admit_by(Arc::new(|_| Ok(())));
         let wakes = Arc::new(AtomicU64::new(0));
         let counted = wakes.clone();
         let driver = tokio::spawn(std::future::poll_fn(move |context| {
