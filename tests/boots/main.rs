@@ -3,6 +3,7 @@
 
 mod chaos;
 mod containers;
+mod crash_limit;
 mod demo;
 mod health;
 mod hostile;
