@@ -11,6 +11,7 @@ mod containers;
 mod decode;
 mod environment;
 pub mod graph;
+pub mod group;
 mod groups;
 mod kernel;
 pub mod load;
@@ -32,6 +33,7 @@ pub mod wire;
 
 pub use accounts::APID_USER;
 pub use graph::{Graph, StopOrder, edges_of};
+pub use group::GroupSpec;
 pub use kernel::{CAPABILITIES, CONTAINER_CAPABILITIES, LIMITS, parse_signal, signal_name, signal_names};
 pub use load::{Mode, Sources, Switch, load, load_with};
 pub use loaded::{Diagnostic, Loaded, Refused};

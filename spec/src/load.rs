@@ -8,10 +8,11 @@ use std::rc::Rc;
 use crate::containers;
 use crate::decode::{self, Decoded, DecodedMachine, Decoder, Surroundings, Ties};
 use crate::graph;
+use crate::group::GroupSpec;
 use crate::groups::{self, Member};
 use crate::loaded::{Diagnostic, Loaded, Refused};
 use crate::machine::MachineSpec;
-use crate::names::{BUILTINS, MACHINE};
+use crate::names::{BUILTINS, GROUPS, MACHINE};
 use crate::quote::shown;
 use crate::read;
 use crate::service::ServiceSpec;
@@ -110,6 +111,7 @@ pub fn load_with(config: &Path, sources: &Sources) -> Loaded {
     };
     let mut machine = reading.machine_file(config);
     reading.service_files(&config.join("services"));
+    let (groups, warnings) = reading.group_files(&config.join(GROUPS));
     let containerd = reading.containers(&machine.spec, sources);
     reading.groups();
     reading.check_builtins(&config.join(MACHINE), &mut machine);
@@ -120,8 +122,16 @@ pub fn load_with(config: &Path, sources: &Sources) -> Loaded {
         a.file.cmp(&b.file).then(key(a).cmp(&key(b))).then_with(|| a.service.cmp(&b.service))
     });
     let api_group = reading.surroundings.group("kelson");
-    let mut loaded =
-        Loaded { machine: machine.spec, services, diagnostics, api_group, containerd, refused: Vec::new() };
+    let mut loaded = Loaded {
+        machine: machine.spec,
+        services,
+        groups,
+        diagnostics,
+        warnings,
+        api_group,
+        containerd,
+        refused: Vec::new(),
+    };
     loaded.refused = reading.refused(&loaded.faulty());
     loaded
 }
@@ -167,11 +177,43 @@ impl Reading {
     }
 
     fn service_files(&mut self, folder: &Path) {
+        for (path, stem) in self.files_of(folder, true) {
+            self.service_file(&path, &stem);
+        }
+    }
+
+    /// The files of groups that have no mistake, and warnings.
+    fn group_files(&mut self, folder: &Path) -> (Vec<GroupSpec>, Vec<Diagnostic>) {
+        let (mut groups, mut warnings) = (Vec::new(), Vec::new());
+        for (path, stem) in self.files_of(folder, false) {
+            if !decode::is_name(&stem) {
+                let text = format!("{} is not the name of a group; use a-z, 0-9 and -", shown(&stem));
+                self.note(&path, None, text);
+                continue;
+            }
+            if !self.members.iter().any(|member| member.group == stem) {
+                warnings.push(Diagnostic {
+                    file: path.clone(),
+                    line: 0,
+                    column: 0,
+                    service: None,
+                    message: format!("no service is in group {stem}, so this file has no effect"),
+                });
+            }
+            groups.extend(self.file(&path, None, |d, root, _| decode::group(d, &stem, root?)));
+        }
+        (groups, warnings)
+    }
+
+    /// The YAML files of a folder with their stems, sorted by name. A file that is misnamed is a mistake, of the service of
+    /// that name where the folder is that `of_services`.
+    fn files_of(&mut self, folder: &Path, of_services: bool) -> Vec<(PathBuf, String)> {
         let listing = match std::fs::read_dir(folder) {
             Ok(listing) => listing,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Vec::new(),
             Err(error) => {
-                return self.note(folder, None, format!("the folder cannot be read: {}", read::text(&error)));
+                self.note(folder, None, format!("the folder cannot be read: {}", read::text(&error)));
+                return Vec::new();
             }
         };
         let mut names: Vec<OsString> = Vec::new();
@@ -184,30 +226,31 @@ impl Reading {
             }
         }
         names.sort_unstable();
-        for name in &names {
-            self.service_file(folder, &names, name);
+        let mut files = Vec::new();
+        for file in &names {
+            let path = folder.join(file);
+            let name = file.to_string_lossy();
+            // Editors leave such files while they work.
+            if name.starts_with('.') {
+                continue;
+            }
+            if let Some(stem) = name.strip_suffix(".yml") {
+                let right = format!("{stem}.yaml");
+                let twin = names.binary_search_by(|known| known.as_os_str().cmp(OsStr::new(&right))).is_ok();
+                let service = decode::service_name(stem).filter(|_| of_services && !twin);
+                self.known.extend(service.map(str::to_owned));
+                self.note(&path, service, format!("this file is not read; rename it to {}", shown(&right)));
+            } else if let Some(stem) = name.strip_suffix(".yaml") {
+                files.push((path, stem.to_owned()));
+            }
         }
+        files
     }
 
-    fn service_file(&mut self, folder: &Path, all: &[OsString], name: &OsStr) {
-        let path = folder.join(name);
-        let name = name.to_string_lossy();
-        // Editors leave such files while they work.
-        if name.starts_with('.') {
-            return;
-        }
-        if let Some(stem) = name.strip_suffix(".yml") {
-            let right = format!("{stem}.yaml");
-            let twin = all.binary_search_by(|known| known.as_os_str().cmp(OsStr::new(&right))).is_ok();
-            let service = decode::service_name(stem).filter(|_| !twin);
-            self.known.extend(service.map(str::to_owned));
-            self.note(&path, service, format!("this file is not read; rename it to {}", shown(&right)));
-            return;
-        }
-        let Some(stem) = name.strip_suffix(".yaml") else { return };
+    fn service_file(&mut self, path: &Path, stem: &str) {
         let service = decode::service_name(stem);
         let mut ties = Ties::default();
-        let sound = self.file(&path, service, |d, root, text| match root {
+        let sound = self.file(path, service, |d, root, text| match root {
             Some(root) => decode::service(d, stem, root, &mut ties),
             None => {
                 ties = Ties::guessed(stem, d.file, text);

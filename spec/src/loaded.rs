@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::group::GroupSpec;
 use crate::machine::MachineSpec;
-use crate::names::MACHINE;
+use crate::names::{GROUPS, MACHINE};
 use crate::quote::path;
 use crate::service::ServiceSpec;
 
@@ -25,7 +26,12 @@ pub struct Diagnostic {
 impl Diagnostic {
     /// Whether it concerns the machine file.
     pub fn is_of_the_machine_file(&self) -> bool {
-        self.file.ends_with(MACHINE)
+        self.file.ends_with(MACHINE) && !self.is_of_a_group()
+    }
+
+    /// Whether it concerns the file of a group.
+    pub fn is_of_a_group(&self) -> bool {
+        self.service.is_none() && self.file.parent().is_some_and(|folder| folder.ends_with(GROUPS))
     }
 
     /// Whether it concerns a whole folder, and not one file in it.
@@ -52,8 +58,12 @@ pub struct Loaded {
     pub machine: MachineSpec,
     /// Only services without a mistake, sorted by name.
     pub services: Vec<ServiceSpec>,
+    /// Only those with a file without a mistake, sorted by name.
+    pub groups: Vec<GroupSpec>,
     /// All mistakes, sorted by file, line and column.
     pub diagnostics: Vec<Diagnostic>,
+    /// What is no mistake and hardly meant, sorted by file.
+    pub warnings: Vec<Diagnostic>,
     /// The group `kelson`, whose members may open PID 1's socket; `None`: there is none.
     pub api_group: Option<u32>,
     /// The built-in service `containerd` is on.
@@ -82,6 +92,12 @@ impl Loaded {
     /// Whether the machine file has mistakes.
     pub fn machine_is_faulty(&self) -> bool {
         self.diagnostics.iter().any(Diagnostic::is_of_the_machine_file)
+    }
+
+    /// Groups whose files have mistakes.
+    pub fn faulty_groups(&self) -> Vec<&str> {
+        let of_groups = self.diagnostics.iter().filter(|found| found.is_of_a_group());
+        of_groups.filter_map(|found| found.file.file_stem()?.to_str()).collect()
     }
 
     /// Names of the services that are not started because of their mistakes, each once, sorted.

@@ -110,6 +110,15 @@ pub struct ApiSpec {
     pub ca: PathBuf,
     pub certificate: PathBuf,
     pub key: PathBuf,
+    /// After this time a connection takes no new calls, so that its client makes a new handshake.
+    #[serde(default = "ApiSpec::default_lifetime")]
+    pub connection_lifetime: Duration,
+}
+
+impl ApiSpec {
+    pub const fn default_lifetime() -> Duration {
+        Duration::from_secs(3600)
+    }
 }
 
 /// What a machine file changes of a built-in service.

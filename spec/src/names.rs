@@ -11,6 +11,9 @@ pub const RESERVED: [&str; 9] =
 /// The machine file in the configuration folder.
 pub const MACHINE: &str = "machine.yaml";
 
+/// The folder of the files of groups in the configuration folder.
+pub const GROUPS: &str = "groups";
+
 /// The folder of the cgroups in which the shims of containers are, one of a service each.
 pub const SHIMS: &str = "shims";
 

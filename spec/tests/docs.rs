@@ -25,8 +25,10 @@ fn lay_out(folder: &Folder, document: &str) -> usize {
     let is_file = |text: &String| {
         let Some(path) = text.lines().next().and_then(|line| line.strip_prefix("# ")) else { return false };
         let path = path.strip_prefix("tutorial/config/").unwrap_or(path);
-        match path.strip_prefix("services/").and_then(|name| name.strip_suffix(".yaml")) {
+        let named = |folder: &str| path.strip_prefix(folder)?.strip_suffix(".yaml");
+        match named("services/") {
             Some(service) => folder.service(service, text),
+            None if path.starts_with("groups/") => folder.group(named("groups/").unwrap(), text),
             None if path == "machine.yaml" => folder.machine(text),
             None => return false,
         }

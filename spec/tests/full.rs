@@ -372,7 +372,7 @@ network:
   - {interface: eth0, address: 10.0.2.15/24, gateway: 10.0.2.2, dns: [10.0.2.3, "fd00::1"]}
   - {interface: eth1, address: "fd00::2/64", gateway: "fe80::1", dhcp: false}
 mounts: [{source: LABEL=STATE, target: /var, type: ext4, options: [noatime]}]
-api: {listen: ["0.0.0.0:50000", "[::]:50000"], ca: /etc/kelson/pki/ca.pem, certificate: /etc/kelson/pki/c.pem, key: /etc/kelson/pki/k.pem}
+api: {listen: ["0.0.0.0:50000", "[::]:50000"], ca: /etc/kelson/pki/ca.pem, certificate: /etc/kelson/pki/c.pem, key: /etc/kelson/pki/k.pem, connectionLifetime: 30m}
 builtins:
   containerd:
     enabled: true
@@ -422,6 +422,7 @@ images: [/images, /more]
             ca: "/etc/kelson/pki/ca.pem".into(),
             certificate: "/etc/kelson/pki/c.pem".into(),
             key: "/etc/kelson/pki/k.pem".into(),
+            connection_lifetime: Duration::from_secs(1800),
         }),
         builtins: vec![
             BuiltinSpec {

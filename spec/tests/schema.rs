@@ -1,4 +1,4 @@
-//! What the schema tells is what the decoder takes: asked at every mapping of both files, with every key, default, bound and
+//! What the schema tells is what the decoder takes: asked at every mapping of all files, with every key, default, bound and
 //! word; and what was published of it is what is generated now.
 #![allow(
     clippy::unwrap_used,
@@ -53,7 +53,8 @@ struct Site {
     around: Rc<dyn Fn(&str) -> String>,
     /// Names of the mappings from the root on.
     path: Vec<&'static str>,
-    is_machine: bool,
+    /// The name of the file's own mapping.
+    file: &'static str,
 }
 
 impl Site {
@@ -68,11 +69,11 @@ impl Site {
         folder.root_file("etc/ca.pem", ca);
         folder.root_file("srv", ca);
         folder.service("db", "name: db\ngroup: g\nprocess: {command: [/bin/db]}\n");
-        if self.is_machine {
-            folder.machine(file)
-        } else {
-            folder.service("a", file)
-        };
+        match self.file {
+            "machine" => folder.machine(file),
+            "group" => folder.group("a", file),
+            _ => folder.service("a", file),
+        }
         folder.load()
     }
 
@@ -190,16 +191,13 @@ fn beyond(kind: &Kind) -> Vec<String> {
     }
 }
 
-/// Every place in both files where a mapping stands, each chain of names once.
+/// Every place in all files where a mapping stands, each chain of names once.
 fn sites() -> Vec<Site> {
     let mut found = Vec::new();
     for mapping in files() {
-        let is_machine = mapping.name == "machine";
+        let file = mapping.name;
         let path = vec![mapping.name];
-        descend(
-            Site { mapping: Rc::new(mapping), around: Rc::new(str::to_owned), path, is_machine },
-            &mut found,
-        );
+        descend(Site { mapping: Rc::new(mapping), around: Rc::new(str::to_owned), path, file }, &mut found);
     }
     found
 }
@@ -220,7 +218,7 @@ fn descend(site: Site, found: &mut Vec<Site>) {
             let around = Rc::new(move |text: &str| outer.file(Some(&key), &wrap(text)));
             let path = site.path.iter().copied().chain([inner.name]).collect();
             let mapping = Rc::new(inner);
-            descend(Site { mapping, around, path, is_machine: site.is_machine }, found);
+            descend(Site { mapping, around, path, file: site.file }, found);
         }
     }
 }
@@ -341,7 +339,7 @@ fn the_published_schemas_are_the_generated_ones() {
 
 #[test]
 fn the_tables_of_the_documents_are_the_generated_ones() {
-    for name in ["service-file.md", "machine-file.md"] {
+    for name in ["service-file.md", "group-file.md", "machine-file.md"] {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(name);
         let document = std::fs::read_to_string(&file).unwrap();
         assert!(document.contains("<!-- keys: "), "{name} has no table");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::requirement::Use;
 use super::service::SHORTEST;
-use super::{Decoder, Place, quoted};
+use super::{Decoder, Fields, Place, quoted};
 use crate::machine::{
     ApiSpec, BuiltinSpec, InterfaceSpec, MachineSpec, MountSpec, NodeHealthSpec, WatchdogSpec,
 };
@@ -27,6 +27,9 @@ const LONGEST_HOSTNAME: usize = 64;
 const SHORTEST_WATCHDOG: Duration = Duration::from_secs(5);
 /// More than any device counts to.
 const LONGEST_WATCHDOG: Duration = Duration::from_secs(3600);
+
+/// With connections of less, clients would do little but make handshakes.
+const SHORTEST_LIFETIME: Duration = Duration::from_secs(1);
 
 /// What a built-in service may be changed in; of the others only what their starter can do.
 const CHANGES: [&str; 12] = [
@@ -222,7 +225,8 @@ impl Decoder<'_> {
 
     fn api(&mut self, place: &Place<'_>, node: &Node) -> Option<ApiSpec> {
         let before = self.diagnostics.len();
-        let fields = self.fields(place, node, &["listen", "ca", "certificate", "key"])?;
+        let fields =
+            self.fields(place, node, &["listen", "ca", "certificate", "key", "connectionLifetime"])?;
         let listen = self.require(&fields, "listen", "listen: [\"0.0.0.0:50000\"]", |d, p, n| {
             let list = d.list(p, n, "a list of ADDRESS:PORT", |d, p, n| d.listen_address(p, n))?;
             if matches!(&n.value, Value::Sequence(items) if items.is_empty()) {
@@ -232,7 +236,12 @@ impl Decoder<'_> {
         });
         let mut file = |key| self.require(&fields, key, &format!("{key}: PATH"), |d, p, n| d.path(p, n));
         let (ca, certificate, key) = (file("ca"), file("certificate"), file("key"));
-        let api = ApiSpec { listen: listen?, ca: ca?, certificate: certificate?, key: key? };
+        let mut connection_lifetime = ApiSpec::default_lifetime();
+        self.set(&fields, "connectionLifetime", &mut connection_lifetime, |d, p, n| {
+            d.duration(p, n, SHORTEST_LIFETIME)
+        });
+        let api =
+            ApiSpec { listen: listen?, ca: ca?, certificate: certificate?, key: key?, connection_lifetime };
         (self.diagnostics.len() == before).then_some(api)
     }
 
@@ -249,25 +258,28 @@ impl Decoder<'_> {
 
     fn node_health(&mut self, place: &Place<'_>, node: &Node) -> Option<NodeHealthSpec> {
         let fields = self.fields(place, node, &["minimum", "deadline"])?;
-        let default = NodeHealthSpec::default();
-        let minimum = self.read(&fields, "minimum", |d, p, n| d.duration(p, n, Duration::ZERO));
-        let deadline = self.read(&fields, "deadline", |d, p, n| d.duration(p, n, Duration::from_secs(1)));
-        // The default of the one gives way to what is written for the other.
-        let (minimum, deadline) = match (minimum, deadline) {
-            (Some(minimum), Some(deadline)) => {
-                if deadline < minimum {
-                    let at = fields.get("deadline").map_or(node.at, |value| value.at);
-                    let text = "deadline is less than minimum, so the host could never be healthy";
-                    self.wrong(&Place::Key(place, "deadline"), at, text);
-                    return None;
-                }
-                (minimum, deadline)
-            }
-            (Some(minimum), None) => (minimum, default.deadline.max(minimum.saturating_mul(2))),
-            (None, Some(deadline)) => (default.minimum.min(deadline), deadline),
-            (None, None) => return Some(default),
-        };
-        Some(NodeHealthSpec { minimum, deadline })
+        let before = self.diagnostics.len();
+        let (minimum, deadline) = self.health_times(&fields, "the host");
+        (self.diagnostics.len() == before)
+            .then(|| NodeHealthSpec::filled(minimum, deadline, &NodeHealthSpec::default()))
+    }
+
+    /// The keys `minimum` and `deadline` of the host or of a group.
+    pub(super) fn health_times(
+        &mut self,
+        fields: &Fields<'_, '_>,
+        whose: &str,
+    ) -> (Option<Duration>, Option<Duration>) {
+        let minimum = self.read(fields, "minimum", |d, p, n| d.duration(p, n, Duration::ZERO));
+        let deadline = self.read(fields, "deadline", |d, p, n| d.duration(p, n, Duration::from_secs(1)));
+        if let (Some(least), Some(most)) = (minimum, deadline)
+            && most < least
+        {
+            let at = fields.get("deadline").map_or(fields.node.at, |value| value.at);
+            let text = format!("deadline is less than minimum, so {whose} could never be healthy");
+            self.wrong(&Place::Key(fields.place, "deadline"), at, text);
+        }
+        (minimum, deadline)
     }
 
     /// `off`, or what is different from the usual.

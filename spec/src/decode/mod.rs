@@ -5,6 +5,7 @@
 
 mod confinement;
 mod container;
+mod group;
 mod health;
 mod hooks;
 mod machine;
@@ -28,8 +29,10 @@ use crate::read::ReadError;
 use crate::tree::{Entry, Node, Position, Value};
 
 pub(crate) use container::OPTIONS as MOUNT_OPTIONS;
+pub use group::group;
 pub use machine::{DecodedMachine, machine};
 pub use membership::Ties;
+pub use scalar::is_name;
 pub use service::{Decoded, service, service_name};
 
 /// The files outside the configuration folder that specs refer to.

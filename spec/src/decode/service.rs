@@ -265,23 +265,7 @@ impl Decoder<'_> {
             }
             Some(policy)
         });
-        self.set(&fields, "delay", &mut restart.delay, |d, p, n| d.duration(p, n, Duration::ZERO));
-        let longest = self.read(&fields, "maxDelay", |d, p, n| d.duration(p, n, Duration::ZERO));
-        match (longest, fields.get("maxDelay")) {
-            (Some(longest), Some(value)) if longest < restart.delay && fields.has("delay") => {
-                self.wrong(&Place::Key(place, "maxDelay"), value.at, "maxDelay is less than delay");
-            }
-            // The default of the one gives way to what is written for the other.
-            (Some(longest), _) => {
-                restart.max_delay = longest;
-                restart.delay = restart.delay.min(longest);
-            }
-            (None, _) => restart.max_delay = restart.max_delay.max(restart.delay),
-        }
-        self.set(&fields, "attempts", &mut restart.attempts, |d, p, n| d.number(p, n, 0..=MOST_ATTEMPTS));
-        self.set(&fields, "interval", &mut restart.interval, |d, p, n| d.duration(p, n, SHORTEST));
-        let ends = [("fail", Exhausted::Fail), ("delay", Exhausted::Delay)];
-        self.set(&fields, "exhausted", &mut restart.exhausted, |d, p, n| d.choice(p, n, &ends));
+        self.restart_times(&fields, &mut restart);
         let scopes = [("service", RestartScope::Service), ("group", RestartScope::Group)];
         self.set(&fields, "scope", &mut restart.scope, |d, p, n| {
             let scope = d.choice(p, n, &scopes)?;
@@ -292,6 +276,27 @@ impl Decoder<'_> {
             Some(scope)
         });
         Some(restart)
+    }
+
+    /// The pauses and the budget of restarts, of a service or of a group.
+    pub(super) fn restart_times(&mut self, fields: &Fields<'_, '_>, restart: &mut RestartSpec) {
+        self.set(fields, "delay", &mut restart.delay, |d, p, n| d.duration(p, n, Duration::ZERO));
+        let longest = self.read(fields, "maxDelay", |d, p, n| d.duration(p, n, Duration::ZERO));
+        match (longest, fields.get("maxDelay")) {
+            (Some(longest), Some(value)) if longest < restart.delay && fields.has("delay") => {
+                self.wrong(&Place::Key(fields.place, "maxDelay"), value.at, "maxDelay is less than delay");
+            }
+            // The default of the one gives way to what is written for the other.
+            (Some(longest), _) => {
+                restart.max_delay = longest;
+                restart.delay = restart.delay.min(longest);
+            }
+            (None, _) => restart.max_delay = restart.max_delay.max(restart.delay),
+        }
+        self.set(fields, "attempts", &mut restart.attempts, |d, p, n| d.number(p, n, 0..=MOST_ATTEMPTS));
+        self.set(fields, "interval", &mut restart.interval, |d, p, n| d.duration(p, n, SHORTEST));
+        let ends = [("fail", Exhausted::Fail), ("delay", Exhausted::Delay)];
+        self.set(fields, "exhausted", &mut restart.exhausted, |d, p, n| d.choice(p, n, &ends));
     }
 
     fn readiness(&mut self, place: &Place<'_>, node: &Node) -> Option<Readiness> {

@@ -25,30 +25,35 @@ fn check() -> Mapping {
             "initialDelay",
             duration(),
             "1s",
-            "from ready to the first time; where there are checks with `startup`, from when these have passed",
+            "from ready to the first attempt; if there are checks with `startup`, from when these have passed",
         ),
         with(
             "interval",
             duration_from(SHORTEST),
             "5s",
-            "from the end of one time to the beginning of the next, and by chance up to a tenth more, so that many checks do not \
-             beat together. Until it first passes, while `grace` lasts, it is 1 s at most",
+            "from the end of one attempt to the start of the next. A random part of up to a tenth is added, so that many checks do \
+             not run at the same moment. Until the check first passes, during `grace`, it is 1 s at most",
         ),
         with(
             "timeout",
             duration_from(SHORTEST),
             "1s",
-            "later than that it has failed (`no answer within 1 s`), and a command is killed with its process group. While what \
-             was killed has not ended, it is not run again, and that is a failure too. May be longer than `interval`",
+            "after this time the attempt has failed (`no answer within 1 s`), and Kelson kills a command with its process group. While \
+             a killed command has not ended, Kelson does not run it again, and that is a failure too. May be longer than `interval`",
         ),
-        with("successThreshold", Kind::Number(1..=MOST), "1", "it passes after so many in a row"),
-        with("failureThreshold", Kind::Number(1..=MOST), "3", "it fails after so many in a row"),
+        with("successThreshold", Kind::Number(1..=MOST), "1", "passes in a row after which the check passes"),
+        with(
+            "failureThreshold",
+            Kind::Number(1..=MOST),
+            "3",
+            "failures in a row after which the check fails",
+        ),
         with(
             "restartAfter",
             Kind::Number(0..=MOST),
             "0",
             "failures in a row that restart the service, or its [group](#restart); 0: never. The [restart policy](#restart) \
-             counts it as any failure and decides. Several checks that ask at once make one restart",
+             counts it like any failure and decides. Several checks that ask at once cause one restart",
         ),
         with(
             "grace",
@@ -61,7 +66,7 @@ fn check() -> Mapping {
             Kind::Boolean,
             "false",
             "`true`: it only gates the start. The other checks begin once all checks with `startup` have passed, and those are not \
-             asked again in that run. With `restartAfter` it restarts a start that does not come to an end",
+             asked again in that run. With `restartAfter` it restarts a service that does not come up",
         ),
     ];
     Mapping::new("check", keys).one_of(&["http", "tcp", "grpc", "exec"])
@@ -105,8 +110,8 @@ fn http() -> Mapping {
             "body",
             word("regular expression", "^ok"),
             "any",
-            "must match somewhere in the first 64 KiB: `ok`, `^[0-9]+$`, `(?i)ready`; at most 1 KiB, and no larger than can be \
-             searched with in good time (some 500 letters, repetitions counted), with the \
+            "must match somewhere in the first 64 KiB: `ok`, `^[0-9]+$`, `(?i)ready`; at most 1 KiB, and small enough for a quick \
+             search (some 500 letters, repetitions counted), with the \
              [syntax](https://docs.rs/regex-lite/latest/regex_lite/#syntax) of the crate regex-lite",
         ),
     ];
@@ -118,13 +123,13 @@ fn grpc() -> Mapping {
         "service",
         Kind::Text,
         "the server as a whole",
-        "the name that `grpc.health.v1.Health/Check` is asked for; `SERVING` passes",
+        "the name in the request of `grpc.health.v1.Health/Check`; `SERVING` passes",
     );
     Mapping::new("grpc", [port(), service, peer(), host(), scheme(), authority(), verify()])
 }
 
 fn port() -> Key {
-    needed("port", Kind::Number(1..=65_535), "where it is asked")
+    needed("port", Kind::Number(1..=65_535), "the port of the server")
 }
 
 fn peer() -> Key {
@@ -138,7 +143,7 @@ fn host() -> Key {
         "host",
         Kind::Form(host),
         "the address",
-        "the name that is asked for, in the header `Host` (`:authority`) and in TLS",
+        "the name of the server, in the header `Host` (`:authority`) and in TLS",
     )
 }
 
@@ -152,13 +157,13 @@ fn authority() -> Key {
         "ca",
         Kind::Either(vec![path(), Kind::Form(certificates)]),
         "none",
-        "a file of certificates in PEM, at most 64 KiB, one of which must have signed the server's. It is read when the service \
-         file is. In its place the certificates themselves may stand, as `kelsonctl status` shows them",
+        "a file of certificates in PEM, at most 64 KiB, one of which must have signed the server's. Kelson reads it with the \
+         service file. The certificates themselves may stand in its place, as `kelsonctl status` shows them",
     )
 }
 
 fn verify() -> Key {
-    without("verify", Kind::Boolean, "`true`", "`false`: the server's certificate is not looked at")
+    without("verify", Kind::Boolean, "`true`", "`false`: the server's certificate is not checked")
 }
 
 fn statuses() -> Kind {

@@ -39,14 +39,14 @@ pub(super) fn security() -> Mapping {
             "readOnlyRoot",
             Kind::Boolean,
             "false",
-            "in a mount namespace of its own every mount that is there when it starts is read-only, `/run` and `/tmp` too; \
-             [later ones](boot.md#mounts-of-services) arrive as they are. Of a container only its root, not its `mounts`",
+            "in a mount namespace of its own each mount is read-only, also `/run` and `/tmp`; \
+             [later ones](boot.md#mounts-of-services) become so when they arrive. For a container only its root, not its `mounts`",
         ),
         with(
             "capabilities",
             Kind::Mapping(capability_lists),
             "{}",
-            "what remains is all (of a container [the usual ones](#container)), less `drop`, with `add`",
+            "all (for a container [the usual ones](#container)) without `drop`, and with `add`",
         ),
         with(
             "seccomp",
@@ -61,7 +61,7 @@ pub(super) fn security() -> Mapping {
 fn capability_lists() -> Mapping {
     let keys = [
         with("drop", capabilities(), "[]", "names such as `net_bind_service`, `CAP_CHOWN`, or `all`"),
-        with("add", capabilities(), "[]", "those that a user other than root holds, too"),
+        with("add", capabilities(), "[]", "capabilities that a user other than root has, too"),
     ];
     Mapping::new("capabilities", keys)
 }

@@ -10,14 +10,14 @@ pub(super) fn container() -> Mapping {
         needed(
             "image",
             Kind::Form(image),
-            "as an archive in one of the `images` folders of the [machine file](machine-file.md) holds it; [images.md](images.md) \
-             tells the rest",
+            "the name of an image in an archive, in one of the `images` folders of the [machine file](machine-file.md): see \
+             [images.md](images.md)",
         ),
         with(
             "command",
             Kind::Text.list(),
             "[]",
-            "takes the place of the image's entrypoint and command, which count where it is empty",
+            "replaces the image's entrypoint and command; if it is empty, those count",
         ),
         without("workingDirectory", path(), "the image's", "a path in the container"),
         without(

@@ -122,6 +122,12 @@ fn api() -> Mapping {
         needed("ca", path(), "a file in PEM: what has signed the certificates of those who may call"),
         needed("certificate", path(), "a file in PEM: the machine's own"),
         needed("key", path(), "a file in PEM: the key of that"),
+        with(
+            "connectionLifetime",
+            duration_from(Duration::from_secs(1)),
+            "1h",
+            "after this time a connection takes no new calls, so that its client connects again: [api.md](api.md#how-long-a-connection-lasts)",
+        ),
     ];
     Mapping::new("api", keys)
 }

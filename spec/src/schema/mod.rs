@@ -7,6 +7,7 @@
 mod checks;
 mod confinement;
 mod container;
+mod group;
 pub mod json;
 mod kinds;
 mod machine;
@@ -17,12 +18,13 @@ pub mod tables;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+pub use group::group;
 pub use machine::machine;
 pub use service::service;
 
-/// Both files, each named as its mapping is.
-pub fn files() -> [Mapping; 2] {
-    [service(), machine()]
+/// All files, each named as its mapping is.
+pub fn files() -> [Mapping; 3] {
+    [service(), group(), machine()]
 }
 
 /// A mapping in which only these keys may stand.

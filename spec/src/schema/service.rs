@@ -25,7 +25,7 @@ pub fn service() -> Mapping {
         without("description", Kind::Text, "empty", "for people"),
         needed("process", Kind::Mapping(process), "the program to run"),
         needed("container", Kind::Mapping(container::container), "the image to run"),
-        with("environment", environment(), "{}", "what the service has in its environment"),
+        with("environment", environment(), "{}", "the variables of its environment"),
         with(
             "environmentFiles",
             environment_files(),
@@ -59,14 +59,14 @@ pub fn service() -> Mapping {
             "readiness",
             Kind::Either(vec![choice(&["none", "notify"]), Kind::Mapping(descriptor)]),
             "none",
-            "how it says that it is ready",
+            "how it reports that it is ready",
         ),
         with(
             "startTimeout",
             duration_from(SHORTEST),
             "90s",
-            "from the spawn to ready, and to healthy for the first time where a [check](#health) may restart the service. Later \
-             than that the run has failed. Without readiness and such a check it plays no part",
+            "from the spawn to ready, and to healthy for the first time if a [check](#health) may restart the service. A run that \
+             takes longer has failed. It has no effect without readiness and such a check",
         ),
         with("health", checks::checks(), "[]", "checks that must all pass for it to be up"),
         with("hooks", Kind::Mapping(hooks), "{}", "commands around each run"),
@@ -77,7 +77,7 @@ pub fn service() -> Mapping {
             "PID 1's (root); of a container, the image's",
             "`user` or `user:group`, as names or numbers",
         ),
-        with("resources", Kind::Mapping(confinement::resources), "{}", "what its cgroup may use"),
+        with("resources", Kind::Mapping(confinement::resources), "{}", "the limits of its cgroup"),
         with(
             "delegate",
             Kind::Boolean,
@@ -96,7 +96,7 @@ pub fn service() -> Mapping {
             "api",
             choice(&ApiAccess::ALL.map(ApiAccess::name)),
             "none",
-            "what its processes may ask of PID 1 and logd",
+            "the calls of PID 1 and logd that its processes may make",
         ),
         with("logs", Kind::Mapping(logs), "{maxSize: 1Mi, maxFiles: 3, console: false}", "its log"),
     ];
@@ -108,8 +108,8 @@ fn process() -> Mapping {
         needed(
             "command",
             command(),
-            "the program (a path, or a name that is looked up in the service's `PATH`) and its arguments. No shell is \
-             between: write `[sh, -c, \"…\"]` where one is wanted",
+            "the program (a path, or a name that Kelson looks up in the service's `PATH`) and its arguments. No shell reads \
+             them: write `[sh, -c, \"…\"]` for one",
         ),
         with("workingDirectory", path(), "/", "where it starts"),
     ];
@@ -128,8 +128,8 @@ pub(super) fn restart() -> Mapping {
             "delay",
             duration(),
             "1s",
-            "before the first restart. It doubles with each further one, up to `maxDelay`, and has up to a quarter more by \
-             chance. After a run longer than `maxDelay`, at least 10 s, it begins anew",
+            "before the first restart. It doubles with each further one, up to `maxDelay`, and a random part of up to a quarter \
+             is added. It starts over after a run that is longer than `maxDelay` and than 10 s",
         ),
         with("maxDelay", duration(), "30s", "not less than `delay`"),
         with(
@@ -214,15 +214,15 @@ pub(super) fn stop() -> Mapping {
             "signal",
             signal(),
             "SIGTERM",
-            "to the main process: `SIGTERM`, `TERM`, `15`, `SIGRTMIN+3`. Of a container the image's counts where the file names none",
+            "to the main process: `SIGTERM`, `TERM`, `15`, `SIGRTMIN+3`. A container gets its image's if the file names none",
         ),
         with("timeout", duration(), "10s", "from the signal until the whole cgroup is killed"),
         with(
             "delay",
             duration(),
             "0s",
-            "between \"no longer up\" and the signal, so that nobody new is routed to it; it ends early when the process \
-             ends. A service that is ended because it failed, and was not up, is not waited for",
+            "between \"no longer up\" and the signal, so that no new client is routed to it; it ends early when the process \
+             ends. A service that is stopped because it failed, and was not up, has no delay",
         ),
     ];
     Mapping::new("stop", keys)
@@ -256,7 +256,7 @@ pub(super) fn logs() -> Mapping {
             "rateLimit",
             Kind::Number(1..=10_000),
             "all lines are kept",
-            "lines kept in a second; the others are counted and dropped",
+            "lines kept in a second; logd counts and drops the others",
         ),
         with("console", Kind::Boolean, "false", "lines also go to `/dev/console`"),
     ];

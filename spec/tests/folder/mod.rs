@@ -33,6 +33,12 @@ impl Folder {
         fs::write(self.services().join(format!("{name}.yaml")), content).unwrap();
     }
 
+    pub fn group(&self, name: &str, content: &str) {
+        let folder = self.config().join("groups");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join(format!("{name}.yaml")), content).unwrap();
+    }
+
     pub fn machine(&self, content: &str) {
         fs::write(self.config().join("machine.yaml"), content).unwrap();
     }

@@ -1,0 +1,42 @@
+//! The file of a group.
+
+use super::{Decoder, Place, quoted};
+use crate::group::GroupSpec;
+use crate::service::{RestartScope, RestartSpec, ServiceKind};
+use crate::tree::Node;
+
+const KEYS: [&str; 4] = ["name", "minimum", "deadline", "restart"];
+
+/// Decodes the tree of the file of the group `stem`; `None` where it has a mistake.
+pub fn group(d: &mut Decoder<'_>, stem: &str, root: &Node) -> Option<GroupSpec> {
+    let before = d.diagnostics.len();
+    let place = Place::Root;
+    let fields = d.fields(&place, root, &KEYS)?;
+    let mut group = GroupSpec { name: stem.to_owned(), ..GroupSpec::default() };
+    d.read(&fields, "name", |d, p, n| {
+        let name = d.name(p, n)?;
+        if name != stem {
+            let text = format!(
+                "{} is not the file's name; write {stem}, or rename the file to {name}.yaml",
+                quoted(&name)
+            );
+            d.wrong(p, n.at, text);
+        }
+        Some(())
+    });
+    (group.minimum, group.deadline) = d.health_times(&fields, "the group");
+    d.set(&fields, "restart", &mut group.restart, |d, p, n| d.group_restart(p, n).map(Some));
+    (d.diagnostics.len() == before).then_some(group)
+}
+
+impl Decoder<'_> {
+    fn group_restart(&mut self, place: &Place<'_>, node: &Node) -> Option<RestartSpec> {
+        let keys = ["delay", "maxDelay", "attempts", "interval", "exhausted"];
+        let why = "a group is restarted when a member with restart: {scope: group} asks for it, whose own file has this key";
+        let fields = self.fields_where(place, node, &keys, &["policy", "scope"], why)?;
+        let mut restart =
+            RestartSpec { scope: RestartScope::Group, ..RestartSpec::for_kind(ServiceKind::Service) };
+        self.restart_times(&fields, &mut restart);
+        Some(restart)
+    }
+}
