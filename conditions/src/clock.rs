@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::on_demand::{OnDemand, publish};
-use crate::{BoxFuture, Condition, Missing, changed};
+use crate::{BoxFuture, Condition, Level, Missing, changed};
 
 /// How often the kernel is asked while somebody waits.
 const ASK_EVERY: Duration = Duration::from_secs(1);
@@ -81,8 +81,8 @@ pub struct ClockCondition {
 }
 
 impl Condition for ClockCondition {
-    fn holds(&self) -> bool {
-        self.clock.ask()
+    fn level(&self) -> Level {
+        self.clock.ask().into()
     }
 
     fn missing(&self) -> Vec<Missing> {

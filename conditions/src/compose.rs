@@ -6,7 +6,7 @@
 use std::future::{pending, poll_fn};
 use std::task::Poll;
 
-use crate::{BoxFuture, Condition, Missing};
+use crate::{BoxFuture, Condition, Level, Missing};
 
 /// Holds while every part holds; without parts it always holds.
 #[derive(Default)]
@@ -30,8 +30,9 @@ impl All {
 }
 
 impl Condition for All {
-    fn holds(&self) -> bool {
-        self.parts.iter().all(|part| part.holds())
+    fn level(&self) -> Level {
+        // One part that is known not to hold decides, whatever the others are going to answer.
+        strongest(&self.parts, [Level::DoesNotHold, Level::Unknown, Level::Holds])
     }
 
     fn missing(&self) -> Vec<Missing> {
@@ -56,8 +57,8 @@ impl Any {
 }
 
 impl Condition for Any {
-    fn holds(&self) -> bool {
-        self.parts.iter().any(|part| part.holds())
+    fn level(&self) -> Level {
+        strongest(&self.parts, [Level::Holds, Level::Unknown, Level::DoesNotHold])
     }
 
     fn missing(&self) -> Vec<Missing> {
@@ -69,6 +70,22 @@ impl Condition for Any {
     fn changed(&mut self) -> BoxFuture<'_, ()> {
         first_changed(&mut self.parts)
     }
+}
+
+/// The first of `order` that any part answers; without parts its last.
+fn strongest(parts: &[Box<dyn Condition>], order: [Level; 3]) -> Level {
+    let [first, second, last] = order;
+    let mut strongest = last;
+    for part in parts {
+        let level = part.level();
+        if level == first {
+            return first;
+        }
+        if level == second {
+            strongest = second;
+        }
+    }
+    strongest
 }
 
 /// Returns with the first part that changed. The others lose nothing: `changed` takes note of a change only when it
@@ -94,13 +111,15 @@ mod tests {
 
     use kelson_spec::service::ServiceEvent;
     use tokio::sync::watch;
-    use tokio::time::timeout;
+    use tokio::time::{Instant, timeout};
 
+    use super::Level::{DoesNotHold, Holds, Unknown};
     use super::*;
-    struct Part(watch::Receiver<bool>, Missing);
+
+    struct Part(watch::Receiver<Level>, Missing);
 
     impl Condition for Part {
-        fn holds(&self) -> bool {
+        fn level(&self) -> Level {
             *self.0.borrow()
         }
 
@@ -117,8 +136,8 @@ mod tests {
         Missing::Service { name: name.into(), event: ServiceEvent::Up, problem: None }
     }
 
-    fn part(name: &str) -> (watch::Sender<bool>, Box<dyn Condition>) {
-        let (sender, receiver) = watch::channel(false);
+    fn part(name: &str) -> (watch::Sender<Level>, Box<dyn Condition>) {
+        let (sender, receiver) = watch::channel(DoesNotHold);
         (sender, Box::new(Part(receiver, up(name))))
     }
 
@@ -131,14 +150,14 @@ mod tests {
         let (a, of_a) = part("a");
         let (b, of_b) = part("b");
         let mut gate = All::new(vec![of_a, of_b]);
-        a.send_replace(true);
+        a.send_replace(Holds);
         still_waits(&mut gate).await;
-        a.send_replace(false);
+        a.send_replace(DoesNotHold);
         still_waits(&mut gate).await;
-        b.send_replace(true);
+        b.send_replace(Holds);
         still_waits(&mut gate).await;
         assert_eq!(gate.missing(), [up("a")]);
-        a.send_replace(true);
+        a.send_replace(Holds);
         timeout(Duration::from_secs(60), gate.wait()).await.expect("both are up");
     }
 
@@ -148,12 +167,12 @@ mod tests {
         let (b, of_b) = part("b");
         let mut gate = All::new(vec![of_a, of_b]);
         let waiting = tokio::spawn(async move { gate.wait().await });
-        for (sender, up) in [(&a, true), (&a, false), (&b, true)] {
-            sender.send_replace(up);
+        for (sender, level) in [(&a, Holds), (&a, DoesNotHold), (&b, Holds)] {
+            sender.send_replace(level);
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         assert!(!waiting.is_finished());
-        a.send_replace(true);
+        a.send_replace(Holds);
         timeout(Duration::from_secs(60), waiting).await.expect("both are up").expect("joins");
     }
 
@@ -163,13 +182,13 @@ mod tests {
         let (b, of_b) = part("b");
         let mut gate = All::new(vec![of_a, of_b]);
         assert_eq!(gate.missing(), [up("a"), up("b")]);
-        a.send_replace(true);
+        a.send_replace(Holds);
         timeout(Duration::from_secs(1), gate.changed()).await.expect("the text changed");
         assert_eq!(gate.missing(), [up("b")]);
-        b.send_replace(true);
+        b.send_replace(Holds);
         timeout(Duration::from_secs(1), gate.changed()).await.expect("the text changed");
         assert!(gate.holds() && gate.missing().is_empty());
-        a.send_replace(false);
+        a.send_replace(DoesNotHold);
         timeout(Duration::from_secs(1), gate.changed()).await.expect("it ended to hold");
         assert!(!gate.holds());
     }
@@ -179,8 +198,8 @@ mod tests {
         let (a, of_a) = part("a");
         let (b, of_b) = part("b");
         let mut gate = All::new(vec![of_a, of_b]);
-        a.send_replace(true);
-        b.send_replace(true);
+        a.send_replace(Holds);
+        b.send_replace(Holds);
         timeout(Duration::from_secs(1), gate.changed()).await.expect("of a");
         timeout(Duration::from_secs(1), gate.changed()).await.expect("of b");
         assert!(timeout(Duration::from_secs(1), gate.changed()).await.is_err(), "nothing else changed");
@@ -194,10 +213,10 @@ mod tests {
         let (_b, of_b) = part("b");
         let mut either = Any::new(vec![of_a, of_b]);
         assert_eq!(either.missing(), [Missing::Any(vec![vec![up("a")], vec![up("b")]])]);
-        a.send_replace(true);
+        a.send_replace(Holds);
         timeout(Duration::from_secs(1), either.wait()).await.expect("a is up");
         assert_eq!(either.missing(), []);
-        a.send_replace(false);
+        a.send_replace(DoesNotHold);
         assert!(!either.holds());
     }
 
@@ -221,5 +240,46 @@ mod tests {
         assert!(timeout(Duration::from_secs(1), all.changed()).await.is_err());
         assert!(!Any::default().holds());
         assert_eq!(Any::default().missing(), [Missing::Any(Vec::new())]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_is_not_there_yet_decides_only_where_the_others_do_not() {
+        for (one, other, all, any) in [
+            (Unknown, Unknown, Unknown, Unknown),
+            (Unknown, Holds, Unknown, Holds),
+            (Unknown, DoesNotHold, DoesNotHold, Unknown),
+            (Holds, DoesNotHold, DoesNotHold, Holds),
+        ] {
+            let parts = || {
+                let ((a, of_a), (b, of_b)) = (part("a"), part("b"));
+                a.send_replace(one);
+                b.send_replace(other);
+                vec![of_a, of_b]
+            };
+            assert_eq!(
+                (All::new(parts()).level(), Any::new(parts()).level()),
+                (all, any),
+                "{one:?}, {other:?}"
+            );
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_asks_waits_until_the_answer_is_known_and_no_longer_than_the_deadline() {
+        let (a, of_a) = part("a");
+        a.send_replace(Unknown);
+        let mut gate = All::new(vec![of_a]);
+        let begun = Instant::now();
+        let deadline = begun + Duration::from_secs(5);
+        assert_eq!(gate.known(deadline).await, Unknown);
+        assert_eq!(begun.elapsed(), Duration::from_secs(5));
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            a.send_replace(DoesNotHold);
+            std::future::pending::<()>().await;
+        });
+        let deadline = Instant::now() + Duration::from_secs(5);
+        assert_eq!(gate.known(deadline).await, DoesNotHold);
+        assert_eq!(begun.elapsed(), Duration::from_secs(6));
     }
 }

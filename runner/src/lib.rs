@@ -50,4 +50,4 @@ pub use processes::{
 pub use runner::{
     Attachment, BoxFuture, ErrorKind, Exit, RunContext, Runner, RunnerError, Running, StopPlan, StopReport,
 };
-pub use spawn::{SpawnError, Step, errno_text};
+pub use spawn::{SET_IO_FLUSHER, SpawnError, Step, errno_text};

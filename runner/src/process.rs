@@ -7,7 +7,7 @@ use kelson_spec::ServiceSpec;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::cgroup::Place;
+use crate::cgroup::{Place, without_cgroups};
 use crate::command::{Command, Program};
 use crate::processes::{Child, ExitReceiver, Processes};
 use crate::runner::{
@@ -87,7 +87,10 @@ impl ProcessRunner {
     }
 
     async fn open_cgroup(&mut self) -> Result<(), RunnerError> {
-        let Some(place) = self.place() else { return Ok(()) };
+        let Some(place) = self.place() else {
+            self.warnings = without_cgroups(&self.spec.resources);
+            return Ok(());
+        };
         if !place.make()? {
             // Processes and limits of an earlier incarnation. Where this is broken off, the close goes on with it.
             self.cgroup = Some(CgroupState::Used);

@@ -175,6 +175,19 @@ async fn c5_the_container_is_made_once_and_a_task_each_run() {
 }
 
 #[tokio::test]
+async fn a_task_whose_end_the_shim_has_yet_to_see_is_not_killed_again() {
+    for (unseen, kills) in [(5, 0), (1000, 1)] {
+        let mut host = Host::new("unseen");
+        host.runner.open().await.unwrap();
+        let _running = host.runner.run(context(1)).await.unwrap();
+        host.state.lock().unwrap().unseen = unseen;
+        host.runner.stop(GENTLE).await.unwrap();
+        assert!(host.state.lock().unwrap().task.is_none());
+        assert_eq!(host.count("Tasks/Kill"), kills, "{unseen} late answers");
+    }
+}
+
+#[tokio::test]
 async fn c4_an_answer_that_is_lost_is_asked_for_again() {
     for step in STEPS {
         let mut host = Host::new("lost");

@@ -11,13 +11,15 @@
 mod pid_one;
 
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
 use kelson_runner::{Child, Command, Exit, Options, Processes, SpawnError, Stdio, Step};
 use kelson_spec::service::ResourceLimit;
+use kelson_tests::skip;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use pid_one::{all_processes, as_pid_one, eventually, pipe, processes, read_all, reap_on_sigchld};
 
 /// What a command prints on its standard output.
@@ -166,38 +168,68 @@ fn p3_nothing_of_pid_one_leaks() {
     });
 }
 
+const OOM_SCORE: &str = "/proc/self/oom_score_adj";
+
+#[test]
+fn a_child_has_the_oom_score_of_pid_1_where_that_is_unchanged() {
+    as_pid_one("a_child_has_the_oom_score_of_pid_1_where_that_is_unchanged", || async {
+        let before = std::fs::read_to_string(OOM_SCORE).unwrap();
+        let cat = Command::new("/bin/cat").args([OOM_SCORE]).spared();
+        assert_eq!(output(&processes(), cat).await, before);
+    });
+}
+
 #[test]
 fn a_child_is_not_as_safe_from_the_kernels_choice_as_pid_1() {
     as_pid_one("a_child_is_not_as_safe_from_the_kernels_choice_as_pid_1", || async {
-        let own = "/proc/self/oom_score_adj";
-        let before = std::fs::read_to_string(own).unwrap();
-        let score = |text: String| text.trim().parse::<i32>().unwrap();
-        let cat = || Command::new("/bin/cat").args([own]);
-        let plain = processes();
-        assert_eq!(output(&plain, cat().spared()).await, before, "nothing is changed where PID 1 has not");
-        if std::fs::write(own, "-1000").is_err() {
-            eprintln!("skipped: this may not be spared at all");
-            return;
+        if std::fs::write(OOM_SCORE, "-1000").is_err() {
+            return skip("it may not lower its OOM score: there is no CAP_SYS_RESOURCE");
         }
+        let score = |text: String| text.trim().parse::<i32>().unwrap();
+        let cat = || Command::new("/bin/cat").args([OOM_SCORE]);
         let processes = Processes::new(Options { oom_score: Some(5), ..Options::default() }).unwrap();
         reap_on_sigchld(&processes);
         assert_eq!(score(output(&processes, cat()).await), 5);
         assert_eq!(score(output(&processes, cat().spared()).await), -900);
-        assert_eq!(score(std::fs::read_to_string(own).unwrap()), -1000);
+        assert_eq!(score(std::fs::read_to_string(OOM_SCORE).unwrap()), -1000);
     });
+}
+
+/// The folder of a hierarchy of cgroups that limits PIDs: of version 1, mounted at `at` in the test's own mount namespace,
+/// else that of cgroup2.
+fn pids_controller(at: &Path) -> Option<PathBuf> {
+    if mount(Some("none"), at, Some("cgroup"), MsFlags::empty(), Some("pids")).is_ok() {
+        return Some(at.to_owned());
+    }
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let cgroup2 = mounts.lines().find(|line| line.split(' ').nth(2) == Some("cgroup2"))?;
+    let top = PathBuf::from(cgroup2.split(' ').nth(1)?);
+    let given = std::fs::read_to_string(top.join("cgroup.subtree_control")).ok()?;
+    given.split_whitespace().any(|name| name == "pids").then_some(top)
+}
+
+/// This process's own cgroup in it.
+fn own_cgroup(top: &Path) -> PathBuf {
+    let all = std::fs::read_to_string("/proc/self/cgroup").unwrap();
+    let own = |of: &str| all.lines().find_map(|line| line.split_once(of)).map(|(_, path)| top.join(path));
+    let version_1 = top.join("cgroup.sane_behavior").exists();
+    own(if version_1 { ":pids:/" } else { "0::/" }).unwrap()
 }
 
 /// The kernel has made a pidfd, told its number and closed it again by then.
 #[test]
 fn a_start_without_a_place_for_it_closes_no_descriptor_of_another() {
     as_pid_one("a_start_without_a_place_for_it_closes_no_descriptor_of_another", || async {
-        let top = Path::new("/sys/fs/cgroup/pids");
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos();
+        let at = std::env::temp_dir().join(format!("kelson-pids-{now}"));
+        std::fs::create_dir(&at).unwrap();
+        let Some(top) = pids_controller(&at) else {
+            std::fs::remove_dir(&at).unwrap();
+            return skip("no cgroup can limit PIDs: the controller is neither in version 1 nor in cgroup2");
+        };
+        let own = own_cgroup(&top);
         let full = top.join(format!("kelson-full-{now}"));
-        if std::fs::create_dir(&full).is_err() {
-            eprintln!("skipped: there is no controller of PIDs here");
-            return;
-        }
+        std::fs::create_dir(&full).unwrap();
         let processes = processes();
         assert_eq!(output(&processes, shell("echo x")).await, "x\n");
         let over = Arc::new(AtomicBool::new(false));
@@ -222,8 +254,10 @@ fn a_start_without_a_place_for_it_closes_no_descriptor_of_another() {
         over.store(true, Relaxed);
         other.join().unwrap();
         assert_eq!(output(&processes, shell("echo x")).await, "x\n");
-        std::fs::write(top.join("cgroup.procs"), "0").unwrap();
+        std::fs::write(own.join("cgroup.procs"), "0").unwrap();
         std::fs::remove_dir(&full).unwrap();
+        let _ = umount2(&at, MntFlags::MNT_DETACH);
+        std::fs::remove_dir(&at).unwrap();
         for refusal in refusals {
             let refusal = refusal.unwrap_err();
             assert_eq!((refusal.step, refusal.errno), (Step::Clone, Some(libc::EAGAIN)), "{refusal}");

@@ -17,13 +17,13 @@ const FILE: &str = "/proc/sys/kernel/hostname";
 /// How often it is asked where that file is missing.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
-pub(super) async fn follow(set: watch::Sender<bool>) {
+pub(super) async fn follow(set: watch::Sender<Option<bool>>) {
     let file = File::open(FILE).and_then(|file| ready::watch(file, Interest::PRIORITY));
     if let Err(error) = &file {
         tracing::warn!("the hostname is asked every second, since {FILE} cannot be followed: {error}");
     }
     loop {
-        publish(&set, nix::unistd::gethostname().is_ok_and(|name| tells_hosts_apart(&name)));
+        publish(&set, Some(nix::unistd::gethostname().is_ok_and(|name| tells_hosts_apart(&name))));
         match &file {
             Ok(file) => match file.ready(Interest::PRIORITY).await {
                 Ok(mut ready) => ready.clear_ready(),

@@ -16,13 +16,14 @@ use tokio::sync::watch;
 
 use self::tables::Levels;
 use crate::on_demand::OnDemand;
-use crate::{All, BoxFuture, Condition, Missing, changed};
+use crate::{All, BoxFuture, Condition, Level, Missing, changed};
 
 /// The network of the host. Cheap to clone; clones share their tasks.
 #[derive(Clone)]
 pub struct Network {
-    levels: Arc<OnDemand<Levels>>,
-    hostname: Arc<OnDemand<bool>>,
+    /// `None`: nobody has looked yet.
+    levels: Arc<OnDemand<Option<Levels>>>,
+    hostname: Arc<OnDemand<Option<bool>>>,
 }
 
 impl Network {
@@ -62,19 +63,20 @@ pub struct NetworkCondition {
 }
 
 enum Source {
-    Levels(watch::Receiver<Levels>),
-    Hostname(watch::Receiver<bool>),
+    Levels(watch::Receiver<Option<Levels>>),
+    Hostname(watch::Receiver<Option<bool>>),
 }
 
 impl Condition for NetworkCondition {
-    fn holds(&self) -> bool {
-        match &self.source {
+    fn level(&self) -> Level {
+        let answer = match &self.source {
             Source::Hostname(set) => *set.borrow(),
-            Source::Levels(levels) => match self.aspect {
-                NetworkAspect::Connectivity => levels.borrow().connectivity,
-                _ => levels.borrow().addresses,
-            },
-        }
+            Source::Levels(levels) => levels.borrow().as_ref().map(|levels| match self.aspect {
+                NetworkAspect::Connectivity => levels.connectivity,
+                _ => levels.addresses,
+            }),
+        };
+        answer.into()
     }
 
     fn missing(&self) -> Vec<Missing> {

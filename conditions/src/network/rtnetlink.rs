@@ -31,19 +31,22 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 const DUMPS: [u16; 3] = [libc::RTM_GETLINK, libc::RTM_GETADDR, libc::RTM_GETROUTE];
 
 /// Publishes the levels for ever.
-pub(super) async fn follow(levels: watch::Sender<Levels>) {
+pub(super) async fn follow(levels: watch::Sender<Option<Levels>>) {
     let mut pause = SHORTEST_PAUSE;
     let mut size = BUFFER;
     loop {
         let Err(error) = follow_one_socket(&levels, &mut size).await;
-        publish(&levels, Levels::default());
+        publish(&levels, Some(Levels::default()));
         tracing::warn!("the network cannot be followed, trying again in {pause:?}: {error}");
         sleep(pause).await;
         pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
     }
 }
 
-async fn follow_one_socket(levels: &watch::Sender<Levels>, size: &mut usize) -> io::Result<Infallible> {
+async fn follow_one_socket(
+    levels: &watch::Sender<Option<Levels>>,
+    size: &mut usize,
+) -> io::Result<Infallible> {
     let socket = ready::watch(open()?, Interest::READABLE)?;
     let mut buffer = vec![0; *size];
     let mut dump = Dump::default();
@@ -78,7 +81,7 @@ async fn follow_one_socket(levels: &watch::Sender<Levels>, size: &mut usize) -> 
         }
         dump.proceed(&socket)?;
         if dump.is_complete() {
-            publish(levels, dump.tables.levels());
+            publish(levels, Some(dump.tables.levels()));
         }
         // A flood must not keep the rest of the host waiting.
         tokio::task::consume_budget().await;

@@ -32,7 +32,7 @@ use tokio::time::timeout;
 
 pub use self::helper::{path_helper, serve_paths};
 pub use self::remote::{Helper, HelperSpawner};
-use crate::{BoxFuture, Condition, Missing, PathProblem, changed};
+use crate::{BoxFuture, Condition, Level, Missing, PathProblem, changed};
 
 /// All the paths that are waited for. Cheap to clone; clones share their one task.
 #[derive(Clone)]
@@ -84,8 +84,8 @@ impl Paths {
         Paths { shared: Arc::new(Shared { spawner, registry, wake: Notify::new() }) }
     }
 
-    /// Holds while the path exists; relative paths begin at `/`. A new condition knows nothing yet and does not hold;
-    /// the answer comes as a change.
+    /// Holds while the path exists; relative paths begin at `/`. A new condition of a path that nobody
+    /// else follows is [`Level::Unknown`]; the answer comes as a change.
     pub fn condition(&self, path: impl AsRef<Path>) -> PathCondition {
         let written = path.as_ref().to_owned();
         let path = mounts::tidy(&written);
@@ -172,8 +172,13 @@ pub struct PathCondition {
 }
 
 impl Condition for PathCondition {
-    fn holds(&self) -> bool {
-        *self.presence.borrow() == Presence::Exists
+    fn level(&self) -> Level {
+        match &*self.presence.borrow() {
+            Presence::Exists => Level::Holds,
+            Presence::Unknown => Level::Unknown,
+            // A disk that is silent may stay so: nobody is to wait for it.
+            Presence::Missing | Presence::Silent | Presence::Failed(_) => Level::DoesNotHold,
+        }
     }
 
     fn missing(&self) -> Vec<Missing> {

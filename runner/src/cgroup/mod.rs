@@ -28,7 +28,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::timeout;
 
-pub use resources::Usage;
+pub use resources::{Usage, without_cgroups};
 pub use root::{CgroupRoot, own_folder};
 
 use crate::runner::RunnerError;
@@ -270,22 +270,12 @@ impl Place {
 
     /// PIDs in it and below it, at most `limit`.
     pub fn processes(&self, limit: usize) -> Vec<i32> {
-        let mut pids = Vec::new();
-        for folder in self.below().into_iter().chain([self.path()]) {
-            let text = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
-            // 0 is a process of another PID namespace: not ours to name.
-            let found = text.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|pid| *pid > 0);
-            pids.extend(found.take(limit.saturating_sub(pids.len())));
-        }
-        pids
+        members(&self.path(), "cgroup.procs", limit)
     }
 
     /// Cgroups that the service made below its own, the deepest first.
     fn below(&self) -> Vec<PathBuf> {
-        let mut found = Vec::new();
-        list_below(&self.path(), &mut found);
-        found.reverse();
-        found
+        below(&self.path())
     }
 
     /// Removes it and what the service made below it. All of it must be unpopulated.
@@ -305,6 +295,31 @@ impl Place {
             }
         }
     }
+}
+
+/// The threads in the cgroup at `folder` and below it.
+pub fn threads(folder: &Path) -> Vec<i32> {
+    members(folder, "cgroup.threads", usize::MAX)
+}
+
+/// What the files of this name list in the cgroup at `folder` and below it, at most `limit`.
+fn members(folder: &Path, file: &str, limit: usize) -> Vec<i32> {
+    let mut ids = Vec::new();
+    for folder in below(folder).into_iter().chain([folder.to_owned()]) {
+        let text = fs::read_to_string(folder.join(file)).unwrap_or_default();
+        // 0 is a process of another PID namespace: not ours to name.
+        let found = text.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|id| *id > 0);
+        ids.extend(found.take(limit.saturating_sub(ids.len())));
+    }
+    ids
+}
+
+/// Folders below `path`, the deepest first.
+fn below(path: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    list_below(path, &mut found);
+    found.reverse();
+    found
 }
 
 /// Folders below `path`, each before those below it. Bounded, as a service can make many.

@@ -56,6 +56,12 @@ impl Place {
     }
 }
 
+/// Where there are no cgroups: a sentence for each limit of the spec.
+pub fn without_cgroups(resources: &Resources) -> Vec<String> {
+    let keys = settings(resources).into_iter().map(|(key, ..)| key);
+    keys.map(|key| format!("{key} is not enforced: there is no cgroup v2 that can be written")).collect()
+}
+
 fn usage_usec(cpu_stat: &str) -> Option<u64> {
     cpu_stat.lines().find_map(|line| line.strip_prefix("usage_usec "))?.trim().parse().ok()
 }

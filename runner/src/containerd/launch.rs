@@ -128,7 +128,7 @@ impl Launch {
     ) -> Result<Launched, ContainerdError> {
         let Launch { containerd, service, .. } = self;
         let place = self.cgroups.as_ref().map(|root| root.place(service));
-        leftovers::remove_task(containerd, service, place.as_ref()).await?;
+        leftovers::remove_task(containerd, service, place.as_ref(), false).await?;
         if let Some(place) = &place {
             fresh_cgroup(place, &self.service_spec, self.owner).await?;
         }

@@ -15,6 +15,8 @@ use crate::cgroup::Place;
 /// How long the shim may take to see that its processes are dead.
 const SEEN: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(20);
+/// And how long it has for that before it is told to kill them all the same.
+const NOTICE: Duration = Duration::from_secs(1);
 
 /// The lease that holds what is half done.
 pub(super) fn lease(service: &str) -> String {
@@ -32,7 +34,7 @@ pub(super) async fn remove(
     place: Option<&Place>,
 ) -> Result<(), ContainerdError> {
     // While its task is there its root is in use: nothing else can go.
-    remove_task(containerd, service, place)
+    remove_task(containerd, service, place, false)
         .await
         .map_err(|error| error.while_doing("cannot remove the task of an earlier run"))?;
     let mut snapshotters = vec![snapshotter.to_owned()];
@@ -69,25 +71,31 @@ pub(super) async fn remove(
     }
 }
 
-/// Ends and deletes a task, whatever its state.
+/// Ends and deletes a task, whatever its state. `ended`: its processes are known to have ended. A shim that has yet to
+/// see that is not told to kill them: for a kill it runs runc, which takes a busy machine longer than the end is seen in.
 pub(super) async fn remove_task(
     containerd: &Containerd,
     service: &str,
     place: Option<&Place>,
+    ended: bool,
 ) -> Result<(), ContainerdError> {
-    let found = containerd.process(&TaskProcess::main(service)).await?;
+    let begun = Instant::now();
     // A containerd that died while it made a task leaves a shim that knows none: nothing is found, and a new one is
     // refused all the same. Deleting ends that shim.
-    if let Some(Process { status, .. }) = found
+    while let Some(Process { status, .. }) = containerd.process(&TaskProcess::main(service)).await?
         && status != Status::Stopped as i32
     {
+        if ended && begun.elapsed() < NOTICE {
+            sleep(LOOK).await;
+            continue;
+        }
         if let Some(place) = place {
             place.kill()?;
         }
         // A task that was made and never started is not in the cgroup of an earlier life, say.
         match containerd.kill_task(service).await {
             Err(error) if error.is_away() => return Err(error),
-            _ => {}
+            _ => break,
         }
     }
     let begun = Instant::now();

@@ -127,7 +127,7 @@ impl ContainerRunner {
             Err(error) => {
                 // It may have been made, and only its start refused.
                 if !error.is_away() {
-                    self.delete_task().await;
+                    self.delete_task(false).await;
                 }
                 return Err(explain(error, &name));
             }
@@ -167,11 +167,12 @@ impl ContainerRunner {
             let plan = StopPlan { signal: self.signal_of(plan), ..plan };
             killed = handle.end(plan, self.place().as_ref()).await;
         }
+        let known = self.main.is_some();
         let left_behind = self.clear().await?;
         // Each run has a new cgroup, which goes with the task.
         let out_of_memory = self.task && self.place().is_some_and(|place| place.memory_kills() > 0);
         if self.task && left_behind == 0 {
-            self.delete_task().await;
+            self.delete_task(known).await;
         }
         Ok(StopReport { killed, left_behind, out_of_memory })
     }
@@ -213,15 +214,15 @@ impl ContainerRunner {
         Ok(left)
     }
 
-    /// Best effort: a containerd that is away has it deleted by the next start or close.
-    async fn delete_task(&mut self) {
+    /// Best effort: a containerd that is away has it deleted by the next start or close. `ended`: so have its processes.
+    async fn delete_task(&mut self, ended: bool) {
         let place = self.place();
-        let removed = leftovers::remove_task(&self.containerd, &self.spec.name, place.as_ref());
+        let removed = leftovers::remove_task(&self.containerd, &self.spec.name, place.as_ref(), ended);
         match timeout(DELETE, removed).await {
             Ok(Ok(())) => self.task = false,
             Ok(Err(error)) => tracing::warn!("the task of service {} is left: {error}", self.spec.name),
             Err(_) => tracing::warn!(
-                "the task of service {} is left: containerd or its shim does not answer",
+                "the task of service {} is left: containerd and its shim have not deleted it within {DELETE:?}",
                 self.spec.name
             ),
         }

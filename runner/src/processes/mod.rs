@@ -90,6 +90,8 @@ pub(crate) struct Inheritance {
     pub(crate) oom_score: Option<i16>,
     /// Signals that this process ignores; a child would go on ignoring them.
     pub(crate) ignored: u64,
+    /// Later mounts arrive in mount namespaces of children: by their cgroups those can be found.
+    pub(crate) later_mounts: bool,
     null: OnceLock<Arc<OwnedFd>>,
 }
 
@@ -217,6 +219,7 @@ impl Processes {
             signal_mask: options.signal_mask,
             oom_score: options.oom_score,
             ignored: spawner::ignored_signals(),
+            later_mounts: options.cgroups.is_some(),
             null: OnceLock::new(),
         };
         let spawners = options.spawners.clamp(1, spawner::MOST);

@@ -216,4 +216,60 @@ mod tests {
         making.pid().unwrap().store(4242, SeqCst);
         assert_eq!(Slots::new(Some(other.into())).unwrap().1, [expected]);
     }
+
+    const STORED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/state");
+
+    /// What stands in the stored state of each release.
+    fn stored() -> Vec<Leftover> {
+        let child = |place: u8| Leftover {
+            service: 40 + u32::from(place),
+            run: 50 + u64::from(place),
+            pid: 60 + i32::from(place),
+        };
+        // The last slot is taken first.
+        (1..=3).rev().map(child).collect()
+    }
+
+    #[test]
+    fn the_stored_spawns_of_each_release_are_read() {
+        let folders = std::fs::read_dir(STORED).unwrap().map(|folder| folder.unwrap());
+        // Release 0.1.0 had no header, and is refused before anybody looks here.
+        let folders = folders.filter(|folder| folder.path().is_dir() && folder.file_name() != "0.1.0");
+        let mut releases = 0;
+        for folder in folders {
+            let memory =
+                nix::sys::memfd::memfd_create(c"stored", nix::sys::memfd::MFdFlags::MFD_CLOEXEC).unwrap();
+            let file = File::from(memory);
+            file.write_all_at(&std::fs::read(folder.path().join("spawns")).unwrap(), 0).unwrap();
+            let mut found = Slots::new(Some(file.into())).unwrap().1;
+            found.reverse();
+            assert_eq!(found, stored(), "{:?}", folder.path());
+            releases += 1;
+        }
+        assert!(releases > 1, "there is no stored state: run hack/state-fixture");
+    }
+
+    /// For hack/state-fixture.
+    #[test]
+    #[ignore = "writes to tests/state"]
+    fn record_stored_state() {
+        for release in [env!("CARGO_PKG_VERSION"), "variant"] {
+            let path = std::path::Path::new(STORED).join(release).join("spawns");
+            let options = File::options().read(true).write(true).create(true).truncate(true).open(&path);
+            let file = options.unwrap();
+            let slots = Arc::new(Slots::new(Some(file.try_clone().unwrap().into())).unwrap().0);
+            let taken: Vec<SlotGuard> =
+                stored().iter().map(|child| slots.take((child.service, child.run)).unwrap()).collect();
+            for (making, child) in taken.iter().zip(stored()) {
+                making.pid().unwrap().store(child.pid, SeqCst);
+            }
+            if release == "variant" {
+                // What this release does not use of a record.
+                let all = slots.records().iter().flat_map(|slot| &slot.reserved);
+                all.for_each(|word| word.store(u64::MAX, SeqCst));
+            }
+            // They are never given back, as when PID 1 crashes.
+            taken.into_iter().for_each(std::mem::forget);
+        }
+    }
 }

@@ -9,7 +9,7 @@ use std::ffi::{CStr, c_char, c_void};
 use std::os::fd::RawFd;
 
 use super::plan::Plan;
-use super::sys::{SysResult, exit, syscall};
+use super::sys::{SET_IO_FLUSHER, SysResult, exit, syscall};
 use super::{Step, control::Control};
 
 /// The kernel's `struct sigaction`, all zero: the default action, no flags, an empty mask.
@@ -66,10 +66,13 @@ fn steps(plan: &mut Plan) -> Result<Infallible, i32> {
         if !plan.spared {
             written?;
         }
+        // Of a PID 1 that protects itself a child inherits that it gets memory without input and output, too
+        // (`init/src/swap.rs`). A kernel before 5.6 knows no such thing.
+        let _ = prctl(SET_IO_FLUSHER, 0, 0);
     }
     if plan.read_only_root {
         plan.control.enter(Step::ReadOnlyRoot);
-        read_only_root()?;
+        read_only_root(plan.later_mounts)?;
     }
     if !plan.directory.is_null() {
         plan.control.enter(Step::WorkingDirectory);
@@ -195,13 +198,15 @@ fn limits(plan: &Plan) -> Result<(), i32> {
     Ok(())
 }
 
-/// A mount namespace of its own, in which everything is read-only. Mounts that PID 1 makes or removes later still
-/// arrive there (slave): a namespace that kept a disk mounted would keep it from being unmounted. The kernel has them
-/// arrive with the attributes that they have on the machine, so a later one can be written to.
-fn read_only_root() -> Result<(), i32> {
+/// A mount namespace of its own, in which everything is read-only. Mounts that are made or removed later still arrive
+/// there (slave): a namespace that kept a disk mounted would keep it from being unmounted. The kernel has them arrive
+/// with the attributes that they have on the machine, and PID 1 has them made read-only; where it could not find the
+/// namespace, none arrives.
+fn read_only_root(later_mounts: bool) -> Result<(), i32> {
     let root = c"/".as_ptr().addr();
     call(libc::SYS_unshare, [signed(libc::CLONE_NEWNS), 0, 0, 0, 0])?;
-    let propagation = usize::try_from(libc::MS_REC | libc::MS_SLAVE).map_err(|_| libc::EINVAL)?;
+    let kind = if later_mounts { libc::MS_SLAVE } else { libc::MS_PRIVATE };
+    let propagation = usize::try_from(libc::MS_REC | kind).map_err(|_| libc::EINVAL)?;
     call(libc::SYS_mount, [0, root, 0, propagation, 0])?;
     // struct mount_attr: attr_set, attr_clr, propagation, userns_fd.
     let attributes: [u64; 4] = [libc::MOUNT_ATTR_RDONLY, 0, 0, 0];

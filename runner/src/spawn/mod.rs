@@ -16,3 +16,4 @@ pub(crate) mod window;
 
 pub(crate) use error::Subject;
 pub use error::{SpawnError, Step, errno_text};
+pub use sys::SET_IO_FLUSHER;

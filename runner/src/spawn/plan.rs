@@ -50,6 +50,7 @@ pub(crate) struct Plan {
     /// It may stay as PID 1's.
     pub(crate) spared: bool,
     pub(crate) read_only_root: bool,
+    pub(crate) later_mounts: bool,
     /// Null: PID 1's own.
     pub(crate) directory: *const c_char,
     pub(crate) credentials: Option<Ids>,
@@ -161,6 +162,7 @@ impl Plan {
             oom_score: oom_score.map(|score| score.to_string().into_bytes()).unwrap_or_default(),
             spared: command.spared,
             read_only_root: command.read_only_root,
+            later_mounts: inheritance.later_mounts,
             directory,
             credentials: command.credentials,
             no_new_privileges: command.no_new_privileges,

@@ -15,6 +15,9 @@ use std::ffi::c_void;
 /// What the child runs on its own stack. Never returns.
 pub(crate) type ChildMain = extern "C" fn(*mut c_void) -> !;
 
+/// `PR_SET_IO_FLUSHER` of the kernel's `prctl.h`: memory for this thread, and its children, without input and output.
+pub const SET_IO_FLUSHER: libc::c_int = 57;
+
 /// The result of a system call: its value, or errno.
 pub(crate) type SysResult = Result<usize, i32>;
 

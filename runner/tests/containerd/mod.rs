@@ -48,6 +48,8 @@ pub struct State {
     pub task: Option<Task>,
     /// A shim without a task: in the way of a new one, seen by nobody who asks for the task.
     pub shim: bool,
+    /// So many more answers say that a task runs that has ended: its shim has yet to see it.
+    pub unseen: u32,
     /// How many tasks were ever started.
     pub started: usize,
 }
@@ -302,14 +304,17 @@ async fn carry_out(state: &Mutex<State>, name: &str, request: Request<Incoming>)
         "Tasks/Get" => {
             one(request, |_: api::GetRequest| {
                 let mut records = records();
+                let unseen = records.unseen;
                 let task = missing(records.task.as_mut())?;
                 task.look();
+                let hidden = task.status == TaskStatus::Stopped && unseen > 0;
                 let process = Process {
                     pid: task.child.id(),
-                    status: task.status as i32,
+                    status: if hidden { TaskStatus::Running } else { task.status } as i32,
                     exit_status: task.code,
                     ..Default::default()
                 };
+                records.unseen = unseen.saturating_sub(u32::from(hidden));
                 Ok(api::GetResponse { process: Some(process) })
             })
             .await

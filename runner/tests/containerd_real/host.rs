@@ -14,7 +14,10 @@ use kelson_runner::{
 };
 use kelson_spec::ServiceSpec;
 use kelson_spec::service::{ContainerMount, ContainerSpec, Workload};
+use kelson_tests::containers;
 use tokio::time::{sleep, timeout};
+
+use crate::pid_one::as_pid_one_of;
 
 /// A containerd of the test's own.
 pub struct Daemon {
@@ -24,9 +27,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    pub fn start(name: &str) -> Option<Daemon> {
-        let bin = PathBuf::from(std::env::var_os("KELSON_CONTAINERD_BIN")?);
-        let dir = std::env::temp_dir().join(format!("kc-{name}"));
+    fn start(bin: PathBuf, dir: PathBuf) -> Daemon {
         fs::create_dir_all(dir.join("containerd")).unwrap();
         let at = dir.display();
         let plugins = ["io.containerd.grpc.v1.cri", "io.containerd.snapshotter.v1.zfs"];
@@ -36,7 +37,7 @@ impl Daemon {
         );
         fs::write(dir.join("config.toml"), config).unwrap();
         let child = Daemon::spawn(&bin, &dir);
-        Some(Daemon { bin, dir, child })
+        Daemon { bin, dir, child }
     }
 
     fn spawn(bin: &Path, dir: &Path) -> Child {
@@ -111,6 +112,20 @@ impl Images for Empty {
     }
 }
 
+/// Runs `body` as PID 1 of namespaces of its own that have a containerd. `name` is the test function's path.
+pub fn on_containerd(name: &str, body: impl AsyncFnOnce(Host)) {
+    let Some(bin) = containers::find_programs() else {
+        return kelson_tests::skip("there is no containerd in out/cache: run `make image`");
+    };
+    // Outside it is where a disk is mounted for the test; inside it is a folder on that disk.
+    let folder = std::env::temp_dir().join(format!("kelson-containerd-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let mut namespaces = containers::namespaces(&folder);
+    namespaces.env("TMPDIR", &folder);
+    as_pid_one_of(namespaces, name, || async { body(Host::new(bin, folder.clone()).await).await });
+    let _ = fs::remove_dir(&folder);
+}
+
 pub struct Host {
     pub daemon: Daemon,
     pub containerd: Containerd,
@@ -118,14 +133,11 @@ pub struct Host {
 }
 
 impl Host {
-    pub async fn new(name: &str) -> Option<Host> {
-        let daemon = Daemon::start(name)?;
+    async fn new(bin: PathBuf, dir: PathBuf) -> Host {
+        let daemon = Daemon::start(bin, dir);
         let containerd = daemon.up().await;
-        // Of its own, so that what one test leaves does not fail the next.
-        let own = PathBuf::from(format!("/sys/fs/cgroup/{name}"));
-        fs::create_dir_all(&own).unwrap();
-        let options = Options { cgroups: Some(CgroupRoot::below(&own).unwrap()), ..Options::default() };
-        Some(Host { daemon, containerd, processes: Processes::new(options).unwrap() })
+        let options = Options { cgroups: Some(CgroupRoot::discover().unwrap()), ..Options::default() };
+        Host { daemon, containerd, processes: Processes::new(options).unwrap() }
     }
 
     pub fn runner(&self, name: &str, command: &[&str]) -> ContainerRunner {

@@ -23,6 +23,13 @@ const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Runs `body` as PID 1. `name` is the test function's own.
 pub fn as_pid_one<F: Future<Output = ()>>(name: &str, body: impl FnOnce() -> F) {
+    let mut unshare = Outer::new("unshare");
+    unshare.args(["--pid", "--fork", "--mount-proc", "--kill-child"]);
+    as_pid_one_of(unshare, name, body);
+}
+
+/// As [`as_pid_one`], in the namespaces that this command makes.
+pub fn as_pid_one_of<F: Future<Output = ()>>(mut outer: Outer, name: &str, body: impl FnOnce() -> F) {
     if std::env::var_os(INSIDE).is_some() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async { tokio::time::timeout(DEADLINE, body()).await.expect("the test hangs") });
@@ -30,9 +37,7 @@ pub fn as_pid_one<F: Future<Output = ()>>(name: &str, body: impl FnOnce() -> F) 
     }
     let cgroup = OwnCgroup::new(name);
     let procs = cgroup.0.join("cgroup.procs");
-    let mut outer = Outer::new("unshare");
     outer
-        .args(["--pid", "--fork", "--mount-proc", "--kill-child"])
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", name, "--nocapture", "--test-threads=1"])
         .env(INSIDE, "1")
@@ -49,12 +54,9 @@ pub fn as_pid_one<F: Future<Output = ()>>(name: &str, body: impl FnOnce() -> F) 
         });
     }
     let output = outer.output().unwrap();
-    assert!(
-        output.status.success(),
-        "{}\n{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{out}\n{err}");
+    print!("{out}");
 }
 
 /// A cgroup beside all others, removed with what is left in it.
