@@ -51,6 +51,8 @@ pub struct ReloadReport {
     pub applied: Vec<&'static str>,
     /// Keys of the machine file that take effect at the next boot.
     pub waiting: Vec<&'static str>,
+    /// Groups whose files changed and took effect.
+    pub groups: Vec<String>,
     /// Each mistake in the files.
     pub errors: Vec<String>,
 }

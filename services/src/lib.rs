@@ -10,6 +10,7 @@ pub mod helpers;
 pub mod host;
 pub mod images;
 pub mod inspect;
+pub mod last_resort;
 pub mod manager;
 pub mod metrics;
 pub mod model;

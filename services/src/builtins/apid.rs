@@ -18,6 +18,9 @@ const CAPABILITIES: u64 = 1 << CAP_SETGID | 1 << CAP_SETUID;
 /// capabilities(7).
 const CAP_SETGID: u32 = 6;
 const CAP_SETUID: u32 = 7;
+/// Names, in the environment of apid, the version of Kelson that starts it.
+const VARIABLE: &str = "KELSON_VERSION";
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The service, with what the machine file changes of it. `None`: it has no `api`, or is switched off. `group` is that of
 /// the sockets; `None`: PID 1 is not root, and who it is the door is too. `bounded`: there are controllers that can
@@ -37,6 +40,7 @@ pub fn spec(
     for (flag, path) in [("--ca", &api.ca), ("--certificate", &api.certificate), ("--key", &api.key)] {
         command.extend([flag.into(), text(path)]);
     }
+    command.extend(["--connection-lifetime".into(), api.connection_lifetime.as_millis().to_string()]);
     if let Some(group) = group {
         command.extend(["--user".into(), USER.to_string(), "--group".into(), group.to_string()]);
     }
@@ -55,5 +59,14 @@ pub fn spec(
     if let Some(changes) = machine.builtin(NAME) {
         changes.apply(&mut spec);
     }
+    spec.environment.retain(|(name, _)| name != VARIABLE);
+    spec.environment.push((VARIABLE.into(), VERSION.into()));
     Some(spec)
+}
+
+/// The version of Kelson that this spec of apid is of, where it is another one than this. Releases before 0.2.0 did not
+/// name theirs.
+pub fn other_version(spec: &ServiceSpec) -> Option<&str> {
+    let named = spec.environment.iter().find(|(name, _)| name == VARIABLE);
+    Some(named.map_or("unknown", |(_, version)| version)).filter(|version| *version != VERSION)
 }

@@ -6,14 +6,15 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use kelson_spec::service::{LifecycleHook, RestartSpec, ServiceKind, ServiceSpec};
+use kelson_runner::restart::Decision;
+use kelson_spec::service::{LifecycleHook, RestartPolicy, RestartSpec, ServiceKind, ServiceSpec};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::GroupRequest;
-use super::backoff::Backoff;
 use super::restart::restart;
+use super::stability::Stability;
 use crate::manager::Manager;
 use crate::model::{Snapshot, State};
 use crate::node_health::{Part, part};
@@ -22,7 +23,7 @@ use crate::service_runner::random::Random;
 #[derive(Default)]
 struct Group {
     members: BTreeSet<Arc<str>>,
-    backoff: Backoff,
+    stability: Stability,
     restarting: bool,
     /// Asked while it restarts, each by its last request and the run in which it was made.
     asked: HashMap<Arc<str>, (u64, GroupRequest)>,
@@ -65,6 +66,19 @@ pub async fn coordinate(manager: Manager, mut requests: mpsc::UnboundedReceiver<
     }
 }
 
+/// By which rules a group is restarted: its own file's. Where that says nothing, the pauses are those of the member that
+/// asks, whose budget the member itself has counted.
+fn rules(manager: &Manager, request: &GroupRequest) -> RestartSpec {
+    let of_member = || {
+        let spec = manager.spec(&request.service);
+        let own =
+            spec.map_or_else(|| RestartSpec::for_kind(ServiceKind::Service), |spec| spec.restart.clone());
+        RestartSpec { attempts: 0, ..own }
+    };
+    let rules = manager.group_rules(&request.group).unwrap_or_else(of_member);
+    RestartSpec { policy: RestartPolicy::Forever, ..rules }
+}
+
 /// It is one of those around which the others of its group are ordered.
 fn is_main(spec: &ServiceSpec) -> bool {
     spec.lifecycle.hook.is_none() && !spec.lifecycle.sidecar
@@ -89,12 +103,27 @@ impl Coordinator {
             state.asked.insert(Arc::clone(&request.service), (run, request));
             return;
         }
-        let spec = self.manager.spec(&request.service);
-        let rules =
-            spec.map_or_else(|| RestartSpec::for_kind(ServiceKind::Service), |spec| spec.restart.clone());
-        let rest = state.backoff.next(&rules, Instant::now(), self.random.draw()).max(request.after);
+        let ran = state.stability.restart(Instant::now());
+        let rules = rules(&self.manager, &request);
+        let chance = self.random.draw();
+        let decision = match request.begun {
+            true => Decision::Again { after: rules.delay, text: String::new() },
+            false => self.manager.decide_group_restart(&request.group, &rules, ran, chance),
+        };
+        let rest = match decision {
+            Decision::Again { after, .. } => after.max(request.after),
+            Decision::Exhausted { text } => {
+                let GroupRequest { group, service, text: why, .. } = &request;
+                let text = format!("group {group} {text}");
+                self.manager
+                    .host_event(&format!("{text} and is not restarted, as asked for by {service}: {why}"));
+                self.manager.refuse_group_restart(service, text);
+                return;
+            }
+            // No rules of a group end it.
+            Decision::End { .. } => return,
+        };
         state.restarting = true;
-        self.manager.count_group_restart(&request.group);
         let (manager, group) = (self.manager.clone(), Arc::clone(&request.group));
         self.restarts.spawn(async move {
             restart(manager, request, rest).await;
@@ -135,13 +164,13 @@ impl Coordinator {
         self.member_of.insert(Arc::clone(name), Arc::clone(&group));
         let state = self.groups.entry(Arc::clone(&group)).or_default();
         state.members.insert(Arc::clone(name));
-        if !state.backoff.is_fresh() {
+        if state.stability.is_followed() {
             let manager = &self.manager;
             let well = |name: &Arc<str>| {
                 let now = manager.get(name);
                 now.is_none_or(|now| part(&now, manager.spec(name).as_deref()) != Part::Culprit)
             };
-            state.backoff.see(state.members.iter().all(well), Instant::now());
+            state.stability.see(state.members.iter().all(well), Instant::now());
         }
         if up && self.manager.spec(name).is_some_and(|spec| is_main(&spec)) {
             self.arm(&group);

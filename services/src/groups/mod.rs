@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-mod backoff;
 mod coordinator;
 mod restart;
+mod stability;
 
 pub use coordinator::coordinate;
 
@@ -25,6 +25,8 @@ pub struct GroupRequest {
     pub text: String,
     /// How long the group rests at least between its stop and its start.
     pub after: Duration,
+    /// An earlier incarnation of PID 1 has begun it: it was decided on and counted then.
+    pub begun: bool,
 }
 
 /// Where members ask. Cheap to clone.

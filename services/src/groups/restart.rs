@@ -90,6 +90,7 @@ mod tests {
             service: "asker".into(),
             text: String::new(),
             after: Duration::ZERO,
+            begun: false,
         };
         let mut now = Snapshot { state, ..failed_snapshot(&Arc::from("web"), "", false) };
         let mut spec = ServiceSpec::process("web", ["web"]);

@@ -32,8 +32,10 @@ impl Manager {
     }
 
     pub(super) fn note_unsound(&self, diagnostics: &[Diagnostic]) {
-        // The machine file names no image.
-        let of_services = diagnostics.iter().filter(|diagnostic| !diagnostic.is_of_the_machine_file());
+        // The machine file and those of groups name no image.
+        let of_services = diagnostics
+            .iter()
+            .filter(|diagnostic| !diagnostic.is_of_the_machine_file() && !diagnostic.is_of_a_group());
         let mut files: Vec<String> =
             of_services.map(|diagnostic| diagnostic.file.display().to_string()).collect();
         files.dedup();

@@ -2,28 +2,119 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use kelson_spec::ServiceSpec;
+use kelson_runner::restart::{self, Decision, Ended, Failures, RestartHistory};
+use kelson_spec::service::RestartSpec;
+use kelson_spec::{GroupSpec, ServiceSpec};
 
 use super::{Kind, Manager};
 use crate::model::Snapshot;
 use crate::service_runner::table::Input;
 use crate::service_runner::task::Command;
+use crate::state_store::StoredRestarts;
+use crate::state_store::numbers::nanos;
+
+/// In how many entries the restarts of a group are written down.
+const ENTRIES: usize = 16;
+
+/// The restarts of one group.
+#[derive(Debug, Default)]
+pub(super) struct GroupRestarts {
+    count: u64,
+    history: RestartHistory,
+}
+
+impl GroupRestarts {
+    fn to_stored(&self, group: &str) -> StoredRestarts {
+        let mut history = self.history.clone();
+        history.coarsen(ENTRIES);
+        let mut stored = StoredRestarts {
+            group: group.to_owned(),
+            count: self.count,
+            doublings: history.doublings(),
+            ..StoredRestarts::default()
+        };
+        let mut before = 0;
+        for Failures { at, count } in history.entries() {
+            let at = nanos(at);
+            stored.at.push(at.saturating_sub(before));
+            stored.counts.push(count);
+            before = at;
+        }
+        stored
+    }
+
+    fn of_stored(stored: &StoredRestarts) -> GroupRestarts {
+        let mut at = Duration::ZERO;
+        let entries = stored.at.iter().zip(&stored.counts).map(|(since, count)| {
+            at = at.saturating_add(Duration::from_nanos(*since));
+            Failures { at, count: *count }
+        });
+        GroupRestarts { count: stored.count, history: RestartHistory::of(entries, stored.doublings) }
+    }
+}
 
 impl Manager {
     /// How often each group was restarted in this life of the host.
     pub fn group_restarts(&self) -> BTreeMap<Arc<str>, u64> {
-        self.counts().clone()
+        self.restarts().iter().map(|(group, restarts)| (Arc::clone(group), restarts.count)).collect()
     }
 
-    pub(crate) fn count_group_restart(&self, group: &Arc<str>) {
-        let mut counts = self.counts();
-        let count = counts.entry(Arc::clone(group)).or_default();
-        *count = count.saturating_add(1);
+    /// Decides by these rules on a restart of a group, and writes it down. `ran`: how long all members were up; `chance` is
+    /// any number.
+    pub(crate) fn decide_group_restart(
+        &self,
+        group: &Arc<str>,
+        rules: &RestartSpec,
+        ran: Duration,
+        chance: u32,
+    ) -> Decision {
+        let now = self.since_start();
+        let mut all = self.restarts();
+        let restarts = all.entry(Arc::clone(group)).or_default();
+        let decision = restart::decide(rules, &mut restarts.history, Ended::GivenUp { ran }, now, chance);
+        if matches!(decision, Decision::Again { .. }) {
+            restarts.count = restarts.count.saturating_add(1);
+        }
+        if let Some(store) = self.store() {
+            store.write_restarts(restarts.to_stored(group));
+        }
+        decision
     }
 
-    fn counts(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, u64>> {
+    /// The restarts by an earlier incarnation of PID 1.
+    pub(crate) fn recall_group_restarts(&self, stored: &[StoredRestarts]) {
+        let restarts = stored.iter();
+        let restarts = restarts.map(|one| (Arc::from(one.group.as_str()), GroupRestarts::of_stored(one)));
+        self.restarts().extend(restarts);
+    }
+
+    fn restarts(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, GroupRestarts>> {
         self.inner.group_restarts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Goes by these files of groups from now on.
+    pub fn set_groups(&self, specs: &[GroupSpec]) {
+        *self.group_specs() = specs.iter().map(|spec| (spec.name.clone(), spec.clone())).collect();
+    }
+
+    /// The rules of a group's own file for its restarts.
+    pub(crate) fn group_rules(&self, group: &str) -> Option<RestartSpec> {
+        self.group_specs().get(group)?.restart.clone()
+    }
+
+    fn group_specs(&self) -> MutexGuard<'_, BTreeMap<String, GroupSpec>> {
+        self.inner.group_specs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The group of a service is not restarted, though the service has asked for it.
+    pub(crate) fn refuse_group_restart(&self, service: &str, text: String) {
+        if let Some(handle) = self.live(service) {
+            // Its mailbox is closed where it was removed meanwhile.
+            let input = Input::GroupRefused { text };
+            let _ = handle.mailbox.send(Command::Request { input, reply: None });
+        }
     }
 
     /// The members of a group that can be run.

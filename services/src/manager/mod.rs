@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use kelson_spec::ServiceSpec;
 use kelson_spec::service::LifecycleHook;
+use kelson_spec::{GroupSpec, ServiceSpec};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
@@ -19,6 +19,7 @@ use crate::model::{Event, Snapshot, State};
 use crate::service_runner::gate::Registry;
 use crate::service_runner::surroundings::Surroundings;
 use crate::service_runner::task::ServiceHandle;
+use crate::state_store::StateStore;
 
 mod actions;
 mod checks;
@@ -30,6 +31,7 @@ mod order;
 mod resume;
 mod view;
 
+use groups::GroupRestarts;
 pub use order::StopSummary;
 pub use resume::child_of;
 pub use view::{GraphEdge, GraphNode, GraphView, Reason};
@@ -134,8 +136,10 @@ struct Inner {
     closing: AtomicBool,
     /// So many more commands may run beside services.
     execs: Arc<Semaphore>,
-    /// How often each group was restarted.
-    group_restarts: Mutex<BTreeMap<Arc<str>, u64>>,
+    /// The files of groups.
+    group_specs: Mutex<BTreeMap<String, GroupSpec>>,
+    /// Groups that were restarted.
+    group_restarts: Mutex<BTreeMap<Arc<str>, GroupRestarts>>,
     /// Files of services in which the last reading found mistakes.
     unsound: Mutex<Vec<String>>,
     /// Services whose files are gone and that are still stopping.
@@ -152,6 +156,7 @@ impl Manager {
                 tickets: AtomicU64::new(0),
                 closing: AtomicBool::new(false),
                 execs: Arc::new(Semaphore::new(exec::MOST)),
+                group_specs: Mutex::default(),
                 group_restarts: Mutex::default(),
                 unsound: Mutex::default(),
                 removals: Mutex::default(),
@@ -180,9 +185,19 @@ impl Manager {
         self.inner.tickets.fetch_add(1, Ordering::Relaxed).saturating_add(1)
     }
 
+    /// What must outlive this incarnation of PID 1 is written there.
+    pub(crate) fn store(&self) -> Option<&StateStore> {
+        self.inner.surroundings.store.as_ref()
+    }
+
+    /// PID 1's start.
+    pub(crate) fn origin(&self) -> Instant {
+        self.inner.surroundings.origin
+    }
+
     /// The time since PID 1's start.
     pub(crate) fn since_start(&self) -> Duration {
-        Instant::now().saturating_duration_since(self.inner.surroundings.origin)
+        Instant::now().saturating_duration_since(self.origin())
     }
 
     /// The host is stopping.

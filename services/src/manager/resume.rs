@@ -13,8 +13,8 @@ use tokio::sync::mpsc;
 use super::files::faults;
 use super::{Entry, Kind, Manager};
 use crate::groups::GroupRequest;
-use crate::service_runner::table::Phase;
-use crate::service_runner::task::{Making, Resumed, resume};
+use crate::service_runner::table::{Input, Phase};
+use crate::service_runner::task::{Command, Making, Resumed, resume};
 use crate::state_store::{self, Descriptor, Past, Record};
 
 /// Names a run: service and number.
@@ -49,7 +49,8 @@ impl Past {
 
 impl Manager {
     /// Goes on with all services of the life before. `specs` are theirs; `started` tells when a child that was just being
-    /// made was started, if it is ours. Returns once all of their processes are known to whoever reaps: nothing may be
+    /// made was started, if it is ours; `diagnostics` are those of the files. All services are there before anything else
+    /// of this process runs. Returns once all of their processes are known to whoever reaps: nothing may be
     /// reaped before.
     pub async fn resume(
         &self,
@@ -57,6 +58,7 @@ impl Manager {
         specs: &mut BTreeMap<String, ServiceSpec>,
         making: &[Leftover],
         started: impl Fn(i32) -> Option<u64>,
+        diagnostics: &[Diagnostic],
     ) {
         let tickets = past.records.iter().map(|record| record.life.ticket).max().unwrap_or_default();
         self.inner.tickets.fetch_max(tickets, Ordering::Relaxed);
@@ -102,7 +104,9 @@ impl Manager {
             if let Some(group) =
                 resumed.spec.group.as_deref().filter(|_| resumed.record.life.group_restarts())
             {
-                cut_off.insert(group.to_owned(), Arc::clone(&name));
+                let begun = resumed.record.life.awaits_group();
+                let entry = cut_off.entry(group.to_owned()).or_insert((Arc::clone(&name), false));
+                entry.1 |= begun;
             }
             match resume(resumed, &self.inner.surroundings) {
                 Ok(handle) => {
@@ -119,6 +123,7 @@ impl Manager {
             let builtin = spec.file.as_os_str().is_empty();
             self.add(Arc::new(spec), builtin);
         }
+        self.resume_faulty(diagnostics);
         while all_attached.recv().await.is_some() {}
         for (name, phase) in std::mem::take(&mut past.unknown_phases) {
             let pid = self.get(&name).and_then(|service| service.pid);
@@ -131,14 +136,28 @@ impl Manager {
         }
         self.remove(leaving);
         // Whoever restarted them is gone: they are begun again, from their stop.
-        for (group, service) in cut_off {
+        for (group, (service, begun)) in cut_off {
             let (group, text) = (Arc::from(group), "its restart was cut off".to_owned());
-            self.inner.surroundings.groups.ask(GroupRequest { group, service, text, after: Duration::ZERO });
+            let after = Duration::ZERO;
+            self.inner.surroundings.groups.ask(GroupRequest { group, service, text, after, begun });
+        }
+    }
+
+    /// Has a built-in service run with another release's program and spec from now on. Its run with the old ones is ended,
+    /// and followed by the next.
+    pub fn replace(&self, spec: Arc<ServiceSpec>, why: &str) {
+        let Some(handle) = self.live(&spec.name) else { return };
+        let input = Input::Replace { text: why.to_owned() };
+        // Where its mailbox is full, the next incarnation of PID 1 asks again.
+        let _ = handle.mailbox.send(Command::NewSpec(Arc::clone(&spec)));
+        let _ = handle.mailbox.send(Command::Request { input, reply: None });
+        if let Some(entry) = self.entries_mut().get_mut(spec.name.as_str()) {
+            entry.spec = Some(spec);
         }
     }
 
     /// Shows the services again whose files have mistakes.
-    pub fn resume_faulty(&self, diagnostics: &[Diagnostic]) {
+    fn resume_faulty(&self, diagnostics: &[Diagnostic]) {
         self.note_unsound(diagnostics);
         for (name, text) in faults(diagnostics) {
             if self.get(&name).is_none() {

@@ -3,7 +3,8 @@
 //! It is a level over the published snapshots, asked anew with each of their changes and at the two moments that time
 //! brings ([`scope`]): after the minimum without a break, and at the deadline. [`part`] says which services it goes by,
 //! [`tracker`] keeps the culprits of the host and of each group by what changed, and [`report`] puts them in words when
-//! somebody asks. Nothing polls; a change costs the same among a thousand services as among ten.
+//! somebody asks. Nothing polls; a change costs the same among a thousand services as among ten. [`recovery`] writes down
+//! what the next incarnation of PID 1 has to know of it.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,15 +16,19 @@ use tokio::time::Instant;
 use crate::manager::Manager;
 use crate::service_runner::gate::Registry;
 use crate::service_runner::registry::Changes;
+use crate::state_store::PastHealth;
 
 mod part;
+mod recovery;
 mod report;
 mod scope;
 mod tracker;
 
 pub use part::{Part, part};
+use recovery::Recovery;
 pub use report::{Culprit, Health};
 pub use scope::HealthState;
+pub use tracker::HealthSpecs;
 use tracker::Tracker;
 
 /// The health of the host and of its groups. Cheap to clone.
@@ -43,13 +48,34 @@ struct Inner {
 
 impl NodeHealth {
     /// Follows all services from now on; the deadline counts from here. Call it within a Tokio runtime.
-    pub fn of(manager: &Manager, spec: NodeHealthSpec) -> NodeHealth {
+    pub fn of(manager: &Manager, specs: impl Into<HealthSpecs>) -> NodeHealth {
+        NodeHealth::follow(manager, Tracker::new(specs, Instant::now()))
+    }
+
+    /// Goes on from what an earlier incarnation of PID 1 knew. Until [`NodeHealth::recovered`] the states are those of
+    /// that one.
+    pub fn recovering(manager: &Manager, specs: impl Into<HealthSpecs>, past: PastHealth) -> NodeHealth {
+        manager.recall_group_restarts(&past.restarts);
+        let recovery = Recovery::of_stored(past, manager.origin());
+        if recovery.node.is_none() {
+            manager.host_event("the health of the host is not in the state, so its deadline begins again");
+        }
+        NodeHealth::follow(manager, Tracker::recovering(specs.into(), recovery, Instant::now()))
+    }
+
+    /// All services of an earlier incarnation of PID 1 are there again: states change from now on.
+    pub fn recovered(&self) {
+        self.inner.tracker().recovered();
+        self.inner.renewed.notify_one();
+    }
+
+    fn follow(manager: &Manager, tracker: Tracker) -> NodeHealth {
         let registry = manager.registry().clone();
         let changes = registry.follow();
         let inner = Arc::new(Inner {
             manager: manager.clone(),
             registry,
-            tracker: Mutex::new(Tracker::new(spec, Instant::now())),
+            tracker: Mutex::new(tracker),
             changed: watch::channel(0).0,
             renewed: Notify::new(),
         });
@@ -57,31 +83,35 @@ impl NodeHealth {
         NodeHealth { inner }
     }
 
-    /// Goes by other settings from now on; the deadline still counts from the beginning.
-    pub fn set_spec(&self, spec: NodeHealthSpec) {
-        self.inner.tracker().spec = spec;
+    /// Goes by other settings from now on. The host's deadline still counts from the beginning; that of a group whose file
+    /// changed begins again.
+    pub fn set_specs(&self, specs: impl Into<HealthSpecs>) {
+        self.inner.tracker().set_specs(specs.into(), Instant::now());
         self.inner.renewed.notify_one();
     }
 
     /// How the host is.
     pub fn node(&self) -> Health {
         let tracker = self.inner.tracker();
-        report::report(&tracker.node, &tracker.spec, &self.inner.registry, Instant::now())
+        report::report(&tracker.node, &tracker.spec(None), &self.inner.registry, Instant::now())
     }
 
     /// How a group is. `None`: no service is in a group of that name.
     pub fn group(&self, name: &str) -> Option<Health> {
         let tracker = self.inner.tracker();
         let scope = tracker.group(name)?;
-        Some(report::report(scope, &tracker.spec, &self.inner.registry, Instant::now()))
+        Some(report::report(scope, &tracker.spec(Some(name)), &self.inner.registry, Instant::now()))
     }
 
     /// All groups, by name.
     pub fn groups(&self) -> Vec<(Arc<str>, Health)> {
         let tracker = self.inner.tracker();
         let now = Instant::now();
-        let told = |scope| report::report(scope, &tracker.spec, &self.inner.registry, now);
-        tracker.groups().map(|(name, scope)| (Arc::clone(name), told(scope))).collect()
+        let told = |(name, scope): (&Arc<str>, _)| {
+            let spec = tracker.spec(Some(name));
+            (Arc::clone(name), report::report(scope, &spec, &self.inner.registry, now))
+        };
+        tracker.groups().map(told).collect()
     }
 
     /// The state of the host alone, without its culprits.
@@ -119,7 +149,11 @@ impl Inner {
         for (group, restarts) in self.manager.group_restarts() {
             tracker.restarted(&group, restarts, now);
         }
-        for (group, _) in tracker.conclude(now) {
+        let turns = tracker.conclude(now);
+        // Written down before anybody sees it.
+        self.write(&mut tracker);
+        for (group, _) in turns {
+            tracker.report(group.as_deref());
             // That services go down when the host stops is no news.
             if self.manager.closing() {
                 continue;
@@ -129,12 +163,20 @@ impl Inner {
                 Some(name) => (format!("group {name}"), tracker.group(name)),
             };
             if let Some(scope) = scope {
-                let health = report::report(scope, &tracker.spec, &self.registry, now);
+                let spec = tracker.spec(group.as_deref());
+                let health = report::report(scope, &spec, &self.registry, now);
                 self.manager.host_event(&report::event(&subject, &health));
             }
         }
+        self.write(&mut tracker);
         drop(tracker);
         self.changed.send_modify(|number| *number = number.wrapping_add(1));
+    }
+
+    fn write(&self, tracker: &mut Tracker) {
+        if let Some(store) = self.manager.store() {
+            tracker.write(store, self.manager.origin());
+        }
     }
 }
 

@@ -48,13 +48,10 @@ pub struct Culprit {
     pub since: SystemTime,
 }
 
-/// The wall clock may have been set since: counted back from now.
-fn wall(at: Instant, now: Instant) -> SystemTime {
-    let wall = SystemTime::now();
-    wall.checked_sub(now.saturating_duration_since(at)).unwrap_or(wall)
-}
-
 pub fn report(scope: &Scope, spec: &NodeHealthSpec, registry: &Registry, now: Instant) -> Health {
+    // The wall clock may have been set since: counted back from now.
+    let clock = SystemTime::now();
+    let wall = |at: Instant| clock.checked_sub(now.saturating_duration_since(at)).unwrap_or(clock);
     let culprit = |(name, since): (&Arc<str>, &Instant)| {
         let snapshot = registry.get(name)?;
         let snapshot = snapshot.borrow();
@@ -62,21 +59,21 @@ pub fn report(scope: &Scope, spec: &NodeHealthSpec, registry: &Registry, now: In
             service: Arc::clone(name),
             state: snapshot.state,
             reason: Arc::clone(&snapshot.message),
-            since: wall(*since, now),
+            since: wall(*since),
         })
     };
     let last_break = scope.last_break.as_ref().map(|last| Culprit {
         service: Arc::clone(&last.service),
         state: registry.get(&last.service).map(|now| now.borrow().state).unwrap_or_default(),
         reason: Arc::clone(&last.reason),
-        since: wall(last.at, now),
+        since: wall(last.at),
     });
     let steady = scope.steady.map(|since| now.saturating_duration_since(since));
     let left = (scope.state == HealthState::Pending)
         .then(|| spec.deadline.saturating_sub(now.saturating_duration_since(scope.begun)));
     Health {
         state: scope.state,
-        since: wall(scope.entered, now),
+        since: wall(scope.entered),
         lasts: now.saturating_duration_since(scope.entered),
         steady,
         minimum: spec.minimum,

@@ -47,8 +47,10 @@ pub struct Scope {
     /// Since when the deadline counts.
     pub begun: Instant,
     /// The deadline has begun anew since it was last healthy.
-    renewed: bool,
+    pub renewed: bool,
     pub state: HealthState,
+    /// The state of the last event.
+    pub reported: HealthState,
     /// Since when it is in that state.
     pub entered: Instant,
     /// Since when all are up, without a break.
@@ -58,6 +60,8 @@ pub struct Scope {
     pub asked: usize,
     /// Those that are not up, and since when.
     pub culprits: BTreeMap<Arc<str>, Instant>,
+    /// It is not written down as it is, apart from its culprits.
+    pub unwritten: bool,
 }
 
 impl Scope {
@@ -66,11 +70,13 @@ impl Scope {
             begun: now,
             renewed: false,
             state: HealthState::default(),
+            reported: HealthState::default(),
             entered: now,
             steady: None,
             last_break: None,
             asked: 0,
             culprits: BTreeMap::new(),
+            unwritten: true,
         }
     }
 
@@ -94,6 +100,7 @@ impl Scope {
         if self.steady.take().is_some() {
             self.last_break =
                 Some(Break { service: Arc::clone(service), reason: Arc::clone(reason), at: now });
+            self.unwritten = true;
         }
     }
 
@@ -101,10 +108,18 @@ impl Scope {
     pub fn renew(&mut self, now: Instant) {
         self.begun = now;
         self.renewed = true;
+        self.unwritten = true;
+    }
+
+    /// An event has named its state.
+    pub fn report(&mut self) {
+        self.reported = self.state;
+        self.unwritten = true;
     }
 
     /// Draws the conclusion. Returns whether the state changed.
     pub fn conclude(&mut self, spec: &NodeHealthSpec, now: Instant) -> bool {
+        let before = self.steady;
         let well = if self.culprits.is_empty() {
             let since = *self.steady.get_or_insert(now);
             now.saturating_duration_since(since) >= spec.minimum
@@ -112,6 +127,7 @@ impl Scope {
             self.steady = None;
             false
         };
+        self.unwritten |= self.steady != before;
         let overdue = now.saturating_duration_since(self.begun) >= spec.deadline;
         let next = match self.state {
             _ if well => HealthState::Healthy,
@@ -127,6 +143,7 @@ impl Scope {
             self.renewed &= next != HealthState::Healthy;
             self.state = next;
             self.entered = now;
+            self.unwritten = true;
         }
         changed
     }

@@ -1,13 +1,14 @@
 //! The scopes of the host and of its groups, kept by what changed: nothing here looks at all services at once.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use kelson_spec::ServiceSpec;
 use kelson_spec::machine::NodeHealthSpec;
+use kelson_spec::{GroupSpec, ServiceSpec};
 use tokio::time::Instant;
 
 use super::part::{Part, part};
+use super::recovery::Recovery;
 use super::scope::{HealthState, Scope};
 use crate::model::Snapshot;
 
@@ -20,6 +21,33 @@ struct Seen {
     changed: bool,
 }
 
+/// When the host and its groups count as healthy, and when as failed.
+#[derive(Debug, Clone, Default)]
+pub struct HealthSpecs {
+    pub node: NodeHealthSpec,
+    /// The files of groups. A group without one is judged as the host.
+    pub groups: BTreeMap<String, GroupSpec>,
+}
+
+impl HealthSpecs {
+    pub fn new(node: NodeHealthSpec, groups: &[GroupSpec]) -> HealthSpecs {
+        let groups = groups.iter().map(|group| (group.name.clone(), group.clone()));
+        HealthSpecs { node, groups: groups.collect() }
+    }
+
+    /// Of a group; `None`: of the host.
+    pub fn of(&self, group: Option<&str>) -> NodeHealthSpec {
+        let spec = group.and_then(|group| self.groups.get(group));
+        spec.map_or(self.node, |spec| spec.health(&self.node))
+    }
+}
+
+impl From<NodeHealthSpec> for HealthSpecs {
+    fn from(node: NodeHealthSpec) -> HealthSpecs {
+        HealthSpecs::new(node, &[])
+    }
+}
+
 #[derive(Default)]
 struct Group {
     /// The group is there while it has any.
@@ -29,18 +57,94 @@ struct Group {
 }
 
 pub struct Tracker {
-    pub spec: NodeHealthSpec,
+    specs: HealthSpecs,
     pub node: Scope,
     groups: BTreeMap<Arc<str>, (Group, Scope)>,
     seen: HashMap<Arc<str>, Seen>,
+    /// What an earlier incarnation of PID 1 knew, until all services are there again.
+    recovery: Option<Recovery>,
+    /// Services that became culprits or are none any more, and groups that are gone, since this was written down.
+    pub changed_culprits: BTreeSet<Arc<str>>,
+    pub gone_groups: BTreeSet<Arc<str>>,
 }
 
-/// A scope that came to another state; `None`: the host.
+/// A scope whose state no event has named yet; `None`: the host.
 pub type Turn = (Option<Arc<str>>, HealthState);
 
 impl Tracker {
-    pub fn new(spec: NodeHealthSpec, now: Instant) -> Tracker {
-        Tracker { spec, node: Scope::new(now), groups: BTreeMap::new(), seen: HashMap::new() }
+    pub fn new(specs: impl Into<HealthSpecs>, now: Instant) -> Tracker {
+        Tracker {
+            specs: specs.into(),
+            node: Scope::new(now),
+            groups: BTreeMap::new(),
+            seen: HashMap::new(),
+            recovery: None,
+            changed_culprits: BTreeSet::new(),
+            gone_groups: BTreeSet::new(),
+        }
+    }
+
+    /// Goes on from what an earlier incarnation of PID 1 knew. Nothing is concluded before [`Tracker::recovered`].
+    pub fn recovering(specs: HealthSpecs, mut recovery: Recovery, now: Instant) -> Tracker {
+        let node = recovery.node.take().unwrap_or_else(|| Scope::new(now));
+        let groups = std::mem::take(&mut recovery.groups).into_iter();
+        let groups = groups.map(|(name, (restarts, scope))| (name, (Group { members: 0, restarts }, scope)));
+        Tracker { node, groups: groups.collect(), recovery: Some(recovery), ..Tracker::new(specs, now) }
+    }
+
+    /// When the host (`None`) or a group counts as healthy.
+    pub fn spec(&self, group: Option<&str>) -> NodeHealthSpec {
+        self.specs.of(group)
+    }
+
+    /// Goes by other settings from now on. A group whose own file changed has its whole deadline again.
+    pub fn set_specs(&mut self, specs: HealthSpecs, at: Instant) {
+        for (name, (_, scope)) in &mut self.groups {
+            if self.specs.groups.get(&**name) != specs.groups.get(&**name) {
+                scope.renew(at);
+            }
+        }
+        self.specs = specs;
+    }
+
+    /// All services are there again.
+    pub fn recovered(&mut self) {
+        let Some(recovery) = self.recovery.take() else { return };
+        // Those that are no culprits any more, or not of that group.
+        self.changed_culprits.extend(recovery.culprits.into_keys());
+        let gone = &mut self.gone_groups;
+        self.groups.retain(|name, (group, _)| {
+            let stays = group.members > 0;
+            if !stays {
+                gone.insert(Arc::clone(name));
+            }
+            stays
+        });
+    }
+
+    /// Since when a service is a culprit of the host, and of its group.
+    pub fn culprit(&self, service: &str) -> Option<(Instant, Option<Instant>)> {
+        let group = self.seen.get(service).and_then(|seen| seen.group.as_deref());
+        let in_group = group.and_then(|group| self.group(group)?.culprits.get(service).copied());
+        Some((*self.node.culprits.get(service)?, in_group))
+    }
+
+    /// All scopes with how often each group was restarted; `None`: the host.
+    pub fn scopes(&mut self) -> impl Iterator<Item = (Option<&Arc<str>>, u64, &mut Scope)> {
+        let groups = self.groups.iter_mut();
+        let groups = groups.map(|(name, (group, scope))| (Some(name), group.restarts, scope));
+        std::iter::once((None, 0, &mut self.node)).chain(groups)
+    }
+
+    /// An event has named the state of the host or of a group.
+    pub fn report(&mut self, group: Option<&str>) {
+        let scope = match group {
+            None => Some(&mut self.node),
+            Some(group) => self.groups.get_mut(group).map(|(_, scope)| scope),
+        };
+        if let Some(scope) = scope {
+            scope.report();
+        }
     }
 
     pub fn group(&self, name: &str) -> Option<&Scope> {
@@ -73,25 +177,43 @@ impl Tracker {
             !scope_is_new && before.as_ref().is_some_and(|before| before.part != Part::Aside)
         };
         let adopted = before.as_ref().is_some_and(|before| before.changed && !now.changed);
+        // A service that is seen for the first time after a recovery was known before.
+        let recalled = self.recovery.as_mut().filter(|_| before.is_none());
+        let joined = newcomer && recalled.is_none();
+        let (since, spawned) = recalled.map(|recovery| recovery.of(&now.name)).unwrap_or_default();
         let mut group = now.group.as_ref().and_then(|name| self.groups.get_mut(name)).map(|(_, scope)| scope);
-        if let Some(scope) = group.as_mut().filter(|_| newcomer || adopted) {
+        if let Some(scope) = group.as_mut().filter(|_| joined || adopted) {
             scope.renew(at);
         }
-        let scopes = [(Some(&mut self.node), was_asked(before.is_none())), (group, was_asked(newcomer))];
-        for (scope, was_asked) in scopes {
+        let (node_since, group_since) = since;
+        let scopes = [
+            (Some(&mut self.node), was_asked(before.is_none()), node_since),
+            (group, was_asked(newcomer), group_since),
+        ];
+        let mut is_new = false;
+        for (scope, was_asked, since) in scopes {
             let Some(scope) = scope else { continue };
             match (was_asked, seen.part != Part::Aside) {
                 (false, true) => scope.asked = scope.asked.saturating_add(1),
                 (true, false) => scope.asked = scope.asked.saturating_sub(1),
                 _ => {}
             }
-            if broke {
+            // A run that began after all were up: nobody saw that the one before it ended.
+            let unseen = seen.part == Part::Well && spawned > scope.steady;
+            if broke || (unseen && scope.steady.is_some()) {
                 scope.broke(&now.name, &now.message, at);
             }
-            match seen.part {
-                Part::Culprit => drop(scope.blame(&now.name, &now.message, at)),
-                Part::Well | Part::Aside => drop(scope.clear(&now.name)),
-            }
+            is_new |= match (seen.part, since) {
+                (Part::Culprit, Some(since)) => {
+                    scope.culprits.insert(Arc::clone(&now.name), since);
+                    false
+                }
+                (Part::Culprit, None) => scope.blame(&now.name, &now.message, at),
+                (Part::Well | Part::Aside, since) => scope.clear(&now.name) || since.is_some(),
+            };
+        }
+        if is_new {
+            self.changed_culprits.insert(Arc::clone(&now.name));
         }
         self.seen.insert(Arc::clone(&now.name), seen);
     }
@@ -99,7 +221,9 @@ impl Tracker {
     /// A service is gone.
     pub fn forget(&mut self, name: &str) {
         let Some((name, seen)) = self.seen.remove_entry(name) else { return };
-        self.node.clear(&name);
+        if self.node.clear(&name) {
+            self.changed_culprits.insert(Arc::clone(&name));
+        }
         if seen.part != Part::Aside {
             self.node.asked = self.node.asked.saturating_sub(1);
         }
@@ -112,6 +236,7 @@ impl Tracker {
         members.members = members.members.saturating_sub(1);
         if members.members == 0 {
             self.groups.remove(group);
+            self.gone_groups.insert(Arc::clone(group));
             return;
         }
         scope.clear(name);
@@ -133,21 +258,27 @@ impl Tracker {
     /// What came of all that was seen, and of the time.
     pub fn conclude(&mut self, at: Instant) -> Vec<Turn> {
         let mut turns = Vec::new();
-        if self.node.conclude(&self.spec, at) {
-            turns.push((None, self.node.state));
+        if self.recovery.is_some() {
+            return turns;
         }
-        for (name, (_, scope)) in &mut self.groups {
-            if scope.conclude(&self.spec, at) {
-                turns.push((Some(Arc::clone(name)), scope.state));
+        let specs = std::mem::take(&mut self.specs);
+        for (group, _, scope) in self.scopes() {
+            scope.conclude(&specs.of(group.map(AsRef::as_ref)), at);
+            if scope.state != scope.reported {
+                turns.push((group.cloned(), scope.state));
             }
         }
+        self.specs = specs;
         turns
     }
 
     /// When time alone changes something.
     pub fn due(&self) -> Option<Instant> {
-        let groups = self.groups().filter_map(|(_, scope)| scope.due(&self.spec));
-        groups.chain(self.node.due(&self.spec)).min()
+        if self.recovery.is_some() {
+            return None;
+        }
+        let groups = self.groups().filter_map(|(name, scope)| scope.due(&self.spec(Some(name))));
+        groups.chain(self.node.due(&self.spec(None))).min()
     }
 }
 
@@ -219,6 +350,45 @@ mod tests {
     }
 
     #[test]
+    fn a_group_is_judged_by_its_own_file_and_a_change_of_that_renews_its_deadline() {
+        let begun = Instant::now();
+        let secs = std::time::Duration::from_secs;
+        let file = |deadline: u64| GroupSpec {
+            name: "shop".into(),
+            minimum: Some(secs(1)),
+            deadline: Some(secs(deadline)),
+            restart: None,
+        };
+        let node = NodeHealthSpec { minimum: secs(10), deadline: secs(300) };
+        let mut tracker = Tracker::new(HealthSpecs::new(node, &[file(20)]), begun);
+        for (name, group) in [("web", "shop"), ("mail", "post")] {
+            tracker.see(&service(name, false, Some(group)), None, begun);
+        }
+        assert!(tracker.conclude(begun).is_empty());
+        assert_eq!(tracker.due(), Some(begun + secs(20)));
+        let failed = |tracker: &mut Tracker, after: u64| {
+            let turns = tracker.conclude(begun + secs(after)).into_iter();
+            turns.filter_map(|(group, _)| group).map(|group| group.to_string()).collect::<Vec<_>>()
+        };
+        // The same file again is no change, and neither is one of the host's settings.
+        let other = NodeHealthSpec { minimum: secs(11), ..node };
+        tracker.set_specs(HealthSpecs::new(other, &[file(20)]), begun + secs(10));
+        assert_eq!(failed(&mut tracker, 20), ["shop"]);
+        tracker.report(Some("shop"));
+        tracker.set_specs(HealthSpecs::new(node, &[file(30)]), begun + secs(40));
+        assert_eq!(failed(&mut tracker, 40), ["shop"]);
+        assert_eq!(tracker.group("shop").map(|scope| scope.state), Some(HealthState::Pending));
+        tracker.report(Some("shop"));
+        assert_eq!(failed(&mut tracker, 69), Vec::<String>::new());
+        assert_eq!(failed(&mut tracker, 70), ["shop"]);
+        // Without a file it is judged as the host.
+        tracker.set_specs(node.into(), begun + secs(80));
+        assert_eq!(tracker.spec(Some("shop")), node);
+        assert_eq!(failed(&mut tracker, 379), ["post"]);
+        assert_eq!(tracker.group("shop").map(|scope| scope.state), Some(HealthState::Pending));
+    }
+
+    #[test]
     fn a_service_that_is_not_asked_any_more_is_no_culprit() {
         let at = Instant::now();
         let mut tracker = Tracker::new(NodeHealthSpec::default(), at);
@@ -233,9 +403,8 @@ mod tests {
     #[test]
     fn another_run_is_a_break_that_nobody_saw() {
         let at = Instant::now();
-        let spec = NodeHealthSpec { minimum: std::time::Duration::ZERO, ..NodeHealthSpec::default() };
-        let mut tracker = Tracker::new(spec, at);
-        tracker.spec.minimum = std::time::Duration::from_secs(1);
+        let minimum = std::time::Duration::from_secs(1);
+        let mut tracker = Tracker::new(NodeHealthSpec { minimum, ..NodeHealthSpec::default() }, at);
         tracker.see(&service("web", true, Some("shop")), None, at);
         tracker.conclude(at);
         let later = at + std::time::Duration::from_secs(2);

@@ -4,18 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kelson_conditions::{
-    All, Any, BoxFuture, Clock, Condition, Missing, Network, Paths, ServiceProblem, sentence,
+    All, Any, BoxFuture, Clock, Condition, Level, Missing, Network, Paths, ServiceProblem, sentence,
 };
 use kelson_spec::service::{Requirement, ServiceEvent};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 pub use super::registry::Registry;
 use crate::model::{Snapshot, State};
 
-/// How long `when:` waits for the file system of a path to answer.
-const WHEN_DEADLINE: Duration = Duration::from_secs(5);
-/// How long it waits for anything else to be known.
-const LEVEL_DEADLINE: Duration = Duration::from_millis(200);
+/// How long a decision waits for conditions that nobody has answered yet: a path on a slow disk, netlink.
+const KNOWN_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Where conditions other than services come from.
 #[derive(Clone)]
@@ -45,8 +44,8 @@ struct ServiceCondition {
 }
 
 impl Condition for ServiceCondition {
-    fn holds(&self) -> bool {
-        self.snapshot.as_ref().is_some_and(|snapshot| event_holds(&snapshot.borrow(), self.event))
+    fn level(&self) -> Level {
+        self.snapshot.as_ref().is_some_and(|snapshot| event_holds(&snapshot.borrow(), self.event)).into()
     }
 
     fn missing(&self) -> Vec<Missing> {
@@ -106,6 +105,12 @@ pub fn gate(requirements: &[Requirement], registry: &Registry, sources: &Sources
     All::new(requirements.iter().map(|one| condition(one, registry, sources)).collect())
 }
 
+/// Waits until all of `gate` is known, or until a decision cannot wait any longer. Cancelled by dropping.
+pub async fn settle(gate: &mut All) {
+    let deadline = Instant::now().checked_add(KNOWN_DEADLINE);
+    gate.known(deadline.unwrap_or_else(Instant::now)).await;
+}
+
 /// Asks `when:` once. `Err` says what does not hold.
 pub async fn ask_when(
     requirements: Vec<Requirement>,
@@ -126,7 +131,7 @@ fn ask<'a>(
 ) -> BoxFuture<'a, Result<(), String>> {
     Box::pin(async move {
         match requirement {
-            Requirement::Path(path) => match sources.paths.exists_now(path.clone(), WHEN_DEADLINE).await {
+            Requirement::Path(path) => match sources.paths.exists_now(path.clone(), KNOWN_DEADLINE).await {
                 Some(true) => Ok(()),
                 Some(false) => Err(format!("path \"{}\" does not exist", path.display())),
                 None => Err(format!("the file system of \"{}\" does not answer", path.display())),
@@ -142,14 +147,9 @@ fn ask<'a>(
                 Err(missing.join(", and "))
             }
             other => {
-                let mut condition = condition(other, registry, sources);
-                // A level that has to be asked for first (netlink) gets a moment to be known.
-                let known = async {
-                    while !condition.holds() {
-                        condition.changed().await;
-                    }
-                };
-                if tokio::time::timeout(LEVEL_DEADLINE, known).await.is_ok() {
+                let mut condition = gate(std::slice::from_ref(other), registry, sources);
+                settle(&mut condition).await;
+                if condition.holds() {
                     return Ok(());
                 }
                 Err(format!("`when` asks for {}", sentence(&condition.missing())))

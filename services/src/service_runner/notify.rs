@@ -240,6 +240,8 @@ mod tests {
         std::fs::create_dir_all(&dir).unwrap();
         let socket = NotifySocket::bind(&dir, "web", None, None, 1).unwrap();
         let path = socket.path().to_owned();
+        let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o600, "its owner and root may send");
         let sender = std::os::unix::net::UnixDatagram::unbound().unwrap();
         sender.send_to(b"READY=1", &path).unwrap();
         assert_eq!(socket.next().await.unwrap(), [Message::Ready]);

@@ -62,6 +62,8 @@ pub struct Life {
     opened: bool,
     /// Something of this run was begun: its `post` hooks are owed.
     owes_post: bool,
+    /// How often its gate went shut after its `pre` hooks since it was last spawned.
+    broken_off: u32,
     /// `stop.delay` counts for the stop that is under way.
     delays: bool,
     /// It is stopped because its file is gone.
@@ -106,6 +108,7 @@ impl Life {
             stop_signal: None,
             opened: false,
             owes_post: false,
+            broken_off: 0,
             delays: false,
             leaving: false,
             awaits_group: false,
@@ -184,9 +187,16 @@ impl Life {
                 }
             }
             Input::Start { ticket } => step.answer = Some(self.start(rules, ticket, fx)),
-            Input::Restart { ticket } => step.answer = Some(self.restart(rules, ticket, fx)),
+            Input::Restart { ticket } => {
+                step.answer = Some(self.restart(rules, ticket, "asked by an operator", fx));
+            }
+            // What is on its way already, up or down, ends as it would.
+            Input::Replace { text } if matches!(self.phase, Phase::Active | Phase::Gate | Phase::Backoff) => {
+                self.restart(rules, self.ticket, &text, fx);
+            }
             Input::Stop { ticket, reason } => step.answer = Some(self.stop(rules, ticket, &reason, fx)),
             Input::GroupStart { text } => self.group_start(rules, &text, fx),
+            Input::GroupRefused { text } => self.group_refused(rules, &text, fx),
             Input::Arm => self.arm(rules, fx),
             Input::NewSpec { has_when } => {
                 self.new_spec = Some(has_when);

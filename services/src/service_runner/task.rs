@@ -61,8 +61,8 @@ pub fn timer_index(timer: Timer) -> usize {
 /// What a piece of work brought.
 enum Brought {
     Input(Input),
-    /// It is its turn to start.
-    Turn(OwnedSemaphorePermit),
+    /// It is its turn to start; with the gate to look at, unless the task has watched one.
+    Turn(OwnedSemaphorePermit, Option<Box<All>>),
     /// Prepared; what of the spec is not enforced on this host.
     Open(Vec<String>),
     Run(Box<Running>),
@@ -305,7 +305,7 @@ impl Core {
                 self.step(Input::Cleared { exit, killed, left_behind, out_of_memory })
             }
             Brought::Input(input) => self.step(input),
-            Brought::Turn(turn) => {
+            Brought::Turn(turn, gate) => {
                 if self.life.phase == Phase::Opening {
                     self.turn = Some(turn);
                     return Next::Work(Work::Open, false);
@@ -314,9 +314,9 @@ impl Core {
                     // It waits for its stop.
                     return Next::Work(Work::None, false);
                 }
-                // The last look before the run. After its `pre` hooks nobody has watched the gate.
-                if self.gate.is_none() {
-                    self.build_gate();
+                // The last look before the run.
+                if gate.is_some() {
+                    self.gate = gate;
                 }
                 if let shut @ Input::GateShut(_) = self.look_at_gate() {
                     return self.step(shut);
@@ -394,7 +394,7 @@ impl Core {
                     Effect::Work(next) => work = Some(next),
                     Effect::AskGate => {
                         if self.gate.is_none() {
-                            self.build_gate();
+                            self.gate = Some(self.new_gate());
                         }
                         inputs.push_back(self.look_at_gate());
                     }
@@ -444,7 +444,7 @@ impl Core {
     fn ask_group(&self, text: String, after: Duration) {
         if let Some(group) = &self.group {
             let (group, service) = (Arc::clone(group), Arc::clone(&self.name));
-            self.surroundings.groups.ask(GroupRequest { group, service, text, after });
+            self.surroundings.groups.ask(GroupRequest { group, service, text, after, begun: false });
         }
     }
 
@@ -455,9 +455,9 @@ impl Core {
         }
     }
 
-    fn build_gate(&mut self) {
+    fn new_gate(&self) -> Box<All> {
         let Surroundings { registry, sources, .. } = &*self.surroundings;
-        self.gate = Some(Box::new(gate::gate(&self.spec.depends, registry, sources)));
+        Box::new(gate::gate(&self.spec.depends, registry, sources))
     }
 
     fn look_at_gate(&self) -> Input {

@@ -4,14 +4,15 @@
 //! A slot holds a result and how the check stands after it, so the newest that is whole says all that the next life has to
 //! know; a torn one costs the one result that was being written.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use kelson_proto::state::v1 as stored;
 use prost::Message as _;
 
 use super::StateStore;
-use super::file::{Found, seal, unseal};
+use super::file::{Found, seal};
 use super::record::start_of;
+use super::rings::{Key, Rings, hash};
 use super::unwritten::Part;
 use crate::health::Level;
 
@@ -20,16 +21,6 @@ pub const SLOT: usize = 192;
 const KEPT: u64 = 10;
 /// What of the last line of an output is kept.
 const TEXT: usize = 80;
-
-/// Of a name, for what is only compared.
-fn hash(name: &str) -> u64 {
-    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
-}
-
-/// A check by the names of its service and its own.
-type Key = (u64, u64);
 
 /// One result, and how the check stands after it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -78,23 +69,8 @@ impl PastChecks {
     }
 }
 
-/// Where checks have their slots.
-#[derive(Default)]
-pub struct CheckPlaces {
-    by_key: BTreeMap<Key, CheckPlace>,
-    free: Vec<u32>,
-    next: u32,
-}
-
-#[derive(Clone, Copy)]
-struct CheckPlace {
-    index: u32,
-    results: u64,
-}
-
-fn slot_of(index: u32, result: u64) -> u64 {
-    u64::from(index).saturating_mul(KEPT).saturating_add(result.checked_rem(KEPT).unwrap_or_default())
-}
+/// Where checks have their slots, by the names of the service and the check.
+pub type CheckPlaces = Rings<KEPT>;
 
 /// Where the results of one check in one run are written.
 pub struct CheckRecord {
@@ -107,7 +83,7 @@ impl CheckRecord {
     /// Writes one result down, before anybody acts on it.
     pub fn write(&self, entry: CheckEntry<'_>) {
         let (service, check) = self.key;
-        let (index, number) = self.store.checks().next(self.key);
+        let (slot, number) = self.store.checks().next(self.key);
         let CheckEntry { level, began, since, at, took, passed, text } = entry;
         let mut record = stored::CheckRecord {
             service,
@@ -123,25 +99,7 @@ impl CheckRecord {
         };
         level.store(&mut record);
         let bytes = seal(number, &record.encode_to_vec(), SLOT);
-        let place = slot_of(index, number);
-        self.store.put(Part::Checks, place, "the result of a check", bytes.as_deref());
-    }
-}
-
-impl CheckPlaces {
-    /// The place of a check and the number of its next result.
-    fn next(&mut self, key: Key) -> (u32, u64) {
-        let CheckPlaces { by_key, free, next } = self;
-        let place = by_key.entry(key).or_insert_with(|| {
-            let index = free.pop().unwrap_or_else(|| {
-                let index = *next;
-                *next = index.saturating_add(1);
-                index
-            });
-            CheckPlace { index, results: 0 }
-        });
-        place.results = place.results.saturating_add(1);
-        (place.index, place.results)
+        self.store.put(Part::Checks, slot, "the result of a check", bytes.as_deref());
     }
 }
 
@@ -154,21 +112,9 @@ impl StateStore {
     /// The service is gone for good.
     pub(super) fn forget_checks(&self, service: &str) {
         let of = hash(service);
-        let gone = {
-            let mut places = self.checks();
-            let gone: Vec<(Key, CheckPlace)> =
-                places.by_key.range((of, 0)..=(of, u64::MAX)).map(|(key, place)| (*key, *place)).collect();
-            for (key, place) in &gone {
-                places.by_key.remove(key);
-                places.free.push(place.index);
-            }
-            gone
-        };
-        for (_, place) in gone {
-            for result in 0..KEPT {
-                let slot = slot_of(place.index, result);
-                self.put(Part::Checks, slot, "the end of a check", Some(&[0; SLOT]));
-            }
+        let gone = self.checks().remove((of, 0)..=(of, u64::MAX));
+        for slot in gone {
+            self.put(Part::Checks, slot, "the end of a check", Some(&[0; SLOT]));
         }
     }
 }
@@ -176,27 +122,16 @@ impl StateStore {
 /// All checks by the name of their service, and where they stand in the file.
 pub(super) fn checks(found: &Found) -> (HashMap<u64, PastChecks>, CheckPlaces) {
     let mut past: HashMap<u64, PastChecks> = HashMap::new();
-    let mut places = CheckPlaces::default();
-    let slots: Vec<&[u8]> = found.slots().collect();
-    let kept = usize::try_from(KEPT).unwrap_or(usize::MAX);
-    for (index, of_one) in (0_u32..).zip(slots.chunks(kept)) {
-        places.next = index.saturating_add(1);
-        let mut whole: Vec<(u64, stored::CheckRecord)> = of_one
-            .iter()
-            .filter_map(|slot| unseal(slot))
-            .filter_map(|(number, payload)| Some((number, stored::CheckRecord::decode(payload).ok()?)))
-            .collect();
-        whole.sort_by_key(|(number, _)| *number);
-        let Some((number, newest)) = whole.last() else {
-            places.free.push(index);
-            continue;
-        };
-        let (number, service, check, run) = (*number, newest.service, newest.check, newest.run);
+    let (places, _) = CheckPlaces::of(found, |whole| {
+        let records = whole.into_iter().filter_map(|(_, payload)| stored::CheckRecord::decode(payload).ok());
+        let records: Vec<stored::CheckRecord> = records.collect();
+        let newest = records.last()?;
+        let (service, check, run) = (newest.service, newest.check, newest.run);
         let (level, began, since) = (Level::of_stored(newest), newest.began, newest.since);
         let same = |record: &stored::CheckRecord| {
             (record.service, record.check, record.run) == (service, check, run)
         };
-        let results = whole.into_iter().map(|(_, record)| record).filter(same).map(|record| PastResult {
+        let results = records.into_iter().filter(same).map(|record| PastResult {
             at: record.at,
             took: record.took,
             passed: record.passed,
@@ -204,8 +139,8 @@ pub(super) fn checks(found: &Found) -> (HashMap<u64, PastChecks>, CheckPlaces) {
         });
         let one = PastCheck { run, level, began, since, results: results.collect() };
         past.entry(service).or_default().0.insert(check, one);
-        places.by_key.insert((service, check), CheckPlace { index, results: number });
-    }
+        Some((service, check))
+    });
     (past, places)
 }
 
@@ -250,7 +185,7 @@ mod tests {
 
         // The newest is torn; the next life goes on after the one before it.
         let file = std::fs::File::options().write(true).open(dir.join("checks")).unwrap();
-        let newest = slot_of(1, 26) * SLOT as u64 + 4096 + 20;
+        let newest = (KEPT + 26 % KEPT) * SLOT as u64 + 4096 + 20;
         file.write_all_at(&[0xff; 9], newest).unwrap();
         let mut past = Past::take(&dir, &life).unwrap();
         let mut web = past.take_checks("web");

@@ -5,6 +5,7 @@
 //! | `services` | a [`Record`] of each service in two slots that are written in turn: a torn write leaves the older one |
 //! | `events` | the ring of events |
 //! | `checks` | the last ten results of each check, and how it stands after each |
+//! | `health` | how the host and each group stand, and since when each culprit is not up |
 //! | `exits` | how the last children ended, written before the kernel forgets them |
 //! | `descriptors` | which open descriptors are what |
 //! | `spawns` | the children that are just being made (`runner` maps it, the kernel writes to it) |
@@ -24,12 +25,14 @@
 mod checks;
 mod descriptors;
 mod file;
+mod health;
 mod life_id;
 pub(crate) mod numbers;
 mod paper;
 mod past;
 mod record;
 mod ring;
+mod rings;
 mod unwritten;
 
 use std::collections::HashMap;
@@ -41,6 +44,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use checks::CheckPlaces;
 use file::SlotFile;
+use health::HealthPlaces;
 use paper::Paper;
 use record::SLOT;
 use unwritten::{Part, Unwritten};
@@ -48,6 +52,7 @@ use unwritten::{Part, Unwritten};
 pub use checks::{CheckEntry, CheckRecord, PastCheck, PastChecks, PastResult};
 pub use descriptors::{Descriptor, Inherited, KeptDescriptor};
 pub use file::VERSION;
+pub use health::{PastHealth, StoredBreak, StoredCulprit, StoredRestarts, StoredScope};
 pub use life_id::LifeId;
 pub use past::{Past, Recovered, read};
 pub use record::{Record, start_of};
@@ -68,10 +73,12 @@ struct Inner {
     exits: SlotFile,
     descriptors: SlotFile,
     checks: SlotFile,
+    health: SlotFile,
     papers: PathBuf,
     spawns: PathBuf,
     places: Mutex<Places>,
     check_places: Mutex<CheckPlaces>,
+    health_places: Mutex<HealthPlaces>,
     unwritten: Unwritten,
 }
 
@@ -83,6 +90,7 @@ impl Inner {
             Part::Exits => &self.exits,
             Part::Descriptors => &self.descriptors,
             Part::Checks => &self.checks,
+            Part::Health => &self.health,
         }
     }
 }
@@ -128,11 +136,13 @@ impl StateStore {
                 exits: SlotFile::create(&directory.join("exits"), ring::EXIT_SLOT, life)?,
                 events: SlotFile::create(&directory.join("events"), ring::EVENT_SLOT, life)?,
                 checks: SlotFile::create(&directory.join("checks"), checks::SLOT, life)?,
+                health: SlotFile::create(&directory.join("health"), health::SLOT, life)?,
                 services: SlotFile::create(&directory.join("services"), SLOT, life)?,
                 papers,
                 spawns,
                 places: Mutex::default(),
                 check_places: Mutex::default(),
+                health_places: Mutex::default(),
                 unwritten: Unwritten::default(),
             }),
         };
@@ -143,11 +153,12 @@ impl StateStore {
     /// Takes the room for all events and exits that are kept, and for a host of the usual size.
     fn reserve(&self) {
         let ring = u64::try_from(crate::events::KEPT).unwrap_or_default();
-        let Inner { services, events, exits, descriptors, .. } = &*self.inner;
+        let Inner { services, events, exits, descriptors, health, .. } = &*self.inner;
         let wanted = [
             (exits, ring::EXITS),
             (events, ring),
             (services, USUAL_SERVICES),
+            (health, USUAL_SERVICES),
             (descriptors, USUAL_DESCRIPTORS),
         ];
         for (file, slots) in wanted {
@@ -165,6 +176,10 @@ impl StateStore {
 
     fn checks(&self) -> std::sync::MutexGuard<'_, CheckPlaces> {
         self.inner.check_places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn health(&self) -> std::sync::MutexGuard<'_, HealthPlaces> {
+        self.inner.health_places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The file in which `runner` has the kernel write the PIDs of children that are being made.
@@ -290,5 +305,7 @@ fn slot_of(index: u32, turn: u64) -> u64 {
     u64::from(index).saturating_mul(2).saturating_add(turn & 1)
 }
 
+#[cfg(test)]
+mod releases;
 #[cfg(test)]
 mod tests;

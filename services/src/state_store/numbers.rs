@@ -7,6 +7,7 @@ use kelson_proto::state::v1 as stored;
 use kelson_runner::Exit;
 
 use crate::model::{RestartReason, Standing, State};
+use crate::node_health::HealthState;
 use crate::service_runner::table::Phase;
 
 /// A word that has a number in the state.
@@ -48,6 +49,7 @@ numbered!(
     RestartReason: Exit, Signal, OutOfMemory, Lost, NotStarted, NotReady, Check, Watchdog, Dependency, Group, Operator
 );
 numbered!(Standing: Pending, Passing, Failing);
+numbered!(HealthState: Pending, Healthy, Unhealthy, Failed);
 
 /// Nanoseconds.
 pub fn nanos(duration: Duration) -> u64 {
@@ -92,6 +94,7 @@ mod tests {
         each_comes_back::<Phase>(0..100);
         each_comes_back::<RestartReason>(0..100);
         each_comes_back::<Standing>(0..100);
+        each_comes_back::<HealthState>(0..100);
         for exit in [Exit::Status(0), Exit::Status(3), Exit::Signal { signal: 11, core: true }, Exit::Lost] {
             assert_eq!(exit_of_stored(&exit_to_stored(exit)), exit);
         }

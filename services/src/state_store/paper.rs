@@ -52,8 +52,8 @@ impl Paper {
         };
         match unseal(&bytes) {
             Some((version, payload)) if version == u64::from(VERSION) => Ok(Some(payload.to_vec())),
-            Some((version, _)) => {
-                Err(told(&format!("has version {version}, this is version {VERSION}, not used")))
+            Some((there, _)) => {
+                Err(told(&format!("has state format {there}, this release reads {VERSION}: not used")))
             }
             None => Err(told("is torn, not used")),
         }

@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use super::checks::{self, PastChecks};
 use super::descriptors::{self, Descriptor, Inherited};
 use super::file::{SlotFile, is_used, unseal};
+use super::health::{self, PastHealth};
 use super::paper::understand;
 use super::record::{FoundRecord, Record, SLOT};
 use super::unwritten::Unwritten;
@@ -41,6 +42,8 @@ pub struct Past {
     pub exits: HashMap<i32, Exit>,
     pub inherited: Vec<Inherited>,
     checks: HashMap<u64, PastChecks>,
+    /// To be taken.
+    pub health: PastHealth,
     /// What could not be trusted, a sentence each.
     pub doubts: Vec<String>,
 }
@@ -73,7 +76,12 @@ impl Past {
         let (new_exits, old_exits) = open("exits", ring::EXIT_SLOT)?;
         let (new_descriptors, old_descriptors) = open("descriptors", descriptors::SLOT)?;
         let (new_checks, old_checks) = open("checks", checks::SLOT)?;
+        let (new_health, old_health) = open("health", health::SLOT)?;
         let (past_checks, check_places) = old_checks.as_ref().map(checks::checks).unwrap_or_default();
+        let (past_health, health_places, torn) = old_health.as_ref().map(health::health).unwrap_or_default();
+        if !torn.is_empty() {
+            doubts.push("a record of the health of the host or of a group is torn, not used".to_owned());
+        }
         let events = old_events.as_ref().map(ring::events).unwrap_or_default();
         let (exits, last_exit) = old_exits.as_ref().map(ring::exits).unwrap_or_default();
         places.exits = last_exit;
@@ -89,10 +97,12 @@ impl Past {
                 exits: file(new_exits, old_exits)?,
                 descriptors: file(new_descriptors, old_descriptors)?,
                 checks: file(new_checks, old_checks)?,
+                health: file(new_health, old_health)?,
                 papers: papers(directory),
                 spawns: directory.join("spawns"),
                 places: Mutex::new(places),
                 check_places: Mutex::new(check_places),
+                health_places: Mutex::new(health_places),
                 unwritten: Unwritten::default(),
             }),
         };
@@ -100,8 +110,20 @@ impl Past {
         for index in untrusted {
             store.clear(index);
         }
+        store.clear_health(&torn);
         let exits = exits.into_iter().collect();
-        Ok(Past { store, records, unknown_phases, events, exits, inherited, checks: past_checks, doubts })
+        let health = past_health.with_runs_of(&records);
+        Ok(Past {
+            store,
+            records,
+            unknown_phases,
+            events,
+            exits,
+            inherited,
+            checks: past_checks,
+            health,
+            doubts,
+        })
     }
 
     /// Takes what is known of the checks of a service.

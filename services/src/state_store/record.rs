@@ -16,7 +16,7 @@ const SHORT: usize = 96;
 /// In how many entries all failures are told then, and where even that is too much.
 const FAILURES: [usize; 2] = [64, 16];
 /// The fields of a record that this version knows: all up to this number.
-pub(super) const KNOWN: u32 = 48;
+pub(super) const KNOWN: u32 = 49;
 
 /// A service as the next incarnation of PID 1 has to know it. Times count from PID 1's start, which all of them share.
 #[derive(Debug, Clone, PartialEq)]

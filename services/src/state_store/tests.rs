@@ -77,7 +77,7 @@ fn v2_another_life_another_version_and_nonsense_are_not_used() {
 
     let file = OpenOptions::new().write(true).open(dir.join("services")).unwrap();
     file.write_all_at(&99_u32.to_le_bytes(), 8).unwrap();
-    assert!(read(&dir, &life).unwrap().doubts[0].contains("version"));
+    assert!(read(&dir, &life).unwrap().doubts[0].contains("has state format 99"));
     file.set_len(0).unwrap();
     assert!(read(&dir, &life).unwrap().doubts[0].contains("no state of Kelson"));
     std::fs::remove_dir_all(dir).unwrap();
@@ -234,6 +234,7 @@ fn a_number_says_which_fields_are_known() {
         noted_runs: vec![1],
         stop_signal: 1,
         escalated: true,
+        broken_off: 1,
     };
     let bytes = prost::Message::encode_to_vec(&every);
     assert_eq!(record::unknown_fields(&bytes, record::KNOWN).unwrap(), b"");
@@ -452,5 +453,36 @@ fn what_this_life_has_opened_is_never_taken_for_what_was_left() {
     store.keep(own.as_fd(), Descriptor::Api);
     nix::fcntl::fcntl(&own, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC)).unwrap();
     assert_eq!(Past::take(&dir, &life).unwrap().inherited.len(), 0);
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn a_descriptor_of_a_kind_that_is_not_known_stays_open_and_written_down() {
+    let dir = place("unknown");
+    let life = LifeId::current().unwrap();
+    let store = StateStore::create(&dir, &life).unwrap();
+    let (kept, _far) = nix::unistd::pipe().unwrap();
+    store.keep(kept.as_fd(), Descriptor::Api);
+    // The same record with a kind of a later release: field 900, a text.
+    let number = u64::try_from(kept.as_raw_fd()).unwrap();
+    let at = HEADER + number * descriptors::SLOT as u64;
+    let file = OpenOptions::new().read(true).write(true).open(dir.join("descriptors")).unwrap();
+    let mut slot = vec![0; descriptors::SLOT];
+    file.read_exact_at(&mut slot, at).unwrap();
+    let mut record: kelson_proto::state::v1::DescriptorRecord =
+        prost::Message::decode(unseal(&slot).unwrap().1).unwrap();
+    record.what = None;
+    let mut payload = prost::Message::encode_to_vec(&record);
+    payload.extend([0xa2, 0x38, 1, b'x']);
+    let later = file::seal(1, &payload, descriptors::SLOT).unwrap();
+    file.write_all_at(&later, at).unwrap();
+
+    let mut past = Past::take(&dir, &life).unwrap();
+    assert!(past.inherited.is_empty() && past.doubts.is_empty(), "{:?}", past.doubts);
+    past.close_the_rest();
+    let flags = nix::fcntl::fcntl(&kept, nix::fcntl::FcntlArg::F_GETFD).unwrap();
+    assert_eq!(flags, 0, "it comes through the next execve, too");
+    file.read_exact_at(&mut slot, at).unwrap();
+    assert_eq!(slot, later);
     std::fs::remove_dir_all(dir).unwrap();
 }

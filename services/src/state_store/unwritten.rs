@@ -26,6 +26,7 @@ pub enum Part {
     Exits,
     Descriptors,
     Checks,
+    Health,
 }
 
 #[derive(Default)]
@@ -147,7 +148,8 @@ impl StateStore {
 
     /// Why another life could not go on with what is written; `None`: it could.
     pub fn trouble(&self) -> Option<String> {
-        let files = [Part::Services, Part::Events, Part::Exits, Part::Descriptors, Part::Checks];
+        let files =
+            [Part::Services, Part::Events, Part::Exits, Part::Descriptors, Part::Checks, Part::Health];
         self.catch_up().err().or_else(|| files.into_iter().find_map(|part| self.inner.file(part).harm()))
     }
 

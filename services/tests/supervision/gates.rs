@@ -108,8 +108,9 @@ async fn g3_stop_takes_effect_at_once_in_every_phase() {
     assert!(house.message("web").contains("while waiting for the clock to be synchronised"));
     assert_eq!(house.played("web", |web| web.calls.len()), 0);
 
+    // A disk about which nobody answers.
     let mut when = spec("web");
-    when.when.push(Requirement::TimeSynced);
+    when.when.push(Requirement::Path("/etc/nothing-of-the-kind".into()));
     let house = House::new();
     house.manager.take_in(loaded([when]));
     house.manager.begin();

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use kelson_services::manager::Outcome;
 use kelson_services::model::{RestartReason, State};
+use kelson_spec::GroupSpec;
 use kelson_spec::service::{
-    Check, Lifecycle, LifecycleHook, Probe, Requirement, RestartScope, ServiceEvent, ServiceSpec, StartMode,
+    Check, Lifecycle, LifecycleHook, Probe, Requirement, RestartScope, RestartSpec, ServiceEvent,
+    ServiceKind, ServiceSpec, StartMode,
 };
 use tokio::time::Instant;
 
@@ -376,6 +378,37 @@ async fn the_end_of_the_host_ends_a_restart() {
     }
 }
 
+#[test]
+fn a_restart_that_pid_1_did_not_see_to_its_end_begins_again() {
+    two_lives(
+        || async {
+            let house = open().await;
+            house.manners("db", |one| one.obeys = Some(secs(5)));
+            use_up(&house, "web").await;
+            tokio::time::sleep(secs(1)).await;
+            assert_eq!((house.state("db"), house.state("proxy")), (State::Stopping, State::Running));
+            house
+        },
+        |ruin| async {
+            let house = House::another_life(ruin).await;
+            tokio::time::sleep(secs(20)).await;
+            house.exit("migrate", 0).await;
+            house.exit("warm", 0).await;
+            assert_eq!(restarts(&house), 1);
+            assert_eq!(
+                runs(&house),
+                [("migrate", 2), ("proxy", 2), ("db", 2), ("web", 3), ("warm", 2), ("sweep", 0)],
+                "{:#?}",
+                host_told(&house)
+            );
+            for name in ["web", "db", "proxy", "migrate", "warm"] {
+                assert!(house.now(name).up, "{:?}", house.now(name));
+            }
+            house.check();
+        },
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn members_come_and_go_during_a_restart() {
     let house = open().await;
@@ -466,4 +499,128 @@ async fn who_asks_for_a_restart_is_not_up_until_it_comes() {
     assert_eq!((now.state, now.up, now.healthy), (State::Running, false, Some(false)), "{now:?}");
     assert_eq!(house.state("web"), State::Stopping);
     house.check();
+}
+
+/// The file of the shop: so many restarts in an hour, each after so long.
+fn file(attempts: u32, delay: Duration) -> GroupSpec {
+    let rules = RestartSpec {
+        attempts,
+        delay,
+        max_delay: delay,
+        interval: secs(3600),
+        ..RestartSpec::for_kind(ServiceKind::Service)
+    };
+    GroupSpec { name: "shop".into(), restart: Some(rules), ..GroupSpec::default() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_file_of_a_group_bounds_its_restarts_and_says_how_long_it_rests() {
+    let house = open().await;
+    house.manager.set_groups(&[file(1, secs(20))]);
+    use_up(&house, "web").await;
+    tokio::time::sleep(secs(19)).await;
+    assert_eq!((restarts(&house), house.played("proxy", |one| one.runs)), (1, 1));
+    tokio::time::sleep(secs(7)).await;
+    assert_eq!(house.played("proxy", |one| one.runs), 2);
+    house.exit("migrate", 0).await;
+    house.exit("warm", 0).await;
+    // Another member asks: the budget is that of the group.
+    let before = runs(&house);
+    use_up(&house, "db").await;
+    tokio::time::sleep(secs(60)).await;
+    let now = house.now("db");
+    assert!(now.state == State::Failed && now.down && !now.finished, "{now:?}");
+    assert!(now.message.ends_with("; group shop gave up after 2 failures in 1h"), "{now:?}");
+    assert!(house.now("web").up && house.now("proxy").up);
+    assert_eq!(restarts(&house), 1);
+    let told = host_told(&house);
+    let refused = "group shop gave up after 2 failures in 1h and is not restarted, as asked for by db: exited with status 1";
+    assert!(told.iter().any(|text| text.starts_with(refused)), "{told:#?}");
+    // It ran once more by its own policy, and all others as before.
+    let again: Vec<_> =
+        before.into_iter().map(|(name, runs)| (name, runs + u32::from(name == "db"))).collect();
+    assert_eq!(runs(&house), again);
+    // Without the file the group is restarted again.
+    house.manager.set_groups(&[]);
+    house.manager.start(&names(&["db"]), true).await;
+    use_up(&house, "db").await;
+    assert_eq!(restarts(&house), 2);
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_check_that_asks_a_group_without_a_budget_left_ends_its_service_as_failed() {
+    let mut db = ServiceSpec { group: Some("shop".into()), ..spec("db") };
+    db.restart.scope = RestartScope::Group;
+    db.health = vec![Check {
+        interval: secs(1),
+        restart_after: 1,
+        grace: Duration::ZERO,
+        ..Check::new("ping", Probe::Exec { command: vec!["ping".into()] })
+    }];
+    let web = ServiceSpec { group: Some("shop".into()), ..spec("web") };
+    let house = House::new();
+    house.manager.set_groups(&[file(1, secs(1))]);
+    house.played("db", |db| db.commands.set("ping", fails("no")));
+    house.manager.take_in(loaded([db, web]));
+    house.manager.begin();
+    tokio::time::sleep(secs(30)).await;
+    let now = house.now("db");
+    assert!(now.state == State::Failed && now.down, "{now:?}");
+    assert!(now.message.contains("group shop gave up after 2 failures in 1h"), "{now:?}");
+    assert_eq!((restarts(&house), house.now("web").run, house.now("web").up), (1, 2, true));
+    house.check();
+}
+
+#[test]
+fn the_budget_of_a_group_is_kept_over_the_death_of_pid_1() {
+    two_lives(
+        || async {
+            let house = open().await;
+            house.manager.set_groups(&[file(1, secs(1))]);
+            use_up(&house, "web").await;
+            tokio::time::sleep(secs(5)).await;
+            house.exit("migrate", 0).await;
+            house.exit("warm", 0).await;
+            assert_eq!(restarts(&house), 1);
+            house
+        },
+        |ruin| async {
+            let house = House::another_life(ruin).await;
+            house.manager.set_groups(&[file(1, secs(1))]);
+            assert_eq!(restarts(&house), 1);
+            use_up(&house, "db").await;
+            tokio::time::sleep(secs(30)).await;
+            assert_eq!((restarts(&house), house.state("db")), (1, State::Failed));
+            assert!(house.now("db").down && house.now("web").up);
+            house.check();
+        },
+    );
+}
+
+#[test]
+fn a_restart_that_was_cut_off_needs_no_budget_again() {
+    two_lives(
+        || async {
+            let house = open().await;
+            house.manager.set_groups(&[file(1, secs(2))]);
+            house.manners("db", |one| one.obeys = Some(secs(5)));
+            use_up(&house, "web").await;
+            tokio::time::sleep(secs(1)).await;
+            assert_eq!(house.state("db"), State::Stopping);
+            house
+        },
+        |ruin| async {
+            let house = House::another_life(ruin).await;
+            house.manager.set_groups(&[file(1, secs(2))]);
+            tokio::time::sleep(secs(20)).await;
+            house.exit("migrate", 0).await;
+            house.exit("warm", 0).await;
+            assert_eq!(restarts(&house), 1);
+            for name in ["web", "db", "proxy"] {
+                assert!(house.now(name).up, "{:?}", house.now(name));
+            }
+            house.check();
+        },
+    );
 }

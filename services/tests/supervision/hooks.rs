@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kelson_runner::Exit;
 use kelson_services::model::State;
-use kelson_spec::service::{Hook, RestartPolicy, ServiceSpec};
+use kelson_spec::service::{Hook, Requirement, RestartPolicy, ServiceSpec};
 
 use crate::health_commands::{fails, hangs, passes};
 use crate::house::*;
@@ -173,6 +173,46 @@ async fn a_gate_that_shuts_during_pre_is_minded_before_the_spawn() {
     house.manners("db", |db| db.spawn_fails = None);
     tokio::time::sleep(secs(60)).await;
     assert_eq!((house.state("web"), house.now("web").restarts), (State::Running, 0));
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn pre_hooks_run_once_where_a_condition_answers_late() {
+    let mut web = hooked("web");
+    web.depends = vec![Requirement::Path("/proc/self".into())];
+    let house = house_with(web, |web| web.hook("pre", exits(secs(1), 0))).await;
+    tokio::time::sleep(secs(2)).await;
+    assert_eq!((house.state("web"), house.now("web").restarts), (State::Running, 0));
+    assert_eq!(house.played("web", |web| web.said()), ["open", "hook pre", "run 1"]);
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn pre_hooks_without_a_run_are_counted_and_slowed() {
+    let mut web = hooked("web");
+    web.depends = needs("web", &["db"]).depends;
+    web.restart.attempts = 3;
+    let house = House::new();
+    house.manners("web", |web| web.hook("pre", exits(secs(1), 0)));
+    house.manager.take_in(loaded([notify("db"), web]));
+    house.manager.begin();
+    house.settle().await;
+    // Whenever the hooks run, what it needs goes away for a moment.
+    for _ in 0..1000 {
+        if house.state("web") == State::Waiting {
+            house.say("db", "READY=1").await;
+        }
+        if house.message("web").ends_with("its pre hooks first") {
+            house.say("db", "RELOADING=1").await;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!((house.state("web"), house.now("web").restarts), (State::Failed, 3));
+    let text = house.message("web");
+    let reason = "broken off after its pre hooks, waiting for service \"db\" to be up again";
+    assert!(text.starts_with(reason), "{text}");
+    let rounds = house.played("web", |web| web.said()).iter().filter(|deed| *deed == "hook pre").count();
+    assert_eq!(rounds, 5, "one by chance, three restarts and the last");
     house.check();
 }
 

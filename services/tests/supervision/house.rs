@@ -14,6 +14,7 @@ use kelson_services::Manager;
 use kelson_services::events::EventLog;
 use kelson_services::groups::{self, Groups};
 use kelson_services::model::{Snapshot, State};
+use kelson_services::node_health::{NodeHealth, NodeHealthSpec};
 use kelson_services::service_runner::gate::{Registry, Sources};
 use kelson_services::service_runner::surroundings::{LogPipes, Surroundings, TURNS};
 use kelson_services::state_store::{self, LifeId, Record, StateStore};
@@ -30,6 +31,10 @@ pub use crate::stage::{Deed, Manners, Played, Stage, What};
 
 /// The description of a service that the played host cannot run.
 pub const IMPOSSIBLE: &str = "impossible";
+
+/// By which hosts are judged here.
+pub const HEALTH: NodeHealthSpec =
+    NodeHealthSpec { minimum: Duration::from_secs(10), deadline: Duration::from_secs(300) };
 
 pub const MS: Duration = Duration::from_millis(1);
 
@@ -87,6 +92,8 @@ impl Drop for Folder {
 
 pub struct House {
     pub manager: Manager,
+    /// Where it is followed.
+    pub health: Option<NodeHealth>,
     pub stage: Stage,
     pub surroundings: Arc<Surroundings>,
     pub turns: Arc<Semaphore>,
@@ -107,9 +114,24 @@ pub struct Ruin {
 }
 
 impl Ruin {
+    /// Where the state is.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// A run ends while nobody is there.
     pub fn ends(&mut self, name: &str, exit: Exit) {
         self.stage.of(name).lock().unwrap().exit(exit);
+    }
+
+    /// What the incarnation has left. To be called once.
+    pub fn past(&self) -> state_store::Past {
+        state_store::Past::take(&self.directory, &self.life).unwrap()
+    }
+
+    /// Whether it is recorded that the host is to stop.
+    pub fn is_to_stop(&self) -> bool {
+        self.directory.join("papers/intent").exists()
     }
 
     /// The clock of a runtime that has just been made goes on from where the one before stood: no sooner, and within a
@@ -175,6 +197,14 @@ impl House {
         house
     }
 
+    /// Follows the health of the host also where nothing is known of it.
+    pub async fn takes_up_with_health(mut ruin: Ruin) -> (House, state_store::Past) {
+        ruin.time_goes_on().await;
+        ruin.stage = ruin.stage.another_life(Fate::never());
+        let origin = Instant::now() - ruin.age;
+        House::resumes(ruin, origin, false, true, |_| {}).await
+    }
+
     /// As far as nothing has been begun. `closing`: the host was stopping. `look_on` comes before anything can happen.
     pub async fn takes_up(
         ruin: Ruin,
@@ -182,17 +212,35 @@ impl House {
         closing: bool,
         look_on: impl FnOnce(&House),
     ) -> (House, state_store::Past) {
+        House::resumes(ruin, origin, closing, false, look_on).await
+    }
+
+    async fn resumes(
+        ruin: Ruin,
+        origin: Instant,
+        closing: bool,
+        follows_health: bool,
+        look_on: impl FnOnce(&House),
+    ) -> (House, state_store::Past) {
+        let mut past = ruin.past();
         let Ruin { stage, directory, life, .. } = ruin;
-        let mut past = state_store::Past::take(&directory, &life).unwrap();
         let events = EventLog::restore(past.store.clone(), std::mem::take(&mut past.events));
-        let house = House::over(stage, directory, life, events, past.store.clone(), origin);
+        let mut house = House::over(stage, directory, life, events, past.store.clone(), origin);
         look_on(&house);
         if closing {
             house.manager.starts_nothing_more();
         }
         let (mut specs, _) = past.specs();
         let making = house.stage.making();
-        house.manager.resume(&mut past, &mut specs, &making, |pid| house.stage.started(pid)).await;
+        // Of a host whose health nobody asked for there is none.
+        let known = std::mem::take(&mut past.health);
+        if follows_health || !known.scopes.is_empty() || !known.restarts.is_empty() {
+            house.health = Some(NodeHealth::recovering(&house.manager, HEALTH, known));
+        }
+        house.manager.resume(&mut past, &mut specs, &making, |pid| house.stage.started(pid), &[]).await;
+        if let Some(health) = &house.health {
+            health.recovered();
+        }
         house.stage.forget(&making);
         past.close_the_rest();
         tokio::spawn(house.stage.clone().reap(past.store.clone()));
@@ -228,7 +276,12 @@ impl House {
         let manager = Manager::new(Arc::clone(&surroundings), Arc::new(stage.clone()));
         tokio::spawn(groups::coordinate(manager.clone(), asked));
         let sent = std::os::unix::net::UnixDatagram::unbound().unwrap();
-        House { manager, stage, surroundings, turns, life, directory, sent }
+        House { manager, health: None, stage, surroundings, turns, life, directory, sent }
+    }
+
+    /// Follows the health of the host and of its groups from now on.
+    pub fn follow_health(&mut self) -> NodeHealth {
+        self.health.insert(NodeHealth::of(&self.manager, HEALTH)).clone()
     }
 
     /// What is left of it when PID 1 is executed anew: to be taken last, its tasks must never run again.

@@ -7,6 +7,7 @@
     reason = "a test that panics has failed"
 )]
 
+mod clocks;
 mod exec;
 mod fate;
 mod gates;

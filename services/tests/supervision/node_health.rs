@@ -1,22 +1,22 @@
 //! H7: the health of the host and of groups, over services that are played.
 
+use std::cell::RefCell;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use kelson_runner::Exit;
 use kelson_services::manager::Outcome;
 use kelson_services::node_health::{Health, HealthState, NodeHealth, NodeHealthSpec};
 use kelson_spec::Loaded;
 use kelson_spec::service::{Exhausted, Lifecycle, LifecycleHook, Requirement, ServiceEvent, ServiceSpec};
+use tokio::time::Instant;
 
 use crate::house::*;
 
-const SPEC: NodeHealthSpec =
-    NodeHealthSpec { minimum: Duration::from_secs(10), deadline: Duration::from_secs(300) };
-
 /// A house that has just begun, and its health.
 async fn house(specs: impl IntoIterator<Item = ServiceSpec>) -> (House, NodeHealth) {
-    let house = House::new();
-    let health = NodeHealth::of(&house.manager, SPEC);
+    let mut house = House::new();
+    let health = house.follow_health();
     house.manager.take_in(loaded(specs));
     house.manager.begin();
     house.settle().await;
@@ -67,7 +67,7 @@ async fn other_settings_count_at_once() {
     tokio::time::sleep(secs(4)).await;
     assert_eq!(health.node_state(), HealthState::Pending);
     // What has passed of the minimum counts.
-    health.set_spec(NodeHealthSpec { minimum: secs(5), ..SPEC });
+    health.set_specs(NodeHealthSpec { minimum: secs(5), ..HEALTH });
     tokio::time::sleep(secs(2)).await;
     assert_eq!((health.node_state(), health.node().minimum), (HealthState::Healthy, secs(5)));
 }
@@ -203,4 +203,223 @@ async fn h7_a_group_has_a_health_of_its_own() {
     assert_eq!(groups, [Arc::from("shop")]);
     assert!(host_told(&house).contains(&"group shop is healthy: all 2 services are up for 10 s".to_owned()));
     house.check();
+}
+
+/// What a report tells, apart from the time that passes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Standing {
+    /// State, count of services, culprits and the last break.
+    pub words: Vec<String>,
+    /// When it entered its state, since when all are up, when the deadline began, since when each culprit is one, and when
+    /// the last break was.
+    pub times: Vec<Option<Instant>>,
+}
+
+impl Standing {
+    pub fn of(health: &Health) -> Standing {
+        let now = Instant::now();
+        let entered = now - health.lasts;
+        // Their distance is exact, whatever the clock of the wall says.
+        let at = |since: SystemTime| match since.duration_since(health.since) {
+            Ok(after) => entered + after,
+            Err(before) => entered - before.duration(),
+        };
+        let named = health.culprits.iter().chain(&health.last_break);
+        let mut words = vec![health.state.name().to_owned(), health.services.to_string()];
+        words.extend(named.clone().map(|culprit| format!("{}: {}", culprit.service, culprit.reason)));
+        let begun = health.left.filter(|left| !left.is_zero()).map(|left| now + left - health.deadline);
+        let mut times = vec![Some(entered), health.steady.map(|steady| now - steady), begun];
+        times.extend(named.map(|culprit| Some(at(culprit.since))));
+        Standing { words, times }
+    }
+
+    /// The clocks of two incarnations of PID 1 agree within milliseconds.
+    pub fn is(&self, other: &Standing) -> bool {
+        let near = |one: &Instant, other: &Instant| {
+            one.max(other).duration_since(*one.min(other)) <= Duration::from_millis(10)
+        };
+        let same = |(one, other): (&Option<Instant>, &Option<Instant>)| match (one, other) {
+            (Some(one), Some(other)) => near(one, other),
+            (one, other) => one == other,
+        };
+        self.words == other.words
+            && self.times.len() == other.times.len()
+            && self.times.iter().zip(&other.times).all(same)
+    }
+}
+
+fn standings(health: &NodeHealth) -> Vec<Standing> {
+    let groups = health.groups().into_iter().map(|(_, health)| health);
+    std::iter::once(health.node()).chain(groups).map(|health| Standing::of(&health)).collect()
+}
+
+#[track_caller]
+fn assert_same(one: &[Standing], other: &[Standing]) {
+    let same = one.len() == other.len() && one.iter().zip(other).all(|(one, other)| one.is(other));
+    assert!(same, "{one:#?} became {other:#?}");
+}
+
+/// Plays a host until it is executed anew, and looks whether its health is then what it was; `later` goes on from there.
+fn goes_on<Later: Future<Output = ()>>(
+    specs: Vec<ServiceSpec>,
+    before: impl AsyncFnOnce(&House, &NodeHealth),
+    later: impl FnOnce(House, NodeHealth) -> Later,
+) {
+    let known = RefCell::new((Vec::new(), Vec::new()));
+    two_lives(
+        || async {
+            let (house, health) = house(specs).await;
+            before(&house, &health).await;
+            *known.borrow_mut() = (standings(&health), host_told(&house));
+            house
+        },
+        |ruin| async {
+            let house = House::another_life(ruin).await;
+            let health = house.health.clone().unwrap();
+            let (standing, told) = known.take();
+            assert_same(&standing, &standings(&health));
+            assert_eq!(host_told(&house), told, "nothing is told twice");
+            later(house, health).await;
+        },
+    );
+}
+
+#[test]
+fn v1_a_healthy_host_stays_so_without_a_word_and_keeps_its_last_break() {
+    goes_on(
+        vec![in_group("shop", spec("db")), in_group("shop", spec("web")), spec("lone"), oneshot("job")],
+        async |house, health| {
+            house.exit("job", 0).await;
+            tokio::time::sleep(secs(11)).await;
+            house.exit("web", 3).await;
+            tokio::time::sleep(secs(400)).await;
+            assert_eq!(&*health.node().last_break.unwrap().service, "web");
+        },
+        async |house, health| {
+            let told = host_told(&house).len();
+            tokio::time::sleep(secs(600)).await;
+            assert_eq!((health.node_state(), host_told(&house).len()), (HealthState::Healthy, told));
+            // And it is judged as before.
+            house.exit("db", 1).await;
+            assert_eq!(health.group_state("shop"), Some(HealthState::Unhealthy));
+            tokio::time::sleep(secs(30)).await;
+            assert_eq!(health.group_state("shop"), Some(HealthState::Healthy));
+            house.check();
+        },
+    );
+}
+
+#[test]
+fn v1_a_failed_host_stays_failed_with_the_same_culprits() {
+    goes_on(
+        vec![spec("web"), in_group("shop", notify("late")), in_group("shop", spec("db"))],
+        async |_, health| {
+            tokio::time::sleep(secs(301)).await;
+            assert_eq!((health.node_state(), culprits(&health.node())), (HealthState::Failed, vec!["late"]));
+        },
+        async |house, health| {
+            tokio::time::sleep(secs(100)).await;
+            assert_eq!(health.group_state("shop"), Some(HealthState::Failed));
+            house.say("late", "READY=1").await;
+            tokio::time::sleep(secs(11)).await;
+            assert_eq!(health.node_state(), HealthState::Healthy);
+            assert_eq!(health.group_state("shop"), Some(HealthState::Healthy));
+        },
+    );
+}
+
+#[test]
+fn v1_the_minimum_and_the_deadline_have_left_what_they_had_left() {
+    goes_on(
+        vec![spec("web"), in_group("shop", notify("late"))],
+        async |house, _| {
+            tokio::time::sleep(secs(100)).await;
+            house.say("late", "READY=1").await;
+            tokio::time::sleep(secs(6)).await;
+        },
+        async |_, health| {
+            tokio::time::sleep(secs(3)).await;
+            assert_eq!(health.node_state(), HealthState::Pending);
+            tokio::time::sleep(secs(2)).await;
+            assert_eq!(health.node_state(), HealthState::Healthy);
+        },
+    );
+    goes_on(
+        vec![notify("late")],
+        async |_, _| tokio::time::sleep(secs(290)).await,
+        async |_, health| {
+            tokio::time::sleep(secs(8)).await;
+            assert_eq!(health.node_state(), HealthState::Pending);
+            tokio::time::sleep(secs(3)).await;
+            assert_eq!(health.node_state(), HealthState::Failed);
+        },
+    );
+}
+
+#[test]
+fn v1_how_often_a_group_was_restarted_is_kept() {
+    let mut web = in_group("shop", spec("web"));
+    web.restart.attempts = 1;
+    web.restart.scope = kelson_spec::service::RestartScope::Group;
+    let restarts = |house: &House| house.manager.group_restarts().get("shop").copied();
+    goes_on(
+        vec![web, in_group("shop", spec("db"))],
+        async |house, _| {
+            house.exit("web", 1).await;
+            tokio::time::sleep(secs(5)).await;
+            house.exit("web", 1).await;
+            tokio::time::sleep(secs(60)).await;
+            assert_eq!(restarts(house), Some(1));
+        },
+        async |house, _| assert_eq!(restarts(&house), Some(1)),
+    );
+}
+
+#[test]
+fn v5_a_service_that_ends_in_between_makes_the_host_unhealthy() {
+    two_lives(
+        || async {
+            let (house, _) = house([spec("db"), spec("web")]).await;
+            tokio::time::sleep(secs(11)).await;
+            house
+        },
+        |mut ruin| async {
+            ruin.ends("web", Exit::Status(3));
+            let house = House::another_life(ruin).await;
+            let health = house.health.clone().unwrap();
+            assert_eq!(
+                (health.node_state(), culprits(&health.node())),
+                (HealthState::Unhealthy, vec!["web"])
+            );
+            let told = host_told(&house);
+            assert!(told.last().unwrap().starts_with("the host is unhealthy: 1 of 2"), "{told:#?}");
+        },
+    );
+}
+
+#[test]
+fn v2_health_that_is_lost_begins_again_and_that_is_reported() {
+    two_lives(
+        || async {
+            let (house, health) = house([in_group("shop", spec("db"))]).await;
+            tokio::time::sleep(secs(11)).await;
+            assert_eq!(health.node_state(), HealthState::Healthy);
+            house
+        },
+        |ruin| async {
+            // Both slots of the host, which comes first or second.
+            let file = std::fs::File::options().write(true).open(ruin.directory().join("health")).unwrap();
+            let bytes = std::fs::read(ruin.directory().join("health")).unwrap();
+            std::os::unix::fs::FileExt::write_all_at(&file, &vec![0xff; bytes.len() - 4096], 4096).unwrap();
+            let (house, past) = House::takes_up_with_health(ruin).await;
+            assert!(past.doubts.iter().any(|doubt| doubt.contains("is torn")), "{:?}", past.doubts);
+            let health = house.health.clone().unwrap();
+            assert_eq!(health.node_state(), HealthState::Pending);
+            let told = host_told(&house);
+            assert!(told.iter().any(|text| text.contains("its deadline begins again")), "{told:#?}");
+            tokio::time::sleep(secs(11)).await;
+            assert_eq!(health.node_state(), HealthState::Healthy);
+            assert_eq!(health.group_state("shop"), Some(HealthState::Healthy));
+        },
+    );
 }

@@ -16,9 +16,11 @@ use story::{End, Story};
 use crate::fate::Fate;
 
 mod acts;
+mod crash_limit;
 mod deeds;
 mod dice;
 mod laws;
+mod laws_of_health;
 mod laws_of_lives;
 mod story;
 mod transitions;
@@ -57,6 +59,7 @@ fn lives(play: Play, trace: &Trace, deaths: &Deaths) -> Result<(), String> {
     let mut dice = Dice::new(play.seed);
     let mut ends = if play.dies { draw_deaths(&mut dice) } else { Vec::new() }.into_iter();
     let mut story = Story::new(&mut dice, play.acts, Arc::clone(trace));
+    let mut at_the_limit = false;
     for life in 1.. {
         let death = ends.next();
         let fate = Fate::never();
@@ -66,10 +69,16 @@ fn lives(play: Play, trace: &Trace, deaths: &Deaths) -> Result<(), String> {
             #[cfg(tokio_unstable)]
             builder.rng_seed(tokio::runtime::RngSeed::from_bytes(&(play.seed + (life << 40)).to_le_bytes()));
             let runtime = builder.build().unwrap();
-            runtime.block_on(story.live(&mut dice, &fate, death))
+            match at_the_limit {
+                true => runtime.block_on(story.reaches_the_crash_limit(&mut dice, &fate)),
+                false => runtime.block_on(story.live(&mut dice, &fate, death)),
+            }
         });
         match end {
-            End::Died(place) => *deaths.lock().unwrap().entry(place).or_default() += 1,
+            End::Died(place) => {
+                *deaths.lock().unwrap().entry(place).or_default() += 1;
+                at_the_limit = dice.one_in(4);
+            }
             End::Over(result) => return result,
         }
         let _ = life;

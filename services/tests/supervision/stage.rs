@@ -14,6 +14,7 @@ use kelson_runner::{
     StopReport, service_id,
 };
 use kelson_services::health::OwnCheck;
+use kelson_services::last_resort::Survivors;
 use kelson_services::manager::{Usage, UsageSource};
 use kelson_services::service_runner::surroundings::{RunnerFactory, RunningProcess};
 use kelson_services::state_store::StateStore;
@@ -118,6 +119,8 @@ pub enum What {
     Hook(String),
     HookEnds,
     Signal(i32),
+    /// It had not ended in time after its stop signal.
+    Killed,
 }
 
 /// Is told of each main process and each hook in its place that is about to begin: service, run, what.
@@ -357,6 +360,24 @@ impl RunnerFactory for Stage {
 
     fn own_check(&self, spec: &Arc<ServiceSpec>) -> Option<OwnCheck> {
         self.of(&spec.name).lock().unwrap().commands.own_check()
+    }
+}
+
+impl Survivors for Stage {
+    fn runner(&self, spec: &Arc<ServiceSpec>) -> Box<dyn Runner> {
+        RunnerFactory::runner(self, spec).unwrap()
+    }
+
+    fn executor(&self, spec: &Arc<ServiceSpec>, run: RunningProcess) -> Result<Arc<dyn Executor>, String> {
+        RunnerFactory::executor(self, spec, run)
+    }
+
+    fn leftovers(&self) -> Vec<Leftover> {
+        self.making()
+    }
+
+    fn started(&self, pid: i32) -> Option<u64> {
+        Stage::started(self, pid)
     }
 }
 
@@ -601,9 +622,12 @@ impl Runner for Player {
                         self.pass("before a kill").await;
                         self.call("killed");
                         let mut played = self.played();
-                        let patient = plan.signal != libc::SIGKILL;
-                        if patient && played.living.as_ref().is_some_and(|one| one.pid == pid && one.signalled.is_none()) {
-                            played.wrongs.push("killed without its stop signal".into());
+                        let one = played.living.as_ref().filter(|one| one.pid == pid && plan.signal != libc::SIGKILL);
+                        if let Some((run, signalled)) = one.map(|one| (one.run, one.signalled)) {
+                            played.deed(run, What::Killed);
+                            if signalled.is_none() {
+                                played.wrongs.push("killed without its stop signal".into());
+                            }
                         }
                         played.end(pid, Exit::Signal { signal: 9, core: false });
                         true

@@ -208,6 +208,34 @@ async fn s7_a_cascade_that_was_overtaken_says_so() {
     house.check();
 }
 
+#[test]
+fn s7_a_cascade_ends_with_the_pid_1_that_was_asked_for_it() {
+    two_lives(
+        || async {
+            let house = House::with([spec("db"), needs("web", &["db"])]).await;
+            house.manners("web", |web| web.obeys = Some(secs(5)));
+            let manager = house.manager.clone();
+            tokio::spawn(async move { manager.stop(&names(&["db"]), true, true).await });
+            tokio::time::sleep(secs(1)).await;
+            assert_eq!((house.state("web"), house.state("db")), (State::Stopping, State::Running));
+            house
+        },
+        |ruin| async {
+            let house = House::another_life(ruin).await;
+            tokio::time::sleep(secs(20)).await;
+            assert!(
+                house.now("web").stopped && house.state("web") == State::Finished,
+                "{:?}",
+                house.now("web")
+            );
+            assert_eq!(house.state("db"), State::Running);
+            let done = house.manager.stop(&names(&["db"]), true, true).await;
+            assert_eq!(done[0].outcome, Outcome::Done, "{done:?}");
+            house.check();
+        },
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_thousand_are_stopped_without_asking_a_million_times() {
     let house = House::new();

@@ -86,6 +86,37 @@ impl Life {
         }
     }
 
+    /// Its group's own budget is used up: the service that has asked for the restart ends as failed.
+    pub(super) fn group_refused(&mut self, rules: &Rules, text: &str, fx: &mut Vec<Effect>) {
+        let Some(reason) = self.asked_group.take() else { return };
+        match self.phase {
+            Phase::Active => {
+                let text = format!("a restart of its group was asked for ({}); {text}", reason.name());
+                let told = format!("{text}, stopping it");
+                self.after = Some(After::End {
+                    state: State::Failed,
+                    finished: false,
+                    stopped: false,
+                    wanted: false,
+                    text,
+                });
+                self.begin_stop(rules, told, fx);
+            }
+            // It had failed already.
+            Phase::Rest if self.state == State::Failed => {
+                let text = format!("{}; {text}", self.message);
+                self.tell(State::Failed, text, fx);
+            }
+            _ => {
+                // It is about to rest as failed.
+                if let Some(After::End { state: State::Failed, text: why, .. }) = &mut self.after {
+                    *why = format!("{why}; {text}");
+                }
+                fx.push(Effect::Publish);
+            }
+        }
+    }
+
     /// A check would restart its whole group, as far as its policy and its budget permit.
     pub(super) fn check_asks_group(
         &mut self,

@@ -31,7 +31,8 @@ impl Life {
 
     /// `lives`: its main process does. `delay` is `stop.delay`, `delay_left` what its clock has left of it.
     pub fn remaining_stop(&self, lives: bool, delay: Duration, delay_left: Duration) -> RemainingStop {
-        let post = self.owes_post;
+        // Those that were cut off run again from the first.
+        let post = self.owes_post || self.phase == Phase::Post;
         let clear = RemainingStop { post, ..RemainingStop::default() };
         if !lives {
             return clear;
@@ -86,6 +87,8 @@ mod tests {
         for phase in [Phase::Active, Phase::PreStop, Phase::Ending] {
             assert_eq!(of(phase, false), clear, "nobody is left to be signalled");
         }
+        let cut_off = Life { phase: Phase::Post, ..Life::new(true) };
+        assert_eq!(cut_off.remaining_stop(false, DELAY, LEFT), clear);
         let failed = Life { phase: Phase::PreStop, delays: false, ..Life::new(true) };
         let at_once =
             RemainingStop { pre_stop: true, signal_after: Some(Duration::ZERO), ..RemainingStop::default() };

@@ -62,11 +62,11 @@ impl Life {
         Answer::NothingToDo(text.into())
     }
 
-    pub(super) fn restart(&mut self, rules: &Rules, ticket: u64, fx: &mut Vec<Effect>) -> Answer {
+    pub(super) fn restart(&mut self, rules: &Rules, ticket: u64, why: &str, fx: &mut Vec<Effect>) -> Answer {
         if self.closing {
             return Answer::Refused("the host is stopping, nothing is started any more".into());
         }
-        const TEXT: &str = "restarting: asked by an operator";
+        let text = format!("restarting: {why}");
         self.ticket = ticket;
         self.leaving = false;
         match self.phase {
@@ -82,16 +82,16 @@ impl Life {
             Phase::Opening => {
                 fx.push(Effect::DropGate);
                 self.after = Some(After::Again(RestartReason::Operator));
-                self.tell(State::Stopping, TEXT.into(), fx);
+                self.tell(State::Stopping, text, fx);
                 self.close(fx);
             }
             Phase::Pre | Phase::Spawning => {
                 self.after = Some(After::Again(RestartReason::Operator));
-                self.break_start(TEXT.into(), fx);
+                self.break_start(text, fx);
             }
             Phase::Active => {
                 self.after = Some(After::Again(RestartReason::Operator));
-                self.begin_stop(rules, TEXT.into(), fx);
+                self.begin_stop(rules, text, fx);
             }
             Phase::PreStop
             | Phase::StopDelay
@@ -100,7 +100,7 @@ impl Life {
             | Phase::Post
             | Phase::Closing => {
                 self.after = Some(After::Again(RestartReason::Operator));
-                self.tell(State::Stopping, TEXT.into(), fx);
+                self.tell(State::Stopping, text, fx);
             }
         }
         Answer::Done

@@ -74,6 +74,11 @@ impl Life {
         self.opened || matches!(self.phase, Phase::Opening | Phase::Closing)
     }
 
+    /// Its group has stopped it and is to start it again.
+    pub fn awaits_group(&self) -> bool {
+        self.awaits_group
+    }
+
     /// Its group was about to restart, or in the middle of it.
     pub fn group_restarts(&self) -> bool {
         self.awaits_group || self.asked_group.is_some()

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use kelson_conditions::{Missing, sentence};
+use kelson_runner::ErrorKind;
 use kelson_spec::service::Readiness;
 
 use super::ending::After;
-use super::{Effect, Life, Phase, Rules, Timer, Work};
+use super::{Effect, Ended, Life, Phase, Rules, Timer, Work};
 use crate::model::State;
 use crate::service_runner::words;
 
@@ -52,7 +53,15 @@ impl Life {
             Phase::Spawning if rules.hooks.pre => {
                 // What its `pre` hooks did is answered before it waits again.
                 fx.push(Effect::DropGate);
-                self.after = Some(After::Gate);
+                self.broken_off = self.broken_off.saturating_add(1);
+                // Once is chance. Hooks that run again and again without a run count as failed starts.
+                self.after = Some(if self.broken_off == 1 {
+                    After::Gate
+                } else {
+                    let missing = sentence(&missing);
+                    let text = format!("broken off after its pre hooks, waiting for {missing} again");
+                    After::Decide(Ended::NotStarted { text, kind: ErrorKind::Retryable })
+                });
                 self.run_post(rules, now, chance, fx);
                 return;
             }
@@ -104,6 +113,7 @@ impl Life {
 
     pub(super) fn spawned(&mut self, rules: &Rules, pid: i32, now: Duration, fx: &mut Vec<Effect>) {
         self.phase = Phase::Active;
+        self.broken_off = 0;
         self.pid = Some(pid);
         self.spawned_at = now;
         fx.push(Effect::Work(Work::None));

@@ -36,6 +36,7 @@ impl Life {
         record.stop_signal = self.stop_signal.map(|signal| signal.get().into()).unwrap_or_default();
         record.opened = self.opened;
         record.owes_post = self.owes_post;
+        record.broken_off = self.broken_off;
         record.delays = self.delays;
         record.leaving = self.leaving;
         record.awaits_group = self.awaits_group;
@@ -89,6 +90,7 @@ impl Life {
             stop_signal: u8::try_from(record.stop_signal).ok().and_then(NonZeroU8::new),
             opened: record.opened,
             owes_post: record.owes_post,
+            broken_off: record.broken_off,
             delays: record.delays,
             leaving: record.leaving,
             awaits_group: record.awaits_group,

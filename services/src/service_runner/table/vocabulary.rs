@@ -212,10 +212,18 @@ pub enum Input {
     },
     /// The new spec was taken back.
     OldSpec,
+    /// The new spec is another release's, and so is the program: what runs of the old one gives way. The text says why.
+    Replace {
+        text: String,
+    },
     /// The archives of images have changed since its image was refused.
     ArchivesChanged,
     /// Its group starts again; the text says why.
     GroupStart {
+        text: String,
+    },
+    /// Its group is not restarted, though it has asked for that; the text says why.
+    GroupRefused {
         text: String,
     },
     /// It has run after its group's mains were down, and they are up again: it waits for their end once more.

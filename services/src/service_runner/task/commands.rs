@@ -74,7 +74,7 @@ impl Core {
                 if self.gate.is_none() {
                     return Next::Same;
                 }
-                self.build_gate();
+                self.gate = Some(self.new_gate());
                 let input = self.look_at_gate();
                 self.step(input)
             }

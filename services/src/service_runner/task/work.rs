@@ -29,9 +29,15 @@ impl Core {
                 Some(turn) => Some(turn),
                 None => {
                     let turns = Arc::clone(&self.surroundings.turns);
+                    // Nobody has watched the gate during the `pre` hooks. What it says counts once it is known.
+                    let new_gate = self.gate.is_none().then(|| self.new_gate());
                     return Some(Box::pin(async move {
+                        let mut gate = new_gate;
+                        if let Some(gate) = &mut gate {
+                            gate::settle(gate).await;
+                        }
                         match turns.acquire_owned().await {
-                            Ok(turn) => Brought::Turn(turn),
+                            Ok(turn) => Brought::Turn(turn, gate),
                             // Nobody closes it; without turns there is no order to keep.
                             Err(_) => std::future::pending().await,
                         }

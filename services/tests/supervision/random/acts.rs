@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::dice::Dice;
 use super::witness::Book;
 use super::world::{World, behave, brief, change_command, name};
+use crate::clocks;
 use crate::house::{House, MS, Stage, loaded, secs};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +53,13 @@ pub struct Play {
     pub extended: Arc<Mutex<BTreeSet<String>>>,
     /// When this life of PID 1 began.
     pub life_begun: Instant,
+}
+
+/// The machine is suspended for a while: no deadline ages by that.
+pub fn suspend(dice: &mut Dice) -> String {
+    let time = secs(dice.pick(&[1, 10, 3600, 30 * 24 * 3600]));
+    clocks::suspend(time);
+    format!("the machine is suspended for {time:?}")
 }
 
 impl Play {
@@ -134,6 +142,7 @@ impl Play {
             29 => self.reload(dice),
             30..=34 => self.pass(secs(1 + dice.roll(4))).await,
             35 => self.pass(secs(20)).await,
+            36 => self.tell(suspend(dice)),
             _ => self.pass(MS * u32::try_from(dice.roll(900)).unwrap()).await,
         }
     }

@@ -42,6 +42,8 @@ pub struct Reading {
     pub mains: Vec<Main>,
     /// Stop signals to a main process: when, and of which run.
     pub signals: Vec<(Instant, u64)>,
+    /// Main processes that were killed because they had not ended in time after it.
+    pub kills: Vec<(Instant, u64)>,
 }
 
 fn mark(command: &str) -> &str {
@@ -130,6 +132,12 @@ impl Reading {
                 }
                 wrong_if(!std::mem::replace(&mut self.lives, false), "ends twice")
             }
+            What::Killed => {
+                if self.mains.last().is_some_and(|main| main.run == deed.run && main.ended.is_none()) {
+                    self.kills.push((deed.at, deed.run));
+                }
+                Ok(())
+            }
             What::Signal(signal) => {
                 let main = self.mains.last().is_some_and(|main| main.run == deed.run && main.ended.is_none());
                 if main && !matches!(*signal, 0 | libc::SIGKILL) {
@@ -176,6 +184,11 @@ impl Reading {
         let owed = world.version(&run.mark).hooks.post.len();
         let text = format!("run {} had {} of {owed} post hooks", run.number, run.post);
         wrong_if(run.post != owed && !hurried, &text)
+    }
+
+    /// The last run is over, and what it owed must be done.
+    pub fn ends(&mut self, world: &World, hurried: bool) -> Result<(), String> {
+        self.over(world, hurried)
     }
 
     pub fn living(&self) -> Option<&Main> {

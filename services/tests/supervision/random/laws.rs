@@ -3,25 +3,31 @@
 use std::collections::{BTreeMap, HashSet};
 
 use kelson_services::manager::Outcome;
-use kelson_services::model::{CheckReport, Snapshot, Standing, State};
+use kelson_services::model::{CheckReport, Event, Snapshot, Standing, State};
 use kelson_services::state_store;
 use kelson_spec::service::{Probe, Requirement, ServiceEvent, ServiceKind, ServiceSpec, WhenDown};
+use tokio::time::Instant;
 
 use super::acts::{Kind, Play};
 use super::deeds::Reading;
+use super::laws_of_health::LawsOfHealth;
 use super::laws_of_lives::LawsOfLives;
+use super::witness::Book;
 use super::world::World;
-use crate::house::MS;
+use crate::house::{MS, Stage};
 
 /// What was seen the last time, and of each service what has been read so far.
 #[derive(Default)]
 pub struct Laws {
     before: BTreeMap<String, Snapshot>,
     requests: usize,
-    readings: BTreeMap<String, Reading>,
+    pub readings: BTreeMap<String, Reading>,
     mains: BTreeMap<String, usize>,
     commands: BTreeMap<String, usize>,
     lives: LawsOfLives,
+    health: LawsOfHealth,
+    /// When each incarnation of PID 1 began.
+    begins: Vec<Instant>,
     pub hurried: bool,
 }
 
@@ -36,7 +42,7 @@ impl Laws {
         let mut wrongs = std::mem::take(&mut play.book.lock().unwrap().wrongs);
         let list = manager.list();
         let world = play.world.lock().unwrap();
-        self.read(play, &world, &mut wrongs);
+        self.read(&play.house.stage, play.life_begun, &play.book, &world, &mut wrongs);
         let closing = play.book.lock().unwrap().closing.is_some();
         for now in &list {
             let mut wrong = |text: String| wrongs.push(format!("{text}: {now:?}"));
@@ -51,6 +57,7 @@ impl Laws {
             self.agrees_with_before(play, now, &mut wrong);
         }
         self.lives.ask(play, &world, &list, &self.readings, self.hurried, &mut wrongs);
+        self.health.ask(play, &list, &mut wrongs);
         self.bonds_are_kept(&world, &list, &mut wrongs);
         self.stops_are_kept(play, &mut wrongs);
         is_remembered(play, &list, &mut wrongs);
@@ -59,14 +66,25 @@ impl Laws {
         wrongs
     }
 
-    fn read(&mut self, play: &Play, world: &World, wrongs: &mut Vec<String>) {
+    /// What was done since it was last read. `life_begun`: when this incarnation of PID 1 began.
+    pub fn read(
+        &mut self,
+        stage: &Stage,
+        life_begun: Instant,
+        book: &Book,
+        world: &World,
+        wrongs: &mut Vec<String>,
+    ) {
+        if self.begins.last() != Some(&life_begun) {
+            self.begins.push(life_begun);
+        }
         for name in world.names() {
             let hurried = self.hurried;
             let reading = self.readings.entry(name.clone()).or_default();
-            let played = play.house.stage.of(&name);
+            let played = stage.of(&name);
             let played = played.lock().unwrap();
             let mut found = Vec::new();
-            let signals = reading.signals.len();
+            let (signals, kills) = (reading.signals.len(), reading.kills.len());
             reading.read(&played.deeds, world, hurried, &mut found);
             found.extend(played.wrongs.iter().cloned());
             let begun = played.commands.begun();
@@ -75,7 +93,7 @@ impl Laws {
                 let number: u64 = run.trim_start_matches("run ").parse().unwrap();
                 let main = reading.mains.iter().rev().find(|main| main.run == number);
                 // What ended while nobody was there is not known before it is reaped.
-                let unseen = |ended| ended <= play.life_begun && *at <= play.life_begun + 5 * MS;
+                let unseen = |ended| ended <= life_begun && *at <= life_begun + 5 * MS;
                 let alive = main.is_some_and(|main| {
                     main.begun <= *at
                         && main
@@ -88,7 +106,7 @@ impl Laws {
                 let since = main.map(|main| main.begun);
                 let times = begun.iter().filter(|(at, said)| Some(*at) >= since && said == text).count();
                 // Those that were cut off are run again, but for postStart.
-                let most = if command.contains(" preStop") { play.house.stage.life } else { 1 };
+                let most = if command.contains(" preStop") { stage.life } else { 1 };
                 let counts = command.contains(" postStart") || command.contains(" preStop");
                 if counts && times > usize::try_from(most).unwrap() {
                     found.push(format!("{command} of run {number} begins {times} times"));
@@ -119,7 +137,7 @@ impl Laws {
                         found.push(format!("run {run} is signalled before {}", hook.command.join(" ")));
                     }
                 }
-                let book = play.book.lock().unwrap();
+                let book = book.lock().unwrap();
                 let told = book.events.iter().rev().find(|(when, event)| {
                     *event.service == *name
                         && event.run == *run
@@ -131,6 +149,18 @@ impl Laws {
                 };
                 if told.is_some_and(|(when, event)| soon(*when, event)) && !hurried {
                     found.push(format!("run {run} is signalled before its delay is over"));
+                }
+            }
+            for (at, run) in &reading.kills[kills..] {
+                let main = reading.mains.iter().rev().find(|main| main.run == *run).unwrap();
+                let timeout = world.version(&main.command).stop.timeout;
+                let signalled = reading.signals.iter().find(|(_, signalled)| signalled == run);
+                // Where PID 1 died between the record of a stop and its signal, the time counts from the record.
+                let late = |when: Instant| {
+                    self.begins.iter().any(|begun| (*begun..=*begun + 5 * MS).contains(&when))
+                };
+                if signalled.is_some_and(|(when, _)| *at < *when + timeout && !late(*when)) && !hurried {
+                    found.push(format!("run {run} is killed before its stop timeout is over"));
                 }
             }
             wrongs.extend(found.into_iter().map(|wrong| format!("{name}: {wrong}")));
@@ -420,6 +450,11 @@ fn is_remembered(play: &Play, list: &[Snapshot], wrongs: &mut Vec<String>) {
             wrongs.push(format!("{record:?} is remembered of {now:?}"));
         }
     }
+}
+
+/// The host has stopped all that was left at once.
+pub fn hurries(event: &Event) -> bool {
+    event.message.starts_with("the total deadline of")
 }
 
 /// Whether a one-shot or a service is where it may stay for ever.

@@ -120,7 +120,7 @@ impl LawsOfLives {
         *seen = mains.len();
     }
 
-    /// S1: what others need outlives them, in whichever life each is stopped.
+    /// S1: services that others need outlive them, in whichever life each is stopped.
     fn the_host_stops_in_order(
         &mut self,
         play: &Play,
@@ -165,7 +165,7 @@ impl LawsOfLives {
 }
 
 /// Alternatives may form a circle, in which there is no order.
-fn needs(requirement: &Requirement, name: &str) -> bool {
+pub fn needs(requirement: &Requirement, name: &str) -> bool {
     matches!(requirement, Requirement::Service { name: other, event, .. } if other == name && *event != ServiceEvent::Down)
 }
 
@@ -242,6 +242,18 @@ fn clocks_have_left_what_they_had_left(
             if starts && !asked && now.group.is_none() {
                 wrongs.push(format!("it starts before its pause is over: {event:?}, {next:?}"));
             }
+        }
+        let gave_up = book.events.iter().rev().find(|(told, event)| {
+            event.service == now.name
+                && *told > at - secs(60)
+                && event.message.starts_with("not ready after 15 s")
+        });
+        let main = gave_up.and_then(|(told, event)| {
+            let main = readings[&*now.name].mains.iter().rev().find(|main| main.run == event.run)?;
+            (*told < main.begun + secs(15)).then_some(main)
+        });
+        if let Some(main) = main {
+            wrongs.push(format!("its startTimeout was over too soon: {gave_up:?}, {main:?}"));
         }
         let Some(main) = readings[&*now.name].living().filter(|_| now.state == State::Starting) else {
             continue;

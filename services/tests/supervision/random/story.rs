@@ -4,14 +4,16 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use kelson_services::model::State;
+use kelson_services::state_store::Kind;
 use kelson_spec::service::Readiness;
 use tokio::time::Instant;
 
-use super::acts::{Kind, Play, Request};
+use super::acts::{Kind as Asked, Play, Request, suspend};
 use super::dice::Dice;
 use super::laws::Laws;
 use super::world::{self, World};
-use super::{Trace, laws, witness};
+use super::{Trace, crash_limit, laws, witness};
+use crate::clocks;
 use crate::fate::Fate;
 use crate::house::{House, MS, Ruin, loaded, secs};
 
@@ -57,6 +59,7 @@ impl Drop for Story {
 
 impl Story {
     pub fn new(dice: &mut Dice, acts: u32, trace: Trace) -> Story {
+        clocks::begin();
         Story {
             chapter: Chapter::Acts(acts),
             world: Arc::new(Mutex::new(World::draw(dice))),
@@ -85,11 +88,22 @@ impl Story {
         (ruin.died, ruin.age) = (Instant::now(), Instant::now() - *origin);
         self.tell(&format!("PID 1 dies {}", fate.place()));
         for request in self.requests.lock().unwrap().iter_mut() {
-            if request.kind != Kind::Added && request.answer.is_none() {
+            if request.kind != Asked::Added && request.answer.is_none() {
                 request.is_lost = true;
             }
         }
         End::Died(fate.place())
+    }
+
+    /// PID 1 has died too often: another incarnation stops all services and goes on with nothing.
+    pub async fn reaches_the_crash_limit(&mut self, dice: &mut Dice, fate: &Arc<Fate>) -> End {
+        let (ruin, origin) = self.resumes(dice, fate).await;
+        self.tell("PID 1 has crashed too often");
+        // Nothing of the incarnation before looks on any more.
+        let onlooker = ruin.stage.onlooker.lock().unwrap().take();
+        drop(onlooker);
+        let wrongs = crash_limit::stop(&ruin, origin, &mut self.laws, &self.book, &self.world).await;
+        End::Over(if wrongs.is_empty() { Ok(()) } else { Err(wrongs.join("\n")) })
     }
 
     fn tell(&self, text: &str) {
@@ -106,9 +120,9 @@ impl Story {
         fate: &Arc<Fate>,
         death: Option<(u64, u64)>,
     ) -> Result<(), String> {
-        let mut play = match self.host.take() {
+        let mut play = match self.host {
             None => self.begins(dice, fate, death).await,
-            Some((ruin, _)) => self.goes_on(dice, fate, death, ruin).await?,
+            Some(_) => self.goes_on(dice, fate, death).await?,
         };
         let follower =
             witness::follow(&play.house, Arc::clone(&self.book), Arc::clone(&self.trace), play.begun);
@@ -162,7 +176,8 @@ impl Story {
         // Far enough that the clock of no later life stands behind this one's.
         tokio::time::advance(secs(3600)).await;
         self.begun = Some(Instant::now());
-        let house = House::new();
+        let mut house = House::new();
+        house.follow_health();
         witness::look_on(&house, &self.world, &self.book);
         self.host = Some((house.ruin(), house.surroundings.origin));
         let names = self.world.lock().unwrap().names();
@@ -188,14 +203,9 @@ impl Story {
         play
     }
 
-    /// A later life: all is there that outlived the one before.
-    async fn goes_on(
-        &mut self,
-        dice: &mut Dice,
-        fate: &Arc<Fate>,
-        death: Option<(u64, u64)>,
-        mut ruin: Ruin,
-    ) -> Result<Play, String> {
+    /// The time between two incarnations: processes go on. Returns when PID 1 began as well.
+    async fn resumes(&mut self, dice: &mut Dice, fate: &Arc<Fate>) -> (Ruin, Instant) {
+        let (mut ruin, _) = self.host.take().unwrap();
         ruin.time_goes_on().await;
         let origin = Instant::now() - ruin.age;
         ruin.stage = ruin.stage.another_life(Arc::clone(fate));
@@ -205,22 +215,41 @@ impl Story {
             let pause = MS * u32::try_from(dice.roll(3000)).unwrap();
             tokio::time::sleep(pause).await;
         }
+        if dice.one_in(4) {
+            self.tell(&suspend(dice));
+        }
         let names = self.world.lock().unwrap().names();
         for name in names {
             if dice.one_in(8) {
                 self.tell(&Play::end_of(dice, &ruin.stage, &name));
             }
         }
+        (ruin, origin)
+    }
+
+    /// A later life: all is there that outlived the one before.
+    async fn goes_on(
+        &mut self,
+        dice: &mut Dice,
+        fate: &Arc<Fate>,
+        death: Option<(u64, u64)>,
+    ) -> Result<Play, String> {
+        let (ruin, origin) = self.resumes(dice, fate).await;
         self.tell("PID 1 goes on");
         if let Some((points, cut)) = death {
             fate.dies_after(points, cut);
         }
-        let closing = self.book.lock().unwrap().closing.is_some();
+        let closing = ruin.is_to_stop();
+        if closing {
+            self.book.lock().unwrap().closing.get_or_insert(ruin.died);
+        } else if self.book.lock().unwrap().closing.is_some() {
+            return Err("that the host is to stop is forgotten".to_owned());
+        }
         let torn = self.trace.lock().unwrap().iter().any(|told| told.contains("PID 1 dies in the middle of"));
         let look_on = |house: &House| witness::look_on(house, &self.world, &self.book);
         let (house, past) = House::takes_up(ruin, origin, closing, look_on).await;
         // One that was never written whole is none.
-        let doubt = past.doubts.iter().find(|doubt| !(torn && doubt.contains("of a service is torn")));
+        let doubt = past.doubts.iter().find(|doubt| !(torn && doubt.contains("is torn")));
         if let Some(doubt) = doubt {
             return Err(format!("it doubts: {doubt}"));
         }
@@ -241,9 +270,7 @@ impl Story {
     }
 
     async fn must_hold(&mut self, play: &Play) -> Result<(), String> {
-        let hurried =
-            |event: &kelson_services::model::Event| event.message.starts_with("the total deadline of");
-        self.laws.hurried |= play.book.lock().unwrap().events.iter().any(|(_, event)| hurried(event));
+        self.laws.hurried |= play.book.lock().unwrap().events.iter().any(|(_, event)| laws::hurries(event));
         let wrongs = self.laws.ask(play).await;
         // One that has died meanwhile is not what others see.
         if wrongs.is_empty() || play.house.stage.fate.is_dead() { Ok(()) } else { Err(wrongs.join("\n")) }
@@ -276,7 +303,7 @@ impl Story {
         // An operator's stop of all of them.
         let names = play.world.lock().unwrap().names();
         for name in names {
-            play.ask(&name, Kind::Cascade, true);
+            play.ask(&name, Asked::Cascade, true);
         }
         tokio::time::sleep(secs(100)).await;
         play.quiet().await;
@@ -290,6 +317,11 @@ impl Story {
         let patience = secs(dice.pick(&[0, 1, 5, 60, 60, 60]));
         play.tell(format!("the host stops within {patience:?}"));
         let (manager, at) = (play.house.manager.clone(), Instant::now());
+        // As `init` does: what is to come is recorded first.
+        if let Some(store) = &play.house.surroundings.store {
+            store.write(Kind::Intent, "", &"power off");
+        }
+        play.house.stage.fate.pass("before all services stop").await;
         play.book.lock().unwrap().closing.get_or_insert(at);
         let stopping = tokio::spawn(async move { manager.stop_all(at + patience, &[]).await });
         for _ in 0..dice.roll(6) {
@@ -310,7 +342,7 @@ impl Story {
         if let Some(moving) = play.house.manager.list().iter().find(|now| !now.state.at_rest()) {
             return Err(format!("the host has stopped, and this has not: {moving:?}"));
         }
-        let is_open = |one: &&Request| one.answer.is_none() && one.kind != Kind::Added && !one.is_lost;
+        let is_open = |one: &&Request| one.answer.is_none() && one.kind != Asked::Added && !one.is_lost;
         if let Some(open) = play.requests.lock().unwrap().iter().find(is_open) {
             return Err(format!("it is never answered: {open:?}"));
         }
