@@ -302,7 +302,8 @@ async fn what_goes_wrong_is_told_in_a_sentence() {
 async fn a_real_containerd_finds_the_image_whole() {
     let host = Host::new();
     // Its socket takes the place of the one that is played.
-    let Some(daemon) = daemon::Daemon::start(host.folder.path()) else { return };
+    let name = "a_real_containerd_finds_the_image_whole";
+    let Some(daemon) = daemon::Daemon::start(name, host.folder.path()) else { return };
     let image = image::write(&host.archive("a.tar"), "demo/a:1", &[b"one", b"two", b"three"]);
     let unpacked = host.unpack("demo/a:1").await.unwrap();
     assert_eq!((unpacked.uid, unpacked.was_there), (33, false));

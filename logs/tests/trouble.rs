@@ -241,6 +241,9 @@ async fn without_any_logd_services_go_on_and_what_is_lost_is_said() {
     let (stdout, _stderr) = host.collector.pipes("web", 1, OPTIONS).unwrap();
     let (quiet, _quiet_err) = host.collector.pipes("quiet", 1, OPTIONS).unwrap();
     File::from(quiet).write_all(b"kept\n").unwrap();
+    let (burst, _burst_err) = host.collector.pipes("burst", 1, OPTIONS).unwrap();
+    let lines: String = (1..=400).map(|number| format!("{number:0100}.\n")).collect();
+    File::from(burst).write_all(lines.as_bytes()).unwrap();
     let writer = writing(stdout, 1000, Duration::from_micros(200));
     host.up().await;
     let (_, longest) = tokio::task::spawn_blocking(|| writer.finish()).await.unwrap();
@@ -248,6 +251,15 @@ async fn without_any_logd_services_go_on_and_what_is_lost_is_said() {
     eventually(SOON, "the last line", || all(&host, "web").ends_with(" stdout F last\n")).await;
     assert!(all(&host, "web").contains(" were lost here: no kelson-logd was there to read them"));
     eventually(SOON, "what a small pipe held", || all(&host, "quiet").contains(" F kept\n")).await;
+    // Of the pipe that was full the newest lines are left, behind a note that counts the others.
+    let last = format!(" F {:0100}.\n", 400);
+    eventually(SOON, "the end of the burst", || all(&host, "burst").ends_with(&last)).await;
+    let log = all(&host, "burst");
+    let numbers: Vec<usize> = log.lines().filter_map(number).collect();
+    let note = format!(" note F {} lines (", numbers[0] - 1);
+    assert!(numbers[0] > 1 && numbers.len() == 401 - numbers[0], "{numbers:?}");
+    assert!(log.lines().next().is_some_and(|line| line.contains(&note)), "{log}");
+    assert!(numbers.len() > 60, "{numbers:?}");
     let told = drain(&mut host);
     let lost = |report: &Report| matches!(report, Report::Dropped { service, lines, .. } if **service == *"web" && *lines > 0);
     assert!(told.iter().any(lost), "{told:?}");
@@ -347,7 +359,7 @@ async fn p5_a_dead_disk_blocks_nobody_and_logs_can_still_be_read() {
         }
     });
     dropped.await.unwrap();
-    let (_, longest) = tokio::task::spawn_blocking(|| writer.finish()).await.unwrap();
+    let (written, longest) = tokio::task::spawn_blocking(|| writer.finish()).await.unwrap();
     assert!(longest < Duration::from_millis(500), "{longest:?}");
     let lines = host.read(ask(&["web"])).await;
     let texts = texts(&lines);
@@ -358,6 +370,8 @@ async fn p5_a_dead_disk_blocks_nobody_and_logs_can_still_be_read() {
     host.shutdown().await;
     assert!(start.elapsed() < Duration::from_secs(7));
     assert_eq!(host.restarts(), 0);
+    // No line ever came to the disk, and each is counted.
+    assert_eq!(host.collector.status().borrow().dropped_lines, written as u64 + 1);
     drop(server);
 }
 

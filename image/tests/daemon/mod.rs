@@ -1,16 +1,31 @@
-//! A containerd of the test's own, if `KELSON_CONTAINERD_BIN` names the folder that holds it. Run as root in namespaces
-//! of its own (`unshare --pid --fork --mount --mount-proc`), with the temporary folder on a file system that overlayfs
-//! takes.
+//! A containerd of the test's own, in namespaces of its own.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use kelson_tests::containers;
+
 pub struct Daemon {
     bin: PathBuf,
     socket: PathBuf,
     child: Child,
+}
+
+const INSIDE: &str = "KELSON_TEST_INSIDE";
+
+fn run_inside(name: &str) {
+    let disk = tempfile::tempdir().unwrap();
+    let output = containers::namespaces(disk.path())
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture"])
+        .envs([(INSIDE, "1".as_ref()), ("TMPDIR", disk.path().as_os_str())])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{out}\n{err}");
 }
 
 impl Drop for Daemon {
@@ -21,12 +36,17 @@ impl Drop for Daemon {
 }
 
 impl Daemon {
-    /// `None`, and a word why, where there is none.
-    pub fn start(folder: &Path) -> Option<Daemon> {
-        let Some(bin) = std::env::var_os("KELSON_CONTAINERD_BIN").map(PathBuf::from) else {
-            eprintln!("skipped: KELSON_CONTAINERD_BIN names no folder with containerd and ctr");
+    /// The containerd of the calling test, which is `name`: first the test is run again as PID 1 of namespaces in which
+    /// containerd can mount. `None` outside, once that has passed, or where there is no containerd.
+    pub fn start(name: &str, folder: &Path) -> Option<Daemon> {
+        let Some(bin) = containers::find_programs() else {
+            kelson_tests::skip("there is no containerd in out/cache: run `make image`");
             return None;
         };
+        if std::env::var_os(INSIDE).is_none() {
+            run_inside(name);
+            return None;
+        }
         let at = folder.display();
         let socket = folder.join("c.sock");
         let off = ["grpc.v1.cri", "snapshotter.v1.zfs", "snapshotter.v1.btrfs", "snapshotter.v1.devmapper"]
@@ -38,9 +58,11 @@ impl Daemon {
         );
         fs::write(folder.join("config.toml"), config).unwrap();
         let log = fs::File::create(folder.join("log")).unwrap();
+        let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
         let child = Command::new(bin.join("containerd"))
             .arg("--config")
             .arg(folder.join("config.toml"))
+            .env("PATH", path)
             .stdout(Stdio::null())
             .stderr(log)
             .spawn()

@@ -25,7 +25,8 @@ use super::{Command, Judge, Launcher, LogdStatus, Report};
 use crate::control::{self, Packet};
 use launching::PAUSE;
 
-/// Without a logd that answers for so long, PID 1 empties pipes that fill up, and looks again after [`EMPTY_AGAIN`].
+/// Without a logd that answers for so long, PID 1 drops the oldest lines of pipes that fill up, and looks again after
+/// [`EMPTY_AGAIN`].
 const EMPTY: Duration = Duration::from_millis(1700);
 const EMPTY_AGAIN: Duration = Duration::from_millis(200);
 /// The end of a process shows at its socket first; so long its exit may take to tell how it ended.
@@ -343,7 +344,7 @@ impl Driver {
         if self.absent.is_none() || self.empty_at.is_none_or(|at| now < at) {
             return;
         }
-        for (service, lost) in self.held.empty_full() {
+        for (service, lost) in self.held.relieve_full() {
             self.lost.entry(service).or_default().add(lost);
         }
         self.tell_lost(now, false);

@@ -1,7 +1,8 @@
 //! The pipes that PID 1 holds copies of, and the epoll that tells whether any has something unread.
 //!
 //! The copies are what saves a service from SIGPIPE when logd dies. A pipe stays here until logd said that it was read
-//! to its end. While there is no logd for too long, PID 1 empties pipes that fill up, so that nobody blocks on them.
+//! to its end. While there is no logd for too long, PID 1 drops the oldest lines of pipes that fill up, so that nobody
+//! blocks on them; the newest stay in the pipe for the next logd.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -18,11 +19,17 @@ use tokio::io::unix::AsyncFd;
 use super::LogOptions;
 use super::kept::{InheritedLog, Keeper, KeptLog};
 
-/// Pipes looked at in one turn of [`Held::empty_full`].
+/// Pipes looked at in one turn of [`Held::relieve_full`].
 const BATCH: usize = 64;
-/// A pipe that is this part full fills up: while there is no logd it is emptied. Small writes can waste half of a pipe's pages, so
-/// a full one may hold little more than half of its size.
+/// A pipe that is this part full fills up. Small writes can waste half of a pipe's pages, so a full one may hold little
+/// more than half of its size.
 const FULL: usize = 4;
+/// This part of a pipe that fills up is left in it while there is no logd: its newest lines.
+const NEWEST: usize = 8;
+/// More than a pipe holds.
+const ALL: usize = 1024 * 1024;
+/// So far the end of a line is looked for whose beginning is dropped.
+const LINE: usize = 1024;
 
 /// A pipe: the read end nonblocking (which the writer does not see), both closed on exec.
 pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
@@ -246,9 +253,9 @@ impl Held {
         }
     }
 
-    /// Throws away what is in pipes that fill up, and closes those of older runs that have ended. What is in the others
+    /// Drops the oldest lines of pipes that fill up, and closes those of older runs that have ended. What is in the others
     /// stays there for the next logd. Gives what was lost, by service.
-    pub fn empty_full(&mut self) -> HashMap<Arc<str>, Lost> {
+    pub fn relieve_full(&mut self) -> HashMap<Arc<str>, Lost> {
         let mut losses: HashMap<Arc<str>, Lost> = HashMap::new();
         let mut newest: HashMap<Arc<str>, u64> = HashMap::new();
         for (id, run) in &self.runs {
@@ -267,10 +274,13 @@ impl Held {
                 let Some(end) = (if stderr { err } else { out }).as_ref() else { continue };
                 let over = event.events().contains(EpollFlags::EPOLLHUP)
                     && newest.get(&run.service).is_some_and(|newest| *newest != id);
-                if !over && !filling(end) {
-                    continue;
-                }
-                let (lost, end_seen) = drain(end, &mut buffer);
+                let (size, unread) = fill(end);
+                let count = match over {
+                    true => ALL,
+                    false if unread < size / FULL => continue,
+                    false => unread.saturating_sub(size / NEWEST),
+                };
+                let (lost, end_seen) = drop_oldest(end, count, &mut buffer);
                 run.lost.add(lost);
                 if lost != Lost::default() {
                     losses.entry(run.service.clone()).or_default().add(lost);
@@ -289,24 +299,39 @@ impl Held {
 
 /// Whether a writer may soon have to wait.
 fn filling(pipe: &OwnedFd) -> bool {
+    let (size, unread) = fill(pipe);
+    unread >= size / FULL
+}
+
+/// The size of a pipe, and the bytes in it.
+fn fill(pipe: &OwnedFd) -> (usize, usize) {
     let size =
         fcntl(pipe, FcntlArg::F_GETPIPE_SZ).ok().and_then(|size| usize::try_from(size).ok()).unwrap_or(65536);
     let mut unread: libc::c_int = 0;
     // SAFETY: FIONREAD writes one int to the place it is given, which lives until the call returns.
     let result = unsafe { libc::ioctl(pipe.as_raw_fd(), libc::FIONREAD, &raw mut unread) };
-    result == 0 && usize::try_from(unread).unwrap_or(0) >= size / FULL
+    (size, if result == 0 { usize::try_from(unread).unwrap_or(0) } else { 0 })
 }
 
-/// Reads what is there, no more than a few buffers; tells whether the end came.
-fn drain(pipe: &OwnedFd, buffer: &mut [u8]) -> (Lost, bool) {
-    let mut lost = Lost::default();
-    for _ in 0..16 {
-        match nix::unistd::read(pipe, buffer) {
-            Ok(0) => return (lost, true),
+/// Reads `count` bytes and on to the end of a line; tells whether the end of the pipe came.
+fn drop_oldest(pipe: &OwnedFd, count: usize, buffer: &mut [u8]) -> (Lost, bool) {
+    let (mut lost, mut left, mut last) = (Lost::default(), count, b'\n');
+    // Byte by byte to the end of the line: what is read of the next one could not be put back.
+    let mut over = 0..LINE;
+    while left > 0 || (last != b'\n' && over.next().is_some()) {
+        let most = left.clamp(1, buffer.len());
+        match nix::unistd::read(pipe, buffer.get_mut(..most).unwrap_or_default()) {
+            Ok(0) => {
+                // Its last line had no end.
+                lost.lines = lost.lines.saturating_add(u64::from(last != b'\n'));
+                return (lost, true);
+            }
             Ok(read) => {
                 let bytes = buffer.get(..read).unwrap_or_default();
                 let lines = bytes.iter().filter(|byte| **byte == b'\n').count();
                 lost.add(Lost { lines: lines as u64, bytes: read as u64 });
+                last = bytes.last().copied().unwrap_or(last);
+                left = left.saturating_sub(read);
             }
             Err(Errno::EINTR) => {}
             Err(_) => break,
@@ -344,19 +369,35 @@ mod tests {
     }
 
     #[test]
-    fn only_pipes_that_fill_up_are_emptied() {
+    fn of_pipes_that_fill_up_the_newest_lines_stay() {
         let mut held = Held::new(super::super::kept::forgetful()).unwrap();
         let (_, low, _low_err) = run(&mut held, "low");
         let (id, full, _full_err) = run(&mut held, "full");
         nix::unistd::write(&low, b"kept\n").unwrap();
-        nix::unistd::write(&full, &b"0123456789abcde\n".repeat(4096)).unwrap();
-        let losses = held.empty_full();
+        let text: String = (0..4096).map(|number| format!("line {number:09}\n")).collect();
+        nix::unistd::write(&full, &text.as_bytes()[..60_000]).unwrap();
+        let losses = held.relieve_full();
         assert_eq!(losses.len(), 1);
-        assert_eq!(losses.get("full"), Some(&Lost { lines: 4096, bytes: 65536 }));
-        assert!(held.any_unread());
-        assert_eq!(held.message(id).unwrap().0.lost_lines, 4096);
+        // An eighth of 64 KiB stays; the line that this cuts is dropped whole.
+        assert_eq!(losses.get("full"), Some(&Lost { lines: 3454, bytes: 51_810 }));
+        let mut left = vec![0; 65536];
+        let (_, ends) = held.message(id).unwrap();
+        let read = nix::unistd::read(ends[0], &mut left).unwrap();
+        assert_eq!(&left[..read], &text.as_bytes()[51_810..60_000]);
+        assert!(held.relieve_full().is_empty() && held.any_unread());
+        assert_eq!(held.message(id).unwrap().0.lost_lines, 3454);
         held.handed(id);
         assert_eq!(held.message(id).unwrap().0.lost_lines, 0);
+    }
+
+    #[test]
+    fn a_last_line_without_an_end_counts_as_one() {
+        let mut held = Held::new(super::super::kept::forgetful()).unwrap();
+        let (_, out, err) = run(&mut held, "web");
+        nix::unistd::write(&out, b"whole\nnot whole").unwrap();
+        drop((out, err));
+        let (_, _out, _err) = run(&mut held, "web");
+        assert_eq!(held.relieve_full().get("web"), Some(&Lost { lines: 2, bytes: 15 }));
     }
 
     #[test]
@@ -366,13 +407,13 @@ mod tests {
             let (_, out, err) = run(&mut held, "crashing");
             nix::unistd::write(&out, b"last words\n").unwrap();
             drop((out, err));
-            let _ = held.empty_full();
+            let _ = held.relieve_full();
         }
         assert_eq!(held.ids().len(), 1);
         // One that ended in silence has lost nothing, and nothing is said of it.
         let (quiet, _, _) = run(&mut held, "quiet");
         let (_, _out, _err) = run(&mut held, "quiet");
-        let losses = held.empty_full();
+        let losses = held.relieve_full();
         assert!(!held.ids().contains(&quiet) && !losses.contains_key("quiet"), "{losses:?}");
     }
 

@@ -31,7 +31,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use admission::Admission;
-use reader::{End, Reader, Troubles};
+use reader::{Reader, Troubles};
 use store::Store;
 use writer::Writer;
 
@@ -143,9 +143,9 @@ fn run(options: &Options) -> io::Result<()> {
     }
     let writer = Writer::new(store.clone(), options.logs.clone(), options.runtime.join("log"), troubles);
     at_work.spawn("write", move || writer.run())?;
-    let End { within, control } = reader.run();
-    at_work.wait(within.saturating_sub(SPARE));
-    drop(control);
+    let end = reader.run();
+    at_work.wait(end.within.saturating_sub(SPARE));
+    end.report_lost(&store);
     Ok(())
 }
 

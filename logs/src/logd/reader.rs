@@ -45,7 +45,7 @@ pub struct End {
     /// The rest may take so long.
     pub within: Duration,
     /// PID 1 takes a closed socket for the end of the process: to be kept until then.
-    pub control: OwnedFd,
+    control: OwnedFd,
 }
 
 struct Stream {
@@ -333,9 +333,10 @@ impl Reader {
         self.leaving.retain(|leaving| *leaving != service);
         let limits = Limits { max_size: run.max_size.max(4096), max_files: run.max_files.max(1) };
         self.store.open(&service, limits);
-        if run.interrupted {
+        // Once, however many runs of it are handed over.
+        if run.interrupted && !self.flows.contains_key(&service) {
             let text = "kelson-logd was replaced; lines that the last one still held may be lost here";
-            self.store.note(&service, text.to_owned());
+            self.store.note(&service, text);
         }
         if run.lost_bytes > 0 {
             let lost = Lost { lines: run.lost_lines, bytes: run.lost_bytes };
@@ -506,11 +507,7 @@ impl Reader {
             return;
         }
         self.told = Some(Instant::now());
-        for (service, lost, reason) in self.store.take_lost() {
-            let (service, reason) = (service.to_string(), reason.to_string());
-            let dropped = v1::LogdDropped { service, lines: lost.lines, bytes: lost.bytes, reason };
-            self.outbox.push_back(v1::logd_report::Report::Dropped(dropped));
-        }
+        self.outbox.extend(dropped(&self.store));
     }
 
     /// Sends what fits; the rest waits until the socket has room.
@@ -573,6 +570,27 @@ impl Reader {
         self.send();
         self.store.close();
         End { within, control: self.control }
+    }
+}
+
+/// What was lost and PID 1 does not know of.
+fn dropped(store: &Store) -> impl Iterator<Item = v1::logd_report::Report> + use<> {
+    store.take_lost().into_iter().map(|(service, lost, reason)| {
+        let (service, reason) = (service.to_string(), reason.to_string());
+        let Lost { lines, bytes } = lost;
+        v1::logd_report::Report::Dropped(v1::LogdDropped { service, lines, bytes, reason })
+    })
+}
+
+impl End {
+    /// Tells PID 1 what could not be written, as far as its socket takes it.
+    pub fn report_lost(&self, store: &Store) {
+        store.abandon();
+        for report in dropped(store) {
+            let message = v1::LogdReport { report: Some(report) };
+            // PID 1 may be gone.
+            let _ = control::send(self.control.as_fd(), &message, &[]);
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use super::flow::Rate;
 use super::line::{self, Clock, Line, Source};
 use super::ring::Ring;
 pub use clients::{OwnedLine, Seam, client_note};
-use pending::lines_in;
+use pending::{Chunk, lines_in};
 use service::Service;
 pub use service::{Batch, Job, Limits, Lost, Mark};
 
@@ -30,7 +30,7 @@ const QUEUE_OF_ONE: usize = QUEUE / 2;
 /// the queue.
 const CROWDED: usize = QUEUE / 8;
 const LITTLE: usize = 16 * 1024;
-/// What could not be written is noted in the log, where that can be written, within this time.
+/// What could not be written is tried again after this time.
 const AGAIN: Duration = Duration::from_secs(1);
 /// Why lines are dropped here.
 const SLOW: &str = "the disk did not keep up";
@@ -61,7 +61,7 @@ struct Inner {
     followers: usize,
     /// Services of which something was lost that PID 1 does not know of.
     unreported: HashSet<Arc<str>>,
-    /// Services whose log could not be written, and when the note of the loss is tried again.
+    /// Services whose log could not be written just now, and when it is tried again.
     failed: HashSet<Arc<str>>,
     again: Option<Instant>,
     closed: bool,
@@ -156,12 +156,14 @@ impl Store {
         });
     }
 
-    /// Whether so much of the service waits for the disk that its pipes are better left alone for a moment.
+    /// Whether so much of the service waits for the disk that its pipes are better left alone for a moment. A log that
+    /// cannot be written will not have room in a moment.
     pub fn crowded(&self, service: &Arc<str>) -> bool {
         let inner = self.lock();
         let full = inner.queued >= QUEUE.saturating_sub(QUEUE_OF_ONE);
         let limit = if full { LITTLE } else { CROWDED };
-        inner.services.get(service).is_some_and(|service| service.pending.size() > limit)
+        let crowded = |service: &Service| service.failing.is_none() && service.pending.size() > limit;
+        inner.services.get(service).is_some_and(|service| crowded(service))
     }
 
     /// Lines that are not in the log, behind those that are: noted there at once, and reported to PID 1 unless it knows.
@@ -185,11 +187,10 @@ impl Store {
         }
     }
 
-    /// A note of logd's own, written before the next line of the service: one that is silent needs none.
-    pub fn note(&self, service: &Arc<str>, text: String) {
-        if let Some(service) = self.lock().services.get_mut(service) {
-            service.notes.push(text);
-        }
+    /// A note of logd's own, behind the lines that are there.
+    pub fn note(&self, service: &Arc<str>, text: &str) {
+        let line = Line { time: line::now(), source: Source::Note, partial: false, text: text.as_bytes() };
+        self.add_lines(service, |inner| inner.add(service, line));
     }
 
     fn add_lines(&self, service: &Arc<str>, add: impl FnOnce(&mut Inner)) {
@@ -225,6 +226,24 @@ impl Store {
     /// Whether [`Store::take_lost`] would give anything.
     pub fn any_lost(&self) -> bool {
         !self.lock().unreported.is_empty()
+    }
+
+    /// The writer has not ended in time: what is not written is lost.
+    pub fn abandon(&self) {
+        let mut inner = self.lock();
+        let Inner { services, unreported, .. } = &mut *inner;
+        for (name, service) in services {
+            let mut lost = std::mem::take(&mut service.writing);
+            while let Some(chunk) = service.pending.take() {
+                let Lost { lines, bytes } = lines_in(&chunk.bytes);
+                lost.add(lines, bytes);
+            }
+            if lost != Lost::default() {
+                let reason = service.failing.clone().unwrap_or_else(|| "the disk does not answer".into());
+                service.lose(lost, &reason);
+                unreported.insert(Arc::clone(name));
+            }
+        }
     }
 
     /// No further lines come: the writer ends after the last, and so do the streams of clients.
@@ -274,35 +293,43 @@ impl Store {
         if let Some(service) = inner.services.get_mut(&batch.service) {
             service.written = service.written.max(batch.last);
             service.mark = Some(mark);
+            (service.writing, service.failing) = (Lost::default(), None);
         }
         drop(inner);
         self.tell();
     }
 
-    /// The last lines of the batch could not be written; `kept` bytes were, into the file of `mark`.
+    /// The last lines of the batch could not be written; `kept` bytes were, into the file of `mark`. The others wait again
+    /// and are the first to be dropped; once the store is closed they are lost.
     pub fn not_written(&self, batch: &Batch, kept: usize, mark: Option<Mark>, reason: &str) {
         let mut inner = self.lock();
-        inner.queued = inner.queued.saturating_sub(batch.size());
-        let Inner { services, unreported, failed, again, .. } = &mut *inner;
+        let Inner { services, unreported, failed, again, queued, closed, .. } = &mut *inner;
+        let rest = batch.bytes.get(kept.max(batch.note)..).unwrap_or_default();
+        *queued = queued.saturating_sub(batch.size().saturating_sub(rest.len()));
         if let Some(service) = services.get_mut(&batch.service) {
-            service.mark = mark;
+            let left = lines_in(rest);
+            (service.mark, service.writing) = (mark, Lost::default());
             if kept > 0 {
-                service.written = service.written.max(batch.last);
+                service.written = service.written.max(batch.last.saturating_sub(left.lines));
             }
-            let lost = lines_in(batch.bytes.get(kept.max(batch.note)..).unwrap_or_default());
-            if lost != Lost::default() {
-                service.lose(lost, reason);
-                unreported.insert(batch.service.clone());
-            }
-            if kept < batch.note {
-                service.pending.lose_first(batch.lost, &batch.reason, batch.last);
-            }
-            service.pending.lose_first(lost, reason, batch.last);
-            if !service.ready {
+            if *closed {
+                *queued = queued.saturating_sub(rest.len());
+                if left != Lost::default() {
+                    service.lose(left, reason);
+                    unreported.insert(batch.service.clone());
+                }
+            } else {
+                let (lost, of) = match kept < batch.note {
+                    true => (batch.lost, batch.reason.clone()),
+                    false => (Lost::default(), "".into()),
+                };
+                service.pending.put_back(Chunk { lost, reason: of, bytes: rest.to_vec(), last: batch.last });
+                service.failing = Some(reason.into());
                 failed.insert(batch.service.clone());
                 again.get_or_insert_with(|| Instant::now().checked_add(AGAIN).unwrap_or_else(Instant::now));
             }
         }
+        inner.bound(&batch.service);
         drop(inner);
         self.tell();
     }
@@ -334,24 +361,19 @@ impl Store {
 
 impl Inner {
     fn add(&mut self, name: &Arc<str>, line: Line<'_>) {
-        if let Some(service) = self.services.get_mut(name) {
-            for note in std::mem::take(&mut service.notes) {
-                let text = note.as_bytes();
-                self.add_one(name, Line { source: Source::Note, partial: false, text, ..line });
-            }
-        }
-        self.add_one(name, line);
-    }
-
-    fn add_one(&mut self, name: &Arc<str>, line: Line<'_>) {
         let Inner { services, ring, clock, queued, .. } = self;
         let Some(service) = services.get_mut(name) else { return };
         let number = service.next;
         ring.push(name, number, line);
         service.next = number.saturating_add(1);
         *queued = queued.saturating_add(service.pending.add(clock, number, line));
-        if service.pending.size() > QUEUE_OF_ONE {
-            self.drop_oldest_of(&Arc::clone(name));
+        self.bound(name);
+    }
+
+    /// Drops what does not fit, after lines of this service have come.
+    fn bound(&mut self, name: &Arc<str>) {
+        if self.services.get(name).is_some_and(|service| service.pending.size() > QUEUE_OF_ONE) {
+            self.drop_oldest_of(name);
         }
         while self.queued > QUEUE {
             let largest = self.services.iter().max_by_key(|(_, service)| service.pending.size());
@@ -365,10 +387,11 @@ impl Inner {
     /// Returns whether there were any.
     fn drop_oldest_of(&mut self, name: &Arc<str>) -> bool {
         let Some(service) = self.services.get_mut(name) else { return false };
-        let (lost, bytes) = service.pending.drop_oldest(SLOW);
+        let reason = service.failing.clone().unwrap_or_else(|| SLOW.into());
+        let (lost, bytes) = service.pending.drop_oldest(&reason);
         self.queued = self.queued.saturating_sub(bytes);
         if lost != Lost::default() {
-            service.lose(lost, SLOW);
+            service.lose(lost, &reason);
             self.unreported.insert(Arc::clone(name));
         }
         bytes > 0
@@ -379,15 +402,16 @@ impl Inner {
         if let Some(service) = self.services.get_mut(name)
             && !service.ready
             && !service.pending.is_empty()
+            && !self.failed.contains(name)
         {
             service.ready = true;
             self.ready.push_back(Arc::clone(name));
         }
     }
 
-    /// Services whose log could not be written have their turn once more.
+    /// Services whose log could not be written have their turn once more, at the end at once.
     fn try_again(&mut self, now: Instant) {
-        if self.again.is_some_and(|again| now >= again) {
+        if self.again.is_some_and(|again| self.closed || now >= again) {
             self.again = None;
             for name in std::mem::take(&mut self.failed) {
                 self.make_ready(&name);
@@ -400,7 +424,11 @@ impl Inner {
             let name = self.ready.pop_front()?;
             let Some(service) = self.services.get_mut(&name) else { continue };
             service.ready = false;
+            if self.failed.contains(&name) {
+                continue;
+            }
             let (limits, chunk) = (service.limits, service.pending.take());
+            service.writing = chunk.as_ref().map(|chunk| lines_in(&chunk.bytes)).unwrap_or_default();
             self.make_ready(&name);
             if let Some(chunk) = chunk {
                 return Some(Batch::new(name, limits, chunk));
@@ -438,7 +466,7 @@ mod tests {
     }
 
     /// What a disk that works again gets: the numbers of lines, and what is noted to be lost.
-    fn drained(store: &Store) -> (Vec<u64>, u64) {
+    fn drained(store: &Store, reason: &str) -> (Vec<u64>, u64) {
         let (mut numbers, mut lost) = (Vec::new(), 0);
         store.close();
         while let Some(batch) = batch(store) {
@@ -447,7 +475,7 @@ mod tests {
                 if line.source == Source::Note {
                     let count: u64 = text.split(' ').next().unwrap().parse().unwrap();
                     lost += count;
-                    assert!(text.ends_with("were lost here: the disk did not keep up"), "{text}");
+                    assert!(text.ends_with(&format!("were lost here: {reason}")), "{text}");
                     assert_eq!(
                         numbers.last().copied().unwrap_or(0),
                         0,
@@ -483,7 +511,7 @@ mod tests {
         let service: Arc<str> = Arc::from("burst");
         let store = with(&[&service]);
         feed(&store, &service, &flood(100_000));
-        let (numbers, lost) = drained(&store);
+        let (numbers, lost) = drained(&store, SLOW);
         assert_eq!(numbers.last(), Some(&100_000));
         assert!(numbers.is_sorted_by(|a, b| a + 1 == *b), "one gap, at the beginning");
         assert_eq!(numbers.len() as u64 + lost, 100_000);
@@ -528,29 +556,67 @@ mod tests {
     }
 
     #[test]
-    fn a_note_that_could_not_be_written_is_tried_again_without_a_further_line() {
+    fn lines_that_could_not_be_written_wait_and_are_tried_again_without_a_further_line() {
         let service: Arc<str> = Arc::from("web");
         let store = with(&[&service]);
         feed(&store, &service, b"one\ntwo\n");
         let first = batch(&store).expect("two lines");
         store.not_written(&first, 0, None, "/log: full");
-        assert_eq!(store.take_lost()[0].1, Lost { lines: 2, bytes: 6 });
-        // The writer waits for it by itself.
-        let began = Instant::now();
-        let again = batch(&store).expect("a note");
-        assert!(began.elapsed() >= AGAIN - Duration::from_millis(50), "{:?}", began.elapsed());
-        let said = String::from_utf8(again.bytes.clone()).unwrap();
-        assert!(said.ends_with(" note F 2 lines (6 bytes) were lost here: /log: full\n"), "{said}");
-        store.not_written(&again, 0, None, "/log: full");
-        assert!(!store.any_lost(), "PID 1 knows of it");
         feed(&store, &service, b"three\n");
-        let last = batch(&store).expect("the note and a line");
-        let said = String::from_utf8(last.bytes.clone()).unwrap();
-        assert!(
-            said.contains(" F 2 lines (6 bytes) were lost here: ") && said.ends_with(" F three\n"),
-            "{said}"
-        );
-        store.written(&last, MARK);
+        // The writer waits by itself, and not for a line.
+        let began = Instant::now();
+        let again = batch(&store).expect("the same lines");
+        assert!(began.elapsed() >= AGAIN - Duration::from_millis(50), "{:?}", began.elapsed());
+        assert!(again.bytes.starts_with(&first.bytes));
+        // Now there is room for the first line alone.
+        let line = again.bytes.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+        store.not_written(&again, line, Some(MARK), "/log: full");
+        assert_eq!(store.seam(&service).unwritten.len(), 2);
+        let rest = batch(&store).expect("the others");
+        let text = String::from_utf8(rest.bytes.clone()).unwrap();
+        assert!(text.contains(" F two\n") && text.ends_with(" F three\n") && !text.contains("one"), "{text}");
+        store.written(&rest, MARK);
+        assert!(!store.any_lost());
         assert_eq!(store.lock().queued, 0);
+    }
+
+    #[test]
+    fn of_a_log_that_cannot_be_written_the_newest_lines_survive_and_the_others_are_counted() {
+        let service: Arc<str> = Arc::from("web");
+        let store = with(&[&service]);
+        let all = flood(20_000);
+        let (begin, end) = all.split_at(100 * 101);
+        feed(&store, &service, begin);
+        let first = batch(&store).expect("100 lines");
+        store.not_written(&first, 0, None, "/log: full");
+        feed(&store, &service, end);
+        assert!(!store.crowded(&service), "nobody waits for a disk that does not come back in a moment");
+        let [(_, told, reason)] = &store.take_lost()[..] else { panic!("PID 1 is to be told") };
+        assert_eq!(&**reason, "/log: full");
+        let (numbers, lost) = drained(&store, "/log: full");
+        assert_eq!((numbers.last(), lost), (Some(&20_000), told.lines));
+        assert_eq!(numbers.len() as u64 + lost, 20_000);
+        assert!(numbers.len() > 3000, "{}", numbers.len());
+    }
+
+    #[test]
+    fn what_cannot_be_written_at_the_end_is_counted() {
+        let [web, db]: [Arc<str>; 2] = ["web".into(), "db".into()];
+        let store = with(&[&web, &db]);
+        feed(&store, &web, b"one\n");
+        let first = batch(&store).expect("a line");
+        store.not_written(&first, 0, None, "/log: full");
+        store.close();
+        let again = batch(&store).expect("at once");
+        store.not_written(&again, 0, None, "/log: full");
+        feed(&store, &db, b"two\n");
+        let hangs = batch(&store).expect("a line");
+        feed(&store, &db, b"three\n");
+        store.abandon();
+        let mut lost: Vec<_> =
+            store.take_lost().into_iter().map(|(name, lost, _)| (name, lost.lines)).collect();
+        lost.sort();
+        assert_eq!(lost, [(db, 2), (web, 1)]);
+        drop(hangs);
     }
 }

@@ -1,6 +1,6 @@
 //! The thread that owns the files. It alone may wait for a disk; the others notice by the queue that it does.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::{self, BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -10,11 +10,10 @@ use std::time::{Duration, Instant};
 
 use super::files::{Files, Written, path_of};
 use super::reader::Troubles;
-use super::store::{Batch, Job, Limits, Mark, Store};
+use super::store::{Batch, Job, Limits, Store};
 use crate::valid_name;
 
-/// After a failure a service's lines are lost without a try for so long. And so often a directory is tried that could not
-/// be used.
+/// So often a directory is tried that could not be used.
 const AGAIN: Duration = Duration::from_secs(1);
 /// Bytes moved at a time from one directory to the next.
 const PIECE: usize = 64 * 1024;
@@ -33,7 +32,7 @@ pub struct Writer {
     wanted: Option<(PathBuf, Instant)>,
     /// Where files are while no other directory can be written.
     fallback: PathBuf,
-    failing: HashMap<Arc<str>, Instant>,
+    failing: HashSet<Arc<str>>,
     told: Option<String>,
     limits: HashMap<Arc<str>, Limits>,
     troubles: Arc<Troubles>,
@@ -43,7 +42,7 @@ impl Writer {
     pub fn new(store: Arc<Store>, directory: PathBuf, fallback: PathBuf, troubles: Arc<Troubles>) -> Writer {
         let files = Files::new(directory);
         let limits = HashMap::new();
-        Writer { store, files, wanted: None, fallback, failing: HashMap::new(), told: None, limits, troubles }
+        Writer { store, files, wanted: None, fallback, failing: HashSet::new(), told: None, limits, troubles }
     }
 
     /// Returns once everything is written after the store was closed.
@@ -68,10 +67,6 @@ impl Writer {
     }
 
     fn write(&mut self, batch: &Batch) {
-        if self.failing.get(&batch.service).is_some_and(|since| since.elapsed() < AGAIN) {
-            let reason = self.told.clone().unwrap_or_default();
-            return self.lost(batch, 0, None, &reason);
-        }
         if let Some((wanted, _)) = self.wanted.take_if(|(_, since)| since.elapsed() >= AGAIN) {
             self.move_to(wanted);
         }
@@ -93,16 +88,12 @@ impl Writer {
             }
             (result, mark) => {
                 let reason = self.failed(result.err().unwrap_or_else(|| io::ErrorKind::NotFound.into()));
-                self.failing.insert(batch.service.clone(), Instant::now());
-                self.lost(batch, written.kept, mark, &reason);
+                self.failing.insert(batch.service.clone());
+                self.store.not_written(batch, written.kept, mark, &reason);
+                // It tells PID 1 what was lost.
+                self.troubles.wake();
             }
         }
-    }
-
-    /// Counts what was not written; the reader tells PID 1.
-    fn lost(&self, batch: &Batch, kept: usize, mark: Option<Mark>, reason: &str) {
-        self.store.not_written(batch, kept, mark, reason);
-        self.troubles.wake();
     }
 
     /// Tells once per change; gives the text.

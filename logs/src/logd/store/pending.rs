@@ -121,6 +121,12 @@ impl Pending {
         (lost, bytes)
     }
 
+    /// Gives back lines that could not be written: they are the oldest again.
+    pub fn put_back(&mut self, chunk: Chunk) {
+        self.size = self.size.saturating_add(chunk.bytes.len());
+        self.chunks.push_front(chunk);
+    }
+
     /// Takes the oldest chunk.
     pub fn take(&mut self) -> Option<Chunk> {
         let chunk = self.chunks.pop_front()?;
@@ -201,6 +207,21 @@ mod tests {
         assert_eq!(host.pending.drop_oldest("slow"), (Lost::default(), 0));
         host.add(1, 10);
         assert_eq!(host.file(), ["!1", "14-14"]);
+    }
+
+    #[test]
+    fn lines_that_are_put_back_are_the_first_to_be_dropped() {
+        let mut host = Host::new();
+        host.add(200, 1000);
+        host.pending.drop_oldest("slow");
+        let mut chunk = host.pending.take().unwrap();
+        assert_eq!((chunk.lost.lines, chunk.last), (63, 126));
+        host.pending.put_back(chunk);
+        assert_eq!(host.pending.size(), 137 * 1041);
+        chunk = host.pending.take().unwrap();
+        host.pending.put_back(chunk);
+        host.pending.drop_oldest("slow");
+        assert_eq!(host.file(), ["!126", "127-189", "190-200"]);
     }
 
     #[test]

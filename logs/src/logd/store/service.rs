@@ -49,8 +49,10 @@ pub struct Service {
     /// Lost and not yet reported to PID 1, and why.
     pub(super) unreported: Lost,
     pub(super) reason: Arc<str>,
-    /// To be written before the next line.
-    pub(super) notes: Vec<String>,
+    /// What the writer has taken and not answered for.
+    pub(super) writing: Lost,
+    /// Why its last batch could not be written. `None`: it was, or there was none.
+    pub(super) failing: Option<Arc<str>>,
 }
 
 /// Work for the writer.
@@ -108,7 +110,8 @@ impl Service {
             mark: None,
             unreported: Lost::default(),
             reason: "".into(),
-            notes: Vec::new(),
+            writing: Lost::default(),
+            failing: None,
         }
     }
 
