@@ -28,6 +28,9 @@ pub const IDENTITY: &str = "kelson-identity";
 /// Metadata by which kelson-apid tells PID 1 the role of whoever it calls for; none where the certificate has none.
 pub const ROLE: &str = "kelson-role";
 
+/// Metadata of each answer by which kelson-apid tells for how many more seconds the client's certificate holds.
+pub const ENDS_IN: &str = "kelson-ends-in";
+
 /// Longest identity that is taken, in bytes.
 pub const IDENTITY_MAX: usize = 256;
 

@@ -11,6 +11,8 @@ mod metrics;
 mod processes;
 #[path = "door/roles.rs"]
 mod roles;
+#[path = "door/term.rs"]
+mod term;
 mod world;
 
 use std::io::{BufRead as _, BufReader};
@@ -267,7 +269,7 @@ async fn what_is_not_there_is_unavailable_until_it_is() {
     let door = Door::open();
     let ann = door.ann();
     let error = version(&ann).await.unwrap_err();
-    assert!(matches!(&error, Failure::NotReachable(said) if said.contains("init.sock")), "{error:?}");
+    assert!(matches!(&error, Failure::Lost(said) if said.contains("init.sock")), "{error:?}");
     let error = ann.logs().read(v1::ReadRequest::default()).await.unwrap_err();
     assert_eq!(error.code(), Code::Unavailable);
     assert!(error.message().contains("kelson-logd"), "{error:?}");

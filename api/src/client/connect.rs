@@ -3,58 +3,41 @@
 use std::future::Future;
 use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll};
 
-use hyper_util::rt::TokioIo;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
-use tonic::codegen::Service;
-use tonic::codegen::http::Uri;
-use tonic::transport::{Channel, Endpoint};
 
+use super::link::{Link, Sender};
 use super::{CONNECT_TIMEOUT, Failure, TlsMaterial};
 
-type Connecting<T> = Pin<Box<dyn Future<Output = Result<TokioIo<T>, Failure>> + Send>>;
-
-/// Makes a connection whenever the channel has none.
-struct Connector<T>(Arc<dyn Fn() -> Connecting<T> + Send + Sync>);
-
-impl<T: 'static> Service<Uri> for Connector<T> {
-    type Response = TokioIo<T>;
-    type Error = Failure;
-    type Future = Connecting<T>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: Uri) -> Connecting<T> {
-        let connecting = (self.0)();
-        Box::pin(async move {
-            tokio::time::timeout(CONNECT_TIMEOUT, connecting).await.unwrap_or_else(|_| {
-                Err(Failure::NotReachable(format!("no connection within {} s", CONNECT_TIMEOUT.as_secs())))
-            })
-        })
-    }
+/// Makes the connection in time, and begins to speak HTTP/2 on it.
+async fn begin<T>(
+    http: http2::Builder<TokioExecutor>,
+    connecting: impl Future<Output = Result<T, Failure>>,
+) -> Result<Sender, Failure>
+where
+    T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let stream = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await.unwrap_or_else(|_| {
+        Err(Failure::NotReachable(format!("no connection within {} s", CONNECT_TIMEOUT.as_secs())))
+    })?;
+    let begun = http.handshake(TokioIo::new(stream)).await;
+    let (sender, connection) =
+        begun.map_err(|error| Failure::Lost(format!("the connection broke: {error}")))?;
+    // Its errors are those of its calls.
+    tokio::spawn(connection);
+    Ok(sender)
 }
 
-/// The authority is what a server expects to see; where we connect, the connector knows.
-fn channel() -> Endpoint {
-    Endpoint::from_static("http://kelson")
-}
-
-pub fn unix(path: PathBuf) -> Channel {
-    let connect = move || -> Connecting<UnixStream> {
+pub fn unix(path: PathBuf) -> Link {
+    Link::new(move || {
         let path = path.clone();
-        Box::pin(async move {
-            match UnixStream::connect(&path).await {
-                Ok(stream) => Ok(TokioIo::new(stream)),
-                Err(error) => Err(refused(&path, &error)),
-            }
-        })
-    };
-    channel().connect_with_connector_lazy(Connector(Arc::new(connect)))
+        let connecting =
+            async move { UnixStream::connect(&path).await.map_err(|error| refused(&path, &error)) };
+        Box::pin(begin(http2::Builder::new(TokioExecutor::new()), connecting))
+    })
 }
 
 fn refused(path: &Path, error: &Error) -> Failure {
@@ -74,21 +57,27 @@ fn refused(path: &Path, error: &Error) -> Failure {
 }
 
 #[cfg(not(feature = "tls"))]
-pub fn remote(host: &str, port: u16, _: &TlsMaterial) -> Result<Channel, Failure> {
+pub fn remote(host: &str, port: u16, _: &TlsMaterial) -> Result<Link, Failure> {
     Err(Failure::Failed(format!("{host}:{port} cannot be reached: this program was built without TLS")))
 }
 
 #[cfg(feature = "tls")]
-pub fn remote(host: &str, port: u16, tls: &TlsMaterial) -> Result<Channel, Failure> {
+pub fn remote(host: &str, port: u16, tls: &TlsMaterial) -> Result<Link, Failure> {
+    use std::time::Duration;
+
+    use hyper_util::rt::TokioTimer;
     use tokio::io::AsyncBufReadExt as _;
-    use tokio::net::TcpStream;
+
+    /// While calls are under way the host is pinged this often, and is gone if it does not answer in time.
+    const PING: Duration = Duration::from_secs(20);
+    const PONG: Duration = Duration::from_secs(10);
 
     let connector = super::tls::connector(tls)?;
     let name = super::tls::server_name(host)?;
     let host = host.to_owned();
-    let connect = move || -> Connecting<tokio_rustls::client::TlsStream<TcpStream>> {
+    Ok(Link::new(move || {
         let (host, connector, name) = (host.clone(), connector.clone(), name.clone());
-        Box::pin(async move {
+        let connecting = async move {
             let stream = dial(&host, port).await?;
             // A key press at a prompt should not wait for the next one.
             let _ = stream.set_nodelay(true);
@@ -101,16 +90,12 @@ pub fn remote(host: &str, port: u16, tls: &TlsMaterial) -> Result<Channel, Failu
                     true => Err(Error::new(ErrorKind::UnexpectedEof, "it closes the connection")),
                 }
             };
-            match entered.await {
-                Ok(stream) => Ok(TokioIo::new(stream)),
-                Err(error) => Err(super::tls::handshake(&host, port, &error)),
-            }
-        })
-    };
-    let channel = channel()
-        .http2_keep_alive_interval(std::time::Duration::from_secs(20))
-        .keep_alive_timeout(std::time::Duration::from_secs(10));
-    Ok(channel.connect_with_connector_lazy(Connector(Arc::new(connect))))
+            entered.await.map_err(|error| super::tls::handshake(&host, port, &error))
+        };
+        let mut http = http2::Builder::new(TokioExecutor::new());
+        http.timer(TokioTimer::new()).keep_alive_interval(PING).keep_alive_timeout(PONG);
+        Box::pin(begin(http, connecting))
+    }))
 }
 
 /// Tries the addresses of the host one after the other.

@@ -10,6 +10,10 @@ pub enum Failure {
     /// Nobody answers there, or what answers cannot be trusted.
     #[error("{0}")]
     NotReachable(String),
+    /// The host was reached, and the call was lost, or cannot be answered at this moment: PID 1 may be executing itself
+    /// anew.
+    #[error("{0}")]
+    Lost(String),
     /// Somebody answers, and says no.
     #[error("{0}")]
     Denied(String),
@@ -29,7 +33,7 @@ impl Failure {
     pub fn exit_status(&self) -> i32 {
         match self {
             Failure::NotFound(_) | Failure::Failed(_) => 1,
-            Failure::NotReachable(_) => 3,
+            Failure::NotReachable(_) | Failure::Lost(_) => 3,
             Failure::Denied(_) => 4,
             Failure::Deadline(_) => 5,
         }
@@ -44,9 +48,9 @@ impl From<Status> for Failure {
         let message = status.message().to_owned();
         match status.code() {
             // Also what broke below gRPC: the peer went away in the middle of the call.
-            Code::Unavailable => Failure::NotReachable(message),
+            Code::Unavailable => Failure::Lost(message),
             Code::Unknown | Code::Internal | Code::Cancelled if status.source().is_some() => {
-                Failure::NotReachable(format!("the connection broke: {}", chain(&status)))
+                Failure::Lost(format!("the connection broke: {}", chain(&status)))
             }
             Code::PermissionDenied | Code::Unauthenticated => Failure::Denied(message),
             Code::NotFound => Failure::NotFound(message),
@@ -76,9 +80,6 @@ fn connection(status: &Status) -> Option<Failure> {
     while let Some(error) = cause {
         if let Some(failure) = error.downcast_ref::<Failure>() {
             return Some(failure.clone());
-        }
-        if error.is::<tonic::TimeoutExpired>() {
-            return Some(Failure::Deadline("the time that was given has passed".to_owned()));
         }
         #[cfg(feature = "tls")]
         if let Some(failure) =
@@ -117,5 +118,6 @@ mod tests {
         assert_eq!(status(Code::PermissionDenied), 4);
         assert_eq!(status(Code::Unauthenticated), 4);
         assert_eq!(status(Code::DeadlineExceeded), 5);
+        assert_eq!(Failure::NotReachable(String::new()).exit_status(), 3);
     }
 }

@@ -6,6 +6,7 @@
 mod connect;
 mod endpoint;
 mod failure;
+mod link;
 #[cfg(feature = "tls")]
 mod tls;
 
@@ -19,16 +20,22 @@ use kelson_proto::v1::logs_client::LogsClient;
 use kelson_proto::v1::machine_client::MachineClient;
 use kelson_proto::v1::metrics_client::MetricsClient;
 use kelson_proto::v1::services_client::ServicesClient;
-use tonic::transport::Channel;
+use tonic::codegen::http::Uri;
 
 pub use endpoint::{Endpoint, EndpointError};
 pub use failure::Failure;
+pub use link::Link;
 
 /// For the connection to stand: it is either a few milliseconds or never.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Longest answer that is taken, in bytes.
 const ANSWER_MAX: usize = 64 << 20;
+
+/// What a server expects to see; where a call goes, the link knows.
+fn origin() -> Uri {
+    Uri::from_static("http://kelson")
+}
 
 /// Who we are and whom we trust, as PEM.
 #[derive(Clone)]
@@ -49,8 +56,8 @@ impl std::fmt::Debug for TlsMaterial {
 /// A host. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Client {
-    init: Channel,
-    logs: Channel,
+    init: Link,
+    logs: Link,
 }
 
 impl Client {
@@ -78,40 +85,40 @@ impl Client {
         }
     }
 
-    pub fn services(&self) -> ServicesClient<Channel> {
-        ServicesClient::new(self.init.clone()).max_decoding_message_size(ANSWER_MAX)
+    pub fn services(&self) -> ServicesClient<Link> {
+        ServicesClient::with_origin(self.init.clone(), origin()).max_decoding_message_size(ANSWER_MAX)
     }
 
-    pub fn machine(&self) -> MachineClient<Channel> {
-        MachineClient::new(self.init.clone()).max_decoding_message_size(ANSWER_MAX)
+    pub fn machine(&self) -> MachineClient<Link> {
+        MachineClient::with_origin(self.init.clone(), origin()).max_decoding_message_size(ANSWER_MAX)
     }
 
     #[cfg(feature = "faults-client")]
-    pub fn faults(&self) -> kelson_proto::test::v1::faults_client::FaultsClient<Channel> {
-        kelson_proto::test::v1::faults_client::FaultsClient::new(self.init.clone())
+    pub fn faults(&self) -> kelson_proto::test::v1::faults_client::FaultsClient<Link> {
+        kelson_proto::test::v1::faults_client::FaultsClient::with_origin(self.init.clone(), origin())
     }
 
-    pub fn images(&self) -> ImagesClient<Channel> {
-        ImagesClient::new(self.init.clone()).max_decoding_message_size(ANSWER_MAX)
+    pub fn images(&self) -> ImagesClient<Link> {
+        ImagesClient::with_origin(self.init.clone(), origin()).max_decoding_message_size(ANSWER_MAX)
     }
 
-    pub fn inspect(&self) -> InspectClient<Channel> {
-        InspectClient::new(self.init.clone()).max_decoding_message_size(ANSWER_MAX)
+    pub fn inspect(&self) -> InspectClient<Link> {
+        InspectClient::with_origin(self.init.clone(), origin()).max_decoding_message_size(ANSWER_MAX)
     }
 
-    pub fn health(&self) -> HealthClient<Channel> {
-        HealthClient::new(self.init.clone()).max_decoding_message_size(ANSWER_MAX)
+    pub fn health(&self) -> HealthClient<Link> {
+        HealthClient::with_origin(self.init.clone(), origin()).max_decoding_message_size(ANSWER_MAX)
     }
 
-    pub fn exec(&self) -> ExecClient<Channel> {
-        ExecClient::new(self.init.clone()).max_decoding_message_size(ANSWER_MAX)
+    pub fn exec(&self) -> ExecClient<Link> {
+        ExecClient::with_origin(self.init.clone(), origin()).max_decoding_message_size(ANSWER_MAX)
     }
 
-    pub fn metrics(&self) -> MetricsClient<Channel> {
-        MetricsClient::new(self.init.clone()).max_decoding_message_size(ANSWER_MAX)
+    pub fn metrics(&self) -> MetricsClient<Link> {
+        MetricsClient::with_origin(self.init.clone(), origin()).max_decoding_message_size(ANSWER_MAX)
     }
 
-    pub fn logs(&self) -> LogsClient<Channel> {
-        LogsClient::new(self.logs.clone()).max_decoding_message_size(ANSWER_MAX)
+    pub fn logs(&self) -> LogsClient<Link> {
+        LogsClient::with_origin(self.logs.clone(), origin()).max_decoding_message_size(ANSWER_MAX)
     }
 }

@@ -67,7 +67,7 @@ pub fn failure(error: &Error) -> Option<Failure> {
         Error::AlertReceived(alert) => Some(Failure::Denied(match alert {
             AlertDescription::CertificateExpired => {
                 "the machine refuses our certificate: it has expired, or a clock is wrong; `kelsonctl config contexts` \
-                 tells until when it holds"
+                 tells until when it holds, and `kelsonctl gen config` makes a new one"
                     .to_owned()
             }
             AlertDescription::UnknownCA | AlertDescription::DecryptError => {

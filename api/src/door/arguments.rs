@@ -3,11 +3,13 @@
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
 
 use crate::error::ApiError;
 
 const USAGE: &str = "usage: kelson-apid --listen ADDRESS:PORT... --ca FILE --certificate FILE --key FILE \
-                     [--runtime-dir DIR] [--user UID] [--group GID]";
+                     [--runtime-dir DIR] [--user UID] [--group GID] [--connection-lifetime MILLISECONDS]";
 
 /// What the door is told.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,7 +26,12 @@ pub struct Arguments {
     pub user: Option<u32>,
     /// The group of the Unix sockets.
     pub group: Option<u32>,
+    /// After this time a connection takes no new calls.
+    pub lifetime: Duration,
 }
+
+/// A client makes a handshake at least this often, unless it is told otherwise.
+const LIFETIME: Duration = Duration::from_secs(3600);
 
 impl Arguments {
     /// # Errors
@@ -32,7 +39,7 @@ impl Arguments {
     pub fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Arguments, ApiError> {
         let mut listen = Vec::new();
         let (mut ca, mut certificate, mut key) = (None, None, None);
-        let (mut user, mut group) = (None, None);
+        let (mut user, mut group, mut lifetime) = (None, None, LIFETIME);
         let mut runtime_dir = PathBuf::from("/run/kelson");
         while let Some(argument) = arguments.next() {
             let option = argument.to_string_lossy().into_owned();
@@ -47,6 +54,9 @@ impl Arguments {
                 "--runtime-dir" => runtime_dir = PathBuf::from(value()?),
                 "--user" => user = Some(number(&option, &value()?)?),
                 "--group" => group = Some(number(&option, &value()?)?),
+                "--connection-lifetime" => {
+                    lifetime = Duration::from_millis(number(&option, &value()?)?);
+                }
                 other => return Err(ApiError::Usage(format!("{other:?} is not known; {USAGE}"))),
             }
         }
@@ -64,17 +74,18 @@ impl Arguments {
             runtime_dir,
             user,
             group,
+            lifetime,
         })
     }
 
     #[cfg(test)]
     pub fn of_files(ca: PathBuf, certificate: PathBuf, key: PathBuf) -> Arguments {
         let (listen, runtime_dir) = (Vec::new(), PathBuf::new());
-        Arguments { listen, ca, certificate, key, runtime_dir, user: None, group: None }
+        Arguments { listen, ca, certificate, key, runtime_dir, user: None, group: None, lifetime: LIFETIME }
     }
 }
 
-fn number(option: &str, text: &OsString) -> Result<u32, ApiError> {
+fn number<T: FromStr>(option: &str, text: &OsString) -> Result<T, ApiError> {
     let number = text.to_str().and_then(|text| text.parse().ok());
     number.ok_or_else(|| ApiError::Usage(format!("{option} {text:?} is not a number; {USAGE}")))
 }
@@ -98,7 +109,8 @@ mod tests {
     #[test]
     fn what_is_right() {
         let parsed = parse(
-            "--listen 0.0.0.0:50000 --listen [::1]:50001 --ca ca.pem --certificate c.pem --key k.pem --runtime-dir /r --user 7 --group 8",
+            "--listen 0.0.0.0:50000 --listen [::1]:50001 --ca ca.pem --certificate c.pem --key k.pem --runtime-dir /r --user 7 --group 8 \
+             --connection-lifetime 1500",
         );
         assert_eq!(
             parsed.unwrap(),
@@ -110,10 +122,11 @@ mod tests {
                 runtime_dir: "/r".into(),
                 user: Some(7),
                 group: Some(8),
+                lifetime: Duration::from_millis(1500),
             }
         );
         let short = parse("--listen 127.0.0.1:1 --ca a --certificate b --key c").unwrap();
-        assert_eq!(short.runtime_dir, PathBuf::from("/run/kelson"));
+        assert_eq!((short.runtime_dir, short.lifetime), (PathBuf::from("/run/kelson"), LIFETIME));
     }
 
     #[test]
@@ -126,6 +139,7 @@ mod tests {
             ("--listen 127.0.0.1:1 --ca a --key c", "--certificate is missing"),
             ("--listen 127.0.0.1:1 --ca a --certificate b", "--key is missing"),
             ("--user root", "\"root\" is not a number"),
+            ("--connection-lifetime 1h", "\"1h\" is not a number"),
             ("--port 1", "\"--port\" is not known"),
         ] {
             let error = parse(words).expect_err(words);

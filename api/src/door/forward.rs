@@ -22,6 +22,7 @@ use tonic::codegen::http::{Request, Response, Uri};
 use super::crowd::Crowd;
 use super::peer::Peer;
 use super::relay::{Connection, Relay};
+use super::term::Calls;
 use crate::access::{self, Role};
 use crate::{IDENTITY, INIT_SOCKET, LOG_SOCKET, ROLE};
 
@@ -82,10 +83,10 @@ impl Forward {
     }
 
     /// Answers one call; that it could not be forwarded is an answer too. Dropping it ends the call.
-    pub async fn call(&self, caller: &Caller, request: Request<Incoming>) -> Response<Body> {
+    pub async fn call(&self, caller: &Caller, calls: Calls, request: Request<Incoming>) -> Response<Body> {
         match self.forward(caller, request).await {
             Ok((response, connection)) => {
-                response.map(|body| Body::new(Relay::new(body, connection, self.closed.clone())))
+                response.map(|body| Body::new(Relay::new(body, connection, calls, self.closed.clone())))
             }
             Err(status) => status.into_http(),
         }

@@ -10,7 +10,6 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
-use tokio_rustls::TlsAcceptor;
 use tonic::body::Body;
 use tonic::codegen::http::{Request, Response, StatusCode, Version};
 
@@ -19,6 +18,8 @@ use super::crowd::{Crowd, Handshake};
 use super::forward::{Caller, Forward, WINDOW};
 use super::metrics::{self, Metrics};
 use super::peer::Peer;
+use super::term::{Calls, Due, Guard};
+use super::tls::Trust;
 use super::{say, tls};
 use crate::access::Role;
 use crate::error::ApiError;
@@ -42,7 +43,9 @@ const SHORTAGE: Duration = Duration::from_millis(200);
 
 /// What all connections share.
 struct Door {
-    acceptors: watch::Receiver<TlsAcceptor>,
+    trust: watch::Receiver<Trust>,
+    /// After this time a connection takes no new calls.
+    lifetime: Duration,
     forward: Forward,
     metrics: Metrics,
     connections: Arc<Semaphore>,
@@ -53,7 +56,17 @@ struct Door {
 }
 
 impl Door {
-    async fn answer(&self, caller: &Caller, request: Request<Incoming>) -> Response<Body> {
+    /// Answers a call, or cuts it when the connection's term ends.
+    async fn answer(&self, caller: &Caller, calls: Calls, request: Request<Incoming>) -> Response<Body> {
+        let mut response = tokio::select! {
+            response = self.ask(caller, &calls, request) => response,
+            status = calls.clone().cut() => status.into_http(),
+        };
+        calls.note(response.headers_mut());
+        response
+    }
+
+    async fn ask(&self, caller: &Caller, calls: &Calls, request: Request<Incoming>) -> Response<Body> {
         if request.uri().path() == metrics::PATH {
             return self.metrics.answer(&self.forward, caller, &request).await;
         }
@@ -61,7 +74,7 @@ impl Door {
             let text = format!("over HTTP/1.1 there is {} alone; gRPC needs HTTP/2\n", metrics::PATH);
             return metrics::plain(StatusCode::NOT_FOUND, text);
         }
-        self.forward.call(caller, request).await
+        self.forward.call(caller, calls.clone(), request).await
     }
 }
 
@@ -79,15 +92,16 @@ impl Open {
     }
 }
 
-/// Takes connections, each with the acceptor of its moment.
+/// Takes connections. Each is judged by what is trusted at its moment, and again whenever that changes.
 ///
 /// # Errors
 /// When an address cannot be listened on.
-pub fn open(arguments: &Arguments, acceptors: watch::Receiver<TlsAcceptor>) -> Result<Open, ApiError> {
+pub fn open(arguments: &Arguments, trust: watch::Receiver<Trust>) -> Result<Open, ApiError> {
     let (closing, closed) = watch::channel(());
     let crowd = Crowd::new();
     let door = Arc::new(Door {
-        acceptors,
+        trust,
+        lifetime: arguments.lifetime,
         forward: Forward::new(arguments.runtime_dir.clone(), crowd.clone(), closed.clone()),
         metrics: Metrics::new(),
         connections: Arc::new(Semaphore::new(CONNECTIONS)),
@@ -172,7 +186,7 @@ async fn connection(
 ) -> Result<(), String> {
     let mut closed = door.closed.clone();
     let _ = stream.set_nodelay(true);
-    let acceptor = door.acceptors.borrow().clone();
+    let acceptor = door.trust.borrow().acceptor.clone();
     let accepting = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream));
     let accepted = tokio::select! {
         accepted = accepting => accepted,
@@ -183,10 +197,13 @@ async fn connection(
         Ok(Err(error)) => return Err(format!("refused: {error}")),
         Err(_) => return Err(format!("refused: no handshake within {} s", HANDSHAKE.as_secs())),
     };
-    let Some(leaf) = stream.get_ref().1.peer_certificates().and_then(<[_]>::first) else {
+    let chain = stream.get_ref().1.peer_certificates().unwrap_or_default().to_vec();
+    let Some(leaf) = chain.first() else {
         return Err("refused: it sent no certificate".to_owned());
     };
     let known = Peer::of(leaf, peer);
+    let guard = Guard::new(chain, door.trust.clone(), door.lifetime);
+    let mut guard = guard.ok_or_else(|| "refused: its certificate is no longer trusted".to_owned())?;
     // Who does not say what it speaks, speaks HTTP/1.1: so do clients of a plain HTTP library.
     let is_http2 = stream.get_ref().1.alpn_protocol() == Some(tls::HTTP_2);
     let _place = Arc::clone(&door.connections).try_acquire_owned().map_err(|_| {
@@ -196,9 +213,10 @@ async fn connection(
     let role = known.role.map_or("no role", Role::name);
     say(&format!("{} ({role}) has connected", known.identity));
     let caller = Caller::new(&known).map_err(|error| format!("refused: {error}"))?;
+    let calls = guard.calls();
     let service = hyper::service::service_fn(|request| {
-        let (door, caller) = (Arc::clone(door), caller.clone());
-        async move { Ok::<_, std::convert::Infallible>(door.answer(&caller, request).await) }
+        let (door, caller, calls) = (Arc::clone(door), caller.clone(), calls.clone());
+        async move { Ok::<_, std::convert::Infallible>(door.answer(&caller, calls, request).await) }
     });
     if !is_http2 {
         // One request, for those who read metrics and know no HTTP/2; it is over when they have, or soon after.
@@ -212,6 +230,7 @@ async fn connection(
         tokio::select! {
             _ended = tokio::time::timeout(ONE_REQUEST, connection) => {}
             _ = closed.changed() => {}
+            () = async { while guard.next().await == Due::Renewal {} } => {}
         }
         return Ok(());
     }
@@ -227,12 +246,24 @@ async fn connection(
         .auto_date_header(false)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
-    let _ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        _ = closed.changed() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+    loop {
+        tokio::select! {
+            _ended = connection.as_mut() => return Ok(()),
+            _ = closed.changed() => {
+                connection.as_mut().graceful_shutdown();
+                let _ended = connection.await;
+                return Ok(());
+            }
+            due = guard.next() => {
+                // The client hears that it is to make its next calls elsewhere; those that it has go on.
+                connection.as_mut().graceful_shutdown();
+                if let Due::End(end) = due {
+                    say(&format!("{}: {end}", known.identity));
+                    // A client that does not read is not waited for.
+                    let _ended = tokio::time::timeout(GRACE, connection).await;
+                    return Ok(());
+                }
+            }
         }
-    };
-    Ok(())
+    }
 }

@@ -18,6 +18,7 @@ mod metrics;
 mod notify;
 mod peer;
 mod relay;
+mod term;
 mod tls;
 mod worker;
 

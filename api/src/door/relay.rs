@@ -12,6 +12,8 @@ use tokio::sync::watch;
 use tonic::Status;
 use tonic::codegen::http::HeaderMap;
 
+use super::term::Calls;
+
 /// The connection of one call; dropped, it is closed. Otherwise a client that goes away while the host does not read what
 /// it had sent would never be missed there.
 pub struct Connection(std::os::unix::net::UnixStream);
@@ -31,10 +33,11 @@ impl Drop for Connection {
     }
 }
 
-/// Passes the frames on. Where the stream breaks off, by the other side or because the door closes, the client is told
-/// so by gRPC's own words, and need not guess from a reset.
+/// Passes the frames on. Where the stream breaks off, by the other side, because the connection's term ends or because
+/// apid does, the client gets a status of gRPC, and need not guess from a reset.
 pub struct Relay {
     body: Incoming,
+    cut: Pin<Box<dyn Future<Output = Status> + Send>>,
     closed: Pin<Box<dyn Future<Output = ()> + Send>>,
     ended: bool,
     _connection: Connection,
@@ -42,9 +45,14 @@ pub struct Relay {
 
 impl Relay {
     /// `closed` ends the stream when its sender is dropped.
-    pub fn new(body: Incoming, connection: Connection, mut closed: watch::Receiver<()>) -> Relay {
+    pub fn new(
+        body: Incoming,
+        connection: Connection,
+        calls: Calls,
+        mut closed: watch::Receiver<()>,
+    ) -> Relay {
         let closed = Box::pin(async move { while closed.changed().await.is_ok() {} });
-        Relay { body, closed, ended: false, _connection: connection }
+        Relay { body, cut: Box::pin(calls.cut()), closed, ended: false, _connection: connection }
     }
 
     fn end(&mut self, status: &Status) -> Option<Result<Frame<Bytes>, Status>> {
@@ -64,6 +72,10 @@ impl Body for Relay {
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         if self.ended {
             return Poll::Ready(None);
+        }
+        // A client whose term is over gets nothing more, however much there is.
+        if let Poll::Ready(status) = self.cut.as_mut().poll(cx) {
+            return Poll::Ready(self.end(&status));
         }
         match Pin::new(&mut self.body).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => return Poll::Ready(Some(Ok(frame))),

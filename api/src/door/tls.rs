@@ -2,11 +2,13 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::{Error as PemError, PemObject as _};
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use tokio_rustls::rustls::server::danger::ClientCertVerifier;
 use tokio_rustls::rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use tokio_rustls::rustls::{Error, RootCertStore, ServerConfig, version};
 
@@ -18,12 +20,33 @@ use crate::error::ApiError;
 pub const HTTP_2: &[u8] = b"h2";
 const HTTP_1: &[u8] = b"http/1.1";
 
-/// `arguments` name the files that the material is from.
-///
-/// # Errors
-/// Names the file and says what it should hold.
-pub fn acceptor(arguments: &Arguments, material: &Material) -> Result<TlsAcceptor, ApiError> {
-    let provider = Arc::new(ring::default_provider());
+/// What apid shows to clients, and whom it trusts.
+#[derive(Clone)]
+pub struct Trust {
+    pub acceptor: TlsAcceptor,
+    verifier: Arc<dyn ClientCertVerifier>,
+}
+
+impl Trust {
+    /// `arguments` name the files that the material is from.
+    ///
+    /// # Errors
+    /// Names the file and says what it should hold.
+    pub fn new(arguments: &Arguments, material: &Material) -> Result<Trust, ApiError> {
+        let verifier = verifier(arguments, material)?;
+        let acceptor = acceptor(arguments, material, Arc::clone(&verifier))?;
+        Ok(Trust { acceptor, verifier })
+    }
+
+    /// Whether a handshake with this chain, the client's own certificate first, would succeed at this time.
+    pub fn accepts(&self, chain: &[CertificateDer<'_>], at: Duration) -> bool {
+        chain.split_first().is_some_and(|(leaf, between)| {
+            self.verifier.verify_client_cert(leaf, between, UnixTime::since_unix_epoch(at)).is_ok()
+        })
+    }
+}
+
+fn verifier(arguments: &Arguments, material: &Material) -> Result<Arc<dyn ClientCertVerifier>, ApiError> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates("CA", &arguments.ca, &material.ca)? {
         roots.add(certificate).map_err(|error| {
@@ -33,13 +56,20 @@ pub fn acceptor(arguments: &Arguments, material: &Material) -> Result<TlsAccepto
             ))
         })?;
     }
-    let verifier =
-        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build().map_err(
-            |error| ApiError::Tls(format!("the CA in {} cannot be used: {error}", arguments.ca.display())),
-        )?;
+    let provider = Arc::new(ring::default_provider());
+    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build().map_err(|error| {
+        ApiError::Tls(format!("the CA in {} cannot be used: {error}", arguments.ca.display()))
+    })
+}
+
+fn acceptor(
+    arguments: &Arguments,
+    material: &Material,
+    verifier: Arc<dyn ClientCertVerifier>,
+) -> Result<TlsAcceptor, ApiError> {
     let chain = certificates("certificate", &arguments.certificate, &material.certificate)?;
     let key = key(&arguments.key, &material.key)?;
-    let mut config = ServerConfig::builder_with_provider(provider)
+    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_protocol_versions(&[&version::TLS13])
         .map_err(|error| ApiError::Tls(format!("TLS 1.3 cannot be set up: {error}")))?
         .with_client_cert_verifier(verifier)
@@ -123,7 +153,7 @@ mod tests {
 
         fn attempt(&self, ca: &str, certificate: &str, key: &str) -> Result<(), String> {
             let arguments = Arguments::of_files(self.path(ca), self.path(certificate), self.path(key));
-            let made = Material::read(&arguments).and_then(|material| acceptor(&arguments, &material));
+            let made = Material::read(&arguments).and_then(|material| Trust::new(&arguments, &material));
             made.map(|_| ()).map_err(|error| error.to_string())
         }
     }

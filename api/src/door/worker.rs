@@ -5,12 +5,12 @@ use std::os::unix::net::UnixStream as StdUnixStream;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::sync::watch;
-use tokio_rustls::TlsAcceptor;
 
 use super::arguments::Arguments;
 use super::keeper::{ALIVE, CLOSING, FILES, READY};
 use super::material::Material;
-use super::{listen, say, tls};
+use super::tls::Trust;
+use super::{listen, say};
 use crate::error::ApiError;
 
 /// The longest that the keeper sends.
@@ -21,14 +21,14 @@ const LONGEST: u32 = 4 << 20;
 /// # Errors
 /// When what the files hold cannot be used, or an address cannot be listened on.
 pub fn run(arguments: &Arguments, material: &Material, keeper: StdUnixStream) -> Result<(), ApiError> {
-    let acceptor = tls::acceptor(arguments, material)?;
+    let trust = Trust::new(arguments, material)?;
     keeper.set_nonblocking(true).map_err(ApiError::Runtime)?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ApiError::Runtime)?;
     runtime.block_on(async {
         let mut keeper = UnixStream::from_std(keeper).map_err(ApiError::Runtime)?;
-        let (renew, acceptors) = watch::channel(acceptor);
-        let door = listen::open(arguments, acceptors)?;
+        let (renew, trust) = watch::channel(trust);
+        let door = listen::open(arguments, trust)?;
         let _ = keeper.write_u8(READY).await;
         heed(&mut keeper, arguments, &renew).await;
         say("closing");
@@ -39,7 +39,7 @@ pub fn run(arguments: &Arguments, material: &Material, keeper: StdUnixStream) ->
 }
 
 /// Does what the keeper says, until it says no more.
-async fn heed(keeper: &mut UnixStream, arguments: &Arguments, renew: &watch::Sender<TlsAcceptor>) {
+async fn heed(keeper: &mut UnixStream, arguments: &Arguments, renew: &watch::Sender<Trust>) {
     while let Ok(what) = keeper.read_u8().await {
         let Ok(length) = keeper.read_u32().await else { return };
         if length > LONGEST {
@@ -58,13 +58,13 @@ async fn heed(keeper: &mut UnixStream, arguments: &Arguments, renew: &watch::Sen
     }
 }
 
-/// Who is connected stays so.
-fn take(bytes: &[u8], arguments: &Arguments, renew: &watch::Sender<TlsAcceptor>) {
+/// A client that is connected stays so, unless its certificate is no longer trusted.
+fn take(bytes: &[u8], arguments: &Arguments, renew: &watch::Sender<Trust>) {
     let Some(material) = Material::from_bytes(bytes) else { return };
-    match tls::acceptor(arguments, &material) {
-        Ok(acceptor) => {
-            renew.send_replace(acceptor);
-            say("the files of the door have changed: who connects from now on is shown the new certificate");
+    match Trust::new(arguments, &material) {
+        Ok(trust) => {
+            renew.send_replace(trust);
+            say("the files of the door have changed: it shows the new certificate and trusts the new CA");
         }
         // One of them is written after the other: the next look finds both.
         Err(error) => say(&format!("{error}; the door goes on with what it had")),

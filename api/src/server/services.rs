@@ -247,6 +247,7 @@ impl Services for ServicesApi {
             faulty: report.faulty,
             applied: words(report.applied),
             waiting: words(report.waiting),
+            groups: report.groups,
         }))
     }
 

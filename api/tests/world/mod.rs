@@ -4,6 +4,7 @@
 use std::convert::Infallible;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
 
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use kelson_api::client::TlsMaterial;
@@ -43,6 +44,17 @@ impl Pki {
         addresses: &[&str],
         years: std::ops::Range<i32>,
     ) -> (String, String) {
+        let start = |year| SystemTime::from(rcgen::date_time_ymd(year, 1, 1));
+        self.issue_between(name, organisation, addresses, start(years.start)..start(years.end))
+    }
+
+    fn issue_between(
+        &self,
+        name: &str,
+        organisation: Option<&str>,
+        addresses: &[&str],
+        valid: std::ops::Range<SystemTime>,
+    ) -> (String, String) {
         let addresses: Vec<String> = addresses.iter().map(|&address| address.to_owned()).collect();
         let mut params = CertificateParams::new(addresses).unwrap();
         params.distinguished_name = DistinguishedName::new();
@@ -50,8 +62,7 @@ impl Pki {
         if let Some(organisation) = organisation {
             params.distinguished_name.push(DnType::OrganizationName, organisation);
         }
-        params.not_before = rcgen::date_time_ymd(years.start, 1, 1);
-        params.not_after = rcgen::date_time_ymd(years.end, 1, 1);
+        (params.not_before, params.not_after) = (valid.start.into(), valid.end.into());
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.0).unwrap();
         (certificate.pem(), key.serialize_pem())
@@ -60,6 +71,14 @@ impl Pki {
     /// What an administrator whose certificate this CA has signed holds.
     pub fn client(&self, name: &str, years: std::ops::Range<i32>) -> TlsMaterial {
         self.member(name, Some("os:admin"), years)
+    }
+
+    /// The same, for this long from now on.
+    pub fn client_for(&self, name: &str, valid: Duration) -> TlsMaterial {
+        let now = SystemTime::now();
+        let (certificate, key) =
+            self.issue_between(name, Some("os:admin"), &[], now - Duration::from_secs(60)..now + valid);
+        TlsMaterial { ca: self.ca().into(), certificate: certificate.into(), key: key.into() }
     }
 
     /// The same for somebody of this organisation.

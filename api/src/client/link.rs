@@ -1,0 +1,99 @@
+//! The way to a host: one connection, made when a call needs it and again when it takes no more calls.
+//!
+//! A server may say that a connection takes no new calls (GOAWAY of HTTP/2) while those that it has go on: kelson-apid
+//! does so after `api.connectionLifetime`. A call that meets this was never sent, and is sent on a new connection. The
+//! channel of tonic would fail the call.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use hyper::body::Incoming;
+use hyper::client::conn::http2::SendRequest;
+use tokio::sync::OnceCell;
+use tonic::body::Body;
+use tonic::codegen::Service;
+use tonic::codegen::http::{Request, Response};
+
+use super::Failure;
+
+/// Connections on which a call is tried that is never sent.
+const ATTEMPTS: u32 = 3;
+
+type Boxed<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
+pub type Sender = SendRequest<Body>;
+pub type Connecting = Boxed<Sender, Failure>;
+
+/// Cheap to clone; all clones share the connection.
+#[derive(Clone)]
+pub struct Link(Arc<Shared>);
+
+struct Shared {
+    connect: Box<dyn Fn() -> Connecting + Send + Sync>,
+    /// Empty until a call needs it. Replaced once it takes no more calls.
+    current: Mutex<Arc<OnceCell<Sender>>>,
+}
+
+impl Link {
+    /// `connect` makes a connection, within a time of its own.
+    pub fn new(connect: impl Fn() -> Connecting + Send + Sync + 'static) -> Link {
+        Link(Arc::new(Shared { connect: Box::new(connect), current: Mutex::default() }))
+    }
+
+    async fn sender(&self) -> Result<Sender, Failure> {
+        let current = {
+            let mut current = self.0.current.lock().unwrap_or_else(PoisonError::into_inner);
+            if current.get().is_some_and(SendRequest::is_closed) {
+                *current = Arc::default();
+            }
+            Arc::clone(&current)
+        };
+        current.get_or_try_init(&self.0.connect).await.cloned()
+    }
+
+    async fn send(
+        &self,
+        mut request: Request<Body>,
+    ) -> Result<Response<Incoming>, Box<dyn std::error::Error + Send + Sync>> {
+        let mut attempt = 1;
+        loop {
+            let mut sender = self.sender().await.map_err(|failure| match failure {
+                // The host was reached by the attempt before.
+                Failure::NotReachable(said) if attempt > 1 => Failure::Lost(said),
+                failure => failure,
+            })?;
+            let mut failed = match sender.try_send_request(request).await {
+                Ok(response) => return Ok(response),
+                Err(failed) => failed,
+            };
+            match failed.take_message() {
+                Some(unsent) if attempt < ATTEMPTS => request = unsent,
+                _ => return Err(failed.into_error().into()),
+            }
+            attempt = attempt.saturating_add(1);
+        }
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Link { .. }")
+    }
+}
+
+impl Service<Request<Body>> for Link {
+    type Response = Response<Incoming>;
+    type Error = Box<dyn std::error::Error + Send + Sync>;
+    type Future = Boxed<Self::Response, Self::Error>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let link = self.clone();
+        Box::pin(async move { link.send(request).await })
+    }
+}
