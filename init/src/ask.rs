@@ -82,7 +82,9 @@ pub fn main(wish: Wish, words: &[OsString]) -> u8 {
             say(&format!("{text}\n"));
             0
         }
-        Err(failure @ (Failure::NotReachable(_) | Failure::Deadline(_))) => signal(wish, &failure),
+        Err(failure @ (Failure::NotReachable(_) | Failure::Lost(_) | Failure::Deadline(_))) => {
+            signal(wish, &failure)
+        }
         Err(failure) => {
             complain(&format!("{failure}\n"));
             u8::try_from(failure.exit_status()).unwrap_or(1)

@@ -35,6 +35,7 @@ mod shutdown;
 mod signals;
 mod superblock;
 mod supervisor;
+mod swap;
 mod task;
 mod watchdog;
 
@@ -106,13 +107,15 @@ fn start() -> i32 {
 /// `init`, but not as PID 1.
 fn usage(rest: &[OsString]) -> i32 {
     use std::io::Write;
-    let (text, status) = match rest.first().and_then(|word| word.to_str()) {
+    let word = rest.first().and_then(|word| word.to_str());
+    let (text, status) = match word {
         Some("--version" | "-V") => (format!("kelson {}\n", env!("CARGO_PKG_VERSION")), 0),
         Some("--help" | "-h") => (USAGE.to_owned(), 0),
         Some(reexec::CAN_GO_ON) => reexec::can_go_on(rest),
         _ => (format!("This is not PID 1, so there is nothing to do.\n{USAGE}"), 2),
     };
-    let _ = if status == 0 {
+    // A no is an answer as well.
+    let _ = if status == 0 || word == Some(reexec::CAN_GO_ON) {
         std::io::stdout().write_all(text.as_bytes())
     } else {
         std::io::stderr().write_all(text.as_bytes())
@@ -164,6 +167,12 @@ fn move_into_memory(started: Duration) {
 fn run(options: Options, started: Duration, now: Duration, arrival: Arrival) -> String {
     log::write_from_a_thread();
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
+    // Before the end of a run, too: what it needs must not be read from swap.
+    let oom_score = protection::protect(options.mode);
+    let mut swap = swap::Guard::default();
+    if options.mode == Mode::Machine {
+        swap.look();
+    }
     if let Some(action) = arrival.ending {
         end_again(&options, &arrival, action);
     }
@@ -190,17 +199,21 @@ fn run(options: Options, started: Duration, now: Duration, arrival: Arrival) -> 
         Ok(made) => made,
         Err(error) => return format!("no runtime: {error}"),
     };
-    let sequence = Sequence::new(now.saturating_sub(began), kernel, earlier);
+    // Not at its first line: all incarnations count their times from the same start.
+    let age = history::since_kernel().saturating_sub(began);
+    let sequence = Sequence::new(age, kernel, earlier);
     let rebirth: Option<reexec::Rebirth> = past.as_mut().and_then(|past| past.paper(Kind::Rebirth, ""));
     // What PID 1 raised for itself was raised already: its children get back what the first life began with.
     let limits = rebirth.as_ref().map_or(limits, |rebirth| rebirth.limits.clone());
-    let oom_score = protection::protect(options.mode);
     let rebirth = reexec::Rebirth { limits, oom_score, ..rebirth.unwrap_or_default() };
     tracing::info!("version {}, {} mode", env!("CARGO_PKG_VERSION"), options.mode.name());
     runtime.block_on(async {
         let (mode, panic) = (options.mode, options.panic);
         if let Err(error) = watcher.begin() {
             tracing::error!("a main loop that stands still would not be noticed: {error}");
+        }
+        if mode == Mode::Machine {
+            tokio::spawn(swap.watch());
         }
         let ends = arrival.clone();
         match supervisor::run(options, sequence, rebirth, past, arrival).await {

@@ -34,8 +34,10 @@ pub fn in_memory() -> bool {
     std::fs::read_link("/proc/self/exe").is_ok_and(|exe| is_copy(&exe))
 }
 
-fn is_copy(exe: &Path) -> bool {
-    exe.to_str().is_some_and(|exe| exe.strip_prefix("/memfd:").is_some_and(|rest| rest.starts_with(NAME)))
+/// Whether this is the kernel's name for the copy, as links and mappings of `/proc` have it.
+pub fn is_copy(exe: &Path) -> bool {
+    let name = exe.to_str().and_then(|exe| exe.strip_prefix("/memfd:"));
+    name.is_some_and(|name| name.strip_suffix(" (deleted)").unwrap_or(name) == NAME)
 }
 
 /// Goes on as a copy in memory, with the same arguments and environment. Does nothing if this is the copy already.
@@ -92,6 +94,7 @@ mod tests {
         assert!(is_copy(&PathBuf::from("/memfd:kelson (deleted)")));
         assert!(!is_copy(&PathBuf::from("/sbin/init")));
         assert!(!is_copy(&PathBuf::from("/memfd:other (deleted)")));
+        assert!(!is_copy(&PathBuf::from("/memfd:kelson-crashes (deleted)")));
         assert!(!in_memory());
     }
 

@@ -12,6 +12,8 @@ pub struct Mount {
     pub parent: u64,
     /// `major:minor`
     pub device: String,
+    /// What of the file system is mounted.
+    pub root: PathBuf,
     pub target: PathBuf,
     /// Options of this mount, such as `ro,nosuid`.
     pub options: String,
@@ -25,6 +27,11 @@ impl Mount {
     /// Whether the file system itself may be written.
     pub fn writable(&self) -> bool {
         self.super_options.split(',').next() == Some("rw")
+    }
+
+    /// Whether the file system may be written at this place.
+    pub fn writable_here(&self) -> bool {
+        self.options.split(',').next() == Some("rw")
     }
 
     /// Whether it lies on a block device, and so has something to lose.
@@ -57,8 +64,8 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     let id = text()?.parse().ok()?;
     let parent = text()?.parse().ok()?;
     let device = text()?;
-    text()?;
-    let target = PathBuf::from(OsString::from_vec(unescape(words.next()?)));
+    let mut path = || Some(PathBuf::from(OsString::from_vec(unescape(words.next()?))));
+    let (root, target) = (path()?, path()?);
     let mut text = || words.next().map(|word| String::from_utf8_lossy(&unescape(word)).into_owned());
     let options = text()?;
     // Optional fields (shared:1 and such) end at a dash.
@@ -67,6 +74,7 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
         id,
         parent,
         device,
+        root,
         target,
         options,
         fs_type: text()?,

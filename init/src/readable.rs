@@ -23,7 +23,19 @@ unsafe impl Owned for SignalFd {}
 /// # Errors
 /// When the kernel refuses to watch it.
 pub fn readable<T: Owned>(fd: T) -> io::Result<AsyncFd<T>> {
+    watched(fd, Interest::READABLE)
+}
+
+/// Has the runtime tell when a file of `/proc` has changed.
+///
+/// # Errors
+/// When the kernel refuses to watch it.
+pub fn changeable<T: Owned>(fd: T) -> io::Result<AsyncFd<T>> {
+    watched(fd, Interest::PRIORITY)
+}
+
+fn watched<T: Owned>(fd: T, interest: Interest) -> io::Result<AsyncFd<T>> {
     // SAFETY: `Owned` says that the descriptor stays open and the same for as long as the value lives.
-    let registered = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) };
+    let registered = unsafe { AsyncFd::register_with_interest(fd, interest) };
     registered.map_err(|refused| refused.into_parts().1)
 }

@@ -3,21 +3,14 @@
 //! [`early`] needs no configuration and comes first; `kelson-load` reads the files after it; [`configured`] does what they
 //! say. The services come after that, and are the supervisor's.
 
-use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use kelson_spec::MachineSpec;
 
-use super::{
-    Order, Phase, Task, TaskFailure, clock, devices, identity, mounts, network, root, settings, state_folder,
-};
+use super::{Order, Phase, Task, devices, mounts, network, root, settings, state_folder};
 use crate::options::Options;
-use crate::task::{self, Launcher, Request};
+use crate::task::Launcher;
 use crate::{log, signals};
-
-/// What is kept of the kernel's randomness from one run to the next.
-pub const RANDOM_SEED: &str = "/var/lib/kelson/random-seed";
 
 /// Before the configuration is read: the kernel's file systems, our own folders, the root.
 pub fn early(options: &Options, launcher: Arc<dyn Launcher>) -> Vec<Phase> {
@@ -37,8 +30,7 @@ pub fn configured(
     watchdog: Task,
 ) -> Vec<Phase> {
     let mut phases = vec![
-        Phase::new("modules", Order::InTurn)
-            .task(settings::modules(launcher.clone(), machine.modules.clone())),
+        Phase::new("modules", Order::InTurn).task(settings::modules(&launcher, machine.modules.clone())),
         // Its driver may be one of those, and what comes now can hang on a disk.
         Phase::new("watchdog", Order::InTurn).task(watchdog),
     ];
@@ -47,23 +39,85 @@ pub fn configured(
     }
     let state = state_folder::task(launcher.clone(), options.state_dir.clone());
     phases.push(Phase::new("mounts", Order::InTurn).task(state));
-    let from_kernel = options.kernel.ip.iter().find_map(|word| word.hostname.clone());
+    let from_kernel = || options.kernel.ip.iter().find_map(|word| word.hostname.clone());
     phases.push(
         Phase::new("settings", Order::SideBySide)
-            .task(settings::sysctl(machine.sysctl.clone()))
-            .task(identity::hostname(machine.hostname.clone(), from_kernel))
-            .task(identity::machine_id(&options.runtime_dir))
-            .task(clock::task())
-            .task(seed(launcher)),
+            .task(settings::parameters(&launcher, machine.sysctl.clone()))
+            .task(settings::host_name(&launcher, machine.hostname.clone().or_else(from_kernel)))
+            .task(settings::machine_id(&launcher, &options.runtime_dir))
+            .task(settings::clock(&launcher))
+            .task(settings::seed(&launcher)),
     );
-    phases.push(network::phase(&machine.network, &options.kernel.ip, &options.runtime_dir));
+    phases.push(network::phase(&launcher, &machine.network, &options.kernel.ip, &options.runtime_dir));
     phases
 }
 
-fn seed(launcher: Arc<dyn Launcher>) -> Task {
-    let deadline = Duration::from_secs(10);
-    let request = Request::LoadSeed { path: Path::new(RANDOM_SEED).to_owned() };
-    let work =
-        async move { task::run(launcher.as_ref(), &request, deadline).await.map_err(TaskFailure::from) };
-    Task::new("random seed", work).within(deadline.saturating_mul(2))
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use kelson_spec::machine::{InterfaceSpec, MountSpec};
+
+    use super::*;
+    use crate::boot::Sequence;
+    use crate::options::Mode;
+    use crate::task::testing::Scripted;
+
+    /// The machine file names something for each task.
+    fn machine() -> MachineSpec {
+        MachineSpec {
+            modules: vec!["softdog".to_owned()],
+            mounts: vec![MountSpec {
+                source: "LABEL=VAR".to_owned(),
+                target: "/mnt/var".into(),
+                fs_type: "ext4".to_owned(),
+                options: vec![],
+            }],
+            sysctl: vec![("kernel.panic".to_owned(), "1".to_owned())],
+            network: vec![InterfaceSpec {
+                interface: "lo".to_owned(),
+                address: "127.0.0.9".parse().unwrap(),
+                prefix: 8,
+                gateway: None,
+                dns: vec!["127.0.0.9".parse().unwrap()],
+            }],
+            ..MachineSpec::default()
+        }
+    }
+
+    /// PID 1 itself touches no disk in these phases, and no step keeps another waiting.
+    #[tokio::test(start_paused = true)]
+    async fn a_disk_that_hangs_holds_up_no_task_beyond_its_deadline() {
+        let launcher = Arc::new(Scripted::new(|_| None));
+        // A tmpfs: nothing is to be mounted there.
+        let words = ["--state-dir", "/dev/shm/kelson"].map(str::to_owned);
+        let options = Options::gather(&words, Mode::Machine, || None);
+        let watchdog = Task::call("watchdog", || Ok(String::new()));
+        let sequence = Sequence::new(Duration::ZERO, None, Vec::new());
+        sequence.run_all(configured(&options, &machine(), launcher, watchdog)).await.unwrap();
+        let report = sequence.report().borrow().clone();
+        let late: Vec<(String, Option<Duration>)> = report
+            .phases
+            .iter()
+            .flat_map(|phase| &phase.tasks)
+            .filter(|task| task.error.as_ref().is_some_and(|error| error.contains("did not answer within")))
+            .map(|task| (task.name.clone(), task.duration))
+            .collect();
+        let seconds = |name: &str, seconds| (name.to_owned(), Some(Duration::from_secs(seconds)));
+        assert_eq!(
+            late,
+            [
+                seconds("kernel modules", 60),
+                seconds("mount /mnt/var", 30),
+                seconds("kernel parameters", 10),
+                seconds("host name", 10),
+                seconds("machine id", 10),
+                seconds("random seed", 10),
+                seconds("loopback", 30),
+                seconds("lo", 30),
+                seconds("name servers", 10),
+            ]
+        );
+        assert_eq!(sequence.elapsed(), Duration::from_secs(60 + 30 + 10 + 30));
+    }
 }

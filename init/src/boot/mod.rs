@@ -4,11 +4,9 @@
 //! the boot goes on, unless the task is essential: then nothing that comes after can work, and the boot has failed
 //! ([`crate::failure`]).
 
-pub mod clock;
 pub mod container;
 pub mod devices;
 pub mod history;
-pub mod identity;
 pub mod machine;
 pub mod mounts;
 pub mod network;

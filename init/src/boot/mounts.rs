@@ -1,6 +1,8 @@
 //! The file systems that the kernel makes up: `/proc`, `/sys`, `/dev`, `/run` and what belongs to them.
 
+use std::ffi::CStr;
 use std::fs::DirBuilder;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
@@ -125,28 +127,54 @@ fn links() -> Result<String, TaskFailure> {
     Ok(String::new())
 }
 
-/// The folder of sockets, and the small tmpfs of its own for the recovery state: what fills `/run` must not be able
+/// The folder of sockets, and a small file system of its own for the recovery state: what fills `/run` must not be able
 /// to keep PID 1 from writing down what it does.
 ///
 /// # Errors
-/// When a folder cannot be made or the tmpfs not mounted.
-pub fn runtime_folders(runtime: &Path, own_tmpfs: bool) -> Result<String, TaskFailure> {
+/// When a folder cannot be made or the file system not mounted.
+pub fn runtime_folders(runtime: &Path, own_memory: bool) -> Result<String, TaskFailure> {
     let failed = |path: &Path, error: &dyn std::fmt::Display| {
         TaskFailure::from(format!("{}: {error}", path.display()))
     };
     DirBuilder::new().recursive(true).mode(0o755).create(runtime).map_err(|error| failed(runtime, &error))?;
     let state = runtime.join("state");
     DirBuilder::new().recursive(true).mode(0o700).create(&state).map_err(|error| failed(&state, &error))?;
-    if !own_tmpfs {
+    if !own_memory {
         return Ok(String::new());
     }
     let mounts = crate::mountinfo::read().unwrap_or_default();
     if crate::mountinfo::topmost(&mounts, &state).is_some() {
         return Ok("it was mounted already".to_owned());
     }
-    mount(Some("kelson-state"), &state, Some("tmpfs"), SAFEST, Some("mode=0700,size=64M"))
+    let (fs_type, data) = unswapped();
+    mount(Some("kelson-state"), &state, Some(fs_type), SAFEST, Some(data))
         .map_err(|errno| failed(&state, &errno.desc()))?;
-    Ok(String::new())
+    Ok(format!("{fs_type}, never swapped"))
+}
+
+/// A file system of memory that is never swapped, and its options: PID 1 reads and writes its state while the disk of the
+/// swap hangs. A tmpfs can do without swap since Linux 6.4. Before, it is a ramfs, which has no bound for its size; but
+/// only PID 1 writes there, and it bounds each file.
+fn unswapped() -> (&'static str, &'static str) {
+    if tmpfs_knows(c"noswap") { ("tmpfs", "mode=0700,size=64M,noswap") } else { ("ramfs", "mode=0700") }
+}
+
+/// Whether the kernel's tmpfs takes a flag. A mount with an unknown option would complain in the kernel log.
+fn tmpfs_knows(flag: &CStr) -> bool {
+    /// `FSOPEN_CLOEXEC` and `FSCONFIG_SET_FLAG` of the kernel's `mount.h`.
+    const CLOSE_ON_EXEC: libc::c_uint = 1;
+    const SET_FLAG: libc::c_uint = 0;
+    // SAFETY: a C string, and a number.
+    let opened = unsafe { libc::syscall(libc::SYS_fsopen, c"tmpfs".as_ptr(), CLOSE_ON_EXEC) };
+    let Some(fd) = libc::c_int::try_from(opened).ok().filter(|fd| *fd >= 0) else { return false };
+    // SAFETY: the kernel has just made it, and nobody else has it.
+    let context = unsafe { OwnedFd::from_raw_fd(fd) };
+    let no_value = std::ptr::null::<libc::c_void>();
+    // SAFETY: the descriptor is open, and the C string lives over the call.
+    let set = unsafe {
+        libc::syscall(libc::SYS_fsconfig, context.as_raw_fd(), SET_FLAG, flag.as_ptr(), no_value, 0)
+    };
+    set == 0
 }
 
 #[cfg(test)]
@@ -161,6 +189,34 @@ mod tests {
         assert_eq!(proc.mount().unwrap(), "it was mounted already");
         let wrong = ApiMount { fs_type: "sysfs", ..proc };
         assert!(!wrong.is_there());
+    }
+
+    /// The kernel of the tests may be older or newer than the flag: a mount tells which.
+    #[test]
+    fn the_state_is_never_swapped() {
+        assert!(!tmpfs_knows(c"no_such_flag"));
+        // In a mount namespace of this thread's own.
+        let mounted = std::thread::spawn(|| {
+            nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).ok()?;
+            let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+            mount(None::<&str>, "/", None::<&str>, private, None::<&str>).ok()?;
+            let folder = std::env::temp_dir().join(format!("kelson-unswapped-{}", std::process::id()));
+            runtime_folders(&folder, true).unwrap();
+            let mounts = std::fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
+            let state = folder.join("state");
+            nix::mount::umount(&state).unwrap();
+            let refused = mount(None::<&str>, &state, Some("tmpfs"), SAFEST, Some("noswap")).is_err();
+            let _ = nix::mount::umount(&state);
+            std::fs::remove_dir_all(&folder).unwrap();
+            Some((mounts, state, refused))
+        });
+        let Some((mounts, state, refused)) = mounted.join().unwrap() else {
+            assert!(!nix::unistd::geteuid().is_root());
+            return;
+        };
+        let line = mounts.lines().find(|line| line.contains(state.to_str().unwrap())).unwrap();
+        assert_eq!(line.contains("- ramfs "), refused, "{line}");
+        assert_eq!(line.contains("- tmpfs ") && line.contains("noswap"), !refused, "{line}");
     }
 
     #[test]

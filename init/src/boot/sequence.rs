@@ -2,12 +2,15 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use kelson_services::host::{BootReport, PhaseRecord, TaskRecord};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+
+use crate::task::{self, Launcher, Request};
 
 /// No task of the boot waits longer, unless it says otherwise.
 const USUAL_DEADLINE: Duration = Duration::from_secs(30);
@@ -46,7 +49,20 @@ impl Task {
         Task { name: name.into(), essential: false, deadline: USUAL_DEADLINE, work: Box::pin(work) }
     }
 
-    /// A task that is done at once.
+    /// A task that `kelson-task` carries out by this deadline.
+    pub fn request(
+        name: impl Into<String>,
+        launcher: &Arc<dyn Launcher>,
+        request: Request,
+        deadline: Duration,
+    ) -> Task {
+        let launcher = Arc::clone(launcher);
+        let work = async move { Ok(task::run(launcher.as_ref(), &request, deadline).await?) };
+        // The request ends by its own deadline, and its message names the process.
+        Task::new(name, work).within(deadline.saturating_mul(2))
+    }
+
+    /// A task that is done at once, in PID 1: it must not touch a disk.
     pub fn call(
         name: impl Into<String>,
         work: impl FnOnce() -> Result<String, TaskFailure> + Send + 'static,
@@ -255,7 +271,6 @@ async fn work_of(task: Task) -> Result<String, TaskFailure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     fn sleeping(name: &str, seconds: u64) -> Task {

@@ -1,14 +1,21 @@
-//! What is set once and costs nothing: limits, kernel parameters, the module list.
+//! What is set once: limits of PID 1 by itself; kernel parameters, modules, names, clock and randomness by `kelson-task`.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use kelson_spec::service::ResourceLimit;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-use super::{Task, TaskFailure};
+use super::Task;
 use crate::task::{self, Launcher, Request};
+
+/// What is kept of the kernel's randomness from one run to the next.
+pub const RANDOM_SEED: &str = "/var/lib/kelson/random-seed";
+/// Each step may wait so long for its disk.
+const STEP: Duration = Duration::from_secs(10);
+/// How long drivers may take to start.
+const MODULES: Duration = Duration::from_secs(60);
 
 /// The limit on open files that PID 1 was given; services get it back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,55 +59,47 @@ pub fn files_for_child(wanted: u64) -> u64 {
     }
 }
 
-/// Sets kernel parameters, all of them, and names those that could not be.
-pub fn sysctl(settings: Vec<(String, String)>) -> Task {
-    Task::call("kernel parameters", move || {
-        let mut failures = Vec::new();
-        for (key, value) in &settings {
-            let path = sysctl_path(key);
-            if let Err(error) = std::fs::write(&path, value) {
-                failures.push(format!("{key} = {value}: {error}"));
-            }
-        }
-        if failures.is_empty() {
-            Ok(format!("{} set", settings.len()))
-        } else {
-            Err(TaskFailure::from(failures.join("; ")))
-        }
-    })
+/// Sets kernel parameters.
+pub fn parameters(launcher: &Arc<dyn Launcher>, settings: Vec<(String, String)>) -> Task {
+    let name = "kernel parameters";
+    if settings.is_empty() {
+        return Task::call(name, || Ok("none are named".to_owned()));
+    }
+    Task::request(name, launcher, Request::SetParameters { settings }, STEP)
 }
 
-/// `net.ipv4.conf.eth0/1.x` → `/proc/sys/net/ipv4/conf/eth0.1/x`: as sysctl(8), a dot parts and a slash is a dot;
-/// but where the first separator is a slash, it is a path as it stands.
-fn sysctl_path(key: &str) -> PathBuf {
-    let slashes_part =
-        key.find(['.', '/']).is_some_and(|at| key.get(at..).is_some_and(|rest| rest.starts_with('/')));
-    let path: String = if slashes_part {
-        key.to_owned()
-    } else {
-        let turned = |c| match c {
-            '.' => '/',
-            '/' => '.',
-            c => c,
-        };
-        key.chars().map(turned).collect()
-    };
-    // Nothing above /proc/sys, whatever is written.
-    let parts = path.split('/').filter(|part| !matches!(*part, "" | "." | ".."));
-    PathBuf::from("/proc/sys").join(parts.collect::<PathBuf>())
+/// Sets the host name: the machine file's, else the kernel command line's (`ip=`), else that of `/etc/hostname`.
+pub fn host_name(launcher: &Arc<dyn Launcher>, name: Option<String>) -> Task {
+    Task::request("host name", launcher, Request::SetHostName { name }, STEP)
 }
 
-/// Loads kernel modules, in a process of its own: a driver's start may hang.
-pub fn modules(launcher: Arc<dyn Launcher>, names: Vec<String>) -> Task {
-    let deadline = Duration::from_secs(60);
-    let count = names.len();
-    let work = async move {
-        if count == 0 {
-            return Ok("none are named".to_owned());
-        }
-        Ok(task::run(launcher.as_ref(), &Request::LoadModules { names }, deadline).await?)
-    };
-    Task::new("kernel modules", work).within(deadline.saturating_mul(2))
+/// Makes sure that there is a machine id.
+pub fn machine_id(launcher: &Arc<dyn Launcher>, runtime: &Path) -> Task {
+    let transient = runtime.join("machine-id");
+    Task::request("machine id", launcher, Request::SetMachineId { transient }, STEP)
+}
+
+/// Sets the clock from the hardware's where the kernel has not done it.
+pub fn clock(launcher: &Arc<dyn Launcher>) -> Task {
+    let name = "clock";
+    if task::clock_is_set() {
+        return Task::call(name, || Ok("the kernel has set it".to_owned()));
+    }
+    Task::request(name, launcher, Request::SetClock, STEP)
+}
+
+/// Stirs the saved seed into the kernel's randomness.
+pub fn seed(launcher: &Arc<dyn Launcher>) -> Task {
+    Task::request("random seed", launcher, Request::LoadSeed { path: RANDOM_SEED.into() }, STEP)
+}
+
+/// Loads kernel modules: a driver's start may hang.
+pub fn modules(launcher: &Arc<dyn Launcher>, names: Vec<String>) -> Task {
+    let name = "kernel modules";
+    if names.is_empty() {
+        return Task::call(name, || Ok("none are named".to_owned()));
+    }
+    Task::request(name, launcher, Request::LoadModules { names }, MODULES)
 }
 
 #[cfg(test)]
@@ -113,15 +112,5 @@ mod tests {
         let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
         assert!(given <= hard, "{given} of {hard}");
         assert_eq!(files_for_child(16), 16);
-    }
-
-    #[test]
-    fn keys_become_paths() {
-        let path = |key| sysctl_path(key).to_str().unwrap().to_owned();
-        assert_eq!(path("net.ipv4.ip_forward"), "/proc/sys/net/ipv4/ip_forward");
-        assert_eq!(path("net.ipv4.conf.eth0/1.forwarding"), "/proc/sys/net/ipv4/conf/eth0.1/forwarding");
-        assert_eq!(path("net/ipv4/conf/eth0.1/forwarding"), "/proc/sys/net/ipv4/conf/eth0.1/forwarding");
-        assert_eq!(path("net/../../etc/passwd"), "/proc/sys/net/etc/passwd");
-        assert_eq!(path(".././x"), "/proc/sys/.x");
     }
 }

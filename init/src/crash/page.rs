@@ -416,4 +416,62 @@ mod tests {
     fn tempfile_descriptor() -> OwnedFd {
         memfd_create(c"stranger", MFdFlags::MFD_CLOEXEC).unwrap()
     }
+
+    const STORED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/state");
+    /// Words that a later release has behind those of this one.
+    const LATER: usize = 512;
+
+    /// A page as the next incarnation finds it.
+    fn page_of(bytes: &[u8]) -> Page {
+        let memory = memfd_create(c"stored", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING).unwrap();
+        nix::unistd::write(&memory, bytes).unwrap();
+        fcntl(&memory, FcntlArg::F_ADD_SEALS(SEALS)).unwrap();
+        let number = std::os::fd::IntoRawFd::into_raw_fd(memory).to_string();
+        Page::find(&OsString::from(number)).unwrap()
+    }
+
+    #[test]
+    fn the_stored_crashes_of_each_release_are_read() {
+        let folders = std::fs::read_dir(STORED).unwrap().map(|folder| folder.unwrap());
+        // Release 0.1.0 executes no release with another format of state.
+        let folders = folders.filter(|folder| folder.path().is_dir() && folder.file_name() != "0.1.0");
+        let mut releases = 0;
+        for folder in folders {
+            let page = page_of(&std::fs::read(folder.path().join("crashes")).unwrap());
+            let crash = page.newest().unwrap();
+            assert_eq!((crash.cause, crash.signal, crash.code), (Cause::Panic, 11, -6));
+            assert_eq!((crash.sender, crash.address), (77, 0xdead));
+            assert_eq!((&*crash.text, crash.frames), ("it broke", vec![7, 8]));
+            assert!(!crash.time.is_zero() && !crash.thread.is_empty());
+            assert_eq!(page.crashes_since(crash.time), 1);
+            assert_eq!(page.crashes_since(Duration::ZERO), 2);
+            assert_eq!((page.ending(), page.is_last()), (Some(ShutdownAction::PowerOff), true));
+            page.told();
+            assert_eq!(page.newest(), None);
+            releases += 1;
+        }
+        assert!(releases > 1, "there is no stored state: run hack/state-fixture");
+    }
+
+    /// For hack/state-fixture.
+    #[test]
+    #[ignore = "writes to tests/state"]
+    fn record_stored_state() {
+        let page = Page::make().unwrap();
+        page.write(&Facts { cause: Cause::Stall, signal: 0, code: 0, sender: 0, address: 0, text: b"" });
+        std::thread::sleep(Duration::from_millis(1));
+        page.write(&facts(b"it broke"));
+        page.add_frame(7);
+        page.add_frame(8);
+        page.end(ShutdownAction::PowerOff);
+        page.make_last();
+        let bytes =
+            |page: &Page| page.words.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes());
+        let store = |release: &str, bytes: Vec<u8>| {
+            std::fs::write(std::path::Path::new(STORED).join(release).join("crashes"), bytes).unwrap();
+        };
+        store(env!("CARGO_PKG_VERSION"), bytes(&page).collect());
+        page.set(LENGTH, (SIZE + LATER) as u64);
+        store("variant", bytes(&page).chain([7; LATER * 8]).collect());
+    }
 }

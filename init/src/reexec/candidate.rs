@@ -104,6 +104,8 @@ async fn attempt(personalities: &Personalities, program: &OwnedFd) -> Result<Str
     let command = Command::from_descriptor(program.try_clone().map_err(told)?, "init")
         .arg(super::CAN_GO_ON)
         .arg(VERSION.to_string())
+        // Release 0.1.0 says no there.
+        .stderr(Stdio::Descriptor(writer.try_clone().map_err(told)?))
         .stdout(Stdio::Descriptor(writer));
     let Child { pidfd, exit, .. } =
         personalities.processes.spawn(command).await.map_err(|error| error.to_string())?;
@@ -120,11 +122,12 @@ async fn attempt(personalities: &Personalities, program: &OwnedFd) -> Result<Str
             return Err(format!("it did not answer within {} s", TRY.as_secs()));
         }
     };
-    let said = String::from_utf8_lossy(&said).trim().to_owned();
-    match said.strip_prefix(NAME) {
-        Some(_) if exit.success() => Ok(said),
-        Some(_) => Err(format!(
-            "{said} does not read what this one has written (version {VERSION} of the state); a reboot takes it up"
+    let said = String::from_utf8_lossy(&said);
+    match said.lines().find(|line| line.starts_with(NAME)) {
+        Some(said) if exit.success() => Ok(said.to_owned()),
+        Some(said) => Err(format!(
+            "{said} does not read state format {VERSION}, which kelson {} has written; reboot to run it",
+            super::OWN_VERSION
         )),
         None => Err(format!("it is no init of Kelson, or one that cannot yet do this: it {exit}")),
     }

@@ -10,7 +10,7 @@
 mod candidate;
 
 use std::ffi::{CString, OsString};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, RawFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub use candidate::{COPY, Candidate, copy, find};
 
 use crate::boot::history;
 use crate::options::Options;
-use crate::{crash, entry};
+use crate::{crash, entry, watchdog};
 
 /// Carries the time of PID 1's start over to its copy in memory and to all later incarnations, in microseconds of
 /// CLOCK_MONOTONIC: all times of the state count from there, and a suspended machine does not age them.
@@ -116,8 +116,27 @@ pub fn past(options: &Options) -> Option<Past> {
         }
         Err(doubt) => {
             tracing::error!("{doubt}: this host begins anew");
+            close_inherited();
             None
         }
+    }
+}
+
+/// Closes all that the incarnation before has left open and that nothing describes any more: its lock on the cgroups of the
+/// services would keep this host from them, and what runs there from being ended. A watchdog stays open and armed.
+fn close_inherited() {
+    let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let inherited = open.filter_map(|entry| {
+        let number = entry.file_name().to_str()?.parse::<RawFd>().ok().filter(|number| *number > 2)?;
+        let file = std::fs::read_link(entry.path()).ok()?;
+        // SAFETY: a system call on a number.
+        let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
+        (flags >= 0 && flags & libc::FD_CLOEXEC == 0 && !watchdog::is_device(&file)).then_some(number)
+    });
+    // Not while the folder is read, which is open as well.
+    for number in inherited.collect::<Vec<_>>() {
+        // SAFETY: nothing in this program owns it: what it opens itself is marked to close.
+        unsafe { libc::close(number) };
     }
 }
 

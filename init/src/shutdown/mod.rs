@@ -25,7 +25,7 @@ use std::time::Duration;
 use kelson_services::host::ShutdownAction;
 use tokio::time::Instant;
 
-use crate::boot::machine::RANDOM_SEED;
+use crate::boot::settings::RANDOM_SEED;
 use crate::options::Mode;
 use crate::supervisor::Intents;
 use crate::task::{self, Launcher, Request};

@@ -150,13 +150,17 @@ impl Life {
         }
         let processes = house.personalities.processes.clone();
         let making = processes.leftovers().to_vec();
-        house.manager.resume(&mut past, &mut specs, &making, |pid| processes.child_started(pid)).await;
+        let diagnostics = if half_begun { &[] } else { loaded.diagnostics.as_slice() };
+        let started = |pid| processes.child_started(pid);
+        house.manager.resume(&mut past, &mut specs, &making, started, diagnostics).await;
+        house.later_mounts.notify_one();
         if half_begun {
             house.begin(loaded);
         } else {
-            house.manager.resume_faulty(&loaded.diagnostics);
+            house.replace_apid(&loaded);
             house.configuration.write();
         }
+        house.health.recovered();
         for child in making {
             processes.forget(child);
         }

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kelson_services::host::ReloadReport;
 use kelson_services::manager::Manager;
-use kelson_services::node_health::NodeHealth;
+use kelson_services::node_health::{HealthSpecs, NodeHealth};
 use kelson_services::state_store::{Kind, StateStore};
-use kelson_spec::{Loaded, MachineReload, MachineSpec};
+use kelson_spec::{GroupSpec, Loaded, MachineReload, MachineSpec};
 
 /// Cheap to clone.
 #[derive(Clone)]
@@ -54,10 +54,13 @@ impl Configuration {
         if report.failure.is_some() {
             return report;
         }
-        let spec = next.machine.health;
+        report.groups = changed(&self.loaded().groups, &next.groups);
+        let specs = HealthSpecs::new(next.machine.health, &next.groups);
+        manager.set_groups(&next.groups);
+        next.warnings.iter().for_each(|warning| manager.host_event(&warning.to_string()));
         *self.loaded() = next;
         self.write();
-        health.set_spec(spec);
+        health.set_specs(specs);
         match machine {
             Some(machine) => (report.applied, report.waiting) = (machine.applied, machine.waiting),
             None => report.errors.push("machine.yaml has mistakes, so none of its keys was taken up".into()),
@@ -70,13 +73,28 @@ impl Configuration {
 /// nothing.
 fn after(now: &Loaded, read: &Loaded) -> (Loaded, Option<MachineReload>) {
     let machine = (!read.machine_is_faulty()).then(|| now.machine.reload(&read.machine));
+    // A group whose file has mistakes stays as it is.
+    let faulty = read.faulty_groups();
+    let kept = now.groups.iter().filter(|group| faulty.contains(&group.name.as_str()));
+    let mut groups: Vec<GroupSpec> = read.groups.iter().chain(kept).cloned().collect();
+    groups.sort_unstable_by(|one, other| one.name.cmp(&other.name));
     let next = Loaded {
         machine: machine.as_ref().map_or(&now.machine, |machine| &machine.spec).clone(),
+        groups,
         api_group: now.api_group,
         containerd: now.containerd || read.containerd,
         ..read.clone()
     };
     (next, machine)
+}
+
+/// The names of groups whose files came, changed or went.
+fn changed(before: &[GroupSpec], now: &[GroupSpec]) -> Vec<String> {
+    let new = now.iter().filter(|group| !before.contains(group));
+    let gone = before.iter().filter(|old| !now.iter().any(|group| group.name == old.name));
+    let mut names: Vec<String> = new.chain(gone).map(|group| group.name.clone()).collect();
+    names.sort_unstable();
+    names
 }
 
 #[cfg(test)]
@@ -125,5 +143,22 @@ mod tests {
         assert_eq!((next.machine, machine), (booted.machine.clone(), None));
         let (next, machine) = after(&booted, &read(7, Some("/etc/kelson/services/web.yaml")));
         assert_eq!((next.diagnostics.len(), machine.is_some()), (1, true));
+        // A group may be called as the machine file is.
+        let (_, machine) = after(&booted, &read(7, Some("/etc/kelson/groups/machine.yaml")));
+        assert!(machine.is_some());
+    }
+
+    #[test]
+    fn a_group_whose_file_has_mistakes_stays_as_it_is() {
+        let group = |name: &str, minimum: u64| GroupSpec {
+            name: name.to_owned(),
+            minimum: Some(Duration::from_secs(minimum)),
+            ..GroupSpec::default()
+        };
+        let booted = Loaded { groups: vec![group("a", 1), group("b", 1), group("c", 1)], ..read(60, None) };
+        let faulty = read(60, Some("/etc/kelson/groups/b.yaml"));
+        let (next, _) = after(&booted, &Loaded { groups: vec![group("a", 2), group("d", 1)], ..faulty });
+        assert_eq!(next.groups, [group("a", 2), group("b", 1), group("d", 1)]);
+        assert_eq!(changed(&booted.groups, &next.groups), ["a", "c", "d"]);
     }
 }

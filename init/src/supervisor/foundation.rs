@@ -8,7 +8,7 @@ use kelson_api::server;
 use kelson_logs::{InheritedLog, Keeper};
 use kelson_runner::cgroup::CgroupRoot;
 use kelson_services::events::EventLog;
-use kelson_services::state_store::{Descriptor, KeptDescriptor, Kind, LifeId, Past, StateStore};
+use kelson_services::state_store::{Descriptor, KeptDescriptor, Kind, LifeId, Past, PastHealth, StateStore};
 use serde::Serialize;
 
 use crate::watchdog::{self, Watchdog};
@@ -19,6 +19,8 @@ pub struct Foundation {
     pub events: EventLog,
     pub logs: Vec<InheritedLog>,
     pub watchdog: watchdog::Place,
+    /// `None`: the host begins.
+    pub health: Option<PastHealth>,
     listener: Option<OwnedFd>,
     cgroups: Option<CgroupRoot>,
 }
@@ -35,7 +37,7 @@ impl Foundation {
             .ok();
         let events = EventLog::new(store.clone());
         let watchdog = watchdog::Place::default();
-        Foundation { store, events, logs: Vec::new(), watchdog, listener: None, cgroups: None }
+        Foundation { store, events, logs: Vec::new(), watchdog, health: None, listener: None, cgroups: None }
     }
 
     /// Of a host that goes on.
@@ -62,6 +64,7 @@ impl Foundation {
             store: Some(past.store.clone()),
             events: EventLog::restore(past.store.clone(), std::mem::take(&mut past.events)),
             watchdog: watchdog::Place::of(watchdog),
+            health: Some(std::mem::take(&mut past.health)),
             logs: logs.into_iter().map(|(what, descriptor)| InheritedLog { what, descriptor }).collect(),
             listener: listener.into_iter().map(|(_, listener)| listener).next(),
             cgroups: cgroups.into_iter().map(|(path, folder)| CgroupRoot::again(path, folder)).next(),

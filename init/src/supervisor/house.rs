@@ -9,8 +9,8 @@ use kelson_services::host::{HostRequest, ReloadReport};
 use kelson_services::manager::Manager;
 use kelson_services::node_health::NodeHealth;
 use kelson_services::state_store::{Kind, StateStore};
-use kelson_spec::Loaded;
-use tokio::sync::{mpsc, oneshot};
+use kelson_spec::{Loaded, ServiceSpec};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::again::Fit;
 use super::configuration::Configuration;
@@ -28,6 +28,8 @@ pub(super) struct House {
     pub(super) options: Options,
     pub(super) personalities: Personalities,
     pub(super) manager: Manager,
+    /// To be told when other services have become known.
+    pub(super) later_mounts: Arc<Notify>,
     pub(super) collector: Collector,
     pub(super) prober: Prober,
     pub(super) intents: Intents,
@@ -49,13 +51,13 @@ pub(super) struct House {
 impl House {
     /// Takes in all services of a host that boots. Those that are known already stay as they are.
     pub(super) fn begin(&self, mut loaded: Loaded) {
-        let (manager, runtime) = (&self.manager, &self.options.runtime_dir);
+        let manager = &self.manager;
         for diagnostic in loaded.diagnostics.iter().filter(|diagnostic| diagnostic.service.is_none()) {
             manager.host_event(&diagnostic.to_string());
         }
+        loaded.warnings.iter().for_each(|warning| manager.host_event(&warning.to_string()));
         let unknown = |name: &str| manager.get(name).is_none();
-        let bounded = self.options.mode == Mode::Machine;
-        let door = apid::spec(&loaded.machine, runtime, socket_group(&loaded), bounded);
+        let door = self.apid(&loaded);
         if let Some(spec) = door.filter(|spec| unknown(&spec.name)) {
             manager.add(Arc::new(spec), true);
         }
@@ -64,8 +66,24 @@ impl House {
         }
         loaded.services.retain(|spec| unknown(&spec.name));
         manager.take_in(loaded);
+        self.later_mounts.notify_one();
         // Written down after all services are: a life that does not find it takes in what is missing.
         self.configuration.write();
+    }
+
+    /// The service apid, where the host has one.
+    fn apid(&self, loaded: &Loaded) -> Option<ServiceSpec> {
+        let bounded = self.options.mode == Mode::Machine;
+        apid::spec(&loaded.machine, &self.options.runtime_dir, socket_group(loaded), bounded)
+    }
+
+    /// An apid of another version gives way to this version's. Clients connect again.
+    pub(super) fn replace_apid(&self, loaded: &Loaded) {
+        let runs = self.manager.get(apid::NAME).and_then(|now| now.spec);
+        let Some(old) = runs.as_deref().and_then(apid::other_version) else { return };
+        let Some(spec) = self.apid(loaded) else { return };
+        let why = format!("the upgrade of PID 1 replaces version {old} of its program");
+        self.manager.replace(Arc::new(spec), &why);
     }
 
     /// Tells of the crash that this life comes after.
@@ -112,6 +130,7 @@ impl House {
         let (personalities, options) = (self.personalities.clone(), self.options.clone());
         let (manager, turn) = (self.manager.clone(), Arc::clone(&self.reloading));
         let (configuration, health) = (self.configuration.clone(), self.health.clone());
+        let later_mounts = Arc::clone(&self.later_mounts);
         tokio::spawn(async move {
             // One after the other: the later reading must be the one that counts.
             let _turn = turn.lock().await;
@@ -123,7 +142,9 @@ impl House {
                     if first && manager.get(containerd::NAME).is_none() {
                         manager.bring_in(Arc::new(containerd_spec(&options, &booted, &manager)));
                     }
-                    configuration.reload(&manager, &health, loaded).await
+                    let report = configuration.reload(&manager, &health, loaded).await;
+                    later_mounts.notify_one();
+                    report
                 }
                 Err(failure) => ReloadReport::failed(failure),
             };
@@ -152,11 +173,12 @@ fn summary(report: &ReloadReport) -> String {
     }
     let added: Vec<&String> = report.added.iter().filter(|name| !report.started.contains(name)).collect();
     let mut text = format!(
-        "the files were read again{}{}{}{}{}{}",
+        "the files were read again{}{}{}{}{}{}{}",
         part("started", &report.started),
         part("added and not started", &added),
         part("stopped", &report.stopped),
         part("changed, restart them to take it up", &report.changed),
+        part("groups, taken up", &report.groups),
         part("machine.yaml, taken up", &report.applied),
         part("machine.yaml, waits for the next boot", &report.waiting)
     );

@@ -216,4 +216,80 @@ mod tests {
         assert_eq!(intents.ask(Reboot, "carol"), "power off is under way already, asked for by bob");
         assert_eq!(intents.current().map(|intent| intent.action), Some(PowerOff));
     }
+
+    const STORED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/state");
+
+    /// What stands in the stored state of each release beside what the services store, which this hands over.
+    fn stored() -> (Intent, crate::reexec::Rebirth) {
+        let limit = kelson_spec::service::ResourceLimit { resource: 7, soft: 1024, hard: 4096 };
+        let rebirth = crate::reexec::Rebirth {
+            count: 3,
+            crashes: 4,
+            reason: "an upgrade".to_owned(),
+            limits: vec![limit],
+            oom_score: None,
+        };
+        (Intent { action: PowerOff, reason: "user 0".to_owned(), begun: Duration::from_secs(77) }, rebirth)
+    }
+
+    /// A copy of the stored state of a release, as far as papers need it.
+    fn copy_of(folder: &std::path::Path) -> std::path::PathBuf {
+        let name = folder.file_name().and_then(|name| name.to_str()).unwrap();
+        let to = std::env::temp_dir().join(format!("kelson-stored-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(to.join("papers")).unwrap();
+        for file in
+            ["services", "events", "checks", "exits", "descriptors", "papers/intent", "papers/rebirth"]
+        {
+            std::fs::copy(folder.join(file), to.join(file)).unwrap();
+        }
+        to
+    }
+
+    /// The stored state of a release. Its owner is that of all of them.
+    fn past_of(folder: &std::path::Path) -> kelson_services::state_store::Past {
+        let boot = "6f1c0b52-9a57-4c0f-8a43-5c1d1f2e7a90".to_owned();
+        let life = kelson_services::state_store::LifeId { boot, start_time: 4711 };
+        kelson_services::state_store::Past::take(folder, &life).unwrap()
+    }
+
+    #[test]
+    fn the_stored_intents_of_each_release_are_read() {
+        let folders = std::fs::read_dir(STORED).unwrap().map(|folder| folder.unwrap());
+        let folders = folders.filter(|folder| folder.path().is_dir() && folder.file_name() != "0.1.0");
+        let mut releases = 0;
+        for folder in folders {
+            let copy = copy_of(&folder.path());
+            let mut past = past_of(&copy);
+            let (intent, rebirth) = stored();
+            assert_eq!(past.paper::<Intent>(Kind::Intent, ""), Some(intent), "{:?}", folder.path());
+            let read = past.paper::<crate::reexec::Rebirth>(Kind::Rebirth, "");
+            assert_eq!(format!("{read:?}"), format!("{:?}", Some(rebirth)), "{:?}", folder.path());
+            assert_eq!(past.doubts, Vec::<String>::new());
+            std::fs::remove_dir_all(copy).unwrap();
+            releases += 1;
+        }
+        assert!(releases > 1, "there is no stored state: run hack/state-fixture");
+    }
+
+    /// For hack/state-fixture.
+    #[test]
+    #[ignore = "writes to tests/state"]
+    fn record_stored_state() {
+        let (intent, rebirth) = stored();
+        let store = |release: &str| past_of(&std::path::Path::new(STORED).join(release)).store;
+        let own = store(env!("CARGO_PKG_VERSION"));
+        own.write(Kind::Intent, "", &intent);
+        own.write(Kind::Rebirth, "", &rebirth);
+        let later = store("variant");
+        later.write(Kind::Intent, "", &Later { known: intent, later: [1] });
+        later.write(Kind::Rebirth, "", &Later { known: rebirth, later: [1] });
+    }
+
+    /// A paper with a field of a later release.
+    #[derive(serde::Serialize)]
+    struct Later<T> {
+        #[serde(flatten)]
+        known: T,
+        later: [u8; 1],
+    }
 }

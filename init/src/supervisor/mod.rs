@@ -11,6 +11,7 @@ mod doors;
 mod foundation;
 mod house;
 mod intent;
+mod later_mounts;
 mod launchers;
 mod opening;
 mod reaper;

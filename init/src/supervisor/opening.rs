@@ -17,7 +17,7 @@ use kelson_services::host::Host;
 use kelson_services::images::{ImageStore, UNPACK, UnpackLauncher};
 use kelson_services::inspect::{INSPECT, InspectLauncher, Inspector};
 use kelson_services::manager::Manager;
-use kelson_services::node_health::NodeHealth;
+use kelson_services::node_health::{HealthSpecs, NodeHealth};
 use kelson_services::runners::Runners;
 use kelson_services::service_runner::gate::{Registry, Sources};
 use kelson_services::service_runner::surroundings::{Surroundings, TURNS};
@@ -30,6 +30,7 @@ use super::doors::Doors;
 use super::foundation::{self, Foundation};
 use super::house::House;
 use super::intent::Intents;
+use super::later_mounts::keep_read_only;
 use super::launchers::Personalities;
 use crate::boot::{self, Sequence};
 use crate::options::{Mode, Options};
@@ -119,7 +120,12 @@ pub(super) fn open(
     });
     let manager = Manager::new(surroundings, runners);
     tokio::spawn(groups::coordinate(manager.clone(), asked));
-    let health = NodeHealth::of(&manager, loaded.machine.health);
+    manager.set_groups(&loaded.groups);
+    let specs = HealthSpecs::new(loaded.machine.health, &loaded.groups);
+    let health = match foundation.health.take() {
+        Some(past) => NodeHealth::recovering(&manager, specs, past),
+        None => NodeHealth::of(&manager, specs),
+    };
     logd::show(&manager, &events, collector.clone(), reports);
     probe::show(&manager, &events, prober.clone(), of_probes);
     let (sender, requests) = mpsc::channel(16);
@@ -184,10 +190,12 @@ pub(super) fn open(
         tokio::spawn(store.clone().keep_up(move |text| _ = events.host(text)));
         intents.remember_in(store);
     }
+    let later_mounts = keep_read_only(manager.clone(), personalities.clone());
     Ok(House {
         options,
         personalities,
         manager,
+        later_mounts,
         collector,
         prober,
         intents,

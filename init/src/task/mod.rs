@@ -7,10 +7,16 @@
 //! The request is in the arguments, so that `ps` shows what hangs (`kelson-task mount /dev/vdb /var ext4`). The
 //! answer is one line on standard output, `done` or `failed` and a text; an end without it is a failure.
 
+mod clock;
+mod identity;
+mod network;
+mod parameters;
 mod perform;
+mod read_only;
 mod request;
 mod run;
 
+pub use clock::is_set as clock_is_set;
 pub use perform::{RESTART_NEEDED, main, perform};
 pub use request::Request;
 pub use run::{Launcher, TaskError, run};

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
-use super::Request;
+use super::{Request, clock, identity, network, parameters, read_only};
 use crate::devices;
 use crate::modules::{Loaded, Modules};
 use crate::mount_options::MountOptions;
@@ -84,6 +84,16 @@ pub fn perform(request: &Request) -> Result<String, String> {
         Request::DetachLoop { device } => detach_loop(device),
         Request::LoadSeed { path } => load_seed(path),
         Request::SaveSeed { path } => save_seed(path).map(|()| String::new()),
+        Request::SetParameters { settings } => parameters::set(settings),
+        Request::SetHostName { name } => identity::set_host_name(name.as_deref()),
+        Request::SetMachineId { transient } => identity::set_machine_id(transient),
+        Request::SetClock => clock::set(),
+        Request::SetUpLoopback => network::set_up_loopback(),
+        Request::SetUpInterface { name, index, address, prefix, gateway } => {
+            network::set_up(name, *index, *address, *prefix, *gateway)
+        }
+        Request::WriteResolver { resolver, servers } => network::write_resolver(servers, resolver),
+        Request::ReadOnly { cgroups } => read_only::make_read_only(cgroups).map(|()| String::new()),
     }
 }
 

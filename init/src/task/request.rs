@@ -1,6 +1,7 @@
 //! What can be asked of `kelson-task`, and how it is written as arguments.
 
 use std::ffi::{CString, OsStr, OsString};
+use std::net::IpAddr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -62,6 +63,38 @@ pub enum Request {
     SaveSeed {
         path: PathBuf,
     },
+    /// Set these kernel parameters, in their order; one that fails does not keep the others.
+    SetParameters {
+        settings: Vec<(String, String)>,
+    },
+    /// Set the host name to this one, else to that of `/etc/hostname`.
+    SetHostName {
+        name: Option<String>,
+    },
+    /// Make sure that there is a machine id. Where the disk cannot be written, this file holds it for the run.
+    SetMachineId {
+        transient: PathBuf,
+    },
+    /// Set the clock from the hardware's.
+    SetClock,
+    SetUpLoopback,
+    /// Set up an interface that exists, given by its name and number.
+    SetUpInterface {
+        name: String,
+        index: u32,
+        address: IpAddr,
+        prefix: u8,
+        gateway: Option<IpAddr>,
+    },
+    /// Write this file of name servers, and make `/etc/resolv.conf` lead to it.
+    WriteResolver {
+        resolver: PathBuf,
+        servers: Vec<IpAddr>,
+    },
+    /// Make the mounts of the machine read-only in the mount namespaces of what runs in these cgroups.
+    ReadOnly {
+        cgroups: Vec<PathBuf>,
+    },
 }
 
 /// The name under which it runs.
@@ -88,8 +121,22 @@ impl Request {
             | Request::LoadSeed { path }
             | Request::SaveSeed { path } => words.push(path.into()),
             Request::MakeFolder { path, mode } => words.extend([path.into(), format!("{mode:o}").into()]),
-            Request::Sync => {}
+            Request::Sync | Request::SetClock | Request::SetUpLoopback => {}
             Request::LoadModules { names } => words.extend(names.iter().map(OsString::from)),
+            Request::SetParameters { settings } => {
+                words.extend(settings.iter().flat_map(|(key, value)| [key.into(), value.into()]));
+            }
+            Request::SetHostName { name } => words.extend(name.iter().map(OsString::from)),
+            Request::SetMachineId { transient } => words.push(transient.into()),
+            Request::SetUpInterface { name, index, address, prefix, gateway } => {
+                words.extend([name.into(), index.to_string().into(), format!("{address}/{prefix}").into()]);
+                words.extend(gateway.map(|gateway| gateway.to_string().into()));
+            }
+            Request::WriteResolver { resolver, servers } => {
+                words.push(resolver.into());
+                words.extend(servers.iter().map(|server| server.to_string().into()));
+            }
+            Request::ReadOnly { cgroups } => words.extend(cgroups.iter().map(OsString::from)),
         }
         words.into_iter().map(|word| CString::new(word.into_vec()).ok()).collect()
     }
@@ -130,6 +177,43 @@ impl Request {
             "detach-loop" => Request::DetachLoop { device: path(0)? },
             "load-seed" => Request::LoadSeed { path: path(0)? },
             "save-seed" => Request::SaveSeed { path: path(0)? },
+            "sysctl" => Request::SetParameters {
+                settings: rest
+                    .chunks(2)
+                    .map(|pair| match pair {
+                        [key, value] => Ok((lossy(key), lossy(value))),
+                        _ => Err(missing()),
+                    })
+                    .collect::<Result<_, _>>()?,
+            },
+            "hostname" => Request::SetHostName { name: rest.first().map(|word| lossy(word)) },
+            "machine-id" => Request::SetMachineId { transient: path(0)? },
+            "clock" => Request::SetClock,
+            "loopback" => Request::SetUpLoopback,
+            "interface" => {
+                let index = text(1)?.parse().map_err(|_| missing())?;
+                let address = text(2)?;
+                let (address, prefix) = address.split_once('/').ok_or_else(missing)?;
+                Request::SetUpInterface {
+                    name: text(0)?,
+                    index,
+                    address: address.parse().map_err(|_| missing())?,
+                    prefix: prefix.parse().map_err(|_| missing())?,
+                    gateway: match rest.get(3) {
+                        Some(word) => Some(lossy(word).parse().map_err(|_| missing())?),
+                        None => None,
+                    },
+                }
+            }
+            "resolver" => Request::WriteResolver {
+                resolver: path(0)?,
+                servers: rest
+                    .iter()
+                    .skip(1)
+                    .map(|word| lossy(word).parse().map_err(|_| missing()))
+                    .collect::<Result<_, _>>()?,
+            },
+            "read-only" => Request::ReadOnly { cgroups: rest.iter().map(PathBuf::from).collect() },
             _ => return Err(format!("\"{verb}\" is not known")),
         })
     }
@@ -150,6 +234,14 @@ impl Request {
             Request::DetachLoop { .. } => "detach-loop",
             Request::LoadSeed { .. } => "load-seed",
             Request::SaveSeed { .. } => "save-seed",
+            Request::SetParameters { .. } => "sysctl",
+            Request::SetHostName { .. } => "hostname",
+            Request::SetMachineId { .. } => "machine-id",
+            Request::SetClock => "clock",
+            Request::SetUpLoopback => "loopback",
+            Request::SetUpInterface { .. } => "interface",
+            Request::WriteResolver { .. } => "resolver",
+            Request::ReadOnly { .. } => "read-only",
         }
     }
 }
@@ -185,6 +277,33 @@ mod tests {
             Request::DetachLoop { device: path.clone() },
             Request::LoadSeed { path: path.clone() },
             Request::SaveSeed { path: path.clone() },
+            Request::SetParameters {
+                settings: vec![("kernel.x".to_owned(), "1 2".to_owned()), ("y".to_owned(), String::new())],
+            },
+            Request::SetHostName { name: Some("edge-1".to_owned()) },
+            Request::SetHostName { name: None },
+            Request::SetMachineId { transient: path.clone() },
+            Request::SetClock,
+            Request::SetUpLoopback,
+            Request::SetUpInterface {
+                name: "eth0".to_owned(),
+                index: 2,
+                address: "fd00::5".parse().unwrap(),
+                prefix: 64,
+                gateway: Some("fd00::1".parse().unwrap()),
+            },
+            Request::SetUpInterface {
+                name: "eth1".to_owned(),
+                index: 3,
+                address: "10.0.2.15".parse().unwrap(),
+                prefix: 24,
+                gateway: None,
+            },
+            Request::WriteResolver {
+                resolver: path.clone(),
+                servers: vec!["10.0.2.3".parse().unwrap(), "::1".parse().unwrap()],
+            },
+            Request::ReadOnly { cgroups: vec![path.clone(), path.clone()] },
         ] {
             let arguments = request.to_arguments().unwrap();
             assert_eq!(arguments[0].to_bytes(), PERSONALITY.as_bytes());
@@ -201,5 +320,9 @@ mod tests {
         assert!(ask(&[]).is_err());
         assert_eq!(ask(&["dance"]), Err("\"dance\" is not known".to_owned()));
         assert_eq!(ask(&["mount", "a"]), Err("\"mount\" needs more words after it".to_owned()));
+        for words in [&["sysctl", "a"][..], &["interface", "eth0", "2", "10.0.0.1"], &["resolver", "/r", "x"]]
+        {
+            assert!(ask(words).is_err(), "{words:?}");
+        }
     }
 }

@@ -68,7 +68,7 @@ impl Device {
         let mut named = numbers.filter_map(|entry| {
             let target = std::fs::read_link(entry.path()).ok()?;
             let number = entry.file_name().to_str()?.parse::<RawFd>().ok()?;
-            target.to_str()?.starts_with(NAMES).then_some(number)
+            is_device(&target).then_some(number)
         });
         named.find_map(|number| {
             // SAFETY: it was open a moment ago. Should it be another by now, then that one is asked what it is.
@@ -121,6 +121,11 @@ impl Device {
         // SAFETY: closed once, at the very end of PID 1's life; nobody uses the number after this.
         unsafe { libc::close(self.0.as_raw_fd()) };
     }
+}
+
+/// Whether an open file is such a device, by its name.
+pub fn is_device(file: &Path) -> bool {
+    file.to_str().is_some_and(|name| name.starts_with(NAMES))
 }
 
 impl AsFd for Device {

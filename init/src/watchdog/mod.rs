@@ -23,6 +23,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::boot::{Task, TaskFailure};
+pub use device::is_device;
 use device::{Device, Feed};
 use feeding::Due;
 

@@ -5,19 +5,17 @@ use std::path::{Path, PathBuf};
 
 use nix::mount::{MsFlags, mount};
 
-use super::{Task, TaskFailure};
-
 /// The name of a machine that was given none.
 const USUAL_NAME: &str = "kelson";
+const HOST_NAME: &str = "/etc/hostname";
+const MACHINE_ID: &str = "/etc/machine-id";
 
-/// Sets the host name: the machine file's, else the kernel command line's (`ip=`), else `/etc/hostname`, else "kelson".
-pub fn hostname(configured: Option<String>, from_kernel: Option<String>) -> Task {
-    Task::call("host name", move || {
-        let file = || std::fs::read_to_string("/etc/hostname").ok().and_then(|text| first_word(&text));
-        let name = configured.or(from_kernel).or_else(file).unwrap_or_else(|| USUAL_NAME.to_owned());
-        nix::unistd::sethostname(&name).map_err(|errno| format!("\"{name}\": {}", errno.desc()))?;
-        Ok(name)
-    })
+/// Sets the host name: the given one, else that of `/etc/hostname`, else "kelson".
+pub fn set_host_name(given: Option<&str>) -> Result<String, String> {
+    let file = || std::fs::read_to_string(HOST_NAME).ok().and_then(|text| first_word(&text));
+    let name = given.map(str::to_owned).or_else(file).unwrap_or_else(|| USUAL_NAME.to_owned());
+    nix::unistd::sethostname(&name).map_err(|errno| format!("\"{name}\": {}", errno.desc()))?;
+    Ok(name)
 }
 
 /// The first line that is neither empty nor a comment.
@@ -26,14 +24,13 @@ fn first_word(text: &str) -> Option<String> {
     Some(line.to_owned())
 }
 
-/// Sees to it that `/etc/machine-id` holds a valid id: the one that is there, else a new one, which is kept on the
-/// disk where that can be written, and laid over the file for this run where not.
-pub fn machine_id(runtime: &Path) -> Task {
-    let transient = runtime.join("machine-id");
-    Task::call("machine id", move || set_machine_id(Path::new("/etc/machine-id"), &transient))
+/// Makes sure that `/etc/machine-id` holds a valid id: the present one, else a new one. The new one is kept on the disk
+/// where that can be written; where not, the file `transient` is mounted over it for this run.
+pub fn set_machine_id(transient: &Path) -> Result<String, String> {
+    set_id(Path::new(MACHINE_ID), transient)
 }
 
-fn set_machine_id(path: &Path, transient: &Path) -> Result<String, TaskFailure> {
+fn set_id(path: &Path, transient: &Path) -> Result<String, String> {
     if std::fs::read_to_string(path).is_ok_and(|text| is_valid(text.trim_end())) {
         return Ok("it is set".to_owned());
     }
@@ -64,7 +61,7 @@ fn is_valid(id: &str) -> bool {
 }
 
 /// A random UUID of version 4, without its dashes, from the kernel's own source of them.
-fn new_id() -> Result<String, TaskFailure> {
+fn new_id() -> Result<String, String> {
     let path = PathBuf::from("/proc/sys/kernel/random/uuid");
     let mut text = String::new();
     std::fs::File::open(&path)
@@ -94,10 +91,10 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("machine-id");
         std::fs::write(&path, "uninitialized\n").unwrap();
-        assert_eq!(set_machine_id(&path, &folder.join("t")).unwrap(), "a new one, kept");
+        assert_eq!(set_id(&path, &folder.join("t")).unwrap(), "a new one, kept");
         let id = std::fs::read_to_string(&path).unwrap();
         assert!(is_valid(id.trim_end()));
-        assert_eq!(set_machine_id(&path, &folder.join("t")).unwrap(), "it is set");
+        assert_eq!(set_id(&path, &folder.join("t")).unwrap(), "it is set");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), id);
         std::fs::remove_dir_all(&folder).unwrap();
     }

@@ -3,21 +3,17 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::{Task, TaskFailure};
-
 /// 2025-01-01: a clock before this was never set.
 const SURELY_WRONG: Duration = Duration::from_secs(1_735_689_600);
 
-pub fn task() -> Task {
-    Task::call("clock", || set(Path::new("/sys/class/rtc")))
+/// Whether the clock shows a time that can be right.
+pub fn is_set() -> bool {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() >= SURELY_WRONG
 }
 
-fn set(clocks: &Path) -> Result<String, TaskFailure> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    if now >= SURELY_WRONG {
-        return Ok("the kernel has set it".to_owned());
-    }
-    let Some(hardware) = read(clocks) else {
+/// Sets the clock from the first hardware clock that shows a time that can be right.
+pub fn set() -> Result<String, String> {
+    let Some(hardware) = read(Path::new("/sys/class/rtc")) else {
         return Err("it is not set, and there is no hardware clock that is".into());
     };
     nix::time::clock_settime(nix::time::ClockId::CLOCK_REALTIME, hardware.into())

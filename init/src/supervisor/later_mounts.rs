@@ -1,0 +1,101 @@
+//! What is mounted while services with a read-only root run: it arrives in their mount namespaces as writable as it is
+//! on the machine, and is made read-only there at once.
+//!
+//! Level-triggered: after each change of the machine's mounts all such services are looked at, whatever the change was.
+//! A service that starts meanwhile is safe: its process is in its cgroup before it has a mount namespace of its own, and
+//! makes all that is there read-only itself.
+
+use std::fs::File;
+use std::future::pending;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kelson_runner::cgroup::Cgroup;
+use kelson_services::manager::Manager;
+use kelson_spec::service::Workload;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::Notify;
+
+use super::launchers::Personalities;
+use crate::readable::changeable;
+use crate::task::{self, Request};
+
+/// Entering a few namespaces takes milliseconds.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// What failed is tried again after this time.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Keeps the mounts of services read-only from now on. To be notified when other services have become known.
+pub(super) fn keep_read_only(manager: Manager, personalities: Personalities) -> Arc<Notify> {
+    let changed = Arc::new(Notify::new());
+    let services = Arc::clone(&changed);
+    tokio::spawn(async move {
+        let (mut mounts, mut told) = (None, None);
+        loop {
+            let names = names(&manager);
+            // Opened before anything is looked at: what changes in between is told.
+            if names.is_empty() {
+                mounts = None;
+            } else if mounts.is_none() {
+                mounts = open().map_err(|error| tracing::error!("the table of mounts: {error}")).ok();
+            }
+            let failure = close(&personalities, &names).await.err();
+            if let Some(failure) = failure.as_ref().filter(|failure| told.as_ref() != Some(*failure)) {
+                manager.host_event(&format!("later mounts of services with readOnlyRoot: {failure}"));
+            }
+            let again = failure.is_some() || (mounts.is_none() && !names.is_empty());
+            told = failure;
+            tokio::select! {
+                () = services.notified() => {}
+                () = change(mounts.as_ref()) => {}
+                () = tokio::time::sleep(AGAIN), if again => {}
+            }
+        }
+    });
+    changed
+}
+
+/// Processes that run, or may be started, with a read-only root. A container has its own mounts.
+fn names(manager: &Manager) -> Vec<Arc<str>> {
+    let services = manager.list().into_iter();
+    let confined = services.filter(|service| {
+        service
+            .spec
+            .as_ref()
+            .is_some_and(|spec| spec.security.read_only_root && matches!(spec.workload, Workload::Process(_)))
+    });
+    confined.map(|service| service.name).collect()
+}
+
+fn open() -> io::Result<AsyncFd<OwnedFd>> {
+    changeable(File::open("/proc/self/mountinfo")?.into())
+}
+
+/// Returns once something was mounted or unmounted.
+async fn change(mounts: Option<&AsyncFd<OwnedFd>>) {
+    match mounts {
+        Some(mounts) => {
+            if let Ok(mut ready) = mounts.ready(Interest::PRIORITY).await {
+                ready.clear_ready();
+            }
+        }
+        None => pending().await,
+    }
+}
+
+/// Has `kelson-task` look at those that run.
+async fn close(personalities: &Personalities, names: &[Arc<str>]) -> Result<(), String> {
+    let Some(root) = personalities.processes.cgroups() else { return Ok(()) };
+    let open = names.iter().filter_map(|name| Cgroup::open(root, name).ok().flatten());
+    let cgroups: Vec<PathBuf> =
+        open.filter(|cgroup| cgroup.is_populated()).map(|cgroup| cgroup.path()).collect();
+    if cgroups.is_empty() {
+        return Ok(());
+    }
+    let done = task::run(personalities, &Request::ReadOnly { cgroups }, DEADLINE).await;
+    done.map(drop).map_err(|error| error.to_string())
+}
