@@ -37,6 +37,9 @@ pub enum Failure {
     Usage(String),
     #[error("{0}")]
     NotReachable(String),
+    /// The host was reached, and the call was lost.
+    #[error("{0}")]
+    Lost(String),
     #[error("{0}")]
     Denied(String),
     #[error("{0}")]
@@ -53,7 +56,7 @@ impl Failure {
             Failure::Failed(_) | Failure::Told | Failure::Unknown(_) => 1,
             Failure::Ended(status) => *status,
             Failure::Usage(_) => 2,
-            Failure::NotReachable(_) => 3,
+            Failure::NotReachable(_) | Failure::Lost(_) => 3,
             Failure::Denied(_) => 4,
             Failure::TimedOut(_) => 5,
         }
@@ -67,9 +70,14 @@ impl Failure {
         }
     }
 
+    /// True where the host is there, and may answer in a moment.
+    pub fn is_lost(&self) -> bool {
+        matches!(self, Failure::Lost(_))
+    }
+
     /// True where the same call may succeed on another connection.
     pub fn is_passing(&self) -> bool {
-        matches!(self, Failure::NotReachable(_))
+        matches!(self, Failure::NotReachable(_) | Failure::Lost(_))
     }
 }
 
@@ -77,6 +85,7 @@ impl From<client::Failure> for Failure {
     fn from(failure: client::Failure) -> Failure {
         match failure {
             client::Failure::NotReachable(said) => Failure::NotReachable(said),
+            client::Failure::Lost(said) => Failure::Lost(said),
             client::Failure::Denied(said) => Failure::Denied(said),
             client::Failure::NotFound(said) => Failure::Unknown(said),
             client::Failure::Deadline(said) => Failure::TimedOut(said),
@@ -116,9 +125,25 @@ pub async fn answer_within<T>(
     time: Duration,
     call: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>,
 ) -> Result<T, Failure> {
+    respond_within(time, call).await.map(tonic::Response::into_inner)
+}
+
+/// Awaits the answer with its metadata.
+///
+/// # Errors
+/// As [`answer`].
+pub async fn respond<T>(
+    call: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>,
+) -> Result<tonic::Response<T>, Failure> {
+    respond_within(ANSWER, call).await
+}
+
+async fn respond_within<T>(
+    time: Duration,
+    call: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>,
+) -> Result<tonic::Response<T>, Failure> {
     match tokio::time::timeout(time, call).await {
-        Ok(Ok(response)) => Ok(response.into_inner()),
-        Ok(Err(status)) => Err(status.into()),
+        Ok(response) => Ok(response?),
         Err(_) => Err(Failure::TimedOut(format!("the host gave no answer within {} s", time.as_secs()))),
     }
 }

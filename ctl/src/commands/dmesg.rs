@@ -25,11 +25,15 @@ pub struct Arguments {
 pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
     let client = call.client()?;
     let mut reconnect = call.reconnect();
-    let mut next = None;
+    // Only a host that was reached is asked again.
+    let (mut next, mut reached) = (None, false);
     loop {
         match stream(call, &client, arguments.follow, &mut next, &mut reconnect).await {
             Ok(()) => return Ok(()),
-            Err(failure) if arguments.follow && next.is_some() => reconnect.pause(failure).await?,
+            Err(failure) if arguments.follow && (reached || next.is_some() || failure.is_lost()) => {
+                reached = true;
+                reconnect.pause(failure).await?;
+            }
             Err(failure) => return Err(failure),
         }
     }

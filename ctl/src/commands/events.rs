@@ -127,7 +127,7 @@ async fn timeline(call: &Call, client: &Client, arguments: Arguments) -> Result<
     });
     match read.await {
         // From elsewhere the end of a host is not heard, as its door closes first: what was heard is drawn.
-        Err(failure @ Failure::NotReachable(_)) if arguments.follow && !events.is_empty() => {
+        Err(failure) if failure.is_passing() && arguments.follow && !events.is_empty() => {
             call.note(&format!("{failure}; what was heard until then is drawn"));
         }
         read => read?,
@@ -160,7 +160,11 @@ async fn read(
         match stream(call, client, &mut request, &mut reconnect, &mut began, &mut seen).await {
             // The host has ended, after its last event.
             Ok(()) => return Ok(()),
-            Err(failure) if request.follow && began => reconnect.pause(failure).await?,
+            // Only a host that was reached is asked again.
+            Err(failure) if request.follow && (began || failure.is_lost()) => {
+                began = true;
+                reconnect.pause(failure).await?;
+            }
             Err(failure) => return Err(failure),
         }
     }

@@ -1,5 +1,6 @@
 //! `exec`: a command beside a service, as if it ran here: its input, output, signals and exit status.
 
+mod expiry;
 mod pipes;
 
 use std::io::IsTerminal as _;
@@ -10,15 +11,16 @@ use kelson_proto::v1::run_response::Response as Told;
 use kelson_proto::v1::{RunExited, RunRequest, RunResponse, RunStart};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::Streaming;
+use tonic::{Response, Streaming};
 
 use super::Call;
 use crate::console::keyboard::{self, Keyboard};
 use crate::console::read_input;
 use crate::console::signals::{Signals, of_signal};
-use crate::failure::{Failure, answer, explain_names};
+use crate::failure::{Failure, explain_names, respond};
 use crate::output::note;
 use crate::output::terminal::end_by_sigpipe;
+use expiry::Expiry;
 use pipes::Printer;
 
 /// Run a command beside a service
@@ -30,6 +32,9 @@ use pipes::Printer;
 /// The exit status is that of the command, 128+N where signal N ended it. What
 /// kelsonctl itself fails with (1 to 5, as always) is told apart by the line
 /// `kelsonctl: ...` on the standard error, which is there then and only then.
+///
+/// From elsewhere it ends with the client's certificate. One minute before, a
+/// line `warning: ...` on the standard error says so.
 #[derive(Debug, Clone, clap::Args)]
 #[command(
     verbatim_doc_comment,
@@ -87,7 +92,9 @@ pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
     // From here on to its drop, on whichever way, the terminal is the command's.
     let keyboard = (arguments.tty && arguments.interactive).then(Keyboard::hand_over).transpose()?;
     let input = arguments.interactive.then(read_input).transpose()?;
-    let session = Session { requests, responses, printer: Printer::new()?, tty: arguments.tty };
+    let expiry = Expiry::of(responses.metadata(), keyboard.is_some());
+    let (responses, printer) = (responses.into_inner(), Printer::new()?);
+    let session = Session { requests, responses, printer, expiry, tty: arguments.tty };
     let ended = session.run(input, &mut signals).await;
     drop(keyboard);
     match ended? {
@@ -128,10 +135,10 @@ async fn begin(
     requests: &mpsc::Sender<RunRequest>,
     stream: ReceiverStream<RunRequest>,
     name: &str,
-) -> Result<Streaming<RunResponse>, Failure> {
+) -> Result<Response<Streaming<RunResponse>>, Failure> {
     // There is room for it: the stream is empty.
     let _ = requests.send(asked(Asked::Start(start))).await;
-    match answer(client.exec().run(stream)).await {
+    match respond(client.exec().run(stream)).await {
         Ok(responses) => Ok(responses),
         Err(failure) => Err(explain_names(failure, client, &[name.to_owned()]).await),
     }
@@ -159,13 +166,14 @@ struct Session {
     requests: mpsc::Sender<RunRequest>,
     responses: Streaming<RunResponse>,
     printer: Printer,
+    expiry: Expiry,
     tty: bool,
 }
 
 impl Session {
     /// Until the command has ended and all that it wrote is written here.
     async fn run(
-        self,
+        mut self,
         input: Option<mpsc::Receiver<Vec<u8>>>,
         signals: &mut Signals,
     ) -> Result<End, Failure> {
@@ -179,6 +187,7 @@ impl Session {
             tokio::select! {
                 ended = &mut printing => return ended,
                 () = &mut feeding => {}
+                () = self.expiry.warn() => {}
                 number = signals.next() => match number {
                     // Where there is no room, one is under way that may be older: the next change tells again.
                     libc::SIGWINCH if self.tty => drop(notices.try_send(Asked::Resize(keyboard::window_size()))),

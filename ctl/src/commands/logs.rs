@@ -68,7 +68,7 @@ pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
         last: arguments.since.map(time::to_wire),
     };
     // logd said itself that it ends: another one takes its place, unless the host ends too.
-    let mut ended: Option<Instant> = None;
+    let (mut ended, mut reached): (Option<Instant>, bool) = (None, false);
     loop {
         let reason = match reader.stream(&client, &request).await {
             Ok(()) if !arguments.follow => break,
@@ -77,13 +77,17 @@ pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
                 Failure::NotReachable("the stream of logs has ended".to_owned())
             }
             Err(failure) if failure.is_passing() && is_recent(ended) && has_ended(&client).await => break,
-            Err(failure) if arguments.follow && reader.began => failure,
+            // Only a host that was reached is asked again.
+            Err(failure) if arguments.follow && (reached || reader.began || failure.is_lost()) => failure,
             Err(failure) => return Err(explain_names(failure, &client, &names).await),
         };
-        reader.resume.begin_again();
+        reached = true;
         reader.reconnect.pause(reason).await?;
-        request.tail = None;
-        request.last = Some(time::to_wire(reader.arrived.elapsed() + OVERLAP));
+        if reader.began {
+            reader.resume.begin_again();
+            request.tail = None;
+            request.last = Some(time::to_wire(reader.arrived.elapsed() + OVERLAP));
+        }
     }
     reader.writer.finish()?;
     if reader.resume.is_empty() && !arguments.follow {

@@ -17,6 +17,7 @@ use crate::output::print;
     after_help = "\
 Examples:
   kelsonctl schema service > /etc/kelson/service.schema.json
+  kelsonctl schema group > /etc/kelson/group.schema.json
   kelsonctl schema machine > /etc/kelson/machine.schema.json"
 )]
 pub struct Arguments {
@@ -28,12 +29,14 @@ pub struct Arguments {
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum File {
     Service,
+    Group,
     Machine,
 }
 
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let root = match arguments.file {
         File::Service => schema::service(),
+        File::Group => schema::group(),
         File::Machine => schema::machine(),
     };
     print(&json::schema(&root))

@@ -13,8 +13,9 @@ use crate::output::{print, views};
 
 /// Check a configuration folder, without a host
 ///
-/// The folder is one like /etc/kelson: a machine.yaml (which may be missing) and
-/// the folder services/ with one file for each service.
+/// The folder is one like /etc/kelson: a machine.yaml (which may be missing),
+/// the folder services/ with one file for each service, and the folder groups/
+/// with files of groups. Warnings alone leave the exit status 0.
 #[derive(Debug, Clone, clap::Args)]
 #[command(
     verbatim_doc_comment,
@@ -40,7 +41,9 @@ pub fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
     if call.is_table() {
         print(&report(&loaded, call.terminal.palette))?;
     } else {
-        call.format.print(&loaded.diagnostics.iter().map(views::Mistake::from).collect::<Vec<_>>())?;
+        let mistakes = loaded.diagnostics.iter().map(views::Mistake::from);
+        let warnings = loaded.warnings.iter().map(views::Mistake::warning);
+        call.format.print(&mistakes.chain(warnings).collect::<Vec<_>>())?;
     }
     if loaded.diagnostics.is_empty() { Ok(()) } else { Err(Failure::Told) }
 }
@@ -52,11 +55,15 @@ fn not_a_folder(directory: &std::path::Path, why: &str) -> Failure {
 fn report(loaded: &Loaded, palette: Palette) -> String {
     let services = loaded.services.len();
     let plural = if services == 1 { "service" } else { "services" };
-    if loaded.diagnostics.is_empty() {
-        return format!("{services} {plural}, no mistakes\n");
-    }
     let mut sources = Sources::default();
     let mut out = String::new();
+    for warning in &loaded.warnings {
+        let message = format!("warning: {}", warning.message);
+        out += &mistake(&Diagnostic { message, ..warning.clone() }, None, palette);
+    }
+    if loaded.diagnostics.is_empty() {
+        return format!("{out}{services} {plural}, no mistakes\n");
+    }
     for diagnostic in &loaded.diagnostics {
         out += &mistake(diagnostic, sources.line(diagnostic).as_deref(), palette);
     }

@@ -92,6 +92,8 @@ pub struct Reload {
     pub stopped: Vec<String>,
     pub changed: Vec<String>,
     pub faulty: Vec<String>,
+    /// Groups whose files changed.
+    pub groups: Vec<String>,
     /// Keys of machine.yaml.
     pub applied: Vec<String>,
     pub waiting: Vec<String>,
@@ -100,9 +102,9 @@ pub struct Reload {
 
 impl From<&v1::ReloadResponse> for Reload {
     fn from(report: &v1::ReloadResponse) -> Reload {
-        let v1::ReloadResponse { started, stopped, changed, errors, added, faulty, applied, waiting } =
+        let v1::ReloadResponse { started, stopped, changed, errors, added, faulty, applied, waiting, groups } =
             report.clone();
-        Reload { added, started, stopped, changed, faulty, applied, waiting, errors }
+        Reload { added, started, stopped, changed, faulty, groups, applied, waiting, errors }
     }
 }
 
@@ -308,6 +310,14 @@ pub struct Mistake {
     pub column: u32,
     pub service: Option<String>,
     pub message: String,
+    /// It is no mistake and hardly meant.
+    pub warning: bool,
+}
+
+impl Mistake {
+    pub fn warning(diagnostic: &kelson_spec::Diagnostic) -> Mistake {
+        Mistake { warning: true, ..diagnostic.into() }
+    }
 }
 
 impl From<&kelson_spec::Diagnostic> for Mistake {
@@ -318,6 +328,7 @@ impl From<&kelson_spec::Diagnostic> for Mistake {
             column: diagnostic.column,
             service: diagnostic.service.clone(),
             message: diagnostic.message.clone(),
+            warning: false,
         }
     }
 }

@@ -71,7 +71,7 @@ fn a_reload_prints_what_changed_and_what_is_wrong() {
         fake.json("reload"),
         json!({
             "added": [], "started": ["mail"], "stopped": [], "changed": ["db"], "faulty": [],
-            "applied": [], "waiting": [], "errors": []
+            "groups": [], "applied": [], "waiting": [], "errors": []
         })
     );
     fake.change(|state| state.reload.errors = names(&["web.yaml:3:1: unknown key"]));

@@ -347,7 +347,7 @@ fn an_expired_certificate_is_told_as_such() {
         (
             4,
             "kelsonctl: the machine refuses our certificate: it has expired, or a clock is wrong; `kelsonctl config \
-             contexts` tells until when it holds\n"
+             contexts` tells until when it holds, and `kelsonctl gen config` makes a new one\n"
         )
     );
     let listed = place.json("config contexts --file config");

@@ -1,7 +1,9 @@
 //! Streams: events, logs, dmesg; what becomes of them when the connection breaks, or nobody reads on.
 
 use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::net::UnixListener;
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use kelson_proto::v1::line::Stream;
 use kelson_proto::v1::{KernelMessage, Line};
@@ -314,4 +316,76 @@ fn a_timeline_of_a_host_that_does_not_come_back_is_drawn_all_the_same() {
     assert_eq!(status, Some(0), "{errors}");
     assert!(errors.contains("what was heard until then is drawn"), "{errors}");
     assert!(rest.ends_with("\ndb     200 ms  for web\n"), "{rest}");
+}
+
+/// Takes a connection and drops it unanswered.
+fn lose(listener: &UnixListener) {
+    listener.set_nonblocking(true).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while listener.accept().is_err() {
+        assert!(Instant::now() < deadline, "nobody asks");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The connection is taken, and PID 1 executes itself anew before it has answered.
+#[test]
+fn a_follower_whose_first_request_is_lost_asks_again() {
+    let first = "first line";
+    for words in ["-o json events -f", "-o json logs -f --tail 1 web", "-o json dmesg -f"] {
+        let kernel = vec![KernelMessage { seq: 1, text: first.to_owned(), ..KernelMessage::default() }];
+        let lines = vec![line("web", 0, b"before"), line("web", 1, first.as_bytes())];
+        let mut fake = Fake::start(State { events: vec![event(1, "web", first)], lines, kernel, ..two() });
+        fake.cut();
+        let listen = |name: &str| {
+            let path = fake.folder().join(name);
+            drop(std::fs::remove_file(&path));
+            UnixListener::bind(path).unwrap()
+        };
+        let (init, log) = (listen("init.sock"), listen("log.sock"));
+        let asked = if words.contains("logs") {
+            // Whether the names are known is not asked for long.
+            std::thread::spawn(move || lose(&init));
+            log
+        } else {
+            init
+        };
+        let mut following = Following::new(&fake, words);
+        lose(&asked);
+        // Again, and more than once; then nobody listens for a moment.
+        lose(&asked);
+        drop(asked);
+        fake.serve();
+        let line = following.line();
+        assert!(line.contains(first), "{words}: {line}");
+        fake.change(|state| state.ending = true);
+        if words.contains("logs") {
+            assert_eq!(
+                fake.asked().iter().find(|asked| asked.starts_with("logs")).unwrap(),
+                "logs tail=Some(1) last=false"
+            );
+            // logd has ended, and is not there again.
+            fake.until_asked("logs", 2);
+            fake.cut();
+        }
+        let (status, rest, errors) = following.end();
+        assert_eq!((status, rest.as_str()), (Some(0), ""), "{words}: {errors}");
+        let is_expected =
+            |line: &str| line.ends_with("; connecting again") || line.ends_with("connected again");
+        assert!(errors.lines().all(is_expected), "{words}: {errors}");
+    }
+}
+
+#[test]
+fn what_does_not_follow_ends_when_its_request_is_lost() {
+    let mut fake = Fake::start(two());
+    fake.cut();
+    drop(std::fs::remove_file(fake.socket()));
+    let socket = UnixListener::bind(fake.socket()).unwrap();
+    let following = Following::new(&fake, "events");
+    lose(&socket);
+    drop(socket);
+    let (status, rest, errors) = following.end();
+    assert_eq!((status, rest.as_str()), (Some(3), ""));
+    assert_eq!(errors.lines().count(), 1, "{errors}");
 }
