@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use kelson_tests::chaos::{Ledger, Toll};
 use kelson_tests::{Event, PATIENCE, Service, Vm, until};
 
 const STEPS: &str = "/etc/kelson/kelson-test-program";
@@ -26,9 +27,18 @@ fn look(vm: &Vm, steps: &[&str]) -> String {
 }
 
 #[track_caller]
-fn watched(vm: &Vm) -> BTreeMap<String, (Option<i32>, u32, bool)> {
+fn watched(vm: &Vm) -> BTreeMap<String, Service> {
     let all = vm.services().into_iter().filter(|now| !now.builtin && now.name != "restless");
-    all.map(|Service { name, pid, restarts, up, .. }| (name, (pid, restarts, up))).collect()
+    all.map(|now| (now.name.clone(), now)).collect()
+}
+
+/// The last line that each writer has written.
+#[track_caller]
+fn last_lines(vm: &Vm) -> [u64; WRITERS] {
+    let files: Vec<String> = (0..WRITERS).map(|n| format!("cat=/tmp/{}", writer(n))).collect();
+    let said = look(vm, &files.iter().map(String::as_str).collect::<Vec<_>>());
+    let all = said.lines().filter_map(|line| line.split_whitespace().next()?.parse().ok());
+    all.collect::<Vec<_>>().try_into().unwrap_or_else(|_| panic!("not a number of each writer: {said}"))
 }
 
 #[track_caller]
@@ -62,9 +72,6 @@ fn a_machine_lives_through_hostile_surroundings() {
 #[ignore = "a quarter of an hour: hack/chaos runs it"]
 fn long_a_machine_lives_through_hostile_surroundings_twenty_times() {
     lives_through(20);
-    for (name, _) in FAULTS {
-        println!("CHAOS {name} 20 0 0 0 0");
-    }
 }
 
 /// Nobody has random numbers before the kernel has gathered some by itself: keys of TLS, the runs' marks and jitter wait
@@ -72,17 +79,26 @@ fn long_a_machine_lives_through_hostile_surroundings_twenty_times() {
 #[test]
 #[ignore = "minutes: hack/chaos runs it"]
 fn long_twenty_machines_without_entropy_come_up() {
-    for _ in 0..20 {
-        let mut vm = Vm::builder("no-entropy")
-            .append(NO_ENTROPY)
-            .service("db", "process: {command: [$PROGRAM, 'notify=READY=1', serve]}\nreadiness: notify")
-            .service("web", "process: {command: [$PROGRAM, serve]}\ndepends: [{service: db}]")
-            .boot();
-        vm.wait_up(&["db", "web", "apid"]);
-        assert!(vm.services().iter().all(|service| service.restarts == 0), "{:?}", vm.services());
-        vm.poweroff();
+    let mut toll = Toll::of("entropy-missing");
+    while toll.times < 20 {
+        toll.times += 1;
+        let booted = toll.attempt(|| {
+            let vm = Vm::builder("no-entropy")
+                .append(NO_ENTROPY)
+                .service("db", "process: {command: [$PROGRAM, 'notify=READY=1', serve]}\nreadiness: notify")
+                .service("web", "process: {command: [$PROGRAM, serve]}\ndepends: [{service: db}]")
+                .boot();
+            let _ = vm.ctl(&["wait", "db", "web", "apid", "--for", "up", "--timeout", "60s"]);
+            vm
+        });
+        let Some(mut vm) = booted else { break };
+        for service in vm.services() {
+            toll.count_restarts(service.restarts);
+            toll.count_lost(u64::from(!service.up), || format!("{service:?}"));
+        }
+        toll.attempt(|| vm.poweroff());
     }
-    println!("CHAOS entropy-missing 20 0 0 0 0");
+    toll.tell();
 }
 
 /// How long an operator waits for each of some restarts, each of which is several lines of the kernel's log. The shortest
@@ -133,29 +149,31 @@ fn long_a_console_that_nobody_reads_holds_nobody_up() {
         vm.ctl(&["exec", "look", "--", STEPS, &line(20)]);
         (began.elapsed() > Duration::from_secs(1)).then_some(())
     });
-    let pid = |vm: &Vm| {
+    let others = |vm: &Vm| -> BTreeMap<String, Service> {
         let listed: Vec<Service> =
             serde_json::from_str(&answered(vm, &["services", "-o", "json"])).expect("JSON");
-        listed
-            .into_iter()
-            .filter(|now| now.name != "own")
-            .map(|now| (now.name, now.pid, now.restarts))
-            .collect::<Vec<_>>()
+        listed.into_iter().filter(|now| now.name != "own").map(|now| (now.name.clone(), now)).collect()
     };
-    let before = pid(&vm);
-    for round in 1..=TIMES {
+    let before = others(&vm);
+    let mut toll = Toll::of("serial-line-unread");
+    while toll.times < TIMES {
+        toll.times += 1;
         // The kernel has the processor to itself, interrupts and all, for as long as a line takes; after two such lines PID 1
         // gives it none but warnings.
-        until("restarts to be answered as quickly as with a console that is read", PATIENCE * 4, || {
-            (restarts(&vm)[3] < read[3] * 4 + Duration::from_millis(200)).then_some(())
+        let after = toll.attempt(|| {
+            until("restarts to be answered as quickly as with a console that is read", PATIENCE * 4, || {
+                (restarts(&vm)[3] < read[3] * 4 + Duration::from_millis(200)).then_some(())
+            });
+            let dmesg = answered(&vm, &["dmesg"]);
+            assert!(!dmesg.contains("lines of this log were lost"), "{dmesg}");
+            others(&vm)
         });
-        assert_eq!(pid(&vm), before, "round {round}");
-        let dmesg = answered(&vm, &["dmesg"]);
-        assert!(!dmesg.contains("lines of this log were lost"), "{dmesg}");
+        let Some(after) = after else { break };
+        toll.compare(&before, &after);
     }
     vm.read_console(true);
-    vm.poweroff();
-    println!("CHAOS serial-line-unread {TIMES} 0 0 0 0");
+    toll.attempt(|| vm.poweroff());
+    toll.tell();
 }
 
 #[track_caller]
@@ -182,22 +200,56 @@ fn lives_through(times: u32) {
     // The boot says so of itself, and that is none of what a fault makes it say.
     wait_event(&vm, 0, "the boot is over");
     let before = watched(&vm);
-    for round in 1..=times {
-        for (name, fault) in FAULTS {
-            fault(&vm);
-            assert_eq!(watched(&vm), before, "{name}, round {round}");
+    let mut tolls = FAULTS.map(|(name, _)| Toll::of(name));
+    // The lines that were written during each fault: those up to the next one's first.
+    let mut begun: Vec<(usize, [u64; WRITERS])> = Vec::new();
+    'rounds: for _ in 0..times {
+        for (at, (_, fault)) in FAULTS.iter().enumerate() {
+            let toll = &mut tolls[at];
+            begun.push((at, last_lines(&vm).map(|last| last + 1)));
+            toll.times += 1;
+            if toll.attempt(|| fault(&vm)).is_none() {
+                break 'rounds;
+            }
+            toll.compare(&before, &watched(&vm));
         }
     }
+    count_lines(&vm, &begun, &mut tolls);
     let events = vm.client().events();
+    tolls.iter().for_each(|toll| println!("{toll}"));
+    assert!(tolls.iter().all(|toll| toll.times == times && toll.is_nothing()), "{tolls:#?}");
     assert!(events.windows(2).all(|pair| pair[1].seq == pair[0].seq + 1), "{events:#?}");
-    for name in (0..WRITERS).map(writer) {
-        let text = vm.ctl(&["logs", &name]).ok().stdout;
-        let numbers: Vec<u64> =
-            text.lines().filter_map(|l| l.split_once("beat ")?.1.split(' ').next()?.parse().ok()).collect();
-        let all: Vec<u64> = (1..=numbers.len() as u64).collect();
-        assert_eq!(numbers, all, "{name}: a line is missing, double or elsewhere");
-    }
     vm.poweroff();
+}
+
+/// Counts, for each fault, the lines that were written during it and are not once and in order in the logs. `begun` names
+/// each fault with the first line of each writer.
+#[track_caller]
+fn count_lines(vm: &Vm, begun: &[(usize, [u64; WRITERS])], tolls: &mut [Toll]) {
+    let lasts = last_lines(vm);
+    for (n, last) in lasts.into_iter().enumerate() {
+        let name = writer(n);
+        let beats = |words: &[&str]| -> Vec<u64> {
+            let text = vm.ctl(words).ok().stdout;
+            text.lines().filter_map(|l| l.split_once("beat ")?.1.split(' ').next()?.parse().ok()).collect()
+        };
+        until("its last line to be in its log", PATIENCE, || {
+            (beats(&["logs", "--tail", "1", &name]).last() >= Some(&last)).then_some(())
+        });
+        let numbers = beats(&["logs", &name]);
+        let mut counted = 0;
+        for (which, (at, firsts)) in begun.iter().enumerate() {
+            // What came before the first fault is the first one's, too.
+            let from = if which == 0 { 1 } else { firsts[n] };
+            let to = begun.get(which + 1).map_or(last, |(_, next)| next[n] - 1);
+            let own = numbers.iter().copied().filter(|number| (from..=to).contains(number));
+            let wrong = Ledger::of(own, from, to..=to).wrong();
+            counted += wrong;
+            tolls[*at].count_lines(wrong, || format!("{name}: {wrong} of the lines {from} to {to}"));
+        }
+        let whole = Ledger::of(numbers.iter().copied().filter(|number| *number <= last), 1, last..=last);
+        assert_eq!(whole.wrong(), counted, "{name}: lines are in another order than they were written in");
+    }
 }
 
 /// All that waits for a time goes by another clock.

@@ -3,8 +3,10 @@
 //!
 //! The disk itself hangs: QEMU has it from a process that is stopped ([`HangingDisk`]).
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use kelson_tests::chaos::Toll;
 use kelson_tests::image::noise;
 use kelson_tests::{HangingDisk, Image, PATIENCE, Service, Tar, Vm, VmBuilder, archive, until};
 
@@ -115,33 +117,64 @@ fn long_p5_s3_v1_twenty_hangs_of_a_disk_cost_nothing() {
     let disk = HangingDisk::new("hung-disks", "VAR");
     let mut vm = machine("hung-disks", &disk, "").boot();
     vm.wait_up(&ALL);
-    for number in 1..=20 {
-        let pids = pids(&vm);
-        if number == 1 {
-            begin_to_unpack(&vm);
-        } else {
-            // What is unpacked stays so: from then on it is a start that is met.
-            vm.ctl(&["start", "late"]).ok();
-        }
+    let mut toll = Toll::of("hung-disk");
+    while toll.times < 20 {
+        toll.times += 1;
+        let before = kept(&vm);
+        let first = toll.times == 1;
+        let stops = toll.times.is_multiple_of(2);
+        let after = toll.attempt(|| {
+            hang_once(&vm, &disk, first, stops);
+            kept(&vm)
+        });
+        let Some(after) = after else { break };
+        toll.compare(&before, &after);
+    }
+    disk.answer();
+    if let Some(found) = toll.attempt(|| missing(&log(&vm, "talker", &[]))) {
+        toll.count_lines(found.lines, || format!("{:?}", found.told));
+    }
+    if toll.hangs == 0 {
+        toll.times += 1;
         disk.hang();
-        somebody_waits_for_the_disk(&vm);
-        all_else_goes_on(&vm);
-        if number % 2 == 0 {
-            a_stop_ends(&vm, "late");
-        }
-        pid_1_executes_itself_anew(&vm);
-        disk.answer();
-        assert_eq!(self::pids(&vm), pids, "somebody was restarted");
-        // What hung goes on, and what was given up on can be had again.
-        vm.wait_up(&ALL);
-        vm.ctl(&["start", "late", "--wait"]).ok();
-        vm.ctl(&["stop", "late", "--wait"]).ok();
-        let found = missing(&log(&vm, "talker", &[]));
-        assert_eq!(found.lines, 0, "hang {number}: {:?}", found.told);
+        toll.attempt(|| it_powers_off(&mut vm, &disk));
+    }
+    disk.answer();
+    toll.tell();
+}
+
+/// The disk hangs while an image is unpacked or a container started, and answers again.
+#[track_caller]
+fn hang_once(vm: &Vm, disk: &HangingDisk, first: bool, stops: bool) {
+    if first {
+        begin_to_unpack(vm);
+    } else {
+        // What is unpacked stays so: from then on it is a start that is met.
+        vm.ctl(&["start", "late"]).ok();
     }
     disk.hang();
-    it_powers_off(&mut vm, &disk);
-    println!("CHAOS hung-disk 21 0 0 0 0");
+    somebody_waits_for_the_disk(vm);
+    all_else_goes_on(vm);
+    if stops {
+        a_stop_ends(vm, "late");
+    }
+    pid_1_executes_itself_anew(vm);
+    disk.answer();
+    // What hung goes on, and what was given up on can be had again.
+    vm.wait_up(&ALL);
+    vm.ctl(&["start", "late", "--wait"]).ok();
+    vm.ctl(&["stop", "late", "--wait"]).ok();
+}
+
+/// All that run and that nobody restarts.
+#[track_caller]
+fn kept(vm: &Vm) -> BTreeMap<String, Service> {
+    let all = bounded("services", || vm.services()).into_iter();
+    all.filter(is_kept).map(|service| (service.name.clone(), service)).collect()
+}
+
+fn is_kept(service: &Service) -> bool {
+    ALL.contains(&service.name.as_str()) && service.name != "quiet"
 }
 
 #[test]
@@ -185,16 +218,60 @@ fn long_p5_a_disk_that_is_unplugged_stops_nothing_else_and_no_power_off() {
     assert!(begun.elapsed() < END, "{:?}", begun.elapsed());
 }
 
+/// The disk below the root stops answering after the machine file was read and before the machine id is kept on it.
+#[test]
+fn k1_a_disk_that_hangs_for_a_minute_at_the_first_boot_holds_up_its_own_steps_alone() {
+    let disk = HangingDisk::new("hung-first-boot", "ROOT");
+    let mut vm = Vm::builder("hung-first-boot")
+        .second_disk(&disk.source())
+        .append("kelson.disk=LABEL=ROOT")
+        // After the module is loaded, the missing disk keeps the boot in its phase `mounts` for ten seconds.
+        .machine(
+            "modules: [softdog]
+watchdog: {timeout: 20s}
+mounts: [{source: LABEL=MISSING, target: /mnt, type: ext4}]
+",
+        )
+        .service("look", "process: {command: [$PROGRAM, serve]}")
+        .start();
+    vm.wait_console("softdog: initialized");
+    disk.hang();
+    let hung = Instant::now();
+    vm.wait_answer();
+    vm.wait_up(&["look"]);
+    let report: serde_json::Value = vm.ctl(&["boot", "-o", "json"]).ok().json();
+    let steps = report["phases"].as_array().into_iter().flatten().flat_map(|phase| phase["tasks"].as_array());
+    let late: Vec<&str> = steps
+        .flatten()
+        .filter(|task| task["error"].as_str().is_some_and(|error| error.contains("did not answer within")))
+        .filter_map(|task| task["name"].as_str())
+        .collect();
+    println!("{:?}: late are {late:?}", hung.elapsed());
+    assert!(late.contains(&"machine id"), "{report:#}");
+    let told = "boot: machine id: kelson-task machine-id did not answer within 10 s and is left behind";
+    assert!(vm.console().contains(told), "{}", vm.console());
+    no_thread_of_pid_1_waits_for_a_disk(&vm);
+    std::thread::sleep(Duration::from_secs(60).saturating_sub(hung.elapsed()));
+    bounded("services", || vm.services());
+    disk.answer();
+    // The step that was left behind goes on with the disk.
+    let id = until("the machine id", PATIENCE, || {
+        let id = vm.ctl(&["exec", "look", "--", STEPS, "cat=/etc/machine-id"]);
+        (id.status == 0).then(|| id.stdout.trim().to_owned()).filter(|id| id.len() == 32)
+    });
+    println!("machine id {id}");
+    let version: serde_json::Value = vm.ctl(&["version", "-o", "json"]).ok().json();
+    println!("{version}");
+    vm.poweroff();
+    assert_eq!(vm.console().matches("Linux version").count(), 1, "{}", vm.console());
+    assert!(!vm.console().contains("crashed"), "{}", vm.console());
+    assert_clean(disk.file());
+}
+
 /// The PIDs and counts of all that run and that nobody restarts, in the order of their names.
 #[track_caller]
 fn pids(vm: &Vm) -> Vec<(String, Option<i32>, u32)> {
-    let services = bounded("services", || vm.services());
-    let is_kept = |service: &Service| ALL.contains(&service.name.as_str()) && service.name != "quiet";
-    services
-        .into_iter()
-        .filter(is_kept)
-        .map(|service| (service.name, service.pid, service.restarts))
-        .collect()
+    kept(vm).into_values().map(|service| (service.name, service.pid, service.restarts)).collect()
 }
 
 /// It is answered in time.

@@ -5,6 +5,7 @@ mod chaos;
 mod containers;
 mod crash_limit;
 mod demo;
+mod failed;
 mod health;
 mod hostile;
 mod hung_disk;
@@ -12,6 +13,8 @@ mod power_cut;
 mod protection;
 mod several;
 mod sharing;
+mod suspend;
+mod swap;
 mod ticks;
 
 use std::path::{Path, PathBuf};

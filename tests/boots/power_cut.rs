@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
+use kelson_tests::chaos::Toll;
 use kelson_tests::image::noise;
 use kelson_tests::{Cache, Dice, Drive, Image, Loss, PATIENCE, Tar, Vm, archive, checksum, paths, until};
 
@@ -60,17 +61,11 @@ fn long_fifty_cuts_of_the_power_cost_nothing_that_was_done() {
         let moments: &[Moment] = if number % 2 == 0 { &early } else { &late };
         let moment = moments[usize::try_from(trial.dice.below(moments.len() as u64)).expect("small")];
         let cache = if trial.dice.once_in(2) { Cache::None } else { Cache::Volatile };
-        trial.cut(moment, cache);
+        if !trial.survives(|trial| trial.cut(moment, cache)) {
+            break;
+        }
     }
     trial.end();
-}
-
-/// What the cuts have cost.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-struct Costs {
-    services: usize,
-    lines: u64,
-    restarts: u32,
 }
 
 struct Trial {
@@ -79,7 +74,8 @@ struct Trial {
     dice: Dice,
     boots: u64,
     cuts: u64,
-    costs: Costs,
+    /// Lost are services that are not up again by themselves.
+    toll: Toll,
     /// The last record that was called kept, as this computer heard.
     kept: u64,
     /// The last tick of each service whose log was looked at just before a cut.
@@ -100,7 +96,7 @@ impl Trial {
             dice: Dice::new(seed),
             boots: 0,
             cuts: 0,
-            costs: Costs::default(),
+            toll: Toll::of("power-cut"),
             kept: 0,
             ticks: Vec::new(),
             longest_tail: Duration::ZERO,
@@ -191,24 +187,34 @@ impl Trial {
         self.ticks = ["chatty", "talker"].map(|name| (name, last(name))).to_vec();
     }
 
+    /// Whether a boot comes to its end, and to what must hold then. One that does not is counted as one that hangs.
+    fn survives(&mut self, boot: impl FnOnce(&mut Trial)) -> bool {
+        let mut hung = Toll::default();
+        let done = hung.attempt(|| boot(self)).is_some();
+        self.toll.hangs += hung.hangs;
+        self.toll.problems.append(&mut hung.problems);
+        done
+    }
+
     /// The last boot, down to a clean power off.
     #[track_caller]
     fn end(mut self) {
-        let mut vm = self.start();
-        self.look(&mut vm);
-        vm.poweroff();
-        assert_clean(self.drive.file());
-        let Costs { services, lines, restarts } = self.costs.clone();
+        if self.toll.hangs == 0 {
+            self.survives(|trial| {
+                let mut vm = trial.start();
+                trial.look(&mut vm);
+                vm.poweroff();
+                assert_clean(trial.drive.file());
+            });
+        }
         self.tell(&format!("at most {:.1} s of the end of a log were lost", self.longest_tail.as_secs_f32()));
-        // hack/chaos gathers these lines. Who hangs has not come so far.
-        let line = format!("CHAOS power-cut {} {services} {lines} {restarts} 0", self.cuts);
-        println!("{}{line}", self.told);
-        std::fs::write(
-            paths::test_logs().join(format!("{}.told", self.name)),
-            format!("{}{line}\n", self.told),
-        )
-        .expect("the folder of test logs is writable");
-        assert_eq!(self.costs, Costs::default(), "{}", self.told);
+        self.toll.times = u32::try_from(self.cuts).expect("a small number");
+        let said = format!("{}{}\n", self.told, self.toll);
+        print!("{}", self.told);
+        std::fs::write(paths::test_logs().join(format!("{}.told", self.name)), said)
+            .expect("the folder of test logs is writable");
+        // hack/chaos gathers this line.
+        self.toll.tell();
     }
 
     /// All that has to hold after a boot.
@@ -216,14 +222,15 @@ impl Trial {
     fn look(&mut self, vm: &mut Vm) {
         vm.wait_answer();
         let up = vm.ctl(&[&["wait"], &ALL[..], &["--for", "up", "--timeout", "120s"]].concat());
+        self.toll.count_lost(0, String::new);
         for service in vm.services() {
             if !service.up && ALL.contains(&service.name.as_str()) {
                 self.tell(&format!("boot {}: {service:?}", self.boots));
-                self.costs.services += 1;
+                self.toll.count_lost(1, || format!("{service:?}"));
             }
-            self.costs.restarts += service.restarts;
+            self.toll.count_restarts(service.restarts);
         }
-        assert!(up.status == 0 || self.costs.services > 0, "{up:?}");
+        assert!(up.status == 0 || self.toll.lost > Some(0), "{up:?}");
         let console = vm.console();
         for word in ["EXT4-fs error", "Kernel panic", "a fault in Kelson"] {
             assert!(!console.contains(word), "{word}: {}", self.told);
@@ -265,7 +272,7 @@ impl Trial {
             for text in &found.told {
                 self.tell(&format!("boot {}: {name}: {text}", self.boots));
             }
-            self.costs.lines += found.lines;
+            self.toll.count_lines(found.lines, || format!("{name}: {:?}", found.told));
             if let Some((_, seen)) = self.ticks.iter().find(|(service, _)| *service == name) {
                 let lost =
                     u32::try_from(seen.saturating_sub(found.end_of_run_before)).expect("a small number");

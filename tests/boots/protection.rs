@@ -1,8 +1,10 @@
 //! What PID 1 keeps for itself: memory and PIDs that no service can take from it, and a hardware watchdog that starts
 //! the machine again when it hangs.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use kelson_tests::chaos::Toll;
 use kelson_tests::{Service, Vm, until};
 
 /// A machine that an emulator runs, full of processes that fork.
@@ -47,12 +49,12 @@ fn cgroup(vm: &Vm, file: &str) -> u64 {
     text.parse().unwrap_or_else(|error| panic!("{file}: {error}: {text}"))
 }
 
-/// Those that nobody harmed, and their processes.
+/// Those that nobody harmed.
 #[track_caller]
-fn unharmed(vm: &Vm) -> Vec<(String, Option<i32>)> {
+fn unharmed(vm: &Vm) -> BTreeMap<String, Service> {
     let harmless = |service: &Service| ["look", "web", "apid", "logd"].contains(&service.name.as_str());
     let all = vm.services().into_iter().filter(harmless);
-    all.map(|service| (service.name, service.pid)).collect()
+    all.map(|service| (service.name.clone(), service)).collect()
 }
 
 #[test]
@@ -66,12 +68,63 @@ mod hostile {
     #[ignore = "minutes: hack/chaos runs it"]
     fn long_twenty_hogs_and_fork_bombs_take_nothing_from_pid_1() {
         super::they_take_nothing(20);
-        println!("CHAOS fork-bomb 20 0 0 0 0\nCHAOS memory-hog 20 0 0 0 0");
     }
 }
 
 #[track_caller]
-fn they_take_nothing(times: usize) {
+fn is_safe(vm: &Vm, logd: i32) {
+    assert_eq!(oom_score(vm, 1), "-1000");
+    assert_eq!(oom_score(vm, logd), "-900");
+    assert_eq!(look(vm, "report-of=oom_score_adj"), "oom_score_adj 0");
+    assert_ne!(memory(vm, "VmLck"), 0);
+}
+
+/// The bombs take all processes that they can have, and PID 1 executes itself meanwhile. Returns when it did.
+#[track_caller]
+fn bombs_go_off(vm: &Vm, round: u32) -> Instant {
+    // One is held by its share, the other by what all of them have to leave: then no service gets another process.
+    vm.ctl(&["start", "bomb", "--wait"]).ok();
+    assert_eq!((cgroup(vm, "bomb/pids.max"), cgroup(vm, "pids.max")), (300, 1800));
+    until("the bomb to have its share", LONG, || (cgroup(vm, "bomb/pids.current") == 300).then_some(()));
+    vm.ctl(&["start", "big", "--wait"]).ok();
+    let refused = until("the services to have all that they can have", LONG, || {
+        let tried = vm.ctl(&["exec", "look", "--", STEPS]);
+        (tried.status != 0).then_some(tried)
+    });
+    assert!(refused.stderr.contains("as many processes as its pidsMax allows"), "{refused:?}");
+
+    // PID 1 has what it needs: it looks for a program, tries it in a child, and goes on as that.
+    vm.ctl(&["reexec"]).ok();
+    let executed = Instant::now();
+    until("the next life", LONG, || {
+        let events = vm.ctl(&["events"]).stdout;
+        events.contains(&format!("PID 1 is in its life number {}", round + 1)).then_some(())
+    });
+    vm.ctl(&["stop", "big", "--wait"]).ok();
+    vm.ctl(&["start", "late", "--wait"]).ok();
+    vm.ctl(&["stop", "bomb", "--wait"]).ok();
+    for name in ["bomb", "big"] {
+        let stopped = vm.client().service(name);
+        assert!(stopped.stopped && stopped.state == "finished", "{stopped:?}");
+    }
+    executed
+}
+
+/// Waits until the kernel has ended a service for the memory that it took, so many times.
+#[track_caller]
+fn ended_for_memory(vm: &Vm, name: &str, times: u32) {
+    let times = usize::try_from(times).expect("a small number");
+    // Until the kernel has made up its mind a machine without memory is slow to answer.
+    let events = until("the kernel to end it", LONG, || {
+        let events = vm.ctl(&["-o", "json", "events", name]);
+        (events.stdout.matches("\"failed\"").count() == times).then_some(events.stdout)
+    });
+    let killed = |line: &&str| line.contains("killed by SIGKILL") && line.contains("out of memory");
+    assert_eq!(events.lines().filter(killed).count(), times, "{events}");
+}
+
+#[track_caller]
+fn they_take_nothing(times: u32) {
     let mut vm = Vm::builder("protection")
         .longest(Duration::from_secs(3600))
         .machine(MACHINE)
@@ -86,6 +139,11 @@ fn they_take_nothing(times: usize) {
         )
         .service("bomb", "process: {command: [$PROGRAM, bomb]}\nstart: manual")
         .service("big", "process: {command: [$PROGRAM, bomb]}\nstart: manual\nresources: {pidsMax: 1000000}")
+        .service(
+            "limited",
+            "process: {command: [$PROGRAM, hog=64, hang]}\nstart: manual\nrestart: {policy: once}\n\
+             resources: {memoryMax: 32Mi}",
+        )
         .service("late", "process: {command: [$PROGRAM, serve]}\nstart: manual")
         .boot();
     vm.wait_up(&["look", "web"]);
@@ -94,59 +152,44 @@ fn they_take_nothing(times: usize) {
     assert!(vm.console().contains(armed));
     let before = unharmed(&vm);
     let (logd, web) = (vm.client().service("logd").pid, vm.client().service("web").pid);
-    let safe = |vm: &Vm| {
-        assert_eq!(oom_score(vm, 1), "-1000");
-        assert_eq!(oom_score(vm, logd.expect("it runs")), "-900");
-        assert_eq!(look(vm, "report-of=oom_score_adj"), "oom_score_adj 0");
-        assert_ne!(memory(vm, "VmLck"), 0);
-    };
+    let safe = |vm: &Vm| is_safe(vm, logd.expect("it runs"));
     safe(&vm);
     assert_eq!(oom_score(&vm, web.expect("it runs")), "0");
 
+    // One that takes more memory than its file permits.
+    vm.ctl(&["start", "limited"]).ok();
+    ended_for_memory(&vm, "limited", 1);
+    let mut limited = Toll::of("memory-limit");
+    limited.compare(&before, &unharmed(&vm));
+    assert!(limited.is_nothing(), "{limited:#?}");
+
+    let (mut bombs, mut hogs) = (Toll::of("fork-bomb"), Toll::of("memory-hog"));
     let mut again = Instant::now();
-    for round in 1..=times {
-        // One is held by its share, the other by what all of them have to leave: then no service gets another process.
-        vm.ctl(&["start", "bomb", "--wait"]).ok();
-        assert_eq!((cgroup(&vm, "bomb/pids.max"), cgroup(&vm, "pids.max")), (300, 1800));
-        until("the bomb to have its share", LONG, || (cgroup(&vm, "bomb/pids.current") == 300).then_some(()));
-        vm.ctl(&["start", "big", "--wait"]).ok();
-        let refused = until("the services to have all that they can have", LONG, || {
-            let tried = vm.ctl(&["exec", "look", "--", STEPS]);
-            (tried.status != 0).then_some(tried)
+    while bombs.times < times {
+        bombs.times += 1;
+        let round = bombs.times;
+        let executed = bombs.attempt(|| {
+            let executed = bombs_go_off(&vm, round);
+            safe(&vm);
+            executed
         });
-        assert!(refused.stderr.contains("as many processes as its pidsMax allows"), "{refused:?}");
+        let Some(executed) = executed else { break };
+        again = executed;
+        bombs.compare(&before, &unharmed(&vm));
 
-        // PID 1 has what it needs: it looks for a program, tries it in a child, and goes on as that.
-        vm.ctl(&["reexec"]).ok();
-        again = Instant::now();
-        until("the next life", LONG, || {
-            let events = vm.ctl(&["events"]).stdout;
-            events.contains(&format!("PID 1 is in its life number {}", round + 1)).then_some(())
+        hogs.times += 1;
+        let round = hogs.times;
+        let ended = hogs.attempt(|| {
+            vm.ctl(&["start", "hog"]).ok();
+            ended_for_memory(&vm, "hog", round);
         });
-        vm.ctl(&["stop", "big", "--wait"]).ok();
-        vm.ctl(&["start", "late", "--wait"]).ok();
-        vm.ctl(&["stop", "bomb", "--wait"]).ok();
-        for name in ["bomb", "big"] {
-            let stopped = vm.client().service(name);
-            assert!(stopped.stopped && stopped.state == "finished", "{stopped:?}");
+        if ended.is_none() {
+            break;
         }
-        safe(&vm);
-
-        vm.ctl(&["start", "hog"]).ok();
-        // Until the kernel has made up its mind a machine without memory is slow to answer.
-        let hog = until("the hog to be ended", LONG, || {
-            let hog = vm.ctl(&["-o", "json", "events", "hog"]);
-            (hog.stdout.matches("\"failed\"").count() == round).then_some(hog.stdout)
-        });
-        assert_eq!(
-            hog.lines()
-                .filter(|line| line.contains("killed by SIGKILL") && line.contains("out of memory"))
-                .count(),
-            round,
-            "{hog}"
-        );
-        assert_eq!(unharmed(&vm), before);
+        hogs.compare(&before, &unharmed(&vm));
     }
+    println!("{bombs}\n{hogs}");
+    assert!(bombs.is_nothing() && hogs.is_nothing(), "{bombs:#?}\n{hogs:#?}");
 
     // The next life has fed it for longer than it waits.
     std::thread::sleep((TIMEOUT * 3 / 2).saturating_sub(again.elapsed()));

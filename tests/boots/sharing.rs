@@ -10,6 +10,9 @@ use crate::{Disk, assert_clean};
 /// The program of steps, on the machine.
 const STEPS: &str = "/etc/kelson/kelson-test-program";
 const LOOK: &str = "process: {command: [$PROGRAM, serve]}";
+/// Has a look at a disk once it is told to.
+const SEALED: &str = "process: {command: [$PROGRAM, await=USR1, try=/mnt/sealed, serve]}
+security: {readOnlyRoot: true}";
 /// Kelson as PID 1 of a container, which may divide its cgroup.
 const INNER: &str = "container:
   image: 'inner:1'
@@ -76,14 +79,15 @@ fn cgroups_are_divided_and_mounts_come_and_go_for_all() {
         .second_disk(&disk.0.display().to_string())
         .archive("test.tar", images())
         .service("look", LOOK)
-        .service("sealed", "process: {command: [$PROGRAM, serve]}\nsecurity: {readOnlyRoot: true}")
+        .service("sealed", SEALED)
         .service("follows", FOLLOWS)
         .service("shares", SHARES)
         .service("inner", INNER)
         .boot();
     vm.wait_up(&["look", "sealed", "follows", "shares", "inner"]);
     mounts_arrive_and_go(&vm);
-    an_unmounted_disk_is_free(&vm);
+    let device = an_unmounted_disk_is_free(&vm);
+    a_later_disk_is_read_only_where_the_root_is(&vm, &device);
     a_nested_kelson_has_every_controller(&vm);
     vm.poweroff();
     assert_clean(&disk.0);
@@ -119,7 +123,7 @@ fn mounts_arrive_and_go(vm: &Vm) {
 }
 
 /// apid and `sealed` have mount namespaces of their own, which were made when the disk was mounted.
-fn an_unmounted_disk_is_free(vm: &Vm) {
+fn an_unmounted_disk_is_free(vm: &Vm) -> String {
     for service in ["apid", "sealed"] {
         assert!(is_mounted(vm, service, "/mnt"), "{service} sees the disk");
     }
@@ -130,6 +134,28 @@ fn an_unmounted_disk_is_free(vm: &Vm) {
     assert!(exclusive().contains("busy"), "a disk that is mounted is in use: {}", exclusive());
     look(vm, "uncover=/mnt");
     assert_eq!(exclusive(), format!("{device}: free"));
+    device.to_owned()
+}
+
+fn a_later_disk_is_read_only_where_the_root_is(vm: &Vm, device: &str) {
+    look(vm, &format!("mount=ext4:{device}:/mnt"));
+    for service in ["apid", "sealed"] {
+        let pid = vm.client().service(service).pid.expect("it runs");
+        until(&format!("the disk to be read-only in {service}"), PATIENCE, || {
+            look(vm, &format!("cat=/proc/{pid}/mountinfo")).contains(" /mnt ro,").then_some(())
+        });
+    }
+    vm.ctl(&["signal", "sealed", "USR1"]).ok();
+    let said = until("sealed to have tried", PATIENCE, || {
+        let said = vm.ctl(&["logs", "sealed"]).ok().stdout;
+        said.contains("/mnt/sealed: ").then_some(said)
+    });
+    assert!(said.contains("Read-only file system"), "{said}");
+    let entered = vm.ctl(&["exec", "sealed", "--", STEPS, "try=/mnt/entered"]).ok().stdout;
+    assert!(entered.contains("Read-only file system"), "{entered}");
+    assert_eq!(look(vm, "try=/mnt/machine"), "/mnt/machine: written");
+    look(vm, "uncover=/mnt");
+    assert_eq!(look(vm, &format!("exclusive={device}")), format!("{device}: free"));
 }
 
 fn a_nested_kelson_has_every_controller(vm: &Vm) {

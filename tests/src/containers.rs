@@ -47,6 +47,15 @@ fi
 exec "$@"
 "#;
 
+/// `unshare` into a PID namespace and a mount namespace in which real containers can run; the program that becomes PID 1
+/// and its arguments are to be added. `disk` becomes a file system there that overlayfs takes.
+pub fn namespaces(disk: &Path) -> Command {
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c", PREPARE, "sh"]);
+    command.arg(disk).arg("1G");
+    command
+}
+
 /// `PATH` with the programs that run containers.
 #[track_caller]
 fn path() -> String {
@@ -59,9 +68,30 @@ pub fn programs() -> PathBuf {
     programs_of("1.6")
 }
 
+/// As [`programs`]; `None` where there are none.
+#[track_caller]
+pub fn find_programs() -> Option<PathBuf> {
+    find("1.6")
+}
+
 /// As [`programs`], of this version.
 #[track_caller]
 fn programs_of(version: &str) -> PathBuf {
+    find(version).unwrap_or_else(|| {
+        panic!(
+            "there is no containerd {version} in {}: run `make image`, which fetches 1.6, or hack/chaos, or name a folder with containerd, \
+             containerd-shim-runc-v2, ctr and runc in KELSON_CONTAINERD_BIN",
+            cache().display()
+        )
+    })
+}
+
+fn cache() -> PathBuf {
+    paths::top().join("out/cache")
+}
+
+#[track_caller]
+fn find(version: &str) -> Option<PathBuf> {
     if let Some(folder) = std::env::var_os("KELSON_CONTAINERD_BIN") {
         let folder = PathBuf::from(folder);
         assert!(
@@ -69,10 +99,9 @@ fn programs_of(version: &str) -> PathBuf {
             "KELSON_CONTAINERD_BIN: no containerd in {}",
             folder.display()
         );
-        return folder;
+        return Some(folder);
     }
-    let cache = paths::top().join("out/cache");
-    let mut found: Vec<PathBuf> = std::fs::read_dir(&cache)
+    let mut found: Vec<PathBuf> = std::fs::read_dir(cache())
         .into_iter()
         .flatten()
         .flatten()
@@ -82,13 +111,7 @@ fn programs_of(version: &str) -> PathBuf {
         .collect();
     // Of several the newest: the others are from before a change of hack/.
     found.sort_by_key(|folder| std::fs::metadata(folder).and_then(|folder| folder.modified()).ok());
-    found.pop().unwrap_or_else(|| {
-        panic!(
-            "there is no containerd {version} in {}: run `make image`, which fetches 1.6, or hack/chaos, or name a folder with containerd, \
-             containerd-shim-runc-v2, ctr and runc in KELSON_CONTAINERD_BIN",
-            cache.display()
-        )
-    })
+    found.pop()
 }
 
 /// Links to the programs of this version, below a host's folder.

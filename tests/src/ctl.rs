@@ -44,11 +44,17 @@ impl Event {
     /// When it happened, to the millisecond; only differences mean something.
     #[track_caller]
     pub fn at(&self) -> Duration {
-        let text = self.time.as_str().unwrap_or_default();
-        let numbers: Vec<u64> = text.split(|c: char| !c.is_ascii_digit()).flat_map(str::parse).collect();
-        let [_, _, day, hour, minute, second, milli] = numbers[..] else { panic!("no time in {self:?}") };
-        Duration::from_millis((((day * 24 + hour) * 60 + minute) * 60 + second) * 1000 + milli)
+        time_of(&self.time)
     }
+}
+
+/// A time that kelsonctl prints, to the millisecond; only differences mean something.
+#[track_caller]
+pub fn time_of(time: &serde_json::Value) -> Duration {
+    let text = time.as_str().unwrap_or_default();
+    let numbers: Vec<u64> = text.split(|c: char| !c.is_ascii_digit()).flat_map(str::parse).collect();
+    let [_, _, day, hour, minute, second, milli] = numbers[..] else { panic!("{time} is no time") };
+    Duration::from_millis((((day * 24 + hour) * 60 + minute) * 60 + second) * 1000 + milli)
 }
 
 /// What became of one service, from `kelsonctl start|stop|restart -o json`.

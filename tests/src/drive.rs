@@ -48,11 +48,25 @@ impl Drive {
     /// An empty ext4 file system.
     #[track_caller]
     pub fn new(name: &str, label: &str) -> Drive {
+        let drive = Drive::blank(name);
+        run(Command::new("mke2fs").args(["-q", "-t", "ext4", "-L", label]).arg(&drive.file));
+        drive
+    }
+
+    /// Room for swap, and nothing else.
+    #[track_caller]
+    pub fn swap(name: &str) -> Drive {
+        let drive = Drive::blank(name);
+        run(Command::new("mkswap").arg(&drive.file));
+        drive
+    }
+
+    #[track_caller]
+    fn blank(name: &str) -> Drive {
         let file = paths::test_logs().join(format!("{name}.disk"));
         let drive = Drive { file };
         drive.remove();
         File::create(&drive.file).and_then(|file| file.set_len(1 << 30)).expect("a file for a disk");
-        run(Command::new("mke2fs").args(["-q", "-t", "ext4", "-L", label]).arg(&drive.file));
         drive
     }
 

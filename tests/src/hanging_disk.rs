@@ -21,7 +21,17 @@ impl HangingDisk {
     /// An empty ext4 file system of this label.
     #[track_caller]
     pub fn new(name: &str, label: &str) -> HangingDisk {
-        let drive = Drive::new(name, label);
+        HangingDisk::over(name, Drive::new(name, label))
+    }
+
+    /// Room for swap, and nothing else.
+    #[track_caller]
+    pub fn swap(name: &str) -> HangingDisk {
+        HangingDisk::over(name, Drive::swap(name))
+    }
+
+    #[track_caller]
+    fn over(name: &str, drive: Drive) -> HangingDisk {
         // The path of a socket must be short.
         let socket = std::env::temp_dir().join(format!("kelson-nbd-{}-{name}", std::process::id()));
         let _ = std::fs::remove_file(&socket);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -26,23 +26,31 @@ pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin
 #[derive(Debug, Default)]
 pub struct HostBuilder {
     services: BTreeMap<String, String>,
+    groups: BTreeMap<String, String>,
     machine: Option<String>,
     arguments: Vec<String>,
     without_cgroup: bool,
     burdened: bool,
-    own_binary: bool,
+    own_binary: Option<PathBuf>,
     linked_binary: bool,
     faulty: bool,
     console_unread: bool,
     memory: BTreeMap<String, String>,
     containers: Option<Containers>,
     user: Option<u32>,
+    suspended: Option<Duration>,
 }
 
 impl HostBuilder {
     /// Adds a service file. `name:` is put before `yaml`, unless it has that line; `$PROGRAM` and `$DIR` are replaced.
     pub fn service(mut self, name: &str, yaml: &str) -> HostBuilder {
         self.services.insert(name.to_owned(), yaml.to_owned());
+        self
+    }
+
+    /// Adds the file of a group.
+    pub fn group(mut self, name: &str, yaml: &str) -> HostBuilder {
+        self.groups.insert(name.to_owned(), yaml.to_owned());
         self
     }
 
@@ -96,8 +104,13 @@ impl HostBuilder {
     }
 
     /// Runs from a copy of `init` in the test's own folder, which the test may replace.
-    pub fn own_binary(mut self) -> HostBuilder {
-        self.own_binary = true;
+    pub fn own_binary(self) -> HostBuilder {
+        self.copy_of(paths::binary("init"))
+    }
+
+    /// Runs from a copy of this `init`, another release's perhaps, in the test's own folder.
+    pub fn copy_of(mut self, init: PathBuf) -> HostBuilder {
+        self.own_binary = Some(init);
         self
     }
 
@@ -155,6 +168,12 @@ impl HostBuilder {
         self
     }
 
+    /// CLOCK_BOOTTIME is this far ahead of CLOCK_MONOTONIC, as on a machine that was suspended for as long.
+    pub fn suspended(mut self, time: Duration) -> HostBuilder {
+        self.suspended = Some(time);
+        self
+    }
+
     /// Starts it and returns once it answers.
     #[track_caller]
     pub fn start(self) -> Host {
@@ -181,6 +200,9 @@ impl HostBuilder {
         let memory: Vec<Memory> =
             self.memory.iter().map(|(folder, size)| Memory::mount(dir.join(folder), size)).collect();
         let host_files = Files { dir: dir.clone() };
+        for (name, yaml) in &self.groups {
+            host_files.write_group(name, yaml);
+        }
         for (name, yaml) in &self.services {
             host_files.write_service(name, yaml);
         }
@@ -199,6 +221,9 @@ impl HostBuilder {
         let mut command = Command::new("unshare");
         // Whatever becomes of the test, nothing of the host outlives it.
         command.args(["--pid", "--fork", "--mount", "--mount-proc", "--kill-child=KILL"]);
+        if let Some(suspended) = self.suspended {
+            command.args(["--time", "--boottime", &suspended.as_secs().to_string()]);
+        }
         if self.without_cgroup {
             command.args(["sh", "-c", "mount -t tmpfs none /sys/fs/cgroup && exec \"$@\"", "sh"]);
         }
@@ -223,9 +248,9 @@ impl HostBuilder {
             command.args([format!("--reuid={user}"), format!("--regid={user}")]);
         }
         let mut binary = if self.faulty { paths::faulty_binary("init") } else { paths::binary("init") };
-        if self.own_binary {
+        if let Some(own) = &self.own_binary {
             let copy = dir.join("init");
-            fs::copy(&binary, &copy).expect("the test's folder has room");
+            fs::copy(own, &copy).expect("the test's folder has room");
             binary = copy;
         }
         if self.linked_binary {
@@ -515,6 +540,14 @@ impl Host {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 
+    /// Puts a program at the path by which the host of [`HostBuilder::copy_of`] was started.
+    pub fn put_init(&self, program: &[u8]) {
+        let new = self.path("init.new");
+        fs::write(&new, program).expect("the test's folder has room");
+        fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).expect("it is ours");
+        fs::rename(new, self.path("init")).expect("the test's folder is writable");
+    }
+
     // ---- logs ----
 
     /// The log file of a service as it is now, with the time and stream of each line; empty where there is none.
@@ -563,6 +596,11 @@ impl Host {
     /// Writes a service file anew; Kelson reads it after SIGHUP.
     pub fn write_service(&self, name: &str, yaml: &str) {
         self.files.write_service(name, yaml);
+    }
+
+    /// Writes the file of a group; `kelsonctl reload` applies it.
+    pub fn write_group(&self, name: &str, yaml: &str) {
+        self.files.write_group(name, yaml);
     }
 
     pub fn remove_service(&self, name: &str) {
@@ -648,6 +686,12 @@ impl Files {
         let text = with_name(name, &self.fill_in(yaml));
         fs::write(self.dir.join(format!("config/services/{name}.yaml")), text)
             .expect("the test's folder is writable");
+    }
+
+    fn write_group(&self, name: &str, yaml: &str) {
+        let folder = self.dir.join("config/groups");
+        fs::create_dir_all(&folder).expect("the test's folder is writable");
+        fs::write(folder.join(format!("{name}.yaml")), yaml).expect("the test's folder is writable");
     }
 }
 

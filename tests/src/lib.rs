@@ -29,6 +29,7 @@
 //!
 //! The binaries are those of `KELSON_BIN_DIR`, else the ones beside the running test (`cargo build` puts them there).
 
+pub mod authority;
 pub mod cgroup;
 pub mod chaos;
 pub mod checksum;
@@ -43,10 +44,12 @@ pub mod image;
 pub mod paths;
 pub mod process;
 pub mod remote;
+pub mod skip;
 pub mod stream;
 pub mod vm;
 
-pub use ctl::{Action, Ctl, Event, Output, Reason, Service};
+pub use authority::Authority;
+pub use ctl::{Action, Ctl, Event, Output, Reason, Service, time_of};
 pub use deadline::{PATIENCE, until};
 pub use dice::Dice;
 pub use drive::{Cache, Drive, Loss};
@@ -54,5 +57,6 @@ pub use hanging_disk::HangingDisk;
 pub use host::{Host, HostBuilder};
 pub use image::{Image, Tar, archive};
 pub use process::Process;
+pub use skip::skip;
 pub use stream::Lines;
 pub use vm::{Vm, VmBuilder};

@@ -34,6 +34,14 @@ pub fn faulty_binary(name: &str) -> PathBuf {
     path
 }
 
+/// The `init` of an earlier release: `hack/predecessor` builds it.
+#[track_caller]
+pub fn init_of_release(version: &str) -> PathBuf {
+    let path = top().join("out/releases").join(version).join("init");
+    assert!(path.exists(), "{} is missing: run hack/predecessor", path.display());
+    path
+}
+
 /// The top of the repository.
 pub fn top() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ is in the repository")

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
+use crate::authority::Authority;
 use crate::ctl::Ctl;
 use crate::host::Host;
 use crate::paths;
@@ -29,6 +31,14 @@ pub fn port(host: &Host) -> u16 {
     let log = host.wait_log("apid", SAID);
     let last = log.rsplit(SAID).next().and_then(|rest| rest.lines().next());
     last.and_then(|port| port.trim().parse().ok()).unwrap_or_else(|| panic!("no port in {log}"))
+}
+
+/// `kelsonctl` through the door, as an administrator whose certificate of this CA holds for so long from now on.
+#[track_caller]
+pub fn client_for(host: &Host, authority: &Authority, valid: Duration) -> Ctl {
+    let file = host.path(&format!("contexts-{}", valid.as_secs()));
+    authority.contexts(port(host), valid, &file);
+    Ctl::with_config(file)
 }
 
 /// Writes a file of contexts with an administrator's keys, for the door at this port.

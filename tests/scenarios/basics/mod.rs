@@ -68,10 +68,18 @@ fn reboot_ends_a_container_with_status_10() {
 #[test]
 fn without_a_cgroup_a_stop_takes_the_strays_along() {
     let mut host = Host::builder()
-        .service("daemon", "process: {command: [$PROGRAM, 'orphan=setsid,ignore=TERM,hang', serve]}")
+        .service(
+            "daemon",
+            "process: {command: [$PROGRAM, 'orphan=setsid,ignore=TERM,hang', serve]}\nresources: {memoryMax: 64Mi}",
+        )
         .without_cgroup()
         .start();
     host.wait_up("daemon");
+    assert!(host.console().contains("strays are found by their KELSON_RUN"), "{}", host.console());
+    host.wait_event(0, "what is not enforced", |event| {
+        event.service == "daemon"
+            && event.message.contains("memoryMax is not enforced: there is no cgroup v2")
+    });
     until("the daemon's orphan", PATIENCE, || (host.processes_with("orphan=").len() == 2).then_some(()));
     host.ctl(&["stop", "daemon"]).ok();
     host.wait_down("daemon");
@@ -94,4 +102,17 @@ fn the_boot_is_over_once_its_one_shots_have_ended() {
     host.wait_finished("migrate");
     until("the boot to be over", PATIENCE, || total(&host));
     host.poweroff();
+}
+
+#[test]
+fn a_container_whose_boot_fails_says_why_and_ends_with_status_1() {
+    let mut host = Host::builder()
+        .argument("--runtime-dir")
+        .argument("/proc/none")
+        .service("web", "process: {command: [$PROGRAM, touch=$DIR/ran]}")
+        .spawn();
+    assert_eq!(host.wait_exit(), 1);
+    let console = host.console();
+    assert!(console.contains("the boot has failed: the boot task \"runtime folders\" failed"), "{console}");
+    assert!(!host.path("ran").exists(), "a service was started");
 }

@@ -7,11 +7,14 @@ use std::fs;
 use std::io::Write as _;
 use std::time::Duration;
 
-use kelson_tests::chaos::{JUDGE, Load, Plan, Verdict};
+use kelson_tests::chaos::{JUDGE, Load, Plan, Toll, Verdict};
 use kelson_tests::{Host, PATIENCE};
 
 /// Far more crashes than are injected.
 const LIMIT: [&str; 2] = ["--crash-limit", "100000/1m"];
+
+/// The host is healthy soon, so that faults can begin.
+const HEALTH: &str = "health: {minimum: 1s}";
 
 /// A port of this computer that nobody uses at the moment: hosts share its network.
 fn free_port() -> u16 {
@@ -26,7 +29,7 @@ fn load() -> Load {
 /// Starts a host with this load, has the faults injected, and returns what came of it once the host is off.
 #[track_caller]
 fn judged(load: &Load, plan: &Plan) -> Verdict {
-    let mut builder = Host::builder().argument(LIMIT[0]).argument(LIMIT[1]);
+    let mut builder = Host::builder().argument(LIMIT[0]).argument(LIMIT[1]).machine(HEALTH);
     for (name, yaml) in load.services(plan) {
         builder = builder.service(&name, &yaml);
     }
@@ -66,7 +69,7 @@ fn v1_twenty_panics_under_load_cost_nobody_anything() {
 fn the_judge_counts_what_is_lost_doubled_and_miscounted() {
     let load = Load { writers: 1, every: "100ms", restless: 1, rest: "200ms", port: 0, image: None };
     let plan = Plan { bound: "8s", ..Plan::of_host("reexec", 6, "1s") };
-    let mut builder = Host::builder();
+    let mut builder = Host::builder().machine(HEALTH);
     for (name, yaml) in load.services(&plan) {
         builder = builder.service(&name, &yaml);
     }
@@ -84,8 +87,10 @@ fn the_judge_counts_what_is_lost_doubled_and_miscounted() {
     fs::write(host.path("die"), "").expect("the test's folder is writable");
     let verdict = Verdict::wait(host.client(), Duration::from_secs(120));
     assert_eq!((verdict.times, verdict.hangs), (6, 0), "{verdict:#?}");
-    // Another PID, and its restart.
-    assert_eq!(verdict.lost, 1, "{verdict:#?}");
+    // Another PID, and its restart; and the host was not healthy.
+    let health = verdict.problems.iter().filter(|problem| problem.contains("the health was")).count();
+    assert!(health > 0, "{verdict:#?}");
+    assert_eq!(verdict.lost, 1 + health as u64, "{verdict:#?}");
     // Two are missing, one is there again; and there is none of the run that never was.
     assert_eq!(verdict.lines, 4, "{verdict:#?}");
     assert_eq!(verdict.miscounted, 2, "{verdict:#?}");
@@ -127,6 +132,49 @@ fn long_two_hundred_other_crashes() {
 #[ignore = "a minute: hack/chaos runs it"]
 fn long_a_main_loop_that_does_not_turn() {
     judged(&load(), &Plan::of_faulty_host("spin,deadlock", 6, "200ms")).tell();
+}
+
+/// Each of these hosts reaches the crash limit at once, under load.
+#[test]
+#[ignore = "a minute: hack/chaos runs it"]
+fn long_twenty_hosts_at_the_crash_limit_stop_in_order() {
+    let mut toll = Toll::of("crash-limit");
+    while toll.times < 20 {
+        toll.times += 1;
+        let Some(wrong) = toll.attempt(at_the_crash_limit) else { break };
+        toll.count_lost(wrong.len() as u64, || wrong.join("; "));
+    }
+    toll.tell();
+}
+
+/// A chain of services under load, whose PID 1 crashes once too often: those that did not stop in their turn.
+#[track_caller]
+fn at_the_crash_limit() -> Vec<String> {
+    const CHAIN: usize = 5;
+    let mut builder = Host::builder().argument(LIMIT[0]).argument("1/1m");
+    for (name, yaml) in load().services(&Plan::of_host("segv", 1, "0s")) {
+        builder = builder.service(&name, &yaml);
+    }
+    for n in 0..CHAIN {
+        let steps = format!("await=SIGTERM, sleep=20ms, 'touch=$DIR/chain-{n}'");
+        let needs = n.checked_sub(1).map(|below| format!("\ndepends: [{{service: chain-{below}}}]"));
+        let yaml = format!("process: {{command: [$PROGRAM, {steps}]}}{}", needs.unwrap_or_default());
+        builder = builder.service(&format!("chain-{n}"), &yaml);
+    }
+    let mut host = builder.start();
+    host.wait_up(&format!("chain-{}", CHAIN - 1));
+    host.signal(libc::SIGSEGV);
+    assert_eq!(host.wait_exit(), 10);
+    let ended =
+        |n: usize| fs::metadata(host.path(&format!("chain-{n}"))).and_then(|file| file.modified()).ok();
+    let in_turn = |n: &usize| match (ended(*n), ended(n + 1)) {
+        (Some(below), Some(above)) => below > above,
+        _ => false,
+    };
+    (0..CHAIN - 1)
+        .filter(|n| !in_turn(n))
+        .map(|n| format!("chain-{n} stopped before chain-{}", n + 1))
+        .collect()
 }
 
 /// The next fault comes as soon as the last one is answered.

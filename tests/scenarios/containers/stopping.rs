@@ -122,7 +122,7 @@ fn s1_containers_stop_in_order_at_the_crash_limit() {
             "web",
             &container(
                 "await=QUIT, sleep=3s, end-if=/out/signalled, touch=/out/kept",
-                "depends: [{service: db}]",
+                "depends: [{service: db}]\nhooks: {preStop: {command: [/program, touch=/out/hook]}}",
             ),
         )
         .start();
@@ -134,6 +134,8 @@ fn s1_containers_stop_in_order_at_the_crash_limit() {
         assert!(host.path(name).exists(), "{name} is missing\n{console}");
     }
     assert!(!console.contains("killed"), "{console}");
+    assert!(!host.path("hook").exists(), "only containerd can run it");
+    assert!(console.contains("a hook of a container needs containerd"), "{console}");
     let containerd = console.find("stopping containerd").expect("it runs");
     assert!(console.find("stopping db").is_some_and(|db| db < containerd), "{console}");
 }

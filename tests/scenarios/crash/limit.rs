@@ -68,7 +68,7 @@ fn the_limit_keeps_to_delay_and_hooks() {
         .service("db", &says("db"))
         .service(
             "web",
-            "process: {command: [$PROGRAM, await=SIGQUIT, touch=$DIR/signalled, exit=3]}
+            "process: {command: [$PROGRAM, await=SIGQUIT, print=quits, touch=$DIR/signalled, exit=3]}
 stop: {signal: SIGQUIT, delay: 1s}
 hooks:
   preStop: [{command: [$PROGRAM, sleep=300ms, touch=$DIR/before]}]
@@ -84,6 +84,40 @@ depends: [{service: db}]",
     assert!(delay >= Duration::from_millis(990), "{delay:?}");
     let told = std::fs::read_to_string(host.path("after")).expect("it can be read");
     assert!(told.contains("env.KELSON_EXIT_STATUS 3"), "{told}");
+    assert!(host.log_text("web").contains("quits"), "logd reads on");
+}
+
+#[test]
+fn a_stop_at_the_limit_that_takes_a_minute_too_long_is_broken_off() {
+    let deaf = "process: {command: [$PROGRAM, ignore=SIGTERM, hang]}\nstop: {timeout: 5m}";
+    let mut host = at_the_limit_of("1/1m").machine("shutdown: {timeout: 1s}").service("deaf", deaf).start();
+    host.wait_up("deaf");
+    host.signal(libc::SIGSEGV);
+    until("the stop to begin", PATIENCE, || host.console().contains("stopping deaf").then_some(()));
+    // PID 1 stands still for longer than that.
+    host.signal(libc::SIGSTOP);
+    std::thread::sleep(Duration::from_secs(62));
+    host.signal(libc::SIGCONT);
+    assert_eq!(host.wait_exit(), 10);
+    assert!(!host.console().contains("the total deadline of the stop has passed"), "{}", host.console());
+}
+
+#[test]
+fn the_limit_runs_post_hooks_again_that_were_cut_off() {
+    let mut host = at_the_limit_of("1/1m")
+        .service(
+            "web",
+            "process: {command: [$PROGRAM, serve]}
+hooks: {post: [{command: [$PROGRAM, append=$DIR/begun, sleep=1s, touch=$DIR/ended]}]}",
+        )
+        .start();
+    host.wait_up("web");
+    host.ctl(&["stop", "web"]).ok();
+    host.wait_file("begun");
+    host.signal(libc::SIGSEGV);
+    assert_eq!(host.wait_exit(), 10);
+    assert!(host.path("ended").exists(), "{}", host.console());
+    assert_eq!(host.wait_file("begun").lines().count(), 2);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use kelson_tests::chaos::ledger::{Ledger, number_after};
 use kelson_tests::{Host, HostBuilder, PATIENCE, until};
 
 type Seen = BTreeMap<String, (Option<i32>, u32, bool, Option<bool>, String)>;
@@ -38,16 +39,25 @@ fn settle(host: &Host) -> Seen {
     seen(host)
 }
 
-/// The numbers that were written, without a gap or a repeat.
+/// The numbers that were written, from the first to the last, without a gap or a repeat. The host has stopped.
 #[track_caller]
 fn nothing_is_lost(host: &Host) {
     let log = host.log_text("beats");
-    let numbers: Vec<u64> = log
-        .lines()
-        .filter_map(|line| line.split_once("beat ")?.1.split_whitespace().next()?.parse().ok())
-        .collect();
-    assert!(!numbers.is_empty());
-    assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "lines are lost or doubled:\n{log}");
+    let board = host.wait_file("beats");
+    let last: u64 = board.split_whitespace().next().and_then(|n| n.parse().ok()).expect("the last number");
+    let numbers = log.lines().filter_map(|line| number_after(line, " beat "));
+    // The service may have been ended between a line and its note of it.
+    let ledger = Ledger::of(numbers, 1, last..=last + 1);
+    assert_eq!(ledger.wrong(), 0, "{ledger:?} of {last}:\n{log}");
+}
+
+/// What addr2line(1) makes of the addresses of a backtrace.
+fn resolved(backtrace: &str) -> String {
+    let addresses = backtrace.split_whitespace().filter(|word| word.starts_with("0x"));
+    let mut command = std::process::Command::new("addr2line");
+    command.args(["--functions", "--demangle", "--exe"]).arg(kelson_tests::paths::binary("init"));
+    let output = command.args(addresses).output().expect("addr2line can be started");
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 #[test]
@@ -57,21 +67,24 @@ fn v1_no_signal_of_a_fault_costs_a_service_anything() {
     let mut events = host.follow_events(1);
     events.each_once(1..=1, PATIENCE);
     let pid = host.init_pid();
-    let all = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT, libc::SIGTRAP];
+    let all =
+        [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT, libc::SIGTRAP, libc::SIGSYS];
     for signal in all {
         host.crash(|| host.signal(signal));
         assert_eq!(seen(&host), before, "after signal {signal}");
         assert_eq!(host.init_pid(), pid);
     }
     let told = host.events();
-    for name in ["SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT", "SIGTRAP"] {
+    for name in ["SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT", "SIGTRAP", "SIGSYS"] {
         let wanted = format!("PID 1 crashed and goes on: {name} from outside");
         assert!(told.iter().any(|event| event.message.starts_with(&wanted)), "{name}: {told:#?}");
     }
-    assert!(
-        told.iter()
-            .any(|event| event.message.contains("backtrace in version") && event.message.contains("0x"))
-    );
+    let backtrace = told.iter().rev().find(|event| event.message.contains("backtrace in version"));
+    let names = resolved(&backtrace.expect("an event").message);
+    // What is released is stripped: there addr2line needs a build of the same sources with its symbols.
+    let stripped = names.lines().all(|line| line.starts_with("??"));
+    assert!(stripped || names.contains("tokio::runtime"), "{backtrace:?}");
+    assert!(names.lines().count() >= 8, "less than four addresses: {backtrace:?}");
     assert!(host.console().contains("PID 1 crashed and goes on"));
     let version: serde_json::Value = host.ctl(&["-o", "json", "version"]).ok().json();
     assert_eq!(
@@ -157,4 +170,24 @@ fn v1_a_crash_while_booting_loses_no_service() {
         nothing_is_lost(&host);
     }
     assert!(crashes >= 10, "{crashes}");
+}
+
+/// A follower that begins while PID 1 crashes gets everything all the same.
+#[test]
+fn followers_that_begin_in_a_crash_get_every_event() {
+    let mut host = several().start();
+    settle(&host);
+    for _ in 0..5 {
+        let last = host.events().last().expect("there are events").seq;
+        let before: Vec<_> = (0..2).map(|_| host.follow_events(1)).collect();
+        let mut after = Vec::new();
+        host.crash(|| {
+            host.signal(libc::SIGSEGV);
+            after.extend((0..2).map(|_| host.follow_events(1)));
+        });
+        for mut events in before.into_iter().chain(after) {
+            events.each_once(1..=last, PATIENCE);
+        }
+    }
+    host.poweroff();
 }

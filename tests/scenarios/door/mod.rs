@@ -1,5 +1,7 @@
 //! `apid`: who it is, what becomes of the host when it is killed, and what strangers at the door cost PID 1.
 
+mod term;
+
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

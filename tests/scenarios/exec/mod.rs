@@ -97,3 +97,17 @@ fn h4_exec_ends_with_its_client_and_with_its_service() {
     host.assert_nothing_left("web", "7700");
     host.poweroff();
 }
+
+#[test]
+fn h4_a_crash_of_pid_1_breaks_the_session_and_its_command_ends_with_the_service() {
+    let mut host = start();
+    let mut command = host.client().command(&["exec", "-i", "web", "--", "/bin/sleep", "77003"]);
+    let mut client = command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().expect("kelsonctl starts");
+    until("the command to run", PATIENCE, || (!host.processes_with("77003").is_empty()).then_some(()));
+    host.crash(|| host.signal(libc::SIGSEGV));
+    assert_ne!(client.wait().expect("our child").code(), Some(0));
+    host.ctl(&["stop", "web", "--wait"]).ok();
+    until("the command to be gone", PATIENCE, || host.processes_with("77003").is_empty().then_some(()));
+    host.assert_nothing_left("web", "77003");
+    host.poweroff();
+}

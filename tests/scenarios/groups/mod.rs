@@ -1,5 +1,7 @@
 //! Groups: the order of their members, and the restart of all of them together.
 
+mod file;
+
 use kelson_tests::{Event, Host};
 
 /// migrate before, proxy beside, db and web, warm once they are up, sweep once they are down.

@@ -126,3 +126,24 @@ restart: {policy: once}",
     host.assert_nothing_left("slow", "hang");
     host.poweroff();
 }
+
+/// Debian's own pattern for a web server: its configuration is tested first, and it needs addresses.
+#[test]
+fn a_service_with_a_pre_hook_starts_where_conditions_answer_late() {
+    let host = Host::builder()
+        .service(
+            "web",
+            "process: {command: [$PROGRAM, serve]}\nhooks: {pre: {command: [$PROGRAM, 'append=$DIR/rounds']}}\n\
+             depends: [{path: /etc/passwd}, {path: $DIR/there}, {network: [hostname]}]",
+        )
+        .start();
+    std::fs::write(host.path("there"), "").unwrap();
+    host.wait_up("web");
+    let rounds = || std::fs::read_to_string(host.path("rounds")).unwrap().lines().count();
+    assert_eq!(rounds(), 1);
+    for restarts in 2..=10 {
+        host.ctl(&["restart", "web", "--wait"]).ok();
+        assert_eq!(rounds(), restarts);
+    }
+    assert_eq!(host.service("web").restarts, 0);
+}

@@ -33,6 +33,7 @@ mod console;
 mod containers;
 mod descriptors;
 mod floods;
+mod later_mounts;
 mod log_disk;
 mod run_full;
 mod siege;

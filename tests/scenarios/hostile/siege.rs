@@ -1,12 +1,11 @@
 //! A host under a fault, and what becomes of its services.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::fs;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use kelson_tests::chaos::Toll;
 use kelson_tests::{Host, PATIENCE, Service, until};
 
 use super::Fault;
@@ -20,29 +19,6 @@ const ANSWER: Duration = Duration::from_secs(10);
 
 pub fn writer(n: usize) -> String {
     format!("n-{n}")
-}
-
-/// What came of a fault.
-#[derive(Debug, Default)]
-struct Toll {
-    fault: &'static str,
-    times: u32,
-    /// Services with another PID, or no longer up.
-    lost: usize,
-    /// Lines that are in no log and were not said to be lost; and those that came twice.
-    lines: u64,
-    /// Restarts that were counted and did not happen.
-    miscounted: u64,
-    /// What did not come to its end in time.
-    hangs: u32,
-    problems: Vec<String>,
-}
-
-impl fmt::Display for Toll {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Toll { fault, times, lost, lines, miscounted, hangs, .. } = self;
-        write!(f, "CHAOS {fault} {times} {lost} {lines} {miscounted} {hangs}")
-    }
 }
 
 /// Injects the fault so often into a host of its own, prints the toll, and panics unless nothing was lost.
@@ -69,13 +45,10 @@ pub fn endure(fault: &Fault, times: u32) {
     });
     let before = watched(&host);
 
-    let mut toll = Toll { fault: fault.name, ..Toll::default() };
+    let mut toll = Toll::of(fault.name);
     for _ in 0..times {
         toll.times += 1;
-        // A panic says what was expected; here it is counted, and told at the end.
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (fault.inject)(&host))) {
-            toll.hangs += 1;
-            toll.problems.push(said(&*panic));
+        if toll.attempt(|| (fault.inject)(&host)).is_none() {
             break;
         }
         let begun = Instant::now();
@@ -84,27 +57,17 @@ pub fn endure(fault: &Fault, times: u32) {
             toll.hangs += 1;
             toll.problems.push(format!("an answer took {:?}", begun.elapsed()));
         }
-        compare(&before, &after, &mut toll);
+        toll.compare(&before, &after);
         blocked(&host, &mut toll);
-        if toll.lost > 0 {
+        if toll.lost > Some(0) {
             break;
         }
     }
-    if catch_unwind(AssertUnwindSafe(|| host.poweroff())).is_err() {
-        toll.hangs += 1;
-        toll.problems.push("the power off did not come to its end".to_owned());
-    }
+    toll.attempt(|| host.poweroff());
     for n in 0..WRITERS {
         account(&host, &writer(n), &mut toll);
     }
-    println!("{toll}");
-    let all = [toll.lost as u64, toll.lines, toll.miscounted, toll.hangs.into()];
-    assert!(all == [0; 4] && toll.problems.is_empty(), "{toll:#?}");
-}
-
-fn said(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().cloned();
-    text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
+    toll.tell();
 }
 
 /// All but the built-in ones and those of the fault itself.
@@ -114,21 +77,6 @@ fn watched(host: &Host) -> BTreeMap<String, Service> {
     all.filter(|now| !now.builtin && !now.name.starts_with("own-"))
         .map(|now| (now.name.clone(), now))
         .collect()
-}
-
-fn compare(before: &BTreeMap<String, Service>, after: &BTreeMap<String, Service>, toll: &mut Toll) {
-    for (name, was) in before {
-        let Some(now) = after.get(name) else {
-            toll.lost += 1;
-            toll.problems.push(format!("{name} is not known any more"));
-            continue;
-        };
-        if (now.pid, now.up, &now.state) != (was.pid, was.up, &was.state) {
-            toll.lost += 1;
-            toll.problems.push(format!("{was:?} is {now:?}"));
-        }
-        toll.miscounted += u64::from(now.restarts.abs_diff(was.restarts));
-    }
 }
 
 /// Whether a write of a service had to wait.
@@ -202,11 +150,9 @@ fn account(host: &Host, name: &str, toll: &mut Toll) {
     }
     let missing = (1..=last).filter(|number| !seen.contains(number)).count() as u64;
     let unsaid = missing.saturating_sub(told);
-    if unsaid + twice > 0 {
-        toll.lines += unsaid + twice;
-        toll.problems
-            .push(format!("{name}: {missing} lines of {last} missing, {told} said to be, {twice} twice"));
-    }
+    toll.count_lines(unsaid + twice, || {
+        format!("{name}: {missing} lines of {last} missing, {told} noted as lost, {twice} twice")
+    });
 }
 
 /// The events after this number whose text holds `text`.

@@ -182,5 +182,18 @@ fn metrics_through_the_front_door() {
             && samples.get("kelson_service_healthy", &web) == Some(0.0))
         .then_some(())
     });
+
+    // What is counted of a service goes on after a re-exec; what is counted of its checks begins at 0.
+    std::fs::remove_file(host.path("broken")).expect("it is there");
+    until("the check to pass again", PATIENCE, || {
+        (read().get("kelson_check_passing", &check) == Some(1.0)).then_some(())
+    });
+    let events = read().value("kelson_events_total", &[]);
+    host.ctl(&["reexec"]).ok();
+    let samples = Samples::on(&host, &[]);
+    assert_eq!(samples.value("kelson_check_failures_total", &check), 0.0);
+    assert_eq!(samples.value("kelson_service_restarts_total", &killed), 1.0);
+    assert_eq!(samples.value("kelson_service_runs_total", &web), 2.0);
+    assert!(samples.value("kelson_events_total", &[]) >= events);
     host.poweroff();
 }

@@ -33,6 +33,7 @@ fn p3_nothing_of_pid_1_leaks_into_a_service() {
         .service("notifying", "process: {command: [$PROGRAM, report=$DIR/notifying, notify=READY=1, serve]}\nreadiness: notify")
         .service("by-fd", "process: {command: [$PROGRAM, report=$DIR/by-fd, newline-on=3, serve]}\nreadiness: {fd: 3}")
         .service("given", "process: {command: [$PROGRAM, report=$DIR/given, serve]}\nenvironment: {LANG: de}\nlimits: {nofile: 77}")
+        .service("of-nobody", "process: {command: [$PROGRAM, report, serve]}\nuser: nobody")
         .start();
     for name in ["plain", "notifying", "by-fd", "given"] {
         host.wait_up(name);
@@ -67,6 +68,7 @@ fn p3_nothing_of_pid_1_leaks_into_a_service() {
         assert_eq!(environment, wanted, "{name}: {text}");
         assert_eq!(get("env.KELSON_SERVICE"), name);
 
+        assert_eq!(get("status.Umask"), "0022", "{name}: {text}");
         let pid = host.pid_of(name).to_string();
         for id in ["pid", "sid", "pgid"] {
             assert_eq!(get(id), pid, "{name}: a session of its own: {text}");
@@ -77,6 +79,11 @@ fn p3_nothing_of_pid_1_leaks_into_a_service() {
                 .any(|line| line.starts_with("cgroup 0::") && line.ends_with(&format!("/kelson/{name}"))),
             "{text}"
         );
+    }
+    // What a user brings along.
+    host.wait_up("of-nobody");
+    for variable in ["USER nobody", "LOGNAME nobody", "HOME /", "SHELL /"] {
+        host.wait_log("of-nobody", &format!("env.{variable}"));
     }
     host.poweroff();
 }

@@ -112,6 +112,23 @@ fn p6_a_killed_logd_costs_no_service_anything() {
 }
 
 #[test]
+fn p6_a_silent_service_has_the_note_as_soon_as_the_next_logd_has_its_pipe() {
+    let mut host =
+        Host::builder().service("web", "process: {command: [$PROGRAM, print=begin, hang]}").start();
+    host.wait_log("web", "begin");
+    let old = logd(&host);
+    host.kill(old, libc::SIGKILL);
+    host.wait_for("logd", "to be replaced", |service| service.up && service.pid != Some(old));
+    // It answers after it has taken all pipes; the rest is one write.
+    let log = until("the note", Duration::from_secs(2), || {
+        let log = host.log_text("web");
+        log.contains(" note F kelson-logd was replaced").then_some(log)
+    });
+    assert_eq!(log.lines().count(), 2, "{log}");
+    host.poweroff();
+}
+
+#[test]
 fn p6_a_frozen_logd_is_replaced_within_two_seconds() {
     let host = writing();
     let before = pids(&host);

@@ -1,7 +1,10 @@
 //! Recovery (V1 to V8, U1): PID 1 ends under running services, by `reexec` or by a crash, and goes on.
 
+mod one_clock;
 mod reload_before;
 mod u1_other_release;
+mod u1_upgrade;
+mod v1_node_health;
 mod v1_reexec;
 mod v2_damaged_state;
 mod v3_stranger;

@@ -8,7 +8,7 @@ use super::v3_stranger::rewrite;
 use super::{Fault, each_fault};
 
 /// Field 4 of a record, with a value that no release has used; and field 900, a text.
-const LATER: [&[u8]; 2] = [&[4 << 3, 99], &[0xa2, 0x38, 5, b'l', b'a', b't', b'e', b'r']];
+pub(super) const LATER: [&[u8]; 2] = [&[4 << 3, 99], &[0xa2, 0x38, 5, b'l', b'a', b't', b'e', b'r']];
 
 fn a_phase_of_another_release_is_taken_up(fault: Fault) {
     let mut host = Host::builder()
@@ -37,10 +37,14 @@ fn a_phase_of_another_release_is_taken_up(fault: Fault) {
     // It is supervised as before, and what a later release has written stays in its record.
     host.ctl(&["restart", "web"]).ok();
     host.wait_for("web", "to run again", |now| now.up && now.pid != Some(pids[0]));
-    let state = fs::read(host.path("run/state/services")).expect("the state");
-    let kept = state.windows(LATER[1].len()).filter(|bytes| *bytes == LATER[1]).count();
-    assert_eq!(kept, 2, "in both slots of the service");
+    assert_eq!(later_fields(&host), 2, "in both slots of the service");
     host.poweroff();
+}
+
+/// How often the field of a later release stands in the records.
+pub(super) fn later_fields(host: &Host) -> usize {
+    let state = fs::read(host.path("run/state/services")).expect("the state");
+    state.windows(LATER[1].len()).filter(|bytes| *bytes == LATER[1]).count()
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use kelson_tests::{Host, PATIENCE, until};
+use kelson_tests::{Host, PATIENCE, paths, until};
 
 use super::reexec;
 
@@ -14,10 +14,10 @@ fn name(n: usize) -> String {
     format!("n-{n}")
 }
 
-type Seen = (Option<i32>, u32, bool, Option<bool>, String, String);
+pub(super) type Seen = (Option<i32>, u32, bool, Option<bool>, String, String);
 
 #[track_caller]
-fn seen(host: &Host) -> BTreeMap<String, Seen> {
+pub(super) fn seen(host: &Host) -> BTreeMap<String, Seen> {
     let all = host.services().into_iter();
     all.map(|now| {
         // Of logd the time of its event is what is known, which is a moment later.
@@ -40,7 +40,7 @@ fn memory(host: &Host) -> u64 {
 }
 
 #[track_caller]
-fn numbers(log: &str) -> Vec<u64> {
+pub(super) fn numbers(log: &str) -> Vec<u64> {
     let all =
         log.lines().filter_map(|line| line.split_once("beat ")?.1.split_whitespace().next()?.parse().ok());
     all.collect()
@@ -172,7 +172,7 @@ fn v1_a_file_that_cannot_go_on_is_refused_and_nothing_changes() {
 }
 
 /// The same program under another version.
-fn of_version(program: &[u8], old: &str, new: &str) -> Vec<u8> {
+pub(super) fn of_version(program: &[u8], old: &str, new: &str) -> Vec<u8> {
     assert_eq!(old.len(), new.len());
     let (mut changed, mut at) = (program.to_vec(), 0);
     while let Some(found) = changed[at..].windows(old.len()).position(|window| window == old.as_bytes()) {
@@ -185,10 +185,12 @@ fn of_version(program: &[u8], old: &str, new: &str) -> Vec<u8> {
 
 #[test]
 fn v1_a_link_to_a_versioned_file_is_followed_and_both_versions_are_named() {
-    let mut host =
-        Host::builder().service("web", "process: {command: [$PROGRAM, serve]}").linked_binary().start();
-    host.wait_up("web");
-    let pid = host.pid_of("web");
+    let mut host = Host::builder()
+        .service("web", "process: {command: [$PROGRAM, 'beat=5ms:40:$DIR/web']}")
+        .linked_binary()
+        .start();
+    host.wait_log("web", "beat 1 ");
+    let (pid, logd) = (host.pid_of("web"), host.pid_of("logd"));
     let (link, first, second) = (host.path("init"), host.path("init-1"), host.path("init-2"));
     let old = env!("CARGO_PKG_VERSION");
     let new = format!("9{}", &old[1..]);
@@ -204,11 +206,37 @@ fn v1_a_link_to_a_versioned_file_is_followed_and_both_versions_are_named() {
     assert_eq!(said, format!("PID 1 runs version {new} (before: {old}), from {link} (kelson {new})\n"));
     let version: serde_json::Value = host.ctl(&["-o", "json", "version"]).ok().json();
     assert_eq!(version["server"]["version"], new);
+    // logd is of the same release, and goes on with the pipes of the one before.
+    host.wait_for("logd", "to be of the new version", |now| now.up && now.pid != Some(logd));
     // Once more, from the incarnation of another version; a crash in between changes nothing of it.
     host.crash(|| host.signal(libc::SIGSEGV));
     let said: serde_json::Value = host.ctl(&["-o", "json", "reexec"]).ok().json();
     assert_eq!((&said["oldVersion"], &said["version"]), (&new.clone().into(), &new.into()));
     assert!(host.events().iter().any(|event| event.message.contains(&format!("PID 1 of version {old} "))));
+    assert_eq!((host.pid_of("web"), host.service("web").restarts), (pid, 0));
+    host.poweroff();
+    let log = host.log_text("web");
+    assert!(numbers(&log).windows(2).all(|pair| pair[1] == pair[0] + 1), "lines are lost or doubled:\n{log}");
+}
+
+#[test]
+fn v1_a_file_that_never_answers_holds_nobody_up() {
+    let mut host =
+        Host::builder().service("web", "process: {command: [$PROGRAM, serve]}").own_binary().start();
+    host.wait_up("web");
+    let (pid, init) = (host.pid_of("web"), host.path("init"));
+    // A program that runs and says nothing.
+    fs::remove_file(&init).expect("the test's folder is writable");
+    fs::copy(paths::binary("kelson-test-program"), &init).expect("the test's folder has room");
+    let refused = host.ctl(&["reexec"]).expect(1);
+    assert!(refused.stderr.contains("it did not answer within 10 s"), "{refused:?}");
+    // One that cannot be read to its end, as on a disk that does not answer.
+    fs::remove_file(&init).expect("the test's folder is writable");
+    let made = std::process::Command::new("mkfifo").arg(&init).status();
+    assert!(made.is_ok_and(|status| status.success()));
+    let said = host.ctl(&["reexec"]).ok();
+    assert!(said.stdout.contains("its copy in memory"), "{said:?}");
+    assert!(said.stdout.contains("its disk did not answer within 20 s"), "{said:?}");
     assert_eq!((host.pid_of("web"), host.service("web").restarts), (pid, 0));
     host.poweroff();
 }

@@ -69,12 +69,29 @@ fn v2_without_events_exits_specs_and_configuration_the_services_go_on() {
         assert_eq!((now.pid, now.restarts, now.up), (Some(pid), 0, true), "{now:?}");
     }
     let told = host.events();
+    assert_eq!(told.first().map(|event| event.seq), Some(1), "their numbers begin again");
     for what in ["events", "exits", "b.spec", "configuration", "boot"] {
         assert!(
             told.iter()
                 .any(|event| event.message.contains("not all of the state") && event.message.contains(what)),
             "{what}: {told:#?}"
         );
+    }
+    host.poweroff();
+}
+
+#[test]
+fn v2_without_the_records_of_the_services_the_host_boots_again() {
+    let mut host = running();
+    let pids = ["a", "b", "c"].map(|name| host.pid_of(name));
+    fs::write(host.path("run/state/services"), "").expect("the state");
+    host.crash(|| host.signal(libc::SIGSEGV));
+    assert!(host.console().contains("this host begins anew"), "{}", host.console());
+    for (name, pid) in ["a", "b", "c"].into_iter().zip(pids) {
+        host.wait_for(name, "to run again", |now| now.up && now.pid != Some(pid));
+        // Never two of one service.
+        let word = format!("print={name}");
+        until("the first one to be gone", PATIENCE, || (host.processes_with(&word).len() == 1).then_some(()));
     }
     host.poweroff();
 }

@@ -1,6 +1,7 @@
 //! Stopping (S1 to S7): in which order, how long at most, who is told, and who is refused.
 
 mod just_spawned;
+mod programs;
 mod running_and_new;
 mod s1_reverse_order;
 mod s2_whole_cgroup;

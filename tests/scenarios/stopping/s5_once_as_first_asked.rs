@@ -1,10 +1,8 @@
 //! S5: the end of the run happens once, as first asked, whenever that is; but a power off replaces a reboot that has
 //! not reached its final call. And what each signal to PID 1 asks for.
 
-use std::process::{Child, Command};
-
-use kelson_tests::cgroup::Freezer;
-use kelson_tests::{Host, PATIENCE, paths, until};
+use kelson_tests::cgroup::{Freezer, Stray};
+use kelson_tests::{Host, PATIENCE, until};
 
 use super::following;
 
@@ -77,28 +75,6 @@ fn s5_a_power_off_while_booting_undoes_what_has_begun() {
     assert_eq!(down.len(), 1, "{events:#?}");
 }
 
-/// What an earlier life left in the cgroup of a service.
-struct Stray(Child);
-
-impl Stray {
-    #[track_caller]
-    fn of(host: &Host, name: &str) -> Stray {
-        let stray =
-            Stray(Command::new(paths::binary("kelson-test-program")).arg("hang").spawn().expect("it"));
-        let cgroup = host.cgroup_of(name);
-        std::fs::create_dir_all(&cgroup).expect("a cgroup2 that can be written");
-        std::fs::write(cgroup.join("cgroup.procs"), stray.0.id().to_string()).expect("it can be entered");
-        stray
-    }
-}
-
-impl Drop for Stray {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn s5_a_power_off_while_preparing_undoes_it_and_starts_nothing() {
     let mut host = Host::builder()
@@ -113,10 +89,7 @@ fn s5_a_power_off_while_preparing_undoes_it_and_starts_nothing() {
     host.wait_up("held");
     // What is left in its cgroup must end before the service can be prepared, and cannot.
     let mut stray = Stray::of(&host, "web");
-    let Some(freezer) = Freezer::new() else {
-        eprintln!("no freezer of cgroup v1 here: nothing can hold a service in `preparing`");
-        return;
-    };
+    let Some(freezer) = Freezer::new() else { return };
     freezer.freeze(stray.0.id().cast_signed());
     let before = host.newest_event();
     host.ctl(&["start", "behind"]).ok();

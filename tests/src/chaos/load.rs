@@ -19,6 +19,12 @@ pub const ONCE: &str = "once";
 pub const ENOUGH: &str = "enough";
 /// What injects the faults and judges what becomes of the others.
 pub const JUDGE: &str = "judge";
+/// The service that nobody starts, in whose file the judge writes `start: auto`.
+pub const MANUAL: &str = "manual";
+/// A service that has nothing to report after its start.
+pub const QUIET: &str = "told";
+/// The group of [`QUIET`] and of the service that needs it.
+pub const GROUP: &str = "shop";
 /// The container, whose lines are numbered too.
 pub const BOXED: &str = "boxed";
 
@@ -55,6 +61,8 @@ pub struct Plan {
     pub logs: String,
     /// A folder that the services may write to.
     pub files: String,
+    /// The folder of the service files.
+    pub config: String,
     /// PID 1 has to be one that makes mistakes on demand.
     pub faulty: bool,
 }
@@ -73,6 +81,7 @@ impl Plan {
             runtime: "$DIR/run".to_owned(),
             logs: "$DIR/log".to_owned(),
             files: "$DIR".to_owned(),
+            config: "$DIR/config/services".to_owned(),
             faulty: false,
         }
     }
@@ -96,18 +105,19 @@ impl Plan {
             runtime: "/run/kelson".to_owned(),
             logs: "/var/log/kelson".to_owned(),
             files: "/tmp".to_owned(),
+            config: "/etc/kelson/services".to_owned(),
             faulty: false,
         }
     }
 
     /// The service that carries it out once it is started by hand.
     pub fn judge(&self) -> (String, String) {
-        let Plan { fault, times, pause, bound, program, binaries, runtime, logs, files, .. } = self;
+        let Plan { fault, times, pause, bound, program, binaries, runtime, logs, files, config, .. } = self;
         let yaml = format!(
             "process: {{command: ['{program}', 'fault={fault}', times={times}, pause={pause}, bound={bound}, \
-             runtime={runtime}, logs={logs}, files={files}]}}\n\
+             runtime={runtime}, logs={logs}, files={files}, config={config}]}}\n\
              environment: {{KELSON_BIN_DIR: '{binaries}'}}\n\
-             type: oneshot\nstart: manual\nrestart: {{policy: once}}\napi: admin\n"
+             type: oneshot\nstart: manual\nrequired: false\nrestart: {{policy: once}}\napi: admin\n"
         );
         (JUDGE.to_owned(), yaml)
     }
@@ -133,18 +143,22 @@ impl Load {
                 "append={files}/{name}.runs, print=ran, sleep={rest}, end-if={files}/{ENOUGH}, exit=3"
             );
             let policy = format!("{{policy: untilSuccess, delay: {rest}, maxDelay: {rest}}}");
-            add(&name, format!("process: {{command: [$PROGRAM, {steps}]}}\nrestart: {policy}"));
+            let yaml =
+                format!("process: {{command: [$PROGRAM, {steps}]}}\nrestart: {policy}\nrequired: false");
+            add(&name, yaml);
         }
         let serve = "process: {command: [$PROGRAM, serve]}";
         let once = format!("process: {{command: [$PROGRAM, append={files}/{ONCE}.runs]}}\ntype: oneshot");
         add(ONCE, once);
-        add("long", format!("{serve}\ntype: oneshot"));
-        add("told", "process: {command: [$PROGRAM, 'notify=READY=1', serve]}\nreadiness: notify".to_owned());
-        add("needs", format!("{serve}\ndepends: [{{service: told}}, {{service: {ONCE}, event: finished}}]"));
-        add("waits", format!("{serve}\ndepends: [{{path: {files}/never}}]"));
+        add("long", format!("{serve}\ntype: oneshot\nrequired: false"));
+        let notify = "process: {command: [$PROGRAM, 'notify=READY=1', serve]}\nreadiness: notify";
+        add(QUIET, format!("{notify}\ngroup: {GROUP}"));
+        let needs = format!("[{{service: {QUIET}}}, {{service: {ONCE}, event: finished}}]");
+        add("needs", format!("{serve}\ngroup: {GROUP}\ndepends: {needs}"));
+        add("waits", format!("{serve}\nrequired: false\ndepends: [{{path: {files}/never}}]"));
         let pauses = "process: {command: [$PROGRAM, exit=3]}\nrestart: {delay: 10h, maxDelay: 10h}";
-        add("pauses", pauses.to_owned());
-        add("manual", format!("{serve}\nstart: manual"));
+        add("pauses", format!("{pauses}\nrequired: false"));
+        add(MANUAL, format!("{serve}\nstart: manual\nrequired: false"));
         let check = "{name: a, exec: {command: [$PROGRAM]}, interval: 1s, timeout: 50s}";
         add("checked", format!("{serve}\nhealth: [{check}]"));
         if self.port > 0 {
@@ -167,7 +181,7 @@ pub fn is_settled(service: &Service) -> bool {
         "long" | JUDGE => state == "running",
         "waits" => state == "waiting",
         "pauses" => state == "backoff",
-        "manual" => state == "initialized",
+        MANUAL => state == "initialized",
         name if name.starts_with(RESTLESS) => service.restarts > 0,
         _ => service.up,
     }

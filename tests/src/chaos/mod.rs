@@ -7,6 +7,7 @@
 
 pub mod ledger;
 pub mod load;
+pub mod toll;
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 pub use ledger::Ledger;
 pub use load::{JUDGE, Load, Plan};
+pub use toll::Toll;
 
 use crate::ctl::{Ctl, Service};
 

@@ -2,11 +2,10 @@
 //! asked for, and leaves nothing of the start.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use kelson_tests::{Host, PATIENCE, paths, until};
+use kelson_tests::cgroup::{Freezer, Stray};
+use kelson_tests::{Host, PATIENCE, until};
 
 /// Far below every timeout of these services.
 const AT_ONCE: Duration = Duration::from_secs(5);
@@ -122,60 +121,22 @@ restart: {delay: 5m, maxDelay: 5m}",
     host.poweroff();
 }
 
-/// A process that nothing can kill until it is thawed: in a frozen cgroup of version 1.
-struct Frozen {
-    child: Child,
-    folder: PathBuf,
-}
-
-impl Frozen {
-    /// One that has been left in this cgroup; `None` where there is no freezer of version 1.
-    fn new(cgroup: &Path) -> Option<Frozen> {
-        let folder = PathBuf::from(format!("/sys/fs/cgroup/freezer/kelson-test-{}", std::process::id()));
-        fs::create_dir(&folder).ok()?;
-        let child = Command::new(paths::binary("kelson-test-program")).arg("hang").spawn().unwrap();
-        fs::create_dir_all(cgroup).unwrap();
-        for procs in [cgroup.join("cgroup.procs"), folder.join("cgroup.procs")] {
-            fs::write(&procs, child.id().to_string()).unwrap_or_else(|e| panic!("{}: {e}", procs.display()));
-        }
-        fs::write(folder.join("freezer.state"), "FROZEN").unwrap();
-        until("the stray to be frozen", PATIENCE, || {
-            (fs::read_to_string(folder.join("freezer.state")).ok()?.trim() == "FROZEN").then_some(())
-        });
-        Some(Frozen { child, folder })
-    }
-
-    fn thaw(&self) {
-        fs::write(self.folder.join("freezer.state"), "THAWED").unwrap();
-    }
-}
-
-impl Drop for Frozen {
-    fn drop(&mut self) {
-        let _ = fs::write(self.folder.join("freezer.state"), "THAWED");
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = fs::remove_dir(&self.folder);
-    }
-}
-
 #[test]
 fn g3_stop_while_preparing() {
     let mut host = Host::builder()
         .service("web", "process: {command: [$PROGRAM, print=web, 'touch=$DIR/ran', serve]}\nstart: manual")
         .start();
     // What an earlier life left in its cgroup must end before the service can be prepared, and cannot.
-    let Some(mut stray) = Frozen::new(&host.cgroup_of("web")) else {
-        eprintln!("no cgroup freezer of version 1 here: nothing can hold a service in `preparing`");
-        return host.poweroff();
-    };
+    let mut stray = Stray::of(&host, "web");
+    let Some(freezer) = Freezer::new() else { return };
+    freezer.freeze(stray.0.id().cast_signed());
     let before = host.newest_event();
     let start = host.client().act(&["start", "web"]);
     assert_eq!((start.outcome.as_str(), start.state.as_str()), ("done", "preparing"), "{start:?}");
     let stop = host.client().act(&["stop", "web"]);
     assert_eq!((stop.outcome.as_str(), stop.state.as_str()), ("done", "stopping"), "{stop:?}");
     assert!(stop.message.contains("undoing what was prepared"), "{stop:?}");
-    stray.thaw();
+    freezer.thaw();
     host.wait_down("web");
     let web = host.service("web");
     assert_eq!((web.state.as_str(), web.stopped), ("finished", true), "{web:?}");
@@ -183,7 +144,7 @@ fn g3_stop_while_preparing() {
     host.assert_nothing_left("web", "print=web");
     assert!(!host.path("ran").exists());
     // The stray has been killed with it.
-    until("the end of the stray", PATIENCE, || stray.child.try_wait().unwrap());
+    until("the end of the stray", PATIENCE, || stray.0.try_wait().expect("it is our child"));
     let states: Vec<String> = host
         .events_of("web")
         .into_iter()

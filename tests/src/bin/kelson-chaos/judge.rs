@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use kelson_tests::chaos::load::{JUDGE, RESTLESS, WRITER, is_settled};
+use kelson_tests::chaos::load::{GROUP, JUDGE, MANUAL, QUIET, RESTLESS, WRITER, is_settled};
 use kelson_tests::chaos::{Ledger, Verdict};
 use kelson_tests::ctl::Events;
-use kelson_tests::{Ctl, Lines, Service, until};
+use kelson_tests::{Ctl, Event, Lines, Service, time_of, until};
 
 use crate::Plan;
 use crate::fault::Fault;
@@ -16,6 +16,10 @@ use crate::life::{self, Held};
 const HELPERS: [&str; 1] = ["probe"];
 /// No more problems than this are told.
 const ENOUGH_PROBLEMS: usize = 50;
+
+/// The time since when the host is healthy is counted back from now, so a clock that is slewed moves it. A state that
+/// begins again at a fault moves it by seconds.
+const SLEW: Duration = Duration::from_millis(100);
 
 /// What of a service must not change.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,11 +32,18 @@ struct Known {
     restarts: u32,
 }
 
+/// The health of the host and of its groups: state, and since when, by the name of the group.
+type Health = BTreeMap<String, (String, serde_json::Value)>;
+
 pub struct Judge {
     pub plan: Plan,
     pub ctl: Ctl,
     pub verdict: Verdict,
     known: BTreeMap<String, Known>,
+    /// Of a host with the load; that of the demo has a health of its own.
+    health: Health,
+    /// The numbers of the events of [`QUIET`].
+    quiet: Vec<u64>,
     /// Kept open all the while.
     pub streams: Option<Streams>,
     answers: Vec<Duration>,
@@ -64,6 +75,8 @@ impl Judge {
             ctl,
             verdict,
             known: BTreeMap::new(),
+            health: Health::new(),
+            quiet: Vec::new(),
             streams: None,
             answers: Vec::new(),
             asked: (0, 0),
@@ -92,6 +105,7 @@ impl Judge {
             }
         }
         self.nothing_grows();
+        self.a_quiet_service_keeps_its_events();
         crate::end::look(&mut self);
         self.told()
     }
@@ -126,6 +140,9 @@ impl Judge {
             services.iter().all(|service| self.settled(service)).then_some(services)
         });
         self.known = services.into_iter().map(known).collect();
+        if self.known.contains_key(MANUAL) {
+            self.ask_for_more();
+        }
         self.counted = until("an answer", self.plan.bound, || self.lives());
         let from = self.ctl.events().last().map_or(1, |event| event.seq);
         let mut events = self.ctl.follow_events(from);
@@ -137,6 +154,75 @@ impl Judge {
             lines
         });
         self.streams = Some(Streams { events, from: from + 1, lines });
+    }
+
+    /// Notes what no death of PID 1 may change: the health of the host and of a group, the events of a service that has
+    /// none any more, and that a service whose file says `auto` since it was read is started by nobody.
+    fn ask_for_more(&mut self) {
+        let file = self.plan.config.join(format!("{MANUAL}.yaml"));
+        let text = std::fs::read_to_string(&file).expect("the file of a service");
+        let changed = text.replace("start: manual", "start: auto");
+        assert_ne!(text, changed, "{}", file.display());
+        std::fs::write(&file, changed).expect("the files of the services can be written");
+        self.ctl.run(&["reload"]).ok();
+        self.health = until("the host and its group to be healthy", 10 * self.plan.bound, || {
+            let health = self.health().ok()?;
+            let healthy = health.values().all(|(state, _)| state == "healthy");
+            (healthy && health.contains_key(GROUP)).then_some(health)
+        });
+        self.quiet = self.quiet_events();
+        assert!(!self.quiet.is_empty(), "{QUIET} has no events");
+    }
+
+    fn health(&self) -> Result<Health, String> {
+        let output = self.ctl.run(&["-o", "json", "health"]);
+        let report: serde_json::Value = serde_json::from_str(&output.stdout)
+            .map_err(|error| format!("{error}: status {}: {}", output.status, output.stderr.trim()))?;
+        let text =
+            |report: &serde_json::Value, key: &str| report[key].as_str().unwrap_or_default().to_owned();
+        let of = |report: &serde_json::Value| {
+            (text(report, "group"), (text(report, "state"), report["since"].clone()))
+        };
+        let groups = report["groups"].as_array().into_iter().flatten().map(of);
+        Ok(groups.chain([of(&report)]).collect())
+    }
+
+    fn quiet_events(&self) -> Vec<u64> {
+        let events: Vec<Event> = self.ctl.run(&["-o", "json", "events", QUIET]).ok().json_lines();
+        events.iter().map(|event| event.seq).collect()
+    }
+
+    /// A crash loop evicts its own events alone.
+    fn a_quiet_service_keeps_its_events(&mut self) {
+        if self.quiet.is_empty() {
+            return;
+        }
+        let now = self.quiet_events();
+        self.verdict.written += now.len() as u64;
+        let missing = self.quiet.iter().filter(|seq| !now.contains(seq)).count();
+        if now != self.quiet {
+            self.verdict.lines += missing.max(1) as u64;
+            self.problem(format!("{QUIET} had the events {:?}, and has {now:?}", self.quiet));
+        }
+    }
+
+    /// A balancer does not notice that PID 1 died.
+    fn compare_health(&mut self, time: u32) {
+        if self.health.is_empty() {
+            return;
+        }
+        match self.health() {
+            Ok(now) if same_health(&self.health, &now) => self.health = now,
+            Ok(now) => {
+                self.verdict.lost += 1;
+                self.problem(format!("{time}: the health was {:?}, is {now:?}", self.health));
+                self.health = now;
+            }
+            Err(why) => {
+                self.verdict.lost += 1;
+                self.problem(format!("{time}: the health is not answered: {why}"));
+            }
+        }
     }
 
     fn settled(&self, service: &Service) -> bool {
@@ -190,6 +276,7 @@ impl Judge {
             self.problem(format!("{time}: {complaint}"));
         }
         self.compare(time, services);
+        self.compare_health(time);
         true
     }
 
@@ -260,6 +347,13 @@ impl Judge {
         self.chance ^= self.chance << 17;
         (self.chance >> 11) as f64 / (1_u64 << 53) as f64
     }
+}
+
+fn same_health(before: &Health, now: &Health) -> bool {
+    before.len() == now.len()
+        && before.iter().zip(now).all(|((group, (state, since)), (other, (new_state, new_since)))| {
+            group == other && state == new_state && time_of(since).abs_diff(time_of(new_since)) <= SLEW
+        })
 }
 
 /// What is to be known of it. Of this very program, and of logd, less: the time of the one's event is a moment later.

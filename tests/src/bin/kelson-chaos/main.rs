@@ -26,6 +26,8 @@ pub struct Plan {
     pub runtime: PathBuf,
     pub logs: PathBuf,
     pub files: PathBuf,
+    /// The folder of the service files.
+    pub config: PathBuf,
 }
 
 fn main() {
@@ -38,6 +40,7 @@ fn main() {
         runtime: PathBuf::from("/run/kelson"),
         logs: PathBuf::from("/var/log/kelson"),
         files: PathBuf::from("/tmp"),
+        config: PathBuf::from("/etc/kelson/services"),
     };
     for word in std::env::args().skip(1) {
         let (name, value) = word.split_once('=').unwrap_or_else(|| usage(&word));
@@ -54,6 +57,7 @@ fn main() {
             "runtime" => plan.runtime = value.into(),
             "logs" => plan.logs = value.into(),
             "files" => plan.files = value.into(),
+            "config" => plan.config = value.into(),
             _ => usage(&word),
         }
     }
@@ -77,7 +81,7 @@ fn duration(text: &str) -> Option<Duration> {
 fn usage(word: &str) -> ! {
     eprintln!(
         "kelson-chaos: {word} is not understood; wanted are fault=NAME,… ({}), times=N, pause=D, bound=D, runtime=DIR, \
-         logs=DIR, files=DIR",
+         logs=DIR, files=DIR, config=DIR",
         fault::NAMES.join(", ")
     );
     exit(2)

@@ -37,6 +37,14 @@ pub(crate) fn set_clock(seconds: i64) {
     }
 }
 
+pub(crate) fn swap_on(device: &str) {
+    let path = or_die_string(device);
+    // SAFETY: a C string that lives over the call.
+    if unsafe { libc::swapon(path.as_ptr(), 0) } != 0 {
+        die(&format!("swapon {device}: {}", Error::last_os_error()));
+    }
+}
+
 pub(crate) fn cover(path: &str) {
     let (target, kind) = (or_die_string(path), or_die_string("tmpfs"));
     // SAFETY: both are C strings; there are no data.
@@ -44,6 +52,16 @@ pub(crate) fn cover(path: &str) {
         unsafe { libc::mount(kind.as_ptr(), target.as_ptr(), kind.as_ptr(), libc::MS_RDONLY, ptr::null()) };
     if mounted != 0 {
         die(&format!("cover {path}: {}", Error::last_os_error()));
+    }
+}
+
+pub(crate) fn mount(value: &str) {
+    let words: Vec<CString> = value.splitn(3, ':').map(or_die_string).collect();
+    let [kind, source, target] = words.as_slice() else { die("mount=TYPE:DEVICE:PATH") };
+    // SAFETY: all are C strings; there are no data.
+    let mounted = unsafe { libc::mount(source.as_ptr(), target.as_ptr(), kind.as_ptr(), 0, ptr::null()) };
+    if mounted != 0 {
+        die(&format!("mount {value}: {}", Error::last_os_error()));
     }
 }
 

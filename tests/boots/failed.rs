@@ -1,0 +1,27 @@
+//! A boot that cannot succeed: the machine says why, and starts again.
+
+use kelson_tests::Vm;
+
+use crate::assert_order;
+
+/// Nothing can be made below `/proc`, and there is no such disk.
+const WORDS: &str = "kelson.disk=/dev/no-such-disk kelson.runtime-dir=/proc/none kelson.panic=1";
+
+#[test]
+fn a_disk_that_is_missing_is_replaced_by_memory_and_a_failed_boot_starts_again() {
+    let mut vm =
+        Vm::builder("failed").append(WORDS).service("web", "process: {command: [$PROGRAM, serve]}").start();
+    assert!(!vm.wait_end(), "it powered off instead of starting again: {}", vm.said());
+    let console = vm.console();
+    assert_order(
+        &console,
+        &[
+            "initramfs: writable disk: ",
+            "the boot task \"runtime folders\" failed, and nothing can work without it",
+            "shutdown: all file systems are unmounted",
+            "the boot has failed",
+            "this machine starts again in 1 s (kelson.panic)",
+        ],
+    );
+    assert!(!console.contains("web: starting"), "{console}");
+}

@@ -1,0 +1,151 @@
+//! The file of a group: when the group is healthy, and how often it is restarted as a whole.
+
+use std::fs;
+
+use kelson_tests::{Host, PATIENCE, until};
+use serde_json::Value;
+
+#[track_caller]
+fn health(host: &Host, group: &str) -> Value {
+    serde_json::from_str(&host.ctl(&["health", group, "-o", "json"]).stdout).expect("JSON")
+}
+
+/// Its minimum and its deadline, in milliseconds.
+#[track_caller]
+fn times(host: &Host, group: &str) -> (Option<f64>, Option<f64>) {
+    let health = health(host, group);
+    (health["minimumMs"].as_f64(), health["deadlineMs"].as_f64())
+}
+
+#[test]
+fn a_group_is_judged_by_its_own_file_which_a_reload_and_a_reexec_keep_to() {
+    let mut host = Host::builder()
+        .machine("health: {minimum: 300ms, deadline: 4m}")
+        .group("shop", "minimum: 1m\ndeadline: 2m")
+        .service("db", "process: {command: [$PROGRAM, serve]}\ngroup: shop")
+        .service("mail", "process: {command: [$PROGRAM, serve]}\ngroup: post")
+        .service("late", "process: {command: [$PROGRAM, serve]}\ngroup: slow\ndepends: [{path: $DIR/flag}]")
+        .start();
+    host.ctl(&["health", "post", "--wait", "--timeout", "30s"]).ok();
+    assert_eq!(times(&host, "shop"), (Some(60_000.0), Some(120_000.0)));
+    assert_eq!(times(&host, "post"), (Some(300.0), Some(240_000.0)));
+    assert_eq!(health(&host, "shop")["state"], "pending");
+    host.ctl(&["reexec"]).ok();
+    assert_eq!(times(&host, "shop"), (Some(60_000.0), Some(120_000.0)));
+
+    // A change takes effect at once.
+    host.write_group("shop", "minimum: 200ms");
+    let reload = host.ctl(&["reload"]).ok();
+    assert_eq!(reload.stdout, "group shop: changed, applied\n");
+    host.ctl(&["health", "shop", "--wait", "--timeout", "30s"]).ok();
+    assert_eq!(times(&host, "shop"), (Some(200.0), Some(240_000.0)));
+    assert_eq!(host.ctl(&["reload"]).ok().stdout, "nothing changed\n");
+    host.wait_event(0, "of the reload", |event| event.message.ends_with("; groups, taken up: shop"));
+
+    // It has its whole deadline again.
+    host.write_group("slow", "deadline: 1s\nminimum: 100ms");
+    host.ctl(&["reload"]).ok();
+    host.ctl(&["health", "slow", "--wait"]).expect(1);
+    assert_eq!(health(&host, "slow")["state"], "failed");
+    host.write_group("slow", "deadline: 3m\nminimum: 100ms");
+    host.ctl(&["reload"]).ok();
+    let slow = health(&host, "slow");
+    assert_eq!(slow["state"], "pending", "{slow}");
+    assert!(slow["leftMs"].as_f64() > Some(150_000.0), "{slow}");
+
+    // A mistake changes nothing, also not in the next incarnation.
+    host.write_group("slow", "deadline: 1s\nminimum: soon");
+    let reload = host.ctl(&["reload"]).expect(1);
+    assert!(reload.stderr.contains("groups/slow.yaml:2:10: minimum: "), "{}", reload.stderr);
+    host.crash(|| host.signal(libc::SIGSEGV));
+    assert_eq!(times(&host, "slow"), (Some(100.0), Some(180_000.0)));
+    fs::write(host.path("flag"), "").expect("it is written");
+    host.ctl(&["health", "slow", "--wait", "--timeout", "30s"]).ok();
+    host.poweroff();
+}
+
+/// Ends the process of a service that has used its own budget up, so that its group is asked for a restart.
+#[track_caller]
+fn ask(host: &Host, service: &str) {
+    host.kill(host.pid_of(service), libc::SIGKILL);
+}
+
+fn restarts(host: &Host, group: &str) -> usize {
+    let begins = format!("group {group} restarts: ");
+    host.events_of("").iter().filter(|event| event.message.starts_with(&begins)).count()
+}
+
+#[test]
+fn the_budget_of_the_group_file_outlives_a_reexec_and_refuses_the_next_restart() {
+    // Each member may ask once after its first failure; the group as a whole is restarted twice.
+    let member = "process: {command: [$PROGRAM, serve]}\ngroup: shop\n\
+                  restart: {delay: 10ms, maxDelay: 10ms, attempts: 1, interval: 1h, scope: group}";
+    let mut host = Host::builder()
+        .group("shop", "restart: {delay: 100ms, attempts: 2, interval: 1h}")
+        .service("a", member)
+        .service("b", member)
+        .service("c", member)
+        .start();
+    for (round, name) in ["a", "b"].into_iter().enumerate() {
+        ["a", "b", "c"].into_iter().for_each(|name| host.wait_up(name));
+        let first = host.pid_of(name);
+        ask(&host, name);
+        host.wait_for(name, "to run again", |now| now.up && now.pid != Some(first));
+        let other = host.pid_of("c");
+        ask(&host, name);
+        until("the group to restart", PATIENCE, || (restarts(&host, "shop") == round + 1).then_some(()));
+        host.wait_for("c", "to be restarted with its group", |now| now.up && now.pid != Some(other));
+        host.ctl(&["reexec"]).ok();
+    }
+    ["a", "b", "c"].into_iter().for_each(|name| host.wait_up(name));
+    let (a, b) = (host.pid_of("a"), host.pid_of("b"));
+    let first = host.pid_of("c");
+    ask(&host, "c");
+    host.wait_for("c", "to run again", |now| now.up && now.pid != Some(first));
+    ask(&host, "c");
+    host.wait_event(0, "of the refusal", |event| {
+        event.message.starts_with(
+            "group shop gave up after 3 failures in 1h and is not restarted, as asked for by c: ",
+        )
+    });
+    let refused = host
+        .wait_for("c", "to end", |now| now.state == "failed" && now.message.contains("group shop gave up"));
+    assert!(refused.message.ends_with("; group shop gave up after 3 failures in 1h"), "{refused:?}");
+    assert_eq!((restarts(&host, "shop"), host.pid_of("a"), host.pid_of("b")), (2, a, b));
+    host.poweroff();
+}
+
+#[test]
+fn mistakes_and_warnings_of_group_files_are_told_before_a_host_meets_them() {
+    let mut host = Host::builder()
+        .group("shop", "minimum: 5s\ndeadline: 2s\nrestart: {policy: once, attempts: many}\nmembers: [web]")
+        .group("lonely", "minimum: 5s")
+        .service("web", "process: {command: [$PROGRAM, serve]}\ngroup: shop")
+        .start();
+    let folder = host.path("config").display().to_string();
+    let told = host.ctl(&["validate", &folder]).expect(1).stdout;
+    for text in [
+        "groups/shop.yaml:2:11: deadline: deadline is less than minimum, so the group could never be healthy",
+        "groups/shop.yaml:3:11: restart.policy: a group is restarted when a member with restart: {scope: group} asks for it",
+        "groups/shop.yaml:3:35: restart.attempts: ",
+        "groups/shop.yaml:4:1: members: this key is not known",
+        "groups/lonely.yaml: warning: no service is in group lonely, so this file has no effect",
+        "4 mistakes; 1 service without a mistake",
+    ] {
+        assert!(told.contains(text), "{text} is not in\n{told}");
+    }
+    // The service runs, and its group is judged as the host.
+    host.wait_up("web");
+    assert_eq!(times(&host, "shop"), (Some(10_000.0), Some(300_000.0)));
+    for text in ["groups/shop.yaml:2:11: ", "no service is in group lonely"] {
+        host.wait_event(0, text, |event| event.service.is_empty() && event.message.contains(text));
+    }
+    host.write_group("shop", "minimum: 1s\nname: shop");
+    let json: Vec<Value> = host.ctl(&["-o", "json", "validate", &folder]).ok().json();
+    assert_eq!((json.len(), &json[0]["warning"]), (1, &Value::Bool(true)), "{json:#?}");
+    let table = host.ctl(&["validate", &folder]).ok().stdout;
+    assert!(table.ends_with("1 service, no mistakes\n"), "{table}");
+    let schema: Value = host.ctl(&["schema", "group"]).ok().json();
+    assert!(schema["properties"]["minimum"].is_object(), "{schema}");
+    host.poweroff();
+}
