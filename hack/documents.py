@@ -1,4 +1,4 @@
-"""The service and machine files that the documents show, and YAML as Kelson reads it."""
+"""The service, group and machine files that the documents show, and YAML as Kelson reads it."""
 import re
 import textwrap
 
@@ -24,9 +24,9 @@ def load(text):
 
 
 def files(page):
-    """(path, text) of each block of YAML whose first line names it as a service or machine file."""
+    """(path, text) of each block of YAML whose first line names it as a service, group or machine file."""
     for block in re.findall(r"^ *```yaml\n(.*?)^ *```$", page.read_text(), flags=re.MULTILINE | re.DOTALL):
         block = textwrap.dedent(block)
-        name = re.match(r"# (?:\S+/)?(services/\S+\.yaml|machine\.yaml)\n", block)
+        name = re.match(r"# (?:\S+/)?((?:services|groups)/\S+\.yaml|machine\.yaml)\n", block)
         if name:
             yield name[1], block
