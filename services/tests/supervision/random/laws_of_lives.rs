@@ -148,9 +148,12 @@ impl LawsOfLives {
                         continue;
                     };
                     let lives = main.ended.is_none_or(|ended| ended > *at);
-                    // What it runs with orders the stop, and so does a file that is still to be taken up.
-                    let needs = [world.version(&main.command), world.newest(user)]
-                        .iter()
+                    // What it runs with orders the stop, and so does a file that was read and is still to be taken up.
+                    // One that was written but not read does not, and what an earlier incarnation had read is gone.
+                    let known = play.house.manager.spec(user).filter(|_| *at >= play.life_begun);
+                    let needs = [Some(world.version(&main.command)), known.as_deref()]
+                        .into_iter()
+                        .flatten()
                         .any(|spec| spec.depends.iter().any(|requirement| needs(requirement, name)));
                     if lives && needs && user != name {
                         wrongs.push(format!(
