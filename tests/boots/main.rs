@@ -76,7 +76,7 @@ fn a_disk_over_the_image_keeps_what_is_written_and_is_clean() {
                 "writer",
                 &format!("process: {{command: [$PROGRAM, 'append=/var/lib/boots', fail-until={boot}:/var/lib/count]}}\ntype: oneshot\nrestart: {{policy: once}}"),
             )
-            .service("web", "process: {command: [$PROGRAM, serve]}")
+            .service("web", "process: {command: [$PROGRAM, serve]}\ndepends: [{path: /etc/kelson}]")
             .boot();
         // The count of the first boot is still there in the second one, or this fails.
         vm.wait_up(&["writer", "web"]);

@@ -146,17 +146,12 @@ pub fn runtime_folders(runtime: &Path, own_memory: bool) -> Result<String, TaskF
     if crate::mountinfo::topmost(&mounts, &state).is_some() {
         return Ok("it was mounted already".to_owned());
     }
-    let (fs_type, data) = unswapped();
-    mount(Some("kelson-state"), &state, Some(fs_type), SAFEST, Some(data))
+    let unswapped = tmpfs_knows(c"noswap");
+    let data = if unswapped { "mode=0700,size=64M,noswap" } else { "mode=0700,size=64M" };
+    mount(Some("kelson-state"), &state, Some("tmpfs"), SAFEST, Some(data))
         .map_err(|errno| failed(&state, &errno.desc()))?;
-    Ok(format!("{fs_type}, never swapped"))
-}
-
-/// A file system of memory that is never swapped, and its options: PID 1 reads and writes its state while the disk of the
-/// swap hangs. A tmpfs can do without swap since Linux 6.4. Before, it is a ramfs, which has no bound for its size; but
-/// only PID 1 writes there, and it bounds each file.
-fn unswapped() -> (&'static str, &'static str) {
-    if tmpfs_knows(c"noswap") { ("tmpfs", "mode=0700,size=64M,noswap") } else { ("ramfs", "mode=0700") }
+    let text = if unswapped { "never swapped" } else { "noswap is not known to this kernel" };
+    Ok(text.to_owned())
 }
 
 /// Whether the kernel's tmpfs takes a flag. A mount with an unknown option would complain in the kernel log.
@@ -193,7 +188,7 @@ mod tests {
 
     /// The kernel of the tests may be older or newer than the flag: a mount tells which.
     #[test]
-    fn the_state_is_never_swapped() {
+    fn the_state_is_bounded_and_not_swapped_where_the_kernel_can() {
         assert!(!tmpfs_knows(c"no_such_flag"));
         // In a mount namespace of this thread's own.
         let mounted = std::thread::spawn(|| {
@@ -215,8 +210,8 @@ mod tests {
             return;
         };
         let line = mounts.lines().find(|line| line.contains(state.to_str().unwrap())).unwrap();
-        assert_eq!(line.contains("- ramfs "), refused, "{line}");
-        assert_eq!(line.contains("- tmpfs ") && line.contains("noswap"), !refused, "{line}");
+        assert!(line.contains("- tmpfs ") && line.contains("size=65536k"), "{line}");
+        assert_eq!(line.contains("noswap"), !refused, "{line}");
     }
 
     #[test]

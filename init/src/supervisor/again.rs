@@ -153,7 +153,7 @@ impl Life {
         let diagnostics = if half_begun { &[] } else { loaded.diagnostics.as_slice() };
         let started = |pid| processes.child_started(pid);
         house.manager.resume(&mut past, &mut specs, &making, started, diagnostics).await;
-        house.later_mounts.notify_one();
+        house.later_mounts.services.notify_one();
         if half_begun {
             house.begin(loaded);
         } else {

@@ -10,11 +10,12 @@ use kelson_services::manager::Manager;
 use kelson_services::node_health::NodeHealth;
 use kelson_services::state_store::{Kind, StateStore};
 use kelson_spec::{Loaded, ServiceSpec};
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 
 use super::again::Fit;
 use super::configuration::Configuration;
 use super::intent::Intents;
+use super::later_mounts::LaterMounts;
 use super::launchers::Personalities;
 use super::opening::{containerd_spec, socket_group};
 use crate::boot::Sequence;
@@ -28,8 +29,7 @@ pub(super) struct House {
     pub(super) options: Options,
     pub(super) personalities: Personalities,
     pub(super) manager: Manager,
-    /// To be told when other services have become known.
-    pub(super) later_mounts: Arc<Notify>,
+    pub(super) later_mounts: LaterMounts,
     pub(super) collector: Collector,
     pub(super) prober: Prober,
     pub(super) intents: Intents,
@@ -66,7 +66,7 @@ impl House {
         }
         loaded.services.retain(|spec| unknown(&spec.name));
         manager.take_in(loaded);
-        self.later_mounts.notify_one();
+        self.later_mounts.services.notify_one();
         // Written down after all services are: a life that does not find it takes in what is missing.
         self.configuration.write();
     }
@@ -130,7 +130,7 @@ impl House {
         let (personalities, options) = (self.personalities.clone(), self.options.clone());
         let (manager, turn) = (self.manager.clone(), Arc::clone(&self.reloading));
         let (configuration, health) = (self.configuration.clone(), self.health.clone());
-        let later_mounts = Arc::clone(&self.later_mounts);
+        let later_mounts = Arc::clone(&self.later_mounts.services);
         tokio::spawn(async move {
             // One after the other: the later reading must be the one that counts.
             let _turn = turn.lock().await;

@@ -19,6 +19,7 @@ use kelson_spec::service::Workload;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 
 use super::launchers::Personalities;
 use crate::readable::changeable;
@@ -29,11 +30,26 @@ const DEADLINE: Duration = Duration::from_secs(10);
 /// What failed is tried again after this time.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Keeps the mounts of services read-only from now on. To be notified when other services have become known.
-pub(super) fn keep_read_only(manager: Manager, personalities: Personalities) -> Arc<Notify> {
-    let changed = Arc::new(Notify::new());
-    let services = Arc::clone(&changed);
-    tokio::spawn(async move {
+/// Keeps the mounts of services read-only, until it is ended.
+pub(super) struct LaterMounts {
+    /// To be notified when other services have become known.
+    pub(super) services: Arc<Notify>,
+    task: JoinHandle<()>,
+}
+
+impl LaterMounts {
+    /// To be called before the root is unmounted: who has opened a table of mounts holds the root of that moment.
+    pub(super) async fn end(self) {
+        self.task.abort();
+        let _ = self.task.await;
+    }
+}
+
+/// Keeps the mounts of services read-only from now on.
+pub(super) fn keep_read_only(manager: Manager, personalities: Personalities) -> LaterMounts {
+    let services = Arc::new(Notify::new());
+    let changed = Arc::clone(&services);
+    let task = tokio::spawn(async move {
         let (mut mounts, mut told) = (None, None);
         loop {
             let names = names(&manager);
@@ -50,13 +66,13 @@ pub(super) fn keep_read_only(manager: Manager, personalities: Personalities) -> 
             let again = failure.is_some() || (mounts.is_none() && !names.is_empty());
             told = failure;
             tokio::select! {
-                () = services.notified() => {}
+                () = changed.notified() => {}
                 () = change(mounts.as_ref()) => {}
                 () = tokio::time::sleep(AGAIN), if again => {}
             }
         }
     });
-    changed
+    LaterMounts { services, task }
 }
 
 /// Processes that run, or may be started, with a read-only root. A container has its own mounts.

@@ -242,6 +242,7 @@ async fn serve(mut house: House, mut reloads: mpsc::Receiver<String>, failure: O
         ));
     }
     manager.close_events();
+    house.later_mounts.end().await;
     let _ = house.close_api.send(());
     let _ = tokio::time::timeout(LAST_WORDS, house.api).await;
     Ended { intents: house.intents, personalities: house.personalities, failure, watchdog }

@@ -12,9 +12,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use kelson_proto::state::v1 as stored;
-use nix::errno::Errno;
 use nix::fcntl::FallocateFlags;
-use nix::sys::statfs::{FsType, fstatfs};
 use prost::Message as _;
 
 use super::LifeId;
@@ -23,8 +21,6 @@ use super::LifeId;
 /// to records is none of that: they are tagged. Version 4 and those before it were no tagged records.
 pub const VERSION: u32 = 5;
 const HEADER: u64 = 4096;
-/// What statfs(2) calls a ramfs: a file system that takes all the memory that it is given.
-const RAMFS: FsType = FsType(0x8584_58f6);
 const MAGIC: &[u8; 8] = b"KELSONST";
 /// Where the owner of the file stands in the header, and how much room it has.
 const OWNER: usize = 16;
@@ -72,11 +68,7 @@ impl SlotFile {
     pub fn reserve(&self, slots: u64) -> io::Result<()> {
         let length = HEADER.saturating_add(slots.saturating_mul(self.slot.try_into().unwrap_or(u64::MAX)));
         let length = i64::try_from(length).unwrap_or(i64::MAX);
-        match nix::fcntl::fallocate(&self.file, FallocateFlags::FALLOC_FL_KEEP_SIZE, 0, length) {
-            // There is room as long as there is memory at all.
-            Err(Errno::EOPNOTSUPP) if fstatfs(&self.file)?.filesystem_type() == RAMFS => Ok(()),
-            taken => Ok(taken?),
-        }
+        Ok(nix::fcntl::fallocate(&self.file, FallocateFlags::FALLOC_FL_KEEP_SIZE, 0, length)?)
     }
 
     /// What somebody else has done to the file since it was made: a sentence. What is written goes on to the open file.
