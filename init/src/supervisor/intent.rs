@@ -237,9 +237,16 @@ mod tests {
         let name = folder.file_name().and_then(|name| name.to_str()).unwrap();
         let to = std::env::temp_dir().join(format!("kelson-stored-{}-{name}", std::process::id()));
         std::fs::create_dir_all(to.join("papers")).unwrap();
-        for file in
-            ["services", "events", "checks", "exits", "descriptors", "papers/intent", "papers/rebirth"]
-        {
+        for file in [
+            "services",
+            "events",
+            "checks",
+            "health",
+            "exits",
+            "descriptors",
+            "papers/intent",
+            "papers/rebirth",
+        ] {
             std::fs::copy(folder.join(file), to.join(file)).unwrap();
         }
         to
