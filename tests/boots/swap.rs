@@ -69,8 +69,8 @@ fn v1_s3_swap_on_a_disk_that_hangs_stops_neither_pid_1_nor_its_crash_nor_the_end
 
     let begun = Instant::now();
     vm.ctl(&["poweroff"]);
-    // The last that can wait for the disk; `sync` has nothing to write there.
-    let last = "shutdown: /old stays mounted";
+    // What follows has nothing to write to the disk.
+    let last = "shutdown: all file systems are unmounted";
     until("all that waits for the swap to be given up", END, || vm.console().contains(last).then_some(()));
     println!("power off: {:?}", begun.elapsed());
     // The kernel resets its devices on the way down, and QEMU lets none go whose requests are under way.

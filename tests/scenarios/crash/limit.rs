@@ -68,7 +68,7 @@ fn the_limit_keeps_to_delay_and_hooks() {
         .service("db", &says("db"))
         .service(
             "web",
-            "process: {command: [$PROGRAM, await=SIGQUIT, print=quits, touch=$DIR/signalled, exit=3]}
+            "process: {command: [$PROGRAM, print=runs, await=SIGQUIT, print=quits, touch=$DIR/signalled, exit=3]}
 stop: {signal: SIGQUIT, delay: 1s}
 hooks:
   preStop: [{command: [$PROGRAM, sleep=300ms, touch=$DIR/before]}]
@@ -76,7 +76,8 @@ hooks:
 depends: [{service: db}]",
         )
         .start();
-    host.wait_up("web");
+    // logd has its log.
+    host.wait_log("web", "runs");
     host.signal(libc::SIGSEGV);
     assert_eq!(host.wait_exit(), 10);
     assert_in_turn(&host, &["before", "signalled", "after", "db"]);
