@@ -301,7 +301,7 @@ async fn s6_followers_get_the_last_event_and_the_end() {
     }
     world.manager.host_event("two");
     world.manager.host_event("three");
-    world.manager.close_events();
+    world.manager.close().await;
     let mut rest = Vec::new();
     while let Some(message) = stream.message().await.unwrap() {
         rest.extend(message.events.into_iter().map(|event| event.message));

@@ -28,6 +28,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 pub use self::helper::{path_helper, serve_paths};
@@ -52,7 +53,9 @@ struct Registry {
     wanted: HashMap<PathBuf, Wanted>,
     /// What the task has yet to learn.
     changes: Vec<Change>,
-    running: bool,
+    /// The task, while anybody wants a path.
+    hub: Option<JoinHandle<()>>,
+    ended: bool,
 }
 
 struct Wanted {
@@ -103,13 +106,26 @@ impl Paths {
                 receiver
             }
         };
-        if !registry.running {
-            registry.running = true;
-            tokio::spawn(hub::follow(Arc::clone(&self.shared)));
+        if registry.hub.is_none() && !registry.ended {
+            registry.hub = Some(tokio::spawn(hub::follow(Arc::clone(&self.shared))));
         }
         drop(registry);
         self.shared.wake.notify_one();
         PathCondition { shared: Arc::clone(&self.shared), path, written, presence }
+    }
+
+    /// Follows nothing from now on: no condition gets another answer. To be called before the root is unmounted, which the
+    /// open table of mounts holds.
+    pub async fn end(&self) {
+        let hub = {
+            let mut registry = self.shared.lock();
+            registry.ended = true;
+            registry.hub.take()
+        };
+        if let Some(hub) = hub {
+            hub.abort();
+            let _ = hub.await;
+        }
     }
 
     /// Asks once. `None`: nobody knew within `deadline`. Cancelled by dropping.
@@ -134,7 +150,7 @@ impl Shared {
         let mut registry = self.lock();
         let unwanted = registry.wanted.is_empty() && registry.changes.is_empty();
         if unwanted {
-            registry.running = false;
+            registry.hub = None;
         }
         unwanted
     }

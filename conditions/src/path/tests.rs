@@ -350,13 +350,29 @@ async fn many_conditions_of_one_path_share_it_and_nothing_stays() {
     drop(conditions);
     assert!(paths.shared.lock().wanted.is_empty());
     let ended = async {
-        while paths.shared.lock().running {
+        while paths.shared.lock().hub.is_some() {
             sleep(Duration::from_millis(10)).await;
         }
     };
     timeout(Duration::from_secs(10), ended).await.expect("the task ends after the last condition");
     let mut again = paths.condition(folder.at("file"));
     becomes(&mut again, true).await;
+}
+
+#[tokio::test]
+async fn after_the_end_nothing_is_followed() {
+    let (_, paths) = paths();
+    let folder = Folder::on_memory();
+    let mut before = paths.condition(folder.at("file"));
+    becomes(&mut before, false).await;
+    paths.end().await;
+    // The hub, and with it the table of mounts, is gone: all that held the state are the two sides of the condition.
+    assert_eq!(Arc::strong_count(&paths.shared), 2);
+    folder.write("file");
+    let after = paths.condition(folder.at("other"));
+    sleep(Duration::from_millis(50)).await;
+    assert_eq!((before.level(), after.level()), (Level::DoesNotHold, Level::Unknown));
+    assert!(paths.shared.lock().hub.is_none());
 }
 
 #[tokio::test]

@@ -16,8 +16,9 @@ use crate::{log, signals};
 pub fn early(options: &Options, launcher: Arc<dyn Launcher>) -> Vec<Phase> {
     let runtime = options.runtime_dir.clone();
     let own = Phase::new("own house", Order::InTurn)
-        .task(Task::call("runtime folders", move || mounts::runtime_folders(&runtime, true)).essential())
+        // First, so that the console shows why another fails.
         .task(Task::call("kernel log", || Ok(log::lift_rate_limit().map(|()| String::new())?)))
+        .task(Task::call("runtime folders", move || mounts::runtime_folders(&runtime, true)).essential())
         .task(Task::call("ctrl-alt-del", || Ok(signals::catch_ctrl_alt_del().map(|()| String::new())?)));
     vec![mounts::phase(), own, root::phase(launcher)]
 }

@@ -241,7 +241,7 @@ async fn serve(mut house: House, mut reloads: mpsc::Receiver<String>, failure: O
             verb(intent.action)
         ));
     }
-    manager.close_events();
+    manager.close().await;
     house.later_mounts.end().await;
     let _ = house.close_api.send(());
     let _ = tokio::time::timeout(LAST_WORDS, house.api).await;

@@ -257,9 +257,10 @@ impl Manager {
         self.log().newest()
     }
 
-    /// No more events will come.
-    pub fn close_events(&self) {
+    /// No more events will come, and nothing is waited for.
+    pub async fn close(&self) {
         self.log().close();
+        self.inner.surroundings.sources.paths.end().await;
     }
 
     /// Tells an event of the host itself.

@@ -147,7 +147,7 @@ impl Story {
             }
         }
         self.shut_down(dice, &mut play).await?;
-        play.house.manager.close_events();
+        play.house.manager.close().await;
         tokio::time::timeout(secs(10), follower)
             .await
             .map_err(|_| "the stream of events does not end")?
