@@ -65,7 +65,11 @@ impl NodeHealth {
 
     /// All services of an earlier incarnation of PID 1 are there again: states change from now on.
     pub fn recovered(&self) {
-        self.inner.tracker().recovered();
+        let mut tracker = self.inner.tracker();
+        // The task that follows them may not have come to look at any of them yet.
+        self.inner.see(&mut tracker, &self.inner.registry.names(), Instant::now());
+        tracker.recovered();
+        drop(tracker);
         self.inner.renewed.notify_one();
     }
 
@@ -135,10 +139,7 @@ impl Inner {
         self.tracker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in what changed and tells what came of it.
-    fn take_in(&self, names: &HashSet<Arc<str>>) {
-        let now = Instant::now();
-        let mut tracker = self.tracker();
+    fn see(&self, tracker: &mut Tracker, names: &HashSet<Arc<str>>, now: Instant) {
         for name in names {
             let spec = self.manager.spec(name);
             match self.registry.get(name) {
@@ -146,6 +147,13 @@ impl Inner {
                 None => tracker.forget(name),
             }
         }
+    }
+
+    /// Takes in what changed and tells what came of it.
+    fn take_in(&self, names: &HashSet<Arc<str>>) {
+        let now = Instant::now();
+        let mut tracker = self.tracker();
+        self.see(&mut tracker, names, now);
         for (group, restarts) in self.manager.group_restarts() {
             tracker.restarted(&group, restarts, now);
         }

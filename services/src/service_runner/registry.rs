@@ -75,6 +75,11 @@ impl Registry {
         self.inner.snapshots.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
+    /// The names of all services.
+    pub fn names(&self) -> HashSet<Arc<str>> {
+        self.inner.snapshots.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
+    }
+
     /// Its snapshot has been published anew.
     pub fn changed(&self, name: &Arc<str>) {
         self.inner.followers.lock().unwrap_or_else(PoisonError::into_inner).retain(|follower| {

@@ -2,10 +2,12 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use kelson_runner::Exit;
 use kelson_services::manager::Outcome;
+use kelson_services::model::State;
 use kelson_services::node_health::{Health, HealthState, NodeHealth, NodeHealthSpec};
 use kelson_spec::Loaded;
 use kelson_spec::service::{Exhausted, Lifecycle, LifecycleHook, Requirement, ServiceEvent, ServiceSpec};
@@ -420,6 +422,31 @@ fn v2_health_that_is_lost_begins_again_and_that_is_reported() {
             tokio::time::sleep(secs(11)).await;
             assert_eq!(health.node_state(), HealthState::Healthy);
             assert_eq!(health.group_state("shop"), Some(HealthState::Healthy));
+        },
+    );
+}
+
+#[test]
+fn v1_health_is_kept_where_no_service_can_be_run_any_more() {
+    two_lives(
+        || async {
+            let (house, health) = house([in_group("shop", notify("web"))]).await;
+            tokio::time::sleep(secs(301)).await;
+            assert_eq!(health.group_state("shop"), Some(HealthState::Failed));
+            house
+        },
+        |ruin| async {
+            ruin.stage.refuses.store(true, Ordering::Relaxed);
+            let house = House::another_life(ruin).await;
+            let health = house.health.clone().unwrap();
+            assert_eq!(house.state("web"), State::Failed);
+            for now in [health.group("shop").unwrap(), health.node()] {
+                assert_eq!((now.state, culprits(&now)), (HealthState::Failed, vec!["web"]));
+                let since = now.culprits[0].since.elapsed().unwrap();
+                assert!(since > secs(300) && now.lasts < secs(3), "{now:?}");
+            }
+            let told = host_told(&house);
+            assert_eq!(told.iter().filter(|text| text.starts_with("group shop ")).count(), 1, "{told:#?}");
         },
     );
 }

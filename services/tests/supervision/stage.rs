@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -216,6 +216,8 @@ pub struct Stage {
     pids: Arc<AtomicI32>,
     pub onlooker: Arc<Mutex<Option<Onlooker>>>,
     bell: Arc<Notify>,
+    /// This host can run nothing any more.
+    pub refuses: Arc<AtomicBool>,
     /// Of the life of PID 1 that plays on it now.
     pub fate: Arc<Fate>,
     pub life: u32,
@@ -229,6 +231,7 @@ impl Stage {
             pids: Arc::new(AtomicI32::new(100)),
             onlooker: Arc::default(),
             bell: Arc::default(),
+            refuses: Arc::default(),
             fate,
             life: 1,
         }
@@ -333,7 +336,7 @@ impl Stage {
 
 impl RunnerFactory for Stage {
     fn runner(&self, spec: &Arc<ServiceSpec>) -> Result<Box<dyn Runner>, String> {
-        if spec.description == IMPOSSIBLE {
+        if spec.description == IMPOSSIBLE || self.refuses.load(Ordering::Relaxed) {
             return Err("this host cannot run it".into());
         }
         Ok(Box::new(Player {
