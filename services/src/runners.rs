@@ -72,6 +72,10 @@ impl RunnerFactory for Runners {
         self.probes.network(spec, run)
     }
 
+    fn host_network(&self) -> Result<Arc<dyn Network>, String> {
+        Ok(self.probes.host())
+    }
+
     fn own_check(&self, spec: &Arc<ServiceSpec>) -> Option<OwnCheck> {
         (spec.name == containerd::NAME).then(|| containerd::own_check(self.containerd.clone()))
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::machine::NodeHealthSpec;
-use crate::service::RestartSpec;
+use crate::service::{Check, RestartSpec};
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -17,6 +17,8 @@ pub struct GroupSpec {
     pub deadline: Option<Duration>,
     /// When it is restarted as a whole; `None`: by the rules of the member that asks for it. Policy and scope say nothing.
     pub restart: Option<RestartSpec>,
+    /// Checks over the network of the host that must all pass for it to be healthy.
+    pub health: Vec<Check>,
 }
 
 impl GroupSpec {

@@ -12,7 +12,7 @@ mod folder;
 use std::time::Duration;
 
 use folder::Folder;
-use kelson_spec::service::{Exhausted, RestartPolicy, RestartScope, RestartSpec};
+use kelson_spec::service::{Check, Exhausted, Probe, RestartPolicy, RestartScope, RestartSpec};
 use kelson_spec::{GroupSpec, Loaded, wire};
 
 const WEB: &str = "name: web\ngroup: shop\nprocess: {command: [/bin/web]}\n";
@@ -32,7 +32,8 @@ fn warnings(loaded: &Loaded) -> Vec<String> {
 fn a_file_says_all_that_it_may() {
     let secs = Duration::from_secs;
     let text = "name: shop\nminimum: 3s\ndeadline: 1m\n\
-                restart: {delay: 2s, maxDelay: 9s, attempts: 3, interval: 10m, exhausted: delay}\n";
+                restart: {delay: 2s, maxDelay: 9s, attempts: 3, interval: 10m, exhausted: delay}\n\
+                health: [{tcp: {port: 80}}, {name: front, tcp: {port: 81}, restartAfter: 5}]\n";
     let loaded = with("shop", text).load();
     assert_eq!(loaded.diagnostics, []);
     let restart = RestartSpec {
@@ -49,6 +50,10 @@ fn a_file_says_all_that_it_may() {
         minimum: Some(secs(3)),
         deadline: Some(secs(60)),
         restart: Some(restart),
+        health: vec![
+            Check::new("tcp", Probe::tcp(80)),
+            Check { restart_after: 5, ..Check::new("front", Probe::tcp(81)) },
+        ],
     };
     assert_eq!(loaded.groups, [shop]);
     assert_eq!(warnings(&loaded), Vec::<String>::new());
@@ -68,6 +73,13 @@ fn each_mistake_is_told_and_the_services_stay_sound() {
         ),
         ("restart: {delay: 9s, maxDelay: 2s}", "1:32: restart.maxDelay: maxDelay is less than delay"),
         ("restart: {scope: group}", "1:11: restart.scope: a group is restarted when a member with restart"),
+        (
+            "health: [{exec: {command: [/bin/true]}}]",
+            "1:11: health[0].exec: a group has no process in which a command could run",
+        ),
+        ("health: [{tcp: {port: 1}, startup: true}]", "1:27: health[0].startup: a group has no process"),
+        ("health: [{interval: 1s}]", "1:10: health[0]: one of the keys http, tcp, grpc is missing"),
+        ("health: [{tcp: {port: 1}}, {tcp: {port: 2}}]", "health[1].name: two checks are named tcp"),
         ("minimun: 5s", "1:1: minimun: this key is not known; did you mean minimum?"),
         ("name: shops", "1:7: name: \"shops\" is not the file's name; write shop"),
         ("minimum: [", "not YAML"),

@@ -58,7 +58,11 @@ fn report(group: &str, health: node_health::Health) -> v1::HealthReport {
 fn culprit(culprit: node_health::Culprit) -> v1::Culprit {
     v1::Culprit {
         service: culprit.service.to_string(),
-        state: model::state(culprit.state).into(),
+        check: culprit.check.to_string(),
+        state: match &*culprit.check {
+            "" => model::state(culprit.state).into(),
+            _ => v1::State::Unspecified.into(),
+        },
         reason: culprit.reason.to_string(),
         since: Some(culprit.since.into()),
     }
@@ -66,7 +70,7 @@ fn culprit(culprit: node_health::Culprit) -> v1::Culprit {
 
 /// Whether there is something to tell: that time passes is not.
 fn differs(one: &v1::HealthReport, other: &v1::HealthReport) -> bool {
-    let said = |culprit: &v1::Culprit| (culprit.service.clone(), culprit.state, culprit.reason.clone());
+    let said = |culprit: &v1::Culprit| v1::Culprit { since: None, ..culprit.clone() };
     let culprits = |report: &v1::HealthReport| report.culprits.iter().map(said).collect::<Vec<_>>();
     let key = |report: &v1::HealthReport| (report.state, report.steady.is_some(), report.services);
     key(one) != key(other) || culprits(one) != culprits(other)

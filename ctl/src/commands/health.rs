@@ -25,7 +25,8 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Tell whether the host, or a group of services, is healthy
 ///
 /// It is once every required service is up, or a finished one-shot, at the
-/// same time and without a break for the minimum of the machine file.
+/// same time and without a break for the minimum of the machine file. A group
+/// with a file goes by that file, and all checks in it must pass as well.
 /// Ends with status 0 where it is healthy and 1 where it is not.
 #[derive(Debug, Clone, clap::Args)]
 #[command(
@@ -136,11 +137,22 @@ async fn watch(call: &Call, client: &Client, group: &str) -> Result<HealthReport
 }
 
 fn waits_for(report: &HealthReport) -> String {
-    let names: Vec<&str> = report.culprits.iter().map(|culprit| culprit.service.as_str()).collect();
+    let names: Vec<String> = report.culprits.iter().map(name).collect();
     match names.len() {
         0 => "all are up, waiting until they have been for long enough".to_owned(),
         1..=3 => format!("waiting for {}", names.join(", ")),
-        count => format!("waiting for {count} services"),
+        count if report.culprits.iter().all(|culprit| culprit.check.is_empty()) => {
+            format!("waiting for {count} services")
+        }
+        count => format!("waiting for {count} checks"),
+    }
+}
+
+/// A service by its name, a check of the group as `check NAME`.
+fn name(culprit: &Culprit) -> String {
+    match culprit.check.as_str() {
+        "" => culprit.service.clone(),
+        check => format!("check {check}"),
     }
 }
 
@@ -193,8 +205,8 @@ fn text(report: &HealthReport, groups: &[HealthReport], terminal: &Terminal, now
         out += &culprits(&report.culprits, terminal, now);
     } else if let Some(last) = report.last_break.as_ref().filter(|_| report.state() != State::Healthy) {
         let since = last.since.as_ref().map(|since| time::relative(time::ago(since, now)));
-        let (service, reason) = (escape(&last.service), escape(&last.reason));
-        out += &format!("the last break, {} ago: {service}: {reason}\n", since.unwrap_or_default());
+        let (name, reason) = (name(last), escape(&last.reason));
+        out += &format!("the last break, {} ago: {}: {reason}\n", since.unwrap_or_default(), escape(&name));
     }
     if !groups.is_empty() {
         let mut table = Table::new(&["GROUP", "HEALTH", "SINCE", "WHY"]);
@@ -217,7 +229,7 @@ fn culprits(culprits: &[Culprit], terminal: &Terminal, now: SystemTime) -> Strin
     for culprit in culprits {
         let since = culprit.since.as_ref().map(|since| time::relative(time::ago(since, now)));
         table.row(vec![
-            cell(&culprit.service),
+            cell(name(culprit)),
             toned(state_tone(culprit.state(), false), state_name(culprit.state())),
             cell(since.unwrap_or_default()),
             cell(&culprit.reason),
@@ -234,7 +246,8 @@ mod tests {
 
     fn culprit(service: &str, state: kelson_proto::v1::State, reason: &str) -> Culprit {
         let since = Some(prost_types::Timestamp { seconds: 1000, nanos: 0 });
-        Culprit { service: service.to_owned(), state: state.into(), reason: reason.to_owned(), since }
+        let (service, reason) = (service.to_owned(), reason.to_owned());
+        Culprit { service, state: state.into(), reason, since, check: String::new() }
     }
 
     fn report(group: &str, state: State, message: &str) -> HealthReport {
@@ -271,6 +284,29 @@ web      waiting  1m1s   waiting for service \"db\" to be up
 GROUP  HEALTH   SINCE  WHY
 shop   healthy  3m12s  all 3 services are up for 3m12s
 "
+        );
+    }
+
+    #[test]
+    fn a_check_of_a_group_is_named_as_one() {
+        let mut shop = report("shop", State::Unhealthy, "1 of 1 check does not pass");
+        let status = culprit("", kelson_proto::v1::State::Unspecified, "status 500, wanted 200-399");
+        shop.culprits = vec![Culprit { check: "front".to_owned(), ..status }];
+        assert_eq!(
+            shown(&shop, &[]),
+            "\
+group shop is unhealthy (for 3m12s): 1 of 1 check does not pass
+
+SERVICE      STATE  SINCE  REASON
+check front         1m1s   status 500, wanted 200-399
+"
+        );
+        assert_eq!(waits_for(&shop), "waiting for check front");
+        let view = serde_json::to_value(views::health::Health::from(&shop)).unwrap();
+        let named = &view["culprits"][0];
+        assert_eq!(
+            (&named["check"], &named["service"], &named["state"]),
+            (&"front".into(), &().into(), &().into())
         );
     }
 

@@ -58,9 +58,10 @@ impl Configuration {
         let specs = HealthSpecs::new(next.machine.health, &next.groups);
         manager.set_groups(&next.groups);
         next.warnings.iter().for_each(|warning| manager.host_event(&warning.to_string()));
+        // Before it is written: a crash in between must not find the word of old checks for new ones.
+        health.set_specs(specs);
         *self.loaded() = next;
         self.write();
-        health.set_specs(specs);
         match machine {
             Some(machine) => (report.applied, report.waiting) = (machine.applied, machine.waiting),
             None => report.errors.push("machine.yaml has mistakes, so none of its keys was taken up".into()),

@@ -146,22 +146,26 @@ pub struct Probes {
 }
 
 impl Probes {
+    /// What asks in the network of the host.
+    pub fn host(&self) -> Arc<dyn Network> {
+        Arc::new(NetworkOfRun { prober: self.prober.clone(), place: Place::Host, opened: None })
+    }
+
     /// What asks in the network of this run.
     ///
     /// # Errors
     /// A sentence, when the run has ended or its network cannot be entered.
     pub fn network(&self, spec: &ServiceSpec, run: RunningProcess) -> Result<Arc<dyn Network>, String> {
-        let prober = self.prober.clone();
         let RunningProcess { pid, start_time, .. } = run;
         let apart = matches!(&spec.workload, Workload::Container(container)
             if container.network == ContainerNetwork::None);
         if !apart {
-            return Ok(Arc::new(NetworkOfRun { prober, place: Place::Host, opened: None }));
+            return Ok(self.host());
         }
         let network = open_network(pid, start_time).map_err(|error| error.to_string())?;
         let place = Place::NetworkOf { service: Arc::from(spec.name.as_str()), pid };
         let opened = Some(Arc::new(self.networks.open(place.clone(), network)));
-        Ok(Arc::new(NetworkOfRun { prober, place, opened }))
+        Ok(Arc::new(NetworkOfRun { prober: self.prober.clone(), place, opened }))
     }
 }
 

@@ -70,7 +70,7 @@ pub async fn coordinate(manager: Manager, mut requests: mpsc::UnboundedReceiver<
 /// asks, whose budget the member itself has counted.
 fn rules(manager: &Manager, request: &GroupRequest) -> RestartSpec {
     let of_member = || {
-        let spec = manager.spec(&request.service);
+        let spec = request.member.as_ref().and_then(|member| manager.spec(member));
         let own =
             spec.map_or_else(|| RestartSpec::for_kind(ServiceKind::Service), |spec| spec.restart.clone());
         RestartSpec { attempts: 0, ..own }
@@ -98,9 +98,12 @@ impl Coordinator {
         }
         let state = self.groups.entry(Arc::clone(&request.group)).or_default();
         if state.restarting {
-            // One restart serves all that ask; whose run it does not end is looked at afterwards.
-            let run = self.manager.get(&request.service).map_or(0, |now| now.run);
-            state.asked.insert(Arc::clone(&request.service), (run, request));
+            // One restart serves all that ask; whose run it does not end is looked at afterwards. The checks of the group
+            // begin again after it.
+            if let Some(member) = &request.member {
+                let run = self.manager.get(member).map_or(0, |now| now.run);
+                state.asked.insert(Arc::clone(member), (run, request));
+            }
             return;
         }
         let ran = state.stability.restart(Instant::now());
@@ -113,11 +116,12 @@ impl Coordinator {
         let rest = match decision {
             Decision::Again { after, .. } => after.max(request.after),
             Decision::Exhausted { text } => {
-                let GroupRequest { group, service, text: why, .. } = &request;
-                let text = format!("group {group} {text}");
-                self.manager
-                    .host_event(&format!("{text} and is not restarted, as asked for by {service}: {why}"));
-                self.manager.refuse_group_restart(service, text);
+                let text = format!("group {} {text}", request.group);
+                let why = request.why();
+                self.manager.host_event(&format!("{text} and is not restarted, as asked for by {why}"));
+                if let Some(member) = &request.member {
+                    self.manager.refuse_group_restart(member, text);
+                }
                 return;
             }
             // No rules of a group end it.
@@ -140,7 +144,8 @@ impl Coordinator {
             self.groups.remove(group);
         }
         let still = |(run, request): &(u64, GroupRequest)| {
-            self.manager.get(&request.service).is_some_and(|now| now.pid.is_some() && now.run == *run)
+            let now = request.member.as_ref().and_then(|member| self.manager.get(member));
+            now.is_some_and(|now| now.pid.is_some() && now.run == *run)
         };
         if let Some((_, request)) = asked.into_values().find(still) {
             self.asked(request);

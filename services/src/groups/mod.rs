@@ -1,8 +1,8 @@
 //! Groups: services that are ordered by their part in the group and can restart together.
 //!
 //! The order comes from the dependencies that `kelson-load` gives the members, so starting, stopping and `why` know
-//! nothing of groups. What is left is here: a member asks for a restart of all ([`Groups`]), and one task of the host
-//! stops and starts them in order ([`coordinate`]).
+//! nothing of groups. What is left is here: a member, or a check of the group, asks for a restart of all ([`Groups`]), and one
+//! task of the host stops and starts them in order ([`coordinate`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,18 +15,28 @@ mod stability;
 
 pub use coordinator::coordinate;
 
-/// A member asks for its whole group to be restarted.
+/// A member of a group, or a check of the group, asks for the whole group to be restarted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupRequest {
     pub group: Arc<str>,
-    /// The member that asks.
-    pub service: Arc<str>,
+    /// The member that asks. `None`: a check of the group.
+    pub member: Option<Arc<str>>,
     /// Why, in words.
     pub text: String,
     /// How long the group rests at least between its stop and its start.
     pub after: Duration,
     /// An earlier incarnation of PID 1 has begun it: it was decided on and counted then.
     pub begun: bool,
+}
+
+impl GroupRequest {
+    /// Why, with the member that asks.
+    fn why(&self) -> String {
+        match &self.member {
+            Some(member) => format!("{member}: {}", self.text),
+            None => self.text.clone(),
+        }
+    }
 }
 
 /// Where members ask. Cheap to clone.

@@ -23,7 +23,8 @@ fn takes_part(now: &Snapshot, spec: &ServiceSpec, request: &GroupRequest) -> boo
     if poststop && (now.state.at_rest() || now.state == State::Waiting) {
         return false;
     }
-    let wanted = spec.start == StartMode::Auto || !now.state.at_rest() || now.name == request.service;
+    let wanted =
+        spec.start == StartMode::Auto || !now.state.at_rest() || request.member.as_ref() == Some(&now.name);
     wanted && !now.stopped
 }
 
@@ -36,8 +37,7 @@ fn patience(spec: &ServiceSpec) -> Duration {
 
 /// Runs to the end, unless the host stops meanwhile.
 pub async fn restart(manager: Manager, request: GroupRequest, rest: Duration) {
-    let GroupRequest { group, service, text, .. } = &request;
-    let why = format!("{service}: {text}");
+    let (group, why) = (&request.group, request.why());
     manager.host_event(&format!("group {group} restarts: {why}"));
     let mut chosen = BTreeSet::new();
     let mut longest = Duration::ZERO;
@@ -87,7 +87,7 @@ mod tests {
     fn chosen(state: State, change: impl FnOnce(&mut Snapshot, &mut ServiceSpec)) -> bool {
         let request = GroupRequest {
             group: "shop".into(),
-            service: "asker".into(),
+            member: Some("asker".into()),
             text: String::new(),
             after: Duration::ZERO,
             begun: false,

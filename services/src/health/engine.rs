@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use kelson_probe::{CheckAnswer, Schedule};
 use kelson_runner::BoxFuture;
@@ -86,6 +86,15 @@ struct State {
     waker: Option<Waker>,
 }
 
+/// A check that does not pass.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MissingCheck {
+    pub name: Arc<str>,
+    pub why: Arc<str>,
+    /// Since when it stands so.
+    pub since: SystemTime,
+}
+
 /// What results mean for the service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct News {
@@ -123,7 +132,7 @@ impl Checks {
         std::future::poll_fn(|context| self.poll_next(context)).await
     }
 
-    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<News> {
+    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<News> {
         for (place, asker) in self.askers.iter_mut().enumerate() {
             let Asker::Here(probe, asking) = asker else { continue };
             let Poll::Ready(Asked { answer, ending }) = asking.as_mut().poll(context) else { continue };
@@ -183,6 +192,19 @@ impl Checks {
     /// `check http: connection refused; check db: no result yet`.
     pub fn missing(&self) -> String {
         self.board.lock().missing()
+    }
+
+    /// Each check that does not pass.
+    pub fn missing_ones(&self) -> Vec<MissingCheck> {
+        let state = self.board.lock();
+        let missing = state.checks.iter().filter(|check| check.standing() != Standing::Passing);
+        missing
+            .map(|check| MissingCheck {
+                name: Arc::clone(&check.plan.name),
+                why: Arc::from(check.why()),
+                since: check.since(),
+            })
+            .collect()
     }
 
     pub fn reports(&self) -> Vec<CheckReport> {
@@ -274,7 +296,6 @@ impl State {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::Wake;
-    use std::time::SystemTime;
 
     use kelson_probe::Verdict;
     use kelson_spec::service::{Check, Probe};

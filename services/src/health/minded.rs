@@ -139,6 +139,11 @@ impl Minded {
         self.level.standing
     }
 
+    /// Since when it stands so.
+    pub fn since(&self) -> SystemTime {
+        self.since
+    }
+
     /// It gated the start, and no longer does: it is not asked again in this run.
     fn is_done(&self) -> bool {
         self.plan.startup && self.level.proven

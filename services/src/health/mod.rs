@@ -31,7 +31,7 @@ mod output;
 mod reader;
 mod totals;
 
-pub use engine::{Asks, Checks, News, Recall, ToMind};
+pub use engine::{Asks, Checks, MissingCheck, News, Recall, ToMind};
 pub use level::Level;
 use network::Network;
 pub use totals::{CheckFigures, CheckTotals, NamedTotals, Totals};

@@ -9,6 +9,8 @@ use kelson_spec::service::RestartSpec;
 use kelson_spec::{GroupSpec, ServiceSpec};
 
 use super::{Kind, Manager};
+use crate::groups::GroupRequest;
+use crate::health::network::Network;
 use crate::model::Snapshot;
 use crate::service_runner::table::Input;
 use crate::service_runner::task::Command;
@@ -106,6 +108,15 @@ impl Manager {
 
     fn group_specs(&self) -> MutexGuard<'_, BTreeMap<String, GroupSpec>> {
         self.inner.group_specs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn ask_for_group_restart(&self, request: GroupRequest) {
+        self.inner.surroundings.groups.ask(request);
+    }
+
+    /// What asks over the network of the host.
+    pub(crate) fn host_network(&self) -> Result<Arc<dyn Network>, String> {
+        self.inner.surroundings.runners.host_network()
     }
 
     /// The group of a service is not restarted, though the service has asked for it.

@@ -136,10 +136,10 @@ impl Manager {
         }
         self.remove(leaving);
         // Whoever restarted them is gone: they are begun again, from their stop.
-        for (group, (service, begun)) in cut_off {
+        for (group, (member, begun)) in cut_off {
             let (group, text) = (Arc::from(group), "its restart was cut off".to_owned());
-            let after = Duration::ZERO;
-            self.inner.surroundings.groups.ask(GroupRequest { group, service, text, after, begun });
+            let (member, after) = (Some(member), Duration::ZERO);
+            self.ask_for_group_restart(GroupRequest { group, member, text, after, begun });
         }
     }
 

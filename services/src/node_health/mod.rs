@@ -2,11 +2,11 @@
 //!
 //! It is a level over the published snapshots, asked anew with each of their changes and at the two moments that time
 //! brings ([`scope`]): after the minimum without a break, and at the deadline. [`part`] says which services it goes by,
-//! [`tracker`] keeps the culprits of the host and of each group by what changed, and [`report`] puts them in words when
-//! somebody asks. Nothing polls; a change costs the same among a thousand services as among ten. [`recovery`] writes down
+//! [`tracker`] keeps the culprits of the host and of each group by what changed, [`checks`] has the checks of groups asked,
+//! and [`report`] puts all that in words when somebody asks. Nothing polls; a change costs the same among a thousand services as among ten. [`recovery`] writes down
 //! what the next incarnation of PID 1 has to know of it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use kelson_spec::machine::NodeHealthSpec;
@@ -16,14 +16,16 @@ use tokio::time::Instant;
 use crate::manager::Manager;
 use crate::service_runner::gate::Registry;
 use crate::service_runner::registry::Changes;
-use crate::state_store::PastHealth;
+use crate::state_store::{PastChecks, PastHealth};
 
+mod checks;
 mod part;
 mod recovery;
 mod report;
 mod scope;
 mod tracker;
 
+use checks::GroupChecks;
 pub use part::{Part, part};
 use recovery::Recovery;
 pub use report::{Culprit, Health};
@@ -49,18 +51,19 @@ struct Inner {
 impl NodeHealth {
     /// Follows all services from now on; the deadline counts from here. Call it within a Tokio runtime.
     pub fn of(manager: &Manager, specs: impl Into<HealthSpecs>) -> NodeHealth {
-        NodeHealth::follow(manager, Tracker::new(specs, Instant::now()))
+        NodeHealth::follow(manager, Tracker::new(specs, Instant::now()), HashMap::new())
     }
 
     /// Goes on from what an earlier incarnation of PID 1 knew. Until [`NodeHealth::recovered`] the states are those of
     /// that one.
-    pub fn recovering(manager: &Manager, specs: impl Into<HealthSpecs>, past: PastHealth) -> NodeHealth {
+    pub fn recovering(manager: &Manager, specs: impl Into<HealthSpecs>, mut past: PastHealth) -> NodeHealth {
         manager.recall_group_restarts(&past.restarts);
+        let checks = std::mem::take(&mut past.checks);
         let recovery = Recovery::of_stored(past, manager.origin());
         if recovery.node.is_none() {
             manager.host_event("the health of the host is not in the state, so its deadline begins again");
         }
-        NodeHealth::follow(manager, Tracker::recovering(specs.into(), recovery, Instant::now()))
+        NodeHealth::follow(manager, Tracker::recovering(specs.into(), recovery, Instant::now()), checks)
     }
 
     /// All services of an earlier incarnation of PID 1 are there again: states change from now on.
@@ -73,7 +76,7 @@ impl NodeHealth {
         self.inner.renewed.notify_one();
     }
 
-    fn follow(manager: &Manager, tracker: Tracker) -> NodeHealth {
+    fn follow(manager: &Manager, tracker: Tracker, past: HashMap<String, PastChecks>) -> NodeHealth {
         let registry = manager.registry().clone();
         let changes = registry.follow();
         let inner = Arc::new(Inner {
@@ -83,14 +86,19 @@ impl NodeHealth {
             changed: watch::channel(0).0,
             renewed: Notify::new(),
         });
-        tokio::spawn(follow(Arc::clone(&inner), changes));
+        let checks = GroupChecks::new(manager.clone(), past);
+        tokio::spawn(follow(Arc::clone(&inner), changes, checks));
         NodeHealth { inner }
     }
 
     /// Goes by other settings from now on. The host's deadline still counts from the beginning; that of a group whose file
     /// changed begins again.
     pub fn set_specs(&self, specs: impl Into<HealthSpecs>) {
-        self.inner.tracker().set_specs(specs.into(), Instant::now());
+        let mut tracker = self.inner.tracker();
+        tracker.set_specs(specs.into(), Instant::now());
+        // Recorded before the new settings are: what checks have said by the old ones counts for nothing.
+        self.inner.write(&mut tracker);
+        drop(tracker);
         self.inner.renewed.notify_one();
     }
 
@@ -150,12 +158,15 @@ impl Inner {
     }
 
     /// Takes in what changed and tells what came of it.
-    fn take_in(&self, names: &HashSet<Arc<str>>) {
+    fn take_in(&self, names: &HashSet<Arc<str>>, checks: &mut GroupChecks) {
         let now = Instant::now();
         let mut tracker = self.tracker();
         self.see(&mut tracker, names, now);
         for (group, restarts) in self.manager.group_restarts() {
             tracker.restarted(&group, restarts, now);
+        }
+        if !tracker.recovers() {
+            checks.tend(&mut tracker, |tracker| self.write(tracker), now);
         }
         let turns = tracker.conclude(now);
         // Written down before anybody sees it.
@@ -189,7 +200,7 @@ impl Inner {
 }
 
 /// Sees every change until the runtime ends.
-async fn follow(inner: Arc<Inner>, mut changes: Changes) {
+async fn follow(inner: Arc<Inner>, mut changes: Changes, mut checks: GroupChecks) {
     loop {
         let due = inner.tracker().due();
         let in_time = async {
@@ -202,7 +213,11 @@ async fn follow(inner: Arc<Inner>, mut changes: Changes) {
             names = changes.next() => names,
             () = in_time => HashSet::new(),
             () = inner.renewed.notified() => HashSet::new(),
+            (group, news) = checks.next() => {
+                checks.act(&group, news);
+                HashSet::new()
+            }
         };
-        inner.take_in(&names);
+        inner.take_in(&names, &mut checks);
     }
 }

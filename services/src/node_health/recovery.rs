@@ -72,8 +72,11 @@ impl Scope {
             renewed: self.renewed,
             entered: since_start(self.entered),
             steady: self.steady.map(since_start),
+            together: self.together.map(since_start),
+            checks_run: self.checks_run,
             last_break: self.last_break.as_ref().map(|last| StoredBreak {
                 service: last.service.to_string(),
+                check: last.check.to_string(),
                 reason: last.reason.to_string(),
                 at: since_start(last.at),
             }),
@@ -90,8 +93,11 @@ impl Scope {
             state: HealthState::of_number(stored.state).unwrap_or_default(),
             reported: HealthState::of_number(stored.reported).unwrap_or_default(),
             steady: stored.steady.map(at),
+            together: stored.together.or(stored.steady).map(at),
+            checks_run: stored.checks_run,
             last_break: stored.last_break.as_ref().map(|last| Break {
                 service: Arc::from(last.service.as_str()),
+                check: Arc::from(last.check.as_str()),
                 reason: Arc::from(last.reason.as_str()),
                 at: at(last.at),
             }),

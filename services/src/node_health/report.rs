@@ -7,6 +7,7 @@ use kelson_spec::machine::NodeHealthSpec;
 use tokio::time::Instant;
 
 use super::scope::{HealthState, Scope};
+use crate::health::MissingCheck;
 use crate::model::State;
 use crate::service_runner::gate::Registry;
 use crate::service_runner::words;
@@ -21,7 +22,7 @@ pub struct Health {
     /// Since when it is in that state, and how long that is.
     pub since: SystemTime,
     pub lasts: Duration,
-    /// How long all have been up without a break. `None`: not all are.
+    /// How long all have been up, and all checks have passed, without a break. `None`: not all do.
     pub steady: Option<Duration>,
     /// How long that must be.
     pub minimum: Duration,
@@ -30,7 +31,7 @@ pub struct Health {
     pub left: Option<Duration>,
     /// How many services are asked.
     pub services: usize,
-    /// Those of them that are not up, by name.
+    /// Those of them that are not up, by name; then the checks of the group that do not pass.
     pub culprits: Vec<Culprit>,
     /// Who broke it last, with what it said then.
     pub last_break: Option<Culprit>,
@@ -38,14 +39,28 @@ pub struct Health {
     pub message: String,
 }
 
-/// A service that is not up and should be.
+/// A service that is not up and should be, or a check of the group that does not pass.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Culprit {
+    /// Empty: a check of the group.
     pub service: Arc<str>,
+    /// Empty: a service.
+    pub check: Arc<str>,
+    /// Of a service.
     pub state: State,
     pub reason: Arc<str>,
-    /// Since when it is not up.
+    /// Since when it is not up, or does not pass.
     pub since: SystemTime,
+}
+
+impl Culprit {
+    /// `web: exited with status 3`, `check front: HTTP status 500`.
+    fn sentence(&self) -> String {
+        match &*self.check {
+            "" => format!("{}: {}", self.service, self.reason),
+            check => format!("check {check}: {}", self.reason),
+        }
+    }
 }
 
 pub fn report(scope: &Scope, spec: &NodeHealthSpec, registry: &Registry, now: Instant) -> Health {
@@ -57,13 +72,23 @@ pub fn report(scope: &Scope, spec: &NodeHealthSpec, registry: &Registry, now: In
         let snapshot = snapshot.borrow();
         Some(Culprit {
             service: Arc::clone(name),
+            check: Arc::default(),
             state: snapshot.state,
             reason: Arc::clone(&snapshot.message),
             since: wall(*since),
         })
     };
+    let check = |missing: &MissingCheck| Culprit {
+        service: Arc::default(),
+        check: Arc::clone(&missing.name),
+        state: State::default(),
+        reason: Arc::clone(&missing.why),
+        since: missing.since,
+    };
+    let culprits = scope.culprits.iter().filter_map(culprit);
     let last_break = scope.last_break.as_ref().map(|last| Culprit {
         service: Arc::clone(&last.service),
+        check: Arc::clone(&last.check),
         state: registry.get(&last.service).map(|now| now.borrow().state).unwrap_or_default(),
         reason: Arc::clone(&last.reason),
         since: wall(last.at),
@@ -80,7 +105,7 @@ pub fn report(scope: &Scope, spec: &NodeHealthSpec, registry: &Registry, now: In
         deadline: spec.deadline,
         left,
         services: scope.asked,
-        culprits: scope.culprits.iter().filter_map(culprit).collect(),
+        culprits: culprits.chain(scope.missing_checks.iter().map(check)).collect(),
         last_break,
         message: message(scope, spec, steady, left),
     }
@@ -95,13 +120,28 @@ fn services(count: usize) -> String {
     format!("{count} service{}", if count == 1 { "" } else { "s" })
 }
 
-/// `all 3 services are up`, `its one service is up`.
-fn all(count: usize) -> String {
-    match count {
+/// `all 3 services are up`, `its one service is up`; with checks `all 3 services are up and its one check passes`.
+fn all(scope: &Scope) -> String {
+    let services = match scope.asked {
         0 => "no service has to be up".into(),
         1 => "its one service is up".into(),
-        _ => format!("all {count} services are up"),
+        count => format!("all {count} services are up"),
+    };
+    match scope.checks {
+        0 => services,
+        1 => format!("{services} and its one check passes"),
+        count => format!("{services} and all {count} checks pass"),
     }
+}
+
+/// `1 of 3 services is not up`; where all are, `1 of 2 checks does not pass`.
+fn missing(scope: &Scope) -> String {
+    let (services_down, failing) = (scope.culprits.len(), scope.missing_checks.len());
+    if services_down == 0 && failing > 0 {
+        let (s, does) = (if scope.checks == 1 { "" } else { "s" }, if failing == 1 { "does" } else { "do" });
+        return format!("{failing} of {} check{s} {does} not pass", scope.checks);
+    }
+    format!("{services_down} of {} {} not up", services(scope.asked), are(services_down))
 }
 
 fn whole_seconds(span: Duration) -> String {
@@ -112,18 +152,17 @@ fn whole_seconds(span: Duration) -> String {
 }
 
 fn message(scope: &Scope, spec: &NodeHealthSpec, steady: Option<Duration>, left: Option<Duration>) -> String {
-    let culprits = scope.culprits.len();
     let now = match steady {
         Some(steady) if scope.state == HealthState::Healthy => {
-            format!("{} for {}", all(scope.asked), whole_seconds(steady))
+            format!("{} for {}", all(scope), whole_seconds(steady))
         }
         Some(steady) => format!(
             "{}, for {} of the {} that make it healthy",
-            all(scope.asked),
+            all(scope),
             whole_seconds(steady),
             words::duration(spec.minimum)
         ),
-        None => format!("{culprits} of {} {} not up", services(scope.asked), are(culprits)),
+        None => missing(scope),
     };
     match (scope.state, left) {
         (HealthState::Failed, _) => format!("not healthy within {}; {now}", words::duration(spec.deadline)),
@@ -143,10 +182,10 @@ pub fn event(subject: &str, health: &Health) -> String {
     if health.state == HealthState::Healthy {
         return text;
     }
-    let tell = |culprit: &Culprit| format!("{}: {}", culprit.service, culprit.reason);
-    let mut named: Vec<String> = health.culprits.iter().take(NAMED).map(tell).collect();
+    let mut named: Vec<String> = health.culprits.iter().take(NAMED).map(Culprit::sentence).collect();
     if named.is_empty() {
-        named.extend(health.last_break.as_ref().map(|last| format!("the last break was {}", tell(last))));
+        let last = health.last_break.as_ref().map(Culprit::sentence);
+        named.extend(last.map(|last| format!("the last break was {last}")));
     }
     if let Some(more) = health.culprits.len().checked_sub(NAMED).filter(|more| *more > 0) {
         named.push(format!("and {more} more"));
@@ -210,6 +249,7 @@ mod tests {
     fn an_event_names_the_first_culprits() {
         let culprit = |name: &str| Culprit {
             service: Arc::from(name),
+            check: Arc::default(),
             state: State::Failed,
             reason: Arc::from("exited with status 3"),
             since: SystemTime::now(),

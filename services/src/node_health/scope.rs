@@ -1,4 +1,4 @@
-//! The health of one set of services, the host's or a group's. Pure: time comes in as an argument.
+//! The health of one set of services, the host's or a group's with its checks. Pure: time comes in as an argument.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,6 +7,8 @@ use std::time::Duration;
 use kelson_spec::machine::NodeHealthSpec;
 use tokio::time::Instant;
 
+use crate::health::MissingCheck;
+
 /// How a set of services stands. None of it is kept against what is true now but the word itself: `Unhealthy` has been
 /// healthy before, `Failed` had not been when its deadline passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -14,7 +16,8 @@ pub enum HealthState {
     /// Not all have been up together for long enough yet.
     #[default]
     Pending,
-    /// All are up, or finished one-shots, at the same time, and have been without a break for long enough.
+    /// All are up, or finished one-shots, and all checks of the group pass, at the same time, and have been without a break
+    /// for long enough.
     Healthy,
     /// It was healthy. Something broke since, and not all have been up for long enough again.
     Unhealthy,
@@ -34,10 +37,13 @@ impl HealthState {
     }
 }
 
-/// The service that broke it last, at a moment when all were up.
+/// The service or the check that broke it last, at a moment when all were up and passed.
 #[derive(Debug, Clone)]
 pub struct Break {
+    /// Empty: a check of the group.
     pub service: Arc<str>,
+    /// Empty: a service.
+    pub check: Arc<str>,
     pub reason: Arc<str>,
     pub at: Instant,
 }
@@ -53,13 +59,20 @@ pub struct Scope {
     pub reported: HealthState,
     /// Since when it is in that state.
     pub entered: Instant,
-    /// Since when all are up, without a break.
+    /// Since when all are up and all checks pass, without a break.
     pub steady: Option<Instant>,
+    /// Since when all are up without a break, whatever the checks say.
+    pub together: Option<Instant>,
     pub last_break: Option<Break>,
     /// How many are asked.
     pub asked: usize,
     /// Those that are not up, and since when.
     pub culprits: BTreeMap<Arc<str>, Instant>,
+    /// How many checks of the group are asked now, and those of them that do not pass.
+    pub checks: usize,
+    pub missing_checks: Vec<MissingCheck>,
+    /// How often the checks have begun.
+    pub checks_run: u64,
     /// It is not written down as it is, apart from its culprits.
     pub unwritten: bool,
 }
@@ -73,9 +86,13 @@ impl Scope {
             reported: HealthState::default(),
             entered: now,
             steady: None,
+            together: None,
             last_break: None,
             asked: 0,
             culprits: BTreeMap::new(),
+            checks: 0,
+            missing_checks: Vec::new(),
+            checks_run: 0,
             unwritten: true,
         }
     }
@@ -97,11 +114,38 @@ impl Scope {
 
     /// It was not up for a moment.
     pub fn broke(&mut self, service: &Arc<str>, reason: &Arc<str>, now: Instant) {
+        self.unwritten |= self.together.take().is_some();
+        self.ends(service, &Arc::default(), reason, now);
+    }
+
+    fn ends(&mut self, service: &Arc<str>, check: &Arc<str>, reason: &Arc<str>, now: Instant) {
         if self.steady.take().is_some() {
-            self.last_break =
-                Some(Break { service: Arc::clone(service), reason: Arc::clone(reason), at: now });
+            let (service, check, reason) = (Arc::clone(service), Arc::clone(check), Arc::clone(reason));
+            self.last_break = Some(Break { service, check, reason, at: now });
             self.unwritten = true;
         }
+    }
+
+    /// Its checks begin, all services being up.
+    pub fn begin_checks(&mut self, now: Instant) {
+        self.together.get_or_insert(now);
+        self.checks_run = self.checks_run.saturating_add(1);
+        self.unwritten = true;
+    }
+
+    /// Its checks are asked, and these do not pass.
+    pub fn checked(&mut self, checks: usize, missing: Vec<MissingCheck>, now: Instant) {
+        if let Some(first) = missing.first() {
+            self.ends(&Arc::default(), &first.name, &first.why, now);
+        }
+        self.checks = checks;
+        self.missing_checks = missing;
+    }
+
+    /// It has no checks, or they are not asked.
+    pub fn unchecked(&mut self) {
+        self.checks = 0;
+        self.missing_checks.clear();
     }
 
     /// It was changed or restarted: it has its whole deadline again.
@@ -119,15 +163,12 @@ impl Scope {
 
     /// Draws the conclusion. Returns whether the state changed.
     pub fn conclude(&mut self, spec: &NodeHealthSpec, now: Instant) -> bool {
-        let before = self.steady;
-        let well = if self.culprits.is_empty() {
-            let since = *self.steady.get_or_insert(now);
-            now.saturating_duration_since(since) >= spec.minimum
-        } else {
-            self.steady = None;
-            false
-        };
-        self.unwritten |= self.steady != before;
+        let before = (self.steady, self.together);
+        self.together = self.culprits.is_empty().then(|| self.together.unwrap_or(now));
+        self.steady =
+            self.together.filter(|_| self.missing_checks.is_empty()).map(|_| self.steady.unwrap_or(now));
+        let well = self.steady.is_some_and(|since| now.saturating_duration_since(since) >= spec.minimum);
+        self.unwritten |= (self.steady, self.together) != before;
         let overdue = now.saturating_duration_since(self.begun) >= spec.deadline;
         let next = match self.state {
             _ if well => HealthState::Healthy,

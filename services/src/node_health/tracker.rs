@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use kelson_spec::machine::NodeHealthSpec;
+use kelson_spec::service::Check;
 use kelson_spec::{GroupSpec, ServiceSpec};
 use tokio::time::Instant;
 
@@ -100,8 +101,15 @@ impl Tracker {
     /// Goes by other settings from now on. A group whose own file changed has its whole deadline again.
     pub fn set_specs(&mut self, specs: HealthSpecs, at: Instant) {
         for (name, (_, scope)) in &mut self.groups {
-            if self.specs.groups.get(&**name) != specs.groups.get(&**name) {
+            let (before, now) = (self.specs.groups.get(&**name), specs.groups.get(&**name));
+            if before != now {
                 scope.renew(at);
+            }
+            let checks = |spec: Option<&GroupSpec>| spec.map_or_else(Vec::new, |spec| spec.health.clone());
+            let (before, now) = (checks(before), checks(now));
+            if before != now && !now.is_empty() {
+                // The new ones have passed nothing yet.
+                (scope.steady, scope.together) = (None, None);
             }
         }
         self.specs = specs;
@@ -134,6 +142,21 @@ impl Tracker {
         let groups = self.groups.iter_mut();
         let groups = groups.map(|(name, (group, scope))| (Some(name), group.restarts, scope));
         std::iter::once((None, 0, &mut self.node)).chain(groups)
+    }
+
+    /// Nothing is concluded yet: services of an earlier incarnation of PID 1 are still to come.
+    pub fn recovers(&self) -> bool {
+        self.recovery.is_some()
+    }
+
+    /// The groups whose checks are to be asked, with these: all their services are up, and there are any that must be.
+    pub fn checked(&mut self) -> impl Iterator<Item = (&Arc<str>, &mut Scope, &[Check])> {
+        let specs = &self.specs;
+        self.groups.iter_mut().filter_map(|(name, (_, scope))| {
+            let checks = specs.groups.get(&**name).map(|spec| spec.health.as_slice())?;
+            let asked = !checks.is_empty() && scope.asked > 0 && scope.culprits.is_empty();
+            asked.then_some((name, scope, checks))
+        })
     }
 
     /// An event has named the state of the host or of a group.
@@ -199,8 +222,8 @@ impl Tracker {
                 _ => {}
             }
             // A run that began after all were up: nobody saw that the one before it ended.
-            let unseen = seen.part == Part::Well && spawned > scope.steady;
-            if broke || (unseen && scope.steady.is_some()) {
+            let unseen = seen.part == Part::Well && spawned > scope.together;
+            if broke || (unseen && scope.together.is_some()) {
                 scope.broke(&now.name, &now.message, at);
             }
             is_new |= match (seen.part, since) {
@@ -258,7 +281,7 @@ impl Tracker {
     /// What came of all that was seen, and of the time.
     pub fn conclude(&mut self, at: Instant) -> Vec<Turn> {
         let mut turns = Vec::new();
-        if self.recovery.is_some() {
+        if self.recovers() {
             return turns;
         }
         let specs = std::mem::take(&mut self.specs);
@@ -274,7 +297,7 @@ impl Tracker {
 
     /// When time alone changes something.
     pub fn due(&self) -> Option<Instant> {
-        if self.recovery.is_some() {
+        if self.recovers() {
             return None;
         }
         let groups = self.groups().filter_map(|(name, scope)| scope.due(&self.spec(Some(name))));
@@ -357,7 +380,7 @@ mod tests {
             name: "shop".into(),
             minimum: Some(secs(1)),
             deadline: Some(secs(deadline)),
-            restart: None,
+            ..GroupSpec::default()
         };
         let node = NodeHealthSpec { minimum: secs(10), deadline: secs(300) };
         let mut tracker = Tracker::new(HealthSpecs::new(node, &[file(20)]), begun);

@@ -45,6 +45,14 @@ pub trait RunnerFactory: Send + Sync {
         Err("this host asks nothing over the network".into())
     }
 
+    /// What asks over the network of the host.
+    ///
+    /// # Errors
+    /// A sentence, when this host cannot.
+    fn host_network(&self) -> Result<Arc<dyn Network>, String> {
+        Err("this host asks nothing over the network".into())
+    }
+
     /// The check that a built-in service brings with it, besides those of its spec.
     fn own_check(&self, spec: &Arc<ServiceSpec>) -> Option<OwnCheck> {
         let _ = spec;

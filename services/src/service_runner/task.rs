@@ -443,8 +443,8 @@ impl Core {
     /// The whole group is to be restarted. Only a member is asked to say so.
     fn ask_group(&self, text: String, after: Duration) {
         if let Some(group) = &self.group {
-            let (group, service) = (Arc::clone(group), Arc::clone(&self.name));
-            self.surroundings.groups.ask(GroupRequest { group, service, text, after, begun: false });
+            let (group, member) = (Arc::clone(group), Some(Arc::clone(&self.name)));
+            self.surroundings.groups.ask(GroupRequest { group, member, text, after, begun: false });
         }
     }
 

@@ -69,6 +69,11 @@ impl PastChecks {
     }
 }
 
+/// What stands for a group among the names of services, none of which has a slash.
+pub(super) fn of_group(group: &str) -> String {
+    format!("group/{group}")
+}
+
 /// Where checks have their slots, by the names of the service and the check.
 pub type CheckPlaces = Rings<KEPT>;
 
@@ -107,6 +112,11 @@ impl StateStore {
     /// Where the results of a check are written.
     pub fn check_record(&self, service: &str, check: &str, run: u64) -> CheckRecord {
         CheckRecord { store: self.clone(), key: (hash(service), hash(check)), run }
+    }
+
+    /// Where the results of a check of a group are written.
+    pub fn group_check_record(&self, group: &str, check: &str, run: u64) -> CheckRecord {
+        self.check_record(&of_group(group), check, run)
     }
 
     /// The service is gone for good.

@@ -11,6 +11,7 @@ pub use kelson_proto::state::v1::health_record::{
 };
 
 use super::StateStore;
+use super::checks::{PastChecks, of_group, of_service};
 use super::file::{Found, PAYLOAD, seal};
 use super::record::{Record, start_of};
 use super::rings::{Key, Rings, hash};
@@ -43,11 +44,20 @@ pub struct PastHealth {
     pub restarts: Vec<StoredRestarts>,
     /// By service.
     pub culprits: HashMap<String, StoredCulprit>,
+    /// The checks of groups, by group.
+    pub checks: HashMap<String, PastChecks>,
     /// When the last run of each service was spawned, since PID 1's start.
     pub spawned: HashMap<String, Duration>,
 }
 
 impl PastHealth {
+    pub(super) fn with_checks_of(mut self, checks: &mut HashMap<u64, PastChecks>) -> PastHealth {
+        let groups = self.scopes.iter().filter(|scope| !scope.group.is_empty());
+        let mut of = |scope: &StoredScope| of_service(checks, &of_group(&scope.group));
+        self.checks = groups.map(|scope| (scope.group.clone(), of(scope))).collect();
+        self
+    }
+
     pub(super) fn with_runs_of(mut self, records: &[Record]) -> PastHealth {
         let runs = records.iter().map(|record| (record.name.clone(), record.life.spawned_at()));
         self.spawned = runs.collect();
@@ -113,6 +123,7 @@ impl StateStore {
     /// The group is gone.
     pub fn forget_scope(&self, group: &str) {
         self.forget_health(scope_key(group));
+        self.forget_checks(&of_group(group));
     }
 
     /// The service is up, not asked any more, or gone.
@@ -143,12 +154,15 @@ mod tests {
     use crate::state_store::{LifeId, Past};
 
     fn scope(group: &str, entered: u64, reason: &str) -> StoredScope {
-        let last_break = StoredBreak { service: "w".repeat(64), reason: reason.to_owned(), at: u64::MAX };
+        let (service, reason_of) = ("w".repeat(64), reason.to_owned());
+        let last_break = StoredBreak { service, reason: reason_of, at: u64::MAX, check: String::new() };
         let last_break = Some(last_break).filter(|_| !reason.is_empty());
         StoredScope {
             group: group.to_owned(),
             entered,
             steady: Some(entered),
+            together: Some(entered),
+            checks_run: entered,
             last_break,
             ..StoredScope::default()
         }

@@ -77,7 +77,7 @@ impl Past {
         let (new_descriptors, old_descriptors) = open("descriptors", descriptors::SLOT)?;
         let (new_checks, old_checks) = open("checks", checks::SLOT)?;
         let (new_health, old_health) = open("health", health::SLOT)?;
-        let (past_checks, check_places) = old_checks.as_ref().map(checks::checks).unwrap_or_default();
+        let (mut past_checks, check_places) = old_checks.as_ref().map(checks::checks).unwrap_or_default();
         let (past_health, health_places, torn) = old_health.as_ref().map(health::health).unwrap_or_default();
         if !torn.is_empty() {
             doubts.push("a record of the health of the host or of a group is torn, not used".to_owned());
@@ -112,7 +112,7 @@ impl Past {
         }
         store.clear_health(&torn);
         let exits = exits.into_iter().collect();
-        let health = past_health.with_runs_of(&records);
+        let health = past_health.with_runs_of(&records).with_checks_of(&mut past_checks);
         Ok(Past {
             store,
             records,

@@ -14,7 +14,7 @@ use kelson_services::Manager;
 use kelson_services::events::EventLog;
 use kelson_services::groups::{self, Groups};
 use kelson_services::model::{Snapshot, State};
-use kelson_services::node_health::{NodeHealth, NodeHealthSpec};
+use kelson_services::node_health::{HealthSpecs, NodeHealth, NodeHealthSpec};
 use kelson_services::service_runner::gate::{Registry, Sources};
 use kelson_services::service_runner::surroundings::{LogPipes, Surroundings, TURNS};
 use kelson_services::state_store::{self, LifeId, Record, StateStore};
@@ -22,7 +22,7 @@ use kelson_spec::service::{
     LogSpec, Readiness, Requirement, RestartPolicy, RestartSpec, ServiceEvent, ServiceKind, ServiceSpec,
     StartMode,
 };
-use kelson_spec::{Diagnostic, Loaded};
+use kelson_spec::{Diagnostic, GroupSpec, Loaded};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
@@ -235,7 +235,7 @@ impl House {
         // Of a host whose health nobody asked for there is none.
         let known = std::mem::take(&mut past.health);
         if follows_health || !known.scopes.is_empty() || !known.restarts.is_empty() {
-            house.health = Some(NodeHealth::recovering(&house.manager, HEALTH, known));
+            house.health = Some(NodeHealth::recovering(&house.manager, house.specs(), known));
         }
         house.manager.resume(&mut past, &mut specs, &making, |pid| house.stage.started(pid), &[]).await;
         if let Some(health) = &house.health {
@@ -281,7 +281,25 @@ impl House {
 
     /// Follows the health of the host and of its groups from now on.
     pub fn follow_health(&mut self) -> NodeHealth {
-        self.health.insert(NodeHealth::of(&self.manager, HEALTH)).clone()
+        let specs = self.specs();
+        self.health.insert(NodeHealth::of(&self.manager, specs)).clone()
+    }
+
+    /// By which it and its groups are judged.
+    fn specs(&self) -> HealthSpecs {
+        let groups = self.stage.groups.lock().unwrap();
+        self.manager.set_groups(&groups);
+        HealthSpecs::new(HEALTH, &groups)
+    }
+
+    /// The files of groups say this from now on.
+    pub async fn set_groups(&self, groups: impl IntoIterator<Item = GroupSpec>) {
+        *self.stage.groups.lock().unwrap() = groups.into_iter().collect();
+        let specs = self.specs();
+        if let Some(health) = &self.health {
+            health.set_specs(specs);
+        }
+        self.settle().await;
     }
 
     /// What is left of it when PID 1 is executed anew: to be taken last, its tasks must never run again.

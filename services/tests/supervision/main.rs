@@ -11,6 +11,7 @@ mod clocks;
 mod exec;
 mod fate;
 mod gates;
+mod group_checks;
 mod groups;
 mod health;
 mod health_commands;

@@ -18,6 +18,7 @@ use kelson_services::last_resort::Survivors;
 use kelson_services::manager::{Usage, UsageSource};
 use kelson_services::service_runner::surroundings::{RunnerFactory, RunningProcess};
 use kelson_services::state_store::StateStore;
+use kelson_spec::GroupSpec;
 use kelson_spec::service::{ServiceSpec, Workload};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -216,8 +217,12 @@ pub struct Stage {
     pids: Arc<AtomicI32>,
     pub onlooker: Arc<Mutex<Option<Onlooker>>>,
     bell: Arc<Notify>,
+    /// What is asked over the network of the host.
+    pub host: Lines,
     /// This host can run nothing any more.
     pub refuses: Arc<AtomicBool>,
+    /// The files of groups.
+    pub groups: Arc<Mutex<Vec<GroupSpec>>>,
     /// Of the life of PID 1 that plays on it now.
     pub fate: Arc<Fate>,
     pub life: u32,
@@ -231,7 +236,9 @@ impl Stage {
             pids: Arc::new(AtomicI32::new(100)),
             onlooker: Arc::default(),
             bell: Arc::default(),
+            host: Lines::default(),
             refuses: Arc::default(),
+            groups: Arc::default(),
             fate,
             life: 1,
         }
@@ -359,6 +366,10 @@ impl RunnerFactory for Stage {
         run: RunningProcess,
     ) -> Result<Arc<dyn kelson_services::health::network::Network>, String> {
         Ok(Arc::new(self.of(&spec.name).lock().unwrap().lines.of_run(run.run)))
+    }
+
+    fn host_network(&self) -> Result<Arc<dyn kelson_services::health::network::Network>, String> {
+        Ok(Arc::new(self.host.of_run(u64::from(self.life))))
     }
 
     fn own_check(&self, spec: &Arc<ServiceSpec>) -> Option<OwnCheck> {

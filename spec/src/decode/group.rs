@@ -1,11 +1,12 @@
 //! The file of a group.
 
+use super::health::CheckOf;
 use super::{Decoder, Place, quoted};
 use crate::group::GroupSpec;
 use crate::service::{RestartScope, RestartSpec, ServiceKind};
 use crate::tree::Node;
 
-const KEYS: [&str; 4] = ["name", "minimum", "deadline", "restart"];
+const KEYS: [&str; 5] = ["name", "minimum", "deadline", "restart", "health"];
 
 /// Decodes the tree of the file of the group `stem`; `None` where it has a mistake.
 pub fn group(d: &mut Decoder<'_>, stem: &str, root: &Node) -> Option<GroupSpec> {
@@ -26,6 +27,7 @@ pub fn group(d: &mut Decoder<'_>, stem: &str, root: &Node) -> Option<GroupSpec> 
     });
     (group.minimum, group.deadline) = d.health_times(&fields, "the group");
     d.set(&fields, "restart", &mut group.restart, |d, p, n| d.group_restart(p, n).map(Some));
+    d.set(&fields, "health", &mut group.health, |d, p, n| d.health(CheckOf::Group, p, n));
     (d.diagnostics.len() == before).then_some(group)
 }
 

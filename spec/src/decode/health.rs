@@ -22,29 +22,48 @@ const KEYS: [&str; 13] = [
     "grace",
     "startup",
 ];
+/// Those of them that need a process.
+const OF_SERVICES: [&str; 2] = ["exec", "startup"];
 
 /// The shortest time between two runs of a check, and the shortest timeout.
 const SHORTEST: Duration = Duration::from_millis(10);
 /// The largest count of results in a row.
 const MOST: u32 = 1_000;
-/// How many checks a service may have: PID 1 keeps the last results of each.
+/// How many checks a service or a group may have: PID 1 keeps the last results of each.
 const MOST_CHECKS: usize = 256;
-/// What the certificates of all checks of a service may come to, in bytes: PID 1 keeps those too.
+/// What the certificates of all checks of one of them may come to, in bytes: PID 1 keeps those too.
 const MOST_CERTIFICATES: usize = 256 << 10;
 
+/// Whose health a check is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CheckOf {
+    Service,
+    Group,
+}
+
+impl CheckOf {
+    fn name(self) -> &'static str {
+        match self {
+            CheckOf::Service => "service",
+            CheckOf::Group => "group",
+        }
+    }
+}
+
 impl Decoder<'_> {
-    pub(super) fn health(&mut self, place: &Place<'_>, node: &Node) -> Option<Vec<Check>> {
+    pub(super) fn health(&mut self, of: CheckOf, place: &Place<'_>, node: &Node) -> Option<Vec<Check>> {
+        let whose = of.name();
         if let Value::Sequence(items) = &node.value
             && let Some(first) = items.get(MOST_CHECKS)
         {
-            let text = format!("these are {} checks; a service has at most {MOST_CHECKS}", items.len());
+            let text = format!("these are {} checks; a {whose} has at most {MOST_CHECKS}", items.len());
             self.wrong(place, first.at, text);
             return None;
         }
         let mut names: Vec<String> = Vec::new();
         let mut certificates = 0_usize;
         self.list(place, node, "a list of checks", |d, p, n| {
-            let check = d.check(p, n)?;
+            let check = d.check(of, p, n)?;
             if names.contains(&check.name) {
                 let text = format!("two checks are named {}; give each a name of its own", check.name);
                 d.wrong(&Place::Key(p, "name"), n.at, text);
@@ -54,16 +73,22 @@ impl Decoder<'_> {
             certificates = certificates.saturating_add(authority(&check).map_or(0, str::len));
             if before <= MOST_CERTIFICATES && certificates > MOST_CERTIFICATES {
                 let most = crate::units::size_text(MOST_CERTIFICATES as u64);
-                let text = format!("the certificates of this service's checks are more than {most} in all");
+                let text = format!("the certificates of this {whose}'s checks are more than {most} in all");
                 d.wrong(p, n.at, text);
             }
             Some(check)
         })
     }
 
-    fn check(&mut self, place: &Place<'_>, node: &Node) -> Option<Check> {
-        let fields = self.fields(place, node, &KEYS)?;
-        let kind = self.one_of(&fields, &PROBES);
+    fn check(&mut self, of: CheckOf, place: &Place<'_>, node: &Node) -> Option<Check> {
+        let refused: &[&str] = if of == CheckOf::Group { &OF_SERVICES } else { &[] };
+        let allowed: Vec<&str> = KEYS.into_iter().filter(|key| !refused.contains(key)).collect();
+        let why = "a group has no process in which a command could run, and no start to gate; \
+                   write this check into the file of a member";
+        let fields = self.fields_where(place, node, &allowed, refused, why)?;
+        // One that is refused is not missed as well.
+        let probes = PROBES.into_iter().filter(|probe| allowed.contains(probe) || fields.has(probe));
+        let kind = self.one_of(&fields, &probes.collect::<Vec<_>>());
         let name = self.read(&fields, "name", |d, p, n| d.name(p, n));
         let probe = kind.and_then(|kind| self.read(&fields, kind, |d, p, n| d.probe(kind, p, n)));
         // What follows is checked also where the probe is wrong.

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use super::health::CheckOf;
 use super::requirement::Use;
 use super::service::SHORTEST;
 use super::{Decoder, Fields, Place, quoted};
@@ -373,7 +374,7 @@ impl Decoder<'_> {
         });
         builtin.required = self.read(&fields, "required", |d, p, n| d.boolean(p, n));
         builtin.start_timeout = self.read(&fields, "startTimeout", |d, p, n| d.duration(p, n, SHORTEST));
-        self.set(&fields, "health", &mut builtin.health, |d, p, n| d.health(p, n));
+        self.set(&fields, "health", &mut builtin.health, |d, p, n| d.health(CheckOf::Service, p, n));
         builtin.stop = self.read(&fields, "stop", |d, p, n| d.stop(p, n, &mut false));
         builtin.resources = self.read(&fields, "resources", |d, p, n| d.resources(p, n));
         self.set(&fields, "limits", &mut builtin.limits, |d, p, n| d.limits(p, n));

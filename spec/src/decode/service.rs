@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use super::health::CheckOf;
 use super::membership::Ties;
 use super::requirement::Use;
 use super::{Decoder, Fields, Place, found, quoted, scalar, shown};
@@ -119,7 +120,7 @@ fn whole(d: &mut Decoder<'_>, stem: &str, root: &Node, ties: &mut Ties) -> Optio
         Some(readiness)
     });
     d.set(&fields, "startTimeout", &mut spec.start_timeout, |d, p, n| d.duration(p, n, SHORTEST));
-    d.set(&fields, "health", &mut spec.health, |d, p, n| d.health(p, n));
+    d.set(&fields, "health", &mut spec.health, |d, p, n| d.health(CheckOf::Service, p, n));
     d.set(&fields, "hooks", &mut spec.hooks, |d, p, n| d.hooks(p, n));
     let mut signal_is_named = false;
     d.set(&fields, "stop", &mut spec.stop, |d, p, n| d.stop(p, n, &mut signal_is_named));

@@ -14,6 +14,37 @@ pub(super) fn checks() -> Kind {
     Kind::Mapping(check).list_of(0, 256)
 }
 
+/// Those of a group: the keys of a service's that need no process.
+pub(super) fn group_checks() -> Kind {
+    Kind::Mapping(group_check).list_of(0, 256)
+}
+
+fn group_check() -> Mapping {
+    let mut mapping = check();
+    mapping.keys.retain(|key| !matches!(key.name, "exec" | "startup"));
+    for key in &mut mapping.keys {
+        key.about = match key.name {
+            "name" => "unique within the group",
+            "http" => "[a GET](service-file.md#what-a-check-asks)",
+            "tcp" => "[a connection](service-file.md#what-a-check-asks)",
+            "grpc" => "[`grpc.health.v1.Health/Check`](service-file.md#what-a-check-asks)",
+            "initialDelay" => "from when all required members are up to the first attempt",
+            "timeout" => {
+                "after this time the attempt has failed (`no answer within 1 s`). May be longer than `interval`"
+            }
+            "restartAfter" => {
+                "failures in a row that restart the group; 0: never. [`restart`](#restart) decides how often. Several checks that \
+                 ask at once cause one restart"
+            }
+            "grace" => {
+                "from when all required members are up; failures in it do not count for `restartAfter`"
+            }
+            _ => key.about,
+        };
+    }
+    Mapping { name: "group-check", ..mapping }.one_of(&["http", "tcp", "grpc"])
+}
+
 fn check() -> Mapping {
     let keys = [
         without("name", name(), "the kind", "unique within the service"),

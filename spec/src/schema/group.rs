@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::checks::group_checks;
 use super::kinds::{choice, duration, duration_from, name};
 use super::{Kind, Mapping, with, without};
 
@@ -33,6 +34,12 @@ pub fn group() -> Mapping {
             Kind::Mapping(restart),
             "that of the member that asks",
             "[restarts of the whole group](#restart)",
+        ),
+        without(
+            "health",
+            group_checks(),
+            "none",
+            "[checks](#checks) that must all pass for the group to be healthy",
         ),
     ];
     Mapping::new("group", keys)

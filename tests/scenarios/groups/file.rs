@@ -5,6 +5,8 @@ use std::fs;
 use kelson_tests::{Host, PATIENCE, until};
 use serde_json::Value;
 
+use crate::health::free_port;
+
 #[track_caller]
 fn health(host: &Host, group: &str) -> Value {
     serde_json::from_str(&host.ctl(&["health", group, "-o", "json"]).stdout).expect("JSON")
@@ -119,8 +121,13 @@ fn the_budget_of_the_group_file_outlives_a_reexec_and_refuses_the_next_restart()
 fn mistakes_and_warnings_of_group_files_are_told_before_a_host_meets_them() {
     let mut host = Host::builder()
         .group("shop", "minimum: 5s\ndeadline: 2s\nrestart: {policy: once, attempts: many}\nmembers: [web]")
+        .group(
+            "post",
+            "health:\n- exec: {command: [/bin/true]}\n- {tcp: {port: 25}, startup: true}\n- {tcp: {port: 0}}",
+        )
         .group("lonely", "minimum: 5s")
         .service("web", "process: {command: [$PROGRAM, serve]}\ngroup: shop")
+        .service("mail", "process: {command: [$PROGRAM, serve]}\ngroup: post")
         .start();
     let folder = host.path("config").display().to_string();
     let told = host.ctl(&["validate", &folder]).expect(1).stdout;
@@ -130,7 +137,11 @@ fn mistakes_and_warnings_of_group_files_are_told_before_a_host_meets_them() {
         "groups/shop.yaml:3:35: restart.attempts: ",
         "groups/shop.yaml:4:1: members: this key is not known",
         "groups/lonely.yaml: warning: no service is in group lonely, so this file has no effect",
-        "4 mistakes; 1 service without a mistake",
+        "groups/post.yaml:2:3: health[0].exec: a group has no process in which a command could run, and no start to gate; \
+         write this check into the file of a member",
+        "groups/post.yaml:3:21: health[1].startup: a group has no process",
+        "groups/post.yaml:4:16: health[2].tcp.port: ",
+        "7 mistakes; 2 services without a mistake",
     ] {
         assert!(told.contains(text), "{text} is not in\n{told}");
     }
@@ -141,11 +152,135 @@ fn mistakes_and_warnings_of_group_files_are_told_before_a_host_meets_them() {
         host.wait_event(0, text, |event| event.service.is_empty() && event.message.contains(text));
     }
     host.write_group("shop", "minimum: 1s\nname: shop");
+    host.write_group("post", "health: [{name: smtp, tcp: {port: 25}}]");
     let json: Vec<Value> = host.ctl(&["-o", "json", "validate", &folder]).ok().json();
     assert_eq!((json.len(), &json[0]["warning"]), (1, &Value::Bool(true)), "{json:#?}");
     let table = host.ctl(&["validate", &folder]).ok().stdout;
-    assert!(table.ends_with("1 service, no mistakes\n"), "{table}");
+    assert!(table.ends_with("2 services, no mistakes\n"), "{table}");
     let schema: Value = host.ctl(&["schema", "group"]).ok().json();
     assert!(schema["properties"]["minimum"].is_object(), "{schema}");
+    host.poweroff();
+}
+
+/// The group shop of db and of web, which answers http at a port with what stands in the file `answer`.
+fn shop_with(group: &str, port: u16) -> Host {
+    Host::builder()
+        .machine("health: {minimum: 300ms, deadline: 4m}")
+        .group("shop", group)
+        .service("db", "process: {command: [$PROGRAM, serve]}\ngroup: shop")
+        .service("web", &format!("process: {{command: [$PROGRAM, 'http={port}:$DIR/answer']}}\ngroup: shop"))
+        .start()
+}
+
+fn answer(host: &Host, answer: &str) {
+    fs::write(host.path("answer"), answer).expect("the test's folder is writable");
+}
+
+#[test]
+fn a_check_of_a_group_breaks_the_health_of_the_group_alone() {
+    let port = free_port();
+    let front = |port: u16| {
+        format!(
+            "minimum: 300ms\n\
+             health: [{{name: front, http: {{port: {port}}}, initialDelay: 0s, interval: 100ms, failureThreshold: 2}}]"
+        )
+    };
+    let mut host = shop_with(&front(port), port);
+    let up = host.ctl(&["health", "shop", "--wait", "--timeout", "30s"]).ok().stdout;
+    assert!(up.contains(": all 2 services are up and its one check passes for "), "{up}");
+    host.ctl(&["health", "--wait", "--timeout", "30s"]).ok();
+
+    answer(&host, "500 broken");
+    let sick = until("the group to be unhealthy", PATIENCE, || {
+        let now = health(&host, "shop");
+        (now["state"] == "unhealthy").then_some(now)
+    });
+    assert_eq!(sick["message"], "1 of 1 check does not pass", "{sick:#}");
+    let culprit = &sick["culprits"][0];
+    let reason = "status 500, wanted 200-399";
+    assert_eq!((&culprit["check"], &culprit["reason"]), (&"front".into(), &reason.into()), "{sick:#}");
+    assert!(culprit["service"].is_null() && culprit["state"].is_null(), "{sick:#}");
+    assert_eq!(
+        (&sick["lastBreak"]["check"], sick["culprits"].as_array().map(Vec::len)),
+        (&"front".into(), Some(1))
+    );
+    let text = host.ctl(&["health", "shop"]).expect(1).stdout;
+    assert!(text.contains("check front") && text.contains(reason), "{text}");
+    host.wait_event(0, "of the group", |event| {
+        event.message
+            == format!("group shop is unhealthy: 1 of 1 check does not pass (check front: {reason})")
+    });
+    host.wait_event(0, "of the check", |event| {
+        event.message == format!("group shop: check front fails: {reason}")
+    });
+    // The members and the host are as they were.
+    assert!(host.service("web").up && host.service("db").up);
+    host.ctl(&["health"]).ok();
+    let metrics = host.ctl(&["metrics"]).ok().stdout;
+    assert!(metrics.contains("kelson_group_healthy{group=\"shop\"} 0"), "{metrics}");
+    assert!(metrics.contains("kelson_node_healthy 1"), "{metrics}");
+
+    answer(&host, "200 fine");
+    host.ctl(&["health", "shop", "--wait", "--timeout", "30s"]).ok();
+    // While a member is down nothing is asked, and that member is the one that is named.
+    host.ctl(&["stop", "db"]).ok();
+    let down = health(&host, "shop");
+    let named: Vec<&Value> =
+        down["culprits"].as_array().expect("a list").iter().map(|one| &one["service"]).collect();
+    assert_eq!(named, ["db"], "{down:#}");
+    host.ctl(&["start", "db"]).ok();
+    host.ctl(&["health", "shop", "--wait", "--timeout", "30s"]).ok();
+
+    // A reload takes other checks up, and drops those that are gone.
+    host.write_group("shop", &front(free_port()));
+    assert_eq!(host.ctl(&["reload"]).ok().stdout, "group shop: changed, applied\n");
+    let now = health(&host, "shop");
+    assert_eq!(
+        (&now["state"], &now["culprits"][0]["check"]),
+        (&"pending".into(), &"front".into()),
+        "{now:#}"
+    );
+    host.write_group("shop", "minimum: 300ms");
+    host.ctl(&["reload"]).ok();
+    let up = host.ctl(&["health", "shop", "--wait", "--timeout", "30s"]).ok().stdout;
+    assert!(up.contains(": all 2 services are up for "), "{up}");
+    host.poweroff();
+}
+
+#[test]
+fn a_check_of_a_group_restarts_it_until_its_budget_is_used_up() {
+    let port = free_port();
+    let group = format!(
+        "minimum: 300ms\nrestart: {{delay: 100ms, attempts: 1, interval: 1h}}\n\
+         health: [{{name: front, http: {{port: {port}}}, initialDelay: 0s, interval: 100ms, grace: 0s, restartAfter: 3}}]"
+    );
+    let mut host = shop_with(&group, port);
+    host.ctl(&["health", "shop", "--wait", "--timeout", "30s"]).ok();
+    let processes = |host: &Host| (host.service("db").pid, host.service("web").pid);
+    let before = processes(&host);
+    answer(&host, "500 broken");
+    let why = "check front failed 3 times: status 500, wanted 200-399";
+    host.wait_event(0, "of the restart", |event| event.message == format!("group shop restarts: {why}"));
+    // It fails after the restart as well, and there is no other one.
+    let refused =
+        format!("group shop gave up after 2 failures in 1h and is not restarted, as asked for by {why}");
+    host.wait_event(0, "of the refusal", |event| event.message == refused);
+    let after = processes(&host);
+    assert!(
+        before.0 != after.0 && before.1 != after.1 && restarts(&host, "shop") == 1,
+        "{before:?} {after:?}"
+    );
+    assert!(host.service("web").up && host.service("db").up);
+    assert_ne!(health(&host, "shop")["state"], "healthy");
+    host.ctl(&["health", "--wait", "--timeout", "30s"]).ok();
+    // The next failures ask for nothing.
+    answer(&host, "503 busy");
+    until("the next failure", PATIENCE, || {
+        (health(&host, "shop")["culprits"][0]["reason"] == "status 503, wanted 200-399").then_some(())
+    });
+    let refusals = host.events_of("").iter().filter(|event| event.message.contains("shop gave up")).count();
+    assert_eq!((refusals, processes(&host)), (1, after));
+    answer(&host, "200 fine");
+    host.ctl(&["health", "shop", "--wait", "--timeout", "30s"]).ok();
     host.poweroff();
 }

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 /// A port of the loopback that nobody has at this moment.
 #[track_caller]
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there are ports");
     listener.local_addr().expect("it is bound").port()
 }

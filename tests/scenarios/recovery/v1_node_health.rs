@@ -8,6 +8,7 @@ use kelson_tests::{Host, PATIENCE, time_of, until};
 use serde_json::Value;
 
 use super::{Fault, each_fault};
+use crate::health::free_port;
 
 /// What `kelsonctl health` says of the host and of its groups.
 #[track_caller]
@@ -40,7 +41,9 @@ fn assert_same(before: &Value, now: &Value) {
     let (old, new) = (named(before), named(now));
     assert_eq!(old.len(), new.len(), "{before:#} became {now:#}");
     for (one, other) in old.iter().zip(&new) {
-        assert_eq!((&one["service"], &one["reason"]), (&other["service"], &other["reason"]));
+        for key in ["service", "check", "reason"] {
+            assert_eq!(one[key], other[key], "{key} of {before:#} became {now:#}");
+        }
         assert_same_time(&one["since"], &other["since"], "since of a culprit or of the last break");
     }
     // What lasts goes on lasting, and what runs out goes on running out.
@@ -183,4 +186,36 @@ fn the_minimum_that_runs_is_not_begun_again(fault: Fault) {
 #[test]
 fn v1_the_minimum_that_runs_is_not_begun_again() {
     each_fault(the_minimum_that_runs_is_not_begun_again);
+}
+
+fn the_checks_of_a_group_go_on(fault: Fault) {
+    let port = free_port();
+    let check = format!("{{http: {{port: {port}}}, initialDelay: 0s, interval: 100ms, failureThreshold: 2}}");
+    let mut host = Host::builder()
+        .machine("health: {minimum: 300ms}")
+        .group("shop", &format!("health: [{check}]"))
+        .service("db", "process: {command: [$PROGRAM, serve]}\ngroup: shop")
+        .service("web", &format!("process: {{command: [$PROGRAM, 'http={port}:$DIR/answer']}}\ngroup: shop"))
+        .start();
+    host.ctl(&["health", "shop", "--wait", "--timeout", "30s"]).ok();
+    host.ctl(&["health", "--wait", "--timeout", "30s"]).ok();
+    let known = strike(fault, &host);
+    assert_eq!((&known["state"], &known["groups"][0]["state"]), (&"healthy".into(), &"healthy".into()));
+    // It is asked still, and what fails is no less failing in the next incarnation.
+    fs::write(host.path("answer"), "500 broken").expect("it is written");
+    until("the group to be unhealthy", PATIENCE, || {
+        (host.ctl(&["health", "shop"]).status == 1).then_some(())
+    });
+    let known = strike(fault, &host);
+    let shop = &known["groups"][0];
+    assert_eq!((&known["state"], &shop["state"]), (&"healthy".into(), &"unhealthy".into()));
+    assert_eq!(shop["culprits"][0]["check"], "http", "{shop:#}");
+    fs::remove_file(host.path("answer")).expect("it is there");
+    host.ctl(&["health", "shop", "--wait", "--timeout", "30s"]).ok();
+    host.poweroff();
+}
+
+#[test]
+fn v1_the_checks_of_a_group_go_on() {
+    each_fault(the_checks_of_a_group_go_on);
 }

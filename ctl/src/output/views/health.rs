@@ -20,7 +20,7 @@ pub struct Health {
     pub message: String,
     /// How many services are asked.
     pub services: u32,
-    /// How long all have been up without a break; null: not all are.
+    /// How long all have been up, and all checks of the group have passed, without a break; null: not all do.
     pub steady_ms: Option<f64>,
     pub minimum_ms: f64,
     pub deadline_ms: f64,
@@ -33,11 +33,15 @@ pub struct Health {
     pub groups: Option<Vec<Health>>,
 }
 
-/// A service that is not up and should be.
+/// A service that is not up and should be, or a check of the group that does not pass.
 #[derive(Debug, Clone, Serialize)]
 pub struct Culprit {
-    pub service: String,
-    pub state: &'static str,
+    /// Null: a check of the group.
+    pub service: Option<String>,
+    /// Null: a service.
+    pub check: Option<String>,
+    /// Null: a check of the group.
+    pub state: Option<&'static str>,
     pub reason: String,
     pub since: Option<String>,
 }
@@ -55,9 +59,11 @@ pub fn word(state: State) -> &'static str {
 
 impl From<&v1::Culprit> for Culprit {
     fn from(culprit: &v1::Culprit) -> Culprit {
+        let named = |name: &str| Some(name.to_owned()).filter(|name| !name.is_empty());
         Culprit {
-            service: culprit.service.clone(),
-            state: state_name(culprit.state()),
+            service: named(&culprit.service),
+            check: named(&culprit.check),
+            state: culprit.check.is_empty().then(|| state_name(culprit.state())),
             reason: culprit.reason.clone(),
             since: culprit.since.as_ref().map(time::rfc3339),
         }

@@ -120,7 +120,8 @@ fn responses() -> Vec<(u8, &'static str, Vec<u8>)> {
         size: 7,
         ..Default::default()
     };
-    let culprit = v1::Culprit { service: "web".into(), state: 8, reason: "failed".into(), since };
+    let culprit =
+        v1::Culprit { service: "web".into(), state: 8, reason: "failed".into(), since, check: "a".into() };
     let health = v1::HealthReport {
         group: "shop".into(),
         state: 3,
