@@ -130,7 +130,7 @@ pub fn load_with(config: &Path, sources: &Sources) -> Loaded {
         warnings,
         api_group,
         containerd,
-        refused: Vec::new(),
+        ..Loaded::default()
     };
     loaded.refused = reading.refused(&loaded.faulty());
     loaded

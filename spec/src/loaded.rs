@@ -1,6 +1,8 @@
 //! What a reading of a configuration folder found: the specs that are good, and what is wrong with the rest.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
@@ -35,7 +37,7 @@ impl Diagnostic {
     }
 
     /// Whether it concerns a whole folder, and not one file in it.
-    fn is_of_a_folder(&self) -> bool {
+    pub fn is_of_a_folder(&self) -> bool {
         let extension = self.file.extension().and_then(std::ffi::OsStr::to_str);
         self.service.is_none() && !matches!(extension, Some("yaml" | "yml"))
     }
@@ -70,6 +72,10 @@ pub struct Loaded {
     pub containerd: bool,
     /// What is known of the services of [`Self::faulty`], sorted by name.
     pub refused: Vec<Refused>,
+    /// When the files were read; PID 1 notes it. `None`: not known.
+    pub read_at: Option<SystemTime>,
+    /// When the version was read that a service of [`Self::faulty`] goes on with.
+    pub kept_versions: BTreeMap<String, SystemTime>,
 }
 
 /// A service that is not started because of its mistakes, as far as its file could be read.
@@ -100,11 +106,57 @@ impl Loaded {
         of_groups.filter_map(|found| found.file.file_stem()?.to_str()).collect()
     }
 
+    /// Notes when the versions were read that faulty services go on with: those that `goes_on` names, after `before`.
+    pub fn keep_versions(&mut self, before: &Loaded, goes_on: impl Fn(&str) -> bool) {
+        let known = before.faulty();
+        let version = |name: &str| match known.binary_search(&name) {
+            Ok(_) => before.kept_versions.get(name).copied(),
+            Err(_) => before.read_at,
+        };
+        let names = self.faulty().into_iter().filter(|name| goes_on(name));
+        let kept = names.filter_map(|name| Some((name.to_owned(), version(name)?)));
+        self.kept_versions = kept.collect();
+    }
+
     /// Names of the services that are not started because of their mistakes, each once, sorted.
     pub fn faulty(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self.diagnostics.iter().filter_map(|d| d.service.as_deref()).collect();
         names.sort_unstable();
         names.dedup();
         names
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_version_keeps_the_time_of_the_last_reading_without_a_mistake() {
+        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        let read = |seconds, faulty: &[&str]| {
+            let diagnostic = |name: &&str| Diagnostic {
+                file: format!("{name}.yaml").into(),
+                line: 1,
+                column: 1,
+                service: Some((*name).to_owned()),
+                message: "unknown key".to_owned(),
+            };
+            let diagnostics = faulty.iter().map(diagnostic).collect();
+            Loaded { read_at: Some(at(seconds)), diagnostics, ..Loaded::default() }
+        };
+        let kept = |loaded: &Loaded| loaded.kept_versions.clone().into_iter().collect::<Vec<_>>();
+        let first = read(1, &["never"]);
+        let mut second = read(2, &["db", "never"]);
+        second.keep_versions(&first, |name| name != "never");
+        assert_eq!(kept(&second), [("db".to_owned(), at(1))]);
+        let mut third = read(3, &["db", "web"]);
+        third.keep_versions(&second, |_| true);
+        assert_eq!(kept(&third), [("db".to_owned(), at(1)), ("web".to_owned(), at(2))]);
+        let mut fourth = read(4, &["web"]);
+        fourth.keep_versions(&third, |_| true);
+        assert_eq!(kept(&fourth), [("web".to_owned(), at(2))]);
     }
 }

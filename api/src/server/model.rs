@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kelson_proto::v1;
 use kelson_services::conditions::{Missing, PathProblem, ServiceProblem};
-use kelson_services::manager::{ActionResult, GraphView, Outcome, Reason};
+use kelson_services::manager::{ActionResult, FaultyFile, GraphView, Outcome, Reason};
 use kelson_services::model::{CheckReport, Event, Snapshot, Standing, State};
 
 /// A span that the protocol cannot hold (290 billion years) is shown as its longest.
@@ -32,8 +32,8 @@ fn optional(known: Option<State>) -> i32 {
     known.map_or(v1::State::Unspecified, state).into()
 }
 
-/// `description` comes from the spec and is not part of a snapshot.
-pub fn service(snapshot: &Snapshot, description: String) -> v1::Service {
+/// `description` and `file` come from the files and are not part of a snapshot.
+pub fn service(snapshot: &Snapshot, description: String, file: Option<FaultyFile>) -> v1::Service {
     v1::Service {
         name: snapshot.name.to_string(),
         state: state(snapshot.state).into(),
@@ -61,6 +61,21 @@ pub fn service(snapshot: &Snapshot, description: String) -> v1::Service {
             .collect(),
         group: snapshot.group.as_deref().unwrap_or_default().to_owned(),
         required: snapshot.required,
+        faulty_file: file.map(faulty_file),
+    }
+}
+
+pub fn faulty_file(file: FaultyFile) -> v1::FaultyFile {
+    let mistakes = file.mistakes.into_iter().map(|mistake| v1::FileMistake {
+        file: mistake.file.display().to_string(),
+        line: mistake.line,
+        column: mistake.column,
+        message: mistake.message,
+    });
+    v1::FaultyFile {
+        mistakes: mistakes.collect(),
+        earlier_in_use: file.earlier_in_use,
+        earlier_read: file.earlier_read.map(Into::into),
     }
 }
 
@@ -98,8 +113,8 @@ pub fn check(report: CheckReport) -> v1::Check {
     }
 }
 
-/// `describe` gives the description of a service of this name.
-pub fn action(result: ActionResult, describe: impl Fn(&str) -> String) -> v1::ActionResult {
+/// `service` puts a snapshot into the form of the protocol.
+pub fn action(result: ActionResult, service: impl Fn(&Snapshot) -> v1::Service) -> v1::ActionResult {
     use v1::action_result::Outcome as Told;
     let outcome = match result.outcome {
         Outcome::Done => Told::Done,
@@ -111,7 +126,7 @@ pub fn action(result: ActionResult, describe: impl Fn(&str) -> String) -> v1::Ac
     v1::ActionResult {
         outcome: outcome.into(),
         message: result.message,
-        service: result.snapshot.as_ref().map(|snapshot| service(snapshot, describe(&result.name))),
+        service: result.snapshot.as_ref().map(service),
         name: result.name,
     }
 }
@@ -163,7 +178,7 @@ pub fn missing(missing: &Missing) -> v1::Missing {
 }
 
 pub fn reason(reason: Reason) -> v1::Reason {
-    let Reason { missing, service, causes } = reason;
+    let Reason { missing, service, faulty_file, causes } = reason;
     let (subject, text) = match (&missing, &service) {
         (None, Some(service)) => (format!("service \"{}\"", service.name), service.message.to_string()),
         (Some(Missing::Any(_)), _) => ("any of these".to_owned(), "none holds".to_owned()),
@@ -180,6 +195,7 @@ pub fn reason(reason: Reason) -> v1::Reason {
         holds: missing.is_none() && service.as_ref().is_some_and(|service| service.up),
         causes: causes.into_iter().map(self::reason).collect(),
         missing: missing.as_ref().map(self::missing),
+        faulty_file: faulty_file.map(self::faulty_file),
     }
 }
 

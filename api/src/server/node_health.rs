@@ -1,11 +1,13 @@
 //! The service Health: how the host and its groups are, with whoever keeps them from being healthy.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::Stream;
 use kelson_proto::v1;
 use kelson_proto::v1::health_server::Health;
+use kelson_services::manager::FaultyFile;
 use kelson_services::node_health::{self, HealthState, NodeHealth};
 use tokio::sync::watch;
 use tonic::{Request, Response, Status};
@@ -52,7 +54,13 @@ fn report(group: &str, health: node_health::Health) -> v1::HealthReport {
         culprits: health.culprits.into_iter().map(culprit).collect(),
         last_break: health.last_break.map(culprit),
         message: health.message,
+        warnings: health.warnings.into_iter().map(warning).collect(),
     }
+}
+
+fn warning((service, file): (Option<Arc<str>>, FaultyFile)) -> v1::FileWarning {
+    let service = service.as_deref().unwrap_or_default().to_owned();
+    v1::FileWarning { service, file: Some(model::faulty_file(file)) }
 }
 
 fn culprit(culprit: node_health::Culprit) -> v1::Culprit {
@@ -73,7 +81,7 @@ fn differs(one: &v1::HealthReport, other: &v1::HealthReport) -> bool {
     let said = |culprit: &v1::Culprit| v1::Culprit { since: None, ..culprit.clone() };
     let culprits = |report: &v1::HealthReport| report.culprits.iter().map(said).collect::<Vec<_>>();
     let key = |report: &v1::HealthReport| (report.state, report.steady.is_some(), report.services);
-    key(one) != key(other) || culprits(one) != culprits(other)
+    key(one) != key(other) || culprits(one) != culprits(other) || one.warnings != other.warnings
 }
 
 /// What a watch goes by.

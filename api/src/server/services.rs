@@ -34,12 +34,10 @@ pub struct ServicesApi {
 }
 
 impl ServicesApi {
-    fn description(&self, name: &str) -> String {
-        self.manager.spec(name).map(|spec| spec.description.clone()).unwrap_or_default()
-    }
-
     fn service(&self, snapshot: &Snapshot) -> v1::Service {
-        model::service(snapshot, self.description(&snapshot.name))
+        let description = self.manager.spec(&snapshot.name).map(|spec| spec.description.clone());
+        let faulty_file = self.manager.faulty_file(&snapshot.name);
+        model::service(snapshot, description.unwrap_or_default(), faulty_file)
     }
 
     fn snapshot(&self, name: &str) -> Result<Snapshot, Status> {
@@ -69,7 +67,8 @@ impl ServicesApi {
             let told = results.iter().map(|result| format!("{}: {}", result.name, result.message));
             record.told(&told.collect::<Vec<_>>().join(", "));
         }
-        let results = results.into_iter().map(|result| model::action(result, |name| self.description(name)));
+        let results =
+            results.into_iter().map(|result| model::action(result, |snapshot| self.service(snapshot)));
         Response::new(v1::ActionResponse { results: results.collect() })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::future::Future;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use kelson_api::client::Client;
 use kelson_proto::v1::action_result::Outcome;
@@ -15,7 +15,7 @@ use crate::failure::{Failure, answer, explain_names};
 use crate::output::page::Page;
 use crate::output::style::state_name;
 use crate::output::text::{escape, list};
-use crate::output::{time, views};
+use crate::output::{faulty, time, views};
 
 /// What is to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +69,18 @@ pub async fn act(call: &Call, action: Action, names: Vec<String>, staying: Stayi
         let waiting: Vec<String> = results.iter().filter(waits).map(|result| result.name.clone()).collect();
         note_obstacles(call, &client, &waiting, &mut HashSet::new()).await;
     }
-    if results.iter().any(is_bad) { Err(Failure::Told) } else { Ok(()) }
+    let with_mistakes: Vec<String> =
+        results.iter().filter_map(|result| with_mistakes(action, result, SystemTime::now())).collect();
+    with_mistakes.iter().for_each(|line| call.note(line));
+    let bad = results.iter().any(is_bad) || !with_mistakes.is_empty();
+    if bad { Err(Failure::Told) } else { Ok(()) }
+}
+
+/// What to say where it was done with an earlier version of the service's file, because that has a mistake.
+pub fn with_mistakes(action: Action, result: &ActionResult, now: SystemTime) -> Option<String> {
+    let file = result.service.as_ref()?.faulty_file.as_ref()?;
+    let started = action.goal() == Goal::Up && !is_bad(result);
+    started.then(|| faulty::started(&result.name, file, now)).flatten()
 }
 
 /// True where it was not done.

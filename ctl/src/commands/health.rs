@@ -5,7 +5,8 @@ use std::time::{Duration, SystemTime};
 use kelson_api::client::Client;
 use kelson_proto::v1::health_report::State;
 use kelson_proto::v1::{
-    Culprit, GetHealthRequest, HealthReport, ListHealthRequest, ListHealthResponse, WatchHealthRequest,
+    Culprit, FileWarning, GetHealthRequest, HealthReport, ListHealthRequest, ListHealthResponse,
+    WatchHealthRequest,
 };
 
 use super::Call;
@@ -16,7 +17,7 @@ use crate::output::table::{Table, cell, toned};
 use crate::output::terminal::Terminal;
 use crate::output::text::{escape, nearest};
 use crate::output::views::health::word;
-use crate::output::{time, views};
+use crate::output::{faulty, time, views};
 use crate::watch::parse_period;
 
 /// The host's last word on a timeout is waited for a little longer than the timeout.
@@ -27,7 +28,8 @@ const GRACE: Duration = Duration::from_secs(2);
 /// It is once every required service is up, or a finished one-shot, at the
 /// same time and without a break for the minimum of the machine file. A group
 /// with a file goes by that file, and all checks in it must pass as well.
-/// Ends with status 0 where it is healthy and 1 where it is not.
+/// Ends with status 0 where it is healthy and 1 where it is not. Files with
+/// mistakes are warnings: services run with the versions that were read before.
 #[derive(Debug, Clone, clap::Args)]
 #[command(
     verbatim_doc_comment,
@@ -208,6 +210,11 @@ fn text(report: &HealthReport, groups: &[HealthReport], terminal: &Terminal, now
         let (name, reason) = (name(last), escape(&last.reason));
         out += &format!("the last break, {} ago: {}: {reason}\n", since.unwrap_or_default(), escape(&name));
     }
+    if !report.warnings.is_empty() {
+        out.push('\n');
+        let paint = |line: &str| terminal.palette.paint(Tone::Waiting, &escape(line));
+        report.warnings.iter().for_each(|file| out += &format!("{}\n", paint(&warning(file, now))));
+    }
     if !groups.is_empty() {
         let mut table = Table::new(&["GROUP", "HEALTH", "SINCE", "WHY"]);
         for group in groups {
@@ -222,6 +229,15 @@ fn text(report: &HealthReport, groups: &[HealthReport], terminal: &Terminal, now
         out += &table.render(terminal.width, terminal.palette);
     }
     out
+}
+
+/// `warning: web: /etc/kelson/services/web.yaml:2:3: unknown key; the version read 5m ago, at …, is in use`
+fn warning(warning: &FileWarning, now: SystemTime) -> String {
+    let file = warning.file.clone().unwrap_or_default();
+    let mut parts: Vec<String> = file.mistakes.iter().map(faulty::mistake).collect();
+    parts.extend(file.earlier_in_use.then(|| format!("{} is in use", faulty::earlier(&file, now))));
+    let of = if warning.service.is_empty() { String::new() } else { format!("{}: ", warning.service) };
+    format!("warning: {of}{}", parts.join("; "))
 }
 
 fn culprits(culprits: &[Culprit], terminal: &Terminal, now: SystemTime) -> String {
@@ -243,6 +259,7 @@ mod tests {
     use std::time::UNIX_EPOCH;
 
     use super::*;
+    use kelson_proto::v1::{FaultyFile, FileMistake};
 
     fn culprit(service: &str, state: kelson_proto::v1::State, reason: &str) -> Culprit {
         let since = Some(prost_types::Timestamp { seconds: 1000, nanos: 0 });
@@ -267,6 +284,19 @@ mod tests {
     #[test]
     fn what_people_read() {
         let mut host = report("", State::Unhealthy, "2 of 12 services are not up");
+        host.warnings = vec![FileWarning {
+            service: "web".to_owned(),
+            file: Some(FaultyFile {
+                mistakes: vec![FileMistake {
+                    file: "web.yaml".to_owned(),
+                    line: 2,
+                    column: 1,
+                    message: "unknown key".to_owned(),
+                }],
+                earlier_in_use: true,
+                earlier_read: None,
+            }),
+        }];
         host.culprits = vec![
             culprit("db", kelson_proto::v1::State::Failed, "exited with status 3"),
             culprit("web", kelson_proto::v1::State::Waiting, "waiting for service \"db\" to be up"),
@@ -280,6 +310,8 @@ the host is unhealthy (for 3m12s): 2 of 12 services are not up
 SERVICE  STATE    SINCE  REASON
 db       failed   1m1s   exited with status 3
 web      waiting  1m1s   waiting for service \"db\" to be up
+
+warning: web: web.yaml:2:1: unknown key; an earlier version is in use
 
 GROUP  HEALTH   SINCE  WHY
 shop   healthy  3m12s  all 3 services are up for 3m12s

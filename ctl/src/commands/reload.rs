@@ -58,6 +58,7 @@ fn lines(report: &ReloadResponse) -> String {
                 .iter()
                 .map(|name| service(&format!("changed; `kelsonctl restart {name}` applies it"), name)),
         )
+        .chain(report.faulty.iter().map(|name| service("mistake in its file, not applied", name)))
         .chain(report.groups.iter().map(|name| format!("group {name}: changed, applied")))
         .chain(report.applied.iter().map(|name| key("changed, applied", name)))
         .chain(report.waiting.iter().map(|name| key("changed; the next boot applies it", name)));
@@ -77,6 +78,7 @@ mod tests {
             started: names(&["mail"]),
             stopped: names(&["old"]),
             changed: names(&["db", "web"]),
+            faulty: names(&["cron"]),
             groups: names(&["shop"]),
             applied: names(&["health"]),
             waiting: names(&["mounts"]),
@@ -90,6 +92,7 @@ tool: new, not started
 old: removed, stopped
 db: changed; `kelsonctl restart db` applies it
 web: changed; `kelsonctl restart web` applies it
+cron: mistake in its file, not applied
 group shop: changed, applied
 machine.yaml, health: changed, applied
 machine.yaml, mounts: changed; the next boot applies it

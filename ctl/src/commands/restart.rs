@@ -7,6 +7,8 @@ use crate::failure::Failure;
 /// Stop services and start them again at once
 ///
 /// It is not counted as a failure. Changes of the service's file are taken up.
+/// If the file has a mistake, the version that was read before is used, and the
+/// exit status is 1.
 #[derive(Debug, Clone, clap::Args)]
 #[command(
     verbatim_doc_comment,

@@ -83,7 +83,12 @@ pub fn reason(service: &Service) -> Cell {
         _ if unhealthy => (Tone::Bad, service.message.clone()),
         _ => (Tone::Quiet, service.status_text.clone()),
     };
+    let faulty = service.faulty_file.as_ref().is_some_and(|file| file.earlier_in_use);
+    let tone = if faulty && tone == Tone::Quiet { Tone::Waiting } else { tone };
     let mut parts = vec![why];
+    if faulty {
+        parts.push("mistake in its file".to_owned());
+    }
     if service.changed {
         parts.push("its file changed".to_owned());
     }
@@ -98,6 +103,7 @@ pub fn reason(service: &Service) -> Cell {
 mod tests {
     use super::*;
     use crate::output::style::Palette;
+    use kelson_proto::v1::FaultyFile;
 
     fn service(name: &str, state: State) -> Service {
         let since = Some(prost_types::Timestamp { seconds: 1000, nanos: 0 });
@@ -109,9 +115,16 @@ mod tests {
     fn sample() -> Vec<Service> {
         vec![
             Service { builtin: true, up: true, changed: true, ..service("apid", State::Running) },
-            Service { up: true, healthy: Some(true), restarts: 2, ..service("db", State::Running) },
+            Service {
+                up: true,
+                healthy: Some(true),
+                restarts: 2,
+                faulty_file: Some(FaultyFile { earlier_in_use: true, ..FaultyFile::default() }),
+                ..service("db", State::Running)
+            },
             Service {
                 message: "exited with status 3 after 1.2 s".to_owned(),
+                faulty_file: Some(FaultyFile::default()),
                 ..service("job", State::Failed)
             },
             Service {
@@ -137,7 +150,7 @@ mod tests {
             "\
 NAME  STATE     UP   HEALTH   SINCE  RESTARTS  WAITING FOR / WHY
 apid  running   yes  -        3m12s         0  its file changed; built-in
-db    running   yes  healthy  3m12s         2
+db    running   yes  healthy  3m12s         2  mistake in its file
 job   failed    no   -        3m12s         0  exited with status 3 after 1.2 s
 old   finished  no   -        3m12s         0  stopped as asked
 web   waiting   no   -        3m12s         0  service \"job\" to be finished, path \"/run/x\" to exist

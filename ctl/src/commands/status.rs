@@ -14,7 +14,7 @@ use crate::output::style::{Tone, service_tone, state_name, state_tone};
 use crate::output::table::{Table, cell, toned};
 use crate::output::terminal::Terminal;
 use crate::output::text::{escape, escape_lines};
-use crate::output::{time, views};
+use crate::output::{faulty, time, views};
 
 /// Show one service whole: state, why, last events, spec
 #[derive(Debug, Clone, clap::Args)]
@@ -56,8 +56,12 @@ pub fn page(status: &StatusResponse, terminal: &Terminal, now: SystemTime) -> St
         "" => format!("{dot} {name}"),
         about => format!("{dot} {name} - {}", escape(about)),
     });
+    let mut last = "";
     for (what, value) in facts(status, now, terminal) {
-        line(format!("  {} {value}", palette.paint(Tone::Quiet, &format!("{:<12}", format!("{what}:")))));
+        // The lines of a mistake are one fact.
+        let what = if std::mem::replace(&mut last, what) == what { "" } else { what };
+        let what = if what.is_empty() { String::new() } else { format!("{what}:") };
+        line(format!("  {} {value}", palette.paint(Tone::Quiet, &format!("{what:<12}"))));
     }
     if !status.checks.is_empty() {
         line(String::new());
@@ -200,6 +204,8 @@ fn facts(status: &StatusResponse, now: SystemTime, terminal: &Terminal) -> Vec<(
         "file",
         if service.builtin && status.file.is_empty() { "none, it is built in" } else { &status.file },
     );
+    let mistakes = service.faulty_file.iter().flat_map(|file| faulty::lines(file, now));
+    facts.extend(mistakes.map(|line| ("mistake", palette.paint(Tone::Waiting, &escape(&line)))));
     facts
 }
 
@@ -225,7 +231,7 @@ fn state(service: &Service) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kelson_proto::v1::{Event, RestartCount, State};
+    use kelson_proto::v1::{Event, FaultyFile, FileMistake, RestartCount, State};
     use std::time::Duration;
 
     #[test]
@@ -261,6 +267,16 @@ mod tests {
             run: 4,
             since: Some(prost_types::Timestamp { seconds: 1000, nanos: 0 }),
             message: "ready".to_owned(),
+            faulty_file: Some(FaultyFile {
+                mistakes: vec![FileMistake {
+                    file: "/etc/kelson/services/db.yaml".to_owned(),
+                    line: 2,
+                    column: 1,
+                    message: "unknown key".to_owned(),
+                }],
+                earlier_in_use: true,
+                earlier_read: Some(prost_types::Timestamp { seconds: 1000, nanos: 0 }),
+            }),
             ..Service::default()
         };
         service.set_state(State::Running);
@@ -328,6 +344,9 @@ mod tests {
   group:       shop
   required:    no: neither the boot nor the host's health waits for it
   file:        /etc/kelson/services/db.yaml
+  mistake:     /etc/kelson/services/db.yaml:2:1: unknown key
+               the version read 5s ago, at 1970-01-01T00:16:40.000Z is in use; correct the file and run \
+               `kelsonctl reload`
 
 Checks
   ping (exec): failing for 2s

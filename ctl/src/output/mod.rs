@@ -5,6 +5,7 @@
 //! [`print()`].
 
 pub mod drawing;
+pub mod faulty;
 pub mod page;
 pub mod screen;
 pub mod size;

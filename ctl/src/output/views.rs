@@ -6,6 +6,7 @@
 mod boot;
 pub mod certificates;
 pub mod clock;
+pub mod faulty;
 pub mod files;
 mod graph;
 pub mod health;
@@ -26,6 +27,7 @@ use serde::Serialize;
 use super::style::state_name;
 use super::time;
 pub use boot::{Blame, Boot, Link};
+use faulty::FaultyFile;
 pub use graph::{Graph, Reason};
 pub use images::{Image, Prune, PrunedImage};
 pub use lines::{KernelMessage, LogLine};
@@ -157,6 +159,8 @@ pub struct Status {
     /// Null: it is a member of none.
     pub group: Option<String>,
     pub required: bool,
+    /// Null: the last reading of the files found no mistake in its file.
+    pub faulty_file: Option<FaultyFile>,
     pub memory_bytes: Option<u64>,
     pub cpu_ms: Option<f64>,
     pub processes: Option<u32>,
@@ -182,6 +186,7 @@ impl From<&v1::StatusResponse> for Status {
             restarts_by: service.restarts_by.into_iter().map(|by| (by.reason, by.count)).collect(),
             group: Some(service.group).filter(|group| !group.is_empty()),
             required: service.required,
+            faulty_file: service.faulty_file.as_ref().map(FaultyFile::from),
             memory_bytes: status.memory_bytes,
             cpu_ms: status.cpu.as_ref().map(|cpu| time::millis(time::duration(cpu))),
             processes: status.processes,
@@ -260,6 +265,7 @@ impl From<&v1::Check> for Check {
 
 /// What became of one name of `start`, `stop`, `restart`.
 #[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Action {
     pub name: String,
     /// `done`, `nothing-to-do`, `superseded`, `refused`, `failed`.
@@ -268,6 +274,8 @@ pub struct Action {
     /// Empty where there is no such service.
     pub state: &'static str,
     pub up: bool,
+    /// Null: the last reading of the files found no mistake in its file.
+    pub faulty_file: Option<FaultyFile>,
 }
 
 /// The word for an outcome.
@@ -291,6 +299,10 @@ impl From<&v1::ActionResult> for Action {
             message: result.message.clone(),
             state: result.service.as_ref().map_or("", |service| state_name(service.state())),
             up: result.service.as_ref().is_some_and(|service| service.up),
+            faulty_file: result
+                .service
+                .as_ref()
+                .and_then(|service| Some(service.faulty_file.as_ref()?.into())),
         }
     }
 }

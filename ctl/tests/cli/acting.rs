@@ -55,7 +55,8 @@ fn one_that_is_refused_fails_the_command() {
     let json: serde_json::Value = serde_json::from_str(&done.out).unwrap();
     assert_eq!(
         json[1],
-        json!({"name": "web", "outcome": "nothing-to-do", "message": "it is down already", "state": "", "up": false})
+        json!({"name": "web", "outcome": "nothing-to-do", "message": "it is down already", "state": "", "up": false,
+               "faultyFile": null})
     );
 }
 

@@ -160,7 +160,7 @@ fn programs_get_one_list() {
     // What is one object of one host is a list of objects.
     let start = fleet.run("-n edge-1 start db -o json");
     let expected = json!([{"node": "edge-1", "name": "db", "outcome": "done", "message": "done as asked",
-        "state": "", "up": false}]);
+        "state": "", "up": false, "faultyFile": null}]);
     assert_eq!(json(&start.out), expected);
     let wait = json(&fleet.run("-n edge-1,lost wait db --for up -o json").out);
     assert_eq!((&wait[0]["node"], &wait[0]["reached"]), (&json!("edge-1"), &json!(true)));

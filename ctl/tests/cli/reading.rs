@@ -136,8 +136,10 @@ fn why_leads_to_the_cause() {
     assert_eq!(fake.run("why web").out, "service \"web\": waiting\n└─ path \"/run/x\": does not exist\n");
     assert_eq!(
         fake.json("why web"),
-        json!({"subject": "service \"web\"", "text": "", "state": "waiting", "holds": false, "missing": null, "causes": [
+        json!({"subject": "service \"web\"", "text": "", "state": "waiting", "holds": false, "missing": null,
+               "faultyFile": null, "causes": [
             {"subject": "path \"/run/x\"", "text": "does not exist", "state": "", "holds": false, "causes": [],
+             "faultyFile": null,
              "missing": {"kind": "path", "name": "/run/x", "event": null, "problem": "no-helper"}}]})
     );
 }

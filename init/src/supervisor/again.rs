@@ -141,7 +141,9 @@ impl Life {
                 if let Ok(life) = LifeId::current() {
                     past.look_at_exits(&options.runtime_dir.join("state"), &life);
                 }
-                configuration.unwrap_or(read)
+                // When the versions were read that the services go on with is lost too.
+                let read_at = read.read_at.filter(|_| half_begun);
+                configuration.unwrap_or(Loaded { read_at, ..read })
             }
         };
         let house = open(options, personalities, intents, &loaded, &sequence, foundation, rebirth)?;
@@ -150,9 +152,10 @@ impl Life {
         }
         let processes = house.personalities.processes.clone();
         let making = processes.leftovers().to_vec();
-        let diagnostics = if half_begun { &[] } else { loaded.diagnostics.as_slice() };
+        let nothing = Loaded::default();
+        let read = if half_begun { &nothing } else { &loaded };
         let started = |pid| processes.child_started(pid);
-        house.manager.resume(&mut past, &mut specs, &making, started, diagnostics).await;
+        house.manager.resume(&mut past, &mut specs, &making, started, read).await;
         house.later_mounts.services.notify_one();
         if half_begun {
             house.begin(loaded);

@@ -49,6 +49,7 @@ impl Configuration {
         mut read: Loaded,
     ) -> ReloadReport {
         let services = std::mem::take(&mut read.services);
+        read.keep_versions(&self.loaded(), |name| manager.spec(name).is_some());
         let (next, machine) = after(&self.loaded(), &read);
         let mut report = manager.reload(Loaded { services, ..read }).await;
         if report.failure.is_some() {

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use kelson_conditions::{BoxFuture, Helper, HelperSpawner};
 use kelson_runner::{Command, Processes, Stdio};
@@ -69,8 +69,9 @@ impl Personalities {
     }
 
     async fn read(&self, config: &Path, mode: Mode, containerd: Option<&str>) -> Result<Loaded, String> {
+        let read_at = Some(SystemTime::now());
         match tokio::time::timeout(LOAD_DEADLINE, self.read_hand_over(config, mode, containerd)).await {
-            Ok(Ok(loaded)) => Ok(loaded),
+            Ok(Ok(loaded)) => Ok(Loaded { read_at, ..loaded }),
             Ok(Err(error)) => Err(format!("could not be read: {error}")),
             Err(_) => Err(format!(
                 "could not be read within {} s (its disk does not answer)",

@@ -1,12 +1,13 @@
 //! From what `kelson-load` found to services: at the boot, and again when the files are read anew.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 
+use kelson_spec::Loaded;
 use kelson_spec::service::{ServiceSpec, StartMode};
-use kelson_spec::{Diagnostic, Loaded};
 use tokio::sync::watch;
 
+use super::mistakes::faults;
 use super::{Entry, Foreign, Kind, Manager, failed_snapshot};
 use crate::host::ReloadReport;
 use crate::model::State;
@@ -16,30 +17,14 @@ use crate::service_runner::task::{Command, ServiceHandle, launch};
 impl Manager {
     /// Takes the services in; none is started before [`Manager::begin`].
     pub fn take_in(&self, loaded: Loaded) {
+        self.note_mistakes(&loaded);
         let Loaded { services, diagnostics, .. } = loaded;
-        self.note_unsound(&diagnostics);
         for spec in services {
             self.add(Arc::new(spec), false);
         }
         for (name, text) in faults(&diagnostics) {
             self.add_faulty(&name, &text, None, false);
         }
-    }
-
-    /// The files and folders of services in which the last reading found mistakes: nobody knows what they want.
-    pub fn unsound_files(&self) -> Vec<String> {
-        self.inner.unsound.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    pub(super) fn note_unsound(&self, diagnostics: &[Diagnostic]) {
-        // The machine file and those of groups name no image.
-        let of_services = diagnostics
-            .iter()
-            .filter(|diagnostic| !diagnostic.is_of_the_machine_file() && !diagnostic.is_of_a_group());
-        let mut files: Vec<String> =
-            of_services.map(|diagnostic| diagnostic.file.display().to_string()).collect();
-        files.dedup();
-        *self.inner.unsound.lock().unwrap_or_else(PoisonError::into_inner) = files;
     }
 
     /// Adds a service that is run by a ServiceRunner.
@@ -132,7 +117,7 @@ impl Manager {
         if self.closing() {
             return ReloadReport::failed("the host is stopping");
         }
-        self.note_unsound(&loaded.diagnostics);
+        let otherwise = self.note_mistakes(&loaded);
         let faulty = faults(&loaded.diagnostics);
         let mut report = ReloadReport {
             faulty: faulty.keys().cloned().collect(),
@@ -179,6 +164,7 @@ impl Manager {
                 self.add_faulty(&name, &text, None, false);
             }
         }
+        self.tell_mistakes(&otherwise);
         let gone: Vec<Arc<str>> = self
             .entries()
             .iter()
@@ -253,18 +239,4 @@ impl Manager {
 
 fn send_begin(handle: &ServiceHandle) {
     let _ = handle.mailbox.send(Command::Request { input: Input::Begin, reply: None });
-}
-
-/// The mistakes of each faulty service, as one text.
-pub(super) fn faults(diagnostics: &[Diagnostic]) -> BTreeMap<String, String> {
-    let mut faults: BTreeMap<String, String> = BTreeMap::new();
-    for diagnostic in diagnostics {
-        let Some(name) = &diagnostic.service else { continue };
-        let text = faults.entry(name.clone()).or_default();
-        if !text.is_empty() {
-            text.push_str("; ");
-        }
-        text.push_str(&diagnostic.to_string());
-    }
-    faults
 }

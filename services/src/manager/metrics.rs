@@ -50,6 +50,7 @@ impl Manager {
             state: snapshot.state,
             up: snapshot.up,
             healthy: snapshot.healthy,
+            faulty_file: self.has_faulty_file(name),
             restarts_by: snapshot.restarts_by,
             runs: snapshot.run,
             start_took: snapshot.start_took,

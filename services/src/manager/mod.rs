@@ -27,11 +27,14 @@ mod exec;
 mod files;
 mod groups;
 mod metrics;
+mod mistakes;
 mod order;
 mod resume;
 mod view;
 
 use groups::GroupRestarts;
+pub use mistakes::FaultyFile;
+use mistakes::Mistakes;
 pub use order::StopSummary;
 pub use resume::child_of;
 pub use view::{GraphEdge, GraphNode, GraphView, Reason};
@@ -140,8 +143,8 @@ struct Inner {
     group_specs: Mutex<BTreeMap<String, GroupSpec>>,
     /// Groups that were restarted.
     group_restarts: Mutex<BTreeMap<Arc<str>, GroupRestarts>>,
-    /// Files of services in which the last reading found mistakes.
-    unsound: Mutex<Vec<String>>,
+    /// What the last reading of the files found.
+    mistakes: Mutex<Mistakes>,
     /// Services whose files are gone and that are still stopping.
     removals: Mutex<Vec<tokio::task::JoinHandle<()>>>,
 }
@@ -158,7 +161,7 @@ impl Manager {
                 execs: Arc::new(Semaphore::new(exec::MOST)),
                 group_specs: Mutex::default(),
                 group_restarts: Mutex::default(),
-                unsound: Mutex::default(),
+                mistakes: Mutex::default(),
                 removals: Mutex::default(),
             }),
         }

@@ -7,10 +7,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use kelson_runner::{Leftover, service_id};
-use kelson_spec::{Diagnostic, ServiceSpec};
+use kelson_spec::{Loaded, ServiceSpec};
 use tokio::sync::mpsc;
 
-use super::files::faults;
+use super::mistakes::faults;
 use super::{Entry, Kind, Manager};
 use crate::groups::GroupRequest;
 use crate::service_runner::table::{Input, Phase};
@@ -49,7 +49,7 @@ impl Past {
 
 impl Manager {
     /// Goes on with all services of the life before. `specs` are theirs; `started` tells when a child that was just being
-    /// made was started, if it is ours; `diagnostics` are those of the files. All services are there before anything else
+    /// made was started, if it is ours; `read` is what the last reading of the files found. All services are there before anything else
     /// of this process runs. Returns once all of their processes are known to whoever reaps: nothing may be
     /// reaped before.
     pub async fn resume(
@@ -58,7 +58,7 @@ impl Manager {
         specs: &mut BTreeMap<String, ServiceSpec>,
         making: &[Leftover],
         started: impl Fn(i32) -> Option<u64>,
-        diagnostics: &[Diagnostic],
+        read: &Loaded,
     ) {
         let tickets = past.records.iter().map(|record| record.life.ticket).max().unwrap_or_default();
         self.inner.tickets.fetch_max(tickets, Ordering::Relaxed);
@@ -123,7 +123,7 @@ impl Manager {
             let builtin = spec.file.as_os_str().is_empty();
             self.add(Arc::new(spec), builtin);
         }
-        self.resume_faulty(diagnostics);
+        self.resume_faulty(read);
         while all_attached.recv().await.is_some() {}
         for (name, phase) in std::mem::take(&mut past.unknown_phases) {
             let pid = self.get(&name).and_then(|service| service.pid);
@@ -157,9 +157,9 @@ impl Manager {
     }
 
     /// Shows the services again whose files have mistakes.
-    fn resume_faulty(&self, diagnostics: &[Diagnostic]) {
-        self.note_unsound(diagnostics);
-        for (name, text) in faults(diagnostics) {
+    fn resume_faulty(&self, read: &Loaded) {
+        self.note_mistakes(read);
+        for (name, text) in faults(&read.diagnostics) {
             if self.get(&name).is_none() {
                 self.show_faulty(&name, &text, None, false);
             }

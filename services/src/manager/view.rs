@@ -6,7 +6,7 @@ use std::sync::Arc;
 use kelson_conditions::Missing;
 use kelson_spec::service::Requirement;
 
-use super::Manager;
+use super::{FaultyFile, Manager};
 use crate::model::{Snapshot, State};
 use crate::service_runner::gate::event_holds;
 
@@ -20,6 +20,8 @@ pub struct Reason {
     pub missing: Option<Missing>,
     /// The service that is meant, where there is one.
     pub service: Option<Snapshot>,
+    /// Of that service.
+    pub faulty_file: Option<FaultyFile>,
     pub causes: Vec<Reason>,
 }
 
@@ -66,7 +68,8 @@ impl Manager {
             _ => &[],
         };
         let causes = below.iter().map(|one| self.cause(one, seen, depth.saturating_sub(1))).collect();
-        Reason { missing, service, causes }
+        let faulty_file = service.as_ref().and_then(|service| self.faulty_file(&service.name));
+        Reason { missing, service, faulty_file, causes }
     }
 
     fn cause(&self, missing: &Missing, seen: &mut BTreeSet<Arc<str>>, depth: usize) -> Reason {
@@ -75,9 +78,9 @@ impl Manager {
             Missing::Service { name, .. } => self.reason(lacks, self.get(name), seen, depth),
             Missing::Any(alternatives) => {
                 let causes = alternatives.iter().flatten().map(|one| self.cause(one, seen, depth)).collect();
-                Reason { missing: lacks, service: None, causes }
+                Reason { missing: lacks, service: None, faulty_file: None, causes }
             }
-            _ => Reason { missing: lacks, service: None, causes: Vec::new() },
+            _ => Reason { missing: lacks, service: None, faulty_file: None, causes: Vec::new() },
         }
     }
 

@@ -43,6 +43,8 @@ pub struct ServiceFigures {
     pub state: State,
     pub up: bool,
     pub healthy: Option<bool>,
+    /// The last reading found mistakes in its file.
+    pub faulty_file: bool,
     pub restarts_by: RestartCounts,
     /// So many times it was spawned.
     pub runs: u64,

@@ -30,6 +30,7 @@ pub use part::{Part, part};
 use recovery::Recovery;
 pub use report::{Culprit, Health};
 pub use scope::HealthState;
+use scope::Scope;
 pub use tracker::HealthSpecs;
 use tracker::Tracker;
 
@@ -105,25 +106,26 @@ impl NodeHealth {
     /// How the host is.
     pub fn node(&self) -> Health {
         let tracker = self.inner.tracker();
-        report::report(&tracker.node, &tracker.spec(None), &self.inner.registry, Instant::now())
+        self.report(&tracker, None, &tracker.node)
     }
 
     /// How a group is. `None`: no service is in a group of that name.
     pub fn group(&self, name: &str) -> Option<Health> {
         let tracker = self.inner.tracker();
-        let scope = tracker.group(name)?;
-        Some(report::report(scope, &tracker.spec(Some(name)), &self.inner.registry, Instant::now()))
+        Some(self.report(&tracker, Some(name), tracker.group(name)?))
     }
 
     /// All groups, by name.
     pub fn groups(&self) -> Vec<(Arc<str>, Health)> {
         let tracker = self.inner.tracker();
-        let now = Instant::now();
-        let told = |(name, scope): (&Arc<str>, _)| {
-            let spec = tracker.spec(Some(name));
-            (Arc::clone(name), report::report(scope, &spec, &self.inner.registry, now))
-        };
-        tracker.groups().map(told).collect()
+        let groups = tracker.groups();
+        groups.map(|(name, scope)| (Arc::clone(name), self.report(&tracker, Some(name), scope))).collect()
+    }
+
+    fn report(&self, tracker: &Tracker, group: Option<&str>, scope: &Scope) -> Health {
+        let Inner { registry, manager, .. } = &*self.inner;
+        let health = report::report(scope, &tracker.spec(group), registry, Instant::now());
+        Health { warnings: manager.faulty_files(group), ..health }
     }
 
     /// The state of the host alone, without its culprits.

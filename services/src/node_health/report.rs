@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::scope::{HealthState, Scope};
 use crate::health::MissingCheck;
+use crate::manager::FaultyFile;
 use crate::model::State;
 use crate::service_runner::gate::Registry;
 use crate::service_runner::words;
@@ -35,6 +36,8 @@ pub struct Health {
     pub culprits: Vec<Culprit>,
     /// Who broke it last, with what it said then.
     pub last_break: Option<Culprit>,
+    /// Files with mistakes that change nothing of the state, with the services whose they are.
+    pub warnings: Vec<(Option<Arc<str>>, FaultyFile)>,
     /// All that in a sentence.
     pub message: String,
 }
@@ -107,6 +110,7 @@ pub fn report(scope: &Scope, spec: &NodeHealthSpec, registry: &Registry, now: In
         services: scope.asked,
         culprits: culprits.chain(scope.missing_checks.iter().map(check)).collect(),
         last_break,
+        warnings: Vec::new(),
         message: message(scope, spec, steady, left),
     }
 }

@@ -237,7 +237,10 @@ impl House {
         if follows_health || !known.scopes.is_empty() || !known.restarts.is_empty() {
             house.health = Some(NodeHealth::recovering(&house.manager, house.specs(), known));
         }
-        house.manager.resume(&mut past, &mut specs, &making, |pid| house.stage.started(pid), &[]).await;
+        house
+            .manager
+            .resume(&mut past, &mut specs, &making, |pid| house.stage.started(pid), &Loaded::default())
+            .await;
         if let Some(health) = &house.health {
             health.recovered();
         }

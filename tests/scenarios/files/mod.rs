@@ -1,6 +1,7 @@
 //! The files: mistakes in them are all told at once and cost nobody else anything; SIGHUP reads them again.
 
 use kelson_tests::{Host, PATIENCE, until};
+use serde_json::{Value, json};
 
 const SERVE: &str = "process: {command: [$PROGRAM, serve]}\n";
 
@@ -127,5 +128,123 @@ fn kelsonctl_reload_prints_what_changed() {
     // A name is reserved.
     let said = host.ctl(&["reload", "db"]).expect(2).stderr;
     assert!(said.contains("reload takes no name"), "{said}");
+    host.poweroff();
+}
+
+/// What a command says in JSON, whatever its exit status.
+#[track_caller]
+fn json_of(host: &Host, words: &[&str]) -> Value {
+    host.ctl(&[&["-o", "json"], words].concat()).json()
+}
+
+#[test]
+fn files_a_mistake_in_a_changed_file_is_shown_until_it_is_corrected() {
+    let text = |text: &str| format!("process: {{command: [$PROGRAM, print={text}, serve]}}");
+    let mut host = Host::builder()
+        .machine("health: {minimum: 0s}")
+        .service("web", &format!("{}\ngroup: shop", text("old")))
+        .service("db", SERVE)
+        .start();
+    host.wait_up("web");
+    host.wait_up("db");
+    until("the host to be healthy", PATIENCE, || (host.ctl(&["health"]).status == 0).then_some(()));
+    let quiet = host.ctl(&["health"]).stdout;
+    assert!(!quiet.contains("warning"), "{quiet}");
+    assert_eq!(json_of(&host, &["status", "web"])["faultyFile"], Value::Null);
+
+    host.write_service("web", &format!("{}\ngroup: shop\nnonsense: 1\nstop: {{timeout: 10x}}", text("new")));
+    let said = host.ctl(&["reload"]).expect(1);
+    assert_eq!(said.stdout, "web: mistake in its file, not applied\n");
+    // Each view has both mistakes with their places, and says which version is in use.
+    let services = host.ctl(&["services"]).ok().stdout;
+    let line = |name: &str| services.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+    assert!(line("web").ends_with("mistake in its file"), "{services}");
+    assert!(!line("db").contains("mistake"), "{services}");
+    for command in [&["status", "web"][..], &["why", "web"], &["health"], &["health", "shop"]] {
+        let shown = host.ctl(command).ok().stdout;
+        for part in
+            ["/services/web.yaml:4:1: ", "/services/web.yaml:5:", "nonsense", "10x", "the version read "]
+        {
+            assert!(shown.contains(part), "{part} in kelsonctl {command:?}: {shown}");
+        }
+    }
+    let file = json_of(&host, &["status", "web"])["faultyFile"].take();
+    assert_eq!((&file["earlierInUse"], &file["mistakes"][0]["line"]), (&json!(true), &json!(4)), "{file}");
+    assert!(file["earlierRead"].is_string(), "{file}");
+    assert_eq!(json_of(&host, &["why", "web"])["faultyFile"], file);
+    let health = json_of(&host, &["health"]);
+    assert_eq!(
+        (&health["healthy"], &health["warnings"][0]["service"]),
+        (&json!(true), &json!("web")),
+        "{health}"
+    );
+    assert_eq!(json_of(&host, &["health", "shop"])["warnings"][0]["mistakes"], file["mistakes"]);
+    let mistakes = "kelson_service_file_mistake{service=\"";
+    let metrics = host.ctl(&["metrics"]).ok().stdout;
+    assert!(metrics.contains(&format!("{mistakes}web\"}} 1")), "{metrics}");
+    assert!(!metrics.contains(&format!("{mistakes}db")), "{metrics}");
+    assert!(host.events_of("web").iter().any(|event| event.message.contains("web.yaml:4:1: ")));
+
+    // A restart does what it was asked with the version from before, and says so.
+    let before = host.pid_of("web");
+    let said = host.ctl(&["restart", "web", "--wait"]).expect(1);
+    assert!(said.stdout.starts_with("web: "), "{said:?}");
+    assert!(said.stderr.contains("the version read ") && said.stderr.contains("web.yaml:4:1: "), "{said:?}");
+    assert_ne!(host.pid_of("web"), before);
+    assert!(!host.log_text("web").contains("new"));
+    let restarted = host.ctl(&["-o", "json", "restart", "web", "--wait"]).expect(1).json::<Value>();
+    assert_eq!(
+        (&restarted[0]["outcome"], &restarted[0]["faultyFile"]),
+        (&json!("done"), &file),
+        "{restarted}"
+    );
+    host.ctl(&["stop", "web", "--wait"]).ok();
+    host.ctl(&["start", "web", "--wait"]).expect(1);
+    host.ctl(&["restart", "db", "--wait"]).ok();
+
+    // Neither another reload nor another mistake makes the version in use a newer one.
+    host.write_service("web", "process: 3");
+    host.ctl(&["reload"]).expect(1);
+    let now = json_of(&host, &["status", "web"])["faultyFile"].take();
+    assert_eq!(
+        (&now["earlierRead"], &now["mistakes"][0]["line"]),
+        (&file["earlierRead"], &json!(2)),
+        "{now}"
+    );
+
+    host.write_service("web", &format!("{}\ngroup: shop", text("new")));
+    assert!(host.ctl(&["reload"]).ok().stdout.contains("web: changed"));
+    assert_eq!(json_of(&host, &["status", "web"])["faultyFile"], Value::Null);
+    assert!(!host.ctl(&["health"]).ok().stdout.contains("warning"));
+    // A reading serves all who ask within a second.
+    until("the metric to go", PATIENCE, || {
+        (!host.ctl(&["metrics"]).ok().stdout.contains(mistakes)).then_some(())
+    });
+    host.ctl(&["restart", "web", "--wait"]).ok();
+    host.wait_log("web", "new");
+
+    // A file that is gone has no mistake either.
+    host.write_service("db", "process: 3");
+    host.ctl(&["reload"]).expect(1);
+    host.remove_service("db");
+    host.ctl(&["reload"]).ok();
+    assert_eq!(json_of(&host, &["health"])["warnings"], json!([]));
+    host.poweroff();
+}
+
+#[test]
+fn files_a_service_without_an_earlier_version_fails_with_its_mistake() {
+    let mut host = Host::builder().service("wrong", "process: 3").start();
+    let wrong = host.wait_state("wrong", "failed");
+    let file = json_of(&host, &["status", "wrong"])["faultyFile"].take();
+    assert_eq!((&file["earlierInUse"], &file["earlierRead"]), (&json!(false), &Value::Null), "{file}");
+    assert!(wrong.message.ends_with(file["mistakes"][0]["message"].as_str().expect("a text")), "{wrong:?}");
+    assert_eq!(
+        host.ctl(&["status", "wrong"]).ok().stdout.matches("wrong.yaml:2:").count(),
+        2,
+        "message and event"
+    );
+    assert!(host.ctl(&["metrics"]).ok().stdout.contains("kelson_service_file_mistake{service=\"wrong\"} 1"));
+    host.ctl(&["restart", "wrong"]).expect(1);
     host.poweroff();
 }

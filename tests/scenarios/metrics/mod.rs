@@ -75,9 +75,14 @@ fn documented() -> BTreeSet<(String, String)> {
     .collect()
 }
 
-/// What this host does not have: a kernel that it saw start, a controller that the test's cgroup may lack, a group.
-const NOT_HERE: [&str; 3] =
-    ["kelson_boot_kernel_duration_seconds", "kelson_service_memory_bytes", "kelson_group_restarts_total"];
+/// What this host does not have: a kernel that it saw start, a controller that the test's cgroup may lack, a group, a file
+/// with a mistake.
+const NOT_HERE: [&str; 4] = [
+    "kelson_boot_kernel_duration_seconds",
+    "kelson_service_memory_bytes",
+    "kelson_group_restarts_total",
+    "kelson_service_file_mistake",
+];
 
 #[test]
 fn metrics_through_the_front_door() {

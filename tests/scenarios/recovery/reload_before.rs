@@ -78,6 +78,33 @@ fn a_machine_file_with_mistakes_is_not_taken_up_and_its_service_files_are() {
 }
 
 #[test]
+fn a_mistake_in_a_changed_file_is_known_to_the_next_incarnation() {
+    each_fault(|fault| {
+        let file = |host: &Host| {
+            let status: Value = host.ctl(&["-o", "json", "status", "web"]).ok().json();
+            status["faultyFile"].clone()
+        };
+        let mut host = Host::builder().service("web", SERVE).start();
+        host.wait_up("web");
+        host.write_service("web", "process: {command: 3}");
+        assert!(reload(&host).contains("web.yaml:2:"));
+        let before = file(&host);
+        assert!(before["earlierRead"].is_string(), "when the version was read that is in use: {before}");
+        fault.strike(&host);
+        assert_eq!(file(&host), before);
+        assert_eq!(host.ctl(&["restart", "web", "--wait"]).status, 1);
+        let told = host.events_of("web").iter().filter(|event| event.message.contains("a mistake")).count();
+        assert_eq!(told, 1, "it is told once");
+        host.write_service("web", SERVE);
+        reload(&host);
+        assert_eq!(file(&host), Value::Null);
+        fault.strike(&host);
+        assert_eq!(file(&host), Value::Null);
+        host.poweroff();
+    });
+}
+
+#[test]
 fn a_reload_takes_up_the_live_keys_at_once_and_no_crash_takes_up_the_others() {
     let file = |deadline: &str, enabled: bool| {
         format!(

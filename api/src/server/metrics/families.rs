@@ -302,6 +302,18 @@ pub const FAMILIES: &[Family] = &[
         }),
     },
     Family {
+        name: "kelson_service_file_mistake",
+        help: "1 if the last reading of the files found a mistake in that of the service; absent if not.",
+        kind: Type::Gauge,
+        unit: "",
+        labels: &["service"],
+        of: Of::Service(|service, to| {
+            if service.faulty_file {
+                to.flag(&[&service.name], true);
+            }
+        }),
+    },
+    Family {
         name: "kelson_service_runs",
         help: "How often the service was started and started again.",
         kind: Type::Counter,

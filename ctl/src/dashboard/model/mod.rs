@@ -5,7 +5,7 @@ mod ring;
 mod usage;
 
 use std::collections::HashMap;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use kelson_proto::v1::action_result::Outcome;
 use kelson_proto::v1::line::Stream;
@@ -13,7 +13,7 @@ use kelson_proto::v1::{
     ActionResult, BootResponse, Event, GraphResponse, Line, Service, StatusResponse, VersionResponse,
 };
 
-use crate::commands::acting::{Action, describe, is_bad};
+use crate::commands::acting::{Action, describe, is_bad, with_mistakes};
 use crate::output::style::Tone;
 use crate::output::text::{escape, escape_bytes, fit};
 use crate::output::time;
@@ -279,7 +279,10 @@ impl Model {
         if refused && self.mode == Mode::Browse && self.services.iter().any(|service| service.name == name) {
             self.mode = Mode::Confirm(Action::Stop { cascade: true }, name, text);
         } else {
-            self.said = Some((if is_bad(&result) { Tone::Bad } else { Tone::Good }, text));
+            self.said = Some(match with_mistakes(action, &result, SystemTime::now()) {
+                Some(mistakes) => (Tone::Waiting, mistakes),
+                None => (if is_bad(&result) { Tone::Bad } else { Tone::Good }, text),
+            });
         }
     }
 

@@ -4,10 +4,12 @@ use kelson_proto::v1;
 use serde::Serialize;
 
 use super::super::style::state_name;
+use super::faulty::FaultyFile;
 use super::some;
 
 /// One link of `why`.
 #[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Reason {
     pub subject: String,
     pub text: String,
@@ -16,6 +18,8 @@ pub struct Reason {
     pub holds: bool,
     /// Null at the head of the chain.
     pub missing: Option<Missing>,
+    /// Of a service; null: the last reading of the files found no mistake in its file.
+    pub faulty_file: Option<FaultyFile>,
     pub causes: Vec<Reason>,
 }
 
@@ -53,6 +57,7 @@ impl From<&v1::Reason> for Reason {
             state: state_name(reason.state()),
             holds: reason.holds,
             missing: reason.missing.as_ref().map(Missing::from),
+            faulty_file: reason.faulty_file.as_ref().map(FaultyFile::from),
             causes: reason.causes.iter().map(Reason::from).collect(),
         }
     }

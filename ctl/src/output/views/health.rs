@@ -4,6 +4,7 @@ use kelson_proto::v1;
 use kelson_proto::v1::health_report::State;
 use serde::Serialize;
 
+use super::faulty::FileWarning;
 use crate::output::style::state_name;
 use crate::output::time;
 
@@ -28,6 +29,8 @@ pub struct Health {
     pub left_ms: Option<f64>,
     pub culprits: Vec<Culprit>,
     pub last_break: Option<Culprit>,
+    /// Files with mistakes that change nothing of the state.
+    pub warnings: Vec<FileWarning>,
     /// Of the host alone, and not with `--wait`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub groups: Option<Vec<Health>>,
@@ -88,6 +91,7 @@ impl From<&v1::HealthReport> for Health {
             left_ms: millis(&report.left),
             culprits: report.culprits.iter().map(Culprit::from).collect(),
             last_break: report.last_break.as_ref().map(Culprit::from),
+            warnings: report.warnings.iter().map(FileWarning::from).collect(),
             groups: None,
         }
     }

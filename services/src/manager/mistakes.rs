@@ -1,0 +1,151 @@
+//! What the last reading found wrong in the files: in those of services, and in the others.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use kelson_spec::{Diagnostic, Loaded};
+
+use super::Manager;
+
+/// A file with mistakes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FaultyFile {
+    /// Sorted by their places.
+    pub mistakes: Vec<Diagnostic>,
+    /// A version of the file that was read earlier is in use.
+    pub earlier_in_use: bool,
+    /// When that version was read last, where that is known.
+    pub earlier_read: Option<SystemTime>,
+}
+
+/// What the last reading found.
+#[derive(Default)]
+pub(super) struct Mistakes {
+    services: BTreeMap<String, Faulty>,
+    /// Of the machine file, of groups, of whole folders.
+    others: Vec<Diagnostic>,
+}
+
+#[derive(Default)]
+struct Faulty {
+    mistakes: Vec<Diagnostic>,
+    earlier_read: Option<SystemTime>,
+}
+
+impl Manager {
+    fn mistakes(&self) -> MutexGuard<'_, Mistakes> {
+        self.inner.mistakes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Goes by what this reading found. Returns the services of which it found another thing than the one before it.
+    pub(super) fn note_mistakes(&self, loaded: &Loaded) -> Vec<Arc<str>> {
+        let mut found = Mistakes::default();
+        for diagnostic in &loaded.diagnostics {
+            let Some(name) = &diagnostic.service else {
+                found.others.push(diagnostic.clone());
+                continue;
+            };
+            let faulty = found.services.entry(name.clone()).or_default();
+            faulty.mistakes.push(diagnostic.clone());
+            faulty.earlier_read = loaded.kept_versions.get(name).copied();
+        }
+        let mut now = self.mistakes();
+        let of =
+            |mistakes: &Mistakes, name: &str| mistakes.services.get(name).map(|one| one.mistakes.clone());
+        let names = now.services.keys().chain(found.services.keys());
+        let mut changed: Vec<Arc<str>> = names
+            .filter(|name| of(&now, name) != of(&found, name))
+            .map(|name| Arc::from(name.as_str()))
+            .collect();
+        changed.sort_unstable();
+        changed.dedup();
+        *now = found;
+        changed
+    }
+
+    /// What the last reading found wrong in the file of a service. `None`: nothing.
+    pub fn faulty_file(&self, name: &str) -> Option<FaultyFile> {
+        let mistakes = self.mistakes();
+        let Faulty { mistakes, earlier_read } = mistakes.services.get(name)?;
+        Some(FaultyFile {
+            mistakes: mistakes.clone(),
+            earlier_in_use: self.live(name).is_some(),
+            earlier_read: *earlier_read,
+        })
+    }
+
+    pub(super) fn has_faulty_file(&self, name: &str) -> bool {
+        self.mistakes().services.contains_key(name)
+    }
+
+    /// The files with mistakes that make no service fail, with the services whose they are: those of services that go on
+    /// with an earlier version, and, without a group, those of no service.
+    pub(crate) fn faulty_files(&self, group: Option<&str>) -> Vec<(Option<Arc<str>>, FaultyFile)> {
+        let mut files: BTreeMap<_, Vec<Diagnostic>> = BTreeMap::new();
+        let names: Vec<String> = {
+            let mistakes = self.mistakes();
+            let others = mistakes.others.iter().filter(|other| group.is_none() && !other.is_of_a_folder());
+            for other in others {
+                files.entry(other.file.clone()).or_default().push(other.clone());
+            }
+            mistakes.services.keys().cloned().collect()
+        };
+        let of_none = files
+            .into_values()
+            .map(|mistakes| (None, FaultyFile { mistakes, earlier_in_use: false, earlier_read: None }));
+        let of_services = names.iter().filter_map(|name| {
+            let file = self.faulty_file(name).filter(|file| file.earlier_in_use)?;
+            let now = self.get(name)?;
+            let asked = group.is_none() || now.group.as_deref() == group;
+            asked.then_some((Some(now.name), file))
+        });
+        of_none.chain(of_services).collect()
+    }
+
+    /// The files and folders of services in which the last reading found mistakes: nobody knows what they want.
+    pub fn unsound_files(&self) -> Vec<String> {
+        let mistakes = self.mistakes();
+        // The machine file and those of groups name no image.
+        let others = mistakes
+            .others
+            .iter()
+            .filter(|diagnostic| !diagnostic.is_of_the_machine_file() && !diagnostic.is_of_a_group());
+        let of_services = mistakes.services.values().flat_map(|faulty| &faulty.mistakes);
+        let mut files: Vec<String> =
+            of_services.chain(others).map(|diagnostic| diagnostic.file.display().to_string()).collect();
+        files.sort_unstable();
+        files.dedup();
+        files
+    }
+
+    /// Tells of the mistakes that came, changed or went in the files of services that go on with an earlier version.
+    pub(super) fn tell_mistakes(&self, changed: &[Arc<str>]) {
+        for name in changed.iter().filter(|name| self.live(name).is_some()) {
+            let text = match self.faulty_file(name) {
+                Some(file) => format!(
+                    "its file has a mistake, so the version that was read before stays in use: {}",
+                    joined(&file.mistakes)
+                ),
+                None => "its file has no mistake any more".to_owned(),
+            };
+            self.service_event(name, &text);
+            self.registry().changed(name);
+        }
+    }
+}
+
+fn joined(mistakes: &[Diagnostic]) -> String {
+    mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// The mistakes of each faulty service, as one text.
+pub(super) fn faults(diagnostics: &[Diagnostic]) -> BTreeMap<String, String> {
+    let mut faults: BTreeMap<String, Vec<Diagnostic>> = BTreeMap::new();
+    for diagnostic in diagnostics {
+        if let Some(name) = &diagnostic.service {
+            faults.entry(name.clone()).or_default().push(diagnostic.clone());
+        }
+    }
+    faults.into_iter().map(|(name, mistakes)| (name, joined(&mistakes))).collect()
+}
