@@ -35,6 +35,7 @@ pub use accounts::APID_USER;
 pub use graph::{Graph, StopOrder, edges_of};
 pub use group::GroupSpec;
 pub use kernel::{CAPABILITIES, CONTAINER_CAPABILITIES, LIMITS, parse_signal, signal_name, signal_names};
+pub use load::single::{FileKind, LoadedFile, is_configuration, load_file};
 pub use load::{Mode, Sources, Switch, load, load_with};
 pub use loaded::{Diagnostic, Loaded, Refused};
 pub use machine::MachineSpec;

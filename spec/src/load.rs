@@ -18,6 +18,8 @@ use crate::read;
 use crate::service::ServiceSpec;
 use crate::tree::{self, Node, Position, Value};
 
+pub(crate) mod single;
+
 /// How many mistakes of one file are told.
 pub(crate) const MOST_MISTAKES: usize = 100;
 
@@ -101,14 +103,7 @@ pub fn load(config: &Path) -> Loaded {
 
 /// As [`load`], with the files that specs refer to elsewhere, or for another mode.
 pub fn load_with(config: &Path, sources: &Sources) -> Loaded {
-    let mut reading = Reading {
-        surroundings: Surroundings::new(&sources.root),
-        services: Vec::new(),
-        members: Vec::new(),
-        spared: BTreeSet::new(),
-        known: BUILTINS.iter().map(|name| (*name).to_owned()).collect(),
-        diagnostics: Vec::new(),
-    };
+    let mut reading = Reading::new(sources);
     let mut machine = reading.machine_file(config);
     reading.service_files(&config.join("services"));
     let (groups, warnings) = reading.group_files(&config.join(GROUPS));
@@ -150,6 +145,17 @@ struct Reading {
 }
 
 impl Reading {
+    fn new(sources: &Sources) -> Reading {
+        Reading {
+            surroundings: Surroundings::new(&sources.root),
+            services: Vec::new(),
+            members: Vec::new(),
+            spared: BTreeSet::new(),
+            known: BUILTINS.iter().map(|name| (*name).to_owned()).collect(),
+            diagnostics: Vec::new(),
+        }
+    }
+
     fn note(&mut self, file: &Path, service: Option<&str>, message: String) {
         self.diagnostics.push(Diagnostic {
             file: file.to_owned(),

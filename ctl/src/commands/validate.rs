@@ -1,9 +1,9 @@
-//! `validate`: the mistakes of a configuration folder, all at once, before a host meets them.
+//! `validate`: the mistakes of a configuration folder or of one file, all at once, before a host meets them.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use kelson_spec::{Diagnostic, Loaded};
+use kelson_spec::{Diagnostic, Loaded, LoadedFile};
 
 use super::Call;
 use crate::failure::Failure;
@@ -11,72 +11,126 @@ use crate::output::style::{Palette, Tone};
 use crate::output::text::{escape, width};
 use crate::output::{print, views};
 
-/// Check a configuration folder, without a host
+/// Check a configuration folder or one file, without a host
 ///
 /// The folder is one like /etc/kelson: a machine.yaml (which may be missing),
 /// the folder services/ with one file for each service, and the folder groups/
-/// with files of groups. Warnings alone leave the exit status 0.
+/// with files of groups. A file in such a folder is checked with the others, and
+/// only its own mistakes are shown; elsewhere it is a service, group or machine
+/// file by its content. Warnings alone leave the exit status 0.
 #[derive(Debug, Clone, clap::Args)]
 #[command(
     verbatim_doc_comment,
     after_help = "\
 Examples:
   kelsonctl validate /etc/kelson
-  kelsonctl validate ./config && echo fine"
+  kelsonctl validate ./config && echo fine
+  kelsonctl validate web.yaml"
 )]
 pub struct Arguments {
-    /// The folder
-    #[arg(value_name = "DIR")]
-    directory: PathBuf,
+    /// The folder, or a file
+    #[arg(value_name = "DIR|FILE")]
+    path: PathBuf,
 }
 
 pub fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
-    let directory = arguments.directory;
-    match std::fs::metadata(&directory) {
-        Ok(found) if found.is_dir() => {}
-        Ok(_) => return Err(not_a_folder(&directory, "it is a file")),
-        Err(error) => return Err(not_a_folder(&directory, &error.to_string())),
-    }
-    let loaded = kelson_spec::load(&directory);
+    let path = arguments.path;
+    let (diagnostics, warnings, end) = match std::fs::metadata(&path) {
+        Ok(found) if !found.is_dir() => {
+            let file = kelson_spec::load_file(&path);
+            let end = end_of_file(&file);
+            (file.diagnostics, file.warnings, end)
+        }
+        Ok(_) if !kelson_spec::is_configuration(&path) => return Err(wrong_folder(&path)),
+        Ok(_) => {
+            let loaded = kelson_spec::load(&path);
+            let end = end(&loaded);
+            (loaded.diagnostics, loaded.warnings, end)
+        }
+        Err(error) => {
+            let path = path.display();
+            return Err(Failure::Failed(format!(
+                "{path} cannot be read as a configuration folder or file: {error}"
+            )));
+        }
+    };
     if call.is_table() {
-        print(&report(&loaded, call.terminal.palette))?;
+        print(&report(&diagnostics, &warnings, &end, call.terminal.palette))?;
     } else {
-        let mistakes = loaded.diagnostics.iter().map(views::Mistake::from);
-        let warnings = loaded.warnings.iter().map(views::Mistake::warning);
+        let mistakes = diagnostics.iter().map(views::Mistake::from);
+        let warnings = warnings.iter().map(views::Mistake::warning);
         call.format.print(&mistakes.chain(warnings).collect::<Vec<_>>())?;
     }
-    if loaded.diagnostics.is_empty() { Ok(()) } else { Err(Failure::Told) }
+    if diagnostics.is_empty() { Ok(()) } else { Err(Failure::Told) }
 }
 
-fn not_a_folder(directory: &std::path::Path, why: &str) -> Failure {
-    Failure::Failed(format!("{} cannot be read as a configuration folder: {why}", directory.display()))
+/// A folder without any file of Kelson, and what was most likely meant.
+fn wrong_folder(folder: &Path) -> Failure {
+    let absolute = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    let near = [folder.join("kelson"), folder.join("etc/kelson"), folder.join("config")];
+    let inside = absolute.parent().filter(|_| absolute.ends_with("services") || absolute.ends_with("groups"));
+    let meant = inside.into_iter().chain(near.iter().map(PathBuf::as_path));
+    let mut meant = meant.filter(|folder| kelson_spec::is_configuration(folder));
+    let loose = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let loose = loose.filter(|path| path.extension().is_some_and(|end| end == "yaml")).min();
+    let right = match (meant.next(), loose) {
+        (Some(meant), _) => format!("did you mean {}?", meant.display()),
+        (None, Some(file)) => format!(
+            "service files belong into {}; `kelsonctl validate {}` checks one file",
+            folder.join("services").display(),
+            file.display()
+        ),
+        (None, None) => {
+            "it has a machine.yaml, or service files in services/; that of a host is /etc/kelson".to_owned()
+        }
+    };
+    Failure::Failed(format!("{} is not a configuration folder: {right}", folder.display()))
 }
 
-fn report(loaded: &Loaded, palette: Palette) -> String {
+/// The last line of the report about one file.
+fn end_of_file(file: &LoadedFile) -> String {
+    let mistakes = match file.diagnostics.len() {
+        0 => "no mistakes".to_owned(),
+        count => mistakes(count),
+    };
+    let alone = match file.in_folder {
+        true => "",
+        false => "; what it says of other services is checked in its configuration folder only",
+    };
+    format!("{mistakes} as a {} file{alone}", file.kind.name())
+}
+
+fn mistakes(count: usize) -> String {
+    format!("{count} {}", if count == 1 { "mistake" } else { "mistakes" })
+}
+
+/// The last line of the report about a folder.
+fn end(loaded: &Loaded) -> String {
     let services = loaded.services.len();
     let plural = if services == 1 { "service" } else { "services" };
-    let mut sources = Sources::default();
-    let mut out = String::new();
-    for warning in &loaded.warnings {
-        let message = format!("warning: {}", warning.message);
-        out += &mistake(&Diagnostic { message, ..warning.clone() }, None, palette);
-    }
-    if loaded.diagnostics.is_empty() {
-        return format!("{out}{services} {plural}, no mistakes\n");
-    }
-    for diagnostic in &loaded.diagnostics {
-        out += &mistake(diagnostic, sources.line(diagnostic).as_deref(), palette);
-    }
-    let mistakes = loaded.diagnostics.len();
-    let word = if mistakes == 1 { "mistake" } else { "mistakes" };
     let faulty = match loaded.faulty().len() {
         0 => String::new(),
         1 => ", 1 faulty service".to_owned(),
         count => format!(", {count} faulty services"),
     };
-    out += &palette
-        .paint(Tone::Strong, &format!("{mistakes} {word}{faulty}; {services} {plural} without a mistake"));
-    out + "\n"
+    match loaded.diagnostics.len() {
+        0 => format!("{services} {plural}, no mistakes"),
+        count => format!("{}{faulty}; {services} {plural} without a mistake", mistakes(count)),
+    }
+}
+
+fn report(diagnostics: &[Diagnostic], warnings: &[Diagnostic], end: &str, palette: Palette) -> String {
+    let mut sources = Sources::default();
+    let mut out = String::new();
+    for warning in warnings {
+        let message = format!("warning: {}", warning.message);
+        out += &mistake(&Diagnostic { message, ..warning.clone() }, None, palette);
+    }
+    for diagnostic in diagnostics {
+        out += &mistake(diagnostic, sources.line(diagnostic).as_deref(), palette);
+    }
+    let tone = if diagnostics.is_empty() { Tone::Plain } else { Tone::Strong };
+    out + &palette.paint(tone, end) + "\n"
 }
 
 /// The files that mistakes point into, each read once.
@@ -165,11 +219,9 @@ services/web.yaml:12:14: depends: there is no service \"bd\"; did you mean \"db\
     #[test]
     fn the_end_counts() {
         let mut loaded = Loaded::default();
-        assert_eq!(report(&loaded, Palette::None), "0 services, no mistakes\n");
+        assert_eq!(end(&loaded), "0 services, no mistakes");
         loaded.diagnostics = vec![diagnostic(0, 0), diagnostic(0, 0)];
-        assert!(
-            report(&loaded, Palette::None)
-                .ends_with("2 mistakes, 1 faulty service; 0 services without a mistake\n")
-        );
+        assert_eq!(end(&loaded), "2 mistakes, 1 faulty service; 0 services without a mistake");
+        assert!(report(&loaded.diagnostics, &[], "the end", Palette::None).ends_with("db\"?\nthe end\n"));
     }
 }

@@ -77,6 +77,89 @@ fn a_folder_that_is_none() {
 }
 
 #[test]
+fn a_folder_that_is_not_kelsons_is_named_with_what_was_meant() {
+    let folder = folder();
+    let services = folder.join("kelson/services");
+    std::fs::create_dir_all(&services).unwrap();
+    let said = |of: &Path| {
+        let done = validate(of, &[]);
+        assert_eq!((done.status, done.out.as_str()), (1, ""));
+        done.err.replace(folder.to_str().unwrap(), "DIR")
+    };
+    assert_eq!(said(&folder), "kelsonctl: DIR is not a configuration folder: did you mean DIR/kelson?\n");
+    std::fs::write(services.join("db.yaml"), GOOD).unwrap();
+    assert_eq!(
+        said(&services),
+        "kelsonctl: DIR/kelson/services is not a configuration folder: did you mean DIR/kelson?\n"
+    );
+    let other = folder.join("other");
+    std::fs::create_dir(&other).unwrap();
+    assert_eq!(
+        said(&other),
+        "kelsonctl: DIR/other is not a configuration folder: it has a machine.yaml, or service files in services/; \
+         that of a host is /etc/kelson\n"
+    );
+    std::fs::write(other.join("db.yaml"), GOOD).unwrap();
+    assert_eq!(
+        said(&other),
+        "kelsonctl: DIR/other is not a configuration folder: service files belong into DIR/other/services; \
+         `kelsonctl validate DIR/other/db.yaml` checks one file\n"
+    );
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn one_file_is_checked_with_its_folder_and_without_one_by_itself() {
+    let folder = configuration(&[
+        ("db.yaml", &format!("{GOOD}depends: [{{service: mail}}]\n")),
+        ("web.yaml", "name: web\ndesription: x\nprocess:\n  command: [/bin/true]\n"),
+        ("note.txt", "db"),
+    ]);
+    std::fs::create_dir(folder.join("groups")).unwrap();
+    std::fs::write(folder.join("groups/shop.yaml"), "minimum: 5s\n").unwrap();
+    std::fs::write(folder.join("machine.yaml"), "hostname: edge\n").unwrap();
+    let check = |file: &str| {
+        let done = validate(&folder.join(file), &[]);
+        assert_eq!(done.err, "");
+        (done.status, done.out.replace(folder.to_str().unwrap(), "DIR"))
+    };
+    let (status, said) = check("services/web.yaml");
+    assert!(status == 1 && said.starts_with("DIR/services/web.yaml:2:1: desription: "), "{said}");
+    assert!(said.ends_with("\n1 mistake as a service file\n"), "only its own: {said}");
+    let (status, said) = check("services/db.yaml");
+    assert!(status == 1 && said.contains("there is no service mail"), "{said}");
+    let (status, said) = check("services/note.txt");
+    assert!(status == 1 && said.contains("this file is not read; its name must end in .yaml"), "{said}");
+    let (status, said) = check("groups/shop.yaml");
+    assert!(
+        status == 0 && said.starts_with("DIR/groups/shop.yaml: warning: no service is in group shop"),
+        "{said}"
+    );
+    assert_eq!(check("machine.yaml"), (0, "no mistakes as a machine file\n".to_owned()));
+
+    let alone = "; what it says of other services is checked in its configuration folder only\n";
+    for (name, text, status, end) in [
+        ("db.yaml", format!("{GOOD}depends: [{{service: mail}}]\n"), 0, "no mistakes as a service file"),
+        ("shop.yaml", "minimum: 5s\n".to_owned(), 0, "no mistakes as a group file"),
+        ("edge.yaml", "hostname: edge\nmodules: [loop]\n".to_owned(), 0, "no mistakes as a machine file"),
+        ("bad.yaml", "minimum: 5x\n".to_owned(), 1, "1 mistake as a group file"),
+        ("web.yaml", "name: web\nproces: {}\n".to_owned(), 1, "2 mistakes as a service file"),
+        ("worse.yaml", "hostname: [\n".to_owned(), 1, "as a machine file"),
+    ] {
+        let path = folder.join("alone").join(name);
+        std::fs::create_dir_all(folder.join("alone")).unwrap();
+        std::fs::write(&path, text).unwrap();
+        let done = validate(&path, &[]);
+        assert!(
+            done.status == status && done.out.ends_with(&format!("{end}{alone}")),
+            "{name}: {}",
+            done.out
+        );
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
 fn the_schemas_of_the_documents_are_the_ones_it_prints() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/schema");
     for file in ["service", "machine"] {

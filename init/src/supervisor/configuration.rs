@@ -56,7 +56,7 @@ impl Configuration {
             return report;
         }
         report.groups = changed(&self.loaded().groups, &next.groups);
-        let specs = HealthSpecs::new(next.machine.health, &next.groups);
+        let specs = HealthSpecs::from(&next);
         manager.set_groups(&next.groups);
         next.warnings.iter().for_each(|warning| manager.host_event(&warning.to_string()));
         // Before it is written: a crash in between must not find the word of old checks for new ones.

@@ -121,7 +121,7 @@ pub(super) fn open(
     let manager = Manager::new(surroundings, runners);
     tokio::spawn(groups::coordinate(manager.clone(), asked));
     manager.set_groups(&loaded.groups);
-    let specs = HealthSpecs::new(loaded.machine.health, &loaded.groups);
+    let specs = HealthSpecs::from(loaded);
     let health = match foundation.health.take() {
         Some(past) => NodeHealth::recovering(&manager, specs, past),
         None => NodeHealth::of(&manager, specs),

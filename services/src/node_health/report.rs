@@ -156,6 +156,9 @@ fn whole_seconds(span: Duration) -> String {
 }
 
 fn message(scope: &Scope, spec: &NodeHealthSpec, steady: Option<Duration>, left: Option<Duration>) -> String {
+    if let Some(unread) = &scope.unread {
+        return format!("its files could not be read: {unread}; `kelsonctl reload` reads them again");
+    }
     let now = match steady {
         Some(steady) if scope.state == HealthState::Healthy => {
             format!("{} for {}", all(scope), whole_seconds(steady))

@@ -21,7 +21,7 @@ pub enum HealthState {
     Healthy,
     /// It was healthy. Something broke since, and not all have been up for long enough again.
     Unhealthy,
-    /// It was never healthy, and the deadline has passed.
+    /// It was never healthy, and the deadline has passed; or it cannot be healthy before its files are read.
     Failed,
 }
 
@@ -73,6 +73,8 @@ pub struct Scope {
     pub missing_checks: Vec<MissingCheck>,
     /// How often the checks have begun.
     pub checks_run: u64,
+    /// Why its files are not known.
+    pub unread: Option<Arc<str>>,
     /// It is not written down as it is, apart from its culprits.
     pub unwritten: bool,
 }
@@ -93,6 +95,7 @@ impl Scope {
             checks: 0,
             missing_checks: Vec::new(),
             checks_run: 0,
+            unread: None,
             unwritten: true,
         }
     }
@@ -164,13 +167,15 @@ impl Scope {
     /// Draws the conclusion. Returns whether the state changed.
     pub fn conclude(&mut self, spec: &NodeHealthSpec, now: Instant) -> bool {
         let before = (self.steady, self.together);
-        self.together = self.culprits.is_empty().then(|| self.together.unwrap_or(now));
+        self.together =
+            (self.culprits.is_empty() && self.unread.is_none()).then(|| self.together.unwrap_or(now));
         self.steady =
             self.together.filter(|_| self.missing_checks.is_empty()).map(|_| self.steady.unwrap_or(now));
         let well = self.steady.is_some_and(|since| now.saturating_duration_since(since) >= spec.minimum);
         self.unwritten |= (self.steady, self.together) != before;
         let overdue = now.saturating_duration_since(self.begun) >= spec.deadline;
         let next = match self.state {
+            _ if self.unread.is_some() => HealthState::Failed,
             _ if well => HealthState::Healthy,
             HealthState::Healthy | HealthState::Unhealthy if self.renewed && !overdue => HealthState::Pending,
             // All may be up again already: healthy is what has no break.
@@ -343,6 +348,17 @@ mod tests {
         played.scope.renew(played.at(1200));
         assert_eq!(played.look(1500), HealthState::Healthy);
         assert_eq!(played.blame("web", 1500), HealthState::Unhealthy);
+    }
+
+    #[test]
+    fn a_host_without_its_files_has_failed_until_they_are_read() {
+        let mut played = Played::new();
+        played.scope.unread = Some(name("/etc/kelson: the folder cannot be read"));
+        assert_eq!((played.look(0), played.due()), (HealthState::Failed, None));
+        assert_eq!(played.look(20), HealthState::Failed);
+        played.scope.unread = None;
+        assert_eq!((played.look(30), played.due()), (HealthState::Pending, Some(40)));
+        assert_eq!(played.look(40), HealthState::Healthy);
     }
 
     #[test]

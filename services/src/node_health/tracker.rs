@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use kelson_spec::machine::NodeHealthSpec;
 use kelson_spec::service::Check;
-use kelson_spec::{GroupSpec, ServiceSpec};
+use kelson_spec::{GroupSpec, Loaded, ServiceSpec};
 use tokio::time::Instant;
 
 use super::part::{Part, part};
@@ -28,18 +28,27 @@ pub struct HealthSpecs {
     pub node: NodeHealthSpec,
     /// The files of groups. A group without one is judged as the host.
     pub groups: BTreeMap<String, GroupSpec>,
+    /// Why the files of the host are not known: it has failed while that is so.
+    pub unread: Option<Arc<str>>,
 }
 
 impl HealthSpecs {
     pub fn new(node: NodeHealthSpec, groups: &[GroupSpec]) -> HealthSpecs {
         let groups = groups.iter().map(|group| (group.name.clone(), group.clone()));
-        HealthSpecs { node, groups: groups.collect() }
+        HealthSpecs { node, groups: groups.collect(), unread: None }
     }
 
     /// Of a group; `None`: of the host.
     pub fn of(&self, group: Option<&str>) -> NodeHealthSpec {
         let spec = group.and_then(|group| self.groups.get(group));
         spec.map_or(self.node, |spec| spec.health(&self.node))
+    }
+}
+
+impl From<&Loaded> for HealthSpecs {
+    fn from(loaded: &Loaded) -> HealthSpecs {
+        let unread = loaded.unread().map(Arc::from);
+        HealthSpecs { unread, ..HealthSpecs::new(loaded.machine.health, &loaded.groups) }
     }
 }
 
@@ -74,9 +83,10 @@ pub type Turn = (Option<Arc<str>>, HealthState);
 
 impl Tracker {
     pub fn new(specs: impl Into<HealthSpecs>, now: Instant) -> Tracker {
+        let specs = specs.into();
         Tracker {
-            specs: specs.into(),
-            node: Scope::new(now),
+            node: Scope { unread: specs.unread.clone(), ..Scope::new(now) },
+            specs,
             groups: BTreeMap::new(),
             seen: HashMap::new(),
             recovery: None,
@@ -88,6 +98,7 @@ impl Tracker {
     /// Goes on from what an earlier incarnation of PID 1 knew. Nothing is concluded before [`Tracker::recovered`].
     pub fn recovering(specs: HealthSpecs, mut recovery: Recovery, now: Instant) -> Tracker {
         let node = recovery.node.take().unwrap_or_else(|| Scope::new(now));
+        let node = Scope { unread: specs.unread.clone(), ..node };
         let groups = std::mem::take(&mut recovery.groups).into_iter();
         let groups = groups.map(|(name, (restarts, scope))| (name, (Group { members: 0, restarts }, scope)));
         Tracker { node, groups: groups.collect(), recovery: Some(recovery), ..Tracker::new(specs, now) }
@@ -112,6 +123,7 @@ impl Tracker {
                 (scope.steady, scope.together) = (None, None);
             }
         }
+        self.node.unread.clone_from(&specs.unread);
         self.specs = specs;
     }
 

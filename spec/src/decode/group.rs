@@ -6,7 +6,7 @@ use crate::group::GroupSpec;
 use crate::service::{RestartScope, RestartSpec, ServiceKind};
 use crate::tree::Node;
 
-const KEYS: [&str; 5] = ["name", "minimum", "deadline", "restart", "health"];
+pub const KEYS: [&str; 5] = ["name", "minimum", "deadline", "restart", "health"];
 
 /// Decodes the tree of the file of the group `stem`; `None` where it has a mistake.
 pub fn group(d: &mut Decoder<'_>, stem: &str, root: &Node) -> Option<GroupSpec> {

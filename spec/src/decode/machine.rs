@@ -15,7 +15,7 @@ use crate::near::near;
 use crate::service::ServiceKind;
 use crate::tree::{Node, Position, Value};
 
-const KEYS: [&str; 11] = [
+pub const KEYS: [&str; 11] = [
     "hostname", "modules", "sysctl", "network", "mounts", "api", "builtins", "health", "shutdown",
     "watchdog", "images",
 ];

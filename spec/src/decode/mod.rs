@@ -29,11 +29,11 @@ use crate::read::ReadError;
 use crate::tree::{Entry, Node, Position, Value};
 
 pub(crate) use container::OPTIONS as MOUNT_OPTIONS;
-pub use group::group;
-pub use machine::{DecodedMachine, machine};
+pub use group::{KEYS as GROUP_KEYS, group};
+pub use machine::{DecodedMachine, KEYS as MACHINE_KEYS, machine};
 pub use membership::Ties;
 pub use scalar::is_name;
-pub use service::{Decoded, service, service_name};
+pub use service::{Decoded, KEYS as SERVICE_KEYS, service, service_name};
 
 /// The files outside the configuration folder that specs refer to.
 #[derive(Debug)]

@@ -18,7 +18,7 @@ use crate::service::{
 };
 use crate::tree::{Node, Position, Value};
 
-pub(super) const KEYS: [&str; 26] = [
+pub const KEYS: [&str; 26] = [
     "name",
     "description",
     "process",

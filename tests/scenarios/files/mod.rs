@@ -1,6 +1,9 @@
 //! The files: mistakes in them are all told at once and cost nobody else anything; SIGHUP reads them again.
 
-use kelson_tests::{Host, PATIENCE, until};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use kelson_tests::{Host, PATIENCE, paths, until};
 use serde_json::{Value, json};
 
 const SERVE: &str = "process: {command: [$PROGRAM, serve]}\n";
@@ -247,4 +250,70 @@ fn files_a_service_without_an_earlier_version_fails_with_its_mistake() {
     assert!(host.ctl(&["metrics"]).ok().stdout.contains("kelson_service_file_mistake{service=\"wrong\"} 1"));
     host.ctl(&["restart", "wrong"]).expect(1);
     host.poweroff();
+}
+
+#[test]
+fn files_a_missing_folder_is_a_host_that_has_failed_until_it_is_there() {
+    let folder = std::env::temp_dir().join(format!("kelson-late-{}", std::process::id()));
+    let path = folder.to_str().expect("a path in UTF-8");
+    let mut host = Host::builder().argument("--config").argument(path).start();
+    until("the host to have failed", PATIENCE, || {
+        (json_of(&host, &["health"])["state"] == "failed").then_some(())
+    });
+    let reason =
+        format!("its files could not be read: {path}: the folder cannot be read: No such file or directory");
+    for command in [&["health"][..], &["health", "--wait", "--timeout", "20s"]] {
+        let said = host.ctl(command).expect(1).stdout;
+        assert!(said.starts_with("the host is failed (for ") && said.contains(&reason), "{said}");
+    }
+    assert!(
+        host.events()
+            .iter()
+            .any(|event| event.message.starts_with("the host has failed: its files could not"))
+    );
+    // The next incarnation knows it too, and a reload that finds no folder changes nothing of it.
+    host.ctl(&["reexec"]).ok();
+    host.ctl(&["reload"]).expect(1);
+    let health = json_of(&host, &["health"]);
+    assert!(health["state"] == "failed" && health["message"].to_string().contains(&reason), "{health}");
+    std::fs::create_dir(&folder).expect("the folder for temporary files is writable");
+    std::fs::write(folder.join("machine.yaml"), "health: {minimum: 0s}").expect("it is writable");
+    host.ctl(&["reload"]).ok();
+    host.ctl(&["health", "--wait", "--timeout", "20s"]).ok();
+    std::fs::remove_dir_all(&folder).expect("it is ours");
+    host.poweroff();
+}
+
+/// With the binaries of the tests in place of those that its first line builds.
+#[test]
+fn files_the_quick_start_of_the_readme_works_as_it_is_written() {
+    let readme = std::fs::read_to_string(paths::top().join("README.md")).expect("README.md");
+    let blocks = readme.split("```console\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let block =
+        blocks.into_iter().find(|block| block.contains("unshare ")).expect("the block of the quick start");
+    let folder = std::env::temp_dir().join(format!("kelson-quick-{}", std::process::id()));
+    let binaries = paths::binary("kelsonctl");
+    let binaries = binaries.parent().and_then(Path::to_str).expect("a path in UTF-8");
+    let ctl = format!("{binaries}/kelsonctl");
+    let script = block
+        .lines()
+        .map(|line| line.strip_prefix("# ").unwrap_or(line))
+        .filter(|line| !line.starts_with("cargo build "))
+        .map(|line| match line {
+            // A busy machine may take longer.
+            "sleep 1" => format!("until {ctl} -e unix:///tmp/one/run/init.sock version; do sleep 0.1; done"),
+            line => line.replace("unshare ", "unshare --kill-child "),
+        })
+        .collect::<Vec<_>>()
+        .join("\n")
+        .replace("target/x86_64-unknown-linux-gnu/release", binaries)
+        .replace("/tmp/one", folder.to_str().expect("a path in UTF-8"));
+    let script = format!("set -e\ntrap 'kill %1 2>/dev/null || true' EXIT\n{script}\n");
+    let mut command = Command::new("timeout");
+    command.args(["60", "bash", "-c", &script]).stdin(Stdio::null()).env("NO_COLOR", "1");
+    let output = kelson_tests::Output::of(command, "the quick start").ok();
+    let hello = output.stdout.lines().find(|line| line.starts_with("hello"));
+    let hello = hello.unwrap_or_else(|| panic!("no service hello: {output:?}"));
+    assert!(hello.contains("running") && output.stdout.contains("power off"), "{output:?}");
+    std::fs::remove_dir_all(folder).expect("it is ours");
 }
