@@ -84,6 +84,7 @@ fn responses() -> Vec<(u8, &'static str, Vec<u8>)> {
         holds: false,
         causes: vec![cause],
         missing: None,
+        faulty_file: None,
     };
     let node = |id: &str| v1::GraphNode { id: id.into(), is_service: true, state: 5, up: true };
     let edge = v1::GraphEdge {
