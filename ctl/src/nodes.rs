@@ -58,6 +58,11 @@ impl Node {
         front(&self.name, self.widest, terminal)
     }
 
+    /// The columns that [`Node::front`] takes.
+    pub fn front_width(&self) -> usize {
+        self.widest + 2
+    }
+
     /// Keeps what is to be shown beside the pages of the others.
     pub fn keep_page(&self, page: Page) {
         self.kept.borrow_mut().push(Kept::Page(page));

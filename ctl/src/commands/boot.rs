@@ -163,7 +163,7 @@ fn blame(boot: &BootResponse) -> Vec<views::Blame> {
 }
 
 fn blame_table(blame: &[views::Blame]) -> Table {
-    let mut table = Table::new(&["DURATION", "WHAT", "NAME"]).right(&[0]);
+    let mut table = Table::new(&["DURATION", "WHAT", "NAME"]).right(&[0]).cut(&[]);
     for entry in blame {
         let what =
             if entry.phase.is_empty() { entry.kind.to_owned() } else { format!("task of {}", entry.phase) };

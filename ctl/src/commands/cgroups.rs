@@ -55,7 +55,8 @@ fn table(root: &str, cgroups: &[Cgroup], unicode: bool) -> Table {
         "FROZEN",
         "OOM KILLS",
     ])
-    .right(&[1, 2, 3, 4, 5, 6, 7, 9]);
+    .right(&[1, 2, 3, 4, 5, 6, 7, 9])
+    .spare(&[8, 5, 1, 7]);
     for (rails, cgroup) in forest(cgroups, |cgroup| cgroup.path.clone(), above, false, unicode) {
         let name = match cgroup.path.rsplit('/').next() {
             None | Some("") => root,

@@ -116,7 +116,8 @@ fn lines(clock: &Clock) -> String {
 }
 
 fn table(clock: &Clock) -> Table {
-    let mut table = Table::new(&["TIME", "SYNCHRONISED", "UPTIME", "HARDWARE", "FROM HERE"]);
+    let mut table =
+        Table::new(&["TIME", "SYNCHRONISED", "UPTIME", "HARDWARE", "FROM HERE"]).cut(&[1, 4]).spare(&[3]);
     table.row(vec![
         cell(clock.time.as_deref().unwrap_or("-")),
         toned(if clock.synchronized { Tone::Good } else { Tone::Waiting }, kept(clock)),

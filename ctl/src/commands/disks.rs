@@ -32,8 +32,9 @@ pub async fn ask(client: &Client) -> Result<Vec<Disk>, Failure> {
 }
 
 fn table(disks: &[Disk], unicode: bool) -> Table {
-    let mut table =
-        Table::new(&["NAME", "SIZE", "TYPE", "MOUNTED AT", "READ", "WRITTEN", "MODEL"]).right(&[1, 4, 5]);
+    let mut table = Table::new(&["NAME", "SIZE", "TYPE", "MOUNTED AT", "READ", "WRITTEN", "MODEL"])
+        .right(&[1, 4, 5])
+        .cut(&[3, 6]);
     let rows = forest(disks, |disk| disk.name.clone(), |disk| disk.parent.clone(), false, unicode);
     for (rails, disk) in rows {
         table.row(vec![

@@ -47,7 +47,7 @@ pub async fn end(call: &Call, action: Action, ending: Ending) -> Result<(), Fail
         None => None,
     } {
         for event in &batch.events {
-            print(&call.item(|| views::Event::from(event), || events::line(event, &call.terminal))?)?;
+            print(&events::item(call, event)?)?;
         }
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! `events`: what happened on the host, numbered without gaps.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use kelson_api::client::Client;
 use kelson_proto::v1::{Event, EventsRequest, GraphRequest, ListRequest};
@@ -10,8 +10,9 @@ use crate::failure::{Failure, answer, explain_names};
 use crate::follow::Reconnect;
 use crate::output::page::Page;
 use crate::output::style::{Tone, state_name, state_tone};
+use crate::output::table::NARROWEST;
 use crate::output::terminal::Terminal;
-use crate::output::text::escape;
+use crate::output::text::{escape, fit, width};
 use crate::output::timeline::text::render;
 use crate::output::timeline::{From, Timeline};
 use crate::output::{drawing, print, time, views};
@@ -100,8 +101,7 @@ pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
         None => {}
     }
     let seen = |events: &[Event]| {
-        let line = |event: &Event| call.item(|| views::Event::from(event), || line(event, &call.terminal));
-        let lines = events.iter().map(line).collect::<Result<String, Failure>>()?;
+        let lines = events.iter().map(|event| item(call, event)).collect::<Result<String, Failure>>()?;
         if lines.is_empty() { Ok(()) } else { print(&lines) }
     };
     match read(call, &client, request, seen).await {
@@ -209,21 +209,32 @@ fn missed(count: u64, last: Option<&Event>) -> String {
     }
 }
 
-/// One event as a line: number, time, service, state, message.
-pub fn line(event: &Event, terminal: &Terminal) -> String {
+/// One event of a stream, to be printed.
+pub fn item(call: &Call, event: &Event) -> Result<String, Failure> {
+    call.item(|| views::Event::from(event), || line(event, &call.line_terminal(), SystemTime::now()))
+}
+
+/// One event as a line: number, time, service, state, and as much of the message as there is room for.
+fn line(event: &Event, terminal: &Terminal, now: SystemTime) -> String {
     let palette = terminal.palette;
-    let when = event.time.as_ref().map_or(String::new(), time::rfc3339);
+    let when = event.time.as_ref().map_or(String::new(), |at| terminal.time(at, now));
     let (service, state) = match event.service.as_str() {
         "" => ("-", ""),
         service => (service, state_name(event.state())),
     };
-    let service = escape(service);
+    let (seq, service) = (format!("{:>5}", event.seq), format!("{:<16}", escape(service)));
+    let state = format!("{state:<11}");
+    let before = [&seq, &when, &service, &state].map(|part| width(part) + 2).iter().sum::<usize>();
     let message = escape(&event.message);
+    let message = match terminal.width {
+        Some(columns) => fit(&message, columns.saturating_sub(before).max(NARROWEST)),
+        None => message.as_ref().into(),
+    };
     let line = format!(
-        "{}  {}  {service:<16}  {}  {message}",
-        palette.paint(Tone::Quiet, &format!("{:>5}", event.seq)),
+        "{}  {}  {service}  {}  {message}",
+        palette.paint(Tone::Quiet, &seq),
         palette.paint(Tone::Quiet, &when),
-        palette.paint(state_tone(event.state(), true), &format!("{state:<11}")),
+        palette.paint(state_tone(event.state(), true), &state),
     );
     line.trim_end().to_owned() + "\n"
 }
@@ -242,6 +253,7 @@ mod tests {
 
     #[test]
     fn an_event_is_a_line() {
+        let line = |event: &Event, terminal: &Terminal| line(event, terminal, SystemTime::UNIX_EPOCH);
         let mut event = Event {
             seq: 42,
             time: Some(prost_types::Timestamp { seconds: 0, nanos: 5_000_000 }),
@@ -260,6 +272,10 @@ mod tests {
             line(&event, &Terminal::plain()),
             "   42  1970-01-01T00:00:00.005Z  -                              the boot is done\n"
         );
+        let narrow = Terminal { width: Some(56), ..Terminal::plain() };
+        assert_eq!(line(&event, &narrow), "   42  00:00:00.005  -                              the boo…\n");
+        event.service = "a-name-that-is-longer-than-its-column".to_owned();
+        assert!(line(&event, &narrow).contains(&event.service), "a name is never cut");
     }
 
     #[test]

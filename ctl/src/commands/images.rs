@@ -67,7 +67,9 @@ pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
 }
 
 fn table(listing: &ListImagesResponse) -> Table {
-    let mut table = Table::new(&["IMAGE", "ARCHIVE", "SIZE", "UNPACKED", "SERVICES", "TROUBLE"]).right(&[2]);
+    let mut table = Table::new(&["IMAGE", "ARCHIVE", "SIZE", "UNPACKED", "SERVICES", "TROUBLE"])
+        .right(&[2])
+        .cut(&[1, 4, 5]);
     for image in &listing.images {
         table.row(vec![
             cell(&image.reference),

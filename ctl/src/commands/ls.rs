@@ -1,5 +1,7 @@
 //! `ls`: what is in a folder of the host.
 
+use std::time::SystemTime;
+
 use kelson_proto::v1::{File, FilesRequest};
 
 use super::Call;
@@ -8,9 +10,10 @@ use crate::failure::Failure;
 use crate::output::page::Page;
 use crate::output::style::Tone;
 use crate::output::table::{Table, cell, toned};
+use crate::output::terminal::Terminal;
 use crate::output::text::escape_bytes;
+use crate::output::views;
 use crate::output::views::files::kind;
-use crate::output::{time, views};
 
 /// List a folder of the host
 #[derive(Debug, Clone, clap::Args)]
@@ -45,7 +48,7 @@ pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
     let files = gather(call.client()?.inspect().files(request), |page| page.files).await?;
     let view = || files.iter().map(views::files::File::from).collect::<Vec<_>>();
     call.show(view, || match long {
-        true => Page::Table(table(&files, &path)),
+        true => Page::Table(table(&files, &path, &call.terminal, SystemTime::now())),
         false => Page::Lines(files.iter().map(|file| name(file, &path) + "\n").collect()),
     })?;
     let mut whole = true;
@@ -63,8 +66,9 @@ fn name(file: &File, path: &str) -> String {
     escape_bytes(name).replace('\t', "\\t")
 }
 
-fn table(files: &[File], path: &str) -> Table {
-    let mut table = Table::new(&["MODE", "USER", "GROUP", "SIZE", "MODIFIED", "NAME"]).right(&[1, 2, 3]);
+fn table(files: &[File], path: &str, terminal: &Terminal, now: SystemTime) -> Table {
+    let mut table =
+        Table::new(&["MODE", "USER", "GROUP", "SIZE", "MODIFIED", "NAME"]).right(&[1, 2, 3]).cut(&[]);
     for file in files {
         let device = matches!(kind(file.mode), "character" | "block");
         let size = if device { format!("{}, {}", file.major, file.minor) } else { file.size.to_string() };
@@ -79,7 +83,7 @@ fn table(files: &[File], path: &str) -> Table {
                 cell(file.uid.to_string()),
                 cell(file.gid.to_string()),
                 cell(size),
-                cell(file.modified.as_ref().map_or(String::new(), time::rfc3339)),
+                cell(file.modified.as_ref().map_or(String::new(), |at| terminal.time(at, now))),
                 cell(name),
             ]);
         } else {

@@ -127,7 +127,8 @@ fn table(families: &[MetricFamily]) -> Table {
         "CHECKS",
         "RESTARTS",
     ])
-    .right(&[2, 3, 4, 5, 6]);
+    .right(&[2, 3, 4, 5, 6])
+    .spare(&[4, 5, 6]);
     for (name, row) in rows(families) {
         let tone = match row.up {
             Some(true) => Tone::Good,

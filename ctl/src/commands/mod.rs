@@ -146,6 +146,12 @@ impl Call {
         }
     }
 
+    /// The terminal as it is for a line of this host: the name of the host may stand in front.
+    pub fn line_terminal(&self) -> Terminal {
+        let front = self.node.as_ref().map_or(0, Node::front_width);
+        Terminal { width: self.terminal.width.map(|columns| columns.saturating_sub(front)), ..self.terminal }
+    }
+
     /// The name under which the host is told of, where there are several.
     pub fn node_name(&self) -> Option<&str> {
         self.node.as_ref().map(Node::name)

@@ -49,7 +49,8 @@ fn table(mounts: &[Mount], wide: bool) -> Table {
     let mut head = vec!["SOURCE", "TARGET", "TYPE", "SIZE", "USED", "AVAILABLE", "USE%"];
     head.extend(wide.then_some("OPTIONS"));
     head.push("TROUBLE");
-    let mut table = Table::new(&head).right(&[3, 4, 5, 6]);
+    let mut table =
+        Table::new(&head).right(&[3, 4, 5, 6]).cut(if wide { &[0, 7, 8] } else { &[0, 7] }).spare(&[4, 2]);
     let known = |bytes: Option<u64>| bytes.map_or_else(|| toned(Tone::Quiet, "-"), |bytes| cell(size(bytes)));
     for mount in mounts {
         let mut row = vec![

@@ -63,7 +63,8 @@ fn services(socket: &Socket) -> Vec<String> {
 }
 
 fn table(sockets: &[Socket]) -> Table {
-    let mut table = Table::new(&["PROTOCOL", "LOCAL", "REMOTE", "STATE", "PROCESS", "SERVICE"]);
+    let mut table =
+        Table::new(&["PROTOCOL", "LOCAL", "REMOTE", "STATE", "PROCESS", "SERVICE"]).cut(&[]).spare(&[3]);
     let dash = || toned(Tone::Quiet, "-");
     for socket in sockets {
         let processes: Vec<String> =

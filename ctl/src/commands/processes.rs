@@ -110,7 +110,8 @@ impl Owner {
 fn tree(all: &[Process], unicode: bool) -> Table {
     let mut table =
         Table::new(&["SERVICE / PID", "STATE", "USER", "THREADS", "MEMORY", "CPU", "AGE", "COMMAND"])
-            .right(&[2, 3, 4, 5, 6]);
+            .right(&[2, 3, 4, 5, 6])
+            .spare(&[3, 2]);
     let own = own(all);
     let mut owners: BTreeMap<Owner, Vec<&Process>> = BTreeMap::new();
     for process in all {
@@ -141,7 +142,8 @@ fn tree(all: &[Process], unicode: bool) -> Table {
 fn list(all: &[Process]) -> Table {
     let mut table =
         Table::new(&["PID", "STATE", "USER", "THREADS", "MEMORY", "CPU", "AGE", "SERVICE", "COMMAND"])
-            .right(&[0, 2, 3, 4, 5, 6]);
+            .right(&[0, 2, 3, 4, 5, 6])
+            .spare(&[3, 2]);
     for process in all {
         let mut row = vec![cell(process.pid.to_string())];
         row.extend(facts(process));

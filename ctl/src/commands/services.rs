@@ -32,8 +32,9 @@ pub async fn run(call: &Call, _: Arguments) -> Result<(), Failure> {
 }
 
 fn table(services: &[Service], now: SystemTime) -> Table {
-    let mut table =
-        Table::new(&["NAME", "STATE", "UP", "HEALTH", "SINCE", "RESTARTS", "WAITING FOR / WHY"]).right(&[5]);
+    let mut table = Table::new(&["NAME", "STATE", "UP", "HEALTH", "SINCE", "RESTARTS", "WAITING FOR / WHY"])
+        .right(&[5])
+        .spare(&[5, 4]);
     for service in services {
         let since =
             service.since.as_ref().map_or(String::new(), |since| time::relative(time::ago(since, now)));

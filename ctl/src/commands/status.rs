@@ -81,7 +81,7 @@ pub fn page(status: &StatusResponse, terminal: &Terminal, now: SystemTime) -> St
             let tone = state_tone(event.state(), true);
             table.row(vec![
                 toned(Tone::Quiet, event.seq.to_string()),
-                cell(event.time.as_ref().map_or(String::new(), time::rfc3339)),
+                cell(event.time.as_ref().map_or(String::new(), |at| terminal.time(at, now))),
                 toned(tone, state_name(event.state())),
                 cell(&event.message),
             ]);

@@ -79,8 +79,9 @@ fn lines(server: Option<&VersionResponse>, now: SystemTime) -> String {
 }
 
 fn table(server: Option<&VersionResponse>, now: SystemTime) -> Table {
-    let mut table =
-        Table::new(&["VERSION", "MODE", "HOST", "KERNEL", "STARTED", "REEXECS", "CRASHES"]).right(&[5, 6]);
+    let mut table = Table::new(&["VERSION", "MODE", "HOST", "KERNEL", "STARTED", "REEXECS", "CRASHES"])
+        .right(&[5, 6])
+        .cut(&[3]);
     if let Some(server) = server {
         let started = server.started.as_ref().map(|at| format!("{} ago", time::relative(time::ago(at, now))));
         let crashes = if server.crashes > 0 { Tone::Waiting } else { Tone::Quiet };

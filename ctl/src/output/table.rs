@@ -1,13 +1,15 @@
-//! Tables that fit the terminal: columns as wide as their text, shrunk where there is no room for all of it.
+//! Tables that fit the terminal: columns as wide as their text. Where there is no room for all of it, reasons and
+//! commands are cut and some columns are left out. Names and numbers are never cut: half a PID is another PID, so a
+//! row of them that is too long stays too long.
 
 use super::style::{Palette, Tone};
 use super::text::{escape, fit, width};
 
 const GAP: usize = 2;
-/// A column is never made narrower than this.
-const NARROWEST: usize = 8;
-/// The last column gets at least this much before the others are left alone.
-const LAST_WANTS: usize = 24;
+/// A column that may be cut is never made narrower than this.
+pub const NARROWEST: usize = 8;
+/// The last column gets this much, as far as others can be cut or left out for it.
+const LAST_WANTS: usize = 20;
 
 /// One field of a table.
 #[derive(Debug, Clone, Default)]
@@ -38,20 +40,35 @@ pub fn toned(tone: Tone, text: impl AsRef<str>) -> Cell {
 pub struct Table {
     head: Vec<&'static str>,
     right: Vec<usize>,
+    cut: Vec<usize>,
+    spare: Vec<usize>,
     rows: Vec<Vec<Cell>>,
     /// The head is not shown.
     bare: bool,
 }
 
 impl Table {
-    /// A table with these column heads.
+    /// A table with these column heads. Only the last column may be cut.
     pub fn new(head: &[&'static str]) -> Table {
-        Table { head: head.to_vec(), ..Table::default() }
+        Table { head: head.to_vec(), cut: Vec::from_iter(head.len().checked_sub(1)), ..Table::default() }
     }
 
-    /// These columns (counted from 0) hold numbers and are set flush right.
+    /// These columns (counted from 0) hold numbers: they are set flush right and never cut.
     pub fn right(mut self, columns: &[usize]) -> Table {
         self.right = columns.to_vec();
+        self.cut.retain(|column| !columns.contains(column));
+        self
+    }
+
+    /// These columns, and no others, may be cut: they hold reasons, commands and the like.
+    pub fn cut(mut self, columns: &[usize]) -> Table {
+        self.cut = columns.to_vec();
+        self
+    }
+
+    /// These columns are left out, the first of them first, where there is no room for the rest.
+    pub fn spare(mut self, columns: &[usize]) -> Table {
+        self.spare = columns.to_vec();
         self
     }
 
@@ -69,7 +86,8 @@ impl Table {
     /// The table with one more column in front, which holds the same in each row.
     pub fn led_by(mut self, head: &'static str, field: &Cell) -> Table {
         self.head.insert(0, head);
-        self.right.iter_mut().for_each(|column| *column += 1);
+        let columns = [&mut self.right, &mut self.cut, &mut self.spare];
+        columns.into_iter().flatten().for_each(|column| *column += 1);
         self.rows.iter_mut().for_each(|row| row.insert(0, field.clone()));
         self
     }
@@ -80,7 +98,8 @@ impl Table {
         self.rows.extend(other.rows);
     }
 
-    /// The table as lines of at most `limit` columns of the terminal; `None`: as wide as it comes.
+    /// The table as lines that fit into `limit` columns of the terminal, as far as its names and numbers let them;
+    /// `None`: as wide as it comes.
     pub fn render(&self, limit: Option<usize>, palette: Palette) -> String {
         let widths = self.widths(limit);
         let mut out = String::new();
@@ -89,8 +108,9 @@ impl Table {
         for row in head.iter().chain(&self.rows) {
             let mut pending = 0;
             for (column, (cell, room)) in row.iter().zip(&widths).enumerate() {
-                let text = fit(&cell.text, *room);
-                let space = room - width(&text).min(*room);
+                let Some(room) = *room else { continue };
+                let text = fit(&cell.text, room);
+                let space = room - width(&text).min(room);
                 let before = if self.right.contains(&column) { space } else { 0 };
                 if !text.is_empty() {
                     // Spaces are written only when something follows: no line ends in them.
@@ -106,28 +126,48 @@ impl Table {
         out
     }
 
-    /// The width of each column.
-    fn widths(&self, limit: Option<usize>) -> Vec<usize> {
-        let mut widths: Vec<usize> =
-            self.head.iter().map(|head| if self.bare { 0 } else { width(head) }).collect();
+    /// The width of each column; `None`: it is left out.
+    fn widths(&self, limit: Option<usize>) -> Vec<Option<usize>> {
+        let mut widths: Vec<Option<usize>> =
+            self.head.iter().map(|head| Some(if self.bare { 0 } else { width(head) })).collect();
         for row in &self.rows {
             for (wide, cell) in widths.iter_mut().zip(row) {
-                *wide = (*wide).max(width(&cell.text));
+                *wide = (*wide).max(Some(width(&cell.text)));
             }
         }
-        let (Some(limit), Some((last, others))) = (limit, widths.split_last_mut()) else { return widths };
-        let gaps = GAP * others.len();
-        let wanted = (*last).min(LAST_WANTS);
-        // The widest gives first, a column at a time, until the last one has what it wants.
-        while others.iter().sum::<usize>() + gaps + wanted > limit {
-            match others.iter_mut().max().filter(|widest| **widest > NARROWEST) {
-                Some(widest) => *widest -= 1,
-                None => break,
+        let Some(limit) = limit else { return widths };
+        let last = self.head.len().saturating_sub(1);
+        let wanted = |column| if column == last { LAST_WANTS } else { NARROWEST };
+        let mut spare = self.spare.iter();
+        loop {
+            let mut fitted = widths.clone();
+            // The widest gives first, a column at a time, until the last one has what it wants.
+            while total(&fitted) > limit && shrink(&mut fitted, &self.cut, wanted) {}
+            match spare.next() {
+                Some(column) if total(&fitted) > limit => widths[*column] = None,
+                _ => {
+                    while total(&fitted) > limit && shrink(&mut fitted, &self.cut, |_| NARROWEST) {}
+                    return fitted;
+                }
             }
         }
-        *last = (*last).min(limit.saturating_sub(others.iter().sum::<usize>() + gaps));
-        widths
     }
+}
+
+/// The columns of the terminal that a row takes.
+fn total(widths: &[Option<usize>]) -> usize {
+    widths.iter().flatten().map(|wide| wide + GAP).sum::<usize>().saturating_sub(GAP)
+}
+
+/// Makes the widest of these columns narrower by one; false where each has but its `least` left.
+fn shrink(widths: &mut [Option<usize>], columns: &[usize], least: impl Fn(usize) -> usize) -> bool {
+    let widest = widths
+        .iter_mut()
+        .enumerate()
+        .filter_map(|(column, wide)| Some((column, wide.as_mut()?)))
+        .filter(|(column, wide)| columns.contains(column) && **wide > least(*column))
+        .max_by_key(|(_, wide)| **wide);
+    widest.map(|(_, wide)| *wide -= 1).is_some()
 }
 
 #[cfg(test)]
@@ -152,25 +192,47 @@ mod tests {
     }
 
     #[test]
-    fn the_widest_column_gives_first() {
+    fn reasons_are_cut_and_names_are_not() {
         assert_eq!(
-            sample().render(Some(44), Palette::None),
-            "NAME         RESTARTS  WAITING FOR\n\
-             web                 0  service \"db\" to be up\n\
-             a-service-…        12\n"
+            sample().render(Some(54), Palette::None),
+            "NAME                        RESTARTS  WAITING FOR\n\
+             web                                0  service \"db\" to…\n\
+             a-service-with-a-long-name        12\n"
+        );
+        let narrow = sample().render(Some(30), Palette::None);
+        assert!(narrow.contains("a-service-with-a-long-name        12\n"), "{narrow}");
+        assert!(narrow.contains("service…\n"), "{narrow}");
+    }
+
+    #[test]
+    fn the_widest_column_that_may_be_cut_gives_first() {
+        assert_eq!(
+            sample().cut(&[0, 2]).render(Some(44), Palette::None),
+            "NAME          RESTARTS  WAITING FOR\n\
+             web                  0  service \"db\" to be …\n\
+             a-service-w…        12\n"
         );
     }
 
     #[test]
-    fn the_last_column_takes_what_is_left() {
-        let text = sample().render(Some(30), Palette::None);
+    fn a_spare_column_is_left_out_before_the_last_has_too_little() {
         assert_eq!(
-            text,
-            "NAME      RESTARTS  WAITING F…\n\
-             web              0  service \"…\n\
-             a-servi…        12\n"
+            sample().spare(&[1]).render(Some(50), Palette::None),
+            "NAME                        WAITING FOR\n\
+             web                         service \"db\" to be up\n\
+             a-service-with-a-long-name\n"
         );
-        assert!(text.lines().all(|line| width(line) <= 30));
+        assert!(sample().spare(&[1]).render(Some(70), Palette::None).contains("RESTARTS"));
+        let led = sample().spare(&[1]).led_by("NODE", &cell("edge")).render(Some(50), Palette::None);
+        assert!(led.contains("edge  web ") && !led.contains("RESTARTS"), "{led}");
+    }
+
+    #[test]
+    fn numbers_are_never_cut() {
+        let mut table = Table::new(&["PID", "COUNT"]).right(&[0, 1]);
+        table.row(vec![cell("123456789"), cell("12345678901234567890")]);
+        let text = table.render(Some(12), Palette::None);
+        assert!(text.contains("123456789  12345678901234567890\n"), "{text}");
     }
 
     #[test]
@@ -183,13 +245,13 @@ mod tests {
 
     #[test]
     fn every_width_is_kept() {
-        let mut table = sample();
+        let mut table = sample().cut(&[0, 2]);
         table.row(vec![
             cell("世界世界世界世界世界世界"),
             cell("1"),
             cell("世界世界世界世界世界世界世界世界"),
         ]);
-        for limit in 24..90 {
+        for limit in 28..90 {
             let text = table.render(Some(limit), Palette::None);
             assert!(text.lines().all(|line| width(line) <= limit), "at {limit}:\n{text}");
         }

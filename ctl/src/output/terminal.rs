@@ -2,11 +2,16 @@
 
 use std::io::{IsTerminal as _, Write as _};
 use std::os::fd::AsRawFd as _;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
+
+use prost_types::Timestamp;
 
 use super::style::Palette;
 use super::text::{escape, fit, width};
+use super::time;
 
+/// With fewer columns times are shown in their short form.
+const WIDE: usize = 100;
 /// Of a terminal that does not tell.
 const LINES: usize = 24;
 
@@ -48,6 +53,14 @@ impl Terminal {
             palette: Palette::choose(is_terminal, variable),
             unicode: speaks_unicode(variable),
             headers: true,
+        }
+    }
+
+    /// A time as there is room for it: in full, or short. Those of one list are equally wide.
+    pub fn time(&self, time: &Timestamp, now: SystemTime) -> String {
+        match self.width {
+            Some(columns) if columns < WIDE => time::short(time, now),
+            _ => time::rfc3339(time),
         }
     }
 
@@ -141,7 +154,7 @@ impl Progress {
     pub fn refresh(&mut self) {
         if self.is_seen() && !self.text.is_empty() {
             let dot = if self.terminal.unicode { "·" } else { "-" };
-            let passed = format!(" {dot} {}", super::time::passed(self.started.elapsed()));
+            let passed = format!(" {dot} {}", time::passed(self.started.elapsed()));
             // The last column stays empty: some terminals wrap as soon as it is filled. The time is always seen.
             let room = self.terminal.width.unwrap_or(80).saturating_sub(1 + width(&passed));
             self.write(&format!("\r\x1b[K{}{passed}", fit(&self.text, room)));

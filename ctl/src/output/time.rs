@@ -18,6 +18,17 @@ pub fn rfc3339(time: &Timestamp) -> String {
     )
 }
 
+/// `09:48:05.123` of today, `11-21 09:48 ` of another day: UTC, equally wide.
+pub fn short(time: &Timestamp, now: SystemTime) -> String {
+    let whole = rfc3339(time);
+    let (date, clock) = (whole.get(..10).unwrap_or_default(), whole.get(11..23).unwrap_or_default());
+    if rfc3339(&now.into()).starts_with(date) {
+        clock.to_owned()
+    } else {
+        format!("{} {} ", date.get(5..).unwrap_or_default(), clock.get(..5).unwrap_or_default())
+    }
+}
+
 /// `09:48:05`: the time of the day in UTC.
 pub fn clock(time: &Timestamp) -> String {
     let second = time.seconds.rem_euclid(86_400);
@@ -178,6 +189,17 @@ mod tests {
         assert_eq!(stamp(-1, 0), "1969-12-31T23:59:59.000Z");
         assert_eq!(clock(&Timestamp { seconds: -1, nanos: 0 }), "23:59:59");
         assert_eq!(clock(&Timestamp { seconds: 1_795_254_485, nanos: 5 }), "09:48:05");
+    }
+
+    #[test]
+    fn a_short_time_tells_today_from_another_day() {
+        let short = |seconds| {
+            let now = UNIX_EPOCH + Duration::from_secs(1_795_254_485);
+            short(&Timestamp { seconds, nanos: 123_456_789 }, now)
+        };
+        assert_eq!(short(1_795_254_400), "09:46:40.123");
+        assert_eq!(short(1_795_132_800), "11-20 00:00 ");
+        assert_eq!(short(1_795_254_485 + 86_400), "11-22 09:48 ");
     }
 
     #[test]

@@ -2,8 +2,9 @@
 
 use std::io::Read as _;
 use std::process::{Child, Command, Stdio};
+use std::time::SystemTime;
 
-use kelson_proto::v1::Line;
+use kelson_proto::v1::{Line, Process};
 use nix::pty::{OpenptyResult, Winsize, openpty};
 
 use crate::fake::{Fake, State};
@@ -151,6 +152,66 @@ fn a_table_fits() {
     let text = on_terminal(command, 80);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     assert!(text.lines().nth(2).unwrap().ends_with('…'), "{text}");
+}
+
+/// What the words print on a terminal of 80 columns without colours.
+fn in_eighty(fake: &Fake, words: &str) -> String {
+    let mut command = at(&fake.socket(), words);
+    command.env("NO_COLOR", "1");
+    let text = on_terminal(command, 80);
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    text
+}
+
+#[test]
+fn eighty_columns_cut_reasons_and_no_names() {
+    let mut state = two();
+    let name = "a-name-that-is-longer-than-many";
+    state.services[1].name = name.to_owned();
+    state.services[1].waiting_for = vec!["service \"another-one\" to be up".to_owned(); 4];
+    let reason = "exited with status 3 after 1.2 s, restarting in 2 s";
+    state.events = vec![event(4_000_000_000, name, reason)];
+    let mut news = event(4_000_000_001, "db", reason);
+    news.time = Some(SystemTime::now().into());
+    state.events.push(news);
+    let process = |pid, command: &str| Process {
+        pid,
+        parent: 1,
+        uid: 65_534,
+        threads: 1000,
+        resident: 1023 << 30,
+        cpu: Some(prost_types::Duration { seconds: 90, nanos: 123_000_000 }),
+        age: Some(prost_types::Duration { seconds: 90_000, nanos: 0 }),
+        state: "S".to_owned(),
+        service: "db".to_owned(),
+        command: vec![command.as_bytes().to_vec()],
+        ..Process::default()
+    };
+    state.seen.processes =
+        vec![process(4_194_303, &"/usr/bin/database ".repeat(9)), process(4_194_304, "sh")];
+    let fake = Fake::start(state);
+
+    let text = in_eighty(&fake, "services");
+    let row = text.lines().nth(2).unwrap();
+    assert!(row.starts_with(&format!("{name}  waiting")) && row.ends_with('…'), "{text}");
+
+    let text = in_eighty(&fake, "events");
+    let rows: Vec<&str> = text.lines().collect();
+    assert!(rows[0].starts_with(&format!("4000000000  11-21 09:48   {name}  running")), "{text}");
+    assert!(rows[1].starts_with("4000000001  ") && rows[1].contains("  db      "), "{text}");
+    assert!(!rows[1].contains("-") && rows[1].ends_with('…'), "of today the clock alone: {text}");
+    let whole = fake.run("events").out;
+    assert!(whole.contains("2026-11-21T09:48:05.000Z") && whole.contains(reason), "{whole}");
+
+    for words in ["processes", "processes --sort pid"] {
+        let text = in_eighty(&fake, words);
+        assert!(
+            text.contains("4194303") && text.contains("1023.0 GiB") && text.contains("90.123 s"),
+            "{text}"
+        );
+        assert!(text.contains("  /usr/bin/datab") && text.contains('…') && text.contains("  sh\n"), "{text}");
+        assert!(!text.contains("THREADS"), "{text}");
+    }
 }
 
 #[test]

@@ -78,7 +78,7 @@ pub fn views(file: &File, path: &Path, now: SystemTime) -> Vec<views::Context> {
 
 /// The contexts as people read them; a star stands before the current one.
 pub fn table(file: &File, path: &Path, terminal: &Terminal, now: SystemTime) -> String {
-    let mut table = Table::new(&["", "NAME", "ENDPOINT", "CN", "ROLE", "EXPIRES", "TROUBLE"]);
+    let mut table = Table::new(&["", "NAME", "ENDPOINT", "CN", "ROLE", "EXPIRES", "TROUBLE"]).spare(&[3, 4]);
     for (name, context) in &file.contexts {
         let known = Known::of(context, path, now);
         let is_current = file.current.as_ref() == Some(name);

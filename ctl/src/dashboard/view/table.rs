@@ -16,7 +16,8 @@ pub fn rows(model: &Model, columns: usize, lines: usize, looks: Looks) -> Vec<(b
     let first = chosen.unwrap_or(0).saturating_sub(lines / 2).min(listed.len().saturating_sub(lines));
     let mut table =
         Table::new(&["NAME", "STATE", "UP", "HEALTH", "RST", "CPU", "MEMORY", "WAITING FOR / WHY"])
-            .right(&[4, 5, 6]);
+            .right(&[4, 5, 6])
+            .spare(&[4, 3, 5, 6]);
     for service in &listed {
         let mut row = Vec::from(standing(service));
         row.extend([
