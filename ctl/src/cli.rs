@@ -6,7 +6,7 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 #[cfg(feature = "faults")]
 use crate::commands::fault;
 use crate::commands::{
-    boot, cgroups, clock, complete, completion, config, cp, cpu, dashboard, disks, dmesg, events, exec,
+    boot, cat, cgroups, clock, complete, completion, config, cp, cpu, dashboard, disks, dmesg, events, exec,
     generate, graph, halt, health, images, logs, ls, memory, metrics, mounts, netstat, poweroff, processes,
     read, reboot, reexec, reload, restart, schema, services, signal, start, status, stop, support, validate,
     version, wait, why,
@@ -67,17 +67,20 @@ pub struct Global {
 /// One of these is done.
 #[derive(Debug, Clone, Subcommand)]
 pub enum Command {
+    #[command(visible_alias = "list")]
     Services(services::Arguments),
     Status(status::Arguments),
     Start(start::Arguments),
     Stop(stop::Arguments),
     Restart(restart::Arguments),
     Reload(reload::Arguments),
+    #[command(visible_alias = "kill")]
     Signal(signal::Arguments),
     Wait(wait::Arguments),
     Health(health::Arguments),
     Why(why::Arguments),
     Graph(graph::Arguments),
+    #[command(visible_alias = "top")]
     Dashboard(dashboard::Arguments),
     Events(events::Arguments),
     Exec(exec::Arguments),
@@ -86,6 +89,7 @@ pub enum Command {
     Dmesg(dmesg::Arguments),
     Boot(boot::Arguments),
     Images(images::Arguments),
+    #[command(visible_alias = "ps")]
     Processes(processes::Arguments),
     Netstat(netstat::Arguments),
     Mounts(mounts::Arguments),
@@ -96,6 +100,7 @@ pub enum Command {
     Time(clock::Arguments),
     Ls(ls::Arguments),
     Read(read::Arguments),
+    Cat(cat::Arguments),
     Cp(cp::Arguments),
     Support(support::Arguments),
     Reboot(reboot::Arguments),
@@ -168,7 +173,6 @@ mod tests {
             "kelsonctl wait db",
             "kelsonctl wait db --for running",
             "kelsonctl wait db --for up --timeout soon",
-            "kelsonctl logs",
             "kelsonctl logs db --since 5",
             "kelsonctl events --since yesterday",
             "kelsonctl start db --timeout 5s",
@@ -178,13 +182,13 @@ mod tests {
             "kelsonctl graph --format png",
             "kelsonctl completion tcsh",
             "kelsonctl validate",
-            "kelsonctl status",
             "kelsonctl exec db",
             "kelsonctl health --timeout 5s",
             "kelsonctl health --wait --watch",
             "kelsonctl services --watch=0",
             "kelsonctl services --watch=soon",
-            "kelsonctl exec db ls",
+            "kelsonctl exec db -l ls",
+            "kelsonctl cat",
             "kelsonctl exec db -E A -- ls",
             "kelsonctl gen",
             "kelsonctl gen cert --ca pki",
@@ -214,6 +218,20 @@ mod tests {
         ] {
             let error = parse(line).expect_err(line);
             assert_eq!(error.exit_code(), 2, "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_command_needs_no_dashes_before_it() {
+        for (line, words) in [
+            ("kelsonctl exec db ls -l", &["ls", "-l"][..]),
+            ("kelsonctl exec db -- ls -l", &["ls", "-l"]),
+            ("kelsonctl exec -it db sh -c id", &["sh", "-c", "id"]),
+            ("kelsonctl exec db -i cat -o json", &["cat", "-o", "json"]),
+            ("kelsonctl exec db env -- ls", &["env", "--", "ls"]),
+        ] {
+            let Some(Command::Exec(arguments)) = parse(line).unwrap().command else { panic!("{line}") };
+            assert_eq!(arguments.command, words, "{line}");
         }
     }
 

@@ -174,6 +174,9 @@ mod tests {
             "stop -- ",
             "exec ",
             "exec -i ",
+            "cat ",
+            "kill ",
+            "ps ",
             "restart --wait ",
             "events -f ",
             "events --timeline ",
@@ -192,7 +195,7 @@ mod tests {
     fn options_and_their_values() {
         assert!(words("stop --").contains(&"--cascade".to_owned()));
         assert!(words("stop --").contains(&"--output".to_owned()), "those of every command too");
-        assert_eq!(words("wait db --for "), ["up", "down", "finished"]);
+        assert_eq!(words("wait db --for "), ["up", "down", "finished", "stopped", "exit"]);
         assert_eq!(words("-o "), ["table", "json", "yaml"]);
         assert_eq!(words("graph -f "), ["text", "svg", "dot", "mermaid"]);
         assert_eq!(words("events --timeline --format "), ["text", "svg"]);

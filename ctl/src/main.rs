@@ -12,6 +12,7 @@ mod dashboard;
 mod extract;
 mod failure;
 mod follow;
+mod hints;
 mod man;
 mod nodes;
 mod output;
@@ -30,7 +31,7 @@ use failure::Failure;
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => error.exit(),
+        Err(error) => hints::with_related(error).exit(),
     };
     match run(cli) {
         Ok(()) => ExitCode::SUCCESS,

@@ -97,6 +97,11 @@ impl Page {
             head += &if place.is_required_set() { format!(" {word}") } else { format!(" [{word}]") };
         }
         self.raw(&format!(".SS {head}"));
+        let aliases: Vec<String> =
+            command.get_visible_aliases().map(|alias| format!("\\fB{}\\fR", quoted(alias))).collect();
+        if !aliases.is_empty() {
+            self.raw(&format!("Also {}.", aliases.join(", ")));
+        }
         let long = command.get_long_about().or(command.get_about());
         for paragraph in about(long).split("\n\n") {
             self.raw(".PP");
@@ -189,7 +194,7 @@ mod tests {
             assert_eq!(page.contains(&head), !inner.is_hide_set(), "{head}");
         }
         assert!(
-            page.contains(".TP\n\\fB\\-\\-for\\fR \\fIWHAT\\fR\nWhat to wait for (up, down, finished)\n"),
+            page.contains(".TP\n\\fB\\-\\-for\\fR \\fIWHAT\\fR\nUntil (up, down, finished, stopped, exit)\n"),
             "{page}"
         );
         for option in [

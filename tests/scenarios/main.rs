@@ -4,6 +4,7 @@
 mod access;
 mod basics;
 mod chaos;
+mod command_line;
 mod containers;
 mod crash;
 mod delegation;

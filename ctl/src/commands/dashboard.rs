@@ -11,7 +11,7 @@ use crate::output::time;
 /// PID 1 measures what services use no more often.
 const SHORTEST: Duration = Duration::from_secs(1);
 
-/// Watch one host live: services, logs, events, what waits
+/// Watch one host live: services, logs, events
 ///
 /// It takes the whole terminal, which has 40x10 at least, and needs nothing of
 /// it but to place text: a serial console does. `?` tells its keys. Start, stop

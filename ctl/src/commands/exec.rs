@@ -40,8 +40,8 @@ use pipes::Printer;
     verbatim_doc_comment,
     after_help = "\
 Examples:
+  kelsonctl exec -it db /bin/sh
   kelsonctl exec db -- /usr/bin/db-check --fast
-  kelsonctl exec -it db -- /bin/sh
   kelsonctl exec -i db -E LANG=C -- /usr/bin/db-load <dump"
 )]
 pub struct Arguments {
@@ -57,9 +57,9 @@ pub struct Arguments {
     /// The service
     #[arg(value_name = "NAME")]
     name: String,
-    /// The command and its arguments, after `--`
-    #[arg(required = true, last = true, value_name = "CMD")]
-    command: Vec<String>,
+    /// The command and its arguments; `--` before one that begins with -
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
+    pub command: Vec<String>,
 }
 
 fn variable(text: &str) -> Result<String, String> {

@@ -181,7 +181,7 @@ fn show(call: &Call, report: &HealthReport, groups: Option<&[HealthReport]>) -> 
     call.show(view, || Page::Text(text()))
 }
 
-fn tone(state: State) -> Tone {
+pub fn tone(state: State) -> Tone {
     match state {
         State::Unspecified => Tone::Plain,
         State::Pending => Tone::Busy,
@@ -190,7 +190,7 @@ fn tone(state: State) -> Tone {
     }
 }
 
-fn lasts(report: &HealthReport) -> String {
+pub fn lasts(report: &HealthReport) -> String {
     report.lasts.as_ref().map(|lasts| time::relative(time::duration(lasts))).unwrap_or_default()
 }
 

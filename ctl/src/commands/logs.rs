@@ -14,7 +14,12 @@ use crate::output::terminal::Terminal;
 use crate::output::text::{escape, escape_bytes, width};
 use crate::output::{note_of, print, print_bytes, time, views};
 
+/// Names that kelson-logd takes in one call.
+const MOST: usize = 256;
+
 /// Show what services wrote
+///
+/// Without a name: of all services that the host has at that moment.
 ///
 /// To a terminal control characters are shown escaped; to anything else all
 /// bytes go as they were written. While following, a connection that breaks is
@@ -25,6 +30,7 @@ use crate::output::{note_of, print, print_bytes, time, views};
     after_help = "\
 Examples:
   kelsonctl logs web
+  kelsonctl logs --since 1m
   kelsonctl logs -f --tail 20 web db
   kelsonctl logs --since 10m --times web"
 )]
@@ -41,15 +47,16 @@ pub struct Arguments {
     /// Put the time before each line
     #[arg(short, long)]
     times: bool,
-    /// The services
-    #[arg(required = true, value_name = "NAME")]
+    /// The services [default: all]
+    #[arg(value_name = "NAME")]
     names: Vec<String>,
 }
 
 pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
     let client = call.client()?;
-    let names = arguments.names;
-    if arguments.follow {
+    let asked_all = arguments.names.is_empty();
+    let names = if asked_all { all(&client).await? } else { arguments.names };
+    if arguments.follow && !asked_all {
         // Nothing would ever come, and nothing would tell why.
         known(&client, &names).await?;
     }
@@ -90,10 +97,26 @@ pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
         }
     }
     reader.writer.finish()?;
-    if reader.resume.is_empty() && !arguments.follow {
+    if reader.resume.is_empty() && !arguments.follow && !asked_all {
         known(&client, &names).await?;
     }
     Ok(())
+}
+
+/// The names of all services.
+///
+/// # Errors
+/// The host cannot be asked, or has more services than one call takes.
+async fn all(client: &Client) -> Result<Vec<String>, Failure> {
+    let listed = answer(client.services().list(ListRequest::default())).await?.services;
+    let names: Vec<String> = listed.into_iter().map(|service| service.name).collect();
+    match names.len() {
+        0 => Err(Failure::Failed("the host has no services".to_owned())),
+        1..=MOST => Ok(names),
+        count => Err(Failure::Usage(format!(
+            "the host has {count} services, and one call takes {MOST}; name those to read"
+        ))),
+    }
 }
 
 /// Names of which the host knows nothing are mistakes. When it cannot be asked, nothing is said.

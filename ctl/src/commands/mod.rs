@@ -3,6 +3,7 @@
 pub mod acting;
 mod awaiting;
 pub mod boot;
+pub mod cat;
 pub mod cgroups;
 pub mod clock;
 pub mod complete;
@@ -267,6 +268,7 @@ pub async fn run(command: Command, call: &Call) -> Result<(), Failure> {
         Command::Time(arguments) => clock::run(call, arguments).await,
         Command::Ls(arguments) => ls::run(call, arguments).await,
         Command::Read(arguments) => read::run(call, arguments).await,
+        Command::Cat(arguments) => cat::run(call, arguments).await,
         Command::Cp(arguments) => cp::run(call, arguments).await,
         Command::Support(arguments) => support::run(call, arguments).await,
         Command::Reboot(arguments) => reboot::run(call, arguments).await,

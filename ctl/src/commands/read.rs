@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use kelson_api::client::Client;
 use kelson_proto::v1::ReadFileRequest;
 
 use super::Call;
@@ -35,8 +36,15 @@ pub struct Arguments {
 }
 
 pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
-    let request = ReadFileRequest { path: arguments.path };
-    let client = call.client()?;
+    file(call, &call.client()?, arguments.path).await
+}
+
+/// Prints this file of the host.
+///
+/// # Errors
+/// The host cannot read it, or the output cannot be written.
+pub async fn file(call: &Call, client: &Client, path: String) -> Result<(), Failure> {
+    let request = ReadFileRequest { path };
     let opened = async { Ok(client.inspect().read_file(request).await?.into_inner()) };
     let mut stream = within(PATIENCE, opened).await?;
     let mut lines = Lines::default();

@@ -17,6 +17,7 @@ use crate::watch::parse_period;
 #[command(after_help = "\
 Examples:
   kelsonctl services
+  kelsonctl services --failed
   kelsonctl services --watch=5s
   kelsonctl services -o json | jq -r '.[] | select(.up | not).name'")]
 pub struct Arguments {
@@ -24,10 +25,14 @@ pub struct Arguments {
     #[arg(short, long, value_name = "D", num_args = 0..=1, require_equals = true, default_missing_value = "2s",
           value_parser = parse_period)]
     pub watch: Option<Duration>,
+    /// Only those that failed, are in backoff, or are unhealthy
+    #[arg(long)]
+    failed: bool,
 }
 
-pub async fn run(call: &Call, _: Arguments) -> Result<(), Failure> {
-    let services = answer(call.client()?.services().list(ListRequest::default())).await?.services;
+pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
+    let mut services = answer(call.client()?.services().list(ListRequest::default())).await?.services;
+    services.retain(|service| !arguments.failed || is_failed(service));
     call.show(|| views::services(&services), || Page::Table(table(&services, SystemTime::now())))
 }
 
@@ -36,13 +41,16 @@ fn table(services: &[Service], now: SystemTime) -> Table {
         .right(&[5])
         .spare(&[5, 4]);
     for service in services {
-        let since =
-            service.since.as_ref().map_or(String::new(), |since| time::relative(time::ago(since, now)));
         let mut row = Vec::from(standing(service));
-        row.extend([cell(since), restarts(service), reason(service)]);
+        row.extend([since(service, now), restarts(service), reason(service)]);
         table.row(row);
     }
     table
+}
+
+/// It failed, is restarted after a failure, or is unhealthy.
+pub fn is_failed(service: &Service) -> bool {
+    matches!(service.state(), State::Failed | State::Backoff) || service.healthy == Some(false)
 }
 
 /// How it stands: name, state, whether it is up, health.
@@ -53,6 +61,11 @@ pub fn standing(service: &Service) -> [Cell; 4] {
         if service.up { toned(Tone::Good, "yes") } else { cell("no") },
         health(service),
     ]
+}
+
+/// How long it has been in its state.
+pub fn since(service: &Service, now: SystemTime) -> Cell {
+    cell(service.since.as_ref().map_or(String::new(), |since| time::relative(time::ago(since, now))))
 }
 
 /// How often it was restarted; more than never is worth a look.

@@ -1,4 +1,6 @@
-//! `status`: one service whole.
+//! `status`: one service whole, or the host at a glance.
+
+mod host;
 
 use std::fmt::Write as _;
 use std::time::SystemTime;
@@ -16,24 +18,31 @@ use crate::output::terminal::Terminal;
 use crate::output::text::{escape, escape_lines};
 use crate::output::{faulty, time, views};
 
-/// Show one service whole: state, why, last events, spec
+/// Show the host at a glance, or one service whole
+///
+/// The host: version, uptime, health, how many services are in which state, and
+/// which have failed or wait. A service: state, why, last events, spec.
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = "\
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
 Examples:
+  kelsonctl status
   kelsonctl status db
-  kelsonctl status db -o json | jq .memoryBytes")]
+  kelsonctl status db -o json | jq .memoryBytes"
+)]
 pub struct Arguments {
-    /// The service
+    /// The service [default: the host]
     #[arg(value_name = "NAME")]
-    name: String,
+    name: Option<String>,
 }
 
 pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
     let client = call.client()?;
-    let names = [arguments.name.clone()];
-    let status = match answer(client.services().status(StatusRequest { name: arguments.name })).await {
+    let Some(name) = arguments.name else { return host::run(call, &client).await };
+    let status = match answer(client.services().status(StatusRequest { name: name.clone() })).await {
         Ok(status) => status,
-        Err(failure) => return Err(explain_names(failure, &client, &names).await),
+        Err(failure) => return Err(explain_names(failure, &client, &[name]).await),
     };
     let page = || Page::Text(page(&status, &call.terminal, SystemTime::now()));
     call.show(|| views::Status::from(&status), page)

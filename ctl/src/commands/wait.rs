@@ -1,10 +1,10 @@
-//! `wait`: for scripts, until services are up, down or finished.
+//! `wait`: for scripts, until services are up, down, finished, stopped or have exited.
 
 use std::time::{Duration, Instant};
 
 use kelson_api::client::Client;
 use kelson_proto::v1::wait_request::For;
-use kelson_proto::v1::{ListRequest, Service, WaitRequest, WaitResponse};
+use kelson_proto::v1::{EventsRequest, ListRequest, Service, State, WaitRequest, WaitResponse};
 
 use super::Call;
 use super::awaiting::{Goal, awaiting};
@@ -14,10 +14,12 @@ use crate::output::style::state_name;
 use crate::output::text::list;
 use crate::output::{time, views};
 
+/// A look at the services at least this often.
+const LOOK: Duration = Duration::from_secs(1);
 /// The host's own answer to a timeout is waited for a little longer than the timeout.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Wait until services are up, down or finished
+/// Wait until services are up, or down, or have exited
 ///
 /// Ends with status 0 once that holds for all of them at the same time, with 5
 /// when the time is over.
@@ -27,13 +29,14 @@ const GRACE: Duration = Duration::from_secs(2);
     after_help = "\
 Examples:
   kelsonctl wait db web --for up --timeout 30s
-  kelsonctl wait migrate --for finished && kelsonctl start web"
+  kelsonctl wait migrate --for finished && kelsonctl start web
+  kelsonctl wait web --for exit --timeout 1m"
 )]
 pub struct Arguments {
     /// The services
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
-    /// What to wait for
+    /// Until
     #[arg(long = "for", value_enum, value_name = "WHAT")]
     event: Event,
     /// Give up after this time, such as 500ms, 30s or 5m
@@ -44,12 +47,17 @@ pub struct Arguments {
 /// What a service can be waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Event {
-    /// It runs, and all that tells of its health says so now
+    /// It runs, and every check says so now; also `healthy`
+    #[value(alias = "healthy")]
     Up,
     /// It has ended, was stopped, or will not be started
     Down,
     /// It ended successfully by itself
     Finished,
+    /// An operator stopped it, and it is down
+    Stopped,
+    /// Its present run has ended, or none runs
+    Exit,
 }
 
 impl Event {
@@ -58,22 +66,40 @@ impl Event {
             Event::Up => "up",
             Event::Down => "down",
             Event::Finished => "finished",
+            Event::Stopped => "stopped",
+            Event::Exit => "exited",
         }
     }
 
-    fn wire(self) -> For {
+    /// What the host is asked to wait for; `None`: it is looked for here.
+    fn wire(self) -> Option<For> {
         match self {
-            Event::Up => For::Up,
-            Event::Down => For::Down,
-            Event::Finished => For::Finished,
+            Event::Up => Some(For::Up),
+            Event::Down => Some(For::Down),
+            Event::Finished => Some(For::Finished),
+            Event::Stopped | Event::Exit => None,
         }
     }
 
     fn goal(self) -> Goal {
         match self {
             Event::Up => Goal::Up,
-            Event::Down => Goal::Down,
+            Event::Down | Event::Stopped | Event::Exit => Goal::Down,
             Event::Finished => Goal::Finished,
+        }
+    }
+
+    /// True where it has come for a service; `before` is how the services were at the beginning.
+    fn holds(self, service: &Service, before: &[Service]) -> bool {
+        let runs =
+            |service: &Service| matches!(service.state(), State::Starting | State::Running | State::Stopping);
+        match self {
+            Event::Stopped => service.stopped && service.down,
+            Event::Exit => {
+                let before = before.iter().find(|before| before.name == service.name);
+                !runs(service) || before.is_none_or(|before| !runs(before) || before.run != service.run)
+            }
+            other => other.goal().holds(service),
         }
     }
 }
@@ -83,10 +109,10 @@ pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
     let deadline = arguments.timeout.map(|timeout| Instant::now() + timeout);
     let began = Instant::now();
     // Asked first: who cannot be reached now is not waited for.
-    now(&client, &arguments.names).await?;
+    let before = now(&client, &arguments.names).await?;
     let mut reconnect = call.reconnect();
     let answer = loop {
-        let attempt = once(&client, &arguments, deadline);
+        let attempt = once(&client, &arguments, &before, deadline);
         match awaiting(call, &client, &arguments.names, arguments.event.goal(), began, attempt).await {
             Ok(answer) => break answer,
             // PID 1 executes itself anew: what is waited for may still come.
@@ -101,7 +127,7 @@ pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
         return Ok(());
     }
     let missing: Vec<&Service> =
-        answer.services.iter().filter(|service| !arguments.event.goal().holds(service)).collect();
+        answer.services.iter().filter(|service| !arguments.event.holds(service, &before)).collect();
     missing.iter().for_each(|service| call.note(&lacking(service)));
     Err(Failure::TimedOut(format!(
         "{} not {} within {}; `kelsonctl why {}` tells what it waits for",
@@ -134,15 +160,26 @@ async fn now(client: &Client, names: &[String]) -> Result<Vec<Service>, Failure>
 async fn once(
     client: &Client,
     arguments: &Arguments,
+    before: &[Service],
     deadline: Option<Instant>,
 ) -> Result<WaitResponse, Failure> {
     let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+    let Some(event) = arguments.event.wire() else {
+        let looking = look(client, arguments, before);
+        return match left {
+            None => looking.await,
+            Some(left) => match tokio::time::timeout(left, looking).await {
+                Ok(answer) => answer,
+                Err(_) => Ok(WaitResponse { reached: false, services: now(client, &arguments.names).await? }),
+            },
+        };
+    };
     let mut request = WaitRequest {
         names: arguments.names.clone(),
         timeout: left.map(time::to_wire),
         ..WaitRequest::default()
     };
-    request.set_event(arguments.event.wire());
+    request.set_event(event);
     let mut services = client.services();
     let call = async { Ok(services.wait(request).await?.into_inner()) };
     let answer = match left {
@@ -156,6 +193,29 @@ async fn once(
             Ok(WaitResponse { reached: false, services: now(client, &arguments.names).await? })
         }
         other => other,
+    }
+}
+
+/// Looks at the services until it holds for all of them: after each of their events, and now and then.
+async fn look(client: &Client, arguments: &Arguments, before: &[Service]) -> Result<WaitResponse, Failure> {
+    let request = EventsRequest {
+        follow: true,
+        names: arguments.names.clone(),
+        last: Some(time::to_wire(Duration::from_millis(1))),
+        ..EventsRequest::default()
+    };
+    // Opened first, so that nothing happens between a look and the next event unseen.
+    let mut events = client.services().events(request).await?.into_inner();
+    loop {
+        let services = now(client, &arguments.names).await?;
+        if services.iter().all(|service| arguments.event.holds(service, before)) {
+            return Ok(WaitResponse { reached: true, services });
+        }
+        if let Ok(next) = tokio::time::timeout(LOOK, events.message()).await
+            && next?.is_none()
+        {
+            return Err(Failure::Lost("the host ended the stream of its events".to_owned()));
+        }
     }
 }
 
@@ -174,7 +234,25 @@ fn lacking(service: &Service) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kelson_proto::v1::State;
+
+    #[test]
+    fn a_run_that_ended_has_exited_whatever_came_after() {
+        let service = |run, state: State| Service { run, state: state.into(), ..Service::default() };
+        let exited = |before: Service, service: Service| Event::Exit.holds(&service, &[before]);
+        let runs = || service(3, State::Running);
+        assert!(!exited(runs(), runs()) && !exited(runs(), service(3, State::Stopping)));
+        assert!(exited(runs(), service(3, State::Backoff)));
+        assert!(exited(runs(), service(4, State::Running)), "it was restarted meanwhile");
+        assert!(exited(service(2, State::Backoff), service(2, State::Backoff)));
+        assert!(exited(service(2, State::Waiting), service(3, State::Running)), "none ran at the beginning");
+    }
+
+    #[test]
+    fn stopped_is_what_an_operator_did() {
+        let stopped =
+            |stopped, down| Event::Stopped.holds(&Service { stopped, down, ..Service::default() }, &[]);
+        assert!(stopped(true, true) && !stopped(false, true) && !stopped(true, false));
+    }
 
     #[test]
     fn what_is_missing_is_named() {

@@ -31,7 +31,7 @@ use faulty::FaultyFile;
 pub use graph::{Graph, Reason};
 pub use images::{Image, Prune, PrunedImage};
 pub use lines::{KernelMessage, LogLine};
-pub use machine::{Reexec, ServerVersion, Shutdown, Version};
+pub use machine::{Host, Reexec, ServerVersion, Shutdown, Version};
 pub use metrics::MetricFamily;
 pub use timeline::Timeline;
 

@@ -6,6 +6,7 @@ mod dashboard;
 mod ending;
 mod exec;
 mod fake;
+mod familiar;
 mod files;
 mod generate;
 mod images;

@@ -13,7 +13,9 @@ use crate::{at, done, kelsonctl, two};
 /// Every command that asks a host.
 const ALL: &[&str] = &[
     "services",
+    "status",
     "status db",
+    "cat db",
     "start db",
     "stop db",
     "restart db",
@@ -24,6 +26,8 @@ const ALL: &[&str] = &[
     "events -f",
     "logs db",
     "logs -f db",
+    "logs",
+    "wait db --for exit",
     "dmesg",
     "dmesg -f",
     "boot",
@@ -52,7 +56,7 @@ fn not_reachable_is_3_and_says_why() {
     for words in ALL {
         let done = done(at(&socket, words).output().unwrap());
         assert_eq!(done.status, 3, "{words}: {}", done.err);
-        let missing = if words.starts_with("logs") { "log.sock" } else { "init.sock" };
+        let missing = if words.starts_with("logs ") { "log.sock" } else { "init.sock" };
         assert!(done.err.contains("there is no ") && done.err.contains(missing), "{words}: {}", done.err);
         assert!(
             done.err.starts_with("kelsonctl: ") && done.err.lines().count() == 1,

@@ -1,9 +1,13 @@
 //! What concerns the machine as a whole, as programs read it.
 
+use std::collections::BTreeMap;
+
 use kelson_proto::v1;
 use serde::Serialize;
 
 use super::super::time;
+use super::Service;
+use super::health::Health;
 
 /// The result of `version`.
 #[derive(Debug, Clone, Serialize)]
@@ -38,6 +42,24 @@ impl From<&v1::VersionResponse> for ServerVersion {
             crashes: version.crashes,
         }
     }
+}
+
+/// The host at a glance: `status` without a name.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Host {
+    #[serde(flatten)]
+    pub version: ServerVersion,
+    pub uptime_ms: Option<f64>,
+    pub health: Health,
+    /// How many services are up.
+    pub up: usize,
+    /// How many services are in each state; only states that occur.
+    pub states: BTreeMap<&'static str, u32>,
+    /// Services that failed, are restarted after a failure, or are unhealthy.
+    pub failed: Vec<Service>,
+    /// Services that wait for a condition.
+    pub waiting: Vec<Service>,
 }
 
 /// What `reboot`, `poweroff` and `halt` say first.

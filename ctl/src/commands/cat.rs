@@ -1,0 +1,44 @@
+//! `cat`: the file of a service, as the host has it now.
+
+use kelson_proto::v1::StatusRequest;
+
+use super::{Call, read};
+use crate::failure::{Failure, answer, explain_names};
+
+/// Print the file of a service
+///
+/// As it is on the disk now, byte for byte. The spec that the service runs with
+/// is in `kelsonctl status`.
+#[derive(Debug, Clone, clap::Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  kelsonctl cat db
+  kelsonctl cat db > db.yaml"
+)]
+pub struct Arguments {
+    /// The service
+    #[arg(value_name = "NAME")]
+    name: String,
+}
+
+pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
+    let (client, name) = (call.client()?, arguments.name);
+    let status = match answer(client.services().status(StatusRequest { name: name.clone() })).await {
+        Ok(status) => status,
+        Err(failure) => return Err(explain_names(failure, &client, &[name]).await),
+    };
+    if status.file.is_empty() {
+        return Err(Failure::Failed(format!(
+            "{name} is built in and has no file; `kelsonctl status {name}` shows its spec"
+        )));
+    }
+    read::file(call, &client, status.file).await?;
+    if status.service.is_some_and(|service| service.changed) {
+        call.note(&format!(
+            "this file changed since {name} was started; `kelsonctl status {name}` shows the spec it runs with"
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,186 @@
+//! The host at a glance: what it is, how it is, and which services need a look.
+
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+use kelson_api::client::Client;
+use kelson_proto::v1::health_report;
+use kelson_proto::v1::{
+    GetHealthRequest, HealthReport, ListRequest, Service, State, VersionRequest, VersionResponse,
+};
+
+use super::super::Call;
+use super::super::health::{lasts, tone};
+use super::super::services::{is_failed, reason, since};
+use crate::failure::{Failure, answer};
+use crate::output::page::Page;
+use crate::output::style::{Tone, service_tone, state_name};
+use crate::output::table::{Table, cell, toned};
+use crate::output::terminal::Terminal;
+use crate::output::text::escape;
+use crate::output::views::health::word;
+use crate::output::{time, views};
+
+pub async fn run(call: &Call, client: &Client) -> Result<(), Failure> {
+    let host = Host {
+        version: answer(client.machine().version(VersionRequest {})).await?,
+        health: answer(client.health().get(GetHealthRequest::default())).await?.health.unwrap_or_default(),
+        services: answer(client.services().list(ListRequest::default())).await?.services,
+    };
+    let now = SystemTime::now();
+    call.show(|| host.view(now), || Page::Text(host.text(&call.terminal, now)))
+}
+
+/// What the host told.
+struct Host {
+    version: VersionResponse,
+    health: HealthReport,
+    services: Vec<Service>,
+}
+
+impl Host {
+    fn view(&self, now: SystemTime) -> views::Host {
+        views::Host {
+            version: (&self.version).into(),
+            uptime_ms: self.version.started.as_ref().map(|started| time::millis(time::ago(started, now))),
+            health: (&self.health).into(),
+            up: self.up(),
+            states: self.states().into_iter().map(|(state, count)| (state_name(state), count)).collect(),
+            failed: self.services.iter().filter(|service| is_failed(service)).map(Into::into).collect(),
+            waiting: self.services.iter().filter(|service| waits(service)).map(Into::into).collect(),
+        }
+    }
+
+    fn text(&self, terminal: &Terminal, now: SystemTime) -> String {
+        let (version, palette) = (&self.version, terminal.palette);
+        let dot = palette.paint(tone(self.health.state()), if terminal.unicode { "●" } else { "*" });
+        let name = palette.paint(Tone::Strong, &escape(&version.hostname));
+        let mut out = format!(
+            "{dot} {name} - Kelson {} in {} mode, Linux {}\n",
+            escape(&version.version),
+            escape(&version.mode),
+            escape(&version.kernel)
+        );
+        let mut fact = |what: &str, value: String| {
+            out += &format!(
+                "  {} {value}\n",
+                palette.paint(Tone::Quiet, &format!("{:<10}", format!("{what}:")))
+            );
+        };
+        if let Some(started) = &version.started {
+            let uptime = time::relative(time::ago(started, now));
+            fact("uptime", format!("{uptime}, since {}", time::rfc3339(started)));
+        }
+        let state = palette.paint(tone(self.health.state()), word(self.health.state()));
+        fact(
+            "health",
+            match self.health.state() {
+                health_report::State::Unspecified => "not known".to_owned(),
+                _ => format!("{state} for {}: {}", lasts(&self.health), escape(&self.health.message)),
+            },
+        );
+        let states = self.states().into_iter().map(|(state, count)| format!("{count} {}", state_name(state)));
+        let states = states.collect::<Vec<_>>().join(", ");
+        fact("services", format!("{}, {} up: {states}", self.services.len(), self.up()));
+        if version.crashes > 0 {
+            fact("crashes", format!("{} of PID 1; `kelsonctl events` tells of them", version.crashes));
+        }
+        let wanted: Vec<&Service> =
+            self.services.iter().filter(|service| is_failed(service) || waits(service)).collect();
+        if !wanted.is_empty() {
+            let mut table = Table::new(&["NAME", "STATE", "SINCE", "WAITING FOR / WHY"]).spare(&[2]);
+            for service in wanted {
+                table.row(vec![
+                    cell(&service.name),
+                    toned(service_tone(service), state_name(service.state())),
+                    since(service, now),
+                    reason(service),
+                ]);
+            }
+            out += &format!("\n{}\n", palette.paint(Tone::Strong, "Failed or waiting"));
+            let room = terminal.width.map(|columns| columns.saturating_sub(2));
+            table.render(room, palette).lines().for_each(|row| out += &format!("  {row}\n"));
+        }
+        out
+    }
+
+    fn up(&self) -> usize {
+        self.services.iter().filter(|service| service.up).count()
+    }
+
+    /// How many services are in each state, in the order of a service's life.
+    fn states(&self) -> BTreeMap<State, u32> {
+        let mut states = BTreeMap::new();
+        self.services.iter().for_each(|service| *states.entry(service.state()).or_default() += 1);
+        states
+    }
+}
+
+fn waits(service: &Service) -> bool {
+    service.state() == State::Waiting
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kelson_proto::v1::health_report;
+    use std::time::Duration;
+
+    #[test]
+    fn what_needs_a_look_is_named() {
+        let service = |name: &str, state: State, up, message: &str| Service {
+            name: name.to_owned(),
+            state: state.into(),
+            up,
+            since: Some(prost_types::Timestamp { seconds: 1000, nanos: 0 }),
+            message: message.to_owned(),
+            ..Service::default()
+        };
+        let mut web = service("web", State::Waiting, false, "");
+        web.waiting_for = vec!["service \"job\" to be up".to_owned()];
+        let mut mail = service("mail", State::Running, false, "check \"http\" fails");
+        mail.healthy = Some(false);
+        let mut host = Host {
+            version: VersionResponse {
+                version: "0.2.0".to_owned(),
+                mode: "machine".to_owned(),
+                hostname: "edge-1\x1b".to_owned(),
+                kernel: "6.1.0".to_owned(),
+                started: Some(prost_types::Timestamp { seconds: 1000, nanos: 0 }),
+                crashes: 1,
+                ..VersionResponse::default()
+            },
+            health: HealthReport {
+                state: health_report::State::Unhealthy.into(),
+                lasts: Some(prost_types::Duration { seconds: 5, nanos: 0 }),
+                message: "3 of 4 services are not up".to_owned(),
+                ..HealthReport::default()
+            },
+            services: vec![
+                service("db", State::Running, true, "ready"),
+                service("job", State::Failed, false, "exited with status 3"),
+                mail,
+                web,
+            ],
+        };
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1192);
+        assert_eq!(
+            host.text(&Terminal::plain(), now),
+            "\
+● edge-1\\x1b - Kelson 0.2.0 in machine mode, Linux 6.1.0
+  uptime:    3m12s, since 1970-01-01T00:16:40.000Z
+  health:    unhealthy for 5s: 3 of 4 services are not up
+  services:  4, 1 up: 1 waiting, 2 running, 1 failed
+  crashes:   1 of PID 1; `kelsonctl events` tells of them
+
+Failed or waiting
+  NAME  STATE    SINCE  WAITING FOR / WHY
+  job   failed   3m12s  exited with status 3
+  mail  running  3m12s  check \"http\" fails
+  web   waiting  3m12s  service \"job\" to be up
+"
+        );
+        host.services.truncate(1);
+        assert!(!host.text(&Terminal::plain(), now).contains("Failed or waiting"));
+    }
+}

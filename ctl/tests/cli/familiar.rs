@@ -1,0 +1,180 @@
+//! What people's hands type who come from another tool: no name, another word, no dashes.
+
+use kelson_proto::v1::State::{Backoff, Failed, Finished, Running};
+use kelson_proto::v1::health_report;
+use kelson_proto::v1::{HealthReport, Line, Service, StatusResponse};
+
+use crate::fake::{Fake, Seen, State};
+use crate::{Done, at, done, kelsonctl, service, two};
+
+/// A host on which one service is up, two have failed in a way, and one waits.
+fn troubled() -> State {
+    let mut state = two();
+    state.services.push(Service { message: "exited with status 3".to_owned(), ..service("job", Failed) });
+    state.services.push(Service { message: "restarting in 2 s".to_owned(), ..service("mail", Backoff) });
+    state.services.push(Service { healthy: Some(false), pid: Some(9), ..service("shop", Running) });
+    state.health = HealthReport {
+        state: health_report::State::Unhealthy.into(),
+        lasts: Some(prost_types::Duration { seconds: 5, nanos: 0 }),
+        message: "4 of 5 services are not up".to_owned(),
+        ..HealthReport::default()
+    };
+    state
+}
+
+fn names(services: &serde_json::Value) -> Vec<&str> {
+    services.as_array().unwrap().iter().map(|service| service["name"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn a_status_without_a_name_is_that_of_the_host() {
+    let fake = Fake::start(troubled());
+    let Done { status, out, err } = fake.run("status");
+    assert_eq!((status, err.as_str()), (0, ""));
+    assert!(out.starts_with("● edge-1 - Kelson 9.8.7 in machine mode, Linux 6.1.0\n  uptime:    "), "{out}");
+    assert!(out.contains("\n  health:    unhealthy for 5s: 4 of 5 services are not up\n"), "{out}");
+    assert!(out.contains("\n  services:  5, 1 up: 1 waiting, 2 running, 1 failed, 1 backoff\n"), "{out}");
+    let rows: Vec<&str> =
+        out.lines().skip_while(|line| !line.starts_with("Failed or waiting")).skip(2).collect();
+    let first: Vec<&str> = rows.iter().filter_map(|row| row.split_whitespace().next()).collect();
+    assert_eq!(first, ["web", "job", "mail", "shop"]);
+    assert!(rows[0].ends_with("path \"/run/x\" to exist"), "{out}");
+
+    let json = fake.json("status");
+    assert_eq!(
+        (&json["hostname"], &json["version"], &json["up"]),
+        (&"edge-1".into(), &"9.8.7".into(), &1.into())
+    );
+    assert_eq!(json["health"]["state"], "unhealthy");
+    assert_eq!(json["states"], serde_json::json!({"backoff": 1, "failed": 1, "running": 2, "waiting": 1}));
+    assert_eq!(names(&json["failed"]), ["job", "mail", "shop"]);
+    assert_eq!(names(&json["waiting"]), ["web"]);
+    assert!(json["uptimeMs"].is_number());
+}
+
+#[test]
+fn services_that_failed_are_listed_alone() {
+    let fake = Fake::start(troubled());
+    assert_eq!(names(&fake.json("services --failed")), ["job", "mail", "shop"]);
+    assert_eq!(names(&fake.json("list --failed")), ["job", "mail", "shop"]);
+    assert!(names(&Fake::start(two()).json("services --failed")).is_empty());
+}
+
+#[test]
+fn logs_without_a_name_are_those_of_all_services() {
+    let line = |name: &str, text: &str| Line {
+        service: name.to_owned(),
+        text: text.as_bytes().to_vec(),
+        ..Line::default()
+    };
+    let mut fake = Fake::start(State { lines: vec![line("db", "one"), line("web", "two")], ..two() });
+    assert_eq!(fake.run("logs").out, "db  | one\nweb | two\n");
+    assert_eq!(fake.run("logs --tail 1").out, "web | two\n");
+    fake.change(|state| state.services.extend((0..300).map(|n| service(&format!("s{n}"), Running))));
+    let told = fake.run("logs");
+    assert_eq!((told.status, told.out.as_str()), (2, ""));
+    assert!(told.err.contains("302 services") && told.err.contains("name those to read"), "{}", told.err);
+    fake.cut();
+}
+
+#[test]
+fn cat_prints_the_file_of_a_service() {
+    let status = |file: &str, changed| StatusResponse {
+        service: Some(Service { changed, ..service("db", Running) }),
+        file: file.to_owned(),
+        ..StatusResponse::default()
+    };
+    let content = vec![b"name: db\nproc".to_vec(), b"ess: {}\n".to_vec()];
+    let seen = Seen { content, ..Seen::default() };
+    let fake = Fake::start(State { status: status("/etc/kelson/services/db.yaml", false), seen, ..two() });
+    assert_eq!(
+        fake.run("cat db"),
+        Done { status: 0, out: "name: db\nprocess: {}\n".to_owned(), err: String::new() }
+    );
+    assert!(fake.asked().contains(&"read /etc/kelson/services/db.yaml".to_owned()), "{:?}", fake.asked());
+    fake.change(|state| state.status = status("/etc/kelson/services/db.yaml", true));
+    let told = fake.run("cat db");
+    assert_eq!((told.status, told.out.as_str()), (0, "name: db\nprocess: {}\n"));
+    assert!(told.err.contains("changed since db was started"), "{}", told.err);
+    fake.change(|state| state.status = status("", false));
+    let told = fake.run("cat db");
+    assert_eq!((told.status, told.out.as_str()), (1, ""));
+    assert!(told.err.contains("db is built in and has no file"), "{}", told.err);
+    assert!(fake.run("cat dbb").err.contains("did you mean \"db\"?"));
+}
+
+#[test]
+fn aliases_do_what_their_commands_do() {
+    let fake = Fake::start(two());
+    for (alias, command) in [("ps", "processes"), ("list", "services"), ("kill db HUP", "signal db HUP")] {
+        assert_eq!(fake.run(alias), fake.run(command), "{alias}");
+    }
+    let done = fake.run("top");
+    assert_eq!((done.status, done.out.as_str()), (2, ""), "it needs a terminal, as the dashboard does");
+    assert_eq!(done.err, fake.run("dashboard").err);
+}
+
+#[test]
+fn a_command_of_exec_needs_no_dashes() {
+    let fake = Fake::start(two());
+    assert_eq!(fake.run("exec db out:hi exit:7"), fake.run("exec db -- out:hi exit:7"));
+    assert_eq!(fake.run("exec db exit:7").status, 7);
+}
+
+#[test]
+fn words_of_other_tools_lead_to_related_commands() {
+    for (word, part) in [
+        ("enable", "`start: auto` or `start: manual`"),
+        ("journalctl", "`kelsonctl logs [NAME]`"),
+        ("inspect", "`kelsonctl status [NAME]`"),
+        ("shutdown", "`kelsonctl poweroff`"),
+        ("daemon-reload", "`kelsonctl reload`"),
+    ] {
+        let done = done(kelsonctl().arg(word).output().unwrap());
+        assert_eq!((done.status, done.out.as_str()), (2, ""), "{word}");
+        assert!(done.err.starts_with(&format!("error: unrecognized subcommand '{word}'\n")), "{}", done.err);
+        assert!(done.err.contains(part) && !done.err.contains("similar"), "{word}: {}", done.err);
+    }
+    // What is only mistyped, or a word within another command, is told by its letters.
+    let mistyped = done(kelsonctl().arg("servces").output().unwrap());
+    assert!(mistyped.err.contains("'services'"), "{}", mistyped.err);
+    let within = done(kelsonctl().args(["config", "show"]).output().unwrap());
+    assert!(!within.err.contains("kelsonctl status"), "{}", within.err);
+}
+
+#[test]
+fn a_wait_for_an_exit_ends_with_the_run() {
+    let fake = Fake::start(two());
+    fake.change(|state| state.services[0].run = 3);
+    let waiting =
+        at(&fake.socket(), "wait db web --for exit").stdout(std::process::Stdio::piped()).spawn().unwrap();
+    fake.until_asked("events", 1);
+    let early = fake.run("wait db --for exit --timeout 200ms");
+    assert_eq!(early.status, 5);
+    assert!(
+        early.err.ends_with("db not exited within 200ms; `kelsonctl why db` tells what it waits for\n"),
+        "{}",
+        early.err
+    );
+    fake.change(|state| {
+        // It was restarted before anybody looked.
+        state.services[0].run = 4;
+        state.events.push(crate::event(1, "db", "running"));
+    });
+    assert_eq!(waiting.wait_with_output().unwrap().status.code(), Some(0));
+}
+
+#[test]
+fn a_wait_tells_stopped_from_down_and_healthy_is_up() {
+    let mut state = two();
+    state.services[1].set_state(Finished);
+    state.services[1].down = true;
+    let fake = Fake::start(state);
+    assert_eq!(fake.run("wait db --for healthy").status, 0);
+    assert!(fake.asked().contains(&"wait db Up".to_owned()), "{:?}", fake.asked());
+    assert_eq!(fake.run("wait web --for down").status, 0);
+    assert_eq!(fake.run("wait web --for stopped --timeout 100ms").status, 5);
+    fake.change(|state| state.services[1].stopped = true);
+    assert_eq!(fake.run("wait web --for stopped").status, 0);
+    assert_eq!(fake.run("wait wbe --for stopped").status, 1, "there is no such service");
+}
