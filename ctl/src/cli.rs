@@ -24,11 +24,12 @@ Exit status:
 
 Several hosts:
   kelsonctl -n edge-1,edge-2 services    side by side, with a column NODE
-  kelsonctl -n all health                every context of KELSONCONFIG
+  kelsonctl -n all health                every context
 
 Environment:
   KELSON_ENDPOINT  the endpoint, where --endpoint is not given
-  KELSONCONFIG     a file of contexts: hosts with their certificates
+  KELSONCONFIG     the file of contexts: hosts with their certificates
+                   [default: ~/.config/kelson/config]
   NO_COLOR         no colours
 
 `kelsonctl COMMAND --help` tells more about a command, with examples.";
@@ -47,7 +48,7 @@ pub struct Cli {
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Options of every command")]
 pub struct Global {
-    /// The host: HOST:PORT or unix:///PATH [default: this one]
+    /// The host: HOST[:PORT], unix:///PATH [default: this one]
     #[arg(short, long, global = true, value_name = "E")]
     pub endpoint: Option<String>,
     /// Several hosts, with commas: contexts, HOST, HOST:PORT
@@ -59,7 +60,7 @@ pub struct Global {
     /// Tables without the line of headings
     #[arg(long, global = true)]
     pub no_headers: bool,
-    /// A context of the file that KELSONCONFIG names
+    /// A context: a name of the file of contexts
     #[arg(long, global = true, value_name = "NAME")]
     pub context: Option<String>,
 }

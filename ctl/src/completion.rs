@@ -13,6 +13,8 @@ pub enum Wanted {
     Groups,
     /// The name of a context.
     Contexts,
+    /// Names of contexts, with commas, or `all`.
+    Nodes,
     /// Nothing that is known here: a file, a number.
     Nothing,
 }
@@ -117,7 +119,8 @@ fn values(argument: &Arg) -> Wanted {
     match argument.get_id().as_str() {
         "name" | "names" => return Wanted::Services,
         "group" => return Wanted::Groups,
-        "context" | "known" | "nodes" => return Wanted::Contexts,
+        "context" | "known" => return Wanted::Contexts,
+        "nodes" => return Wanted::Nodes,
         "signal" => {
             return Wanted::Words(
                 kelson_spec::signal_names().map(|name| (name.to_owned(), String::new())).collect(),
@@ -205,7 +208,7 @@ mod tests {
             assert_eq!(ask(line).wanted, Wanted::Contexts, "{line}");
         }
         assert_eq!(ask("gen ca --name ").wanted, Wanted::Nothing);
-        assert_eq!(ask("start -n edge,").wanted, Wanted::Contexts);
+        assert_eq!(ask("start -n edge,").wanted, Wanted::Nodes);
         assert_eq!(ask("logs --since ").wanted, Wanted::Nothing);
         assert_eq!(ask("health --watch ").wanted, Wanted::Groups);
     }

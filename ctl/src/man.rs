@@ -41,7 +41,7 @@ pub fn page(command: &Command) -> String {
         ("KELSON_ENDPOINT", "The endpoint, where \\-\\-endpoint is not given."),
         (
             "KELSONCONFIG",
-            "A YAML file of contexts: `current: NAME`, `contexts: {NAME: {endpoint: HOST:PORT, ca: ..., certificate: ..., \
+            "A YAML file of contexts, in place of ~/.config/kelson/config: `current: NAME`, `contexts: {NAME: {endpoint: HOST:PORT, ca: ..., certificate: ..., \
              key: ...}}`. Certificates are PEM text, or paths relative to the file.",
         ),
         ("NO_COLOR", "No colours, even on a terminal."),
@@ -49,7 +49,9 @@ pub fn page(command: &Command) -> String {
         page.raw(&format!(".TP\n.B {}", quoted(name)));
         page.text(meaning);
     }
-    page.raw(".SH FILES\n.TP\n.I /run/kelson/init.sock");
+    page.raw(".SH FILES\n.TP\n.I ~/.config/kelson/config");
+    page.text("The file of contexts, where KELSONCONFIG names none; in XDG_CONFIG_HOME where that is set.");
+    page.raw(".TP\n.I /run/kelson/init.sock");
     page.text("The socket of PID 1. It answers root, and the user that PID 1 itself runs as.");
     page.raw(".TP\n.I /run/kelson/log.sock");
     page.text("The socket of logd, which serves the logs of services.");

@@ -6,7 +6,6 @@
 //! name of its host.
 
 use std::cell::RefCell;
-use std::net::IpAddr;
 use std::rc::Rc;
 
 use kelson_api::client::{Endpoint, EndpointError};
@@ -23,11 +22,8 @@ use crate::output::terminal::Terminal;
 use crate::output::text::{nearest, width};
 use crate::output::{Format, led};
 
-/// Where kelson-apid listens, unless it is told otherwise.
-const PORT: u16 = 50000;
-
 /// Means every context of the file.
-const ALL: &str = "all";
+pub const ALL: &str = "all";
 
 /// The name of one host, and what it told as a whole.
 #[derive(Debug)]
@@ -191,8 +187,7 @@ fn targets(names: &[String], choice: &Choice) -> Result<Vec<Target>, Failure> {
         match name == ALL && !contexts.iter().any(|context| context == ALL) {
             true if contexts.is_empty() => {
                 return Err(Failure::Usage(
-                    "`all` means every context of the file that KELSONCONFIG names, and there is none"
-                        .to_owned(),
+                    "`all` means every context of the file of contexts, and there is none".to_owned(),
                 ));
             }
             true => named.extend(contexts.iter().map(String::as_str)),
@@ -236,15 +231,11 @@ fn address(name: &str) -> Result<String, Failure> {
             "{name:?} is no node: it is a context, HOST or HOST:PORT (-n names nodes; lines are counted by --tail)"
         )));
     }
-    let is_path = name.starts_with('/') || name.starts_with("unix:");
-    let text = match name.parse::<IpAddr>() {
-        Ok(IpAddr::V6(address)) => format!("[{address}]:{PORT}"),
-        _ if is_path => return Ok(name.to_owned()),
-        _ if name.ends_with(']') || !name.contains(':') => format!("{name}:{PORT}"),
-        _ => name.to_owned(),
-    };
-    match text.parse::<Endpoint>() {
-        Ok(_) => Ok(text),
+    if name.starts_with('/') || name.starts_with("unix:") {
+        return Ok(name.to_owned());
+    }
+    match name.parse::<Endpoint>() {
+        Ok(endpoint) => Ok(endpoint.to_string()),
         Err(EndpointError { problem, .. }) => Err(Failure::Usage(format!(
             "{name:?} is no node: {problem}; right are the name of a context, HOST and HOST:PORT"
         ))),
@@ -323,7 +314,7 @@ mod tests {
         write(&["all", "edge"]);
         assert_eq!(chosen(&["all"], &choice).unwrap(), [context("all")], "a context of that name wins");
         std::fs::remove_file(path).unwrap();
-        assert!(chosen(&["lab"], &choice).unwrap_err().starts_with("KELSONCONFIG: cannot read"));
+        assert!(chosen(&["lab"], &choice).unwrap_err().starts_with("contexts: cannot read"));
     }
 
     #[test]

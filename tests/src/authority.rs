@@ -12,7 +12,7 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// Makes the CA and the machine's certificate, for the loopback, in a new folder of this name.
+    /// Makes the CA and the machine's certificate, for the loopback and the name `edge.test`, in a new folder of this name.
     pub fn new(name: &str) -> Authority {
         let mut params = CertificateParams::new(Vec::<String>::new()).expect("no names");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -22,7 +22,7 @@ impl Authority {
         let folder = std::env::temp_dir().join(format!("kelson-authority-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("the folder of temporary files is writable");
         let authority = Authority { issuer, folder };
-        let machine = CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect("an address");
+        let machine = CertificateParams::new(["127.0.0.1", "edge.test"].map(str::to_owned)).expect("names");
         let (certificate, key) = authority.sign(machine);
         for (file, text) in [("ca.pem", authority.ca()), ("machine.pem", certificate), ("machine.key", key)] {
             std::fs::write(authority.path(file), text).expect("the folder is writable");

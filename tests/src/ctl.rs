@@ -161,6 +161,8 @@ impl Ctl {
         command
             .env_remove("KELSONCONFIG")
             .env_remove("KELSON_ENDPOINT")
+            .env_remove("XDG_CONFIG_HOME")
+            .env_remove("HOME")
             .env("NO_COLOR", "1")
             .stdin(Stdio::null());
         if let Some(endpoint) = &self.endpoint {

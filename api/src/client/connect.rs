@@ -12,7 +12,7 @@ use tokio::net::UnixStream;
 use super::link::{Link, Sender};
 use super::{CONNECT_TIMEOUT, Failure, TlsMaterial};
 
-/// Makes the connection in time, and begins to speak HTTP/2 on it.
+/// Makes the connection, and begins to speak HTTP/2 on it.
 async fn begin<T>(
     http: http2::Builder<TokioExecutor>,
     connecting: impl Future<Output = Result<T, Failure>>,
@@ -20,10 +20,7 @@ async fn begin<T>(
 where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let stream = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await.unwrap_or_else(|_| {
-        Err(Failure::NotReachable(format!("no connection within {} s", CONNECT_TIMEOUT.as_secs())))
-    })?;
-    let begun = http.handshake(TokioIo::new(stream)).await;
+    let begun = http.handshake(TokioIo::new(connecting.await?)).await;
     let (sender, connection) =
         begun.map_err(|error| Failure::Lost(format!("the connection broke: {error}")))?;
     // Its errors are those of its calls.
@@ -34,8 +31,16 @@ where
 pub fn unix(path: PathBuf) -> Link {
     Link::new(move || {
         let path = path.clone();
-        let connecting =
-            async move { UnixStream::connect(&path).await.map_err(|error| refused(&path, &error)) };
+        let connecting = async move {
+            match tokio::time::timeout(CONNECT_TIMEOUT, UnixStream::connect(&path)).await {
+                Ok(connected) => connected.map_err(|error| refused(&path, &error)),
+                Err(_) => Err(Failure::NotReachable(format!(
+                    "{}: no connection within {} s",
+                    path.display(),
+                    CONNECT_TIMEOUT.as_secs()
+                ))),
+            }
+        };
         Box::pin(begin(http2::Builder::new(TokioExecutor::new()), connecting))
     })
 }
@@ -67,6 +72,10 @@ pub fn remote(host: &str, port: u16, tls: &TlsMaterial) -> Result<Link, Failure>
 
     use hyper_util::rt::TokioTimer;
     use tokio::io::AsyncBufReadExt as _;
+    use tokio::time::{Instant, timeout_at};
+
+    use super::tls::{closed, handshake, silent};
+    use super::{Endpoint, resolver};
 
     /// While calls are under way the host is pinged this often, and is gone if it does not answer in time.
     const PING: Duration = Duration::from_secs(20);
@@ -78,19 +87,28 @@ pub fn remote(host: &str, port: u16, tls: &TlsMaterial) -> Result<Link, Failure>
     Ok(Link::new(move || {
         let (host, connector, name) = (host.clone(), connector.clone(), name.clone());
         let connecting = async move {
-            let stream = dial(&host, port).await?;
+            let place = Endpoint::Remote { host: host.clone(), port }.to_string();
+            let end = Instant::now() + CONNECT_TIMEOUT;
+            let addresses = timeout_at(end, resolver::addresses(&host)).await;
+            let addresses = addresses.unwrap_or_else(|_| Err(resolver::silent(&host)))?;
+            let dialled = timeout_at(end, dial(&addresses, port, &place)).await;
+            let stream = dialled.unwrap_or_else(|_| Err(unanswered(&place)))?;
             // A key press at a prompt should not wait for the next one.
             let _ = stream.set_nodelay(true);
+            let greeted = timeout_at(end, connector.connect(name, stream)).await;
+            let mut stream =
+                greeted.map_err(|_| silent(&place))?.map_err(|error| handshake(&place, &error))?;
             // In TLS 1.3 the handshake is done for us before the machine has looked at our certificate. It speaks first
             // once it has let us in; waiting for that word, we hear its no instead of a broken connection.
-            let entered = async {
-                let mut stream = connector.connect(name, stream).await?;
-                match stream.fill_buf().await?.is_empty() {
-                    false => Ok(stream),
-                    true => Err(Error::new(ErrorKind::UnexpectedEof, "it closes the connection")),
-                }
-            };
-            entered.await.map_err(|error| super::tls::handshake(&host, port, &error))
+            let entered = timeout_at(end, stream.fill_buf()).await;
+            match entered
+                .map_err(|_| unanswered(&place))?
+                .map_err(|error| handshake(&place, &error))?
+                .is_empty()
+            {
+                false => Ok(stream),
+                true => Err(closed(&place)),
+            }
         };
         let mut http = http2::Builder::new(TokioExecutor::new());
         http.timer(TokioTimer::new()).keep_alive_interval(PING).keep_alive_timeout(PONG);
@@ -98,64 +116,33 @@ pub fn remote(host: &str, port: u16, tls: &TlsMaterial) -> Result<Link, Failure>
     }))
 }
 
+#[cfg(feature = "tls")]
+fn unanswered(place: &str) -> Failure {
+    Failure::NotReachable(format!(
+        "no connection to {place} within {} s: the machine is down, or a firewall is between",
+        CONNECT_TIMEOUT.as_secs()
+    ))
+}
+
 /// Tries the addresses of the host one after the other.
 #[cfg(feature = "tls")]
-async fn dial(host: &str, port: u16) -> Result<tokio::net::TcpStream, Failure> {
+async fn dial(
+    addresses: &[std::net::IpAddr],
+    port: u16,
+    place: &str,
+) -> Result<tokio::net::TcpStream, Failure> {
     let mut last = None;
-    for address in addresses(host)? {
-        match tokio::net::TcpStream::connect((address, port)).await {
+    for address in addresses {
+        match tokio::net::TcpStream::connect((*address, port)).await {
             Ok(stream) => return Ok(stream),
             Err(error) => last = Some(error),
         }
     }
-    let why = last.map_or_else(|| "it has no address".to_owned(), |error| error.to_string());
-    Err(Failure::NotReachable(format!("{host} port {port} is not reachable: {why}")))
-}
-
-/// An address, or a name of `/etc/hosts`: a static program has no resolver that can be relied on.
-#[cfg(feature = "tls")]
-fn addresses(host: &str) -> Result<Vec<std::net::IpAddr>, Failure> {
-    use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
-    if let Ok(address) = host.parse() {
-        return Ok(vec![address]);
-    }
-    let hosts = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
-    let found = in_hosts(&hosts, host);
-    if !found.is_empty() {
-        return Ok(found);
-    }
-    if host == "localhost" {
-        return Ok(vec![IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)]);
-    }
-    Err(Failure::NotReachable(format!(
-        "{host} has no entry in /etc/hosts, and names are looked up nowhere else: give its address, or add it there"
-    )))
-}
-
-#[cfg(feature = "tls")]
-fn in_hosts(hosts: &str, name: &str) -> Vec<std::net::IpAddr> {
-    let lines = hosts.lines().filter_map(|line| line.split('#').next());
-    let found = lines.filter_map(|line| {
-        let mut words = line.split_ascii_whitespace();
-        let address = words.next()?.parse().ok()?;
-        words.any(|word| word.eq_ignore_ascii_case(name)).then_some(address)
-    });
-    found.collect()
-}
-
-#[cfg(all(test, feature = "tls"))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_the_hosts_file() {
-        let hosts =
-            "127.0.0.1 localhost\n# 10.9.9.9 edge\n10.0.0.1\tedge.lan Edge # ours\nbad edge\n::1 edge\n";
-        let edge: Vec<std::net::IpAddr> = vec!["10.0.0.1".parse().unwrap(), "::1".parse().unwrap()];
-        assert_eq!(in_hosts(hosts, "edge"), edge);
-        assert_eq!(in_hosts(hosts, "ours"), Vec::<std::net::IpAddr>::new());
-        assert_eq!(addresses("10.1.2.3").unwrap(), ["10.1.2.3".parse::<std::net::IpAddr>().unwrap()]);
-        assert!(matches!(addresses("no-such-name.invalid"), Err(Failure::NotReachable(_))));
-    }
+    Err(Failure::NotReachable(match last {
+        Some(error) if error.kind() == ErrorKind::ConnectionRefused => format!(
+            "nobody listens on {place}: the port is another one, or the machine has no `api` in its machine.yaml"
+        ),
+        Some(error) => format!("{place} is not reachable: {error}"),
+        None => format!("{place} has no address"),
+    }))
 }

@@ -1,24 +1,27 @@
 //! Where a host is reached: its Unix socket, or the door of a machine elsewhere.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use crate::LOG_SOCKET;
+
+/// The port of kelson-apid where an endpoint names none.
+pub const PORT: u16 = 50000;
 
 /// Where a host is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Endpoint {
     /// The socket of PID 1; that of kelson-logd is beside it.
     Unix(PathBuf),
-    /// kelson-apid. `host` is an address, or a name of `/etc/hosts`; without the brackets of IPv6.
+    /// kelson-apid. `host` is an address or a name; without the brackets of IPv6.
     Remote { host: String, port: u16 },
 }
 
 /// What is wrong with the text of an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no endpoint: {problem}; right are unix:///run/kelson/init.sock and HOST:PORT")]
+#[error("{text:?} is no endpoint: {problem}; right are unix:///run/kelson/init.sock, HOST and HOST:PORT")]
 pub struct EndpointError {
     pub text: String,
     pub problem: &'static str,
@@ -49,16 +52,22 @@ impl FromStr for Endpoint {
         if text.contains("//") {
             return Err(wrong("the door speaks gRPC, it has no http:// or https:// before its name"));
         }
-        let (host, port) = text.rsplit_once(':').ok_or_else(|| wrong("the port is missing"))?;
-        let port = match port.parse() {
+        let is_ipv6 = |host: &str| host.parse::<Ipv6Addr>().is_ok();
+        let (host, port) = match text.rsplit_once(':') {
+            // Of an IPv6 address alone, what stands behind its last colon is no port.
+            _ if is_ipv6(text) => return Ok(Endpoint::Remote { host: text.to_owned(), port: PORT }),
+            Some((host, port)) if !text.ends_with(']') => (host, Some(port)),
+            _ => (text, None),
+        };
+        let port = match port.map_or(Ok(PORT), str::parse) {
             Ok(0) | Err(_) => return Err(wrong("the port must be a number from 1 to 65535")),
             Ok(port) => port,
         };
         let bracketed = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         let host = match bracketed {
-            Some(inner) if inner.parse::<Ipv6Addr>().is_ok() => inner,
+            Some(inner) if is_ipv6(inner) => inner,
             Some(_) => return Err(wrong("between [ and ] stands an IPv6 address")),
-            None if host.parse::<IpAddr>().is_ok_and(|address| address.is_ipv6()) => {
+            None if is_ipv6(host) => {
                 return Err(wrong("an IPv6 address stands between [ and ]"));
             }
             None => host,
@@ -98,13 +107,22 @@ mod tests {
         assert_eq!(parse("127.0.0.1:50000"), remote("127.0.0.1", 50000));
         assert_eq!(parse("[::1]:50000"), remote("::1", 50000));
         assert_eq!(parse("edge-1.example:1"), remote("edge-1.example", 1));
+        for (text, host) in [
+            ("edge", "edge"),
+            ("192.0.2.7", "192.0.2.7"),
+            ("[::1]", "::1"),
+            ("::1", "::1"),
+            ("fe80::1:2:3:4", "fe80::1:2:3:4"),
+        ] {
+            assert_eq!(parse(text), remote(host, PORT), "{text}");
+        }
     }
 
     #[test]
     fn what_is_wrong_is_said() {
         for (text, problem) in [
-            ("", "port is missing"),
-            ("edge", "port is missing"),
+            ("", "address or a name"),
+            ("[edge]", "IPv6 address"),
             ("edge:", "number from 1"),
             ("edge:0", "number from 1"),
             ("edge:65536", "number from 1"),

@@ -8,6 +8,8 @@ mod endpoint;
 mod failure;
 mod link;
 #[cfg(feature = "tls")]
+mod resolver;
+#[cfg(feature = "tls")]
 mod tls;
 
 use std::time::Duration;
@@ -22,7 +24,7 @@ use kelson_proto::v1::metrics_client::MetricsClient;
 use kelson_proto::v1::services_client::ServicesClient;
 use tonic::codegen::http::Uri;
 
-pub use endpoint::{Endpoint, EndpointError};
+pub use endpoint::{Endpoint, EndpointError, PORT};
 pub use failure::Failure;
 pub use link::Link;
 

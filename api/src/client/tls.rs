@@ -49,20 +49,44 @@ pub fn server_name(host: &str) -> Result<ServerName<'static>, Failure> {
 }
 
 /// Why the handshake failed.
-pub fn handshake(host: &str, port: u16, error: &std::io::Error) -> Failure {
+pub fn handshake(place: &str, error: &std::io::Error) -> Failure {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
     match inner.and_then(failure) {
-        Some(Failure::NotReachable(why)) => Failure::NotReachable(format!("{host} port {port}: {why}")),
+        Some(Failure::NotReachable(why)) => Failure::NotReachable(format!("{place}: {why}")),
         Some(failure) => failure,
-        None => {
-            Failure::NotReachable(format!("{host} port {port} does not speak TLS as Kelson does: {error}"))
+        None if matches!(inner, Some(Error::PeerIncompatible(_) | Error::NoApplicationProtocol)) => {
+            Failure::NotReachable(format!("{place} speaks TLS, but not as Kelson does: {error}"))
         }
+        None => no_tls(place, &error.to_string()),
     }
+}
+
+/// It took the connection and never answered.
+pub fn silent(place: &str) -> Failure {
+    no_tls(place, &format!("it says nothing within {} s", super::CONNECT_TIMEOUT.as_secs()))
+}
+
+/// It closed the connection without a word, after the handshake.
+pub fn closed(place: &str) -> Failure {
+    Failure::NotReachable(format!(
+        "{place} speaks TLS and closes the connection: it has too many connections, or is no Kelson"
+    ))
+}
+
+fn no_tls(place: &str, why: &str) -> Failure {
+    Failure::NotReachable(format!(
+        "{place} does not speak TLS, so that Kelson does not listen there, but something else: {why}"
+    ))
 }
 
 /// What TLS says; `None` where it says nothing that an operator could act on.
 pub fn failure(error: &Error) -> Option<Failure> {
     match error {
+        Error::AlertReceived(
+            alert @ (AlertDescription::ProtocolVersion
+            | AlertDescription::HandshakeFailure
+            | AlertDescription::NoApplicationProtocol),
+        ) => Some(Failure::NotReachable(format!("it speaks TLS, but not as Kelson does ({alert:?})"))),
         // In TLS 1.3 the machine looks at our certificate after the handshake: its no comes with the first call.
         Error::AlertReceived(alert) => Some(Failure::Denied(match alert {
             AlertDescription::CertificateExpired => {

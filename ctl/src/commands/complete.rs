@@ -39,11 +39,8 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
         Wanted::Words(words) => words,
         Wanted::Services => services(&call).await.unwrap_or_default(),
         Wanted::Groups => groups(&call).await.unwrap_or_default(),
-        Wanted::Contexts => {
-            // After a comma another one begins.
-            let front = begun.rsplit_once(',').map_or(String::new(), |(front, _)| format!("{front},"));
-            call.choice.names().into_iter().map(|name| (format!("{front}{name}"), String::new())).collect()
-        }
+        Wanted::Contexts => call.choice.names(),
+        Wanted::Nodes => several(call.choice.names(), begun),
         Wanted::Nothing => Vec::new(),
     };
     let mut out = String::new();
@@ -55,6 +52,17 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
         }
     }
     print(&out)
+}
+
+/// The contexts that may follow those that stand before the last comma; at the beginning also that for all of them.
+fn several(contexts: Vec<(String, String)>, begun: &str) -> Vec<(String, String)> {
+    let earlier = begun.rsplit_once(',').map_or("", |(earlier, _)| earlier);
+    let all = (!contexts.is_empty() && earlier.is_empty())
+        .then(|| (nodes::ALL.to_owned(), "every context".to_owned()));
+    let front = if earlier.is_empty() { String::new() } else { format!("{earlier},") };
+    let named = |name: &str| earlier.split(',').any(|one| one == name);
+    let next = contexts.into_iter().filter(|(name, _)| !named(name)).chain(all);
+    next.map(|(name, about)| (format!("{front}{name}"), about)).collect()
 }
 
 /// The names of all services, each with its state. A host that cannot be asked has none: a prompt is no place for errors.

@@ -1,19 +1,21 @@
-//! `config`: the contexts of the file that KELSONCONFIG names: listed, chosen, added, removed, brought together.
+//! `config`: the contexts of the file that KELSONCONFIG names, or of the usual one: listed, chosen, added, removed, brought together.
 
 mod listing;
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use kelson_api::client::Endpoint;
 
 use super::Call;
-use crate::contexts::{self, Context, File, KELSONCONFIG, folder_of};
+use crate::contexts::{self, Choice, Context, File, KELSONCONFIG, WORD, folder_of};
 use crate::failure::Failure;
 use crate::output::print;
 use crate::output::text::{escape, list};
 
-/// Manage the contexts of the file that KELSONCONFIG names
+/// Manage the contexts: how hosts are reached
 ///
 /// The file is written as a whole: comments in it are not kept, its mode is.
 #[derive(Debug, Clone, clap::Args)]
@@ -28,7 +30,7 @@ Examples:
 pub struct Arguments {
     #[command(subcommand)]
     action: Action,
-    /// Another file than that of KELSONCONFIG
+    /// Another file of contexts
     #[arg(long, global = true, value_name = "FILE")]
     file: Option<PathBuf>,
 }
@@ -100,15 +102,20 @@ struct Add {
 }
 
 pub fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
-    let (path, word) = match (arguments.file, &call.choice.config) {
-        (Some(path), _) => (path, "--file"),
-        (None, Some(path)) => (path.clone(), KELSONCONFIG),
-        (None, None) => {
-            return Err(Failure::Usage(
-                "no file of contexts: set KELSONCONFIG to its path, or give --file FILE (`kelsonctl gen config` makes \
-                 one)"
-                    .to_owned(),
-            ));
+    let Choice { config, usual, .. } = &call.choice;
+    let (path, word) = match (arguments.file, config, usual) {
+        (Some(path), _, _) => (path, "--file"),
+        (None, Some(path), _) => (path.clone(), KELSONCONFIG),
+        (None, None, Some(path)) => {
+            if matches!(arguments.action, Action::Add(_) | Action::Merge { .. }) {
+                make_folder_of(path)?;
+            } else if path.symlink_metadata().is_err() {
+                return Err(no_file(&format!(" at {}", path.display())));
+            }
+            (path.clone(), WORD)
+        }
+        (None, None, None) => {
+            return Err(no_file(""));
         }
     };
     let (file, told) = match arguments.action {
@@ -189,6 +196,19 @@ impl Add {
         file.add(self.new, context);
         Ok(())
     }
+}
+
+fn no_file(place: &str) -> Failure {
+    Failure::Usage(format!(
+        "no file of contexts{place}: set KELSONCONFIG to its path, or give --file FILE (`kelsonctl gen config` makes one)"
+    ))
+}
+
+/// Makes the folder in which the usual file of contexts is to be, for the eyes of its owner.
+fn make_folder_of(path: &Path) -> Result<(), Failure> {
+    let Some(folder) = path.parent() else { return Ok(()) };
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    made.map_err(|error| Failure::Failed(format!("cannot make the folder {}: {error}", folder.display())))
 }
 
 fn refuse_known(file: &File, path: &Path, name: &str, force: bool) -> Result<(), Failure> {

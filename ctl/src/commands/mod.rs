@@ -57,7 +57,7 @@ use kelson_api::client::Client;
 use serde::Serialize;
 
 use crate::cli::{Command, Global};
-use crate::contexts::Choice;
+use crate::contexts::{self, Choice, KELSONCONFIG};
 use crate::failure::Failure;
 use crate::follow::Reconnect;
 use crate::nodes::Node;
@@ -91,7 +91,8 @@ impl Call {
                 endpoint: global.endpoint,
                 context: global.context,
                 environment: std::env::var("KELSON_ENDPOINT").ok(),
-                config: std::env::var_os("KELSONCONFIG").filter(|path| !path.is_empty()).map(Into::into),
+                config: std::env::var_os(KELSONCONFIG).filter(|path| !path.is_empty()).map(Into::into),
+                usual: contexts::usual_file(),
             },
             node: None,
             screen: None,

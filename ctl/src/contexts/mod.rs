@@ -1,4 +1,5 @@
-//! Where the host is: from the command line, the environment and the file of contexts that KELSONCONFIG names.
+//! Where the host is: from the command line, the environment and the file of contexts, which is the one that KELSONCONFIG
+//! names, or `~/.config/kelson/config`.
 //!
 //! ```yaml
 //! current: edge-1
@@ -25,6 +26,17 @@ pub const DEFAULT: &str = "unix:///run/kelson/init.sock";
 /// The variable that names the file of contexts.
 pub const KELSONCONFIG: &str = "KELSONCONFIG";
 
+/// What messages call the file where the command line does not name it.
+pub const WORD: &str = "contexts";
+
+/// The file of contexts where KELSONCONFIG names none: `kelson/config` in XDG_CONFIG_HOME or `~/.config`.
+pub fn usual_file() -> Option<PathBuf> {
+    // Relative paths mean nothing there.
+    let folder = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let folder = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")))?;
+    Some(folder.join("kelson/config"))
+}
+
 /// Where the host is, and what is needed to reach it.
 #[derive(Debug, Clone)]
 pub struct Host {
@@ -44,11 +56,13 @@ pub struct Choice {
     pub environment: Option<String>,
     /// KELSONCONFIG.
     pub config: Option<PathBuf>,
+    /// The file that is read where KELSONCONFIG is not set, if it is there.
+    pub usual: Option<PathBuf>,
 }
 
 impl Choice {
     /// The endpoint to call: `--endpoint`, then `--context`, then KELSON_ENDPOINT, then the current context of
-    /// KELSONCONFIG, then the socket of this host. An endpoint `host:port` that is given by itself takes its certificates
+    /// the file of contexts, then the socket of this host. An endpoint `host:port` that is given by itself takes its certificates
     /// from the context that is named or current.
     pub fn resolve(&self) -> Result<Host, Failure> {
         let given = match (&self.endpoint, &self.context) {
@@ -58,7 +72,7 @@ impl Choice {
         };
         let (endpoint, context) = match given {
             Some(text) => (parse(text)?, None),
-            None if self.context.is_none() && self.config.is_none() => (parse(DEFAULT)?, None),
+            None if self.context.is_none() && self.path().is_none() => (parse(DEFAULT)?, None),
             None => {
                 let context = self.context("contexts")?;
                 (parse(&context.endpoint)?, Some(context))
@@ -72,27 +86,37 @@ impl Choice {
         Ok(Host { endpoint, tls })
     }
 
-    /// The names of the contexts, for completion.
-    pub fn names(&self) -> Vec<String> {
-        self.known().unwrap_or_default()
+    /// The names of the contexts, each with its endpoint, for completion.
+    pub fn names(&self) -> Vec<(String, String)> {
+        let contexts = self.read().ok().flatten().map(|file| file.contexts).unwrap_or_default();
+        contexts.into_iter().map(|(name, context)| (name, context.endpoint)).collect()
     }
 
-    /// The names of the contexts; none where no file is named.
+    /// The names of the contexts; none where there is no file of them.
     ///
     /// # Errors
     /// The file cannot be read, or is wrong.
     pub fn known(&self) -> Result<Vec<String>, Failure> {
-        let file = self.config.as_deref().map(|path| File::read(path, KELSONCONFIG)).transpose()?;
-        Ok(file.map_or_else(Vec::new, |file| file.contexts.into_keys().collect()))
+        Ok(self.read()?.map_or_else(Vec::new, |file| file.contexts.into_keys().collect()))
+    }
+
+    fn read(&self) -> Result<Option<File>, Failure> {
+        self.path().map(|path| File::read(path, WORD)).transpose()
+    }
+
+    /// The file of contexts.
+    fn path(&self) -> Option<&Path> {
+        let usual = || self.usual.as_deref().filter(|path| path.symlink_metadata().is_ok());
+        self.config.as_deref().or_else(usual)
     }
 
     fn file(&self) -> Result<&Path, Failure> {
-        self.config.as_deref().ok_or_else(|| no_file("contexts"))
+        self.path().ok_or_else(|| no_file("contexts"))
     }
 
     fn context(&self, what: &str) -> Result<Context, Failure> {
-        let path = self.config.as_deref().ok_or_else(|| no_file(what))?;
-        let mut file = File::read(path, KELSONCONFIG)?;
+        let path = self.path().ok_or_else(|| no_file(what))?;
+        let mut file = File::read(path, WORD)?;
         let (name, by) = match (&self.context, &file.current) {
             (Some(name), _) => (name, "--context"),
             (None, Some(name)) => (name, "current:"),
@@ -112,7 +136,7 @@ impl Choice {
 fn no_file(what: &str) -> Failure {
     Failure::Usage(format!(
         "a host that is reached over the network needs {what}: set KELSONCONFIG to a file of contexts (endpoint, ca, \
-         certificate, key)"
+         certificate, key), or have it in ~/.config/kelson/config"
     ))
 }
 
@@ -187,6 +211,16 @@ mod tests {
     }
 
     #[test]
+    fn the_usual_file_is_read_where_it_is_there_and_no_other_is_named() {
+        let folder = Folder::new("usual", TWO);
+        let usual = |name: &str| Choice { usual: Some(folder.0.join(name)), ..Choice::default() };
+        assert_eq!(shown(usual("config").resolve()), "192.0.2.7:50000");
+        assert_eq!(shown(usual("gone").resolve()), DEFAULT);
+        let named = Choice { config: Some("/nowhere/config".into()), ..usual("config") };
+        assert!(shown(named.resolve()).contains("cannot read /nowhere/config"));
+    }
+
+    #[test]
     fn an_address_alone_takes_the_certificates_of_the_context() {
         let folder = Folder::new("address", TWO);
         let choice = Choice { endpoint: Some("127.0.0.1:5001".to_owned()), ..folder.choice() };
@@ -240,7 +274,7 @@ mod tests {
         let missing = Choice { config: Some("/nowhere/config".into()), ..Choice::default() };
         assert_eq!(
             shown(missing.resolve()),
-            "KELSONCONFIG: cannot read /nowhere/config: No such file or directory (os error 2)"
+            "contexts: cannot read /nowhere/config: No such file or directory (os error 2)"
         );
     }
 }

@@ -8,7 +8,7 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, KeyPair};
 use tonic::transport::{Certificate, Identity, ServerTlsConfig};
 
 use crate::fake::{folder, serve_tls};
-use crate::{Done, done, kelsonctl, two};
+use crate::{Done, ENVIRONMENT, done, kelsonctl, two};
 
 /// A folder in which `kelsonctl` runs; it goes away at the end.
 pub struct Place(pub PathBuf);
@@ -22,7 +22,7 @@ impl Place {
     pub fn run(&self, words: &str) -> Done {
         let script = format!("umask 0; exec {} {words}", env!("CARGO_BIN_EXE_kelsonctl"));
         let mut shell = Command::new("sh");
-        for name in ["KELSON_ENDPOINT", "KELSONCONFIG"] {
+        for name in ENVIRONMENT {
             shell.env_remove(name);
         }
         done(shell.args(["-c", &script]).current_dir(&self.0).output().unwrap())
@@ -115,6 +115,7 @@ fn a_machine_and_a_client_of_one_pki_talk() {
             "{told}"
         );
         let (_, export) = told.split_once("use it by: export ").unwrap();
+        let (export, _) = export.split_once(", or: kelsonctl config merge ").unwrap();
         let (config, path) = export.trim_end().split_once('=').unwrap();
         let output = kelsonctl().env(config, path.trim_matches('\'')).arg("version").output().unwrap();
         let version = done(output);
@@ -302,7 +303,7 @@ fn a_context_joins_those_that_are_there() {
             "give the machine that the context is for: --endpoint HOST:PORT",
         ),
         ("gen config --ca . -e unix:///k.sock --out config", 2, "is a socket, which needs no certificate"),
-        ("gen config --ca . -e edge --out config", 2, "\"edge\" is no endpoint: the port is missing"),
+        ("gen config --ca . -e edge: --out config", 2, "\"edge:\" is no endpoint: the port must be a number"),
         ("gen config --ca . -e h:1 --out ca.key", 2, "ca.key:"),
         ("gen config --ca . -e h:1 --out no/config", 1, "cannot write no/config: No such file"),
     ] {

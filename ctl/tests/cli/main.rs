@@ -29,10 +29,23 @@ use std::process::{Command, Output, Stdio};
 use fake::{Fake, State};
 use kelson_proto::v1::{Event, Service};
 
+/// Words for the program in the environment of whoever runs the tests.
+pub const ENVIRONMENT: [&str; 9] = [
+    "KELSON_ENDPOINT",
+    "KELSONCONFIG",
+    "HOME",
+    "XDG_CONFIG_HOME",
+    "NO_COLOR",
+    "LC_ALL",
+    "LC_CTYPE",
+    "LANG",
+    "COLORTERM",
+];
+
 /// The program, in an environment without words for it.
 pub fn kelsonctl() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kelsonctl"));
-    for name in ["KELSON_ENDPOINT", "KELSONCONFIG", "NO_COLOR", "LC_ALL", "LC_CTYPE", "LANG", "COLORTERM"] {
+    for name in ENVIRONMENT {
         command.env_remove(name);
     }
     command.stdin(Stdio::null());

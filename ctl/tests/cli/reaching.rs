@@ -1,6 +1,10 @@
 //! Ways to a host, and the exit statuses of those that lead nowhere.
 
+use std::io::Write as _;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::time::SystemTime;
 
 use kelson_proto::v1::ClockResponse;
@@ -89,7 +93,7 @@ fn a_wrong_command_line_is_2() {
         "wait db",
         "services -o xml",
         "logs db --since 5",
-        "-e nowhere services",
+        "-e nowhere: services",
         "--context x services",
     ] {
         let done = done(kelsonctl().args(words.split_whitespace()).output().unwrap());
@@ -189,6 +193,98 @@ fn over_the_network_both_sides_show_certificates() {
     assert!(liar.err.contains("not signed by the CA"), "{}", liar.err);
     let nobody = run("-e 127.0.0.1:1 services");
     assert_eq!(nobody.status, 3);
-    assert!(nobody.err.contains("127.0.0.1 port 1 is not reachable"), "{}", nobody.err);
+    assert!(nobody.err.contains("nobody listens on 127.0.0.1:1: "), "{}", nobody.err);
     std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn what_answers_in_place_of_kelson_is_told_apart() {
+    let ca = authority();
+    let (certificate, key) = signed(&ca, &["127.0.0.1"]);
+    let tls = ServerTlsConfig::new()
+        .identity(Identity::from_pem(certificate, key))
+        .client_ca_root(Certificate::from_pem(ca.pem()));
+    let kelson = serve_tls(two(), tls);
+    // One that speaks another protocol, and one that hangs up.
+    let talker = TcpListener::bind("127.0.0.1:0").unwrap();
+    let closer = TcpListener::bind("127.0.0.1:0").unwrap();
+    let ports = [&talker, &closer].map(|listener| listener.local_addr().unwrap().port());
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = talker.accept() {
+            drop(stream.write_all(b"SSH-2.0-OpenSSH_9.2\r\n"));
+            drop(std::io::copy(&mut stream, &mut std::io::sink()));
+        }
+    });
+    std::thread::spawn(move || while closer.accept().is_ok() {});
+
+    let folder = folder();
+    let config = folder.join("config");
+    // Its certificate is of another CA than the machine's.
+    let (certificate, key) = signed(&authority(), &["admin"]);
+    for (name, text) in [("ca.pem", ca.pem()), ("admin.pem", certificate), ("admin.key", key)] {
+        std::fs::write(folder.join(name), text).unwrap();
+    }
+    let context = "{endpoint: 127.0.0.1, ca: ca.pem, certificate: admin.pem, key: admin.key}";
+    std::fs::write(&config, format!("current: a\ncontexts: {{a: {context}}}\n")).unwrap();
+    let asked = |endpoint: &str| {
+        let mut command = kelsonctl();
+        done(command.args(["-e", endpoint, "services"]).env("KELSONCONFIG", &config).output().unwrap())
+    };
+    for port in ports {
+        let told = asked(&format!("127.0.0.1:{port}"));
+        let expected = format!("kelsonctl: 127.0.0.1:{port} does not speak TLS, ");
+        assert!(told.status == 3 && told.err.starts_with(&expected), "{}", told.err);
+    }
+    let told = asked(&format!("127.0.0.1:{kelson}"));
+    let expected = "kelsonctl: the machine refuses our certificate: it is not signed by the machine's CA\n";
+    assert_eq!((told.status, told.err.as_str()), (4, expected));
+    let told = asked("127.0.0.1:1");
+    assert!(
+        told.status == 3 && told.err.starts_with("kelsonctl: nobody listens on 127.0.0.1:1: "),
+        "{}",
+        told.err
+    );
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn the_usual_file_and_the_usual_port_need_no_words() {
+    let fake = Fake::start(two());
+    let home = fake.folder().join("home");
+    std::fs::create_dir_all(&home).unwrap();
+    let run = |words: &str, xdg: Option<&str>| {
+        let mut command = kelsonctl();
+        command.args(words.split_whitespace()).env("HOME", &home);
+        if let Some(folder) = xdg {
+            command.env("XDG_CONFIG_HOME", home.join(folder));
+        }
+        done(command.output().unwrap())
+    };
+    let socket = format!("unix://{}", fake.socket().display());
+    // It is made by the first context, for the eyes of its owner.
+    assert_eq!(run(&format!("config add here -e {socket}"), None).status, 0);
+    let file = home.join(".config/kelson/config");
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&file), mode(file.parent().unwrap())), (0o600, 0o700));
+    for words in ["services", "--context here services", "-n all services"] {
+        assert_eq!(run(words, None).status, 0, "{words}");
+    }
+    // Another folder has another file, and none is no mistake.
+    assert!(run("--context here services", Some("xdg")).err.contains("needs contexts: set KELSONCONFIG"));
+    assert_eq!(run("config contexts", Some("xdg")).status, 2);
+    std::fs::create_dir_all(home.join("xdg/kelson")).unwrap();
+    let text = "contexts: {edge: {endpoint: edge}, v6: {endpoint: '::1'}, lab: {endpoint: 'lab:7'}}\n";
+    std::fs::write(home.join("xdg/kelson/config"), text).unwrap();
+    let offered = |words: &[&str]| {
+        let mut command = kelsonctl();
+        command.args(["complete", "--"]).args(words).env("XDG_CONFIG_HOME", home.join("xdg"));
+        done(command.output().unwrap()).out
+    };
+    assert_eq!(offered(&["--context", ""]), "edge\tedge\nlab\tlab:7\nv6\t::1\n");
+    assert_eq!(offered(&["-n", ""]), "edge\tedge\nlab\tlab:7\nv6\t::1\nall\tevery context\n");
+    assert_eq!(offered(&["-n", "lab,"]), "lab,edge\tedge\nlab,v6\t::1\n");
+    // KELSONCONFIG wins.
+    let mut command = kelsonctl();
+    command.arg("services").env("HOME", &home).env("KELSONCONFIG", "/nowhere/config");
+    assert!(done(command.output().unwrap()).err.contains("cannot read /nowhere/config"));
 }

@@ -109,7 +109,8 @@ pub fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
     if call.is_table() && call.choice.config.as_ref() != Some(&path) {
         let name = path.file_name().unwrap_or_default();
         let whole = folder_of(&path)?.join(name).display().to_string();
-        print(&format!("use it by: export KELSONCONFIG='{}'\n", escape(&whole)))?;
+        let whole = escape(&whole);
+        print(&format!("use it by: export KELSONCONFIG='{whole}', or: kelsonctl config merge '{whole}'\n"))?;
     }
     if file.current.as_ref() != Some(&context) && call.is_table() {
         print(&format!("make it the current one by: kelsonctl config use '{}'\n", escape(&context)))?;
