@@ -3,8 +3,8 @@
 //! It is a level over the published snapshots, asked anew with each of their changes and at the two moments that time
 //! brings ([`scope`]): after the minimum without a break, and at the deadline. [`part`] says which services it goes by,
 //! [`tracker`] keeps the culprits of the host and of each group by what changed, [`checks`] has the checks of groups asked,
-//! and [`report`] puts all that in words when somebody asks. Nothing polls; a change costs the same among a thousand services as among ten. [`recovery`] writes down
-//! what the next incarnation of PID 1 has to know of it.
+//! and [`report`] puts all that in words when somebody asks. Nothing polls; a change costs the same among a thousand
+//! services as among ten. [`recovery`] writes down what the next incarnation of PID 1 has to know of it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -149,6 +149,7 @@ impl Inner {
         self.tracker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Shows the tracker how these services are now.
     fn see(&self, tracker: &mut Tracker, names: &HashSet<Arc<str>>, now: Instant) {
         for name in names {
             let spec = self.manager.spec(name);
