@@ -88,7 +88,8 @@ pub fn remote(host: &str, port: u16, tls: &TlsMaterial) -> Result<Link, Failure>
         let (host, connector, name) = (host.clone(), connector.clone(), name.clone());
         let connecting = async move {
             let place = Endpoint::Remote { host: host.clone(), port }.to_string();
-            let end = Instant::now() + CONNECT_TIMEOUT;
+            let now = Instant::now();
+            let end = now.checked_add(CONNECT_TIMEOUT).unwrap_or(now);
             let addresses = timeout_at(end, resolver::addresses(&host)).await;
             let addresses = addresses.unwrap_or_else(|_| Err(resolver::silent(&host)))?;
             let dialled = timeout_at(end, dial(&addresses, port, &place)).await;

@@ -63,9 +63,9 @@ fn look_into_files_and_dns() {
         fn __nss_configure_lookup(database: *const c_char, line: *const c_char) -> c_int;
     }
     static ONCE: Once = Once::new();
-    // SAFETY: both are texts with an end, which glibc copies. Nothing in this program looks a name up before, as this is
-    // the only place that does.
     ONCE.call_once(|| {
+        // SAFETY: both are texts with an end, which glibc copies. Nothing in this program looks a name up before, as this is
+        // the only place that does.
         let _ = unsafe { __nss_configure_lookup(c"hosts".as_ptr(), c"files dns".as_ptr()) };
     });
 }
