@@ -169,7 +169,7 @@ fn run(options: Options, started: Duration, now: Duration, arrival: Arrival) -> 
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
     // Before the end of a run, too: what it needs must not be read from swap.
     let oom_score = protection::protect(options.mode);
-    let mut swap = swap::Guard::default();
+    let mut swap = swap::Guard::new(options.runtime_dir.join("state"));
     if options.mode == Mode::Machine {
         swap.look();
     }

@@ -5,11 +5,18 @@
 //! them, would have to be read from the swap. And where memory is short, whoever asks for some writes others' pages to
 //! the swap, and waits if the disk takes no more. So while there is swap, the whole program is locked, and PID 1 gets
 //! memory without input or output. A machine without swap pays for neither.
+//!
+//! Before Linux 6.4 a tmpfs cannot be kept out of the swap, and the next incarnation would wait for the records of this one.
+//! So the files of the state are locked as well. New and longer ones are looked for each [`LOOK`]: what was just written is
+//! not what the kernel swaps first.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use kelson_runner::SET_IO_FLUSHER;
 use nix::errno::Errno;
@@ -20,16 +27,30 @@ use crate::{memory, readable};
 /// The kernel's list of swap, and what tells when it changes.
 const SWAPS: &str = "/proc/swaps";
 
+/// How often the state is looked at while there is swap.
+const LOOK: Duration = Duration::from_secs(5);
+/// The state has few files, and papers in one folder.
+const DEPTH: u32 = 2;
+
 /// What is done because of swap; undone when dropped.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Guard {
-    program: Option<Program>,
+    program: Option<Locked>,
+    state: PathBuf,
+    /// Files of the state, by their inode.
+    files: HashMap<u64, Locked>,
 }
 
 impl Guard {
+    /// `state` is the folder of the state.
+    pub fn new(state: PathBuf) -> Guard {
+        Guard { program: None, state, files: HashMap::new() }
+    }
+
     /// Does what the machine's swap asks for now.
     pub fn look(&mut self) {
         let swap = std::fs::read_to_string(SWAPS).is_ok_and(|text| has_swap(&text));
+        self.lock_state(swap);
         if swap == self.program.is_some() {
             return;
         }
@@ -42,7 +63,7 @@ impl Guard {
         }
         self.program = None;
         if swap {
-            match Program::lock() {
+            match program() {
                 Ok(program) => {
                     tracing::info!(
                         "the machine has swap: {} KiB of PID 1's program are locked",
@@ -55,7 +76,32 @@ impl Guard {
         }
     }
 
-    /// Looks again whenever swap is added or removed.
+    /// Locks the files of the state that are new or longer, and lets go of those that are gone.
+    fn lock_state(&mut self, swap: bool) {
+        let mut before = std::mem::take(&mut self.files);
+        if !swap {
+            return;
+        }
+        for path in files(&self.state, DEPTH) {
+            // One that is gone again was replaced by another.
+            let Ok(file) = File::open(&path) else { continue };
+            let Ok(metadata) = file.metadata() else { continue };
+            let length = usize::try_from(metadata.len()).unwrap_or_default();
+            let locked = match before.remove(&metadata.ino()) {
+                Some(locked) if locked.length == length => Ok(locked),
+                _ if length == 0 => continue,
+                _ => Locked::file(&file, length),
+            };
+            match locked {
+                Ok(locked) => _ = self.files.insert(metadata.ino(), locked),
+                Err(error) => {
+                    tracing::warn!("PID 1 may wait for swap that holds {}: {error}", path.display());
+                }
+            }
+        }
+    }
+
+    /// Looks again whenever swap is added or removed, and regularly while there is any.
     pub async fn watch(mut self) {
         let watched = File::open(SWAPS).and_then(|file| readable::changeable(OwnedFd::from(file)));
         let watched = match watched {
@@ -69,9 +115,12 @@ impl Guard {
         };
         loop {
             self.look();
-            match watched.ready(Interest::PRIORITY).await {
-                Ok(mut ready) => ready.clear_ready(),
-                Err(_) => return,
+            tokio::select! {
+                changed = watched.ready(Interest::PRIORITY) => match changed {
+                    Ok(mut ready) => ready.clear_ready(),
+                    Err(_) => return,
+                },
+                () = tokio::time::sleep(LOOK), if self.program.is_some() => {}
             }
         }
     }
@@ -82,21 +131,36 @@ fn has_swap(text: &str) -> bool {
     text.lines().nth(1).is_some()
 }
 
-/// A second view of the program, all of it locked: a page of a file that is locked in one view stays in memory for all.
+/// The files in a folder, and in those below it.
+fn files(folder: &Path, depth: u32) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let below = |entry: std::fs::DirEntry| match entry.file_type() {
+        Ok(kind) if kind.is_file() => vec![entry.path()],
+        Ok(kind) if kind.is_dir() && depth > 1 => files(&entry.path(), depth.saturating_sub(1)),
+        _ => Vec::new(),
+    };
+    entries.flatten().flat_map(below).collect()
+}
+
+/// The whole program, as it was loaded.
+fn program() -> io::Result<Locked> {
+    let length = loaded_length(&std::fs::read_to_string("/proc/self/maps")?)
+        .ok_or_else(|| io::Error::other("it does not run from memory"))?;
+    Locked::file(&memory::exe_fd()?, length)
+}
+
+/// A second view of a file, all of it locked: a page of a file that is locked in one view stays in memory for all.
 #[derive(Debug)]
-struct Program {
+struct Locked {
     place: *mut libc::c_void,
     length: usize,
 }
 
 // SAFETY: the mapping belongs to the process, and nothing is read or written through it.
-unsafe impl Send for Program {}
+unsafe impl Send for Locked {}
 
-impl Program {
-    fn lock() -> io::Result<Program> {
-        let length = loaded_length(&std::fs::read_to_string("/proc/self/maps")?)
-            .ok_or_else(|| io::Error::other("it does not run from memory"))?;
-        let file = memory::exe_fd()?;
+impl Locked {
+    fn file(file: &impl AsRawFd, length: usize) -> io::Result<Locked> {
         // SAFETY: a new mapping, at a place that the kernel chooses.
         let place = unsafe {
             libc::mmap(std::ptr::null_mut(), length, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), 0)
@@ -104,15 +168,15 @@ impl Program {
         if place == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        let program = Program { place, length };
+        let locked = Locked { place, length };
         // Not only what is used: this reads all of it.
         // SAFETY: the mapping above, whole.
         Errno::result(unsafe { libc::mlock(place, length) })?;
-        Ok(program)
+        Ok(locked)
     }
 }
 
-impl Drop for Program {
+impl Drop for Locked {
     fn drop(&mut self) {
         // SAFETY: the mapping is this value's own, and nothing points into it.
         unsafe { libc::munmap(self.place, self.length) };
@@ -146,6 +210,32 @@ mod tests {
         let heading = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n";
         assert!(!has_swap("") && !has_swap(heading));
         assert!(has_swap(&format!("{heading}/dev/vda2 partition\t1048572\t0\t-2\n")));
+    }
+
+    #[test]
+    fn the_state_is_locked_while_there_is_swap() {
+        let folder = std::env::temp_dir().join(format!("kelson-swap-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("papers/deep")).unwrap();
+        for (name, length) in
+            [("services", 5000), ("empty", 0), ("papers/intent", 10), ("papers/deep/no", 10)]
+        {
+            std::fs::write(folder.join(name), vec![1; length]).unwrap();
+        }
+        let mut guard = Guard::new(folder.clone());
+        let lengths = |guard: &Guard| {
+            let mut lengths: Vec<usize> = guard.files.values().map(|locked| locked.length).collect();
+            lengths.sort_unstable();
+            lengths
+        };
+        guard.lock_state(true);
+        assert_eq!(lengths(&guard), [10, 5000]);
+        std::fs::write(folder.join("services"), vec![1; 9000]).unwrap();
+        std::fs::remove_file(folder.join("papers/intent")).unwrap();
+        guard.lock_state(true);
+        assert_eq!(lengths(&guard), [9000]);
+        guard.lock_state(false);
+        assert!(guard.files.is_empty());
+        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
