@@ -84,9 +84,9 @@ impl Guard {
         }
         for path in files(&self.state, DEPTH) {
             // One that is gone again was replaced by another.
-            let Ok(file) = File::open(&path) else { continue };
+            let Ok(file) = File::options().read(true).write(true).open(&path) else { continue };
             let Ok(metadata) = file.metadata() else { continue };
-            let length = usize::try_from(metadata.len()).unwrap_or_default();
+            let length = usize::try_from(whole_length(&file, &metadata)).unwrap_or_default();
             let locked = match before.remove(&metadata.ino()) {
                 Some(locked) if locked.length == length => Ok(locked),
                 _ if length == 0 => continue,
@@ -129,6 +129,16 @@ impl Guard {
 /// Below a heading, a line for each.
 fn has_swap(text: &str) -> bool {
     text.lines().nth(1).is_some()
+}
+
+/// The length of a file after it was made as long as the room that it has: only what is within its length can be locked,
+/// and room that was set aside is swapped like what is written.
+fn whole_length(file: &File, metadata: &std::fs::Metadata) -> u64 {
+    const PAGE: u64 = 4096;
+    const BLOCK: u64 = 512;
+    let room = metadata.blocks().saturating_mul(BLOCK);
+    let longer = room > metadata.len().next_multiple_of(PAGE) && file.set_len(room).is_ok();
+    if longer { room } else { metadata.len() }
 }
 
 /// The files in a folder, and in those below it.
@@ -214,13 +224,15 @@ mod tests {
 
     #[test]
     fn the_state_is_locked_while_there_is_swap() {
-        let folder = std::env::temp_dir().join(format!("kelson-swap-{}", std::process::id()));
+        let folder = Path::new("/dev/shm").join(format!("kelson-swap-{}", std::process::id()));
         std::fs::create_dir_all(folder.join("papers/deep")).unwrap();
         for (name, length) in
             [("services", 5000), ("empty", 0), ("papers/intent", 10), ("papers/deep/no", 10)]
         {
             std::fs::write(folder.join(name), vec![1; length]).unwrap();
         }
+        let room = File::create(folder.join("exits")).unwrap();
+        nix::fcntl::fallocate(&room, nix::fcntl::FallocateFlags::FALLOC_FL_KEEP_SIZE, 0, 16384).unwrap();
         let mut guard = Guard::new(folder.clone());
         let lengths = |guard: &Guard| {
             let mut lengths: Vec<usize> = guard.files.values().map(|locked| locked.length).collect();
@@ -228,11 +240,11 @@ mod tests {
             lengths
         };
         guard.lock_state(true);
-        assert_eq!(lengths(&guard), [10, 5000]);
+        assert_eq!(lengths(&guard), [10, 5000, 16384]);
         std::fs::write(folder.join("services"), vec![1; 9000]).unwrap();
         std::fs::remove_file(folder.join("papers/intent")).unwrap();
         guard.lock_state(true);
-        assert_eq!(lengths(&guard), [9000]);
+        assert_eq!(lengths(&guard), [9000, 16384]);
         guard.lock_state(false);
         assert!(guard.files.is_empty());
         std::fs::remove_dir_all(folder).unwrap();

@@ -92,7 +92,7 @@ impl SlotFile {
     pub fn open(path: &Path, slot: usize, life: &LifeId) -> Result<Found, String> {
         let told = |text: &str| format!("{}: {text}", path.display());
         let file = options().open(path).map_err(|error| told(&error.to_string()))?;
-        let bytes = std::fs::read(path).map_err(|error| told(&error.to_string()))?;
+        let mut bytes = std::fs::read(path).map_err(|error| told(&error.to_string()))?;
         if bytes.get(..8) != Some(MAGIC.as_slice()) {
             return Err(told("is no state of Kelson, not used"));
         }
@@ -116,6 +116,7 @@ impl SlotFile {
         if there < slot {
             return Err(told(&format!("has slots of {there} bytes, {slot} are needed, not used")));
         }
+        bytes.truncate(written(&bytes, there));
         Ok(Found { file: SlotFile { file, slot: there, path: path.to_owned() }, bytes })
     }
 
@@ -136,6 +137,14 @@ impl Found {
         let start = usize::try_from(HEADER).unwrap_or(usize::MAX);
         self.bytes.get(start..).unwrap_or_default().chunks(self.file.slot)
     }
+}
+
+/// The length up to the last slot that was written: a file whose room is locked is as long as that room.
+fn written(bytes: &[u8], slot: usize) -> usize {
+    let header = usize::try_from(HEADER).unwrap_or(usize::MAX);
+    let last = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |at| at.saturating_add(1));
+    let slots = last.saturating_sub(header).div_ceil(slot.max(1));
+    header.saturating_add(slots.saturating_mul(slot))
 }
 
 pub(super) fn options() -> OpenOptions {

@@ -40,6 +40,30 @@ fn place(name: &str) -> PathBuf {
     path
 }
 
+/// While the machine has swap, the files are as long as the room that was set aside for them.
+#[test]
+fn room_that_is_part_of_a_file_is_no_slot() {
+    let dir = place("room");
+    let life = LifeId::current().unwrap();
+    let store = StateStore::create(&dir, &life).unwrap();
+    store.record(&Arc::from("a"), &record("a", 1));
+    let longer = |name: &str| {
+        let file = OpenOptions::new().write(true).open(dir.join(name)).unwrap();
+        file.set_len(file.metadata().unwrap().len() + (1 << 16)).unwrap();
+    };
+    for name in ["services", "events", "exits", "checks", "descriptors", "health"] {
+        longer(name);
+    }
+    let past = Past::take(&dir, &life).unwrap();
+    assert_eq!(
+        (past.records.as_slice(), past.doubts.as_slice()),
+        ([record("a", 1)].as_slice(), [].as_slice())
+    );
+    past.store.record(&Arc::from("b"), &record("b", 1));
+    assert_eq!(read(&dir, &life).unwrap().records, [record("a", 1), record("b", 1)]);
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
 #[test]
 fn what_was_written_last_is_read_and_a_torn_write_leaves_the_one_before() {
     let dir = place("torn");
