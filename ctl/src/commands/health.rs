@@ -231,7 +231,7 @@ fn text(report: &HealthReport, groups: &[HealthReport], terminal: &Terminal, now
     out
 }
 
-/// `warning: web: /etc/kelson/services/web.yaml:2:3: unknown key; the version read 5m ago, at …, is in use`
+/// `warning: web: /etc/kelson/services/web.yaml:2:3: unknown key; the version read 5m ago (…) is in use`
 fn warning(warning: &FileWarning, now: SystemTime) -> String {
     let file = warning.file.clone().unwrap_or_default();
     let mut parts: Vec<String> = file.mistakes.iter().map(faulty::mistake).collect();

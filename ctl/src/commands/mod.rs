@@ -24,6 +24,7 @@ pub mod graph;
 pub mod halt;
 pub mod health;
 pub mod images;
+mod last_lines;
 pub mod logs;
 pub mod looking;
 pub mod ls;

@@ -6,22 +6,28 @@ use std::fmt::Write as _;
 use std::time::SystemTime;
 
 use kelson_proto::v1::check::Standing;
-use kelson_proto::v1::{Check, CheckResult, Service, State, StatusRequest, StatusResponse};
+use kelson_proto::v1::line::Stream;
+use kelson_proto::v1::{Check, CheckResult, Line, Service, State, StatusRequest, StatusResponse};
 
 use super::Call;
+use super::last_lines::last_lines;
 use crate::failure::{Failure, answer, explain_names};
 use crate::output::page::Page;
 use crate::output::size::size;
 use crate::output::style::{Tone, service_tone, state_name, state_tone};
 use crate::output::table::{Table, cell, toned};
 use crate::output::terminal::Terminal;
-use crate::output::text::{escape, escape_lines};
+use crate::output::text::{escape, escape_bytes, escape_lines};
 use crate::output::{faulty, time, views};
+
+/// So many lines of its log are shown.
+const LINES: u32 = 10;
 
 /// Show the host at a glance, or one service whole
 ///
 /// The host: version, uptime, health, how many services are in which state, and
-/// which have failed or wait. A service: state, why, last events, spec.
+/// which have failed or wait. A service: state, why, events, spec, last log
+/// lines.
 #[derive(Debug, Clone, clap::Args)]
 #[command(
     verbatim_doc_comment,
@@ -44,8 +50,32 @@ pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
         Ok(status) => status,
         Err(failure) => return Err(explain_names(failure, &client, &[name]).await),
     };
-    let page = || Page::Text(page(&status, &call.terminal, SystemTime::now()));
-    call.show(|| views::Status::from(&status), page)
+    let mut shown = String::new();
+    if call.is_table() {
+        let lines = last_lines(&client, &name, LINES).await;
+        shown = page(&status, &call.terminal, SystemTime::now()) + &log(lines, &call.terminal);
+    }
+    call.show(|| views::Status::from(&status), || Page::Text(shown))
+}
+
+/// The last lines of its log, or why there are none to show.
+fn log(lines: Result<Vec<Line>, String>, terminal: &Terminal) -> String {
+    let head = terminal.palette.paint(Tone::Strong, "Last lines of its log");
+    let rows = match lines {
+        Ok(lines) if lines.is_empty() => return String::new(),
+        Ok(lines) => {
+            let mut table = Table::new(&["TIME", "LINE"]).bare();
+            for line in lines {
+                let tone = if line.stream() == Stream::Stdout { Tone::Plain } else { Tone::Waiting };
+                let when = line.time.as_ref().map(time::rfc3339).unwrap_or_default();
+                table.row(vec![toned(Tone::Quiet, when), toned(tone, escape_bytes(&line.text))]);
+            }
+            table.render(terminal.width.map(|width| width.saturating_sub(2)), terminal.palette)
+        }
+        Err(why) => escape(&why).into_owned(),
+    };
+    let rows: String = rows.lines().map(|row| format!("  {row}\n")).collect();
+    format!("\n{head}\n{rows}")
 }
 
 /// All that is known, in four parts: facts, checks, events, spec.
@@ -354,7 +384,7 @@ mod tests {
   required:    no: neither the boot nor the host's health waits for it
   file:        /etc/kelson/services/db.yaml
   mistake:     /etc/kelson/services/db.yaml:2:1: unknown key
-               the version read 5s ago, at 1970-01-01T00:16:40.000Z is in use; correct the file and run \
+               the version read 5s ago (1970-01-01T00:16:40.000Z) is in use; correct the file and run \
                `kelsonctl reload`
 
 Checks

@@ -1,18 +1,38 @@
 //! `why`: what a service waits for, down to the cause.
 
+use std::collections::HashMap;
 use std::time::SystemTime;
 
-use kelson_proto::v1::{Reason, State, WhyRequest};
+use kelson_api::client::Client;
+use kelson_proto::v1::missing::Kind;
+use kelson_proto::v1::{Reason, State, StatusRequest, WhyRequest};
+use prost_types::Timestamp;
 
 use super::Call;
+use super::last_lines::last_lines;
 use crate::failure::{Failure, answer, explain_names};
 use crate::output::page::Page;
 use crate::output::style::{Palette, Tone, state_name, state_tone};
-use crate::output::text::escape;
+use crate::output::text::{escape, escape_bytes, fit};
 use crate::output::tree::{Branch, render};
 use crate::output::{faulty, views};
 
+/// So many lines of a run are shown, of so many services, cut to so many columns.
+const LINES: u32 = 3;
+const SERVICES: usize = 3;
+const COLUMNS: usize = 160;
+
+/// What is told beside the chain itself.
+struct Told {
+    palette: Palette,
+    now: SystemTime,
+    /// Below which service the lines of its log stand.
+    logs: HashMap<String, Vec<Branch>>,
+}
+
 /// Tell what a service waits for, down to the cause
+///
+/// Of services that failed the last lines of the run that failed are shown.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -31,13 +51,63 @@ pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
         Err(failure) => return Err(explain_names(failure, &client, &names).await),
     };
     let reason = answer.reason.unwrap_or_default();
-    let now = SystemTime::now();
-    let page = || Page::Text(render(&branch(&reason, call.terminal.palette, now), call.terminal.unicode));
-    call.show(|| views::Reason::from(&reason), page)
+    let mut shown = String::new();
+    if call.is_table() {
+        let [name] = &names;
+        let mut logs = HashMap::new();
+        for service in failed(name, &reason).into_iter().take(SERVICES) {
+            logs.insert(service.to_owned(), log(&client, service).await);
+        }
+        let told = Told { palette: call.terminal.palette, now: SystemTime::now(), logs };
+        shown = render(&branch(name, &reason, &told), call.terminal.unicode);
+    }
+    call.show(|| views::Reason::from(&reason), || Page::Text(shown))
+}
+
+/// The services of the chain whose last run failed, each once. `name`: that of the head.
+fn failed<'a>(name: &'a str, reason: &'a Reason) -> Vec<&'a str> {
+    let has_failed = matches!(reason.state(), State::Failed | State::Backoff);
+    let mut services: Vec<&str> = has_failed.then_some(name).into_iter().collect();
+    for cause in &reason.causes {
+        let below = failed(service_of(cause), cause);
+        let new: Vec<&str> = below.into_iter().filter(|service| !services.contains(service)).collect();
+        services.extend(new);
+    }
+    services
+}
+
+/// The service that a cause means; empty where it is another condition.
+fn service_of(cause: &Reason) -> &str {
+    let missing = cause.missing.as_ref().filter(|missing| missing.kind() == Kind::Service);
+    missing.map_or("", |missing| missing.name.as_str())
+}
+
+/// What stands below a service whose last run failed: the last lines of that run, or why they cannot be shown.
+async fn log(client: &Client, service: &str) -> Vec<Branch> {
+    let leaf = |line: String| Branch { line, below: Vec::new() };
+    // Without the start of the run its lines cannot be told from those of the one before.
+    let request = StatusRequest { name: service.to_owned() };
+    let Ok(status) = answer(client.services().status(request)).await else { return Vec::new() };
+    let run = status.service.map_or(0, |service| service.run);
+    let began = status.events.iter().find(|event| run > 0 && event.run == run).and_then(|event| event.time);
+    let Some(began) = began else { return Vec::new() };
+    let lines = match last_lines(client, service, LINES).await {
+        Ok(lines) => lines,
+        Err(why) => return vec![leaf(escape(&why).into_owned())],
+    };
+    let order = |time: &Timestamp| (time.seconds, time.nanos);
+    let of_run = lines.iter().filter(|line| line.time.is_none_or(|time| order(&time) >= order(&began)));
+    let below: Vec<Branch> =
+        of_run.map(|line| leaf(fit(&escape_bytes(&line.text), COLUMNS).into_owned())).collect();
+    if below.is_empty() {
+        return Vec::new();
+    }
+    vec![Branch { line: format!("last lines of run {run}"), below }]
 }
 
 /// A line for a link of the chain: `service "db": failed, exited with status 3`.
-fn branch(reason: &Reason, palette: Palette, now: SystemTime) -> Branch {
+fn branch(name: &str, reason: &Reason, told: &Told) -> Branch {
+    let Told { palette, now, logs } = told;
     let state = state_name(reason.state());
     let text = escape(&reason.text);
     // A message often begins with the state, which is not shown twice.
@@ -59,13 +129,15 @@ fn branch(reason: &Reason, palette: Palette, now: SystemTime) -> Branch {
     } else {
         format!("{subject}: {}", palette.paint(tone, &said))
     };
-    let mut below: Vec<Branch> = reason.causes.iter().map(|cause| branch(cause, palette, now)).collect();
-    let mistakes = reason.faulty_file.iter().flat_map(|file| faulty::lines(file, now));
+    let mut below: Vec<Branch> =
+        reason.causes.iter().map(|cause| branch(service_of(cause), cause, told)).collect();
+    let mistakes = reason.faulty_file.iter().flat_map(|file| faulty::lines(file, *now));
     let mistakes: Vec<Branch> =
         mistakes.map(|line| Branch { line: escape(&line).into_owned(), below: Vec::new() }).collect();
     if !mistakes.is_empty() {
         below.push(Branch { line: palette.paint(Tone::Waiting, "mistake in its file"), below: mistakes });
     }
+    below.extend(logs.get(name).cloned().unwrap_or_default());
     Branch { line, below }
 }
 
@@ -73,6 +145,10 @@ fn branch(reason: &Reason, palette: Palette, now: SystemTime) -> Branch {
 mod tests {
     use super::*;
     use kelson_proto::v1::{FaultyFile, FileMistake};
+
+    fn told() -> Told {
+        Told { palette: Palette::None, now: SystemTime::now(), logs: HashMap::new() }
+    }
 
     fn reason(subject: &str, state: State, text: &str, causes: Vec<Reason>) -> Reason {
         Reason {
@@ -96,7 +172,7 @@ mod tests {
             ],
         );
         assert_eq!(
-            render(&branch(&chain, Palette::None, SystemTime::now()), true),
+            render(&branch("web", &chain, &told()), true),
             "\
 service \"web\": waiting for service \"db\" to be up
 ├─ service \"db\": backoff, exited with status 3, restarting in 2 s
@@ -113,7 +189,7 @@ service \"web\": waiting for service \"db\" to be up
         let web = reason("web", State::Waiting, "", vec![reason("db", State::Failed, "", vec![])]);
         let web = Reason { faulty_file: Some(file), ..web };
         assert_eq!(
-            render(&branch(&web, Palette::None, SystemTime::now()), true),
+            render(&branch("web", &web, &told()), true),
             "\
 web: waiting
 ├─ db: failed
@@ -126,8 +202,7 @@ web: waiting
 
     #[test]
     fn the_state_is_said_once() {
-        let line =
-            |state, text| branch(&reason("web", state, text, vec![]), Palette::None, SystemTime::now()).line;
+        let line = |state, text| branch("web", &reason("web", state, text, vec![]), &told()).line;
         assert_eq!(line(State::Waiting, "waiting for path \"/x\""), "web: waiting for path \"/x\"");
         assert_eq!(line(State::Running, "running, ready after 2 s"), "web: running, ready after 2 s");
         assert_eq!(line(State::Backoff, "exited with status 3"), "web: backoff, exited with status 3");
@@ -138,9 +213,6 @@ web: waiting
     #[test]
     fn nothing_foreign_steers_the_terminal() {
         let evil = reason("a\x1b[2J", State::Failed, "b\nc", vec![]);
-        assert_eq!(
-            render(&branch(&evil, Palette::None, SystemTime::now()), true),
-            "a\\x1b[2J: failed, b\\nc\n"
-        );
+        assert_eq!(render(&branch("web", &evil, &told()), true), "a\\x1b[2J: failed, b\\nc\n");
     }
 }

@@ -18,11 +18,11 @@ pub fn mistake(mistake: &FileMistake) -> String {
     }
 }
 
-/// `the version read 5m ago, at 2026-11-21T09:48:05.123Z`
+/// `the version read 5m ago (2026-11-21T09:48:05.123Z)`
 pub fn earlier(file: &FaultyFile, now: SystemTime) -> String {
     match &file.earlier_read {
         Some(at) => {
-            format!("the version read {} ago, at {}", time::relative(time::ago(at, now)), time::rfc3339(at))
+            format!("the version read {} ago ({})", time::relative(time::ago(at, now)), time::rfc3339(at))
         }
         None => "an earlier version".to_owned(),
     }
@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn each_mistake_has_its_place_and_the_version_in_use_its_time() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1060);
-        let version = "the version read 1m ago, at 1970-01-01T00:16:40.000Z";
+        let version = "the version read 1m ago (1970-01-01T00:16:40.000Z)";
         assert_eq!(
             lines(&file(Some(1000)), now),
             [

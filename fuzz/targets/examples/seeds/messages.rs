@@ -76,6 +76,9 @@ fn responses() -> Vec<(u8, &'static str, Vec<u8>)> {
         message: "started".into(),
         service: Some(service("web")),
     };
+    let mistake =
+        v1::FileMistake { file: "/a/web.yaml".into(), line: 2, column: 1, message: "unknown\x1b[0m".into() };
+    let faulty = v1::FaultyFile { mistakes: vec![mistake], earlier_in_use: true, earlier_read: since };
     let cause = v1::Reason { subject: "path \"/a\"".into(), text: "is missing".into(), ..Default::default() };
     let reason = v1::Reason {
         subject: "service \"web\"".into(),
@@ -84,7 +87,7 @@ fn responses() -> Vec<(u8, &'static str, Vec<u8>)> {
         holds: false,
         causes: vec![cause],
         missing: None,
-        faulty_file: None,
+        faulty_file: Some(faulty.clone()),
     };
     let node = |id: &str| v1::GraphNode { id: id.into(), is_service: true, state: 5, up: true };
     let edge = v1::GraphEdge {
@@ -128,6 +131,7 @@ fn responses() -> Vec<(u8, &'static str, Vec<u8>)> {
         state: 3,
         lasts: duration,
         culprits: vec![culprit],
+        warnings: vec![v1::FileWarning { service: "web".into(), file: Some(faulty) }],
         ..Default::default()
     };
     let message = v1::KernelMessage { seq: 1, time: duration, level: 3, text: "I/O error\x1b[0m".into() };

@@ -1,0 +1,34 @@
+//! The last lines of a service's log, for commands that show them beside other things.
+
+use std::time::Duration;
+
+use kelson_api::client::Client;
+use kelson_proto::v1::{Line, ReadRequest};
+
+use crate::failure::Failure;
+
+/// The log is shown beside what was asked for: nobody waits long for it.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The last lines of its log, oldest first.
+///
+/// # Errors
+/// Why they could not be read, in words.
+pub async fn last_lines(client: &Client, service: &str, count: u32) -> Result<Vec<Line>, String> {
+    let request =
+        ReadRequest { names: vec![service.to_owned()], tail: Some(count), ..ReadRequest::default() };
+    let read = async {
+        let mut batches = client.logs().read(request).await?.into_inner();
+        let mut lines = Vec::new();
+        while let Some(batch) = batches.message().await? {
+            lines.extend(batch.lines);
+        }
+        Ok::<_, tonic::Status>(lines)
+    };
+    let failure = match tokio::time::timeout(PATIENCE, read).await {
+        Ok(Ok(lines)) => return Ok(lines),
+        Ok(Err(status)) => Failure::from(status),
+        Err(_) => Failure::TimedOut(format!("logd did not answer within {} s", PATIENCE.as_secs())),
+    };
+    Err(format!("its log cannot be read: {failure}"))
+}
