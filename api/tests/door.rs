@@ -23,7 +23,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kelson_api::client::{Client, Endpoint, Failure, TlsMaterial};
+use kelson_api::client::{Client, Endpoint, Failure, Remote, TlsMaterial, look_up};
 use kelson_proto::v1;
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
@@ -99,7 +99,7 @@ impl Door {
 
     fn client(&self, material: &TlsMaterial) -> Client {
         let endpoint: Endpoint = format!("127.0.0.1:{}", self.port).parse().unwrap();
-        Client::connect(&endpoint, Some(material)).unwrap()
+        Client::connect(&endpoint, Some(Remote { material, look_up })).unwrap()
     }
 
     fn ann(&self) -> Client {
@@ -352,7 +352,7 @@ async fn a_client_that_goes_away_is_missed_though_nobody_reads_it() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let endpoint: Endpoint = format!("127.0.0.1:{port}").parse().unwrap();
-            let client = Client::connect(&endpoint, Some(&material)).unwrap();
+            let client = Client::connect(&endpoint, Some(Remote { material: &material, look_up })).unwrap();
             let (requests, stream) = tokio::sync::mpsc::channel(1);
             requests.send(exec_start("stop")).await.unwrap();
             let stream = tokio_stream::wrappers::ReceiverStream::new(stream);

@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
 
 use super::link::{Link, Sender};
-use super::{CONNECT_TIMEOUT, Failure, TlsMaterial};
+use super::{CONNECT_TIMEOUT, Failure, Remote};
 
 /// Makes the connection, and begins to speak HTTP/2 on it.
 async fn begin<T>(
@@ -62,12 +62,12 @@ fn refused(path: &Path, error: &Error) -> Failure {
 }
 
 #[cfg(not(feature = "tls"))]
-pub fn remote(host: &str, port: u16, _: &TlsMaterial) -> Result<Link, Failure> {
+pub fn remote(host: &str, port: u16, _: Remote<'_>) -> Result<Link, Failure> {
     Err(Failure::Failed(format!("{host}:{port} cannot be reached: this program was built without TLS")))
 }
 
 #[cfg(feature = "tls")]
-pub fn remote(host: &str, port: u16, tls: &TlsMaterial) -> Result<Link, Failure> {
+pub fn remote(host: &str, port: u16, Remote { material, look_up }: Remote<'_>) -> Result<Link, Failure> {
     use std::time::Duration;
 
     use hyper_util::rt::TokioTimer;
@@ -81,7 +81,7 @@ pub fn remote(host: &str, port: u16, tls: &TlsMaterial) -> Result<Link, Failure>
     const PING: Duration = Duration::from_secs(20);
     const PONG: Duration = Duration::from_secs(10);
 
-    let connector = super::tls::connector(tls)?;
+    let connector = super::tls::connector(material)?;
     let name = super::tls::server_name(host)?;
     let host = host.to_owned();
     Ok(Link::new(move || {
@@ -90,7 +90,7 @@ pub fn remote(host: &str, port: u16, tls: &TlsMaterial) -> Result<Link, Failure>
             let place = Endpoint::Remote { host: host.clone(), port }.to_string();
             let now = Instant::now();
             let end = now.checked_add(CONNECT_TIMEOUT).unwrap_or(now);
-            let addresses = timeout_at(end, resolver::addresses(&host)).await;
+            let addresses = timeout_at(end, resolver::addresses(&host, look_up)).await;
             let addresses = addresses.unwrap_or_else(|_| Err(resolver::silent(&host)))?;
             let dialled = timeout_at(end, dial(&addresses, port, &place)).await;
             let stream = dialled.unwrap_or_else(|_| Err(unanswered(&place)))?;

@@ -12,6 +12,7 @@ mod resolver;
 #[cfg(feature = "tls")]
 mod tls;
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use kelson_proto::v1::exec_client::ExecClient;
@@ -27,6 +28,8 @@ use tonic::codegen::http::Uri;
 pub use endpoint::{Endpoint, EndpointError, PORT};
 pub use failure::Failure;
 pub use link::Link;
+#[cfg(feature = "tls")]
+pub use resolver::look_up;
 
 /// For the connection to stand: it is either a few milliseconds or never.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -55,6 +58,17 @@ impl std::fmt::Debug for TlsMaterial {
     }
 }
 
+/// Finds the addresses of a name; it may take long.
+pub type LookUp = fn(&str) -> std::io::Result<Vec<IpAddr>>;
+
+/// What it takes to reach a host over the network.
+#[derive(Debug, Clone, Copy)]
+pub struct Remote<'a> {
+    pub material: &'a TlsMaterial,
+    /// As a rule `look_up`. It is handed in so that a program without remote endpoints, such as init, has no resolver.
+    pub look_up: LookUp,
+}
+
 /// A host. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Client {
@@ -64,24 +78,24 @@ pub struct Client {
 
 impl Client {
     /// Prepares the connections; the first call makes them, and after a break the next call makes them anew.
-    /// A remote endpoint needs `tls`. Call it within a Tokio runtime.
+    /// A remote endpoint needs `remote`. Call it within a Tokio runtime.
     ///
     /// # Errors
-    /// [`Failure::Failed`] when `tls` is missing or cannot be read.
-    pub fn connect(endpoint: &Endpoint, tls: Option<&TlsMaterial>) -> Result<Client, Failure> {
+    /// [`Failure::Failed`] when `remote` is missing or cannot be read.
+    pub fn connect(endpoint: &Endpoint, remote: Option<Remote<'_>>) -> Result<Client, Failure> {
         match endpoint {
             Endpoint::Unix(path) => Ok(Client {
                 init: connect::unix(path.clone()),
                 logs: connect::unix(Endpoint::log_socket(path)),
             }),
             Endpoint::Remote { host, port } => {
-                let tls = tls.ok_or_else(|| {
+                let remote = remote.ok_or_else(|| {
                     Failure::Failed(format!(
                         "{endpoint} is reached with a CA, a client certificate and its key: name a file of contexts \
                          in KELSONCONFIG"
                     ))
                 })?;
-                let channel = connect::remote(host, *port, tls)?;
+                let channel = connect::remote(host, *port, remote)?;
                 Ok(Client { init: channel.clone(), logs: channel })
             }
         }

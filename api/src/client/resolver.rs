@@ -5,15 +5,16 @@
 //! So it is told not to look into that file. Seen with glibc 2.36: it then opens `hosts`, `host.conf` and `resolv.conf`
 //! alone, and resolves in an empty root.
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs as _};
 
 use tokio::sync::oneshot;
 
-use super::Failure;
+use super::{Failure, LookUp};
 
 /// # Errors
 /// [`Failure::NotReachable`] when the name is not known, or nobody could be asked.
-pub async fn addresses(host: &str) -> Result<Vec<IpAddr>, Failure> {
+pub async fn addresses(host: &str, look_up: LookUp) -> Result<Vec<IpAddr>, Failure> {
     if let Ok(address) = host.parse() {
         return Ok(vec![address]);
     }
@@ -26,10 +27,8 @@ pub async fn addresses(host: &str) -> Result<Vec<IpAddr>, Failure> {
     let (answer, answered) = oneshot::channel();
     let name = host.to_owned();
     let asking = std::thread::Builder::new().name("resolver".to_owned()).spawn(move || {
-        look_into_files_and_dns();
-        let found = (name.as_str(), 0).to_socket_addrs();
         // Nobody may be waiting any more.
-        let _ = answer.send(found.map(|found| found.map(|address| address.ip()).collect()));
+        let _ = answer.send(look_up(&name));
     });
     let found = match asking {
         Ok(_) => answered.await.map_err(|_| "the resolver ended".to_owned()),
@@ -40,6 +39,15 @@ pub async fn addresses(host: &str) -> Result<Vec<IpAddr>, Failure> {
         let why = why.trim_start_matches("failed to lookup address information: ");
         unknown(host, why)
     })
+}
+
+/// Asks the C library.
+///
+/// # Errors
+/// The name is not known, or nobody could be asked.
+pub fn look_up(name: &str) -> io::Result<Vec<IpAddr>> {
+    look_into_files_and_dns();
+    Ok((name, 0).to_socket_addrs()?.map(|address| address.ip()).collect())
 }
 
 /// Nobody answered in time.
@@ -64,8 +72,8 @@ fn look_into_files_and_dns() {
     }
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: both are texts with an end, which glibc copies. Nothing in this program looks a name up before, as this is
-        // the only place that does.
+        // SAFETY: both are texts with an end, which glibc copies. Nothing in this program looks a name up before, as this
+        // is the only place that does.
         let _ = unsafe { __nss_configure_lookup(c"hosts".as_ptr(), c"files dns".as_ptr()) };
     });
 }
@@ -81,7 +89,8 @@ mod tests {
     #[tokio::test]
     async fn an_address_and_localhost_are_not_looked_up() {
         let address: IpAddr = "10.1.2.3".parse().unwrap();
-        assert_eq!(addresses("10.1.2.3").await.unwrap(), [address]);
-        assert!(addresses("localhost").await.unwrap().contains(&IpAddr::V4(Ipv4Addr::LOCALHOST)));
+        let never: LookUp = |_| panic!("it is looked up");
+        assert_eq!(addresses("10.1.2.3", never).await.unwrap(), [address]);
+        assert!(addresses("localhost", never).await.unwrap().contains(&IpAddr::V4(Ipv4Addr::LOCALHOST)));
     }
 }

@@ -102,8 +102,7 @@ impl Call {
 
     /// A client of the host. The connection is made by the first question.
     pub fn client(&self) -> Result<Client, Failure> {
-        let host = self.choice.resolve()?;
-        Ok(Client::connect(&host.endpoint, host.tls.as_ref())?)
+        self.choice.resolve()?.client()
     }
 
     /// True where the result is for people.

@@ -15,7 +15,7 @@ mod file;
 
 use std::path::{Path, PathBuf};
 
-use kelson_api::client::{Endpoint, TlsMaterial};
+use kelson_api::client::{Client, Endpoint, Remote, TlsMaterial, look_up};
 
 use crate::failure::Failure;
 pub use file::{Context, File, folder_of};
@@ -43,6 +43,14 @@ pub struct Host {
     pub endpoint: Endpoint,
     /// Only for one that is reached over the network.
     pub tls: Option<TlsMaterial>,
+}
+
+impl Host {
+    /// A client of the host. The connection is made by the first question.
+    pub fn client(&self) -> Result<Client, Failure> {
+        let remote = self.tls.as_ref().map(|material| Remote { material, look_up });
+        Ok(Client::connect(&self.endpoint, remote)?)
+    }
 }
 
 /// What the command line and the environment say about the host.

@@ -98,8 +98,7 @@ impl Poll {
 
     /// A new way to the host: a connection that is silent is given up, and certificates are read anew.
     fn renew(&self) {
-        let client =
-            self.choice.resolve().and_then(|host| Ok(Client::connect(&host.endpoint, host.tls.as_ref())?));
+        let client = self.choice.resolve().and_then(|host| host.client());
         if let Ok(client) = client {
             self.clients.send_replace(client);
         }
