@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use kelson_api::client;
 use kelson_proto::v1::ListRequest;
+use kelson_spec::quoted;
 use tonic::Code;
 
 use crate::output::text::{list, nearest};
@@ -170,7 +171,7 @@ pub fn unknown_names(names: &[String], known: &[String]) -> Option<String> {
         .filter(|name| !known.contains(name))
         .map(|name| {
             meant.extend(nearest(name, known.iter().map(String::as_str)).map(|near| format!("{near:?}")));
-            format!("{name:?}")
+            quoted(name)
         })
         .collect();
     if unknown.is_empty() {

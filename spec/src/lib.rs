@@ -40,6 +40,7 @@ pub use load::{Mode, Sources, Switch, load, load_with};
 pub use loaded::{Diagnostic, Loaded, Refused};
 pub use machine::MachineSpec;
 pub use near::near;
+pub use quote::quoted;
 pub use reload::MachineReload;
 pub use service::ServiceSpec;
 pub use units::{duration as parse_duration, duration_text, size as parse_size, size_text};

@@ -151,7 +151,7 @@ impl Health for HealthApi {
         match self.status(&Subject::of(&name)) {
             Some(status) => Ok(Response::new(told(status))),
             None => Err(Status::not_found(format!(
-                "{name:?} is not known here; known are \"\" (the host), service/NAME, group/NAME and {BOOT:?}"
+                "\"{name:.60}\" is not known here; known are \"\" (the host), service/NAME, group/NAME and {BOOT:?}"
             ))),
         }
     }

@@ -30,7 +30,7 @@ fn find(health: &NodeHealth, group: &str) -> Result<v1::HealthReport, Status> {
     }
     match health.group(group) {
         Some(found) => Ok(report(group, found)),
-        None => Err(Status::not_found(format!("no service is in a group {group:?}"))),
+        None => Err(Status::not_found(format!("no service is in a group \"{group:.60}\""))),
     }
 }
 

@@ -11,6 +11,10 @@ use crate::output::style::{Palette, Tone};
 use crate::output::text::{escape, width};
 use crate::output::{print, views};
 
+/// So much of a long line is shown before a mistake and from there on, in characters.
+const BEFORE: usize = 40;
+const AFTER: usize = 80;
+
 /// Check a configuration folder or one file, without a host
 ///
 /// The folder is one like /etc/kelson: a machine.yaml (which may be missing),
@@ -159,19 +163,35 @@ fn mistake(diagnostic: &Diagnostic, source: Option<&str>, palette: Palette) -> S
     let message = diagnostic.message.lines().map(escape).collect::<Vec<_>>().join("\n    ");
     let mut out = format!("{} {}\n", palette.paint(Tone::Strong, &place), palette.paint(Tone::Bad, &message));
     if let Some(source) = source {
-        let before: String =
-            source.chars().take(usize::try_from(diagnostic.column).unwrap_or(0).saturating_sub(1)).collect();
+        let place = usize::try_from(diagnostic.column).unwrap_or(0).saturating_sub(1);
+        let (before, after) = around(source, place);
         let number = diagnostic.line.to_string();
         let margin = " ".repeat(number.len());
         let indent = " ".repeat(width(&escape(&before)));
         out += &palette.paint(Tone::Quiet, &format!("  {number} | "));
-        out += &format!("{}\n", escape(source.trim_end()));
+        out += &format!("{}\n", escape(format!("{before}{after}").trim_end()));
         if diagnostic.column > 0 {
             out += &palette.paint(Tone::Quiet, &format!("  {margin} | "));
             out += &format!("{indent}{}\n", palette.paint(Tone::Bad, "^"));
         }
     }
     out
+}
+
+/// What stands before a place of a line, in characters, and what from there on; where it is long, what is near it.
+fn around(line: &str, place: usize) -> (String, String) {
+    let place = place.min(line.chars().count());
+    let skipped = place.saturating_sub(BEFORE);
+    let mut rest = line.chars();
+    let mut before: String = rest.by_ref().skip(skipped).take(place - skipped).collect();
+    let mut after: String = rest.by_ref().take(AFTER).collect();
+    if skipped > 0 {
+        before.insert(0, '…');
+    }
+    if rest.next().is_some() {
+        after.push('…');
+    }
+    (before, after)
 }
 
 #[cfg(test)]
@@ -206,6 +226,22 @@ services/web.yaml:12:14: depends: there is no service \"bd\"; did you mean \"db\
             mistake(&diagnostic(1, 4), Some("世\x1b:x"), Palette::None).lines().skip(1).collect::<Vec<_>>(),
             ["  1 | 世\\x1b:x", "    |        ^"]
         );
+    }
+
+    #[test]
+    fn of_a_long_line_what_is_near_the_mistake_is_shown() {
+        let source = format!("{}here{}", "a".repeat(15_000), "b".repeat(15_000));
+        let said = mistake(&diagnostic(3, 15_001), Some(&source), Palette::None);
+        let lines: Vec<&str> = said.lines().skip(1).collect();
+        assert_eq!(
+            lines,
+            [
+                format!("  3 | …{}here{}…", "a".repeat(BEFORE), "b".repeat(AFTER - 4)),
+                format!("    | {}^", " ".repeat(BEFORE + 1))
+            ]
+        );
+        assert_eq!(around("short", 0), (String::new(), "short".to_owned()));
+        assert_eq!(around("short", 99), ("short".to_owned(), String::new()));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use kelson_api::client::TlsMaterial;
+use kelson_spec::quoted;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
@@ -85,7 +86,7 @@ impl File {
             None if self.contexts.is_empty() => "it has none".to_owned(),
             None => format!("there are: {}", self.names()),
         };
-        Failure::Usage(format!("{} has no context {name:?} ({by}); {next}", path.display()))
+        Failure::Usage(format!("{} has no context {} ({by}); {next}", path.display(), quoted(name)))
     }
 
     /// `a, b, c`.

@@ -70,6 +70,19 @@ fn each_mistake_is_pointed_at() {
 }
 
 #[test]
+fn a_long_line_is_shown_near_its_mistake() {
+    let folder = folder();
+    std::fs::create_dir_all(folder.join("services")).unwrap();
+    let text = format!("{{name: web, process: {{command: [{}], strange: 1}}}}\n", "a, ".repeat(10_000));
+    std::fs::write(folder.join("services/web.yaml"), text).unwrap();
+    let report = validate(&folder, &[]);
+    let source = report.out.lines().find(|line| line.starts_with("  1 | ")).unwrap();
+    assert!(source.contains(" a, ], strange: 1}") && source.starts_with("  1 | …"), "{source}");
+    assert!(report.out.lines().all(|line| line.chars().count() < 400), "{}", report.out);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
 fn a_folder_that_is_none() {
     let missing = validate(Path::new("/nowhere/at/all"), &[]);
     assert_eq!((missing.status, missing.out.as_str()), (1, ""));

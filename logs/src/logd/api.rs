@@ -147,7 +147,7 @@ fn look_at(request: v1::ReadRequest) -> Result<Asked, Status> {
     let mut names: Vec<Arc<str>> = Vec::new();
     for name in request.names {
         if !valid_name(&name) {
-            return Err(Status::invalid_argument(format!("\"{name}\" is not the name of a service")));
+            return Err(Status::invalid_argument(format!("\"{name:.60}\" is not the name of a service")));
         }
         if !names.iter().any(|known| **known == *name) {
             names.push(name.into());

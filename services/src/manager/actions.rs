@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use kelson_spec::quoted;
 use tokio::sync::{oneshot, watch};
 
 use super::{ActionResult, Awaited, Kind, Manager, Outcome};
@@ -154,8 +155,8 @@ impl Manager {
     pub fn unknown(&self, name: &str) -> String {
         let entries = self.entries();
         match kelson_spec::near(name, entries.keys().map(AsRef::as_ref)) {
-            Some(near) => format!("there is no service \"{name}\"; did you mean \"{near}\"?"),
-            None => format!("there is no service \"{name}\"; `kelsonctl services` lists them"),
+            Some(near) => format!("there is no service {}; did you mean \"{near}\"?", quoted(name)),
+            None => format!("there is no service {}; `kelsonctl services` lists them", quoted(name)),
         }
     }
 

@@ -73,3 +73,35 @@ fn command_line_exec_needs_no_dashes_and_waits_know_an_exit() {
     host.ctl(&["wait", "web", "--for", "stopped", "--timeout", "20s"]).ok();
     host.poweroff();
 }
+
+#[test]
+fn command_line_a_name_of_100_kilobytes_is_not_echoed_whole() {
+    let mut host = Host::builder().service("web", SERVE).start();
+    host.wait_up("web");
+    let long = "x".repeat(100_000);
+    for words in [
+        &["status", &long][..],
+        &["cat", &long],
+        &["start", &long],
+        &["stop", "web", &long],
+        &["restart", &long],
+        &["signal", &long, "HUP"],
+        &["why", &long],
+        &["wait", &long, "--for", "up"],
+        &["logs", &long],
+        &["logs", "-f", &long],
+        &["events", &long],
+        &["metrics", &long],
+        &["health", &long],
+        &["exec", &long, "true"],
+        &["processes", &long],
+    ] {
+        let told = host.ctl(words).expect(1).stderr;
+        assert!(
+            told.starts_with("kelsonctl: ") && told.contains("\"xxx") && told.contains("xxx\""),
+            "{words:.60?}: {told}"
+        );
+        assert!(told.len() < 300, "{}: {} bytes", words[0], told.len());
+    }
+    host.poweroff();
+}
