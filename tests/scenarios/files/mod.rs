@@ -294,19 +294,21 @@ fn files_the_quick_start_of_the_readme_works_as_it_is_written() {
     let folder = std::env::temp_dir().join(format!("kelson-quick-{}", std::process::id()));
     let binaries = paths::binary("kelsonctl");
     let binaries = binaries.parent().and_then(Path::to_str).expect("a path in UTF-8");
-    let ctl = format!("{binaries}/kelsonctl");
+    const BUILT: &str = "target/x86_64-unknown-linux-gnu/release";
     let script = block
         .lines()
         .map(|line| line.strip_prefix("# ").unwrap_or(line))
         .filter(|line| !line.starts_with("cargo build "))
         .map(|line| match line {
             // A busy machine may take longer.
-            "sleep 1" => format!("until {ctl} -e unix:///tmp/one/run/init.sock version; do sleep 0.1; done"),
+            "sleep 1" => format!(
+                "until {BUILT}/kelsonctl -e unix:///tmp/one/run/init.sock version; do sleep 0.1; done"
+            ),
             line => line.replace("unshare ", "unshare --kill-child "),
         })
         .collect::<Vec<_>>()
         .join("\n")
-        .replace("target/x86_64-unknown-linux-gnu/release", binaries)
+        .replace(BUILT, binaries)
         .replace("/tmp/one", folder.to_str().expect("a path in UTF-8"));
     let script = format!("set -e\ntrap 'kill %1 2>/dev/null || true' EXIT\n{script}\n");
     let mut command = Command::new("timeout");
