@@ -182,17 +182,22 @@ impl Service {
     }
 
     async fn stop_in_time(&mut self) {
+        // It may have ended while it waited for its turn.
+        let mut exit = match &mut self.exit {
+            Some(ended) => tokio::time::timeout(Duration::ZERO, ended).await.ok(),
+            None => None,
+        };
+        self.exit.take_if(|_| exit.is_some());
         if self.exit.is_some() {
             tracing::info!("stopping {}", self.name);
         }
-        if self.remaining.pre_stop {
+        if self.remaining.pre_stop && exit.is_none() {
             let failures = self.hooks(None).pre_stop(self.executor.clone()).await;
             failures.iter().for_each(|text| tracing::warn!("{}: {text}", self.name));
         }
-        let mut exit = None;
         match self.remaining.signal_after {
             Some(delay) => {
-                if let Some(ended) = &mut self.exit {
+                if let (None, Some(ended)) = (exit, &mut self.exit) {
                     exit = tokio::time::timeout(delay, ended).await.ok();
                 }
                 let plan = if exit.is_some() { KILL } else { self.plan };

@@ -167,10 +167,13 @@ impl Manager {
     }
 }
 
-/// The child that was made for the run that is recorded, and is not recorded itself.
+/// The child that was made for the run that is recorded, and is not recorded itself: its start was under way, or a stop
+/// met that start and the child has yet to get its signal.
 pub fn child_of(record: &Record, making: &[Leftover]) -> Option<i32> {
     let (service, run) = (service_id(&record.name), record.life.run);
     let of_it = |child: &&Leftover| child.service == service && child.run == run;
-    let child = making.iter().find(of_it).filter(|_| record.life.phase == Phase::Spawning);
+    let unrecorded =
+        record.life.pid.is_none() && matches!(record.life.phase, Phase::Spawning | Phase::Ending);
+    let child = making.iter().find(of_it).filter(|_| unrecorded);
     child.map(|child| child.pid)
 }
