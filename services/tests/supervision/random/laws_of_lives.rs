@@ -60,6 +60,9 @@ impl LawsOfLives {
             if event.message.contains("exit status was lost") {
                 wrongs.push(format!("a status is lost: {event:?}"));
             }
+            if event.message.starts_with("broken off") && event.message.contains("path ") {
+                wrongs.push(format!("broken off for a path that exists: {event:?}"));
+            }
             let ended = event.message.starts_with("exited with") || event.message.starts_with("killed by");
             if event.state != State::Backoff || !ended {
                 continue;

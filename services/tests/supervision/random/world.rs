@@ -14,6 +14,8 @@ use crate::health_commands::{Conduct, fails, hangs, passes};
 use crate::house::{House, MS, secs};
 
 pub const GROUP: &str = "g";
+/// It exists all the time, and nobody knows it at once.
+const LATE: &str = "/proc/self";
 
 /// What stays of a service when its file changes.
 #[derive(Clone)]
@@ -184,6 +186,9 @@ impl World {
         if index > 1 && dice.one_in(12) {
             let up = |index| Requirement::service(name(index), ServiceEvent::Up);
             depends.push(Requirement::Any(vec![up(0), up(1)]));
+        }
+        if dice.one_in(4) {
+            depends.push(Requirement::Path(LATE.into()));
         }
         depends
     }
