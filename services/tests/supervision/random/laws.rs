@@ -57,7 +57,7 @@ impl Laws {
             self.agrees_with_before(play, now, &mut wrong);
         }
         self.lives.ask(play, &world, &list, &self.readings, self.hurried, &mut wrongs);
-        self.health.ask(play, &list, &mut wrongs);
+        self.health.ask(play, &world, &list, &mut wrongs);
         self.bonds_are_kept(&world, &list, &mut wrongs);
         self.stops_are_kept(play, &mut wrongs);
         is_remembered(play, &list, &mut wrongs);
@@ -276,7 +276,8 @@ impl Laws {
                 let down = match other.oneshot {
                     true => other.state.at_rest() && !other.finished,
                     false => {
-                        let ended = |it: &super::deeds::Main| it.ended.is_some_and(|at| at >= main.begun);
+                        // One that ended at the very instant may have been started again before this one was.
+                        let ended = |it: &super::deeds::Main| it.ended.is_some_and(|at| at > main.begun);
                         reading.mains.iter().rev().take(4).any(ended)
                             || !matches!(other.state, State::Starting | State::Running)
                     }

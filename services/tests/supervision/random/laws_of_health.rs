@@ -6,7 +6,7 @@ use kelson_services::node_health::Health;
 use tokio::time::Instant;
 
 use super::acts::Play;
-use super::world::GROUP;
+use super::world::{GROUP, World};
 use crate::house::MS;
 use crate::node_health::Standing;
 
@@ -19,11 +19,13 @@ pub struct LawsOfHealth {
 struct Look {
     services: Vec<Snapshot>,
     events: usize,
+    /// Files written, and readings of them that have ended: a file says which services are asked.
+    files: (usize, usize),
     standings: Vec<Option<Standing>>,
 }
 
 impl LawsOfHealth {
-    pub fn ask(&mut self, play: &Play, services: &[Snapshot], wrongs: &mut Vec<String>) {
+    pub fn ask(&mut self, play: &Play, world: &World, services: &[Snapshot], wrongs: &mut Vec<String>) {
         let Some(health) = &play.house.health else { return };
         let reports = [Some(health.node()), health.group(GROUP)];
         for report in reports.iter().flatten() {
@@ -39,13 +41,15 @@ impl LawsOfHealth {
                 .iter()
                 .filter(|(_, event)| !event.service.is_empty())
                 .count(),
+            files: (
+                world.versions.values().map(Vec::len).sum(),
+                play.reloads.iter().filter(|reload| reload.is_finished()).count(),
+            ),
             standings: reports.iter().map(|report| report.as_ref().map(Standing::of)).collect(),
         };
-        if let Some(before) = self
-            .before
-            .take()
-            .filter(|before| (before.events, &before.services) == (now.events, &now.services))
-        {
+        if let Some(before) = self.before.take().filter(|before| {
+            (before.events, before.files, &before.services) == (now.events, now.files, &now.services)
+        }) {
             for (before, now) in before.standings.iter().zip(&now.standings) {
                 let same = match (before, now) {
                     (Some(before), Some(now)) => is_what_time_makes_of(before, now),

@@ -255,7 +255,9 @@ fn clocks_have_left_what_they_had_left(
                 && event.message.starts_with("not ready after 15 s")
         });
         let main = gave_up.and_then(|(told, event)| {
-            let main = readings[&*now.name].mains.iter().rev().find(|main| main.run == event.run)?;
+            // A service whose file went and came back counts its runs from the beginning.
+            let of_it = |main: &&super::deeds::Main| main.run == event.run && main.begun <= *told;
+            let main = readings[&*now.name].mains.iter().rev().find(of_it)?;
             (*told < main.begun + secs(15)).then_some(main)
         });
         if let Some(main) = main {
