@@ -32,6 +32,11 @@ impl After {
         let stopped = !matches!(reason, StopReason::Group(_));
         After::End { state: State::Finished, finished: false, stopped, wanted: true, text }
     }
+
+    /// It has failed, and nobody asked for its end.
+    fn failed(text: String) -> After {
+        After::End { state: State::Failed, finished: false, stopped: false, wanted: false, text }
+    }
 }
 
 impl Life {
@@ -93,13 +98,7 @@ impl Life {
             Phase::Active => {
                 let text = format!("a restart of its group was asked for ({}); {text}", reason.name());
                 let told = format!("{text}, stopping it");
-                self.after = Some(After::End {
-                    state: State::Failed,
-                    finished: false,
-                    stopped: false,
-                    wanted: false,
-                    text,
-                });
+                self.after = Some(After::failed(text));
                 self.begin_stop(rules, told, fx);
             }
             // It had failed already.
@@ -138,13 +137,7 @@ impl Life {
             Decision::End { .. } => self.end_run(rules, reason, text, now, fx),
             Decision::Exhausted { text: why } => {
                 let told = format!("{text}, stopping it");
-                self.after = Some(After::End {
-                    state: State::Failed,
-                    finished: false,
-                    stopped: false,
-                    wanted: false,
-                    text: format!("{text}; {why}"),
-                });
+                self.after = Some(After::failed(format!("{text}; {why}")));
                 self.begin_stop(rules, told, fx);
             }
         }
@@ -290,16 +283,7 @@ impl Life {
                 self.begin(rules, false, fx);
             }
             Some(end @ (After::End { .. } | After::Refused { .. })) => self.end(end, fx),
-            None => self.end(
-                After::End {
-                    state: State::Failed,
-                    finished: false,
-                    stopped: false,
-                    wanted: false,
-                    text: "ended without a reason (please report this)".into(),
-                },
-                fx,
-            ),
+            None => self.end(After::failed("ended without a reason (please report this)".into()), fx),
         }
     }
 
