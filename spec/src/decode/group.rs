@@ -1,7 +1,7 @@
 //! The file of a group.
 
 use super::health::CheckOf;
-use super::{Decoder, Place, quoted};
+use super::{Decoder, Place};
 use crate::group::GroupSpec;
 use crate::service::{RestartScope, RestartSpec, ServiceKind};
 use crate::tree::Node;
@@ -14,17 +14,7 @@ pub fn group(d: &mut Decoder<'_>, stem: &str, root: &Node) -> Option<GroupSpec> 
     let place = Place::Root;
     let fields = d.fields(&place, root, &KEYS)?;
     let mut group = GroupSpec { name: stem.to_owned(), ..GroupSpec::default() };
-    d.read(&fields, "name", |d, p, n| {
-        let name = d.name(p, n)?;
-        if name != stem {
-            let text = format!(
-                "{} is not the file's name; write {stem}, or rename the file to {name}.yaml",
-                quoted(&name)
-            );
-            d.wrong(p, n.at, text);
-        }
-        Some(())
-    });
+    d.read(&fields, "name", |d, p, n| d.file_name(stem, p, n));
     (group.minimum, group.deadline) = d.health_times(&fields, "the group");
     d.set(&fields, "restart", &mut group.restart, |d, p, n| d.group_restart(p, n).map(Some));
     d.set(&fields, "health", &mut group.health, |d, p, n| d.health(CheckOf::Group, p, n));

@@ -69,6 +69,19 @@ impl Decoder<'_> {
         Some(PathBuf::from(text))
     }
 
+    /// The key `name` of a file, which may only repeat how the file `STEM.yaml` is called. Whether it does.
+    pub fn file_name(&mut self, stem: &str, place: &Place<'_>, node: &Node) -> Option<bool> {
+        let name = self.name(place, node)?;
+        if name != stem {
+            let text = format!(
+                "{} is not the file's name; write {stem}, or rename the file to {name}.yaml",
+                quoted(&name)
+            );
+            self.wrong(place, node.at, text);
+        }
+        Some(name == stem)
+    }
+
     /// The name of a service or a check.
     pub fn name(&mut self, place: &Place<'_>, node: &Node) -> Option<String> {
         let text = self.scalar(place, node, "a name")?;

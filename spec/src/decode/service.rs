@@ -154,14 +154,7 @@ fn whole(d: &mut Decoder<'_>, stem: &str, root: &Node, ties: &mut Ties) -> Optio
 
 impl Decoder<'_> {
     fn own_name(&mut self, stem: &str, place: &Place<'_>, node: &Node) -> Option<()> {
-        let name = self.name(place, node)?;
-        if name != stem {
-            let text = format!(
-                "{} is not the file's name; write {stem}, or rename the file to {name}.yaml",
-                quoted(&name)
-            );
-            self.wrong(place, node.at, text);
-        } else if RESERVED.contains(&stem) {
+        if self.file_name(stem, place, node)? && RESERVED.contains(&stem) {
             self.wrong(
                 place,
                 node.at,
