@@ -34,6 +34,15 @@ pub fn changeable<T: Owned>(fd: T) -> io::Result<AsyncFd<T>> {
     watched(fd, Interest::PRIORITY)
 }
 
+/// Returns once the file has changed since this was last called, or since it was opened.
+///
+/// # Errors
+/// When the runtime ends.
+pub async fn changed<T: Owned>(file: &AsyncFd<T>) -> io::Result<()> {
+    file.ready(Interest::PRIORITY).await?.clear_ready();
+    Ok(())
+}
+
 fn watched<T: Owned>(fd: T, interest: Interest) -> io::Result<AsyncFd<T>> {
     // SAFETY: `Owned` says that the descriptor stays open and the same for as long as the value lives.
     let registered = unsafe { AsyncFd::register_with_interest(fd, interest) };

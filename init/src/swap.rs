@@ -20,7 +20,6 @@ use std::time::Duration;
 
 use kelson_runner::SET_IO_FLUSHER;
 use nix::errno::Errno;
-use tokio::io::Interest;
 
 use crate::{memory, readable};
 
@@ -116,10 +115,11 @@ impl Guard {
         loop {
             self.look();
             tokio::select! {
-                changed = watched.ready(Interest::PRIORITY) => match changed {
-                    Ok(mut ready) => ready.clear_ready(),
-                    Err(_) => return,
-                },
+                changed = readable::changed(&watched) => {
+                    if changed.is_err() {
+                        return;
+                    }
+                }
                 () = tokio::time::sleep(LOOK), if self.program.is_some() => {}
             }
         }

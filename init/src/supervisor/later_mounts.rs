@@ -16,13 +16,12 @@ use std::time::Duration;
 use kelson_runner::cgroup::Cgroup;
 use kelson_services::manager::Manager;
 use kelson_spec::service::Workload;
-use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use super::launchers::Personalities;
-use crate::readable::changeable;
+use crate::readable::{changeable, changed};
 use crate::task::{self, Request};
 
 /// Entering a few namespaces takes milliseconds.
@@ -48,7 +47,7 @@ impl LaterMounts {
 /// Keeps the mounts of services read-only from now on.
 pub(super) fn keep_read_only(manager: Manager, personalities: Personalities) -> LaterMounts {
     let services = Arc::new(Notify::new());
-    let changed = Arc::clone(&services);
+    let known = Arc::clone(&services);
     let task = tokio::spawn(async move {
         let (mut mounts, mut told) = (None, None);
         loop {
@@ -66,7 +65,7 @@ pub(super) fn keep_read_only(manager: Manager, personalities: Personalities) -> 
             let again = failure.is_some() || (mounts.is_none() && !names.is_empty());
             told = failure;
             tokio::select! {
-                () = changed.notified() => {}
+                () = known.notified() => {}
                 () = change(mounts.as_ref()) => {}
                 () = tokio::time::sleep(AGAIN), if again => {}
             }
@@ -95,9 +94,7 @@ fn open() -> io::Result<AsyncFd<OwnedFd>> {
 async fn change(mounts: Option<&AsyncFd<OwnedFd>>) {
     match mounts {
         Some(mounts) => {
-            if let Ok(mut ready) = mounts.ready(Interest::PRIORITY).await {
-                ready.clear_ready();
-            }
+            let _ = changed(mounts).await;
         }
         None => pending().await,
     }
