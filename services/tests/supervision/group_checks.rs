@@ -7,8 +7,9 @@ use kelson_probe::Verdict::{Fails, Passes};
 use kelson_runner::Exit;
 use kelson_services::node_health::{Health, HealthState, NodeHealth};
 use kelson_spec::GroupSpec;
-use kelson_spec::service::{Check, Probe, RestartSpec, ServiceKind, ServiceSpec};
+use kelson_spec::service::{Check, Probe, ServiceSpec};
 
+use crate::groups::{file as restarted, restarts};
 use crate::house::*;
 use crate::lines::Lines;
 
@@ -64,10 +65,6 @@ async fn fails(house: &House, lines: &Lines, port: u16, times: usize) {
         lines.at(port).answer(Fails, "refused");
     }
     house.settle().await;
-}
-
-fn host_told(house: &House) -> Vec<String> {
-    house.manager.events_of("").iter().map(|event| event.message.to_string()).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -194,21 +191,10 @@ async fn other_checks_begin_with_a_reload_and_those_that_are_gone_count_no_more(
     house.check();
 }
 
-/// Restarts the group after two failures: so often in an hour, each after so long.
+/// Two failures restart the group: at most `attempts` times in an hour, each time after `delay`.
 fn restarting(attempts: u32, delay: Duration) -> GroupSpec {
-    let rules = RestartSpec {
-        attempts,
-        delay,
-        max_delay: delay,
-        interval: secs(3600),
-        ..RestartSpec::for_kind(ServiceKind::Service)
-    };
     let front = Check { restart_after: 2, grace: secs(5), ..check("front", 80) };
-    GroupSpec { restart: Some(rules), ..file([front]) }
-}
-
-fn restarts(house: &House) -> u64 {
-    house.manager.group_restarts().get("shop").copied().unwrap_or_default()
+    GroupSpec { health: vec![front], ..restarted(attempts, delay) }
 }
 
 #[tokio::test(start_paused = true)]

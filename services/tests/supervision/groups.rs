@@ -89,12 +89,8 @@ fn runs(house: &House) -> Vec<(&'static str, u32)> {
     all.map(|name| (name, house.played(name, |one| one.runs))).to_vec()
 }
 
-fn restarts(house: &House) -> u64 {
+pub fn restarts(house: &House) -> u64 {
     house.manager.group_restarts().get("shop").copied().unwrap_or_default()
-}
-
-fn host_told(house: &House) -> Vec<String> {
-    house.manager.events_of("").iter().map(|event| event.message.to_string()).collect()
 }
 
 fn by_group(house: &House, name: &str) -> u32 {
@@ -501,8 +497,8 @@ async fn who_asks_for_a_restart_is_not_up_until_it_comes() {
     house.check();
 }
 
-/// The file of the shop: so many restarts in an hour, each after so long.
-fn file(attempts: u32, delay: Duration) -> GroupSpec {
+/// The file of the shop: at most `attempts` restarts in an hour, each after `delay`.
+pub fn file(attempts: u32, delay: Duration) -> GroupSpec {
     let rules = RestartSpec {
         attempts,
         delay,

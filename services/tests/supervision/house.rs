@@ -415,6 +415,11 @@ impl House {
     }
 }
 
+/// The messages of the host's own events.
+pub fn host_told(house: &House) -> Vec<String> {
+    house.manager.events_of("").iter().map(|event| event.message.to_string()).collect()
+}
+
 pub fn spec(name: &str) -> ServiceSpec {
     ServiceSpec::process(name, [name])
 }

@@ -33,10 +33,6 @@ fn in_group(group: &str, spec: ServiceSpec) -> ServiceSpec {
     ServiceSpec { group: Some(group.into()), ..spec }
 }
 
-fn host_told(house: &House) -> Vec<String> {
-    house.manager.events_of("").iter().map(|event| event.message.to_string()).collect()
-}
-
 #[tokio::test(start_paused = true)]
 async fn h7_every_service_at_the_same_time_for_the_minimum() {
     let (house, health) = house([spec("db"), notify("web"), oneshot("migrate")]).await;
