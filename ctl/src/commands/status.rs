@@ -20,7 +20,7 @@ use crate::output::terminal::Terminal;
 use crate::output::text::{escape, escape_bytes, escape_lines};
 use crate::output::{faulty, time, views};
 
-/// So many lines of its log are shown.
+/// How many lines of its log are shown.
 const LINES: u32 = 10;
 
 /// Show the host at a glance, or one service whole
