@@ -155,7 +155,9 @@ impl Story {
         self.must_hold(&play).await
     }
 
-    fn play(&self, house: House) -> Play {
+    fn play(&mut self, house: House) -> Play {
+        let life_begun = Instant::now();
+        self.laws.begins.push(life_begun);
         Play {
             house,
             world: Arc::clone(&self.world),
@@ -167,7 +169,7 @@ impl Story {
             begun: self.begun.unwrap(),
             trace: Arc::clone(&self.trace),
             extended: Arc::clone(&self.extended),
-            life_begun: Instant::now(),
+            life_begun,
         }
     }
 
