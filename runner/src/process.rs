@@ -58,6 +58,14 @@ enum CgroupState {
 struct Main {
     pid: i32,
     exit: ExitReceiver,
+    /// It was sent a stop signal.
+    is_signalled: bool,
+}
+
+impl Main {
+    fn new(pid: i32, exit: ExitReceiver) -> Main {
+        Main { pid, exit, is_signalled: false }
+    }
 }
 
 impl ProcessRunner {
@@ -148,7 +156,7 @@ impl ProcessRunner {
         self.started = true;
         let child = if pid == 0 { None } else { self.processes.adopt(pid, start_time)? };
         Ok(child.map(|Child { exit, .. }| {
-            self.main = Some(Main { pid, exit: exit.clone() });
+            self.main = Some(Main::new(pid, exit.clone()));
             Running { pid, start_time, stop_signal: None, exit: Box::pin(exit) }
         }))
     }
@@ -188,13 +196,16 @@ impl ProcessRunner {
         let made = self.processes.spawn(command.done(done)).await;
         self.starting = None;
         let Child { pid, start_time, exit, .. } = made?;
-        self.main = Some(Main { pid, exit: exit.clone() });
+        self.main = Some(Main::new(pid, exit.clone()));
         Ok(Running { pid, start_time, stop_signal: None, exit: Box::pin(exit) })
     }
 
     async fn end(&mut self, plan: StopPlan) -> Result<StopReport, RunnerError> {
         let mut killed = false;
         self.take_start().await;
+        if let Some(main) = &mut self.main {
+            main.is_signalled |= plan.signal != 0;
+        }
         if let Some(main) = self.main.as_ref().filter(|main| main.exit.exited().is_none()) {
             let signal = |signal| self.processes.signal(main.pid, &main.exit, signal);
             signal(plan.signal);
@@ -234,7 +245,7 @@ impl ProcessRunner {
     async fn take_start(&mut self) {
         let Some(starting) = &mut self.starting else { return };
         if let Ok(Ok(Child { pid, exit, .. })) = timeout(KILL_DEADLINE, starting).await {
-            self.main = Some(Main { pid, exit });
+            self.main = Some(Main::new(pid, exit));
         }
         self.starting = None;
     }
@@ -300,6 +311,10 @@ impl Runner for ProcessRunner {
 
     fn stop(&mut self, plan: StopPlan) -> BoxFuture<'_, Result<StopReport, RunnerError>> {
         Box::pin(self.end(plan))
+    }
+
+    fn is_signalled(&self) -> bool {
+        self.main.as_ref().is_some_and(|main| main.is_signalled)
     }
 
     fn close(&mut self) -> BoxFuture<'_, Result<(), RunnerError>> {

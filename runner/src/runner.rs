@@ -177,6 +177,12 @@ pub trait Runner: Send {
     /// Ends the run and everything it left: signal, timeout, kill. Without a run it only clears strays away.
     fn stop(&mut self, plan: StopPlan) -> BoxFuture<'_, Result<StopReport, RunnerError>>;
 
+    /// Whether a `stop` of this runner has sent the run's main process a stop signal, also where its future was dropped
+    /// later. Signals of an earlier incarnation of PID 1 do not count.
+    fn is_signalled(&self) -> bool {
+        false
+    }
+
     /// Takes up what an earlier life of the same PID 1 began, in place of `open` and `run`: what was opened is known
     /// again, and a run that goes on, or ended meanwhile and has left its status, is told of as by `run`.
     ///

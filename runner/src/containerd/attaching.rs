@@ -50,7 +50,7 @@ impl ContainerRunner {
         let ending = watch::begin(self.containerd.clone(), main, Arc::clone(&handle));
         // The earlier life has written the signal down: containerd may be away.
         let running = Running { pid, start_time, stop_signal: None, exit: ending.clone().into_future() };
-        self.main = Some(Launched { pid, handle, ending });
+        self.main = Some(Launched { pid, handle, ending, is_signalled: false });
         Ok(Some(running))
     }
 

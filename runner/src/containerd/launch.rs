@@ -30,6 +30,8 @@ pub(super) struct Launched {
     /// `None`: it had ended before it could be looked at.
     pub(super) handle: Arc<Option<ProcessHandle>>,
     pub(super) ending: Ending,
+    /// It was sent a stop signal.
+    pub(super) is_signalled: bool,
 }
 
 /// What a run is made of.
@@ -146,7 +148,7 @@ impl Launch {
         let ending = watch::begin(containerd.clone(), main.clone(), Arc::clone(&handle));
         wanted.check()?;
         self.start(&main, wanted, patience).await?;
-        Ok(Launched { pid, handle, ending })
+        Ok(Launched { pid, handle, ending, is_signalled: false })
     }
 
     /// A start whose answer was lost may have happened: it is looked at before it is tried again.

@@ -163,8 +163,11 @@ impl ContainerRunner {
             && !handle.has_ended()
         {
             self.recall_briefly().await;
-            // 0: only the patience is new.
+            // 0: only the timeout is new.
             let plan = StopPlan { signal: self.signal_of(plan), ..plan };
+            if let Some(main) = &mut self.main {
+                main.is_signalled |= plan.signal != 0;
+            }
             killed = handle.end(plan, self.place().as_ref()).await;
         }
         let known = self.main.is_some();
@@ -302,6 +305,10 @@ impl Runner for ContainerRunner {
 
     fn stop(&mut self, plan: StopPlan) -> BoxFuture<'_, Result<StopReport, RunnerError>> {
         Box::pin(self.end(plan))
+    }
+
+    fn is_signalled(&self) -> bool {
+        self.main.as_ref().is_some_and(|main| main.is_signalled)
     }
 
     fn archives_changed(&mut self, archives: u32) -> BoxFuture<'_, ()> {

@@ -130,8 +130,6 @@ struct Core {
     health_kept: bool,
     /// The phase that stands in the record, and whether `post` hooks are owed.
     recorded: Option<(Phase, bool)>,
-    /// The life before may not have come to send the signal of the stop that is under way.
-    signals_again: bool,
     random: Random,
 }
 

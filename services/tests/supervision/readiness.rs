@@ -71,6 +71,22 @@ async fn a_stop_that_is_extended_signals_once_and_kills_in_the_end() {
     house.check();
 }
 
+/// Which of two things that are ready comes first is drawn: with 32 services each order comes.
+#[tokio::test(start_paused = true)]
+async fn a_stop_that_is_extended_before_its_signal_still_signals_once() {
+    let all: Vec<String> = (0..32).map(|number| format!("s{number}")).collect();
+    let house = House::with(all.iter().map(|name| notify(name))).await;
+    for name in &all {
+        house.say(name, "READY=1").await;
+        house.say(name, "WATCHDOG=trigger\nEXTEND_TIMEOUT_USEC=20000000").await;
+    }
+    for name in &all {
+        let signals = house.played(name, |one| one.said().iter().filter(|call| *call == "signal 15").count());
+        assert_eq!(signals, 1, "{name}: {:?}", house.played(name, Played::said));
+    }
+    house.check();
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_watchdog_that_is_not_fed_ends_the_run() {
     let house = House::with([notify("web")]).await;

@@ -352,6 +352,7 @@ impl RunnerFactory for Stage {
             stage: self.clone(),
             attached: false,
             main: None,
+            is_signalled: false,
         }))
     }
 
@@ -409,6 +410,8 @@ struct Player {
     stage: Stage,
     /// How the run that was begun or taken up ends.
     main: Option<watch::Receiver<Option<Exit>>>,
+    /// It was sent its stop signal.
+    is_signalled: bool,
 }
 
 /// How a run ends. Once that is asked for, its child is recorded by its owner.
@@ -558,6 +561,7 @@ impl Runner for Player {
             }
             let run = context.run;
             let (pid, exited) = self.make(&mut context, false);
+            self.is_signalled = false;
             self.main = Some(exited.clone());
             self.pass("after a child is made").await;
             tokio::time::sleep(manners.spawn).await;
@@ -614,6 +618,7 @@ impl Runner for Player {
                     played.deed(run, What::Signal(plan.signal));
                     (exit, pid, ends)
                 };
+                self.is_signalled |= plan.signal != 0;
                 self.pass("after a signal").await;
                 let obeyed = async {
                     match ends {
@@ -656,6 +661,10 @@ impl Runner for Player {
             let out_of_memory = self.played().manners.out_of_memory;
             Ok(StopReport { killed, out_of_memory, ..StopReport::default() })
         })
+    }
+
+    fn is_signalled(&self) -> bool {
+        self.is_signalled
     }
 
     fn close(&mut self) -> BoxFuture<'_, Result<(), RunnerError>> {

@@ -107,7 +107,6 @@ pub(super) fn make(
         past_checks: None,
         health_kept: false,
         recorded: None,
-        signals_again: false,
     });
     Ok((core, runner, ServiceHandle { mailbox, snapshot, totals }))
 }

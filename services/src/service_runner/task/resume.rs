@@ -96,7 +96,6 @@ impl Core {
         self.watchdog = record.watchdog;
         // When it last pinged is not written down.
         self.arm_watchdog();
-        self.signals_again = record.life.phase == Phase::Ending;
         self.status_text = record.status_text.as_deref().map(Arc::from);
         self.since = SystemTime::UNIX_EPOCH
             .checked_add(Duration::from_nanos(record.since))

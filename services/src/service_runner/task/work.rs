@@ -99,7 +99,7 @@ impl Core {
                 Some(Box::pin(async move { Brought::Input(Input::PostDone(hooks.post(runner).await)) }))
             }
             Work::Stop | Work::Clear => {
-                let plan = self.stop_plan(work);
+                let plan = self.stop_plan(work, runner.is_signalled());
                 Some(Box::pin(async move { Brought::Cleared(runner.stop(plan).await) }))
             }
             Work::AwaitArchives => {
@@ -115,16 +115,16 @@ impl Core {
         }
     }
 
-    fn stop_plan(&mut self, work: Work) -> StopPlan {
+    /// `is_signalled`: the stop signal was sent already, in this incarnation.
+    fn stop_plan(&mut self, work: Work, is_signalled: bool) -> StopPlan {
         let now = Instant::now();
         if self.killing || work == Work::Clear {
             return StopPlan { signal: libc::SIGKILL, timeout: Duration::ZERO };
         }
         match self.stop_until {
-            // The signal was sent already, by this life; only the patience is new.
+            // A longer timeout, or another incarnation. Where the signal may not have been sent it is sent again.
             Some(until) => {
-                let again = std::mem::take(&mut self.signals_again);
-                let signal = if again { self.spec.stop.signal } else { 0 };
+                let signal = if is_signalled { 0 } else { self.spec.stop.signal };
                 StopPlan { signal, timeout: until.saturating_duration_since(now) }
             }
             None => {
