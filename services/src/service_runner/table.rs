@@ -188,6 +188,9 @@ impl Life {
             }
             Input::Start { ticket } => step.answer = Some(self.start(rules, ticket, fx)),
             Input::Restart { ticket } => {
+                if !self.closing {
+                    self.history = RestartHistory::default();
+                }
                 step.answer = Some(self.restart(rules, ticket, "asked by an operator", fx));
             }
             // What is on its way already, up or down, ends as it would.

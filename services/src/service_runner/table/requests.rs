@@ -41,6 +41,7 @@ impl Life {
                 if !matches!(self.after, Some(After::Again(_) | After::Gate)) {
                     self.ticket = ticket;
                     self.leaving = false;
+                    self.history = RestartHistory::default();
                     let ended = match self.after.replace(After::Again(RestartReason::Operator)) {
                         Some(After::Decide(ended)) => format!("{}, ", words::ended(&ended, rules)),
                         Some(After::End { text, stopped: false, .. }) => format!("{text}, "),
@@ -70,10 +71,7 @@ impl Life {
         self.ticket = ticket;
         self.leaving = false;
         match self.phase {
-            Phase::Rest => {
-                self.history = RestartHistory::default();
-                self.begin(rules, true, fx);
-            }
+            Phase::Rest => self.begin(rules, true, fx),
             Phase::When => fx.push(Effect::Publish),
             Phase::Gate | Phase::Backoff => {
                 fx.push(Effect::Timer(Timer::Backoff, None));
