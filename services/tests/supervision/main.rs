@@ -8,6 +8,7 @@
 )]
 
 mod clocks;
+mod crossing;
 mod exec;
 mod fate;
 mod gates;

@@ -223,6 +223,8 @@ pub struct Stage {
     pub refuses: Arc<AtomicBool>,
     /// The files of groups.
     pub groups: Arc<Mutex<Vec<GroupSpec>>>,
+    /// The clock of the host is synchronised.
+    pub clock: Arc<AtomicBool>,
     /// Of the life of PID 1 that plays on it now.
     pub fate: Arc<Fate>,
     pub life: u32,
@@ -239,6 +241,7 @@ impl Stage {
             host: Lines::default(),
             refuses: Arc::default(),
             groups: Arc::default(),
+            clock: Arc::default(),
             fate,
             life: 1,
         }

@@ -1,0 +1,407 @@
+//! Each kind of condition, hook, readiness, policy, scope and workload crossed with each thing that can happen to a
+//! service, at each moment. `cases` makes a covering array of them, `model` says what each must come to.
+
+use std::io::Write as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use cases::{Case, Condition, End, Hook, Moment, Ready, Trigger, Workload};
+use kelson_runner::Exit;
+use kelson_services::last_resort;
+use kelson_services::model::State;
+use kelson_services::state_store::Kind;
+use kelson_spec::service::{
+    Check, ContainerSpec, Hook as HookSpec, NetworkAspect, Probe, Readiness, Requirement, RestartScope,
+    RestartSpec, ServiceEvent, ServiceSpec, Workload as WorkloadSpec,
+};
+use model::{ATTEMPTS, Expected, Rest};
+use tokio::time::Instant;
+
+use crate::clocks;
+use crate::fate::Fate;
+use crate::health_commands::{fails, passes};
+use crate::house::*;
+
+mod cases;
+mod covering;
+mod model;
+
+/// Longer than any backoff, delay or check of a case.
+const CALM: Duration = Duration::from_secs(60);
+/// Of a service, beside what each run needs.
+const CALLS: usize = 12;
+/// Of one run: preparations, hooks, signals and their kind; events.
+const CALLS_OF_A_RUN: usize = 12;
+
+/// The service of the case, what it waits for, and another member of its group.
+fn files(case: &Case, changed: bool) -> Vec<ServiceSpec> {
+    let mut one = spec("one");
+    if changed {
+        one.environment.push(("CHANGED".into(), "yes".into()));
+    }
+    if case.workload == Workload::Container {
+        one.workload = WorkloadSpec::Container(ContainerSpec::new("image"));
+    }
+    let other = |event| vec![Requirement::service("other", event)];
+    one.depends = match case.condition {
+        Condition::Nothing => Vec::new(),
+        Condition::Up => other(ServiceEvent::Up),
+        Condition::Running => other(ServiceEvent::Running),
+        Condition::Finished => other(ServiceEvent::Finished),
+        Condition::Down => other(ServiceEvent::Down),
+        Condition::Path => vec![Requirement::Path("/proc/self".into())],
+        Condition::Network => vec![Requirement::Network(vec![NetworkAspect::Hostname])],
+        Condition::TimeSynced => vec![Requirement::TimeSynced],
+        Condition::Any => {
+            let never = Requirement::Path("/proc/nothing-of-the-kind".into());
+            vec![Requirement::Any(vec![never, Requirement::service("other", ServiceEvent::Up)])]
+        }
+    };
+    let hook = |text: &str, of: &[Hook]| -> Vec<HookSpec> {
+        let hook = HookSpec { command: vec![text.to_owned()], timeout: secs(3600) };
+        of.contains(&case.hook).then_some(hook).into_iter().collect()
+    };
+    one.hooks.pre = hook("pre", &[Hook::Pre, Hook::All]);
+    one.hooks.post_start = hook("postStart", &[Hook::PostStart, Hook::All]);
+    one.hooks.pre_stop = hook("preStop", &[Hook::PreStop, Hook::All]);
+    one.hooks.post = hook("post", &[Hook::Post, Hook::All]);
+    one.start_timeout = secs(600);
+    match case.ready {
+        Ready::AtOnce => {}
+        Ready::Notify => one.readiness = Readiness::Notify,
+        Ready::Descriptor => one.readiness = Readiness::Descriptor(3),
+        Ready::Check => one.health = vec![check()],
+    }
+    one.restart =
+        RestartSpec { policy: case.policy, attempts: ATTEMPTS, interval: secs(3600), ..one.restart };
+    let mut files = Vec::new();
+    if case.by_group {
+        one.restart.scope = RestartScope::Group;
+        one.group = Some("group".into());
+        files.push(ServiceSpec { group: Some("group".into()), ..spec("mate") });
+    }
+    match case.condition {
+        Condition::Up | Condition::Running | Condition::Any => files.push(manual(spec("other"))),
+        Condition::Finished => files.push(manual(oneshot("other"))),
+        Condition::Down => files.push(spec("other")),
+        Condition::Nothing | Condition::Path | Condition::Network | Condition::TimeSynced => {}
+    }
+    files.push(one);
+    files
+}
+
+fn check() -> Check {
+    Check {
+        interval: secs(1),
+        failure_threshold: 1,
+        restart_after: 2,
+        grace: Duration::ZERO,
+        ..Check::new("check", Probe::Exec { command: vec!["check".into()] })
+    }
+}
+
+/// What is done in a case, one after the other. What PID 1 dies in is done again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// Brings the service to the moment of the first trigger.
+    Begin,
+    First,
+    /// Nothing holds the service up any more.
+    Free,
+    JudgeFirst,
+    End,
+    JudgeEnd,
+    Heal,
+    Second,
+    JudgeSecond,
+}
+
+const STEPS: [Step; 9] = {
+    use Step::*;
+    [Begin, First, Free, JudgeFirst, End, JudgeEnd, Heal, Second, JudgeSecond]
+};
+
+struct Play {
+    case: Case,
+    at: usize,
+    /// PID 1 dies in the step that comes.
+    dies: bool,
+    /// The next incarnation stops everything.
+    at_the_limit: bool,
+    closing: bool,
+}
+
+impl Play {
+    fn new(case: Case) -> Play {
+        Play { case, at: 0, dies: false, at_the_limit: false, closing: false }
+    }
+
+    /// Plays to the end, or until PID 1 dies: then it returns what is left.
+    async fn go_on(&mut self, fate: &Arc<Fate>, before: Option<Ruin>) -> Option<Ruin> {
+        let house = match before {
+            None => self.boot().await,
+            Some(mut ruin) => {
+                ruin.time_goes_on().await;
+                ruin.stage = ruin.stage.another_life(Arc::clone(fate));
+                let origin = Instant::now() - ruin.age;
+                if self.at_the_limit {
+                    last_resort(&ruin, origin).await;
+                    return None;
+                }
+                let (house, _) = House::takes_up(ruin, origin, self.closing, |_| {}).await;
+                match self.closing {
+                    true => self.stop_all(&house),
+                    false => house.manager.begin(),
+                }
+                house
+            }
+        };
+        while let Some(step) = STEPS.get(self.at) {
+            let armed = self.dies;
+            let dies = tokio::select! {
+                biased;
+                () = fate.died() => true,
+                dies = self.step(*step, &house, fate) => dies,
+            };
+            if armed {
+                self.dies = false;
+            } else {
+                self.at += 1;
+            }
+            if armed || dies {
+                if !fate.is_dead() {
+                    fate.die("between two of its deeds");
+                }
+                return Some(house.ruin());
+            }
+        }
+        None
+    }
+
+    async fn boot(&self) -> House {
+        clocks::begin();
+        // No clock of a later incarnation stands behind this one's.
+        tokio::time::advance(secs(3600)).await;
+        let house = House::new();
+        if self.case.moment == Moment::Preparing {
+            house.manners("one", |one| one.hook("pre", None));
+        }
+        house.manager.take_in(loaded(files(&self.case, false)));
+        house.manager.begin();
+        house
+    }
+
+    /// True: PID 1 is to die now.
+    async fn step(&mut self, step: Step, house: &House, fate: &Arc<Fate>) -> bool {
+        let case = self.case;
+        match step {
+            Step::Begin => begin(&case, house).await,
+            Step::First => return self.trigger(case.first, house, fate).await,
+            Step::Free => free(&case, house).await,
+            Step::JudgeFirst => judge(Expected::after_first(&case), house).await,
+            Step::End => end(&case, house).await,
+            Step::JudgeEnd => judge(Expected::after_first(&case).after_end(&case), house).await,
+            Step::Heal => house.played("one", |one| one.commands.set("check", passes())),
+            Step::Second => return self.trigger(case.second, house, fate).await,
+            Step::JudgeSecond => {
+                judge(Expected::after_first(&case).after_end(&case).after_second(&case), house).await;
+            }
+        }
+        false
+    }
+
+    async fn trigger(&mut self, trigger: Trigger, house: &House, fate: &Arc<Fate>) -> bool {
+        let one = names(&["one"]);
+        match trigger {
+            Trigger::None => {}
+            Trigger::Start => drop(house.manager.start(&one, false).await),
+            Trigger::Stop => drop(house.manager.stop(&one, false, false).await),
+            Trigger::Restart => drop(house.manager.restart(&one, false).await),
+            Trigger::Reload => drop(house.manager.reload(loaded(files(&self.case, true))).await),
+            Trigger::Reexec => return true,
+            Trigger::Segv => {
+                self.dies = true;
+                fate.dies_after(self.case.number as u64 % 16, 7);
+            }
+            Trigger::Suspend => clocks::suspend(secs(30 * 24 * 3600)),
+            Trigger::CrashLimit => {
+                self.at_the_limit = true;
+                return true;
+            }
+            Trigger::Shutdown => {
+                house.surroundings.store.as_ref().unwrap().write(Kind::Intent, "", &"power off");
+                self.closing = true;
+                self.stop_all(house);
+                house.settle().await;
+            }
+        }
+        false
+    }
+
+    fn stop_all(&self, house: &House) {
+        let manager = house.manager.clone();
+        tokio::spawn(async move { manager.stop_all(Instant::now() + secs(600), &[]).await });
+    }
+}
+
+async fn begin(case: &Case, house: &House) {
+    match case.moment {
+        Moment::Waiting => {
+            calm(house, false).await;
+            assert_eq!(house.state("one"), State::Waiting);
+        }
+        Moment::Preparing | Moment::Starting => {
+            open(case, house).await;
+            // As long as it may take until what it waits for is known, and no longer.
+            while !house.played("one", Played::lives) {
+                house.settle().await;
+            }
+            assert!(!house.now("one").up);
+        }
+        Moment::Up | Moment::Backoff => {
+            free(case, house).await;
+            assert!(house.now("one").up, "{:?}", house.now("one"));
+            if case.moment == Moment::Backoff {
+                house.exit("one", 1).await;
+                while house.state("one") != State::Backoff {
+                    house.settle().await;
+                }
+            }
+        }
+    }
+}
+
+/// What the service waits for holds from now on.
+async fn open(case: &Case, house: &House) {
+    let other = names(&["other"]);
+    match case.condition {
+        Condition::Nothing | Condition::Path | Condition::Network => {}
+        Condition::Up | Condition::Running | Condition::Any => {
+            house.manager.start(&other, false).await;
+        }
+        Condition::Finished if house.now("other").finished => {}
+        Condition::Finished => {
+            house.manager.start(&other, false).await;
+            house.settle().await;
+            house.exit("other", 0).await;
+        }
+        Condition::Down => drop(house.manager.stop(&other, false, false).await),
+        Condition::TimeSynced => house.stage.clock.store(true, Ordering::Relaxed),
+    }
+    house.settle().await;
+}
+
+async fn free(case: &Case, house: &House) {
+    house.manners("one", |one| one.hook("pre", Some((Duration::ZERO, Exit::Status(0)))));
+    if house.played("one", |one| one.lives() && one.main().is_none()) {
+        house.exit("one", 0).await;
+    }
+    open(case, house).await;
+    calm(house, true).await;
+}
+
+/// Lets everything happen that comes by itself; `ready`: the process says that it is.
+async fn calm(house: &House, ready: bool) {
+    for _ in 0..CALM.as_secs() {
+        if ready {
+            // One that does not run has no socket, and one that is ready no descriptor.
+            let _ = house.sent.send_to(b"READY=1", house.directory.join("notify/one"));
+            let descriptor = house.stage.of("one").lock().unwrap().descriptors.pop();
+            let _ = descriptor.map(|(end, _)| std::fs::File::from(end).write_all(b"\n"));
+        }
+        tokio::time::sleep(secs(1)).await;
+    }
+}
+
+async fn end(case: &Case, house: &House) {
+    match case.end {
+        End::Never => {}
+        End::Success => house.exit("one", 0).await,
+        End::Failure => house.exit("one", 1).await,
+        End::Failures => {
+            for _ in 0..2 * (ATTEMPTS + 2) {
+                house.exit("one", 1).await;
+                calm(house, true).await;
+            }
+        }
+        End::Check => house.played("one", |one| one.commands.set("check", fails("no"))),
+    }
+}
+
+async fn judge(expected: Expected, house: &House) {
+    calm(house, true).await;
+    let now = house.now("one");
+    let as_expected = match expected.rest {
+        Rest::Up => now.up,
+        Rest::Finished => now.state == State::Finished && now.finished && !now.stopped,
+        Rest::Failed => now.state == State::Failed,
+        Rest::Stopped => now.state == State::Finished && now.stopped,
+        Rest::Over => now.state.at_rest(),
+    };
+    let group_restarts = house.manager.group_restarts().get("group").copied().unwrap_or_default();
+    let (runs, calls) = house.played("one", |one| (one.runs, one.calls.clone()));
+    assert!(as_expected, "{expected:?}: {now:?}");
+    assert_eq!((runs, group_restarts), (expected.runs, u64::from(expected.group_restarts)), "{now:?}");
+    let (most, told) = (CALLS + CALLS_OF_A_RUN * runs as usize, house.told("one"));
+    assert!(calls.len() <= most, "{} calls for {runs} runs: {calls:#?}", calls.len());
+    assert!(told.len() <= 2 * most, "{} events for {runs} runs: {told:#?}", told.len());
+    house.check();
+}
+
+/// PID 1 has crashed too often: everything stops from its records alone.
+async fn last_resort(ruin: &Ruin, origin: Instant) {
+    let mut past = ruin.past();
+    tokio::spawn(ruin.stage.clone().reap(past.store.clone()));
+    let main = |name: &str| ruin.stage.of(name).lock().unwrap().main();
+    let (ran, began) = (main("one").is_some(), Instant::now());
+    let stopped = last_resort::stop(&mut past, &ruin.stage, began - origin, began + secs(3600));
+    tokio::time::timeout(secs(600), stopped).await.unwrap();
+    ruin.stage.each(|name, played| {
+        assert!(
+            !played.lives() && played.wrongs.is_empty(),
+            "{name}: {:?}, {:?}",
+            played.wrongs,
+            played.calls
+        );
+    });
+    let said = ruin.stage.of("one").lock().unwrap().said();
+    assert!(!ran || said.iter().any(|call| call == "signal 15"), "{said:?}");
+}
+
+fn play(case: Case) {
+    let mut play = Play::new(case);
+    let mut ruin = None;
+    loop {
+        let fate = Fate::never();
+        ruin = fate.play(|| {
+            let mut builder = tokio::runtime::Builder::new_current_thread();
+            let runtime = builder.enable_all().start_paused(true).build().unwrap();
+            runtime.block_on(play.go_on(&fate, ruin.take()))
+        });
+        if ruin.is_none() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn each_case_comes_to_what_the_documents_say() {
+    let (all, pairs) = cases::all();
+    let chosen = std::env::var("KELSON_CASE").ok().map(|number| number.parse::<usize>().unwrap());
+    let mut failed = Vec::new();
+    for case in all.iter().filter(|case| chosen.is_none_or(|number| number == case.number)) {
+        if catch_unwind(AssertUnwindSafe(|| play(*case))).is_err() {
+            eprintln!("KELSON_CASE={} plays it alone: {case:?}", case.number);
+            failed.push(case.number);
+        }
+    }
+    assert!(failed.is_empty(), "{} of {} cases failed: {failed:?}", failed.len(), all.len());
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/simulation.md");
+    let told = format!("{pairs} pairs in {} cases", all.len());
+    assert!(
+        std::fs::read_to_string(page).unwrap().contains(&told),
+        "docs/simulation.md does not say {told:?}"
+    );
+}
