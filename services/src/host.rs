@@ -43,8 +43,10 @@ pub struct ReloadReport {
     pub started: Vec<String>,
     /// Services whose files are gone, and that are stopped.
     pub stopped: Vec<String>,
-    /// Services whose files changed; the next start by an operator takes the change up.
+    /// Services whose files changed; their next run uses the new one.
     pub changed: Vec<String>,
+    /// Those of them that wait, or are about to be started again: no operator has to restart them.
+    pub next_run: Vec<String>,
     /// Services whose files have mistakes; one that runs goes on with the file it had.
     pub faulty: Vec<String>,
     /// Keys of the machine file that changed and took effect.

@@ -247,6 +247,7 @@ impl Services for ServicesApi {
             applied: words(report.applied),
             waiting: words(report.waiting),
             groups: report.groups,
+            next_run: report.next_run,
         }))
     }
 

@@ -11,8 +11,9 @@ use crate::output::views;
 /// Read the files of the host again, and print what changed
 ///
 /// New services start, removed ones stop. A service whose file changed runs on:
-/// `kelsonctl restart NAME` applies the change. What is wrong in a file is
-/// printed, and the exit status is then 1.
+/// `kelsonctl restart NAME` applies the change, and so does each restart that
+/// Kelson makes by itself. A service that waits uses its new file at once. What
+/// is wrong in a file is printed, and the exit status is then 1.
 #[derive(Debug, Clone, clap::Args)]
 #[command(
     verbatim_doc_comment,
@@ -52,12 +53,10 @@ fn lines(report: &ReloadResponse) -> String {
         .map(|name| service("new, started", name))
         .chain(not_started.map(|name| service("new, not started", name)))
         .chain(report.stopped.iter().map(|name| service("removed, stopped", name)))
-        .chain(
-            report
-                .changed
-                .iter()
-                .map(|name| service(&format!("changed; `kelsonctl restart {name}` applies it"), name)),
-        )
+        .chain(report.changed.iter().map(|name| match report.next_run.contains(name) {
+            true => service("changed; its next run uses it", name),
+            false => service(&format!("changed; `kelsonctl restart {name}` applies it"), name),
+        }))
         .chain(report.faulty.iter().map(|name| service("mistake in its file, not applied", name)))
         .chain(report.groups.iter().map(|name| format!("group {name}: changed, applied")))
         .chain(report.applied.iter().map(|name| key("changed, applied", name)))
@@ -78,6 +77,7 @@ mod tests {
             started: names(&["mail"]),
             stopped: names(&["old"]),
             changed: names(&["db", "web"]),
+            next_run: names(&["web"]),
             faulty: names(&["cron"]),
             groups: names(&["shop"]),
             applied: names(&["health"]),
@@ -91,7 +91,7 @@ mail: new, started
 tool: new, not started
 old: removed, stopped
 db: changed; `kelsonctl restart db` applies it
-web: changed; `kelsonctl restart web` applies it
+web: changed; its next run uses it
 cron: mistake in its file, not applied
 group shop: changed, applied
 machine.yaml, health: changed, applied

@@ -237,7 +237,11 @@ fn facts(status: &StatusResponse, now: SystemTime, terminal: &Terminal) -> Vec<(
         fact("required", "no: neither the boot nor the host's health waits for it");
     }
     if service.changed {
-        fact("changed", "its file changed since it was started; `kelsonctl restart` takes the change up");
+        let text = match service.state() {
+            State::Backoff => "its file changed; its next run uses the new one",
+            _ => "its file changed; its next run uses the new one, also after `kelsonctl restart`",
+        };
+        fact("changed", text);
     }
     fact(
         "file",

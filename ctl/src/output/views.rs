@@ -88,11 +88,14 @@ pub fn services(services: &[v1::Service]) -> Vec<Service> {
 
 /// What `reload` did.
 #[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Reload {
     pub added: Vec<String>,
     pub started: Vec<String>,
     pub stopped: Vec<String>,
     pub changed: Vec<String>,
+    /// Those of `changed` that nobody has to restart.
+    pub next_run: Vec<String>,
     pub faulty: Vec<String>,
     /// Groups whose files changed.
     pub groups: Vec<String>,
@@ -104,9 +107,19 @@ pub struct Reload {
 
 impl From<&v1::ReloadResponse> for Reload {
     fn from(report: &v1::ReloadResponse) -> Reload {
-        let v1::ReloadResponse { started, stopped, changed, errors, added, faulty, applied, waiting, groups } =
-            report.clone();
-        Reload { added, started, stopped, changed, faulty, groups, applied, waiting, errors }
+        let v1::ReloadResponse {
+            started,
+            stopped,
+            changed,
+            errors,
+            added,
+            faulty,
+            applied,
+            waiting,
+            groups,
+            next_run,
+        } = report.clone();
+        Reload { added, started, stopped, changed, next_run, faulty, groups, applied, waiting, errors }
     }
 }
 

@@ -172,12 +172,15 @@ fn summary(report: &ReloadReport) -> String {
         return format!("the files were not taken up, and nothing was changed: {failure}");
     }
     let added: Vec<&String> = report.added.iter().filter(|name| !report.started.contains(name)).collect();
+    let (next_run, restart): (Vec<&String>, Vec<&String>) =
+        report.changed.iter().partition(|name| report.next_run.contains(name));
     let mut text = format!(
-        "the files were read again{}{}{}{}{}{}{}",
+        "the files were read again{}{}{}{}{}{}{}{}",
         part("started", &report.started),
         part("added and not started", &added),
         part("stopped", &report.stopped),
-        part("changed, restart them to take it up", &report.changed),
+        part("changed, restart them to take it up", &restart),
+        part("changed, used by their next run", &next_run),
         part("groups, taken up", &report.groups),
         part("machine.yaml, taken up", &report.applied),
         part("machine.yaml, waits for the next boot", &report.waiting)

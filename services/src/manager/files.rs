@@ -102,8 +102,8 @@ impl Manager {
     }
 
     /// Takes up what has changed in the files: new services start, removed ones stop, changed ones are named and
-    /// take their new file up at their next start by an operator, or at once where they wait for a change of it. Changes
-    /// nothing where a folder could not be read.
+    /// take their new file up with their next run, or at once where they wait. Changes nothing where a folder could not be
+    /// read.
     pub async fn reload(&self, loaded: Loaded) -> ReloadReport {
         // What could not be read is not gone, and what it says is not known.
         if let Some(unread) = loaded.unread() {
@@ -137,9 +137,15 @@ impl Manager {
                         let _ = handle.mailbox.send(Command::NewSpec(spec));
                         continue;
                     }
-                    let refused = handle.snapshot.borrow().refused;
+                    let (refused, state) = {
+                        let now = handle.snapshot.borrow();
+                        (now.refused, now.state)
+                    };
                     let list = if refused { &mut report.started } else { &mut report.changed };
                     list.push(spec.name.clone());
+                    if matches!(state, State::Waiting | State::Preparing | State::Backoff) {
+                        report.next_run.push(spec.name.clone());
+                    }
                     let _ = handle.mailbox.send(Command::NewSpec(Arc::clone(&spec)));
                     if let Some(entry) = self.entries_mut().get_mut(spec.name.as_str()) {
                         entry.spec = Some(spec);

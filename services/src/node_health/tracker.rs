@@ -18,8 +18,8 @@ struct Seen {
     run: u64,
     part: Part,
     group: Option<Arc<str>>,
-    /// A new file of it waits for its next start.
-    changed: bool,
+    /// What it runs with. A new file alone is no change of that.
+    spec: Option<Arc<ServiceSpec>>,
 }
 
 /// When the host and its groups count as healthy, and when as failed.
@@ -200,7 +200,7 @@ impl Tracker {
         }
         let newcomer = before.as_ref().is_none_or(|before| before.group != now.group);
         let seen =
-            Seen { run: now.run, part: part(now, spec), group: now.group.clone(), changed: now.changed };
+            Seen { run: now.run, part: part(now, spec), group: now.group.clone(), spec: now.spec.clone() };
         if newcomer && let Some(group) = &now.group {
             let (group, _) =
                 self.groups.entry(Arc::clone(group)).or_insert_with(|| (Group::default(), Scope::new(at)));
@@ -211,7 +211,10 @@ impl Tracker {
         let was_asked = |scope_is_new: bool| {
             !scope_is_new && before.as_ref().is_some_and(|before| before.part != Part::Aside)
         };
-        let adopted = before.as_ref().is_some_and(|before| before.changed && !now.changed);
+        let adopted = before
+            .as_ref()
+            .and_then(|before| before.spec.as_ref())
+            .is_some_and(|before| now.spec.as_ref().is_none_or(|spec| !Arc::ptr_eq(before, spec)));
         // A service that is seen for the first time after a recovery was known before.
         let recalled = self.recovery.as_mut().filter(|_| before.is_none());
         let joined = newcomer && recalled.is_none();
@@ -368,11 +371,14 @@ mod tests {
         let at = |seconds| begun + std::time::Duration::from_secs(seconds);
         let mut tracker = Tracker::new(NodeHealthSpec::default(), begun);
         let web = service("web", false, Some("shop"));
+        let spec = |command: &str| Some(Arc::new(ServiceSpec::process("web", [command])));
+        let web = Snapshot { spec: spec("old"), ..web };
         tracker.see(&web, None, begun);
         let begun_of = |tracker: &Tracker| tracker.group("shop").map(|scope| scope.begun);
         // A new file alone changes nothing yet.
         tracker.see(&Snapshot { changed: true, ..web.clone() }, None, at(10));
         assert_eq!(begun_of(&tracker), Some(at(0)));
+        let web = Snapshot { spec: spec("new"), ..web };
         tracker.see(&web, None, at(20));
         assert_eq!(begun_of(&tracker), Some(at(20)));
         tracker.see(&service("db", false, Some("shop")), None, at(30));

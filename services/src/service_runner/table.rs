@@ -204,10 +204,7 @@ impl Life {
             Input::NewSpec { has_when } => {
                 self.new_spec = Some(has_when);
                 fx.push(Effect::Publish);
-                if self.is_refused() {
-                    fx.push(Effect::Note("its file changed, it is tried again".into()));
-                    self.begin(rules, true, fx);
-                }
+                self.has_new_spec(rules, fx);
             }
             Input::OldSpec => {
                 self.new_spec = None;

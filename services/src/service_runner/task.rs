@@ -155,11 +155,7 @@ async fn drive(mut core: Box<Core>, mut runner: Box<dyn Runner>, mut work: Work)
         drop(doing);
         work = next;
         if adopted {
-            // The old runner must not run what the spec does not say any more.
-            runner = match core.surroundings.runners.runner(&core.spec) {
-                Ok(runner) => runner,
-                Err(reason) => Box::new(refused::Refused(reason)),
-            };
+            runner = core.new_runner();
         }
     }
 }
@@ -183,6 +179,14 @@ enum Happened {
 impl Core {
     fn rules(&self) -> Rules {
         making::rules(&self.spec, self.own_check.is_some())
+    }
+
+    /// Of a spec that was just taken up: the old runner must not run what the spec does not say any more.
+    fn new_runner(&self) -> Box<dyn Runner> {
+        match self.surroundings.runners.runner(&self.spec) {
+            Ok(runner) => runner,
+            Err(reason) => Box::new(refused::Refused(reason)),
+        }
     }
 
     fn now(&self) -> Duration {

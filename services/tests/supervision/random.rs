@@ -20,6 +20,7 @@ mod crash_limit;
 mod deeds;
 mod dice;
 mod laws;
+mod laws_of_files;
 mod laws_of_health;
 mod laws_of_lives;
 mod story;

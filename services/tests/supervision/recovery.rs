@@ -219,11 +219,33 @@ fn a_spec_that_waits_to_be_taken_up_still_waits() {
             assert!(house.now("web").changed);
             assert_eq!(house.manager.spec("web").unwrap().restart.policy, RestartPolicy::Once);
             house.exit("web", 1).await;
-            assert_eq!(house.state("web"), State::Backoff, "the old one holds until an operator restarts it");
-            house.manager.restart(&names(&["web"]), false).await;
-            house.settle().await;
+            assert_eq!(house.state("web"), State::Backoff, "the old one holds while its run does");
+            tokio::time::sleep(secs(2)).await;
+            assert_eq!((house.state("web"), house.now("web").changed), (State::Running, false));
             house.exit("web", 1).await;
             assert_eq!(house.state("web"), State::Failed);
+            house.check();
+        },
+    );
+}
+
+#[test]
+fn a_file_that_was_corrected_during_the_backoff_is_used_by_the_next_incarnation() {
+    two_lives(
+        || async {
+            let house = House::with([spec("web"), spec("db")]).await;
+            house.exit("web", 1).await;
+            house.manager.reload(loaded([ServiceSpec::process("web", ["corrected"]), spec("db")])).await;
+            house.settle().await;
+            assert_eq!((house.state("web"), house.now("web").changed), (State::Backoff, true));
+            house
+        },
+        |ruin| async {
+            let house = House::another_life(ruin).await;
+            assert_eq!((house.state("web"), house.now("web").changed), (State::Backoff, true));
+            tokio::time::sleep(secs(2)).await;
+            assert_eq!((house.state("web"), house.now("web").restarts), (State::Running, 1));
+            assert_eq!(house.played("web", |web| (web.command.clone(), web.opens)), ("corrected".into(), 2));
             house.check();
         },
     );

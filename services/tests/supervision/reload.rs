@@ -75,19 +75,67 @@ async fn what_this_host_cannot_run_does_not_run_on_as_it_was() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_changed_one_takes_its_file_up_when_an_operator_starts_it() {
-    let house = House::with([spec("web")]).await;
-    let report = house.manager.reload(loaded([other("web")])).await;
-    assert_eq!(report.changed, ["web"]);
+async fn a_changed_one_takes_its_file_up_with_its_next_run() {
+    let house = House::with([spec("web"), spec("db")]).await;
+    let report = house.manager.reload(loaded([other("web"), other("db")])).await;
+    assert_eq!((report.changed, report.next_run), (names(&["web", "db"]), vec![]));
     house.settle().await;
-    assert!(house.now("web").changed);
+    for name in ["web", "db"] {
+        assert!(house.now(name).changed);
+        assert_eq!(house.played(name, |one| one.command.clone()), name, "what runs goes on");
+    }
     house.exit("web", 1).await;
+    assert_eq!((house.state("web"), house.now("web").changed), (State::Backoff, true));
     tokio::time::sleep(secs(2)).await;
-    assert_eq!(house.played("web", |web| web.command.clone()), "web", "the policy's restart does not");
-    house.manager.restart(&names(&["web"]), true).await;
-    let (command, opens) = house.played("web", |web| (web.command.clone(), web.opens));
-    assert_eq!((command.as_str(), opens), ("web --new", 2));
-    assert!(!house.now("web").changed);
+    house.manager.restart(&names(&["db"]), true).await;
+    for name in ["web", "db"] {
+        let (command, opens) = house.played(name, |one| (one.command.clone(), one.opens));
+        assert_eq!((command, opens), (format!("{name} --new"), 2));
+        assert_eq!((house.state(name), house.now(name).changed), (State::Running, false));
+    }
+    assert_eq!((house.now("web").restarts, house.now("db").restarts), (1, 0));
+    house.check();
+}
+
+/// Its delay stays what it was: the file says what is run next, and not when.
+#[tokio::test(start_paused = true)]
+async fn a_file_that_is_corrected_during_the_backoff_is_used_by_the_next_run() {
+    let house = House::with([spec("web")]).await;
+    house.exit("web", 1).await;
+    let report = house.manager.reload(loaded([other("web")])).await;
+    assert_eq!((report.changed, report.next_run), (names(&["web"]), names(&["web"])));
+    house.settle().await;
+    assert_eq!(house.state("web"), State::Backoff);
+    house.assert_told("web", "its file changed, its next run uses it");
+    tokio::time::sleep(secs(2)).await;
+    assert_eq!((house.state("web"), house.now("web").restarts), (State::Running, 1));
+    assert_eq!(house.played("web", |web| (web.command.clone(), web.opens)), ("web --new".into(), 2));
+    house.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_waits_uses_its_corrected_file_at_once() {
+    let house = House::with([spec("db"), needs("web", &["typo"]), needs("late", &["db"])]).await;
+    assert_eq!(house.state("web"), State::Waiting);
+    let report = house.manager.reload(loaded([spec("db"), needs("web", &["db"]), other("late")])).await;
+    assert_eq!((report.changed, report.next_run), (names(&["web", "late"]), names(&["web"])));
+    house.settle().await;
+    assert_eq!((house.state("web"), house.now("web").changed), (State::Running, false));
+    assert!(house.now("late").changed);
+
+    // Prepared, and waiting again: what was prepared is undone.
+    house.manager.stop(&names(&["db"]), true, true).await;
+    house.manager.start(&names(&["db", "late"]), true).await;
+    house.exit("late", 1).await;
+    house.manager.reload(loaded([spec("db"), needs("web", &["db"]), needs("late", &["typo"])])).await;
+    tokio::time::sleep(secs(2)).await;
+    assert_eq!(house.state("late"), State::Waiting);
+    house.manager.reload(loaded([spec("db"), needs("web", &["db"]), other("late")])).await;
+    house.settle().await;
+    assert_eq!(
+        (house.state("late"), house.played("late", |late| late.command.clone())),
+        (State::Running, "late --new".into())
+    );
     house.check();
 }
 

@@ -185,3 +185,25 @@ fn a_lost_configuration_starts_no_service_whose_file_is_new() {
     host.wait_up("new");
     host.poweroff();
 }
+
+#[test]
+fn a_file_that_was_corrected_during_the_backoff_is_used_by_the_next_run() {
+    each_fault(|fault| {
+        let mut host = Host::builder()
+            .service("web", "process: {command: [$PROGRAM, exit=3]}\nrestart: {delay: 5s, maxDelay: 5s}")
+            .service("late", "process: {command: [$PROGRAM, serve]}\ndepends: [{service: web}]")
+            .start();
+        host.wait_state("web", "backoff");
+        host.write_service("web", "process: {command: [$PROGRAM, print=corrected, serve]}");
+        assert_eq!(host.ctl(&["reload"]).ok().stdout, "web: changed; its next run uses it\n");
+        assert_eq!(host.service("web").state, "backoff", "the delay stays what it was");
+        fault.strike(&host);
+        // Nobody asks for a restart.
+        host.wait_up("web");
+        host.wait_log("web", "corrected");
+        host.wait_up("late");
+        let web = host.service("web");
+        assert_eq!(web.restarts, 1, "{web:?}");
+        host.poweroff();
+    });
+}

@@ -6,6 +6,7 @@ use kelson_runner::restart::{self, Decision};
 use kelson_runner::{ErrorKind, Exit};
 use kelson_spec::service::{RestartPolicy, RestartScope, ServiceKind, WhenDown};
 
+use super::starting::TRIED_AGAIN;
 use super::{Effect, Ended, Life, Phase, Rules, StopReason, Timer, Work};
 use crate::model::{RestartReason, State};
 use crate::service_runner::words;
@@ -303,6 +304,13 @@ impl Life {
         }
         if let Ended::NotStarted { kind: kind @ (ErrorKind::Permanent | ErrorKind::Image { .. }), .. } = ended
         {
+            if self.new_spec.is_some() {
+                // It changed in the middle of the attempt.
+                fx.push(Effect::Note(format!("{what}; {TRIED_AGAIN}")));
+                self.after = Some(After::Again(ended.reason()));
+                self.conclude(rules, now, chance, fx);
+                return;
+            }
             let text = format!("{what}; {}", words::until(kind));
             self.end(After::Refused { kind, text }, fx);
             return;

@@ -119,11 +119,7 @@ impl Life {
     /// Nothing runs; a new spec may be waiting.
     fn again_from_gate(&mut self, rules: &Rules, fx: &mut Vec<Effect>) {
         if self.new_spec.is_some() && self.opened {
-            self.after = Some(After::Again(RestartReason::Operator));
-            fx.push(Effect::DropGate);
-            self.missing.clear();
-            self.tell(State::Stopping, "restarting: its file changed, undoing what was prepared".into(), fx);
-            self.close(fx);
+            self.undo_for_new_spec(After::Again(RestartReason::Operator), fx);
         } else {
             self.state = State::Initialized;
             self.begin(rules, false, fx);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use kelson_runner::Exit;
+use kelson_spec::ServiceSpec;
 
 use super::ending::After;
 use super::{Effect, Life, Phase, Rules, Work};
@@ -19,6 +20,7 @@ impl Life {
     ) {
         self.closing = closing;
         match self.phase {
+            Phase::Rest if self.new_spec.is_some() && self.is_refused() => self.has_new_spec(rules, fx),
             Phase::Rest => self.await_change(fx),
             Phase::When => fx.push(Effect::Work(Work::When)),
             Phase::Gate => self.ask_gate(fx),
@@ -52,6 +54,11 @@ impl Life {
             // Its clock goes on; one that had run out rings at once.
             Phase::Backoff => {}
         }
+    }
+
+    /// The spec that waits is the one that was written down, which may have been done without this.
+    pub fn expects(&mut self, new_spec: Option<&ServiceSpec>) {
+        self.new_spec = new_spec.map(|spec| !spec.when.is_empty());
     }
 
     /// Whether this run has been ready, also where it is reloading now.

@@ -11,6 +11,9 @@ use super::{Effect, Ended, Life, Phase, Rules, Timer, Work};
 use crate::model::State;
 use crate::service_runner::words;
 
+/// What is told of one that was refused, and whose file has changed since.
+pub(super) const TRIED_AGAIN: &str = "its file changed, it is tried again";
+
 impl Life {
     /// From rest to `when` or the gate.
     pub(super) fn begin(&mut self, rules: &Rules, ask_when: bool, fx: &mut Vec<Effect>) {
@@ -36,9 +39,46 @@ impl Life {
         }
     }
 
+    /// The way to the next run, which is of the newest spec: what was prepared for another one is undone first.
     pub(super) fn ask_gate(&mut self, fx: &mut Vec<Effect>) {
+        if self.new_spec.is_some() && self.opened {
+            self.undo_for_new_spec(After::Gate, fx);
+            return;
+        }
         self.phase = Phase::Gate;
+        if self.new_spec.take().is_some() {
+            fx.push(Effect::Adopt);
+            fx.push(Effect::Publish);
+        }
         fx.push(Effect::AskGate);
+    }
+
+    /// A new spec has come. Where no run has begun it counts at once, and otherwise from the next run on.
+    pub(super) fn has_new_spec(&mut self, rules: &Rules, fx: &mut Vec<Effect>) {
+        if self.is_refused() {
+            fx.push(Effect::Note(TRIED_AGAIN.into()));
+            self.begin(rules, true, fx);
+            return;
+        }
+        match self.phase {
+            Phase::Gate => {
+                if !self.opened {
+                    fx.push(Effect::Note("its file changed, and counts from now on".into()));
+                }
+                self.ask_gate(fx);
+            }
+            Phase::Opening => self.undo_for_new_spec(After::Gate, fx),
+            Phase::Backoff => fx.push(Effect::Note("its file changed, its next run uses it".into())),
+            _ => {}
+        }
+    }
+
+    pub(super) fn undo_for_new_spec(&mut self, after: After, fx: &mut Vec<Effect>) {
+        self.after = Some(after);
+        fx.push(Effect::DropGate);
+        self.missing.clear();
+        self.tell(State::Stopping, "its file changed, undoing what was prepared".into(), fx);
+        self.close(fx);
     }
 
     pub(super) fn gate_shut(

@@ -18,7 +18,7 @@ pub enum Command {
         input: Input,
         reply: Option<oneshot::Sender<Answer>>,
     },
-    /// Its file changed; taken up by the next start that an operator asks for.
+    /// Its file changed; taken up by its next run.
     NewSpec(Arc<ServiceSpec>),
     /// Services came or went: the gate is built anew.
     Regate,

@@ -56,6 +56,8 @@ pub enum Making {
 /// A sentence, when this host cannot run such a service.
 pub fn resume(resumed: Resumed, surroundings: &Arc<Surroundings>) -> Result<ServiceHandle, String> {
     let Resumed { record, spec, next_spec, making, exit, told, closing, checks, voice, attached } = resumed;
+    // One that was taken up already, and not yet discarded, does not wait.
+    let next_spec = next_spec.filter(|next| *next != spec);
     let (pid, start_time) = match (record.life.phase, making) {
         (Phase::Spawning, Some(Making::Child(pid, start_time))) => (pid, start_time),
         (Phase::Spawning, _) => (0, 0),
@@ -64,6 +66,7 @@ pub fn resume(resumed: Resumed, surroundings: &Arc<Surroundings>) -> Result<Serv
     let before = Attachment { run: record.life.run, pid, start_time, opened: record.life.has_opened() };
     let (mut core, runner, handle) = make(spec, record.builtin, record.life.clone(), surroundings)?;
     core.recall(&record);
+    core.life.expects(next_spec.as_deref());
     core.new_spec = next_spec;
     core.past_checks = Some(Box::new(checks));
     core.speak_on(voice);
@@ -77,8 +80,11 @@ pub fn resume(resumed: Resumed, surroundings: &Arc<Surroundings>) -> Result<Serv
     tokio::spawn(async move {
         let (mut core, mut runner) = (core, runner);
         let running = core.attach(&mut runner, before).await;
-        let work = core.go_on(running, making, exit, closing);
+        let (work, adopted) = core.go_on(running, making, exit, closing);
         drop(attached);
+        if adopted {
+            runner = core.new_runner();
+        }
         // A future of its own: a service holds no more of the heap for having gone on.
         tokio::spawn(drive(core, runner, work));
     });
@@ -158,8 +164,15 @@ impl Core {
         attached
     }
 
-    /// What comes next, with what was found of its run. `exit`: how that ended, where it is not there any more.
-    fn go_on(&mut self, running: Option<Running>, making: Option<Making>, exit: Exit, closing: bool) -> Work {
+    /// What comes next, with what was found of its run, and whether a new spec was taken up. `exit`: how that ended, where
+    /// it is not there any more.
+    fn go_on(
+        &mut self,
+        running: Option<Running>,
+        making: Option<Making>,
+        exit: Exit,
+        closing: bool,
+    ) -> (Work, bool) {
         let spawning = self.life.phase == Phase::Spawning;
         let input = match (running, making) {
             (Some(Running { pid, start_time, exit, .. }), _) => {
@@ -183,8 +196,8 @@ impl Core {
             self.step(Input::Closing);
         }
         match next {
-            Next::Work(work, _) => work,
-            Next::Same | Next::Leave => Work::None,
+            Next::Work(work, adopted) => (work, adopted),
+            Next::Same | Next::Leave => (Work::None, false),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What happens to the services of a sequence, one thing after the other.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -37,6 +37,8 @@ pub struct Request {
     pub is_lost: bool,
 }
 
+pub type VersionsRead = Arc<Mutex<BTreeMap<String, Vec<(Instant, usize)>>>>;
+
 pub struct Play {
     pub house: House,
     pub world: Arc<Mutex<World>>,
@@ -46,6 +48,8 @@ pub struct Play {
     /// One reading after the other, as `init` has it: the later one counts.
     pub reading: Arc<tokio::sync::Mutex<()>>,
     pub others: Vec<tokio::task::JoinHandle<()>>,
+    /// Of each service, since when it is certain that the host has read which of its files.
+    pub versions_read: VersionsRead,
     pub begun: Instant,
     /// What was done, for whoever has to understand a failure.
     pub trace: Arc<Mutex<Vec<String>>>,
@@ -230,12 +234,27 @@ impl Play {
     }
 
     pub fn read_files(&mut self) {
-        let files = loaded(self.world.lock().unwrap().files());
+        let (files, versions) = {
+            let world = self.world.lock().unwrap();
+            let version = |name: &String| (name.clone(), world.versions[name].len() - 1);
+            (loaded(world.files()), world.present.iter().map(version).collect::<Vec<_>>())
+        };
         let manager = self.house.manager.clone();
-        let turn = Arc::clone(&self.reading);
+        let (turn, fate) = (Arc::clone(&self.reading), Arc::clone(&self.house.stage.fate));
+        let versions_read = Arc::clone(&self.versions_read);
         self.reloads.push(tokio::spawn(async move {
-            let _turn = turn.lock().await;
-            manager.reload(files).await;
+            let turn = turn.lock().await;
+            let report = manager.reload(files).await;
+            drop(turn);
+            // By then each service has taken the message up, or PID 1 has died before.
+            tokio::time::sleep(MS).await;
+            if fate.is_dead() || report.failure.is_some() {
+                return;
+            }
+            let mut read = versions_read.lock().unwrap();
+            for (name, version) in versions {
+                read.entry(name).or_default().push((Instant::now(), version));
+            }
         }));
     }
 }

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::acts::{Kind, Play};
 use super::deeds::Reading;
+use super::laws_of_files::LawsOfFiles;
 use super::laws_of_health::LawsOfHealth;
 use super::laws_of_lives::LawsOfLives;
 use super::witness::Book;
@@ -26,6 +27,7 @@ pub struct Laws {
     commands: BTreeMap<String, usize>,
     lives: LawsOfLives,
     health: LawsOfHealth,
+    files: LawsOfFiles,
     /// When each incarnation of PID 1 began, also of those that died before anything was read.
     pub begins: Vec<Instant>,
     pub hurried: bool,
@@ -58,6 +60,7 @@ impl Laws {
         }
         self.lives.ask(play, &world, &list, &self.readings, self.hurried, &mut wrongs);
         self.health.ask(play, &world, &list, &mut wrongs);
+        self.files.ask(play, &self.readings, &mut wrongs);
         self.bonds_are_kept(&world, &list, &mut wrongs);
         self.stops_are_kept(play, &mut wrongs);
         is_remembered(play, &list, &mut wrongs);

@@ -8,7 +8,7 @@ use kelson_services::state_store::Kind;
 use kelson_spec::service::Readiness;
 use tokio::time::Instant;
 
-use super::acts::{Kind as Asked, Play, Request, suspend};
+use super::acts::{Kind as Asked, Play, Request, VersionsRead, suspend};
 use super::dice::Dice;
 use super::laws::Laws;
 use super::world::{self, World};
@@ -42,6 +42,7 @@ pub struct Story {
     trace: Trace,
     begun: Option<Instant>,
     extended: Arc<Mutex<BTreeSet<String>>>,
+    versions_read: VersionsRead,
     /// All services were taken in.
     taken_in: bool,
     /// What is there for the next life, and since when PID 1 lives.
@@ -69,6 +70,7 @@ impl Story {
             trace,
             begun: None,
             extended: Arc::default(),
+            versions_read: Arc::default(),
             taken_in: false,
             host: None,
         }
@@ -169,6 +171,7 @@ impl Story {
             begun: self.begun.unwrap(),
             trace: Arc::clone(&self.trace),
             extended: Arc::clone(&self.extended),
+            versions_read: Arc::clone(&self.versions_read),
             life_begun,
         }
     }

@@ -55,6 +55,12 @@ pub fn brief(spec: &ServiceSpec) -> String {
     text
 }
 
+/// The service whose main process or hook this is the command of, and the number of its version.
+pub fn version_number(command: &str) -> (&str, usize) {
+    let (name, number) = command.split(' ').next().unwrap().split_once('#').unwrap();
+    (name, number.parse().unwrap())
+}
+
 pub fn name(index: usize) -> String {
     format!("s{index}")
 }
@@ -94,8 +100,8 @@ impl World {
 
     /// The version of whose main process or hook this is the command.
     pub fn version(&self, command: &str) -> &ServiceSpec {
-        let (name, version) = command.split(' ').next().unwrap().split_once('#').unwrap();
-        &self.versions[name][version.parse::<usize>().unwrap()]
+        let (name, number) = version_number(command);
+        &self.versions[name][number]
     }
 
     /// Writes the file of a service anew.
