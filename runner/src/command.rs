@@ -350,6 +350,7 @@ impl Command {
             uid: self.credentials.as_ref().map_or(0, |ids| ids.uid),
             gid: self.credentials.as_ref().map_or(0, |ids| ids.gid),
             cgroup: self.cgroup_name.clone(),
+            limits: self.limits.clone(),
         }
     }
 

@@ -22,6 +22,7 @@
 pub mod cgroup;
 mod command;
 pub mod containerd;
+mod deaf;
 mod exec;
 mod images;
 mod network;
@@ -38,6 +39,7 @@ mod strays;
 pub use cgroup::{Cgroup, CgroupRoot, Place, Usage};
 pub use command::{Command, Program, Stdio};
 pub use containerd::{ContainerExecutor, ContainerRunner, Containerd, ContainerdError, DetachedContainer};
+pub use deaf::Deaf;
 pub use exec::{ExecControl, ExecRequest, Executing, Executor, Leash, Outputs, WindowSize};
 pub use images::{ImageConfig, Images};
 pub use network::open_network;

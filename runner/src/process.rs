@@ -9,6 +9,7 @@ use tokio::time::timeout;
 
 use crate::cgroup::{Place, without_cgroups};
 use crate::command::{Command, Program};
+use crate::deaf::Deaf;
 use crate::processes::{Child, ExitReceiver, Processes};
 use crate::runner::{
     Attachment, BoxFuture, KILL_DEADLINE, PROMPT_STOP, RunContext, Runner, RunnerError, Running, StopPlan,
@@ -201,11 +202,12 @@ impl ProcessRunner {
     }
 
     async fn end(&mut self, plan: StopPlan) -> Result<StopReport, RunnerError> {
-        let mut killed = false;
+        let mut report = StopReport::default();
         self.take_start().await;
         if let Some(main) = &mut self.main {
             main.is_signalled |= plan.signal != 0;
         }
+        let by_itself = self.main.as_ref().is_some_and(|main| main.exit.exited().is_some());
         if let Some(main) = self.main.as_ref().filter(|main| main.exit.exited().is_none()) {
             let signal = |signal| self.processes.signal(main.pid, &main.exit, signal);
             signal(plan.signal);
@@ -214,15 +216,27 @@ impl ProcessRunner {
             let prompt = PROMPT_STOP.min(plan.timeout.checked_div(2).unwrap_or_default());
             if timeout(prompt, main.exit.clone()).await.is_err() {
                 self.thaw();
-                killed = timeout(plan.timeout.saturating_sub(prompt), main.exit.clone()).await.is_err();
+                report.killed =
+                    timeout(plan.timeout.saturating_sub(prompt), main.exit.clone()).await.is_err();
             }
-            if killed {
+            if report.killed {
+                // Not of one that was to be killed at once.
+                let told = plan.signal != libc::SIGKILL;
+                report.deaf = told.then(|| Deaf::to(main.pid, self.spec.stop.signal)).flatten();
                 signal(libc::SIGKILL);
             }
         }
         let ran = self.started;
-        let left_behind = self.clear().await?;
-        Ok(StopReport { killed, left_behind, out_of_memory: ran && self.was_out_of_memory() })
+        if let Some(place) = self.place().filter(|_| by_itself && self.cgroup.is_some()) {
+            report.outlived = place.count_of_run();
+        }
+        let strays;
+        (strays, report.left_behind) = self.clear().await?;
+        if by_itself {
+            report.outlived = report.outlived.max(strays);
+        }
+        report.out_of_memory = ran && self.was_out_of_memory();
+        Ok(report)
     }
 
     /// Whether the kernel killed for memory since the run began: its cgroup was a new one then.
@@ -250,17 +264,18 @@ impl ProcessRunner {
         self.starting = None;
     }
 
-    /// Ends whatever the service has left. Returns how many processes outlived it.
-    async fn clear(&mut self) -> Result<u32, RunnerError> {
+    /// Ends whatever the service has left. Returns how many processes were found by their mark, where there is no cgroup
+    /// to tell, and how many outlived it.
+    async fn clear(&mut self) -> Result<(u32, u32), RunnerError> {
         if !self.started && self.main.is_none() {
-            return Ok(0);
+            return Ok((0, 0));
         }
         self.take_start().await;
-        let mut left = match self.place().filter(|_| self.cgroup.is_some()) {
-            Some(place) => self.clear_cgroup(&place).await?,
+        let (strays, mut left) = match self.place().filter(|_| self.cgroup.is_some()) {
+            Some(place) => (0, self.clear_cgroup(&place).await?),
             None => {
                 let mark = format!("{}:{}:", self.processes.life(), self.spec.name);
-                strays::clear(mark, KILL_DEADLINE).await.1
+                strays::clear(mark, KILL_DEADLINE).await
             }
         };
         if let Some(main) = &self.main {
@@ -272,7 +287,7 @@ impl ProcessRunner {
             }
         }
         self.started = left > 0;
-        Ok(left)
+        Ok((strays, left))
     }
 
     async fn end_all(&mut self) -> Result<(), RunnerError> {
@@ -280,7 +295,7 @@ impl ProcessRunner {
         if let Some(place) = self.place().filter(|_| self.cgroup.is_some()) {
             // It is empty as a rule: then this is all.
             if place.remove().is_err() {
-                if left.as_ref().is_ok_and(|left| *left == 0) {
+                if left.as_ref().is_ok_and(|(_, left)| *left == 0) {
                     self.clear_cgroup(&place).await?;
                 }
                 self.cgroup = None;

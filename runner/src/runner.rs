@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::time::Duration;
 
+use crate::deaf::Deaf;
 use crate::spawn::{SpawnError, errno_text};
 
 /// How long to wait for processes to end that were sent SIGKILL. One that takes longer sleeps where no signal reaches
@@ -158,6 +159,10 @@ pub struct StopPlan {
 pub struct StopReport {
     /// It did not end by its signal within the timeout.
     pub killed: bool,
+    /// Why the signal did not end it, where the kernel says so. Only of one that was killed.
+    pub deaf: Option<Deaf>,
+    /// Processes that were still there when the main process had ended by itself.
+    pub outlived: u32,
     /// Processes that outlived even SIGKILL (in a sleep that no signal ends); 0 as a rule.
     pub left_behind: u32,
     /// The kernel killed one of its processes because it had reached its memory limit, or the host's end.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kelson_runner::{
-    Cgroup, CgroupRoot, Exit, Options, ProcessRunner, Processes, RunContext, Runner, Running, StopPlan,
+    Cgroup, CgroupRoot, Deaf, Exit, Options, ProcessRunner, Processes, RunContext, Runner, Running, StopPlan,
     StopReport,
 };
 use kelson_spec::ServiceSpec;
@@ -134,7 +134,8 @@ fn s2_who_ignores_the_signal_is_killed_with_all_its_children() {
         let begun = std::time::Instant::now();
         let report = runner.stop(IMPATIENT).await.unwrap();
         assert!(begun.elapsed() >= IMPATIENT.timeout, "not before its timeout");
-        assert_eq!(report, StopReport { killed: true, ..StopReport::default() });
+        let deaf = Some(Deaf::Ignores);
+        assert_eq!(report, StopReport { killed: true, deaf, ..StopReport::default() });
         assert_eq!(running.exit.await, Exit::Signal { signal: libc::SIGKILL, core: false });
         text.await;
         eventually("all are gone", || only(&[])).await;
@@ -152,7 +153,7 @@ fn p2_a_double_fork_leaves_nothing_after_its_exit() {
         let (running, _) = run(&mut runner, 1).await;
         assert_eq!(running.exit.await, Exit::Status(5));
         let report = runner.stop(PATIENT).await.unwrap();
-        assert_eq!(report, StopReport::default());
+        assert_eq!(report, StopReport { outlived: 2, ..StopReport::default() });
         eventually("the strays are gone", || only(&[])).await;
         runner.close().await.unwrap();
     });
@@ -217,7 +218,8 @@ fn s3_a_stopped_process_and_a_frozen_cgroup_still_end() {
         let (running, _) = run_until_ready(&mut deaf, 1).await;
         Cgroup::open(processes.cgroups().unwrap(), "web").unwrap().unwrap().freeze().unwrap();
         let report = deaf.stop(IMPATIENT).await.unwrap();
-        assert_eq!(report, StopReport { killed: true, ..StopReport::default() });
+        let why = Some(Deaf::Ignores);
+        assert_eq!(report, StopReport { killed: true, deaf: why, ..StopReport::default() });
         assert_eq!(running.exit.await, Exit::Signal { signal: libc::SIGKILL, core: false });
         deaf.close().await.unwrap();
     });

@@ -14,7 +14,7 @@ use kelson_spec::ServiceSpec;
 use nix::fcntl::AtFlags;
 use nix::unistd::{Gid, Uid, fchownat};
 
-use super::Place;
+use super::{MOST, Place};
 use crate::runner::RunnerError;
 
 /// The leaf that a delegated service runs in.
@@ -42,6 +42,16 @@ impl Place {
         let leaf = self.leaf(COMMANDS);
         leaf.make()?;
         Ok(leaf)
+    }
+
+    /// How many processes its run has, without the commands beside it.
+    pub(crate) fn count_of_run(&self) -> u32 {
+        if !self.is_populated() {
+            return 0;
+        }
+        let commands = self.leaf(COMMANDS).processes(MOST);
+        let of_run = self.processes(MOST).into_iter().filter(|pid| !commands.contains(pid)).count();
+        u32::try_from(of_run).unwrap_or(u32::MAX)
     }
 
     /// Prepares it, empty as it is, for a run: writes the limits, and delegates where the service asks for that. Returns

@@ -42,15 +42,15 @@ impl DetachedContainer {
     }
 
     async fn end(&mut self, plan: StopPlan) -> Result<StopReport, RunnerError> {
-        let mut killed = false;
+        let mut report = StopReport::default();
         if let Some(main) = &self.main {
-            killed = main.end(plan, self.place.as_ref()).await;
+            report = main.end(plan, plan.signal, self.place.as_ref()).await;
         }
-        let left_behind = match &self.place {
+        report.left_behind = match &self.place {
             Some(place) if place.is_populated() => place.end(KILL_DEADLINE).await?,
             _ => 0,
         };
-        Ok(StopReport { killed, left_behind, out_of_memory: false })
+        Ok(report)
     }
 }
 

@@ -9,8 +9,9 @@ use tokio::io::unix::AsyncFd;
 use tokio::time::timeout;
 
 use crate::cgroup::Place;
+use crate::deaf::Deaf;
 use crate::processes::{open_pidfd, signal_pidfd, start_time, started};
-use crate::runner::{Exit, PROMPT_STOP, RunnerError, StopPlan};
+use crate::runner::{Exit, PROMPT_STOP, RunnerError, StopPlan, StopReport};
 
 /// One process, for as long as this is held, whoever its parent is.
 #[derive(Debug)]
@@ -92,10 +93,11 @@ impl ProcessHandle {
         signal_pidfd(self.pidfd.get_ref(), signal);
     }
 
-    /// Signal, timeout, kill. What is frozen in its cgroup is thawed on the way. Returns whether it was killed.
-    pub(super) async fn end(&self, plan: StopPlan, place: Option<&Place>) -> bool {
+    /// Signal, timeout, kill. What is frozen in its cgroup is thawed on the way. `signal`: its stop signal, which the plan
+    /// leaves out where it was sent before. Tells whether it was killed, and why its signal did not end it.
+    pub(super) async fn end(&self, plan: StopPlan, signal: i32, place: Option<&Place>) -> StopReport {
         if self.has_ended() {
-            return false;
+            return StopReport::default();
         }
         if plan.signal != 0 {
             self.signal(plan.signal);
@@ -104,7 +106,7 @@ impl ProcessHandle {
         self.signal(libc::SIGCONT);
         let prompt = PROMPT_STOP.min(plan.timeout.checked_div(2).unwrap_or_default());
         if timeout(prompt, self.ended()).await.is_ok() {
-            return false;
+            return StopReport::default();
         }
         if let Some(place) = place.filter(|place| place.is_frozen())
             && let Err(error) = place.thaw()
@@ -112,10 +114,12 @@ impl ProcessHandle {
             tracing::warn!("{error}");
         }
         let killed = timeout(plan.timeout.saturating_sub(prompt), self.ended()).await.is_err();
+        let told = killed && plan.signal != libc::SIGKILL;
+        let deaf = told.then(|| Deaf::to(self.pid, signal)).flatten();
         if killed {
             self.signal(libc::SIGKILL);
         }
-        killed
+        StopReport { killed, deaf, ..StopReport::default() }
     }
 
     /// Kills its process group, which runc makes for each process that it starts, and the process itself.

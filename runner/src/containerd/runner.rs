@@ -157,7 +157,7 @@ impl ContainerRunner {
 
     async fn end(&mut self, plan: StopPlan) -> Result<StopReport, RunnerError> {
         self.give_start_up().await;
-        let mut killed = false;
+        let mut report = StopReport::default();
         let handle = self.main.as_ref().map(|main| Arc::clone(&main.handle));
         if let Some(Some(handle)) = handle.as_deref()
             && !handle.has_ended()
@@ -168,16 +168,17 @@ impl ContainerRunner {
             if let Some(main) = &mut self.main {
                 main.is_signalled |= plan.signal != 0;
             }
-            killed = handle.end(plan, self.place().as_ref()).await;
+            let signal = self.image_signal().unwrap_or(self.spec.stop.signal);
+            report = handle.end(plan, signal, self.place().as_ref()).await;
         }
         let known = self.main.is_some();
-        let left_behind = self.clear().await?;
+        report.left_behind = self.clear().await?;
         // Each run has a new cgroup, which goes with the task.
-        let out_of_memory = self.task && self.place().is_some_and(|place| place.memory_kills() > 0);
-        if self.task && left_behind == 0 {
+        report.out_of_memory = self.task && self.place().is_some_and(|place| place.memory_kills() > 0);
+        if self.task && report.left_behind == 0 {
             self.delete_task(known).await;
         }
-        Ok(StopReport { killed, left_behind, out_of_memory })
+        Ok(report)
     }
 
     /// A start that goes on would make a process after all was seen dead.

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use kelson_spec::service::ResourceLimit;
+
 /// The steps of a start, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
@@ -107,6 +109,7 @@ pub(crate) struct Subject {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
     pub(crate) cgroup: String,
+    pub(crate) limits: Vec<ResourceLimit>,
 }
 
 impl SpawnError {
@@ -127,7 +130,7 @@ impl SpawnError {
             Step::Session => String::from("cannot make a session"),
             Step::Descriptors => format!("cannot hand over descriptor {detail}"),
             Step::Terminal => String::from("cannot take the terminal"),
-            Step::Limits => format!("cannot set limit {}", limit_name(detail)),
+            Step::Limits => cannot_limit(detail, errno, &subject.limits),
             Step::OomScore => String::from("cannot write /proc/self/oom_score_adj"),
             Step::ReadOnlyRoot => String::from("cannot make the root read-only"),
             Step::NoNewPrivileges => String::from("cannot set no_new_privs"),
@@ -182,6 +185,40 @@ pub fn errno_text(errno: i32) -> String {
     }
 }
 
+/// Names the limit that is wanted and, where that is beyond what this process may give, the highest that it may.
+fn cannot_limit(resource: u32, errno: i32, wanted: &[ResourceLimit]) -> String {
+    let name = limit_name(resource);
+    let wanted = wanted.iter().rev().find(|limit| limit.resource == resource);
+    let Some(ResourceLimit { hard, .. }) = wanted.filter(|_| errno == libc::EPERM) else {
+        return format!("cannot set limit {name}");
+    };
+    let highest = match most_files().filter(|most| resource == libc::RLIMIT_NOFILE && hard > most) {
+        Some(most) => format!("fs.nr_open of the host is {most}"),
+        None => match hard_limit(resource) {
+            Some(own) => format!("the hard limit is {}", number(own)),
+            None => return format!("cannot set limit {name} to {}", number(*hard)),
+        },
+    };
+    format!("cannot set limit {name} to {}, {highest}", number(*hard))
+}
+
+fn number(limit: u64) -> String {
+    if limit == libc::RLIM64_INFINITY { "unlimited".to_owned() } else { limit.to_string() }
+}
+
+/// The highest `nofile` of any process, whatever it may.
+fn most_files() -> Option<u64> {
+    std::fs::read_to_string("/proc/sys/fs/nr_open").ok()?.trim().parse().ok()
+}
+
+/// That of this process, which a child begins with.
+fn hard_limit(resource: u32) -> Option<u64> {
+    let mut limit = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: it writes one `rlimit64`, which lives on this stack.
+    let read = unsafe { libc::getrlimit64(resource, &raw mut limit) };
+    (read == 0).then_some(limit.rlim_max)
+}
+
 fn limit_name(resource: u32) -> String {
     const NAMES: [&str; 16] = [
         "cpu",
@@ -227,12 +264,27 @@ mod tests {
             uid: 33,
             gid: 33,
             cgroup: "web".into(),
+            limits: vec![ResourceLimit { resource: 6, soft: 5, hard: u64::MAX }],
         };
         let text = |step, errno| SpawnError::refused(step, errno, 7, &subject).text;
         assert_eq!(text(Step::Execute, libc::ENOENT), "/usr/bin/nope: no such file or directory");
         assert_eq!(text(Step::WorkingDirectory, libc::EIO), "cannot enter working directory /x: I/O error");
         assert_eq!(text(Step::User, libc::EPERM), "cannot set user 33: operation not permitted");
         assert_eq!(text(Step::Limits, libc::EPERM), "cannot set limit nofile: operation not permitted");
+        let limit = |resource, hard, errno| {
+            cannot_limit(resource, errno, &[ResourceLimit { resource, soft: 1, hard }])
+        };
+        let most = most_files().unwrap();
+        assert_eq!(
+            limit(libc::RLIMIT_NOFILE, most + 1, libc::EPERM),
+            format!("cannot set limit nofile to {}, fs.nr_open of the host is {most}", most + 1)
+        );
+        let own = number(hard_limit(libc::RLIMIT_NPROC).unwrap());
+        assert_eq!(
+            limit(libc::RLIMIT_NPROC, u64::MAX, libc::EPERM),
+            format!("cannot set limit nproc to unlimited, the hard limit is {own}")
+        );
+        assert_eq!(limit(libc::RLIMIT_CORE, 1, libc::EINVAL), "cannot set limit core");
         assert_eq!(
             text(Step::Clone, libc::EAGAIN),
             "cannot make a process for /usr/bin/nope: try again (it has as many processes as its pidsMax allows, or all services together have)"

@@ -302,13 +302,11 @@ impl Life {
                 fx.extend(failures.into_iter().map(Effect::Note));
                 self.delay_stop(rules, fx);
             }
-            Input::Cleared { exit, killed, left_behind, out_of_memory }
-                if matches!(self.phase, Phase::Ending | Phase::Clearing) =>
-            {
+            Input::Cleared { exit, report } if matches!(self.phase, Phase::Ending | Phase::Clearing) => {
                 if let Some(exit) = exit {
                     self.exit = Some(exit);
                 }
-                self.cleared(rules, killed, left_behind, out_of_memory, fx);
+                self.cleared(rules, report, fx);
                 self.run_post(rules, now, chance, fx);
             }
             Input::PostDone(failures) if self.phase == Phase::Post => {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kelson_conditions::Missing;
-use kelson_runner::{ErrorKind, Exit, RunnerError};
+use kelson_runner::{Deaf, ErrorKind, Exit, RunnerError, StopReport};
 use kelson_spec::service::{Exhausted, Readiness, RestartPolicy, RestartSpec, ServiceKind, StopSpec};
 
 use super::table::{Answer, Effect, HookKinds, Input, Life, Phase, Rules, StopReason, Timer, Work};
@@ -102,7 +102,11 @@ impl Case {
     }
 
     fn cleared(&mut self) {
-        self.feed(Input::Cleared { exit: None, killed: false, left_behind: 0, out_of_memory: false });
+        self.cleared_with(StopReport::default());
+    }
+
+    fn cleared_with(&mut self, report: StopReport) {
+        self.feed(Input::Cleared { exit: None, report });
     }
 
     fn closed(&mut self) {
@@ -440,12 +444,7 @@ fn no_order_of_inputs_breaks_the_invariants() {
                 }
                 (0, Work::Stop | Work::Clear) => {
                     alive = false;
-                    Input::Cleared {
-                        exit: Some(Exit::Status(0)),
-                        killed: false,
-                        left_behind: 0,
-                        out_of_memory: false,
-                    }
+                    Input::Cleared { exit: Some(Exit::Status(0)), report: StopReport::default() }
                 }
                 (0, Work::Close) => {
                     open = false;

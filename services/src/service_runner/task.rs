@@ -296,15 +296,15 @@ impl Core {
                 let exit = self.exit_now();
                 self.exit = None;
                 self.stop_until = None;
-                let (killed, left_behind, out_of_memory) = match report {
+                let report = match report {
                     // That the total deadline killed it has been told.
-                    Ok(report) => (report.killed && !self.killing, report.left_behind, report.out_of_memory),
+                    Ok(report) => StopReport { killed: report.killed && !self.killing, ..report },
                     Err(error) => {
                         self.note(&format!("its processes could not be ended: {}", error.message));
-                        (false, 0, false)
+                        StopReport::default()
                     }
                 };
-                self.step(Input::Cleared { exit, killed, left_behind, out_of_memory })
+                self.step(Input::Cleared { exit, report })
             }
             Brought::Input(input) => self.step(input),
             Brought::Turn(turn, gate) => {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kelson_runner::{ErrorKind, Exit};
+use kelson_runner::{Deaf, ErrorKind, Exit};
 use kelson_spec::service::{Readiness, ServiceKind};
 
 use super::table::{Ended, Rules, StopReason};
@@ -45,15 +45,51 @@ pub fn exit(exit: Exit) -> String {
 
 pub fn ended(ended: &Ended, rules: &Rules) -> String {
     match ended {
-        Ended::Exited { exit: how, ran, before_ready, out_of_memory: oom } => {
+        Ended::Exited { exit: how, ran, before_ready, out_of_memory: oom, outlived } => {
             let before = if *before_ready { " before it was ready" } else { "" };
             let why = match oom {
                 true => format!(": {}", out_of_memory(rules.memory_max)),
                 false => String::new(),
             };
-            format!("{}{before} after {}{why}", exit(*how), duration(*ran))
+            let left = match how.success() {
+                true => self::outlived(*outlived, *ran, rules.kind),
+                false => String::new(),
+            };
+            format!("{}{before} after {}{left}{why}", exit(*how), duration(*ran))
         }
         Ended::GivenUp { text, .. } | Ended::NotStarted { text, .. } => text.clone(),
+    }
+}
+
+/// A program that has ended so long after its start has not gone to the background by that.
+const GOES_TO_BACKGROUND: Duration = Duration::from_secs(60);
+
+/// What a process that ended successfully had left.
+fn outlived(count: u32, ran: Duration, kind: ServiceKind) -> String {
+    let processes = match count {
+        0 => return String::new(),
+        1 => "1 process, which was killed".to_owned(),
+        count => format!("{count} processes, which were killed"),
+    };
+    let hint = match kind {
+        ServiceKind::Service if ran < GOES_TO_BACKGROUND => {
+            ": does it fork into the background? Kelson wants it in the foreground"
+        }
+        _ => "",
+    };
+    format!(" and left {processes}{hint}")
+}
+
+/// Why its stop signal did not end it, and what helps.
+pub fn deaf(deaf: Deaf, signal: i32) -> String {
+    let signal = kelson_spec::signal_name(signal);
+    match deaf {
+        Deaf::Ignores => format!("it ignores {signal}; does another stop.signal end it?"),
+        Deaf::Blocks => format!("it blocks {signal}; does another stop.signal end it?"),
+        Deaf::FirstOfNamespace => format!(
+            "it has no handler for {signal}, and the kernel drops that for the first process of a PID namespace; handle it, \
+             set stop.signal, or run it under an init"
+        ),
     }
 }
 
@@ -123,6 +159,28 @@ mod tests {
         ] {
             assert_eq!(duration(Duration::from_millis(millis)), text);
         }
+    }
+
+    #[test]
+    fn who_leaves_processes_is_asked_whether_it_forks() {
+        let of = |count, seconds, kind| outlived(count, Duration::from_secs(seconds), kind);
+        let service = ServiceKind::Service;
+        assert_eq!(of(0, 0, service), "");
+        let hint = ": does it fork into the background? Kelson wants it in the foreground";
+        assert_eq!(of(1, 0, service), format!(" and left 1 process, which was killed{hint}"));
+        assert_eq!(of(3, 59, service), format!(" and left 3 processes, which were killed{hint}"));
+        assert_eq!(of(3, 60, service), " and left 3 processes, which were killed");
+        assert_eq!(of(2, 0, ServiceKind::Oneshot), " and left 2 processes, which were killed");
+    }
+
+    #[test]
+    fn who_is_deaf_is_told_what_helps() {
+        assert_eq!(deaf(Deaf::Ignores, 15), "it ignores SIGTERM; does another stop.signal end it?");
+        let first = deaf(Deaf::FirstOfNamespace, 15);
+        assert!(
+            first.starts_with("it has no handler for SIGTERM") && first.ends_with("under an init"),
+            "{first}"
+        );
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Processes (P1 to P6): what is reaped, what is handed down, what becomes of output.
 
+mod hints;
 mod last_lines;
 mod logd_privileges;
 mod p1_no_status_is_lost;

@@ -24,9 +24,10 @@ fn kills_all(builder: HostBuilder) {
     let took = events.last().expect("its end").at() - events[0].at();
     assert!(took >= Duration::from_millis(400), "it has its own timeout: {events:#?}");
     assert!(took < Duration::from_secs(3), "not the default of 10 s: {events:#?}");
-    let killed = "did not end within 400 ms of its stop signal, killed";
+    let killed = "did not end within 400 ms of its stop signal, killed: it ignores SIGTERM";
     assert!(events.iter().any(|event| event.message.contains(killed)), "{events:#?}");
     let deaf = host.service("deaf");
+    assert!(deaf.message.contains("killed after 400 ms: it ignores SIGTERM"), "{deaf:?}");
     assert_eq!((deaf.state.as_str(), deaf.stopped, deaf.up), ("finished", true, false), "{deaf:?}");
     assert!(host.service("other").up);
     host.poweroff();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kelson_runner::restart::{self, Decision};
-use kelson_runner::{ErrorKind, Exit};
+use kelson_runner::{ErrorKind, Exit, StopReport};
 use kelson_spec::service::{RestartPolicy, RestartScope, ServiceKind, WhenDown};
 
 use super::starting::TRIED_AGAIN;
@@ -191,7 +191,7 @@ impl Life {
                 let ran = now.saturating_sub(self.spawned_at);
                 let before_ready =
                     rules.kind == ServiceKind::Service && !self.ready && self.state == State::Starting;
-                let ended = Ended::Exited { exit, ran, before_ready, out_of_memory: false };
+                let ended = Ended::Exited { exit, ran, before_ready, out_of_memory: false, outlived: 0 };
                 // Clearing away may take its time: who minds it learns by now that it went down, and why.
                 self.message = words::ended(&ended, rules).into();
                 self.after = Some(After::Decide(ended));
@@ -220,24 +220,27 @@ impl Life {
     pub(super) fn cleared(
         &mut self,
         rules: &Rules,
-        killed: bool,
-        left_behind: u32,
-        out_of_memory: bool,
+        report: StopReport,
         fx: &mut Vec<Effect>,
     ) {
+        let StopReport { killed, deaf, outlived, left_behind, out_of_memory } = report;
         if killed && self.phase == Phase::Ending {
-            fx.push(Effect::Note(format!(
-                "did not end within {} of its stop signal, killed",
-                words::duration(rules.stop.timeout)
-            )));
+            let after = words::duration(rules.stop.timeout);
+            let signal = self.stop_signal().unwrap_or(rules.stop.signal);
+            let why = deaf.map(|deaf| words::deaf(deaf, signal));
+            if let (Some(why), Some(After::End { text, .. })) = (&why, &mut self.after) {
+                text.push_str(&format!("; killed after {after}: {why}"));
+            }
+            let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+            fx.push(Effect::Note(format!("did not end within {after} of its stop signal, killed{why}")));
         }
         if left_behind > 0 {
             fx.push(Effect::Note(format!(
                 "{left_behind} of its processes could not be killed (they are in a sleep that no signal ends); left behind"
             )));
         }
-        if let Some(After::Decide(Ended::Exited { out_of_memory: told, .. })) = &mut self.after {
-            *told = out_of_memory;
+        if let Some(After::Decide(Ended::Exited { out_of_memory: told, outlived: left, .. })) = &mut self.after {
+            (*told, *left) = (out_of_memory, outlived);
         } else if out_of_memory {
             fx.push(Effect::Note(words::out_of_memory(rules.memory_max)));
         }

@@ -230,11 +230,12 @@ impl Ended {
         use stored::ended::{Exited, GivenUp, How};
         let mut refused = None;
         let how = match self {
-            Ended::Exited { exit, ran, before_ready, out_of_memory } => How::Exited(Exited {
+            Ended::Exited { exit, ran, before_ready, out_of_memory, outlived } => How::Exited(Exited {
                 exit: Some(exit_to_stored(*exit)),
                 ran: nanos(*ran),
                 before_ready: *before_ready,
                 out_of_memory: *out_of_memory,
+                outlived: *outlived,
             }),
             Ended::GivenUp { ran, reason, text } => {
                 How::GivenUp(GivenUp { ran: nanos(*ran), reason: reason.number(), text: text.clone() })
@@ -255,6 +256,7 @@ impl Ended {
                 ran: Duration::from_nanos(exited.ran),
                 before_ready: exited.before_ready,
                 out_of_memory: exited.out_of_memory,
+                outlived: exited.outlived,
             },
             Some(How::GivenUp(given_up)) => Ended::GivenUp {
                 ran: Duration::from_nanos(given_up.ran),

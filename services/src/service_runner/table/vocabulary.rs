@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kelson_conditions::Missing;
-use kelson_runner::{ErrorKind, Exit, RunnerError, restart};
+use kelson_runner::{ErrorKind, Exit, RunnerError, StopReport, restart};
 use kelson_spec::service::{Readiness, RestartSpec, ServiceKind, StopSpec, WhenDown};
 
 use crate::model::RestartReason;
@@ -79,6 +79,8 @@ pub enum Ended {
         before_ready: bool,
         /// The kernel killed a process of it for its memory.
         out_of_memory: bool,
+        /// So many of its processes were still there, and were killed.
+        outlived: u32,
     },
     /// Kelson ended it: not ready in time, a check, a watchdog. The text says why.
     GivenUp { ran: Duration, reason: RestartReason, text: String },
@@ -177,12 +179,10 @@ pub enum Input {
     },
     /// The `preStop` hooks have run; the texts tell of those that failed.
     PreStopDone(Vec<String>),
-    /// `Work::Stop` or `Work::Clear` is done: how the run ended where that was learnt, and who outlived it.
+    /// `Work::Stop` or `Work::Clear` is done: how the run ended where that was learnt, and what was met on the way.
     Cleared {
         exit: Option<Exit>,
-        killed: bool,
-        left_behind: u32,
-        out_of_memory: bool,
+        report: StopReport,
     },
     /// The `post` hooks have run; the texts tell of those that failed.
     PostDone(Vec<String>),

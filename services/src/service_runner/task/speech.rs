@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use kelson_spec::service::Workload;
 use tokio::time::Instant;
 
 use super::{Core, Next, timer_index};
@@ -68,6 +69,8 @@ impl Core {
             }
             Message::ExtendTimeout(by) => self.extend(by),
             Message::MainPid(_) if self.main_pid_refused => Next::Same,
+            // What it is anyway; in a container its process is the first of its PID namespace.
+            Message::MainPid(pid) if self.is_main_pid(&pid) => Next::Same,
             Message::MainPid(pid) => {
                 self.main_pid_refused = true;
                 self.note(&format!(
@@ -76,6 +79,11 @@ impl Core {
                 Next::Same
             }
         }
+    }
+
+    fn is_main_pid(&self, pid: &str) -> bool {
+        let pid = pid.parse::<i32>().ok();
+        pid.is_some() && (pid == self.life.pid || (pid == Some(1) && matches!(self.spec.workload, Workload::Container(_))))
     }
 
     pub(super) fn arm_watchdog(&mut self) {

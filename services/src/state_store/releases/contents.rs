@@ -98,11 +98,23 @@ fn after(place: u32) -> Option<stored::Next> {
     let not_started = || How::NotStarted("no such file".to_owned());
     let what = match place {
         1 => ended(
-            How::Exited(Exited { exit: exit(3), ran: 4100, before_ready: true, out_of_memory: false }),
+            How::Exited(Exited {
+                exit: exit(3),
+                ran: 4100,
+                before_ready: true,
+                out_of_memory: false,
+                outlived: 3,
+            }),
             None,
         ),
         2 => ended(
-            How::Exited(Exited { exit: exit(2), ran: 4200, before_ready: false, out_of_memory: true }),
+            How::Exited(Exited {
+                exit: exit(2),
+                ran: 4200,
+                before_ready: false,
+                out_of_memory: true,
+                outlived: 0,
+            }),
             None,
         ),
         3 => ended(How::GivenUp(GivenUp { ran: 4300, reason: 8, text: "a watchdog".to_owned() }), None),
