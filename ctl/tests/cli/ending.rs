@@ -1,9 +1,11 @@
 //! reboot, poweroff, halt; reexec, after which the host goes on.
 
+use std::process::Stdio;
+
 use serde_json::json;
 
-use crate::fake::{Fake, State};
-use crate::{event, two};
+use crate::fake::{Fake, Reexec, State};
+use crate::{at, done, event, two};
 
 fn last_words() -> State {
     State {
@@ -44,6 +46,32 @@ fn a_shutdown_in_json_is_a_line_each() {
         done.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines[0], json!({"message": "everything stops, then the host reboots"}));
     assert_eq!((&lines[1]["seq"], &lines[2]["seq"]), (&json!(2), &json!(3)));
+}
+
+#[test]
+fn a_reexec_that_is_not_what_was_asked_for_ends_with_status_1() {
+    for (reexec, words) in [
+        (Reexec::GoesOnAsItWas, "PID 1 goes on as it was, and runs version 9.8.7"),
+        (Reexec::Crashes, "PID 1 crashed meanwhile, and runs version 9.8.7"),
+        (Reexec::OtherVersion, "PID 1 runs version 9.8.7, and not 9.9.0"),
+        (Reexec::BeginsAnew, "began anew; it runs version 9.8.7"),
+    ] {
+        let fake = Fake::start(State { reexec, reexecs: 3, ..two() });
+        let done = fake.run("-o json reexec");
+        assert_eq!((done.status, done.out.as_str()), (1, ""), "{reexec:?}: {done:?}");
+        assert!(done.err.contains(words) && done.err.contains("`kelsonctl events`"), "{reexec:?}: {done:?}");
+    }
+}
+
+#[test]
+fn a_reexec_after_which_nobody_answers_ends_with_status_1() {
+    let mut fake = Fake::start(State { reexec: Reexec::GoesOnAsItWas, ..two() });
+    let child = at(&fake.socket(), "reexec").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    fake.until_asked("reexec", 1);
+    fake.cut();
+    let done = done(child.wait_with_output().unwrap());
+    assert_eq!((done.status, done.out.as_str()), (1, ""), "{done:?}");
+    assert!(done.err.contains("no connection for 30 s"), "{done:?}");
 }
 
 #[test]

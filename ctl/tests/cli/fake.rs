@@ -27,6 +27,18 @@ use tonic::{Request, Response, Status};
 pub use inspect::Seen;
 
 /// What the host knows, and what it was asked.
+/// What becomes of PID 1 once it has granted a re-exec.
+#[derive(Debug, Default, Clone, Copy)]
+pub enum Reexec {
+    #[default]
+    Done,
+    GoesOnAsItWas,
+    Crashes,
+    /// Another version runs than was promised.
+    OtherVersion,
+    BeginsAnew,
+}
+
 #[derive(Default)]
 pub struct State {
     pub services: Vec<Service>,
@@ -63,6 +75,9 @@ pub struct State {
     pub started: Option<prost_types::Timestamp>,
     /// How often PID 1 has executed itself anew.
     pub reexecs: u32,
+    pub crashes: u32,
+    /// What becomes of a re-exec that was granted.
+    pub reexec: Reexec,
     /// Every request in words.
     pub asked: Vec<String>,
 }
@@ -410,9 +425,9 @@ impl Services for Shared {
 impl Machine for Shared {
     async fn version(&self, _: Request<VersionRequest>) -> Answer<VersionResponse> {
         self.note("version".to_owned())?;
-        let (started, reexecs) = {
+        let (started, reexecs, crashes) = {
             let state = self.state();
-            (state.started, state.reexecs)
+            (state.started, state.reexecs, state.crashes)
         };
         Ok(Response::new(VersionResponse {
             version: "9.8.7".to_owned(),
@@ -421,7 +436,7 @@ impl Machine for Shared {
             kernel: "6.1.0".to_owned(),
             started: started.or(Some(prost_types::Timestamp { seconds: 1_795_254_485, nanos: 0 })),
             reexecs,
-            crashes: 0,
+            crashes,
         }))
     }
 
@@ -445,11 +460,22 @@ impl Machine for Shared {
 
     async fn reexec(&self, request: Request<ReexecRequest>) -> Answer<ReexecResponse> {
         self.note(format!("reexec {}", request.into_inner().reason))?;
-        self.state().reexecs += 1;
+        let mut state = self.state();
+        let mut new_version = "9.8.7".to_owned();
+        match state.reexec {
+            Reexec::Done => state.reexecs += 1,
+            Reexec::GoesOnAsItWas => {}
+            Reexec::Crashes => (state.reexecs, state.crashes) = (state.reexecs + 1, state.crashes + 1),
+            Reexec::OtherVersion => {
+                state.reexecs += 1;
+                new_version = "9.9.0".to_owned();
+            }
+            Reexec::BeginsAnew => state.reexecs = 0,
+        }
         Ok(Response::new(ReexecResponse {
             program: "/sbin/init (kelson 0.2.0)".to_owned(),
             old_version: "9.8.7".to_owned(),
-            new_version: "0.2.0".to_owned(),
+            new_version,
         }))
     }
 
