@@ -21,7 +21,8 @@ use crate::output::{drawing, print, time, views};
 ///
 /// The host keeps 4096 events; when it is full, the oldest event of the service
 /// that holds most is evicted. While following, a connection that
-/// breaks is made anew, and the events go on from the next number.
+/// breaks is made anew, and the events go on from the next number. Numbers begin
+/// again when the host starts: --since says so where no event has the number yet.
 ///
 /// With --timeline it is one line a service: what it did over time, and at a
 /// stop who waited for whom. Long times without an event are cut short. With -f
@@ -100,6 +101,9 @@ pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
         Some(Since::Last(last)) => request.last = Some(time::to_wire(last)),
         None => {}
     }
+    if let Some(Since::Number(number)) = arguments.since {
+        tell_of_none(call, &client, number).await;
+    }
     let seen = |events: &[Event]| {
         let lines = events.iter().map(|event| item(call, event)).collect::<Result<String, Failure>>()?;
         if lines.is_empty() { Ok(()) } else { print(&lines) }
@@ -108,6 +112,29 @@ pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
         Err(failure) => Err(explain_names(failure, &client, &names).await),
         Ok(()) => Ok(()),
     }
+}
+
+/// Says so where no event has the number yet, nor is the next one to have it: it may be of an earlier start of the host.
+/// When the host cannot be asked, nothing is said.
+async fn tell_of_none(call: &Call, client: &Client, number: u64) {
+    let before = number.saturating_sub(1);
+    if before > 0
+        && newest(client, before).await.is_none()
+        && let Some(newest) = newest(client, 0).await
+    {
+        call.note(&format!("there is no event {number} yet: the newest is {newest}"));
+    }
+}
+
+/// The number of the newest event, from a number on.
+async fn newest(client: &Client, since: u64) -> Option<u64> {
+    let request = EventsRequest { since, ..EventsRequest::default() };
+    let mut events = answer(client.services().events(request)).await.ok()?;
+    let mut newest = None;
+    while let Ok(Some(batch)) = events.message().await {
+        newest = batch.events.last().map(|event| event.seq).or(newest);
+    }
+    newest
 }
 
 /// What all the events that are kept make; where it begins, and of whom it tells, is chosen from that.

@@ -93,6 +93,26 @@ fn events_that_are_gone_are_counted() {
 }
 
 #[test]
+fn events_from_a_number_that_is_none_yet_are_said_to_be_none() {
+    let mut fake = Fake::start(State { events: events(1..=3), ..two() });
+    for words in ["events --since 3", "events --since 4", "events --since 0", "events"] {
+        assert_eq!(fake.run(words).err, "", "{words}");
+    }
+    let done = fake.run("events --since 5");
+    assert_eq!((done.status, done.out.as_str()), (0, ""));
+    assert_eq!(done.err, "kelsonctl: there is no event 5 yet: the newest is 3\n");
+    // It goes on all the same.
+    let mut following = Following::new(&fake, "-o json events -f --since 5 web");
+    fake.until_asked("events since=5", 2);
+    fake.change(|state| state.events.extend(events(4..=6)));
+    assert!(following.line().contains("\"seq\":6"));
+    fake.change(|state| state.ending = true);
+    let (status, _, errors) = following.end();
+    assert_eq!((status, errors.as_str()), (Some(0), "kelsonctl: there is no event 5 yet: the newest is 3\n"));
+    fake.cut();
+}
+
+#[test]
 fn events_go_on_from_the_next_number_after_a_break() {
     let mut fake = Fake::start(State { events: events(1..=3), ..two() });
     let mut following = Following::new(&fake, "-o json events -f");

@@ -76,3 +76,15 @@ fn a_service_that_crashes_in_a_loop_evicts_its_own_events_alone() {
     follower.each_once(begun..=after_crash, Duration::from_secs(30));
     host.poweroff();
 }
+
+#[test]
+fn events_from_a_number_beyond_the_newest_are_said_to_be_none_yet() {
+    let mut host = Host::builder().service("web", "process: {command: [$PROGRAM, serve]}").start();
+    host.wait_up("web");
+    let newest = host.newest_event();
+    let (events, output) = ask(&host, &["--since", "100000"]);
+    assert_eq!(events.len(), 0);
+    assert_eq!(output.stderr, format!("kelsonctl: there is no event 100000 yet: the newest is {newest}\n"));
+    assert_eq!(ask(&host, &["--since", &(newest + 1).to_string()]).1.stderr, "", "the next one is no news");
+    host.poweroff();
+}
