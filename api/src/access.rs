@@ -110,6 +110,13 @@ pub fn of(path: &str) -> Option<&'static Access> {
     TABLE.iter().find(|access| access.path == path)
 }
 
+/// Whether a call of this method changes nothing, and has one request: it may be made again when its answer was lost. Not
+/// `Wait`, whose request says how long is still left.
+pub fn only_reads(path: &str) -> bool {
+    let looks = |access: &Access| access.role == Role::Reader || path.starts_with("/kelson.v1.Inspect/");
+    path.starts_with("/kelson.v1.") && !path.ends_with("/Wait") && of(path).is_some_and(looks)
+}
+
 /// Whether whoever has this role may call this method.
 ///
 /// # Errors
@@ -163,6 +170,26 @@ mod tests {
         {
             assert_eq!(may(unknown), [], "{unknown}");
         }
+    }
+
+    #[test]
+    fn only_calls_that_change_nothing_are_made_again() {
+        for path in ["Services/List", "Services/Events", "Logs/Read", "Inspect/Copy"] {
+            assert!(only_reads(&format!("/kelson.v1.{path}")), "{path}");
+        }
+        for path in [
+            "Services/Stop",
+            "Services/Wait",
+            "Services/Reload",
+            "Machine/Reexec",
+            "Images/Prune",
+            "Exec/Run",
+            "x.Y/Z",
+        ] {
+            assert!(!only_reads(&format!("/kelson.v1.{path}")), "{path}");
+        }
+        // A stream of requests is gone once it is sent.
+        assert!(!only_reads("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"));
     }
 
     #[test]

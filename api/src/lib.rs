@@ -6,7 +6,7 @@
 //! - `door`: the personality `kelson-apid`, which ends TLS and forwards each call, byte for byte, to the Unix sockets.
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects))] // tests may panic
 
-#[cfg(any(feature = "server", feature = "door", feature = "tls"))]
+#[cfg(any(feature = "server", feature = "door", feature = "client"))]
 pub mod access;
 #[cfg(any(feature = "door", feature = "tls"))]
 pub mod certificate;

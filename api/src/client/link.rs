@@ -3,14 +3,19 @@
 //! A server may say that a connection takes no new calls (GOAWAY of HTTP/2) while those that it has go on: kelson-apid
 //! does so after `api.connectionLifetime`. A call that meets this was never sent, and is sent on a new connection. The
 //! channel of tonic would fail the call.
+//!
+//! A call that was sent and has no answer may have been carried out: PID 1 may have crashed at that moment, or executed
+//! itself anew. One that only reads is made again; any other fails.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Bytes, Frame, Incoming};
 use hyper::client::conn::http2::SendRequest;
 use tokio::sync::OnceCell;
 use tonic::body::Body;
@@ -18,10 +23,17 @@ use tonic::codegen::Service;
 use tonic::codegen::http::{Request, Response};
 
 use super::Failure;
+use crate::access;
 
 /// Connections on which a call is tried that is never sent.
 const ATTEMPTS: u32 = 3;
+/// Before a call that only reads is made again. PID 1 listens all the time; kelson-apid is gone for a moment.
+const PAUSES: [Duration; 3] =
+    [Duration::from_millis(50), Duration::from_millis(200), Duration::from_millis(500)];
+/// As it stands in the headers of an answer without a message.
+const UNAVAILABLE: &str = "14";
 
+type Error = Box<dyn std::error::Error + Send + Sync>;
 type Boxed<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
 pub type Sender = SendRequest<Body>;
 pub type Connecting = Boxed<Sender, Failure>;
@@ -53,10 +65,34 @@ impl Link {
         current.get_or_try_init(&self.0.connect).await.cloned()
     }
 
-    async fn send(
-        &self,
-        mut request: Request<Body>,
-    ) -> Result<Response<Incoming>, Box<dyn std::error::Error + Send + Sync>> {
+    async fn send(&self, request: Request<Body>) -> Result<Response<Incoming>, Error> {
+        if !access::only_reads(request.uri().path()) {
+            return self.send_once(request).await;
+        }
+        let (parts, body) = request.into_parts();
+        let body = whole(body).await?;
+        let (mut pauses, mut reached) = (PAUSES.iter(), false);
+        loop {
+            let copy = Request::from_parts(parts.clone(), Body::new(Whole(Some(body.clone()))));
+            let answer = self.send_once(copy).await;
+            let passes = match &answer {
+                Ok(answer) => answer.headers().get("grpc-status").is_some_and(|code| code == UNAVAILABLE),
+                Err(error) => match error.downcast_ref::<Failure>() {
+                    None | Some(Failure::Lost(_)) => true,
+                    Some(Failure::NotReachable(_)) => reached,
+                    Some(_) => false,
+                },
+            };
+            reached |= passes;
+            match pauses.next() {
+                Some(pause) if passes => tokio::time::sleep(*pause).await,
+                _ => return answer,
+            }
+        }
+    }
+
+    /// Fails where it is not known whether the other side has the request.
+    async fn send_once(&self, mut request: Request<Body>) -> Result<Response<Incoming>, Error> {
         let mut attempt = 1;
         loop {
             let mut sender = self.sender().await.map_err(|failure| match failure {
@@ -77,6 +113,36 @@ impl Link {
     }
 }
 
+/// A request that can be sent again.
+struct Whole(Option<Bytes>);
+
+impl hyper::body::Body for Whole {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.0.take().map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+/// All of a request. It is one message, which stands in memory already.
+async fn whole(mut body: Body) -> Result<Bytes, Error> {
+    let mut all = Vec::new();
+    while let Some(frame) = std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+        if let Ok(data) = frame?.into_data() {
+            all.extend_from_slice(&data);
+        }
+    }
+    Ok(all.into())
+}
+
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Link { .. }")
@@ -85,7 +151,7 @@ impl fmt::Debug for Link {
 
 impl Service<Request<Body>> for Link {
     type Response = Response<Incoming>;
-    type Error = Box<dyn std::error::Error + Send + Sync>;
+    type Error = Error;
     type Future = Boxed<Self::Response, Self::Error>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {

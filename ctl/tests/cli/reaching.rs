@@ -1,10 +1,11 @@
 //! Ways to a host, and the exit statuses of those that lead nowhere.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::process::Stdio;
 use std::time::SystemTime;
 
 use kelson_proto::v1::ClockResponse;
@@ -287,4 +288,42 @@ fn the_usual_file_and_the_usual_port_need_no_words() {
     let mut command = kelsonctl();
     command.arg("services").env("HOME", &home).env("KELSONCONFIG", "/nowhere/config");
     assert!(done(command.output().unwrap()).err.contains("cannot read /nowhere/config"));
+}
+
+/// A call whose first connection is cut once the host has its request; then the host is there. Gives what the call came to.
+fn met_by_a_crash(fake: &mut Fake, words: &str) -> crate::Done {
+    fake.cut();
+    drop(std::fs::remove_file(fake.socket()));
+    let dying = UnixListener::bind(fake.socket()).unwrap();
+    let child = at(&fake.socket(), words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let (mut connection, _) = dying.accept().unwrap();
+    let (mut preface, mut head) = ([0; 24], [0; 9]);
+    connection.read_exact(&mut preface).unwrap();
+    // Frames of HTTP/2: length, type, flags, stream. The last one of a request is data (0) with the flag END_STREAM (1).
+    loop {
+        connection.read_exact(&mut head).unwrap();
+        let mut frame = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+        connection.read_exact(&mut frame).unwrap();
+        if head[3] == 0 && head[4] & 1 == 1 {
+            break;
+        }
+    }
+    fake.serve();
+    drop(connection);
+    done(child.wait_with_output().unwrap())
+}
+
+#[test]
+fn a_call_that_meets_a_crash_is_made_again_where_it_only_reads() {
+    let mut fake = Fake::start(two());
+    for words in ["services", "status db", "version", "events", "health", "images"] {
+        let met = met_by_a_crash(&mut fake, words);
+        assert_eq!((met.status, met.err.as_str()), (fake.run(words).status, ""), "{words}: {met:?}");
+        assert_eq!(met.out.lines().count(), fake.run(words).out.lines().count(), "{words}: {met:?}");
+    }
+    // Nobody knows whether this was done.
+    let asked = fake.asked().len();
+    let met = met_by_a_crash(&mut fake, "stop db");
+    assert_eq!((met.status, met.out.as_str()), (3, ""), "{met:?}");
+    assert_eq!(fake.asked().len(), asked, "{:?}", fake.asked());
 }
