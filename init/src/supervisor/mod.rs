@@ -8,6 +8,7 @@
 mod again;
 mod configuration;
 mod doors;
+mod entrance;
 mod foundation;
 mod house;
 mod intent;

@@ -27,6 +27,7 @@ use tokio::time::Instant;
 
 use super::configuration::Configuration;
 use super::doors::Doors;
+use super::entrance;
 use super::foundation::{self, Foundation};
 use super::house::House;
 use super::intent::Intents;
@@ -122,6 +123,9 @@ pub(super) fn open(
     tokio::spawn(groups::coordinate(manager.clone(), asked));
     manager.set_groups(&loaded.groups);
     let specs = HealthSpecs::from(loaded);
+    if let Some(warning) = entrance::closed(&runtime) {
+        manager.warn(warning);
+    }
     let health = match foundation.health.take() {
         Some(past) => NodeHealth::recovering(&manager, specs, past),
         None => NodeHealth::of(&manager, specs),

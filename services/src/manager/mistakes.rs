@@ -25,6 +25,8 @@ pub(super) struct Mistakes {
     services: BTreeMap<String, Faulty>,
     /// Of the machine file, of groups, of whole folders.
     others: Vec<Diagnostic>,
+    /// No reading found these: they are of the place where the host runs, and stay.
+    host: Vec<Diagnostic>,
 }
 
 #[derive(Default)]
@@ -60,8 +62,16 @@ impl Manager {
             .collect();
         changed.sort_unstable();
         changed.dedup();
+        found.host = std::mem::take(&mut now.host);
         *now = found;
         changed
+    }
+
+    /// Warns of something that no file of the configuration can say; the health of the host shows it for as long as this
+    /// PID 1 runs.
+    pub fn warn(&self, warning: Diagnostic) {
+        self.host_event(&format!("warning: {warning}"));
+        self.mistakes().host.push(warning);
     }
 
     /// What the last reading found wrong in the file of a service. `None`: nothing.
@@ -88,6 +98,9 @@ impl Manager {
             let others = mistakes.others.iter().filter(|other| group.is_none() && !other.is_of_a_folder());
             for other in others {
                 files.entry(other.file.clone()).or_default().push(other.clone());
+            }
+            for warning in mistakes.host.iter().filter(|_| group.is_none()) {
+                files.entry(warning.file.clone()).or_default().push(warning.clone());
             }
             mistakes.services.keys().cloned().collect()
         };

@@ -1,5 +1,7 @@
 //! Who may call PID 1 and logd on the host itself: root alone is not enough, and a service may do what its file grants.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
 use kelson_tests::{Host, Image, Output, archive, paths};
@@ -262,4 +264,25 @@ fn a_container_has_no_access_that_its_file_and_its_rights_do_not_give() {
         run("strong", words).ok();
     }
     denied(run("strong", &["restart", "plain"]), "needs `api: operator`");
+}
+
+#[test]
+fn a_runtime_folder_that_other_users_cannot_enter_is_warned_of() {
+    let mut host = Host::builder().service("web", SERVE).start();
+    host.wait_up("web");
+    let health = |host: &Host| host.ctl(&["health"]).stdout;
+    assert!(!health(&host).contains("warning"), "{}", health(&host));
+    let open = fs::metadata(host.dir()).expect("it is there").permissions();
+    fs::set_permissions(host.dir(), fs::Permissions::from_mode(0o700)).expect("it is ours");
+    host.ctl(&["reexec"]).ok();
+    let warning =
+        format!("warning: {}: other users cannot enter this folder (mode 0700)", host.dir().display());
+    assert!(health(&host).contains(&warning), "{}", health(&host));
+    assert!(health(&host).contains("--runtime-dir"), "it tells what to do: {}", health(&host));
+    assert!(host.events().iter().any(|event| event.message.starts_with(&warning)), "{:?}", host.events());
+    // A reload finds nothing of it in the files, and it is still there.
+    host.ctl(&["reload"]).ok();
+    assert!(health(&host).contains(&warning), "{}", health(&host));
+    fs::set_permissions(host.dir(), open).expect("it is ours");
+    host.poweroff();
 }
