@@ -65,14 +65,15 @@ pub async fn act(call: &Call, action: Action, names: Vec<String>, staying: Stayi
     let waits = |result: &&ActionResult| {
         result.service.as_ref().is_some_and(|service| service.state() == State::Waiting)
     };
+    let mut never = false;
     if !staying.wait && action.goal() == Goal::Up {
         let waiting: Vec<String> = results.iter().filter(waits).map(|result| result.name.clone()).collect();
-        note_obstacles(call, &client, &waiting, &mut HashSet::new()).await;
+        never = note_obstacles(call, &client, &waiting, &mut HashSet::new()).await;
     }
     let with_mistakes: Vec<String> =
         results.iter().filter_map(|result| with_mistakes(action, result, SystemTime::now())).collect();
     with_mistakes.iter().for_each(|line| call.note(line));
-    let bad = results.iter().any(is_bad) || !with_mistakes.is_empty();
+    let bad = never || results.iter().any(is_bad) || !with_mistakes.is_empty();
     if bad { Err(Failure::Told) } else { Ok(()) }
 }
 

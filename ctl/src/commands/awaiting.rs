@@ -6,8 +6,10 @@ use std::future::Future;
 use std::time::{Duration, Instant};
 
 use kelson_api::client::Client;
-use kelson_proto::v1::missing::Problem;
-use kelson_proto::v1::{EventsRequest, ListRequest, Missing, Reason, Service, State, WhyRequest};
+use kelson_proto::v1::missing::{Kind, Problem};
+use kelson_proto::v1::{
+    Alternative, EventsRequest, ListRequest, Missing, Reason, Service, State, WhyRequest,
+};
 use tonic::Response;
 
 use super::Call;
@@ -71,20 +73,28 @@ async fn watch_obstacles(call: &Call, client: &Client, names: &[String]) -> Infa
 }
 
 /// Notes what keeps services from their start and does not come by itself, unless that was `noted` before. A host that
-/// cannot be asked has nothing noted.
-pub async fn note_obstacles(call: &Call, client: &Client, names: &[String], noted: &mut HashSet<String>) {
+/// cannot be asked has nothing noted. True where there is such an obstacle.
+pub async fn note_obstacles(
+    call: &Call,
+    client: &Client,
+    names: &[String],
+    noted: &mut HashSet<String>,
+) -> bool {
+    let mut found = false;
     let mut services = client.services();
     for name in names {
         let asked = services.why(WhyRequest { name: name.clone() });
         let Ok(Ok(answer)) = tokio::time::timeout(TICK, asked).await else { continue };
         let reason = answer.into_inner().reason.unwrap_or_default();
-        if let Some(line) = obstacles(name, &reason)
-            && noted.insert(line.clone())
-        {
-            call.progress().erase();
-            call.note(&line);
+        if let Some(line) = obstacles(name, &reason) {
+            found = true;
+            if noted.insert(line.clone()) {
+                call.progress().erase();
+                call.note(&line);
+            }
         }
     }
+    found
 }
 
 /// `web waits for service "db" to be up (it was stopped); …`.
@@ -92,11 +102,13 @@ fn obstacles(name: &str, reason: &Reason) -> Option<String> {
     let mut found = Vec::new();
     collect(reason, &mut found);
     let texts: Vec<&str> = found.iter().map(|missing| missing.text.as_str()).collect();
+    let unknown = found.iter().all(|missing| missing.problem() == Problem::UnknownService);
     (!texts.is_empty()).then(|| {
-        format!(
-            "{name} waits for {}; `kelsonctl start --with-dependencies {name}` starts what it needs",
-            texts.join(", ")
-        )
+        let way_out = match unknown {
+            true => "add the file of that service and run `kelsonctl reload`".to_owned(),
+            false => format!("`kelsonctl start --with-dependencies {name}` starts what it needs"),
+        };
+        format!("{name} waits for {}; {way_out}", texts.join(", "))
     })
 }
 
@@ -107,10 +119,21 @@ fn collect<'a>(reason: &'a Reason, found: &mut Vec<&'a Missing>) {
         missing.event != "down"
             && matches!(
                 missing.problem(),
-                Problem::Stopped | Problem::Manual | Problem::Failed | Problem::Skipped
+                Problem::Stopped
+                    | Problem::Manual
+                    | Problem::Failed
+                    | Problem::Skipped
+                    | Problem::UnknownService
             )
     };
-    found.extend(reason.missing.as_ref().filter(|missing| at_rest(missing)));
+    if let Some(missing) = &reason.missing {
+        // Another alternative may come by itself.
+        let never = |alternative: &Alternative| alternative.missing.iter().any(at_rest);
+        if missing.kind() == Kind::Any && !missing.alternatives.iter().all(never) {
+            return;
+        }
+        found.extend(at_rest(missing).then_some(missing));
+    }
     reason.causes.iter().for_each(|cause| collect(cause, found));
 }
 
@@ -233,6 +256,24 @@ mod tests {
                  `kelsonctl start --with-dependencies web` starts what it needs"
             )
         );
+        let unknown = link(missing("gone", Problem::UnknownService), vec![]);
+        assert_eq!(
+            obstacles("web", &link(None, vec![unknown])).as_deref(),
+            Some(
+                "web waits for service \"gone\" to be up (UnknownService); \
+                 add the file of that service and run `kelsonctl reload`"
+            )
+        );
+        let either = |problems: [Problem; 2]| {
+            let one = |problem| missing("db", problem).unwrap();
+            let alternative = |problem| Alternative { missing: vec![one(problem)] };
+            let alternatives = problems.map(alternative).to_vec();
+            let any = Missing { kind: Kind::Any.into(), alternatives, ..Missing::default() };
+            let causes = problems.map(|problem| link(Some(one(problem)), vec![])).to_vec();
+            obstacles("web", &link(None, vec![link(Some(any), causes)]))
+        };
+        assert_eq!(either([Problem::Stopped, Problem::Unspecified]), None, "the other one may come");
+        assert!(either([Problem::Stopped, Problem::Failed]).is_some());
         let path = link(missing("/run/x", Problem::Silent), vec![]);
         assert_eq!(obstacles("web", &link(None, vec![path])), None);
         let mut down = missing("db", Problem::Manual).unwrap();

@@ -1,4 +1,4 @@
-//! G11: a start that waits for a service that an operator stopped says so at once, and can start that one too.
+//! G11: a start that waits for a service that nobody will start says so at once, fails, and can start that one too.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
@@ -18,16 +18,48 @@ fn stopped() -> Host {
     host.wait_up("web");
     host.ctl(&["stop", "db", "--cascade", "--wait"]).ok();
     // It waits for `db` from now on: the stopped service stands at the end of a chain.
-    host.ctl(&["start", "app"]).ok();
+    host.ctl(&["start", "app"]).expect(1);
     host
 }
 
 #[test]
 fn g11_a_start_names_the_stopped_dependency_and_the_way_out() {
     let mut host = stopped();
-    let started = host.ctl(&["start", "web"]).ok();
+    let started = host.ctl(&["start", "web"]).expect(1);
     assert_eq!(started.stderr.trim_end(), STOPPED);
     assert_eq!(host.service("web").state, "waiting");
+    host.poweroff();
+}
+
+#[test]
+fn g11_a_start_names_a_dependency_that_nobody_will_start() {
+    let needs =
+        |name: &str| format!("process: {{command: [$PROGRAM, serve]}}\nstart: manual\ndepends: [{name}]");
+    let mut host = Host::builder()
+        .service("lazy", "process: {command: [$PROGRAM, serve]}\nstart: manual")
+        .service("broken", "process: {command: [$PROGRAM, exit=3]}\nrestart: {policy: once}")
+        .service("slow", "process: {command: [$PROGRAM, hang]}\nreadiness: notify\nstartTimeout: 10m")
+        .service("needs-lazy", &needs("{service: lazy}"))
+        .service("needs-broken", &needs("{service: broken}"))
+        .service("needs-slow", &needs("{service: slow}"))
+        .service("needs-either", &needs("{any: [{service: lazy}, {service: slow}]}"))
+        .start();
+    host.wait_state("broken", "failed");
+    for (name, problem) in [
+        ("needs-lazy", "service \"lazy\" to be up (nothing starts it; its start is manual)"),
+        ("needs-broken", "service \"broken\" to be up (it failed: exited with status 3"),
+    ] {
+        let started = host.ctl(&["start", name]).expect(1);
+        assert!(started.stderr.starts_with(&format!("kelsonctl: {name} waits for {problem}")), "{started:?}");
+        let way_out = format!("; `kelsonctl start --with-dependencies {name}` starts what it needs");
+        assert!(started.stderr.trim_end().ends_with(&way_out), "{started:?}");
+        assert_eq!(host.service(name).state, "waiting");
+    }
+    // What is on its way may come.
+    for name in ["needs-slow", "needs-either"] {
+        assert_eq!(host.ctl(&["start", name]).ok().stderr, "");
+    }
+    host.ctl(&["start", "needs-lazy", "--with-dependencies", "--wait"]).ok();
     host.poweroff();
 }
 
