@@ -16,16 +16,19 @@ pub enum State {
     Starting,
     Running,
     Stopping,
+    /// Ended successfully by itself.
     Finished,
     Failed,
     Skipped,
     Backoff,
+    /// It did not end by itself.
+    Stopped,
 }
 
 impl State {
     /// Nothing runs and nothing is under way.
     pub fn at_rest(self) -> bool {
-        matches!(self, State::Initialized | State::Finished | State::Failed | State::Skipped)
+        matches!(self, State::Initialized | State::Finished | State::Failed | State::Skipped | State::Stopped)
     }
 
     /// The word of the command line and of JSON.
@@ -41,6 +44,7 @@ impl State {
             State::Failed => "failed",
             State::Skipped => "skipped",
             State::Backoff => "backoff",
+            State::Stopped => "stopped",
         }
     }
 }

@@ -201,7 +201,7 @@ fn c4_containers_outlive_a_containerd_that_is_killed(vm: &Vm) {
     assert_eq!(said, "still here\n");
     vm.ctl(&["stop", "left", "--wait"]).ok();
     let left = vm.client().service("left");
-    assert_eq!((left.state.as_str(), left.stopped), ("finished", true), "{left:?}");
+    assert_eq!((left.state.as_str(), left.stopped), ("stopped", true), "{left:?}");
     assert!(!names(vm, "containers").contains(&"left".to_owned()));
 }
 
@@ -211,14 +211,14 @@ fn s2_all_processes_are_killed(vm: &Vm) {
     let killed = "did not end within 400 ms of its stop signal, killed";
     assert!(events.iter().any(|event| event.message.contains(killed)), "{events:#?}");
     let deaf = vm.client().service("deaf");
-    assert_eq!((deaf.state.as_str(), deaf.stopped, deaf.up), ("finished", true, false), "{deaf:?}");
+    assert_eq!((deaf.state.as_str(), deaf.stopped, deaf.up), ("stopped", true, false), "{deaf:?}");
 }
 
 fn s4_the_signal_comes_after_the_delay(vm: &Vm) {
     vm.ctl(&["stop", "delayed", "--wait"]).ok();
     let events = events_of(vm, "delayed");
     let at = |state: &str| events.iter().find(|event| event.state == state).map(Event::at);
-    let (Some(stopping), Some(finished)) = (at("stopping"), at("finished")) else { panic!("{events:#?}") };
+    let (Some(stopping), Some(finished)) = (at("stopping"), at("stopped")) else { panic!("{events:#?}") };
     assert!(finished - stopping >= Duration::from_millis(1990), "{events:#?}");
     let log = vm.ctl(&["logs", "delayed"]).ok().stdout;
     assert!(log.contains("signalled"), "{log}");

@@ -75,7 +75,7 @@ fn the_demo_boots_from_our_initramfs_until_all_is_up() {
     let is = |service, state| move |event: &Event| event.service == service && event.state == state;
     let stop = events.collect("of redis stopping", PATIENCE, is("redis", "stopping"));
     let at = |service, state| stop.iter().position(is(service, state));
-    let (nginx, web) = (at("nginx", "finished"), at("web", "finished"));
+    let (nginx, web) = (at("nginx", "stopped"), at("web", "stopped"));
     assert!(nginx.is_some() && nginx < at("web", "stopping") && web.is_some(), "{stop:?}");
 }
 

@@ -73,7 +73,7 @@ restart: {attempts: 1, delay: 1ms}
     let ignores = vm.client().service("ignores");
     assert_eq!((ignores.pid, ignores.up), (before[1].pid, true), "{ignores:?}");
     let stops = vm.client().service("stops");
-    assert_eq!((stops.state.as_str(), stops.up), ("finished", false), "{stops:?}");
+    assert_eq!((stops.state.as_str(), stops.up), ("stopped", false), "{stops:?}");
 
     let events: Vec<Event> = vm
         .client()
@@ -94,7 +94,7 @@ restart: {attempts: 1, delay: 1ms}
         ],
     );
     let down = "service \"redis\", which it needs, went down";
-    assert_follow(&events, &[("stops", "stopping", down), ("stops", "finished", down)]);
+    assert_follow(&events, &[("stops", "stopping", down), ("stops", "stopped", down)]);
     assert_follow(
         &events,
         &[

@@ -25,6 +25,7 @@ pub fn state(state: State) -> v1::State {
         State::Failed => v1::State::Failed,
         State::Skipped => v1::State::Skipped,
         State::Backoff => v1::State::Backoff,
+        State::Stopped => v1::State::Stopped,
     }
 }
 

@@ -53,12 +53,22 @@ pub fn is_failed(service: &Service) -> bool {
     matches!(service.state(), State::Failed | State::Backoff) || service.healthy == Some(false)
 }
 
+/// A built-in service that runs once there is something to do.
+pub fn is_idle(service: &Service) -> bool {
+    service.builtin && service.state() == State::Finished && !service.down
+}
+
 /// How it stands: name, state, whether it is up, health.
 pub fn standing(service: &Service) -> [Cell; 4] {
     [
         cell(&service.name),
         toned(service_tone(service), state_name(service.state())),
-        if service.up { toned(Tone::Good, "yes") } else { cell("no") },
+        match service.up {
+            true => toned(Tone::Good, "yes"),
+            // It has nothing to do, and nobody misses it.
+            false if is_idle(service) => toned(Tone::Quiet, "-"),
+            false => cell("no"),
+        },
         health(service),
     ]
 }
@@ -93,7 +103,7 @@ pub fn reason(service: &Service) -> Cell {
         State::Preparing | State::Starting | State::Stopping | State::Skipped => {
             (Tone::Plain, service.message.clone())
         }
-        State::Finished if service.stopped => (Tone::Quiet, service.message.clone()),
+        State::Stopped => (Tone::Quiet, service.message.clone()),
         _ if unhealthy => (Tone::Bad, service.message.clone()),
         _ => (Tone::Quiet, service.status_text.clone()),
     };
@@ -144,7 +154,7 @@ mod tests {
             Service {
                 stopped: true,
                 message: "stopped as asked".to_owned(),
-                ..service("old", State::Finished)
+                ..service("old", State::Stopped)
             },
             Service {
                 waiting_for: vec![

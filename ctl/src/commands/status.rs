@@ -11,6 +11,7 @@ use kelson_proto::v1::{Check, CheckResult, Line, Service, State, StatusRequest, 
 
 use super::Call;
 use super::last_lines::last_lines;
+use super::services::is_idle;
 use crate::failure::{Failure, answer, explain_names};
 use crate::output::page::Page;
 use crate::output::size::size;
@@ -201,6 +202,8 @@ fn facts(status: &StatusResponse, now: SystemTime, terminal: &Terminal) -> Vec<(
         "up",
         if service.up {
             "yes"
+        } else if is_idle(&service) {
+            "no, it has nothing to do"
         } else if service.down {
             "no, and it is down"
         } else {

@@ -93,6 +93,7 @@ pub fn state_name(state: State) -> &'static str {
         State::Failed => "failed",
         State::Skipped => "skipped",
         State::Backoff => "backoff",
+        State::Stopped => "stopped",
     }
 }
 
@@ -106,7 +107,7 @@ pub fn state_tone(state: State, up: bool) -> Tone {
         State::Running if up => Tone::Good,
         State::Running => Tone::Waiting,
         State::Finished if up => Tone::Good,
-        State::Finished => Tone::Quiet,
+        State::Finished | State::Stopped => Tone::Quiet,
         State::Failed => Tone::Bad,
     }
 }

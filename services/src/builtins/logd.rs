@@ -171,7 +171,7 @@ fn snapshot(status: &LogdStatus, closing: bool) -> Snapshot {
     let ended = closing && status.pid.is_none();
     let state = match status.up {
         true => State::Running,
-        false if ended => State::Finished,
+        false if ended => State::Stopped,
         false => State::Starting,
     };
     Snapshot {

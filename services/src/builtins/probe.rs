@@ -270,12 +270,14 @@ fn snapshot(status: &ProberStatus, closing: bool) -> Snapshot {
     };
     let state = match status.up {
         true => State::Running,
+        false if ended && closing => State::Stopped,
         false if ended => State::Finished,
         false => State::Starting,
     };
     Snapshot {
         up: status.up,
-        down: ended,
+        // It runs again as soon as there is something to ask.
+        down: ended && closing,
         restarts: status.restarts,
         pid: status.pid,
         since: status.since,
@@ -314,7 +316,7 @@ mod tests {
     #[test]
     fn it_is_shown_as_what_it_does() {
         let idle = snapshot(&status(|_| {}), false);
-        assert_eq!((idle.state, idle.down, idle.stopped), (State::Finished, true, false));
+        assert_eq!((idle.state, idle.down, idle.stopped), (State::Finished, false, false));
         let asks = snapshot(
             &status(|status| {
                 (status.pid, status.up, status.wanted, status.checks) = (Some(7), true, true, 3);
@@ -326,7 +328,7 @@ mod tests {
         let between = snapshot(&status(|status| (status.wanted, status.checks) = (true, 1)), false);
         assert_eq!((between.state, between.down), (State::Starting, false));
         let stopped = snapshot(&status(|_| {}), true);
-        assert_eq!((stopped.state, stopped.stopped), (State::Finished, true));
+        assert_eq!((stopped.state, stopped.stopped, stopped.down), (State::Stopped, true, true));
         assert!(!asks.required && !idle.required, "the host is healthy without it");
     }
 

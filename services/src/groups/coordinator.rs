@@ -87,7 +87,7 @@ fn is_main(spec: &ServiceSpec) -> bool {
 /// Its mains were down and it has had its turn.
 fn has_had_its_turn(now: &Snapshot, spec: &ServiceSpec) -> bool {
     spec.lifecycle.hook == Some(LifecycleHook::Poststop)
-        && matches!(now.state, State::Finished | State::Failed)
+        && matches!(now.state, State::Finished | State::Failed | State::Stopped)
         && !now.stopped
 }
 

@@ -100,7 +100,9 @@ mod tests {
 
     #[test]
     fn who_takes_part() {
-        for state in [State::Running, State::Waiting, State::Failed, State::Finished, State::Skipped] {
+        for state in
+            [State::Running, State::Waiting, State::Failed, State::Finished, State::Stopped, State::Skipped]
+        {
             assert!(chosen(state, |_, _| ()), "{state:?}");
             assert!(!chosen(state, |now, _| now.stopped = true), "{state:?}");
             let at_rest = state.at_rest();

@@ -37,7 +37,7 @@ pub fn part(now: &Snapshot, spec: Option<&ServiceSpec>) -> Part {
     match now.state {
         State::Skipped => Part::Aside,
         State::Initialized if manual => Part::Aside,
-        State::Finished if manual && now.stopped => Part::Aside,
+        State::Stopped if manual && now.stopped => Part::Aside,
         State::Initialized | State::Waiting if poststop => Part::Aside,
         _ => Part::Culprit,
     }
@@ -73,13 +73,14 @@ mod tests {
             State::Running,
             State::Stopping,
             State::Finished,
+            State::Stopped,
             State::Failed,
             State::Backoff,
         ] {
             assert_eq!(part(&snapshot(state)), Part::Culprit, "{state:?}");
         }
         assert_eq!(part(&snapshot(State::Skipped)), Part::Aside);
-        assert_eq!(part(&Snapshot { stopped: true, ..snapshot(State::Finished) }), Part::Culprit);
+        assert_eq!(part(&Snapshot { stopped: true, ..snapshot(State::Stopped) }), Part::Culprit);
         // A one-shot is up once it has finished.
         for state in [State::Running, State::Finished] {
             assert_eq!(part(&Snapshot { up: true, ..snapshot(state) }), Part::Well);
@@ -102,7 +103,8 @@ mod tests {
         assert_eq!(part(&snapshot(State::Waiting)), Part::Culprit);
         assert_eq!(part(&snapshot(State::Failed)), Part::Culprit);
         assert_eq!(part(&snapshot(State::Finished)), Part::Culprit);
-        assert_eq!(part(&Snapshot { stopped: true, ..snapshot(State::Finished) }), Part::Aside);
+        assert_eq!(part(&snapshot(State::Stopped)), Part::Culprit, "stopped with what it needs");
+        assert_eq!(part(&Snapshot { stopped: true, ..snapshot(State::Stopped) }), Part::Aside);
         assert_eq!(part(&Snapshot { up: true, ..snapshot(State::Running) }), Part::Well);
     }
 

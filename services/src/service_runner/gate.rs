@@ -60,7 +60,7 @@ impl Condition for ServiceCondition {
                 match snapshot.state {
                     State::Failed => Some(ServiceProblem::Failed(Arc::clone(&snapshot.message))),
                     State::Skipped => Some(ServiceProblem::Skipped),
-                    State::Finished if snapshot.stopped => Some(ServiceProblem::Stopped),
+                    State::Stopped if snapshot.down => Some(ServiceProblem::Stopped),
                     State::Initialized if snapshot.down => Some(ServiceProblem::Manual),
                     _ => None,
                 }

@@ -155,7 +155,7 @@ fn g3_stop_takes_effect_in_every_phase_and_leaves_nothing() {
     case.feed(Input::Begin);
     assert_eq!(case.life.state, State::Waiting);
     assert_eq!(case.stop(), Answer::Done);
-    assert_eq!(case.life.state, State::Finished);
+    assert_eq!(case.life.state, State::Stopped);
     assert!(case.life.message.contains("while waiting for the clock"), "{}", case.life.message);
 
     // Preparing: what was prepared is undone.
@@ -164,7 +164,7 @@ fn g3_stop_takes_effect_in_every_phase_and_leaves_nothing() {
     assert_eq!(case.work, Work::Open);
     assert_eq!(case.stop(), Answer::Done);
     case.closed();
-    assert_eq!((case.life.state, case.life.stopped), (State::Finished, true));
+    assert_eq!((case.life.state, case.life.stopped), (State::Stopped, true));
 
     // Spawning: a program that runs by then has its signal.
     let mut case = Case::new(rules());
@@ -174,7 +174,7 @@ fn g3_stop_takes_effect_in_every_phase_and_leaves_nothing() {
     assert_eq!(case.work, Work::Stop);
     case.cleared();
     case.closed();
-    assert_eq!((case.life.state, case.life.stopped), (State::Finished, true));
+    assert_eq!((case.life.state, case.life.stopped), (State::Stopped, true));
 
     // A hook before it is killed.
     let mut case = Case::new(Rules { hooks: HookKinds { pre: true, ..HookKinds::default() }, ..rules() });
@@ -191,7 +191,7 @@ fn g3_stop_takes_effect_in_every_phase_and_leaves_nothing() {
     assert_eq!(case.stop(), Answer::Done);
     case.cleared();
     case.closed();
-    assert_eq!((case.life.state, case.life.stopped), (State::Finished, true));
+    assert_eq!((case.life.state, case.life.stopped), (State::Stopped, true));
 
     // Backoff.
     let mut case = Case::new(rules());
@@ -200,9 +200,9 @@ fn g3_stop_takes_effect_in_every_phase_and_leaves_nothing() {
     assert_eq!(case.life.state, State::Backoff);
     assert_eq!(case.stop(), Answer::Done);
     case.closed();
-    assert_eq!((case.life.state, case.life.stopped), (State::Finished, true));
+    assert_eq!((case.life.state, case.life.stopped), (State::Stopped, true));
     case.feed(Input::Timer(Timer::Backoff));
-    assert_eq!(case.life.state, State::Finished);
+    assert_eq!(case.life.state, State::Stopped);
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn g9_a_oneshot_stopped_half_way_is_not_finished() {
     case.feed(Input::Exited { run: 1, exit: Exit::Status(0) });
     case.cleared();
     case.closed();
-    assert_eq!(case.life.state, State::Finished);
+    assert_eq!(case.life.state, State::Stopped);
     assert!(case.life.stopped && !case.life.finished && !case.up() && case.life.down(&case.rules));
 }
 
@@ -296,7 +296,7 @@ fn g8_the_last_request_wins() {
     assert_eq!(case.feed(Input::Stop { ticket: 3, reason: StopReason::Operator }), Some(Answer::Done));
     case.cleared();
     case.closed();
-    assert_eq!((case.life.state, case.life.run), (State::Finished, 1));
+    assert_eq!((case.life.state, case.life.run), (State::Stopped, 1));
 
     let mut case = Case::new(rules());
     case.run();
@@ -321,7 +321,7 @@ fn s4_the_delay_takes_it_down_at_once_and_ends_early_with_the_process() {
     assert_eq!(case.work, Work::Clear, "no signal: it is gone");
     case.cleared();
     case.closed();
-    assert_eq!((case.life.state, case.life.stopped), (State::Finished, true));
+    assert_eq!((case.life.state, case.life.stopped), (State::Stopped, true));
 }
 
 #[test]
@@ -360,7 +360,7 @@ fn only_what_was_added_to_be_started_is_begun() {
     let mut case = Case::new(rules());
     case.feed(Input::Stop { ticket: 1, reason: StopReason::Operator });
     case.feed(Input::Begin);
-    assert_eq!((case.life.phase, case.life.state), (Phase::Rest, State::Finished));
+    assert_eq!((case.life.phase, case.life.state), (Phase::Rest, State::Stopped));
 }
 
 #[test]

@@ -39,7 +39,7 @@ macro_rules! numbered {
 }
 
 numbered!(
-    State: Initialized, Waiting, Preparing, Starting, Running, Stopping, Finished, Failed, Skipped, Backoff
+    State: Initialized, Waiting, Preparing, Starting, Running, Stopping, Finished, Failed, Skipped, Backoff, Stopped
 );
 numbered!(
     Phase: Rest, When, Gate, Opening, Pre, Spawning, Active, PreStop, StopDelay, Ending, Clearing, Post, Closing,

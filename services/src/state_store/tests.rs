@@ -277,6 +277,21 @@ fn a_number_says_which_fields_are_known() {
 }
 
 #[test]
+fn one_that_an_earlier_release_has_stopped_is_stopped() {
+    let with = |stopped| {
+        let stored = kelson_proto::state::v1::ServiceRecord {
+            name: "a".into(),
+            state: 7,
+            phase: 1,
+            stopped,
+            ..Default::default()
+        };
+        Record::read(&prost::Message::encode_to_vec(&stored)).unwrap().record.life.state
+    };
+    assert_eq!((with(true), with(false)), (State::Stopped, State::Finished));
+}
+
+#[test]
 fn a_phase_that_is_not_known_is_gone_on_with() {
     use crate::service_runner::table::Phase;
     let with = |pid: i32, state: i32| {

@@ -92,7 +92,7 @@ async fn stopped_at(spec: ServiceSpec, manners: impl FnOnce(&mut Manners), at: S
     assert!(before.elapsed() <= MS, "{at:?}: took {:?}", before.elapsed());
     house.settle().await;
     let now = house.now("web");
-    assert!(now.state == State::Finished && now.stopped && now.down && !now.finished, "{at:?}: {now:?}");
+    assert!(now.state == State::Stopped && now.stopped && now.down && !now.finished, "{at:?}: {now:?}");
     assert!(now.message.contains("asked by an operator"), "{}", now.message);
     tokio::time::sleep(secs(600)).await;
     assert_eq!(house.now("web"), now, "nothing of the start is left");
@@ -352,6 +352,6 @@ async fn each_transition_is_recorded() {
     assert!(record.life.pid.is_none() && record.life.has_opened());
     house.manager.stop(&names(&["web"]), false, true).await;
     let record = house.record("web").unwrap();
-    assert!(record.life.state == State::Finished && record.life.stopped && !record.life.has_opened());
+    assert!(record.life.state == State::Stopped && record.life.stopped && !record.life.has_opened());
     house.check();
 }

@@ -140,7 +140,7 @@ async fn a_group_starts_and_stops_in_order_and_what_comes_after_comes_each_time(
     house.manager.stop(&names(&["sweep"]), false, true).await;
     house.manager.restart(&names(&["web"]), true).await;
     house.settle().await;
-    assert_eq!((house.state("sweep"), house.now("sweep").stopped), (State::Finished, true));
+    assert_eq!((house.state("sweep"), house.now("sweep").stopped), (State::Stopped, true));
     house.check();
 }
 
@@ -282,7 +282,7 @@ async fn g8_what_an_operator_stops_during_a_restart_stays_so() {
         house.exit("migrate", 0).await;
         assert_eq!(
             (house.state("proxy"), house.now("proxy").stopped, house.played("proxy", |one| one.runs)),
-            (State::Finished, true, 1),
+            (State::Stopped, true, 1),
             "{moment:?}: {:#?}",
             house.told("proxy")
         );
@@ -303,7 +303,7 @@ async fn g8_what_an_operator_stops_during_a_restart_stays_so() {
 async fn g8_what_an_operator_starts_during_a_restart_starts_at_once_and_once() {
     let house = open().await;
     use_up(&house, "web").await;
-    assert_eq!((house.state("proxy"), house.now("proxy").down), (State::Finished, false));
+    assert_eq!((house.state("proxy"), house.now("proxy").down), (State::Stopped, false));
     // During the rest.
     let started = house.manager.start(&names(&["proxy", "migrate"]), false).await;
     assert!(started.iter().all(|result| result.outcome == Outcome::Done), "{started:?}");

@@ -210,7 +210,7 @@ async fn h4_a_check_that_cannot_be_killed_is_not_run_again_and_fails() {
     );
     assert_eq!(commands.most(), 1);
     house.manager.stop(&names(&["web"]), false, true).await;
-    assert_eq!(house.state("web"), State::Finished);
+    assert_eq!(house.state("web"), State::Stopped);
     house.check();
 }
 
@@ -289,7 +289,7 @@ async fn g3_a_stop_during_a_check_takes_effect_at_once() {
     assert!(before.elapsed() < Duration::from_millis(10), "{:?}", before.elapsed());
     assert_eq!(
         (house.state("web"), house.message("web").as_str()),
-        (State::Finished, "stopped: asked by an operator")
+        (State::Stopped, "stopped: asked by an operator")
     );
     house.settle().await;
     assert_eq!((commands(&house, "web").running(), commands(&house, "web").killed()), (0, 1));

@@ -66,7 +66,7 @@ async fn each_hook_has_its_place() {
     assert_eq!(begun(&house)[1].1, "run 1: preStop");
     let said = house.played("web", |web| web.said());
     assert_eq!(said, ["open", "hook pre", "run 1", "signal 15", "hook post", "close"]);
-    assert_eq!((house.state("web"), house.now("web").stopped), (State::Finished, true));
+    assert_eq!((house.state("web"), house.now("web").stopped), (State::Stopped, true));
     house.check();
 }
 

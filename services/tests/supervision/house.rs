@@ -390,8 +390,7 @@ impl House {
                 assert!(!played.opened && !played.lives(), "{name} is gone and not cleaned up");
                 return;
             };
-            let rest =
-                matches!(now.state, State::Finished | State::Failed | State::Skipped | State::Initialized);
+            let rest = now.state.at_rest();
             assert!(
                 !rest || (!played.opened && !played.lives()),
                 "{name} rests: {now:?}, {:?}",

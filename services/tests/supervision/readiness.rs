@@ -60,7 +60,7 @@ async fn a_stop_that_is_extended_signals_once_and_kills_in_the_end() {
     tokio::time::sleep(secs(9)).await;
     house.say("web", "EXTEND_TIMEOUT_USEC=20000000").await;
     tokio::time::sleep(secs(17)).await;
-    assert_eq!(house.state("web"), State::Finished);
+    assert_eq!(house.state("web"), State::Stopped);
     assert_eq!(house.played("web", |web| web.said()), ["open", "run 1", "signal 15", "signal 0", "close"]);
 
     house.manners("web", |web| web.obeys = None);
@@ -142,7 +142,7 @@ async fn a_flood_does_not_starve_a_stop_nor_fill_the_events() {
     assert!(told < 500, "{told} events in a fifth of a second");
     while house.sent.send_to(flood.as_bytes(), &path).is_ok() {}
     let results = house.manager.stop(&names(&["web"]), false, true).await;
-    assert_eq!((results[0].outcome, house.state("web")), (Outcome::Done, State::Finished));
+    assert_eq!((results[0].outcome, house.state("web")), (Outcome::Done, State::Stopped));
     house.check();
 }
 

@@ -95,7 +95,7 @@ fn v4_a_stop_that_was_recorded_is_carried_out() {
             assert_eq!(house.state("web"), State::Stopping);
             tokio::time::sleep(secs(21)).await;
             let now = house.now("web");
-            assert!(now.state == State::Finished && now.stopped, "{now:?}");
+            assert!(now.state == State::Stopped && now.stopped, "{now:?}");
             house.played("web", |played| assert_eq!((played.runs, played.closes), (1, 1)));
             house.check();
         },

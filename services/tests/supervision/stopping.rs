@@ -89,7 +89,7 @@ async fn a_start_that_is_under_way_is_broken_off_when_the_host_stops() {
     };
     house.settle().await;
     house.settle().await;
-    assert_eq!((house.state("db"), house.state("web")), (State::Finished, State::Stopping));
+    assert_eq!((house.state("db"), house.state("web")), (State::Stopped, State::Stopping));
     assert!(stopping.await.unwrap().killed.is_empty());
     house.played("db", |db| {
         let said = db.said();
@@ -112,7 +112,7 @@ async fn s3_the_total_deadline_kills_and_gives_up() {
     assert!(summary.killed.contains(&"web".to_owned()), "{summary:?}");
     assert_eq!(
         (house.state("web"), house.state("db"), house.state("apid")),
-        (State::Finished, State::Finished, State::Finished)
+        (State::Stopped, State::Stopped, State::Stopped)
     );
     house.assert_told("web", "the total deadline has passed: killed");
     let told = house.told("web");
@@ -136,14 +136,14 @@ async fn s4_the_delay_comes_before_the_signal_and_ends_with_the_process() {
         assert!(!house.now("web").up && house.state("web") == State::Stopping);
         assert_eq!(house.played("web", |web| web.when("signal 15")).is_some(), !restart);
         tokio::time::sleep(secs(3)).await;
-        assert_eq!(house.state("web"), if restart { State::Running } else { State::Finished });
+        assert_eq!(house.state("web"), if restart { State::Running } else { State::Stopped });
         assert!(at.elapsed() < secs(4));
     }
     house.manager.start(&names(&["web"]), true).await;
     let signals = house.played("web", |web| web.said().iter().filter(|call| *call == "signal 15").count());
     house.manager.stop(&names(&["web"]), false, false).await;
     house.exit("web", 0).await;
-    assert_eq!(house.state("web"), State::Finished, "gone before the delay was over");
+    assert_eq!(house.state("web"), State::Stopped, "gone before the delay was over");
     let after = house.played("web", |web| web.said().iter().filter(|call| *call == "signal 15").count());
     assert_eq!((signals, after), (2, 2), "nobody was left to be signalled");
     house.check();
@@ -224,7 +224,7 @@ fn s7_a_cascade_ends_with_the_pid_1_that_was_asked_for_it() {
             let house = House::another_life(ruin).await;
             tokio::time::sleep(secs(20)).await;
             assert!(
-                house.now("web").stopped && house.state("web") == State::Finished,
+                house.now("web").stopped && house.state("web") == State::Stopped,
                 "{:?}",
                 house.now("web")
             );

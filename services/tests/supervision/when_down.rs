@@ -28,7 +28,7 @@ async fn g5_each_rule_does_what_it_says_when_a_dependency_restarts() {
     house.exit("db", 3).await;
     assert_eq!((house.state("ignores"), house.now("ignores").up), (State::Running, true));
     let stopped = house.now("stops");
-    assert_eq!((stopped.state, stopped.down, stopped.stopped), (State::Finished, true, false));
+    assert_eq!((stopped.state, stopped.down, stopped.stopped), (State::Stopped, true, false));
     assert!(
         stopped.message.starts_with(
             "stopped: service \"db\", which it needs, went down (exited with status 3 after 1 ms"
@@ -42,7 +42,7 @@ async fn g5_each_rule_does_what_it_says_when_a_dependency_restarts() {
     assert_eq!(house.state("restarts"), State::Running);
     assert_eq!((house.now("restarts").restarts, house.played("restarts", |one| one.runs)), (0, 2));
     assert_eq!(count(&house, "restarts", RestartReason::Dependency), 1);
-    assert_eq!((house.state("stops"), house.played("ignores", |one| one.runs)), (State::Finished, 1));
+    assert_eq!((house.state("stops"), house.played("ignores", |one| one.runs)), (State::Stopped, 1));
     house.check();
 }
 
@@ -62,7 +62,7 @@ async fn one_whose_process_has_ended_is_down_before_it_is_cleaned_up() {
     let house = House::with([once("db"), minds("web", "db", WhenDown::Stop)]).await;
     house.manners("db", |db| db.close = secs(5));
     house.exit("db", 3).await;
-    assert_eq!((house.state("web"), house.played("web", Played::lives)), (State::Finished, false));
+    assert_eq!((house.state("web"), house.played("web", Played::lives)), (State::Stopped, false));
     let told = "stopped: service \"db\", which it needs, went down (exited with status 3 after 1 ms)";
     assert!(house.message("web").starts_with(told), "{}", house.message("web"));
     tokio::time::sleep(secs(5)).await;
@@ -85,7 +85,7 @@ async fn unhealthy_is_not_down() {
     assert_eq!((house.now("db").healthy, house.state("web")), (Some(false), State::Running));
     house.manager.restart(&names(&["db"]), false).await;
     house.settle().await;
-    assert_eq!(house.state("web"), State::Finished);
+    assert_eq!(house.state("web"), State::Stopped);
     house.check();
 }
 
@@ -109,7 +109,7 @@ async fn a_stop_outweighs_a_restart_and_the_shutdown_both() {
     let summary = house.manager.stop_all(tokio::time::Instant::now() + secs(30), &[]).await;
     assert!(summary.killed.is_empty());
     for name in ["web", "other"] {
-        assert_eq!((house.state(name), house.played(name, |one| one.runs)), (State::Finished, 1), "{name}");
+        assert_eq!((house.state(name), house.played(name, |one| one.runs)), (State::Stopped, 1), "{name}");
     }
     house.check();
 }

@@ -152,7 +152,7 @@ pub(super) fn c2_an_unpack_that_is_cancelled_leaves_nothing_that_breaks_the_next
     assert_eq!(half.state, "preparing", "the image is too small for this computer: {half:?}");
     vm.ctl(&["stop", "large", "--wait"]).ok();
     let large = vm.client().service("large");
-    assert_eq!((large.state.as_str(), large.stopped), ("finished", true), "{large:?}");
+    assert_eq!((large.state.as_str(), large.stopped), ("stopped", true), "{large:?}");
     vm.ctl(&["start", "large", "--wait"]).ok();
     assert!(vm.client().service("large").up);
     // What is no layer belongs to a container of its name.

@@ -134,7 +134,7 @@ fn s1_a_chain_stops_from_its_end(events: &[Event]) {
         events.iter().find(is).unwrap_or_else(|| panic!("{name} was never {state}: {events:#?}"))
     };
     for (earlier, later) in [("c", "b"), ("b", "a")] {
-        let (down, told) = (first(earlier, "finished"), first(later, "stopping"));
+        let (down, told) = (first(earlier, "stopped"), first(later, "stopping"));
         assert!(down.seq < told.seq && down.at() <= told.at(), "{down:?} {told:?}");
         assert!(down.at() - first(earlier, "stopping").at() >= Duration::from_millis(200), "{down:?}");
     }
@@ -144,7 +144,7 @@ fn s1_a_chain_stops_from_its_end(events: &[Event]) {
 fn s3_what_sleeps_ends_by_its_signal(events: &[Event]) {
     for name in ["asleep", "ice"] {
         let told: Vec<&Event> = events.iter().filter(|event| event.service == name).collect();
-        assert!(told.iter().any(|event| event.state == "finished"), "{told:#?}");
+        assert!(told.iter().any(|event| event.state == "stopped"), "{told:#?}");
         assert!(!told.iter().any(|event| event.message.contains("killed")), "{told:#?}");
     }
 }

@@ -54,7 +54,7 @@ fn c2_an_unpack_that_is_cancelled_leaves_nothing_that_breaks_the_next() {
         host.ctl(&["stop", "web", "--wait"]).ok();
         assert!(asked.elapsed() < Duration::from_secs(3), "it takes effect at once: {:?}", asked.elapsed());
         let web = host.service("web");
-        assert_eq!((web.state.as_str(), web.stopped), ("finished", true), "{web:?}");
+        assert_eq!((web.state.as_str(), web.stopped), ("stopped", true), "{web:?}");
         until("its process to be gone", PATIENCE, || {
             host.processes_with("kelson-unpack").is_empty().then_some(())
         });

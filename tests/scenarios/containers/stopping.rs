@@ -100,11 +100,11 @@ fn s4_the_delay_comes_before_the_signal() {
     let web = host.service("web");
     assert_eq!((web.state.as_str(), web.up), ("stopping", false), "{web:?}");
     assert!(!host.log_text("web").contains("signalled"));
-    host.wait_state("web", "finished");
+    host.wait_state("web", "stopped");
     let told = host.events_of("web");
     let (stopping, end) = (
         told.iter().find(|event| event.state == "stopping").expect("its stop"),
-        told.iter().find(|event| event.state == "finished").expect("its end"),
+        told.iter().find(|event| event.state == "stopped").expect("its end"),
     );
     assert!(end.at() - stopping.at() >= Duration::from_millis(990), "{told:#?}");
     host.wait_log("web", "signalled");

@@ -33,7 +33,7 @@ fn h4_exec_runs_where_the_service_runs() {
         host.ctl(&["exec", "web", "--", "/bin/true"])
             .expect(1)
             .stderr
-            .contains("does not run: its state is finished")
+            .contains("does not run: its state is stopped")
     );
     host.poweroff();
 }

@@ -40,7 +40,7 @@ fn members_start_and_stop_in_order_and_poststop_comes_each_time() {
         let before = host.newest_event();
         host.ctl(&["stop", "web", "db", "proxy", "--wait"]).ok();
         let swept = came(&host, before, "sweep", "finished");
-        let stopped = |name: &str| came(&host, before, name, "finished");
+        let stopped = |name: &str| came(&host, before, name, "stopped");
         assert!(stopped("web") < came(&host, before, "db", "stopping"));
         assert!(stopped("db") < came(&host, before, "proxy", "stopping"));
         assert!(stopped("db") < swept);

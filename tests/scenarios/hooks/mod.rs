@@ -72,7 +72,7 @@ fn each_in_its_place(builder: HostBuilder) {
     let own = |cgroup: &&str| cgroup.strip_suffix("/exec").unwrap_or(cgroup) == cgroups[0];
     assert!(cgroups.iter().all(own), "{cgroups:?}");
     let now = host.service("web");
-    assert_eq!((now.restarts, now.state.as_str()), (1, "finished"), "{now:?}");
+    assert_eq!((now.restarts, now.state.as_str()), (1, "stopped"), "{now:?}");
     host.poweroff();
 }
 

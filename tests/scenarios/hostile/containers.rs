@@ -58,7 +58,7 @@ fn freeze(host: &Host) {
         // containerd may have been replaced meanwhile, as it did not answer its check.
         let _ = fs::write(folder.join("cgroup.freeze"), "0");
     }
-    host.wait_state("own-boxed", "finished");
+    host.wait_state("own-boxed", "stopped");
     host.wait_up("containerd");
     host.ctl(&["start", "own-boxed", "--wait"]).ok();
     ticks_on(host);

@@ -176,7 +176,7 @@ fn u1_apid_of_another_version_is_replaced_and_clients_connect_again() {
     host.ctl(&["stop", "apid", "--wait"]).ok();
     host.put_init(&of_version(&self::own(), OWN, OTHER));
     host.ctl(&["reexec"]).ok();
-    assert_eq!(host.service("apid").state, "finished");
+    assert_eq!(host.service("apid").state, "stopped");
     host.ctl(&["start", "apid", "--wait"]).ok();
     assert_eq!(version(&host), [OTHER]);
     assert_eq!((host.pid_of("web"), host.service("web").restarts), (web, 0));

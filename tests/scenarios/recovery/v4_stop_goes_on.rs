@@ -17,9 +17,9 @@ fn what_was_stopping_stops(fault: Fault) {
     fault.strike(&host);
     assert!(host.services().iter().filter(|now| !now.builtin).all(|now| now.state == "stopping"));
     for name in ["slow", "delayed"] {
-        let stopped = host.wait_state(name, "finished");
+        let stopped = host.wait_state(name, "stopped");
         assert!(stopped.stopped && stopped.pid.is_none(), "{stopped:?}");
-        assert_eq!(host.states_of(name).last().map(String::as_str), Some("finished"));
+        assert_eq!(host.states_of(name).last().map(String::as_str), Some("stopped"));
     }
     host.assert_nothing_left("slow", "ignore=SIGTERM");
     host.poweroff();

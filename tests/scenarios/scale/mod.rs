@@ -73,7 +73,7 @@ fn scale_a_chain_of_two_hundred_starts_and_stops_in_order() {
     let (events, _) = stopping.rest();
     let order: Vec<String> = events
         .iter()
-        .filter(|e| e.state == "finished" && e.service.starts_with("n-"))
+        .filter(|e| e.state == "stopped" && e.service.starts_with("n-"))
         .map(|e| e.service.clone())
         .collect();
     assert_eq!(order, (0..COUNT).rev().map(name).collect::<Vec<_>>());

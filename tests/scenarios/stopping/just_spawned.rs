@@ -81,7 +81,7 @@ fn g3_a_stop_while_a_spawn_is_confirmed_signals_the_program_that_runs() {
         host.wait_file("begun");
         host.ctl(&["stop", "web"]).ok();
         drop(spawners);
-        host.wait_for("web", "to be stopped", |web| web.state == "finished" && web.stopped);
+        host.wait_for("web", "to be stopped", |web| web.state == "stopped" && web.stopped);
         assert!(host.path("obeyed").exists(), "it was killed: {:#?}", host.events_of("web"));
         let killed = |text: &str| text.contains("killed");
         assert!(!host.events_of("web").iter().any(|event| killed(&event.message)));

@@ -21,7 +21,7 @@ fn read_again(host: &Host) {
 /// `later` is not told to stop before `earlier` is down.
 #[track_caller]
 fn assert_after(events: &[Event], earlier: &str, later: &str) {
-    let (down, told) = (first(events, earlier, "finished"), first(events, later, "stopping"));
+    let (down, told) = (first(events, earlier, "stopped"), first(events, later, "stopping"));
     assert!(down.seq < told.seq, "{earlier} was down after {later} was told to stop: {events:#?}");
 }
 
@@ -126,9 +126,9 @@ fn s1_a_circle_of_alternatives_waits_for_nobody_else() {
     let events = following(&host);
     host.poweroff();
     let (events, _) = events.rest();
-    let rested = first(&events, "lazy", "finished");
+    let rested = first(&events, "lazy", "stopped");
     for name in ["one", "other", "spare"] {
-        let end = first(&events, name, "finished");
+        let end = first(&events, name, "stopped");
         assert!(end.seq < rested.seq, "{name} waited for one that it has nothing to do with: {events:#?}");
     }
     // What both may need is below them.

@@ -19,7 +19,7 @@ fn stop(host: &mut Host) -> Vec<Event> {
 /// `later` is not told to stop before `earlier` is down.
 #[track_caller]
 fn assert_after(events: &[Event], earlier: &str, later: &str) {
-    let (down, told) = (first(events, earlier, "finished"), first(events, later, "stopping"));
+    let (down, told) = (first(events, earlier, "stopped"), first(events, later, "stopping"));
     assert!(down.seq < told.seq, "{earlier} was down after {later} was told to stop: {events:#?}");
     assert!(down.at() <= told.at(), "{down:?} {told:?}");
 }
@@ -58,7 +58,7 @@ depends: [{{service: bottom}}]"
     for side in ["left", "right"] {
         assert_after(&events, "top", side);
         assert_after(&events, side, "bottom");
-        let end = first(&events, side, "finished");
+        let end = first(&events, side, "stopped");
         for other in ["left", "right"] {
             assert!(
                 first(&events, other, "stopping").seq < end.seq,

@@ -28,7 +28,7 @@ fn kills_all(builder: HostBuilder) {
     assert!(events.iter().any(|event| event.message.contains(killed)), "{events:#?}");
     let deaf = host.service("deaf");
     assert!(deaf.message.contains("killed after 400 ms: it ignores SIGTERM"), "{deaf:?}");
-    assert_eq!((deaf.state.as_str(), deaf.stopped, deaf.up), ("finished", true, false), "{deaf:?}");
+    assert_eq!((deaf.state.as_str(), deaf.stopped, deaf.up), ("stopped", true, false), "{deaf:?}");
     assert!(host.service("other").up);
     host.poweroff();
 }

@@ -118,5 +118,5 @@ fn s3_a_process_that_not_even_sigkill_ends_is_given_up_on_by_name() {
     let (events, _) = events.rest();
     let named = "gave up on stuck: its processes cannot be killed";
     assert!(events.iter().any(|event| event.message == named), "{events:#?}");
-    assert_eq!(super::first(&events, "good", "finished").service, "good");
+    assert_eq!(super::first(&events, "good", "stopped").service, "good");
 }

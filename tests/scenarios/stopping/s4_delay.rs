@@ -38,7 +38,7 @@ fn s4_a_stop_is_not_up_at_once_and_signals_after_the_delay() {
     let mut host = Host::builder().service("web", DELAYED).start();
     host.wait_up("web");
     asked(&host, "stop");
-    host.wait_state("web", "finished");
+    host.wait_state("web", "stopped");
     host.poweroff();
 }
 
@@ -75,7 +75,7 @@ restart: {policy: once}",
         host.kill(pid, libc::SIGUSR1);
         match verb {
             "stop" => {
-                let web = host.wait_state("web", "finished");
+                let web = host.wait_state("web", "stopped");
                 assert!(web.stopped, "{web:?}");
             }
             _ => {
@@ -85,7 +85,7 @@ restart: {policy: once}",
                 host.wait_up("web");
                 // Not with a delay of five minutes in the way.
                 host.kill(host.pid_of("web"), libc::SIGUSR1);
-                host.wait_state("web", "finished");
+                host.wait_state("web", "stopped");
             }
         }
         host.poweroff();

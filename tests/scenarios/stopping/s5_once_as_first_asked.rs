@@ -103,7 +103,7 @@ fn s5_a_power_off_while_preparing_undoes_it_and_starts_nothing() {
     // From here on its preparation could come to its end, and its start go on.
     freezer.thaw();
     until("the end of the stray", PATIENCE, || stray.0.try_wait().expect("it is our child"));
-    let end = events.find("of its end", PATIENCE, |e| e.service == "web" && e.state == "finished");
+    let end = events.find("of its end", PATIENCE, |e| e.service == "web" && e.state == "stopped");
     assert_eq!(end.message, "stopped while preparing: the host is stopping");
     std::fs::write(host.path("go"), "").expect("the test's folder is writable");
     assert_eq!(host.wait_exit(), 0);

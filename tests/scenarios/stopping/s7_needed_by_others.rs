@@ -53,7 +53,7 @@ fn s7_cascade_stops_in_order_who_needs_it() {
     host.ctl(&["stop", "db", "--cascade", "--wait"]).ok();
     let events: Vec<_> = host.events().into_iter().filter(|event| event.seq > before).collect();
     for (user, needed) in [("edge", "web"), ("web", "db"), ("shop", "db")] {
-        let (down, told) = (first(&events, user, "finished"), first(&events, needed, "stopping"));
+        let (down, told) = (first(&events, user, "stopped"), first(&events, needed, "stopping"));
         assert!(down.seq < told.seq, "{user} was to be down before {needed} is told: {events:#?}");
     }
     let web = first(&events, "web", "stopping");
@@ -72,7 +72,7 @@ fn s7_named_together_they_stop_in_order_without_cascade() {
     host.ctl(&["stop", "db", "edge", "web", "shop", "--wait"]).ok();
     let events: Vec<_> = host.events().into_iter().filter(|event| event.seq > before).collect();
     for (user, needed) in [("edge", "web"), ("web", "db"), ("shop", "db")] {
-        assert!(first(&events, user, "finished").seq < first(&events, needed, "stopping").seq, "{events:#?}");
+        assert!(first(&events, user, "stopped").seq < first(&events, needed, "stopping").seq, "{events:#?}");
     }
     host.poweroff();
 }

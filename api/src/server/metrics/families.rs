@@ -117,7 +117,7 @@ impl Samples {
     }
 }
 
-const STATES: [State; 10] = [
+const STATES: [State; 11] = [
     State::Initialized,
     State::Waiting,
     State::Preparing,
@@ -125,6 +125,7 @@ const STATES: [State; 10] = [
     State::Running,
     State::Stopping,
     State::Finished,
+    State::Stopped,
     State::Failed,
     State::Skipped,
     State::Backoff,

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 use kelson_proto::v1::BootResponse;
 
 use super::text::{Text, foreign, wide};
+use crate::commands::services::is_idle;
 use crate::dashboard::model::{Link, Model};
 use crate::output::style::Tone;
 use crate::output::text::fit;
@@ -25,8 +26,9 @@ pub fn row(model: &Model, columns: usize, now: SystemTime) -> Text {
             (None, None) => {}
         }
     }
-    let (all, up) = (model.services.len(), model.services.iter().filter(|service| service.up).count());
-    facts.push((if up == all { Tone::Good } else { Tone::Waiting }, format!("{up} up, {} not", all - up)));
+    let up = model.services.iter().filter(|service| service.up).count();
+    let not = model.services.iter().filter(|service| !service.up && !is_idle(service)).count();
+    facts.push((if not == 0 { Tone::Good } else { Tone::Waiting }, format!("{up} up, {not} not")));
     if !model.filter.is_empty() {
         facts.push(foreign(Tone::Busy, &format!("/{}", model.filter)));
     }

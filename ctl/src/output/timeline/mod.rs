@@ -54,7 +54,7 @@ impl Look {
             State::Starting => Look::Starting,
             State::Running => Look::Running,
             State::Stopping => Look::Stopping,
-            State::Finished => Look::Down,
+            State::Finished | State::Stopped => Look::Down,
             State::Failed => Look::Failed,
             State::Backoff => Look::Backoff,
         }
@@ -71,7 +71,7 @@ impl Look {
             Look::Stopping => "stopping",
             Look::Backoff => "backoff",
             Look::Failed => "failed",
-            Look::Down => "finished",
+            Look::Down => "ended",
         }
     }
 

@@ -29,9 +29,9 @@ pub fn events() -> Vec<Event> {
         (500, "web", State::Running, "running"),
         (800, "", State::Unspecified, "power off <now>"),
         (800, "web", State::Stopping, "stopped: the host is stopping"),
-        (1000, "web", State::Finished, "stopped: the host is stopping"),
+        (1000, "web", State::Stopped, "stopped: the host is stopping"),
         (1000, "db", State::Stopping, "stopped: the host is stopping"),
-        (1100, "db", State::Finished, "stopped: the host is stopping"),
+        (1100, "db", State::Stopped, "stopped: the host is stopping"),
     ])
 }
 

@@ -132,7 +132,7 @@ web  wwwwwwwwwwwssssssss███████████xxxxxxxx─────
 
 w waiting   s starting   █ running
 ▒ to stop after those that need it   x stopping
-─ finished
+─ ended
 0 is 2026-11-21T09:48:05.000Z
 
 Who waited for whom to be down

@@ -31,7 +31,7 @@ impl After {
     pub(super) fn stopped(reason: &StopReason, text: String) -> After {
         // A group stops its members to start them again.
         let stopped = !matches!(reason, StopReason::Group(_));
-        After::End { state: State::Finished, finished: false, stopped, wanted: true, text }
+        After::End { state: State::Stopped, finished: false, stopped, wanted: true, text }
     }
 
     /// It has failed, and nobody asked for its end.
@@ -69,7 +69,7 @@ impl Life {
             WhenDown::Stop => {
                 let text = format!("stopped: {text}");
                 self.after = Some(After::End {
-                    state: State::Finished,
+                    state: State::Stopped,
                     finished: false,
                     stopped: false,
                     wanted: true,

@@ -151,7 +151,7 @@ impl Life {
                 if *reason != StopReason::Shutdown && (!begun || starts_again) {
                     self.ticket = self.ticket.max(ticket);
                     self.stopped = true;
-                    self.rest(State::Finished, text, fx);
+                    self.rest(State::Stopped, text, fx);
                     return Answer::Done;
                 }
                 // Somebody does not want it to run: neither does its group start it then.

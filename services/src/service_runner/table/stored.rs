@@ -70,7 +70,7 @@ impl Life {
             Failures { at: before, count: counts.next().unwrap_or(1) }
         });
         let mut life = Life {
-            state: State::of_number(record.state).unwrap_or_default(),
+            state: state(record.state, record.stopped).unwrap_or_default(),
             phase: phase.unwrap_or(Phase::Rest),
             run: record.run,
             pid: Some(record.pid).filter(|pid| *pid > 0),
@@ -105,7 +105,7 @@ impl Life {
         if phase.is_some() {
             return (life, Ok(()));
         }
-        life.adopt(State::of_number(record.state));
+        life.adopt(state(record.state, record.stopped));
         (life, Err(record.phase))
     }
 
@@ -120,7 +120,9 @@ impl Life {
             return;
         }
         self.phase = match state {
-            Some(State::Initialized | State::Finished | State::Failed | State::Skipped) => Phase::Rest,
+            Some(State::Initialized | State::Finished | State::Failed | State::Skipped | State::Stopped) => {
+                Phase::Rest
+            }
             Some(State::Waiting | State::Preparing | State::Starting) => Phase::Gate,
             Some(State::Backoff) => Phase::Backoff,
             Some(State::Running | State::Stopping) | None => Phase::Clearing,
@@ -169,6 +171,14 @@ fn kind(refusal: Option<&stored::Refusal>) -> ErrorKind {
     }
 }
 
+/// A release that knows no state `stopped` has written that of one that has finished.
+fn state(number: i32, stopped: bool) -> Option<State> {
+    State::of_number(number).map(|state| match state {
+        State::Finished if stopped => State::Stopped,
+        state => state,
+    })
+}
+
 /// 0: it did not ask.
 fn asked(reason: i32) -> Option<RestartReason> {
     (reason != 0).then(|| RestartReason::of_number(reason).unwrap_or(RestartReason::Check))
@@ -204,7 +214,7 @@ impl After {
             }
             Some(What::Gate(_)) => After::Gate,
             Some(What::End(end)) => After::End {
-                state: State::of_number(end.state).unwrap_or(State::Finished),
+                state: state(end.state, end.stopped).unwrap_or(State::Stopped),
                 finished: end.finished,
                 stopped: end.stopped,
                 wanted: end.wanted,

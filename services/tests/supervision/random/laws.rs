@@ -237,7 +237,7 @@ impl Laws {
                 && event.message.starts_with("starts again with its group")
         });
         let by_dependency = before.message.starts_with("stopped: service \"") && !with_group;
-        let stays = before.state == State::Finished && (before.stopped || by_dependency);
+        let stays = before.state == State::Stopped && (before.stopped || by_dependency);
         if stays && now.run > before.run && !asked.contains("start") {
             wrong(format!("was stopped and is started though nobody asked ({})", before.message));
         }
@@ -335,9 +335,9 @@ fn agrees_with_itself(now: &Snapshot, wrong: &mut impl FnMut(String)) {
     must(!now.up || now.oneshot || (now.state == State::Running && now.pid.is_some()), "up without a run");
     must(!now.oneshot || now.up == now.finished, "a one-shot is up once it has finished");
     must(!now.finished || (now.state == State::Finished && !now.stopped), "finished and not at its end");
-    must(!now.stopped || now.state == State::Finished, "stopped and not at rest");
+    must(!now.stopped || now.state == State::Stopped, "stopped and not at rest");
     must(!now.down || (rests && !(now.oneshot && now.finished)), "down and not at its end");
-    let ended = matches!(now.state, State::Failed | State::Skipped | State::Finished);
+    let ended = matches!(now.state, State::Failed | State::Skipped | State::Finished | State::Stopped);
     must(
         !(ended && now.group.is_none()) || now.down || (now.oneshot && now.finished),
         "at its end and not down",
@@ -385,7 +385,7 @@ fn event_text(name: &str, event: ServiceEvent, other: Option<&Snapshot>) -> Opti
     Some(match now.state {
         State::Failed => format!("{text} (it failed: {})", now.message),
         State::Skipped => format!("{text} (it was skipped)"),
-        State::Finished if now.stopped => format!("{text} (it was stopped)"),
+        State::Stopped if now.down => format!("{text} (it was stopped)"),
         State::Initialized if now.down => format!("{text} (nothing starts it; its start is manual)"),
         _ => text,
     })
@@ -461,7 +461,12 @@ pub fn hurries(event: &Event) -> bool {
 /// Whether a one-shot or a service is where it may stay for ever.
 pub fn may_stay(now: &Snapshot, spec: &ServiceSpec) -> bool {
     match now.state {
-        State::Finished | State::Failed | State::Skipped | State::Initialized | State::Waiting => true,
+        State::Finished
+        | State::Failed
+        | State::Skipped
+        | State::Stopped
+        | State::Initialized
+        | State::Waiting => true,
         State::Running => now.up || spec.kind == ServiceKind::Oneshot,
         State::Starting | State::Preparing | State::Stopping | State::Backoff => false,
     }

@@ -17,12 +17,12 @@ fn stops_at_once(host: &Host, name: &str, during: &str) {
     let asked = Instant::now();
     let answer = host.client().act(&["stop", name, "--wait"]);
     assert!(asked.elapsed() < AT_ONCE, "the stop of {name} took {:?}", asked.elapsed());
-    assert_eq!((answer.outcome.as_str(), answer.state.as_str()), ("done", "finished"), "{answer:?}");
+    assert_eq!((answer.outcome.as_str(), answer.state.as_str()), ("done", "stopped"), "{answer:?}");
 
     let service = host.service(name);
     assert_eq!(
         (service.state.as_str(), service.stopped, service.up),
-        ("finished", true, false),
+        ("stopped", true, false),
         "{service:?}"
     );
     assert!(service.waiting_for.is_empty(), "{service:?}");
@@ -34,7 +34,7 @@ fn stops_at_once(host: &Host, name: &str, during: &str) {
     host.ctl(&["wait", name, "--for", "finished", "--timeout", "1ms"]).expect(5);
 
     let last = host.events_of(name).pop().expect("events of it");
-    assert!(last.seq > newest && last.state == "finished", "{last:?}");
+    assert!(last.seq > newest && last.state == "stopped", "{last:?}");
     assert_eq!(last.message, service.message);
 }
 
@@ -53,7 +53,7 @@ fn g3_stop_while_waiting() {
     host.ctl(&["start", "gone", "--wait"]).ok();
     fs::write(host.path("flag"), "").unwrap();
     host.ctl(&["restart", "gone", "--wait"]).ok();
-    assert_eq!(host.states_of("web"), ["waiting", "finished"]);
+    assert_eq!(host.states_of("web"), ["waiting", "stopped"]);
     // Nor is the stop remembered against the next start.
     host.ctl(&["start", "web", "--wait"]).ok();
     assert!(host.service("web").up);
@@ -79,7 +79,7 @@ readiness: notify\nstartTimeout: 90s\nstop: {timeout: 60s}",
         let service = host.wait_for(name, "to have its process", |service| service.pid.is_some());
         assert_eq!((service.state.as_str(), service.up), ("starting", false), "{service:?}");
         stops_at_once(&host, name, "stopped");
-        assert_eq!(host.states_of(name), ["preparing", "starting", "stopping", "finished"]);
+        assert_eq!(host.states_of(name), ["preparing", "starting", "stopping", "stopped"]);
     }
     // It was never up, so its dependant never ran, and knows why.
     let web = host.wait_for("web", "to know of the stop", |web| web.message.contains("it was stopped"));
@@ -105,7 +105,7 @@ restart: {delay: 5m, maxDelay: 5m}",
     stops_at_once(&host, "web", "before its restart");
     assert_eq!(host.wait_file("runs").lines().count(), 1);
     // What was prepared for all its runs is undone.
-    let states = ["preparing", "starting", "running", "backoff", "stopping", "finished"];
+    let states = ["preparing", "starting", "running", "backoff", "stopping", "stopped"];
     assert_eq!(host.states_of("web"), states);
 
     // One that restarts all the time is stopped wherever it is.
@@ -139,7 +139,7 @@ fn g3_stop_while_preparing() {
     freezer.thaw();
     host.wait_down("web");
     let web = host.service("web");
-    assert_eq!((web.state.as_str(), web.stopped), ("finished", true), "{web:?}");
+    assert_eq!((web.state.as_str(), web.stopped), ("stopped", true), "{web:?}");
     assert_eq!(web.message, "stopped while preparing: asked by an operator");
     host.assert_nothing_left("web", "print=web");
     assert!(!host.path("ran").exists());
@@ -151,7 +151,7 @@ fn g3_stop_while_preparing() {
         .filter(|event| event.seq > before)
         .map(|event| event.state)
         .collect();
-    assert_eq!(states, ["preparing", "stopping", "finished"]);
+    assert_eq!(states, ["preparing", "stopping", "stopped"]);
     host.poweroff();
 }
 
@@ -177,7 +177,7 @@ fn g3_stop_right_after_the_start_leaves_nothing() {
             host.ctl(&["stop", "web", "--wait"]).ok();
         }
         let web = host.service("web");
-        assert_eq!((web.state.as_str(), web.stopped), ("finished", true), "round {round}: {web:?}");
+        assert_eq!((web.state.as_str(), web.stopped), ("stopped", true), "round {round}: {web:?}");
         host.assert_nothing_left("web", "print=web");
     }
     host.poweroff();

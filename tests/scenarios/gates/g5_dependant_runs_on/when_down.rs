@@ -22,7 +22,7 @@ fn g5_each_does_what_its_file_says_when_its_dependency_goes_down() {
     }
     let pids = ["ignores", "restarts", "tail"].map(|name| host.pid_of(name));
     host.kill(host.pid_of("db"), libc::SIGKILL);
-    let stops = host.wait_state("stops", "finished");
+    let stops = host.wait_state("stops", "stopped");
     assert!(stops.message.starts_with("stopped: service \"db\", which it needs, went down ("), "{stops:?}");
     assert!(!stops.stopped && !stops.up, "no operator has stopped it: {stops:?}");
     // What needs one that was restarted goes along with it.
@@ -33,7 +33,7 @@ fn g5_each_does_what_its_file_says_when_its_dependency_goes_down() {
     let ignores = host.service("ignores");
     assert_eq!((ignores.pid, ignores.up), (Some(pids[0]), true), "{ignores:?}");
     // It stays stopped until somebody starts it.
-    assert_eq!(host.service("stops").state, "finished");
+    assert_eq!(host.service("stops").state, "stopped");
     host.ctl(&["start", "stops", "--wait"]).ok();
     let status = host.ctl(&["status", "restarts", "-o", "json"]).ok().stdout;
     let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");

@@ -29,7 +29,7 @@ fn g7_a_manual_service_that_was_never_started_is_down() {
     host.poweroff();
     assert!(asked.elapsed() < Duration::from_secs(10), "the shutdown took {:?}", asked.elapsed());
     let (events, _) = events.rest();
-    assert!(events.iter().any(|event| event.service == "standby" && event.state == "finished"), "{events:?}");
+    assert!(events.iter().any(|event| event.service == "standby" && event.state == "stopped"), "{events:?}");
     assert!(!events.iter().any(|event| event.service.contains("spare")), "{events:?}");
 }
 

@@ -37,7 +37,7 @@ fn assert_one_run_at_a_time(host: &Host) {
                 (live, spawned) = (true, spawned + 1);
             }
             // The end of a run: told as stopping, and only then the next one.
-            "stopping" | "finished" => live = false,
+            "stopping" | "stopped" => live = false,
             "backoff" | "failed" => panic!("event {seq}: it never failed: {message}"),
             _ => {}
         }
@@ -64,7 +64,7 @@ fn settled(host: &Host, round: usize, answers: &[Action; 2]) -> bool {
             assert_eq!(host.service("web").pid, now.pid, "round {round}: {answers:?}");
             true
         }
-        "finished" => {
+        "stopped" => {
             assert!(now.stopped, "round {round}: {now:?} after {answers:?}");
             assert_eq!(processes, 0, "round {round}: {answers:?}");
             let stop = host.client().act(&["stop", "web", "--wait"]);
@@ -153,7 +153,7 @@ fn stop_and_start(yaml: &str) {
             // It came first, and found it running.
             ("nothing-to-do" | "superseded", "done") => {
                 assert!(!is_up, "round {round}: {answers:?}");
-                assert_eq!(stop.state, "finished", "round {round}: {answers:?}");
+                assert_eq!(stop.state, "stopped", "round {round}: {answers:?}");
                 down += 1;
                 host.ctl(&["start", "web", "--wait"]).ok();
             }
@@ -187,7 +187,7 @@ fn g8_the_last_of_many_requests_wins() {
         }
         host.wait_down("web");
         let web = host.service("web");
-        assert_eq!((web.state.as_str(), web.stopped), ("finished", true), "round {round}: {web:?}");
+        assert_eq!((web.state.as_str(), web.stopped), ("stopped", true), "round {round}: {web:?}");
         host.assert_nothing_left("web", "append=");
         for command in ["start", "restart", "stop", "start"] {
             host.client().act(&[command, "web"]);

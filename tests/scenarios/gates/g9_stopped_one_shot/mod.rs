@@ -26,7 +26,7 @@ fn g9_a_one_shot_stopped_half_way_is_down_and_its_gate_stays_shut() {
     let migrate = host.service("migrate");
     assert_eq!(
         (migrate.state.as_str(), migrate.stopped, migrate.up),
-        ("finished", true, false),
+        ("stopped", true, false),
         "{migrate:?}"
     );
     host.ctl(&["wait", "migrate", "--for", "down", "--timeout", "1ms"]).ok();
