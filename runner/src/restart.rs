@@ -47,8 +47,8 @@ impl Ended {
 /// What to do next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// Run again. The text is for the event: `restarting in 2 s (2 of 5 in 5m)`.
-    Again { after: Duration, text: String },
+    /// Run again. The budget is for [`restarting`]: `(2 of 5 in 5m)`, or empty.
+    Again { after: Duration, budget: String },
     /// That was it.
     End { success: bool },
     /// The budget is used up: the service ends as failed. The text: `gave up after 3 failures in 5m`.
@@ -146,14 +146,19 @@ pub fn decide(
     let budget = match (success, spec.attempts) {
         (true, _) | (_, 0) => String::new(),
         (false, attempts) => {
-            format!(" ({} of {attempts} in {})", history.failures(), span(spec.interval))
+            format!("({} of {attempts} in {})", history.failures(), span(spec.interval))
         }
     };
-    let text = match after {
-        Duration::ZERO => format!("restarting at once{budget}"),
-        _ => format!("restarting in {}{budget}", seconds(after)),
-    };
-    Decision::Again { after, text }
+    Decision::Again { after, budget }
+}
+
+/// What comes, for the event: `restarting in 2 s (2 of 5 in 5m)`.
+pub fn restarting(after: Duration, budget: &str) -> String {
+    let space = if budget.is_empty() { "" } else { " " };
+    match after {
+        Duration::ZERO => format!("restarting at once{space}{budget}"),
+        _ => format!("restarting in {}{space}{budget}", seconds(after)),
+    }
 }
 
 /// Counts a failure; `false` when the budget was used up before it.
@@ -183,7 +188,7 @@ fn exhausted(spec: &RestartSpec, history: &mut RestartHistory, now: Duration) ->
             let oldest = history.failures.front().map_or(now, |failures| failures.at);
             let after = oldest.saturating_add(spec.interval).saturating_sub(now).max(spec.delay);
             history.reset();
-            Decision::Again { after, text: format!("restarting in {} after {failed}", seconds(after)) }
+            Decision::Again { after, budget: format!("after {failed}") }
         }
     }
 }
@@ -300,8 +305,8 @@ mod tests {
         assert_eq!(
             texts,
             [
-                Decision::Again { after: secs(1), text: "restarting in 1 s (1 of 2 in 5m)".into() },
-                Decision::Again { after: secs(2), text: "restarting in 2 s (2 of 2 in 5m)".into() },
+                Decision::Again { after: secs(1), budget: "(1 of 2 in 5m)".into() },
+                Decision::Again { after: secs(2), budget: "(2 of 2 in 5m)".into() },
                 Decision::Exhausted { text: "gave up after 3 failures in 5m".into() },
             ]
         );
@@ -314,11 +319,13 @@ mod tests {
         decide(&spec, &mut history, FAILED, secs(10), 0);
         decide(&spec, &mut history, FAILED, secs(20), 0);
         let third = decide(&spec, &mut history, FAILED, secs(30), 0);
-        let text = "restarting in 4m40s after 3 failures in 5m".into();
-        assert_eq!(third, Decision::Again { after: secs(280), text });
+        let budget = "after 3 failures in 5m".to_owned();
+        assert_eq!(restarting(secs(280), &budget), "restarting in 4m40s after 3 failures in 5m");
+        assert_eq!(third, Decision::Again { after: secs(280), budget });
         let fourth = decide(&spec, &mut history, FAILED, secs(311), 0);
-        let text = "restarting in 1 s (1 of 2 in 5m)".into();
-        assert_eq!(fourth, Decision::Again { after: secs(1), text });
+        let budget = "(1 of 2 in 5m)".to_owned();
+        assert_eq!(restarting(secs(1), &budget), "restarting in 1 s (1 of 2 in 5m)");
+        assert_eq!(fourth, Decision::Again { after: secs(1), budget });
     }
 
     #[test]
@@ -388,8 +395,10 @@ mod tests {
         let spec = RestartSpec { delay: Duration::ZERO, attempts: 5, ..FOREVER };
         let mut history = RestartHistory::default();
         let first = decide(&spec, &mut history, FAILED, secs(0), u32::MAX);
-        let text = "restarting at once (1 of 5 in 5m)".into();
-        assert_eq!(first, Decision::Again { after: Duration::ZERO, text });
+        let budget = "(1 of 5 in 5m)".to_owned();
+        assert_eq!(restarting(Duration::ZERO, &budget), "restarting at once (1 of 5 in 5m)");
+        assert_eq!(restarting(secs(2), ""), "restarting in 2 s");
+        assert_eq!(first, Decision::Again { after: Duration::ZERO, budget });
         assert_eq!(after(&decide(&spec, &mut history, FAILED, secs(0), 7)), Duration::ZERO);
     }
 

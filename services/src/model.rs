@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use kelson_conditions::Missing;
 use kelson_spec::ServiceSpec;
+use tokio::time::Instant;
 
 /// The state of a service. `docs/flow.md` tells what leads from one to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -107,9 +108,10 @@ impl RestartReason {
         }
     }
 
-    /// Operators, a group and a dependency are obeyed; the others are failures or ends that the policy answers.
+    /// Operators and a dependency are obeyed; the others are failures, of the service or of its group, or ends that the
+    /// policy answers.
     pub fn counts(self) -> bool {
-        !matches!(self, RestartReason::Dependency | RestartReason::Group | RestartReason::Operator)
+        !matches!(self, RestartReason::Dependency | RestartReason::Operator)
     }
 }
 
@@ -143,6 +145,21 @@ impl RestartCounts {
     }
 }
 
+/// Another try after a run that ended, until the service is up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Retry {
+    /// What ended the last run.
+    pub ended: String,
+    /// How far its restart budget is used: `(2 of 5 in 5m)`; empty where that does not count.
+    pub budget: String,
+}
+
+/// The time of the day at that moment.
+pub fn wall(at: Instant) -> SystemTime {
+    let now = SystemTime::now();
+    now.checked_sub(at.elapsed()).unwrap_or(now)
+}
+
 /// A service as it is now, published at every change.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Snapshot {
@@ -158,7 +175,12 @@ pub struct Snapshot {
     pub restarts: u32,
     pub restarts_by: RestartCounts,
     pub pid: Option<i32>,
+    /// When it entered its state, by the clock of the host at that time, and on the clock that nobody sets.
     pub since: SystemTime,
+    pub entered: Instant,
+    pub retry: Option<Arc<Retry>>,
+    /// When it is started again; `None` where it is not in backoff.
+    pub restart_at: Option<Instant>,
     /// What it waits for before its next run and that does not hold.
     pub missing: Vec<Missing>,
     /// Why it is in this state.
@@ -204,6 +226,9 @@ impl Snapshot {
             restarts_by: RestartCounts::default(),
             pid: None,
             since: SystemTime::now(),
+            entered: Instant::now(),
+            retry: None,
+            restart_at: None,
             missing: Vec::new(),
             message,
             builtin: false,

@@ -6,6 +6,7 @@ use kelson_proto::v1;
 use kelson_services::conditions::{Missing, PathProblem, ServiceProblem};
 use kelson_services::manager::{ActionResult, FaultyFile, GraphView, Outcome, Reason};
 use kelson_services::model::{CheckReport, Event, Snapshot, Standing, State};
+use tokio::time::Instant;
 
 /// A span that the protocol cannot hold (290 billion years) is shown as its longest.
 pub fn duration(duration: Duration) -> prost_types::Duration {
@@ -63,7 +64,18 @@ pub fn service(snapshot: &Snapshot, description: String, file: Option<FaultyFile
         group: snapshot.group.as_deref().unwrap_or_default().to_owned(),
         required: snapshot.required,
         faulty_file: file.map(faulty_file),
+        lasts: Some(duration(snapshot.entered.elapsed())),
+        retry: retry(snapshot),
     }
+}
+
+fn retry(snapshot: &Snapshot) -> Option<v1::Retry> {
+    let left = |at: Instant| duration(at.saturating_duration_since(Instant::now()));
+    snapshot.retry.as_ref().map(|retry| v1::Retry {
+        ended: retry.ended.clone(),
+        restart_in: snapshot.restart_at.map(left),
+        budget: retry.budget.clone(),
+    })
 }
 
 pub fn faulty_file(file: FaultyFile) -> v1::FaultyFile {
@@ -197,6 +209,7 @@ pub fn reason(reason: Reason) -> v1::Reason {
         causes: causes.into_iter().map(self::reason).collect(),
         missing: missing.as_ref().map(self::missing),
         faulty_file: faulty_file.map(self::faulty_file),
+        retry: service.as_ref().and_then(retry),
     }
 }
 

@@ -16,7 +16,7 @@ use super::Call;
 use crate::output::style::state_name;
 use crate::output::terminal::Progress;
 use crate::output::text::list;
-use crate::output::time;
+use crate::output::{retry, time};
 
 /// The time that is shown is right to this.
 const TICK: Duration = Duration::from_secs(1);
@@ -197,6 +197,9 @@ fn line(
         // It stops once all that need it are down.
         _ if goal == Goal::Down && state == State::Running && !stopping.is_empty() => {
             format!("waiting for {} to be down", list(&stopping))
+        }
+        _ if state == State::Backoff => {
+            format!("backoff, {}", retry::message(&first.message, first.retry.as_ref()))
         }
         Some((then, message)) if *then == state && !message.starts_with(state_name(state)) => {
             format!("{}, {message}", state_name(state))

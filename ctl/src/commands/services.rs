@@ -9,7 +9,7 @@ use crate::failure::{Failure, answer};
 use crate::output::page::Page;
 use crate::output::style::{Tone, service_tone, state_name};
 use crate::output::table::{Cell, Table, cell, toned};
-use crate::output::{time, views};
+use crate::output::{retry, time, views};
 use crate::watch::parse_period;
 
 /// List all services and their state
@@ -97,13 +97,17 @@ pub fn health(service: &Service) -> Cell {
 pub fn reason(service: &Service) -> Cell {
     let unhealthy = service.healthy == Some(false);
     let (tone, why) = match service.state() {
-        _ if !service.waiting_for.is_empty() => (Tone::Waiting, service.waiting_for.join(", ")),
+        _ if !service.waiting_for.is_empty() => {
+            (Tone::Waiting, retry::waiting(&service.waiting_for, service.retry.as_ref()))
+        }
         State::Failed => (Tone::Bad, service.message.clone()),
-        State::Backoff => (Tone::Waiting, service.message.clone()),
+        State::Backoff => (Tone::Waiting, retry::message(&service.message, service.retry.as_ref())),
         State::Preparing | State::Starting | State::Stopping | State::Skipped => {
             (Tone::Plain, service.message.clone())
         }
         State::Stopped => (Tone::Quiet, service.message.clone()),
+        // It runs again, and is not up yet.
+        State::Running if service.retry.is_some() => (Tone::Waiting, service.message.clone()),
         _ if unhealthy => (Tone::Bad, service.message.clone()),
         _ => (Tone::Quiet, service.status_text.clone()),
     };

@@ -19,7 +19,7 @@ use crate::output::style::{Tone, service_tone, state_name, state_tone};
 use crate::output::table::{Table, cell, toned};
 use crate::output::terminal::Terminal;
 use crate::output::text::{escape, escape_bytes, escape_lines};
-use crate::output::{faulty, time, views};
+use crate::output::{faulty, retry, time, views};
 
 /// How many lines of its log are shown.
 const LINES: u32 = 10;
@@ -196,7 +196,7 @@ fn facts(status: &StatusResponse, now: SystemTime, terminal: &Terminal) -> Vec<(
             facts.push((what, escape(value).into_owned()));
         }
     };
-    fact("message", &service.message);
+    fact("message", &retry::message(&service.message, service.retry.as_ref()));
     fact("says", &service.status_text);
     fact(
         "up",

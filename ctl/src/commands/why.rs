@@ -15,7 +15,7 @@ use crate::output::page::Page;
 use crate::output::style::{Palette, Tone, state_name, state_tone};
 use crate::output::text::{escape, escape_bytes, fit};
 use crate::output::tree::{Branch, render};
-use crate::output::{faulty, views};
+use crate::output::{faulty, retry, views};
 
 /// So many lines of a run are shown, of so many services, cut to so many columns.
 const LINES: u32 = 3;
@@ -109,7 +109,8 @@ async fn log(client: &Client, service: &str) -> Vec<Branch> {
 fn branch(name: &str, reason: &Reason, told: &Told) -> Branch {
     let Told { palette, now, logs } = told;
     let state = state_name(reason.state());
-    let text = escape(&reason.text);
+    let text = retry::message(&reason.text, reason.retry.as_ref());
+    let text = escape(&text);
     // A message often begins with the state, which is not shown twice.
     let said = if state.is_empty() || text.starts_with(state) {
         text.into_owned()

@@ -7,6 +7,7 @@
 pub mod drawing;
 pub mod faulty;
 pub mod page;
+pub mod retry;
 pub mod screen;
 pub mod size;
 pub mod style;

@@ -174,6 +174,10 @@ pub struct Status {
     pub required: bool,
     /// Null: the last reading of the files found no mistake in its file.
     pub faulty_file: Option<FaultyFile>,
+    /// How long it has been in its state, on a clock that nobody sets; null: an earlier release does not tell.
+    pub lasts_ms: Option<f64>,
+    /// Null unless it is on its way to another run after one that ended.
+    pub retry: Option<Retry>,
     pub memory_bytes: Option<u64>,
     pub cpu_ms: Option<f64>,
     pub processes: Option<u32>,
@@ -200,6 +204,8 @@ impl From<&v1::StatusResponse> for Status {
             group: Some(service.group).filter(|group| !group.is_empty()),
             required: service.required,
             faulty_file: service.faulty_file.as_ref().map(FaultyFile::from),
+            lasts_ms: millis(&service.lasts),
+            retry: service.retry.as_ref().map(Retry::from),
             memory_bytes: status.memory_bytes,
             cpu_ms: status.cpu.as_ref().map(|cpu| time::millis(time::duration(cpu))),
             processes: status.processes,
@@ -209,6 +215,28 @@ impl From<&v1::StatusResponse> for Status {
             events: status.events.iter().map(Event::from).collect(),
             spec: serde_yaml::from_str(&status.spec)
                 .unwrap_or_else(|_| serde_yaml::Value::String(status.spec.clone())),
+        }
+    }
+}
+
+/// Another try to run a service.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Retry {
+    /// What ended the last run.
+    pub ended: String,
+    /// How long until it is started again; null unless its state is backoff.
+    pub restart_in_ms: Option<f64>,
+    /// How far its restart budget is used; empty where that does not count.
+    pub budget: String,
+}
+
+impl From<&v1::Retry> for Retry {
+    fn from(retry: &v1::Retry) -> Retry {
+        Retry {
+            ended: retry.ended.clone(),
+            restart_in_ms: millis(&retry.restart_in),
+            budget: retry.budget.clone(),
         }
     }
 }

@@ -110,7 +110,7 @@ impl Coordinator {
         let rules = rules(&self.manager, &request);
         let chance = self.random.draw();
         let decision = match request.begun {
-            true => Decision::Again { after: rules.delay, text: String::new() },
+            true => Decision::Again { after: rules.delay, budget: String::new() },
             false => self.manager.decide_group_restart(&request.group, &rules, ran, chance),
         };
         let rest = match decision {

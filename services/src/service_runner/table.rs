@@ -12,7 +12,7 @@ use kelson_runner::restart::RestartHistory;
 use kelson_runner::{ErrorKind, Exit};
 use kelson_spec::service::{RestartScope, ServiceKind};
 
-use crate::model::{RestartCounts, RestartReason, State};
+use crate::model::{RestartCounts, RestartReason, Retry, State};
 use crate::service_runner::words;
 use ending::After;
 
@@ -49,6 +49,8 @@ pub struct Life {
     pub ticket: u64,
     /// Shared with the snapshot and the event that tell it.
     pub message: Arc<str>,
+    /// It is tried again, and was not up since.
+    retry: Option<Arc<Retry>>,
     /// What the gate lacks. Not recorded: another incarnation of PID 1 asks the gate at once.
     pub missing: Vec<Missing>,
     /// The next [`Input::Begin`] starts it: not yet begun, but not down either. Settled when the service was added, and
@@ -102,6 +104,7 @@ impl Life {
             finished: false,
             ticket: 0,
             message: Arc::from(""),
+            retry: None,
             missing: Vec::new(),
             will_start,
             exit: None,
@@ -347,7 +350,40 @@ impl Life {
             // What no longer fits the phase is stale.
             _ => {}
         }
+        if self.retry.is_some() && self.up(rules) {
+            self.retry = None;
+        }
         step
+    }
+
+    /// What ended its last run, on the way to another one.
+    pub fn retry(&self) -> Option<&Arc<Retry>> {
+        let on_the_way = matches!(
+            self.phase,
+            Phase::When
+                | Phase::Gate
+                | Phase::Opening
+                | Phase::Pre
+                | Phase::Spawning
+                | Phase::Active
+                | Phase::Backoff
+        );
+        self.retry.as_ref().filter(|_| on_the_way)
+    }
+
+    /// Why it is in its state, and what ended its last run where that is not said anyhow.
+    pub fn reason(&self) -> Arc<str> {
+        match self.retry() {
+            Some(retry) if self.phase != Phase::Backoff => {
+                format!("{}; the last run: {}", self.message, retry.ended).into()
+            }
+            _ => Arc::clone(&self.message),
+        }
+    }
+
+    /// It is to run again after this.
+    fn tries_after(&mut self, ended: String) {
+        self.retry = Some(Arc::new(Retry { ended, budget: String::new() }));
     }
 
     fn tell(&mut self, state: State, message: String, fx: &mut Vec<Effect>) {

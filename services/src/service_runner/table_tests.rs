@@ -140,7 +140,7 @@ fn from_file_to_running_to_stopped() {
             "starting: run 1",
             "running: running (PID 101)",
             "stopping: stopped: asked by an operator",
-            "finished: stopped: asked by an operator",
+            "stopped: stopped: asked by an operator",
         ]
     );
     assert!(case.life.stopped && case.life.down(&case.rules) && !case.life.finished);
@@ -243,6 +243,59 @@ fn h1_h2_nothing_of_an_earlier_run_counts() {
     assert!(case.up());
     case.feed(Input::Unready { run: 2, text: "reloading".into() });
     assert!(!case.up());
+}
+
+#[test]
+fn what_ended_the_last_run_is_said_until_it_is_up_again() {
+    let mut case = Case::new(Rules { readiness: Readiness::Notify, ..rules() });
+    case.run();
+    assert!(case.life.retry().is_none(), "its first run");
+    case.now = Duration::from_secs(2);
+    case.exit(3);
+    let ended = "exited with status 3 before it was ready after 2 s";
+    assert_eq!(&*case.life.reason(), format!("{ended}, restarting in 1 s"), "it is said once");
+    assert_eq!(case.life.retry().unwrap().ended, ended);
+    case.gate = false;
+    case.feed(Input::Timer(Timer::Backoff));
+    assert_eq!(case.life.state, State::Waiting);
+    assert!(case.life.reason().ends_with(&format!("; the last run: {ended}")), "{}", case.life.reason());
+    case.gate = true;
+    case.feed(Input::GateHolds);
+    assert_eq!(&*case.life.reason(), format!("run 2; the last run: {ended}"));
+    // What is written down of it is the same for the next incarnation.
+    let mut record = kelson_proto::state::v1::ServiceRecord::default();
+    case.life.store(&mut record);
+    assert_eq!(Life::of_stored(&record).0.reason(), case.life.reason());
+    case.opened_and_spawned();
+    assert!(case.life.reason().ends_with(ended));
+    case.feed(Input::Ready { run: 2 });
+    assert!(case.up() && case.life.retry().is_none() && !case.life.reason().contains("the last run"));
+
+    // An operator begins again.
+    for stop in [false, true] {
+        case.exit(3);
+        assert!(case.life.retry().is_some());
+        if stop {
+            case.stop();
+            case.closed();
+        }
+        case.feed(Input::Start { ticket: 2 });
+        assert!(case.life.retry().is_none(), "{stop}");
+        case.opened_and_spawned();
+    }
+}
+
+#[test]
+fn a_member_counts_the_restarts_of_its_group() {
+    let mut case = Case::new(rules());
+    case.run();
+    case.feed(Input::Stop { ticket: 1, reason: StopReason::Group("why".into()) });
+    case.cleared();
+    case.closed();
+    assert_eq!((case.life.state, case.life.restarts), (State::Stopped, 0));
+    case.feed(Input::GroupStart { text: "why".into() });
+    assert_eq!(case.life.restarts, 1);
+    assert_eq!(case.life.retry().unwrap().ended, "its group is restarted (why)");
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use kelson_conditions::{All, Condition as _};
 use kelson_runner::{BoxFuture, Exit, Runner, RunnerError, Running, StopReport};
@@ -106,7 +106,6 @@ struct Core {
     sleep: Option<std::pin::Pin<Box<tokio::time::Sleep>>>,
     watchdog: Option<Duration>,
     status_text: Option<Arc<str>>,
-    since: SystemTime,
     shown: State,
     spawned_after: Option<Duration>,
     up_after: Option<Duration>,

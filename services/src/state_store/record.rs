@@ -16,7 +16,7 @@ const SHORT: usize = 96;
 /// In how many entries all failures are told then, and where even that is too much.
 const FAILURES: [usize; 2] = [64, 16];
 /// The fields of a record that this version knows: all up to this number.
-pub(super) const KNOWN: u32 = 49;
+pub(super) const KNOWN: u32 = 51;
 
 /// A service as the next incarnation of PID 1 has to know it. Times count from PID 1's start, which all of them share.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,6 +29,8 @@ pub struct Record {
     pub start_time: u64,
     /// Since when it is in this state, in nanoseconds since 1970.
     pub since: u64,
+    /// The same since PID 1's start. `None`: an earlier release has not written it down.
+    pub entered: Option<Duration>,
     /// When its clocks run out.
     pub timers: [Option<Duration>; 4],
     /// When the running stop loses its patience.
@@ -88,6 +90,7 @@ impl Record {
             builtin: self.builtin,
             start_time: self.start_time,
             since: self.since,
+            entered: self.entered.map(nanos),
             start_timer,
             stop_delay_timer,
             backoff_timer,
@@ -120,6 +123,7 @@ impl Record {
             life,
             start_time: record.start_time,
             since: record.since,
+            entered: time(record.entered),
             timers: timers.map(time),
             stop_until: time(record.stop_until),
             watchdog: time(record.watchdog),

@@ -22,6 +22,7 @@ fn record(name: &str, run: u64) -> Record {
         life,
         start_time: 7,
         since: 1_800_000_000_000_000_000,
+        entered: Some(Duration::from_millis(4)),
         timers: [None, None, Some(Duration::from_millis(12_345)), None],
         stop_until: None,
         watchdog: None,
@@ -259,6 +260,8 @@ fn a_number_says_which_fields_are_known() {
         stop_signal: 1,
         escalated: true,
         broken_off: 1,
+        entered: Some(1),
+        retry: Some(kelson_proto::state::v1::Retry { ended: "a".into(), budget: "b".into() }),
     };
     let bytes = prost::Message::encode_to_vec(&every);
     assert_eq!(record::unknown_fields(&bytes, record::KNOWN).unwrap(), b"");

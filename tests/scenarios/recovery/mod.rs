@@ -17,7 +17,7 @@ use kelson_tests::Host;
 
 /// How a life of PID 1 ends.
 #[derive(Debug, Clone, Copy)]
-enum Fault {
+pub enum Fault {
     Reexec,
     Crash,
 }
@@ -25,7 +25,7 @@ enum Fault {
 impl Fault {
     /// Ends it, and returns once the next one answers.
     #[track_caller]
-    fn strike(self, host: &Host) {
+    pub fn strike(self, host: &Host) {
         match self {
             Fault::Reexec => reexec(host),
             Fault::Crash => host.crash(|| host.signal(libc::SIGSEGV)),
@@ -34,7 +34,7 @@ impl Fault {
 }
 
 /// Plays a scenario with each fault, on a host of its own.
-fn each_fault(scenario: fn(Fault)) {
+pub fn each_fault(scenario: fn(Fault)) {
     for fault in [Fault::Reexec, Fault::Crash] {
         eprintln!("{fault:?}");
         scenario(fault);

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::super::style::state_name;
 use super::faulty::FaultyFile;
-use super::some;
+use super::{Retry, some};
 
 /// One link of `why`.
 #[derive(Debug, Clone, Serialize)]
@@ -20,6 +20,8 @@ pub struct Reason {
     pub missing: Option<Missing>,
     /// Of a service; null: the last reading of the files found no mistake in its file.
     pub faulty_file: Option<FaultyFile>,
+    /// Of a service that is tried again.
+    pub retry: Option<Retry>,
     pub causes: Vec<Reason>,
 }
 
@@ -58,6 +60,7 @@ impl From<&v1::Reason> for Reason {
             holds: reason.holds,
             missing: reason.missing.as_ref().map(Missing::from),
             faulty_file: reason.faulty_file.as_ref().map(FaultyFile::from),
+            retry: reason.retry.as_ref().map(Retry::from),
             causes: reason.causes.iter().map(Reason::from).collect(),
         }
     }

@@ -36,6 +36,11 @@ fn service(name: &str) -> v1::Service {
         run: 4,
         restarts_by: vec![v1::RestartCount { reason: "check".into(), count: 1 }],
         group: "shop".into(),
+        retry: Some(v1::Retry {
+            ended: "exited\n".into(),
+            restart_in: None,
+            budget: "(1 of 5 in 5m)".into(),
+        }),
         ..v1::Service::default()
     }
 }
@@ -88,6 +93,7 @@ fn responses() -> Vec<(u8, &'static str, Vec<u8>)> {
         causes: vec![cause],
         missing: None,
         faulty_file: Some(faulty.clone()),
+        retry: None,
     };
     let node = |id: &str| v1::GraphNode { id: id.into(), is_service: true, state: 5, up: true };
     let edge = v1::GraphEdge {

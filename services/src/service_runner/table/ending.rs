@@ -1,5 +1,6 @@
 //! From a run to its end, and what follows: again, a pause, or rest.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use kelson_runner::restart::{self, Decision};
@@ -8,7 +9,7 @@ use kelson_spec::service::{RestartPolicy, RestartScope, ServiceKind, WhenDown};
 
 use super::starting::TRIED_AGAIN;
 use super::{Effect, Ended, Life, Phase, Rules, StopReason, Timer, Work};
-use crate::model::{RestartReason, State};
+use crate::model::{RestartReason, Retry, State};
 use crate::service_runner::words;
 
 /// What follows once the present ending is over.
@@ -78,6 +79,7 @@ impl Life {
                 self.begin_stop(rules, text, fx);
             }
             WhenDown::Restart => {
+                self.tries_after(format!("stopped: {text}"));
                 self.after = Some(After::Again(RestartReason::Dependency));
                 self.begin_stop(rules, format!("restarting: {text}"), fx);
             }
@@ -132,7 +134,8 @@ impl Life {
         let ran = now.saturating_sub(self.spawned_at);
         let ended = restart::Ended::GivenUp { ran };
         match restart::decide(&rules.restart, &mut self.history, ended, now, chance) {
-            Decision::Again { after, text: how } => {
+            Decision::Again { after, budget } => {
+                let how = restart::restarting(after, &budget);
                 self.ask_group(reason, format!("{text}, {how}"), after, fx);
             }
             Decision::End { .. } => self.end_run(rules, reason, text, now, fx),
@@ -319,12 +322,14 @@ impl Life {
             return;
         }
         match restart::decide(&rules.restart, &mut self.history, ended.for_policy(), now, chance) {
-            Decision::Again { after, text } => {
+            Decision::Again { after, budget } => {
                 self.history.escalated = false;
                 self.restarts = self.restarts.saturating_add(1);
                 self.restarts_by.add(ended.reason());
                 self.phase = Phase::Backoff;
-                self.tell(State::Backoff, format!("{what}, {text}"), fx);
+                let text = format!("{what}, {}", restart::restarting(after, &budget));
+                self.retry = Some(Arc::new(Retry { ended: what, budget }));
+                self.tell(State::Backoff, text, fx);
                 if after.is_zero() {
                     self.ask_gate(fx);
                 } else {
@@ -386,6 +391,7 @@ impl Life {
 
     fn come_to_rest(&mut self, state: State, text: String, fx: &mut Vec<Effect>) {
         self.phase = Phase::Rest;
+        self.retry = None;
         self.missing.clear();
         self.tell(state, text, fx);
         fx.push(Effect::Rested);

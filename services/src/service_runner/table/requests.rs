@@ -27,6 +27,7 @@ impl Life {
             Phase::Backoff => {
                 self.ticket = ticket;
                 self.leaving = false;
+                self.retry = None;
                 self.history = RestartHistory::default();
                 fx.push(Effect::Timer(Timer::Backoff, None));
                 self.again_from_gate(rules, fx);
@@ -42,6 +43,7 @@ impl Life {
                     self.ticket = ticket;
                     self.leaving = false;
                     self.history = RestartHistory::default();
+                    self.retry = None;
                     let ended = match self.after.replace(After::Again(RestartReason::Operator)) {
                         Some(After::Decide(ended)) => format!("{}, ", words::ended(&ended, rules)),
                         Some(After::End { text, stopped: false, .. }) => format!("{text}, "),
@@ -70,6 +72,7 @@ impl Life {
         let text = format!("restarting: {why}");
         self.ticket = ticket;
         self.leaving = false;
+        self.retry = None;
         match self.phase {
             Phase::Rest => self.begin(rules, true, fx),
             Phase::When => fx.push(Effect::Publish),
@@ -254,11 +257,10 @@ impl Life {
             return;
         }
         let asked = self.asked_group.take();
-        if asked.is_some() {
-            self.restarts = self.restarts.saturating_add(1);
-        }
+        self.restarts = self.restarts.saturating_add(1);
         self.restarts_by.add(asked.unwrap_or(RestartReason::Group));
         fx.push(Effect::Note(format!("starts again with its group: {text}")));
+        self.tries_after(format!("its group is restarted ({text})"));
         self.begin(rules, true, fx);
     }
 

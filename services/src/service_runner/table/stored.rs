@@ -10,7 +10,7 @@ use kelson_runner::restart::{Failures, RestartHistory};
 
 use super::ending::After;
 use super::{Ended, Life, Phase};
-use crate::model::{RestartCounts, RestartReason, State};
+use crate::model::{RestartCounts, RestartReason, Retry, State};
 use crate::state_store::numbers::{Numbered as _, exit_of_stored, exit_to_stored, nanos};
 use crate::state_store::start_of;
 
@@ -37,6 +37,10 @@ impl Life {
         record.opened = self.opened;
         record.owes_post = self.owes_post;
         record.broken_off = self.broken_off;
+        record.retry = self
+            .retry
+            .as_deref()
+            .map(|Retry { ended, budget }| stored::Retry { ended: ended.clone(), budget: budget.clone() });
         record.delays = self.delays;
         record.leaving = self.leaving;
         record.awaits_group = self.awaits_group;
@@ -84,6 +88,10 @@ impl Life {
             finished: record.finished,
             ticket: record.ticket,
             message: Arc::from(record.message.as_str()),
+            retry: record
+                .retry
+                .clone()
+                .map(|stored::Retry { ended, budget }| Arc::new(Retry { ended, budget })),
             missing: Vec::new(),
             will_start: record.will_start,
             exit: record.exit.as_ref().map(exit_of_stored),
@@ -144,6 +152,9 @@ impl Life {
     /// Shortens what may be long. No failure is forgotten.
     pub(crate) fn shorten(&mut self, text: usize, failures: usize) {
         self.message = start_of(&self.message, text).into();
+        self.retry = self.retry.take().map(|retry| {
+            Arc::new(Retry { ended: start_of(&retry.ended, text).to_owned(), budget: retry.budget.clone() })
+        });
         self.history.coarsen(failures);
         match &mut self.after {
             Some(After::Decide(Ended::GivenUp { text: said, .. } | Ended::NotStarted { text: said, .. }))

@@ -59,7 +59,6 @@ pub(super) fn make(
     let group: Option<Arc<str>> = spec.group.as_deref().map(Arc::from);
     let (publisher, snapshot) = watch::channel(first_snapshot(&name, &spec, &life, builtin));
     // As it is published, so it is recorded.
-    let since = snapshot.borrow().since;
     if life.message.is_empty() {
         life.message = Arc::clone(&snapshot.borrow().message);
     }
@@ -91,7 +90,6 @@ pub(super) fn make(
         sleep: None,
         watchdog: None,
         status_text: None,
-        since,
         shown: State::Initialized,
         spawned_after: None,
         up_after: None,

@@ -8,6 +8,7 @@ use kelson_runner::{Attachment, Exit, Runner, Running};
 use kelson_spec::ServiceSpec;
 use kelson_spec::service::Readiness;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::super::surroundings::Surroundings;
 use super::making::make;
@@ -103,9 +104,15 @@ impl Core {
         // When it last pinged is not written down.
         self.arm_watchdog();
         self.status_text = record.status_text.as_deref().map(Arc::from);
-        self.since = SystemTime::UNIX_EPOCH
+        let since = SystemTime::UNIX_EPOCH
             .checked_add(Duration::from_nanos(record.since))
             .unwrap_or_else(SystemTime::now);
+        // An earlier release has not written it down: as long ago as the clock says.
+        let now = Instant::now();
+        let entered = record.entered.and_then(at).unwrap_or_else(|| {
+            now.checked_sub(since.elapsed().unwrap_or_default()).map_or(origin, |at| at.max(origin))
+        });
+        self.publisher.send_modify(|first| (first.since, first.entered) = (since, entered));
         self.shown = record.life.state;
         self.spawned_after = record.spawned_after;
         self.up_after = record.up_after;

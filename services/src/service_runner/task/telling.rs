@@ -4,18 +4,17 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use kelson_spec::ServiceSpec;
+use tokio::time::Instant;
 
-use super::Core;
-use crate::model::Snapshot;
+use super::{Core, timer_index};
+use crate::model::{Snapshot, State};
+use crate::service_runner::table::Timer;
 use crate::state_store::{Kind, Record};
 
 impl Core {
     /// Remembers, publishes and tells the present state.
     pub(super) fn tell(&mut self) {
-        if self.life.state != self.shown {
-            self.shown = self.life.state;
-            self.since = SystemTime::now();
-        }
+        self.shown = self.life.state;
         self.publish();
         self.surroundings.events.add(
             &self.name,
@@ -43,7 +42,17 @@ impl Core {
             self.start_took = Some(took);
             self.totals.started(took);
         }
-        self.record();
+        let entered = {
+            let last = self.publisher.borrow();
+            if last.state == self.life.state {
+                (last.since, last.entered)
+            } else {
+                (SystemTime::now(), Instant::now())
+            }
+        };
+        self.record_in(entered);
+        let (since, entered) = entered;
+        let backoff = self.timers.get(timer_index(Timer::Backoff)).copied().flatten();
         let life = &self.life;
         self.publisher.send_replace(Snapshot {
             name: Arc::clone(&self.name),
@@ -55,9 +64,12 @@ impl Core {
             restarts: life.restarts,
             restarts_by: life.restarts_by,
             pid: life.pid,
-            since: self.since,
+            since,
+            entered,
+            retry: life.retry().cloned(),
+            restart_at: backoff.filter(|_| life.state == State::Backoff),
             missing: life.missing.clone(),
-            message: Arc::clone(&life.message),
+            message: life.reason(),
             builtin: self.builtin,
             stopped: life.stopped,
             status_text: self.status_text.clone(),
@@ -78,11 +90,17 @@ impl Core {
 
     /// Writes down where it stands, for the next life of PID 1.
     pub(super) fn record(&mut self) {
+        let entered = (self.publisher.borrow().since, self.publisher.borrow().entered);
+        self.record_in(entered);
+    }
+
+    /// As [`Core::record`], where it entered its state at that time.
+    fn record_in(&mut self, (since, entered): (SystemTime, Instant)) {
         self.recorded = Some((self.life.phase, self.life.owes_post()));
         let Some(store) = &self.surroundings.store else { return };
         let origin = self.surroundings.origin;
         let since_start = |at: tokio::time::Instant| at.saturating_duration_since(origin);
-        let since = self.since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let since = since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         store.record(
             &self.name,
             &Record {
@@ -91,6 +109,7 @@ impl Core {
                 life: self.life.clone(),
                 start_time: if self.life.pid.is_some() { self.start_time } else { 0 },
                 since: u64::try_from(since.as_nanos()).unwrap_or_default(),
+                entered: Some(since_start(entered)),
                 timers: self.timers.map(|timer| timer.map(since_start)),
                 stop_until: self.stop_until.map(since_start),
                 watchdog: self.watchdog,

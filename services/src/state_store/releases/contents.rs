@@ -78,6 +78,9 @@ fn record(phase: stored::Phase) -> stored::ServiceRecord {
         stop_signal: place,
         escalated: is(14),
         broken_off: place + 4900,
+        entered: (place % 3 > 0).then(|| number(50)),
+        retry: (place % 2 == 0)
+            .then(|| stored::Retry { ended: format!("ended {place}"), budget: format!("budget {place}") }),
     }
 }
 

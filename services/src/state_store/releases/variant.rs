@@ -20,7 +20,7 @@ struct Shape(&'static [(u32, Shape)]);
 const LEAF: Shape = Shape(&[]);
 const ENDED: Shape = Shape(&[(1, Shape(&[(1, LEAF)])), (2, LEAF), (4, LEAF)]);
 const NEXT: Shape = Shape(&[(1, ENDED), (4, LEAF), (5, Shape(&[(1, LEAF)]))]);
-const SERVICE: Shape = Shape(&[(21, LEAF), (30, NEXT)]);
+const SERVICE: Shape = Shape(&[(21, LEAF), (30, NEXT), (51, LEAF)]);
 const DESCRIPTOR: Shape = Shape(&[(3, LEAF), (4, LEAF), (5, LEAF), (6, LEAF)]);
 
 /// The message with [`LATER`] behind it, and behind each message within.
