@@ -17,7 +17,6 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
 
 pub use kept::{InheritedLog, Keeper, KeptLog, forgetful};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -68,7 +67,7 @@ pub struct LogdStatus {
     /// It has answered since it was started.
     pub up: bool,
     /// Since when it has been as it is now.
-    pub since: SystemTime,
+    pub since: Instant,
     /// How often it was replaced without an operator's wish.
     pub restarts: u32,
     /// Why it is as it is.
@@ -139,7 +138,7 @@ impl Collector {
         let (publish, status) = watch::channel(LogdStatus {
             pid: None,
             up: false,
-            since: SystemTime::now(),
+            since: Instant::now(),
             restarts: 0,
             message: "not started yet".into(),
             dropped_lines: 0,

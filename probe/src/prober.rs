@@ -111,7 +111,7 @@ pub struct ProberStatus {
     /// There is something to ask: a probe runs, or should.
     pub wanted: bool,
     /// Since when it has been as it is now.
-    pub since: SystemTime,
+    pub since: Instant,
     /// How often it, or one of another network, was replaced without an operator's wish.
     pub restarts: u32,
     /// Why it is as it is.
@@ -172,7 +172,7 @@ impl Prober {
             pid: None,
             up: false,
             wanted: false,
-            since: SystemTime::now(),
+            since: Instant::now(),
             restarts: 0,
             message: driver::NOTHING.into(),
             checks: 0,

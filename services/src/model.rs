@@ -289,6 +289,7 @@ pub struct CheckReport {
     /// Since when it stands so; `None` while nobody asks it: no run is checked, or checks that gate the start have not
     /// passed.
     pub since: Option<SystemTime>,
+    pub lasts: Option<Duration>,
     /// Its next result should have come so long ago: who asks does not answer, and it counts as it stands until then.
     pub late: Option<Duration>,
     /// Of the present run, oldest first; at most ten.
@@ -301,6 +302,8 @@ pub struct CheckResult {
     pub at: SystemTime,
     pub took: Duration,
     pub passed: bool,
+    /// Of the last one: how long ago it came.
+    pub ago: Option<Duration>,
     /// The last 3 KiB of what it said; of all results but the last, the last line of that.
     pub output: String,
 }

@@ -92,6 +92,7 @@ impl Machine for MachineApi {
             started: Some(self.host.started.into()),
             reexecs: self.host.reexecs,
             crashes: self.host.crashes,
+            uptime: Some(super::model::duration(self.manager.since_start())),
         }))
     }
 

@@ -114,6 +114,7 @@ pub fn check(report: CheckReport) -> v1::Check {
         duration: Some(duration(result.took)),
         passed: result.passed,
         output: result.output,
+        ago: result.ago.map(duration),
     });
     v1::Check {
         name: report.name.to_string(),
@@ -123,6 +124,7 @@ pub fn check(report: CheckReport) -> v1::Check {
         results: results.collect(),
         late: report.late.map(duration),
         startup: report.startup,
+        lasts: report.lasts.map(duration),
     }
 }
 

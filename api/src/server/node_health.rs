@@ -54,6 +54,7 @@ fn report(group: &str, health: node_health::Health) -> v1::HealthReport {
         culprits: health.culprits.into_iter().map(culprit).collect(),
         last_break: health.last_break.map(culprit),
         message: health.message,
+        optional: health.optional.into_iter().map(culprit).collect(),
         warnings: health.warnings.into_iter().map(warning).collect(),
     }
 }
@@ -73,12 +74,13 @@ fn culprit(culprit: node_health::Culprit) -> v1::Culprit {
         },
         reason: culprit.reason.to_string(),
         since: Some(culprit.since.into()),
+        lasts: Some(model::duration(culprit.lasts)),
     }
 }
 
 /// Whether there is something to tell: that time passes is not.
 fn differs(one: &v1::HealthReport, other: &v1::HealthReport) -> bool {
-    let said = |culprit: &v1::Culprit| v1::Culprit { since: None, ..culprit.clone() };
+    let said = |culprit: &v1::Culprit| v1::Culprit { since: None, lasts: None, ..culprit.clone() };
     let culprits = |report: &v1::HealthReport| report.culprits.iter().map(said).collect::<Vec<_>>();
     let key = |report: &v1::HealthReport| (report.state, report.steady.is_some(), report.services);
     key(one) != key(other) || culprits(one) != culprits(other) || one.warnings != other.warnings

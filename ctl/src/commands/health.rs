@@ -206,9 +206,13 @@ fn text(report: &HealthReport, groups: &[HealthReport], terminal: &Terminal, now
         out.push('\n');
         out += &culprits(&report.culprits, terminal, now);
     } else if let Some(last) = report.last_break.as_ref().filter(|_| report.state() != State::Healthy) {
-        let since = last.since.as_ref().map(|since| time::relative(time::ago(since, now)));
+        let since = time::age(&last.lasts, &last.since, now).map(time::relative);
         let (name, reason) = (name(last), escape(&last.reason));
         out += &format!("the last break, {} ago: {}: {reason}\n", since.unwrap_or_default(), escape(&name));
+    }
+    if !report.optional.is_empty() {
+        out += "\nnot up, and not required:\n";
+        out += &culprits(&report.optional, terminal, now);
     }
     if !report.warnings.is_empty() {
         out.push('\n');
@@ -243,7 +247,7 @@ fn warning(warning: &FileWarning, now: SystemTime) -> String {
 fn culprits(culprits: &[Culprit], terminal: &Terminal, now: SystemTime) -> String {
     let mut table = Table::new(&["SERVICE", "STATE", "SINCE", "REASON"]);
     for culprit in culprits {
-        let since = culprit.since.as_ref().map(|since| time::relative(time::ago(since, now)));
+        let since = time::age(&culprit.lasts, &culprit.since, now).map(time::relative);
         table.row(vec![
             cell(name(culprit)),
             toned(state_tone(culprit.state(), false), state_name(culprit.state())),
@@ -264,7 +268,7 @@ mod tests {
     fn culprit(service: &str, state: kelson_proto::v1::State, reason: &str) -> Culprit {
         let since = Some(prost_types::Timestamp { seconds: 1000, nanos: 0 });
         let (service, reason) = (service.to_owned(), reason.to_owned());
-        Culprit { service, state: state.into(), reason, since, check: String::new() }
+        Culprit { service, state: state.into(), reason, since, ..Culprit::default() }
     }
 
     fn report(group: &str, state: State, message: &str) -> HealthReport {
@@ -301,6 +305,10 @@ mod tests {
             culprit("db", kelson_proto::v1::State::Failed, "exited with status 3"),
             culprit("web", kelson_proto::v1::State::Waiting, "waiting for service \"db\" to be up"),
         ];
+        host.optional = vec![Culprit {
+            lasts: Some(prost_types::Duration { seconds: 5, nanos: 0 }),
+            ..culprit("mail", kelson_proto::v1::State::Waiting, "waiting for service \"db\" to be up")
+        }];
         let shop = report("shop", State::Healthy, "all 3 services are up for 3m12s");
         assert_eq!(
             shown(&host, &[shop]),
@@ -310,6 +318,10 @@ the host is unhealthy (for 3m12s): 2 of 12 services are not up
 SERVICE  STATE    SINCE  REASON
 db       failed   1m1s   exited with status 3
 web      waiting  1m1s   waiting for service \"db\" to be up
+
+not up, and not required:
+SERVICE  STATE    SINCE  REASON
+mail     waiting  5s     waiting for service \"db\" to be up
 
 warning: web: web.yaml:2:1: unknown key; an earlier version is in use
 

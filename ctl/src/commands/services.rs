@@ -75,7 +75,7 @@ pub fn standing(service: &Service) -> [Cell; 4] {
 
 /// How long it has been in its state.
 pub fn since(service: &Service, now: SystemTime) -> Cell {
-    cell(service.since.as_ref().map_or(String::new(), |since| time::relative(time::ago(since, now))))
+    cell(time::age(&service.lasts, &service.since, now).map_or(String::new(), time::relative))
 }
 
 /// How often it was restarted; more than never is worth a look.
@@ -180,7 +180,7 @@ NAME  STATE     UP   HEALTH   SINCE  RESTARTS  WAITING FOR / WHY
 apid  running   yes  -        3m12s         0  its file changed; built-in
 db    running   yes  healthy  3m12s         2  mistake in its file
 job   failed    no   -        3m12s         0  exited with status 3 after 1.2 s
-old   finished  no   -        3m12s         0  stopped as asked
+old   stopped   no   -        3m12s         0  stopped as asked
 web   waiting   no   -        3m12s         0  service \"job\" to be finished, path \"/run/x\" to exist
 "
         );

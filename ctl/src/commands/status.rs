@@ -154,8 +154,8 @@ fn check(check: &Check, checked: bool, now: SystemTime, terminal: &Terminal) -> 
         None => "not asked now",
     };
     let mut head = format!("{name} ({}{startup}): {}", escape(&check.kind), palette.paint(tone, stands));
-    if let Some(since) = &check.since {
-        let _ = write!(head, " for {}", time::relative(time::ago(since, now)));
+    if let Some(lasts) = time::age(&check.lasts, &check.since, now) {
+        let _ = write!(head, " for {}", time::relative(lasts));
     }
     if let Some(late) = &check.late {
         let late = format!("late by {}", time::relative(time::duration(late)));
@@ -171,8 +171,8 @@ fn check(check: &Check, checked: bool, now: SystemTime, terminal: &Terminal) -> 
         if let Some(took) = &last.duration {
             let _ = write!(row, "  the last took {}", time::measured(time::duration(took)));
         }
-        if let Some(at) = &last.time {
-            let _ = write!(row, ", {} ago", time::relative(time::ago(at, now)));
+        if let Some(ago) = time::age(&last.ago, &last.time, now) {
+            let _ = write!(row, ", {} ago", time::relative(ago));
         }
         rows.push(format!("  {row}"));
         let said = escape_lines(last.output.trim_end());
@@ -185,10 +185,9 @@ fn facts(status: &StatusResponse, now: SystemTime, terminal: &Terminal) -> Vec<(
     let service = status.service.clone().unwrap_or_default();
     let palette = terminal.palette;
     let mut facts = Vec::new();
-    let mut state = palette.paint(service_tone(&service), &state(&service));
-    if let Some(since) = &service.since {
-        let ago = time::relative(time::ago(since, now));
-        let _ = write!(state, " for {ago}, since {}", time::rfc3339(since));
+    let mut state = palette.paint(service_tone(&service), state_name(service.state()));
+    if let (Some(since), Some(lasts)) = (&service.since, time::age(&service.lasts, &service.since, now)) {
+        let _ = write!(state, " for {}, since {}", time::relative(lasts), time::rfc3339(since));
     }
     facts.push(("state", state));
     let mut fact = |what, value: &str| {
@@ -268,12 +267,6 @@ fn not_known(status: &StatusResponse, service: &Service) -> &'static str {
     }
 }
 
-/// The state with what qualifies it: `finished (stopped)`.
-fn state(service: &Service) -> String {
-    let word = state_name(service.state());
-    if service.stopped { format!("{word} (stopped)") } else { word.to_owned() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -339,6 +332,7 @@ mod tests {
             duration: Some(prost_types::Duration { seconds: 0, nanos: 12_000_000 }),
             passed,
             output: output.to_owned(),
+            ago: None,
         };
         let ping = Check {
             name: "ping".to_owned(),
@@ -359,6 +353,7 @@ mod tests {
             results: vec![result(1001, true, "200 OK")],
             late: Some(prost_types::Duration { seconds: 4, nanos: 0 }),
             startup: true,
+            lasts: None,
         };
         let quiet = Check { name: "disk".to_owned(), kind: "exec".to_owned(), ..Check::default() };
         let status = StatusResponse {

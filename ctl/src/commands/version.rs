@@ -61,12 +61,8 @@ fn lines(server: Option<&VersionResponse>, now: SystemTime) -> String {
         out += &format!("kelson     {} ({} mode)\n", escape(&server.version), escape(&server.mode));
         out += &format!("host       {}\n", escape(&server.hostname));
         out += &format!("kernel     {}\n", escape(&server.kernel));
-        if let Some(started) = &server.started {
-            out += &format!(
-                "started    {} ({} ago)\n",
-                time::rfc3339(started),
-                time::relative(time::ago(started, now))
-            );
+        if let (Some(started), Some(uptime)) = (&server.started, uptime(server, now)) {
+            out += &format!("started    {} ({uptime} ago)\n", time::rfc3339(started));
         }
         if server.reexecs > 0 {
             out += &format!("reexecs    {}\n", server.reexecs);
@@ -78,12 +74,16 @@ fn lines(server: Option<&VersionResponse>, now: SystemTime) -> String {
     out
 }
 
+fn uptime(server: &VersionResponse, now: SystemTime) -> Option<String> {
+    time::age(&server.uptime, &server.started, now).map(time::relative)
+}
+
 fn table(server: Option<&VersionResponse>, now: SystemTime) -> Table {
     let mut table = Table::new(&["VERSION", "MODE", "HOST", "KERNEL", "STARTED", "REEXECS", "CRASHES"])
         .right(&[5, 6])
         .cut(&[3]);
     if let Some(server) = server {
-        let started = server.started.as_ref().map(|at| format!("{} ago", time::relative(time::ago(at, now))));
+        let started = uptime(server, now).map(|uptime| format!("{uptime} ago"));
         let crashes = if server.crashes > 0 { Tone::Waiting } else { Tone::Quiet };
         table.row(vec![
             cell(&server.version),
@@ -112,6 +112,7 @@ mod tests {
             started: Some(prost_types::Timestamp { seconds: 100, nanos: 0 }),
             reexecs: 2,
             crashes: 1,
+            uptime: None,
         };
         let now = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(292);
         assert_eq!(

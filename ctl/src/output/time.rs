@@ -56,6 +56,15 @@ pub fn ago(time: &Timestamp, now: SystemTime) -> Duration {
     now.duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(Duration::new(then, nanos))
 }
 
+/// How long that is, or how long ago that was, by the host's own clock. A host with an earlier release tells a time alone.
+pub fn age(
+    told: &Option<prost_types::Duration>,
+    since: &Option<Timestamp>,
+    now: SystemTime,
+) -> Option<Duration> {
+    told.as_ref().map(duration).or_else(|| since.as_ref().map(|since| ago(since, now)))
+}
+
 /// How long it is until then; zero once it is over.
 pub fn left(time: &Timestamp, now: SystemTime) -> Duration {
     let then = Duration::from_secs(u64::try_from(time.seconds).unwrap_or(0));
@@ -224,6 +233,16 @@ mod tests {
         let now = UNIX_EPOCH + Duration::from_secs(100);
         assert_eq!(ago(&Timestamp { seconds: 90, nanos: 500_000_000 }, now), Duration::from_millis(9500));
         assert_eq!(ago(&Timestamp { seconds: 200, nanos: 0 }, now), Duration::ZERO);
+    }
+
+    #[test]
+    fn an_age_is_what_the_host_says_whatever_its_clock_shows() {
+        let now = UNIX_EPOCH + Duration::from_secs(1_795_254_485);
+        let since = Some(Timestamp { seconds: 3, nanos: 0 });
+        let told = Some(to_wire(Duration::from_secs(192)));
+        assert_eq!(age(&told, &since, now), Some(Duration::from_secs(192)));
+        assert_eq!(age(&None, &since, now), Some(Duration::from_secs(1_795_254_482)));
+        assert_eq!(age(&None, &None, now), None);
     }
 
     #[test]

@@ -207,7 +207,7 @@ impl From<&v1::StatusResponse> for Status {
             lasts_ms: millis(&service.lasts),
             retry: service.retry.as_ref().map(Retry::from),
             memory_bytes: status.memory_bytes,
-            cpu_ms: status.cpu.as_ref().map(|cpu| time::millis(time::duration(cpu))),
+            cpu_ms: millis(&status.cpu),
             processes: status.processes,
             needed_by: status.needed_by.clone(),
             file: status.file.clone(),
@@ -253,6 +253,7 @@ pub struct Check {
     pub state: &'static str,
     /// Null while nobody asks it.
     pub since: Option<String>,
+    pub lasts_ms: Option<f64>,
     /// How long its next result is overdue; null while it is not.
     pub late_ms: Option<f64>,
     /// Oldest first; at most ten.
@@ -298,6 +299,7 @@ impl From<&v1::Check> for Check {
             startup: check.startup,
             state: standing_name(check.standing()),
             since: check.since.as_ref().map(time::rfc3339),
+            lasts_ms: millis(&check.lasts),
             late_ms: check.late.as_ref().map(|late| time::millis(time::duration(late))),
             results: results.collect(),
         }

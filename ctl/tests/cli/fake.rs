@@ -437,6 +437,7 @@ impl Machine for Shared {
             started: started.or(Some(prost_types::Timestamp { seconds: 1_795_254_485, nanos: 0 })),
             reexecs,
             crashes,
+            uptime: None,
         }))
     }
 

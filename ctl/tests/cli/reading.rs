@@ -274,6 +274,7 @@ fn status_shows_the_checks_of_a_service() {
         duration: Some(prost_types::Duration { seconds: 1, nanos: 0 }),
         passed,
         output: output.to_owned(),
+        ago: None,
     };
     let check = Check {
         name: "ping".to_owned(),
@@ -283,6 +284,7 @@ fn status_shows_the_checks_of_a_service() {
         results: vec![result(true, "PONG"), result(false, "asking\nno answer within 1 s")],
         late: Some(prost_types::Duration { seconds: 4, nanos: 0 }),
         startup: true,
+        lasts: None,
     };
     let service = two().services.into_iter().next();
     let status = StatusResponse { service, checks: vec![check], ..StatusResponse::default() };
@@ -300,10 +302,77 @@ fn status_shows_the_checks_of_a_service() {
         json["checks"],
         json!([{
             "name": "ping", "kind": "exec", "startup": true, "state": "failing",
-            "since": "1970-01-01T00:16:40.000Z", "lateMs": 4000.0, "results": [
+            "since": "1970-01-01T00:16:40.000Z", "lastsMs": null, "lateMs": 4000.0, "results": [
                 {"time": null, "durationMs": 1000.0, "passed": true, "output": "PONG"},
                 {"time": null, "durationMs": 1000.0, "passed": false, "output": "asking\nno answer within 1 s"},
             ],
         }])
     );
+}
+
+#[test]
+fn ages_are_those_of_the_host_whatever_the_clocks_show() {
+    let seconds = |seconds| Some(prost_types::Duration { seconds, nanos: 0 });
+    // The clock of the host stood at 1970 when it began, and was set since.
+    let since = Some(prost_types::Timestamp { seconds: 3, nanos: 0 });
+    let mut state = two();
+    for service in &mut state.services {
+        (service.since, service.lasts) = (since, seconds(192));
+    }
+    state.status = StatusResponse { service: state.services.first().cloned(), ..StatusResponse::default() };
+    let culprit = kelson_proto::v1::Culprit {
+        service: "web".to_owned(),
+        since,
+        lasts: seconds(61),
+        ..kelson_proto::v1::Culprit::default()
+    };
+    state.health.optional = vec![culprit.clone()];
+    state.health.culprits = vec![culprit];
+    let fake = Fake::start(state);
+    assert_eq!(fake.run("services").out.matches("  3m12s  ").count(), 2, "{}", fake.run("services").out);
+    let status = fake.run("status db").out;
+    assert!(status.contains("running for 3m12s, since 1970-01-01T00:00:03.000Z\n"), "{status}");
+    assert_eq!(fake.json("status db")["lastsMs"], 192_000.0);
+    let health = fake.run("health").out;
+    assert_eq!(health.matches(" 1m1s ").count(), 2, "{health}");
+    let json = fake.json("health");
+    assert_eq!(
+        (&json["culprits"][0]["lastsMs"], &json["optional"][0]["lastsMs"]),
+        (&json!(61_000.0), &json!(61_000.0))
+    );
+}
+
+#[test]
+fn what_is_tried_again_counts_down() {
+    let retry = kelson_proto::v1::Retry {
+        ended: "exited with status 3 after 1.2 s".to_owned(),
+        restart_in: Some(prost_types::Duration { seconds: 3, nanos: 1 }),
+        budget: "(2 of 5 in 5m)".to_owned(),
+    };
+    let said = "exited with status 3 after 1.2 s, restarting in 10 s (2 of 5 in 5m)";
+    let left = "exited with status 3 after 1.2 s, restarting in 4 s (2 of 5 in 5m)";
+    let mut state = two();
+    let db = &mut state.services[0];
+    db.set_state(ServiceState::Backoff);
+    (db.up, db.message, db.retry) = (false, said.to_owned(), Some(retry.clone()));
+    state.status = StatusResponse { service: Some(db.clone()), ..StatusResponse::default() };
+    state.why = Reason {
+        subject: "service \"db\"".to_owned(),
+        text: said.to_owned(),
+        state: ServiceState::Backoff.into(),
+        retry: Some(retry),
+        ..Reason::default()
+    };
+    let fake = Fake::start(state);
+    for words in ["services", "status db", "why db"] {
+        let out = fake.run(words).out;
+        assert!(out.contains(left) && !out.contains(said), "{words}: {out}");
+    }
+    assert_eq!(fake.json("services")[0]["message"], said);
+    for words in ["status db", "why db"] {
+        assert_eq!(
+            fake.json(words)["retry"],
+            json!({"ended": "exited with status 3 after 1.2 s", "restartInMs": 3000.0, "budget": "(2 of 5 in 5m)"})
+        );
+    }
 }

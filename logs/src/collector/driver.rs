@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use kelson_proto::v1;
 use tokio::io::Interest;
@@ -420,7 +420,7 @@ impl Driver {
                 status.pid = None;
                 status.up = false;
             }
-            status.since = SystemTime::now();
+            status.since = Instant::now();
             status.message = message.into();
             change(status);
         });

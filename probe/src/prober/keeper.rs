@@ -446,7 +446,7 @@ impl Keeper {
                 status.up = false;
             }
             status.wanted = wanted;
-            status.since = SystemTime::now();
+            status.since = Instant::now();
             status.message = message.into();
             change(status);
         });

@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, watch};
 use crate::events::EventLog;
 use crate::manager::{Foreign, Manager};
 use crate::metrics::Dropped;
-use crate::model::{Snapshot, State};
+use crate::model::{Snapshot, State, wall};
 use crate::service_runner::surroundings::LogPipes;
 use crate::service_runner::words;
 
@@ -179,7 +179,8 @@ fn snapshot(status: &LogdStatus, closing: bool) -> Snapshot {
         down: ended,
         restarts: status.restarts,
         pid: status.pid,
-        since: status.since,
+        since: wall(status.since),
+        entered: status.since,
         builtin: true,
         stopped: ended,
         run: u64::from(status.restarts).saturating_add(1),

@@ -23,7 +23,7 @@ use tokio::sync::{mpsc, watch};
 use crate::events::EventLog;
 use crate::health::network::{Network, Watched};
 use crate::manager::{Foreign, Manager};
-use crate::model::{Snapshot, State};
+use crate::model::{Snapshot, State, wall};
 use crate::service_runner::surroundings::RunningProcess;
 use crate::service_runner::words;
 
@@ -280,7 +280,8 @@ fn snapshot(status: &ProberStatus, closing: bool) -> Snapshot {
         down: ended && closing,
         restarts: status.restarts,
         pid: status.pid,
-        since: status.since,
+        since: wall(status.since),
+        entered: status.since,
         builtin: true,
         stopped: ended && closing,
         status_text: asks.map(Arc::from),
@@ -293,7 +294,7 @@ fn snapshot(status: &ProberStatus, closing: bool) -> Snapshot {
 
 #[cfg(test)]
 mod tests {
-    use std::time::SystemTime;
+    use tokio::time::Instant;
 
     use super::*;
 
@@ -302,7 +303,7 @@ mod tests {
             pid: None,
             up: false,
             wanted: false,
-            since: SystemTime::now(),
+            since: Instant::now(),
             restarts: 0,
             message: Arc::from("nothing to ask"),
             checks: 0,

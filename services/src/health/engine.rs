@@ -92,7 +92,7 @@ pub struct MissingCheck {
     pub name: Arc<str>,
     pub why: Arc<str>,
     /// Since when it stands so.
-    pub since: SystemTime,
+    pub since: (SystemTime, Instant),
 }
 
 /// What results mean for the service.

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use tokio::time::Instant;
+
 use super::output::{LINE, last_line};
 use crate::model::CheckResult;
 use crate::state_store::PastResult;
@@ -15,6 +17,8 @@ const RESULTS: usize = 10;
 #[derive(Debug, Default)]
 pub struct History {
     results: VecDeque<Kept>,
+    /// When the last one came.
+    newest: Option<Instant>,
 }
 
 /// A result without a word holds no memory of its own, one that says what the last one said none either.
@@ -42,6 +46,7 @@ impl History {
         if self.results.len() >= RESULTS {
             self.results.pop_front();
         }
+        self.newest = Some(Instant::now());
         let at = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         self.results.push_back(Kept {
             at: u64::try_from(at.as_micros()).unwrap_or(u64::MAX),
@@ -56,8 +61,9 @@ impl History {
         let mut history = History::default();
         for PastResult { at, took, passed, text } in results {
             let at = SystemTime::UNIX_EPOCH.checked_add(Duration::from_micros(at));
-            let took = Duration::from_micros(u64::from(took));
-            history.push(at.unwrap_or(SystemTime::UNIX_EPOCH), took, passed, text.into());
+            let at = at.unwrap_or(SystemTime::UNIX_EPOCH);
+            history.push(at, Duration::from_micros(u64::from(took)), passed, text.into());
+            history.newest = Some(instant_of(at));
         }
         history
     }
@@ -73,8 +79,18 @@ impl History {
     }
 
     pub fn report(&self) -> Vec<CheckResult> {
-        self.results.iter().map(Kept::report).collect()
+        let mut results: Vec<CheckResult> = self.results.iter().map(Kept::report).collect();
+        if let Some(last) = results.last_mut() {
+            last.ago = self.newest.map(|at| at.elapsed());
+        }
+        results
     }
+}
+
+/// As long ago as the clock says: what an earlier incarnation of PID 1 saw is written down in the time of the day.
+pub fn instant_of(at: SystemTime) -> Instant {
+    let now = Instant::now();
+    now.checked_sub(at.elapsed().unwrap_or_default()).unwrap_or(now)
 }
 
 impl Kept {
@@ -84,6 +100,7 @@ impl Kept {
             at: at.unwrap_or(SystemTime::UNIX_EPOCH),
             took: Duration::from_micros(u64::from(self.took)),
             passed: self.passed,
+            ago: None,
             output: self.output.as_deref().unwrap_or_default().to_owned(),
         }
     }

@@ -7,7 +7,7 @@ use kelson_probe::{CheckAnswer, Verdict};
 use tokio::time::Instant;
 
 use super::asking::after;
-use super::history::History;
+use super::history::{History, instant_of};
 use super::level::Level;
 use super::output::{last_line, with_line};
 use super::{CheckTotals, Plan};
@@ -30,6 +30,8 @@ pub struct Minded {
     kind: &'static str,
     level: Level,
     since: SystemTime,
+    /// The same on the clock that nobody sets.
+    entered: Instant,
     history: History,
     /// When it began to be asked in this run; `None`: it waits for the checks that gate the start.
     began: Option<Instant>,
@@ -70,6 +72,7 @@ impl Minded {
             kind,
             level: Level::default(),
             since: SystemTime::now(),
+            entered: Instant::now(),
             history: History::default(),
             began: None,
             due: Instant::now(),
@@ -88,6 +91,7 @@ impl Minded {
         let since = SystemTime::UNIX_EPOCH.checked_add(Duration::from_micros(since));
         self.level = level;
         self.since = since.unwrap_or_else(SystemTime::now);
+        self.entered = instant_of(self.since);
         self.history = History::recall(results);
         self.began = origin.checked_add(Duration::from_micros(began));
         if let Some(totals) = &self.totals {
@@ -123,7 +127,7 @@ impl Minded {
         if self.began.is_some() || (gated && !self.plan.startup) {
             return None;
         }
-        self.since = SystemTime::now();
+        (self.since, self.entered) = (SystemTime::now(), now);
         self.began = Some(now);
         self.asked = true;
         self.is_due_after(self.plan.initial_delay, now);
@@ -140,8 +144,8 @@ impl Minded {
     }
 
     /// Since when it stands so.
-    pub fn since(&self) -> SystemTime {
-        self.since
+    pub fn since(&self) -> (SystemTime, Instant) {
+        (self.since, self.entered)
     }
 
     /// It gated the start, and no longer does: it is not asked again in this run.
@@ -193,7 +197,7 @@ impl Minded {
         self.is_due_after(self.pause(), Instant::now());
 
         if change.standing {
-            self.since = at;
+            (self.since, self.entered) = (at, Instant::now());
         }
         self.write_down();
         let name = &self.plan.name;
@@ -250,6 +254,7 @@ impl Minded {
             startup: self.plan.startup,
             standing: self.level.standing,
             since: self.began.map(|_| self.since),
+            lasts: self.began.map(|_| self.entered.elapsed()),
             late: self.late(),
             results: self.history.report(),
         }

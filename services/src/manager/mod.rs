@@ -199,7 +199,7 @@ impl Manager {
     }
 
     /// The time since PID 1's start.
-    pub(crate) fn since_start(&self) -> Duration {
+    pub fn since_start(&self) -> Duration {
         Instant::now().saturating_duration_since(self.origin())
     }
 

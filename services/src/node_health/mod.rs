@@ -26,6 +26,7 @@ mod scope;
 mod tracker;
 
 use checks::GroupChecks;
+use part::part_if_required;
 pub use part::{Part, part};
 use recovery::Recovery;
 pub use report::{Culprit, Health};
@@ -125,7 +126,20 @@ impl NodeHealth {
     fn report(&self, tracker: &Tracker, group: Option<&str>, scope: &Scope) -> Health {
         let Inner { registry, manager, .. } = &*self.inner;
         let health = report::report(scope, &tracker.spec(group), registry, Instant::now());
-        Health { warnings: manager.faulty_files(group), ..health }
+        Health { warnings: manager.faulty_files(group), optional: self.optional(group), ..health }
+    }
+
+    /// Those that are named though the state does not go by them.
+    fn optional(&self, group: Option<&str>) -> Vec<Culprit> {
+        let mut snapshots = self.inner.manager.list();
+        snapshots.retain(|now| {
+            !now.required
+                && !now.builtin
+                && (group.is_none() || now.group.as_deref() == group)
+                && part_if_required(now, self.inner.manager.spec(&now.name).as_deref()) == Part::Culprit
+        });
+        snapshots.sort_by(|a, b| a.name.cmp(&b.name));
+        snapshots.iter().map(Culprit::of).collect()
     }
 
     /// The state of the host alone, without its culprits.

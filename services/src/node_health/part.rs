@@ -26,9 +26,11 @@ pub enum Part {
 ///
 /// A file with mistakes makes a culprit: nobody knows what it wanted.
 pub fn part(now: &Snapshot, spec: Option<&ServiceSpec>) -> Part {
-    if !now.required {
-        return Part::Aside;
-    }
+    if now.required { part_if_required(now, spec) } else { Part::Aside }
+}
+
+/// The part that it would have if the host's health went by it.
+pub fn part_if_required(now: &Snapshot, spec: Option<&ServiceSpec>) -> Part {
     if now.up {
         return Part::Well;
     }
@@ -87,6 +89,7 @@ mod tests {
         }
         let optional = Snapshot { required: false, ..snapshot(State::Failed) };
         assert_eq!(part(&optional), Part::Aside);
+        assert_eq!(part_if_required(&optional, None), Part::Culprit);
         assert_eq!(part(&Snapshot { up: true, ..optional }), Part::Aside);
     }
 

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::scope::{HealthState, Scope};
 use crate::health::MissingCheck;
 use crate::manager::FaultyFile;
-use crate::model::State;
+use crate::model::{Snapshot, State};
 use crate::service_runner::gate::Registry;
 use crate::service_runner::words;
 
@@ -36,6 +36,8 @@ pub struct Health {
     pub culprits: Vec<Culprit>,
     /// Who broke it last, with what it said then.
     pub last_break: Option<Culprit>,
+    /// Services that need not be up, are meant to be and are not, by name.
+    pub optional: Vec<Culprit>,
     /// Files with mistakes that change nothing of the state, with the services whose they are.
     pub warnings: Vec<(Option<Arc<str>>, FaultyFile)>,
     /// All that in a sentence.
@@ -54,9 +56,21 @@ pub struct Culprit {
     pub reason: Arc<str>,
     /// Since when it is not up, or does not pass.
     pub since: SystemTime,
+    pub lasts: Duration,
 }
 
 impl Culprit {
+    pub fn of(now: &Snapshot) -> Culprit {
+        Culprit {
+            service: Arc::clone(&now.name),
+            check: Arc::default(),
+            state: now.state,
+            reason: Arc::clone(&now.message),
+            since: now.since,
+            lasts: now.entered.elapsed(),
+        }
+    }
+
     /// `web: exited with status 3`, `check front: HTTP status 500`.
     fn sentence(&self) -> String {
         match &*self.check {
@@ -79,6 +93,7 @@ pub fn report(scope: &Scope, spec: &NodeHealthSpec, registry: &Registry, now: In
             state: snapshot.state,
             reason: Arc::clone(&snapshot.message),
             since: wall(*since),
+            lasts: now.saturating_duration_since(*since),
         })
     };
     let check = |missing: &MissingCheck| Culprit {
@@ -86,7 +101,8 @@ pub fn report(scope: &Scope, spec: &NodeHealthSpec, registry: &Registry, now: In
         check: Arc::clone(&missing.name),
         state: State::default(),
         reason: Arc::clone(&missing.why),
-        since: missing.since,
+        since: missing.since.0,
+        lasts: now.saturating_duration_since(missing.since.1),
     };
     let culprits = scope.culprits.iter().filter_map(culprit);
     let last_break = scope.last_break.as_ref().map(|last| Culprit {
@@ -95,6 +111,7 @@ pub fn report(scope: &Scope, spec: &NodeHealthSpec, registry: &Registry, now: In
         state: registry.get(&last.service).map(|now| now.borrow().state).unwrap_or_default(),
         reason: Arc::clone(&last.reason),
         since: wall(last.at),
+        lasts: now.saturating_duration_since(last.at),
     });
     let steady = scope.steady.map(|since| now.saturating_duration_since(since));
     let left = (scope.state == HealthState::Pending)
@@ -110,6 +127,7 @@ pub fn report(scope: &Scope, spec: &NodeHealthSpec, registry: &Registry, now: In
         services: scope.asked,
         culprits: culprits.chain(scope.missing_checks.iter().map(check)).collect(),
         last_break,
+        optional: Vec::new(),
         warnings: Vec::new(),
         message: message(scope, spec, steady, left),
     }
@@ -260,6 +278,7 @@ mod tests {
             state: State::Failed,
             reason: Arc::from("exited with status 3"),
             since: SystemTime::now(),
+            lasts: Duration::ZERO,
         };
         let begun = Instant::now();
         let mut health = report(&Scope::new(begun), &SPEC, &Registry::default(), begun);

@@ -4,14 +4,24 @@
 use std::cell::Cell;
 use std::time::Duration;
 
+use crate::house::{House, once, secs, spec, two_lives};
+
 thread_local! {
     /// How long the machine that this thread plays has been suspended.
     static SUSPENDED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+    /// How far its time of the day was set forward.
+    static SET: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
-/// The machine has never been suspended.
+/// The machine has never been suspended, and nobody has set its clock.
 pub fn begin() {
     SUSPENDED.set(Duration::ZERO);
+    SET.set(Duration::ZERO);
+}
+
+/// The time of the day is set forward.
+pub fn set_forward(time: Duration) {
+    SET.set(SET.get() + time);
 }
 
 /// The machine is suspended, and resumes after this time.
@@ -33,7 +43,38 @@ pub unsafe extern "C" fn clock_gettime(clock: libc::clockid_t, time: *mut libc::
         // SAFETY: as above; the call has written an answer there.
         unsafe { (*time).tv_sec += i64::try_from(suspended.as_secs()).unwrap() };
     }
+    let is_of_the_day = matches!(clock, libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE | libc::CLOCK_TAI);
+    if let (0, true, Ok(set)) = (result, is_of_the_day, SET.try_with(Cell::get)) {
+        // SAFETY: as above.
+        unsafe { (*time).tv_sec += i64::try_from(set.as_secs()).unwrap() };
+    }
     libc::c_int::try_from(result).unwrap()
+}
+
+#[test]
+fn ages_go_on_when_the_clock_is_set_by_years() {
+    const YEARS: Duration = Duration::from_secs(50 * 365 * 86_400);
+    let ages = |house: &House| ["web", "job"].map(|name| house.now(name).entered.elapsed());
+    two_lives(
+        || async {
+            begin();
+            let house = House::with([spec("web"), once("job")]).await;
+            house.exit("job", 3).await;
+            tokio::time::sleep(secs(60)).await;
+            let before = ages(&house);
+            set_forward(YEARS);
+            assert_eq!(ages(&house), before);
+            assert!(before.iter().all(|age| *age >= secs(60) && *age < secs(70)), "{before:?}");
+            house
+        },
+        |ruin| async move {
+            let house = House::another_life(ruin).await;
+            let after = ages(&house);
+            assert!(after.iter().all(|age| *age >= secs(60) && *age < secs(70)), "{after:?}");
+            house.check();
+            begin();
+        },
+    );
 }
 
 #[test]

@@ -42,7 +42,7 @@ impl Host {
     fn view(&self, now: SystemTime) -> views::Host {
         views::Host {
             version: (&self.version).into(),
-            uptime_ms: self.version.started.as_ref().map(|started| time::millis(time::ago(started, now))),
+            uptime_ms: time::age(&self.version.uptime, &self.version.started, now).map(time::millis),
             health: (&self.health).into(),
             up: self.up(),
             states: self.states().into_iter().map(|(state, count)| (state_name(state), count)).collect(),
@@ -67,9 +67,10 @@ impl Host {
                 palette.paint(Tone::Quiet, &format!("{:<10}", format!("{what}:")))
             );
         };
-        if let Some(started) = &version.started {
-            let uptime = time::relative(time::ago(started, now));
-            fact("uptime", format!("{uptime}, since {}", time::rfc3339(started)));
+        if let (Some(started), Some(uptime)) =
+            (&version.started, time::age(&version.uptime, &version.started, now))
+        {
+            fact("uptime", format!("{}, since {}", time::relative(uptime), time::rfc3339(started)));
         }
         let state = palette.paint(tone(self.health.state()), word(self.health.state()));
         fact(

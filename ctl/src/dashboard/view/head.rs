@@ -9,7 +9,7 @@ use crate::commands::services::is_idle;
 use crate::dashboard::model::{Link, Model};
 use crate::output::style::Tone;
 use crate::output::text::fit;
-use crate::output::time::{ago, relative};
+use crate::output::time::{age, relative};
 
 /// Two spaces between what it tells.
 pub fn row(model: &Model, columns: usize, now: SystemTime) -> Text {
@@ -18,11 +18,9 @@ pub fn row(model: &Model, columns: usize, now: SystemTime) -> Text {
         facts.push(foreign(Tone::Strong, &version.hostname));
         facts.push(foreign(Tone::Plain, &version.mode));
         facts.push(foreign(Tone::Plain, &format!("Kelson {}", version.version)));
-        match (model.boot.as_ref().and_then(booting), &version.started) {
+        match (model.boot.as_ref().and_then(booting), age(&version.uptime, &version.started, now)) {
             (Some(phase), _) => facts.push(foreign(Tone::Busy, &format!("booting: {phase}"))),
-            (None, Some(started)) => {
-                facts.push((Tone::Plain, format!("for {}", relative(ago(started, now)))));
-            }
+            (None, Some(uptime)) => facts.push((Tone::Plain, format!("for {}", relative(uptime)))),
             (None, None) => {}
         }
     }

@@ -29,6 +29,8 @@ pub struct Health {
     pub left_ms: Option<f64>,
     pub culprits: Vec<Culprit>,
     pub last_break: Option<Culprit>,
+    /// Services with `required: false` that are not up and are meant to be.
+    pub optional: Vec<Culprit>,
     /// Files with mistakes that change nothing of the state.
     pub warnings: Vec<FileWarning>,
     /// Of the host alone, and not with `--wait`.
@@ -38,6 +40,7 @@ pub struct Health {
 
 /// A service that is not up and should be, or a check of the group that does not pass.
 #[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Culprit {
     /// Null: a check of the group.
     pub service: Option<String>,
@@ -47,6 +50,7 @@ pub struct Culprit {
     pub state: Option<&'static str>,
     pub reason: String,
     pub since: Option<String>,
+    pub lasts_ms: Option<f64>,
 }
 
 /// The word of each state.
@@ -69,6 +73,7 @@ impl From<&v1::Culprit> for Culprit {
             state: culprit.check.is_empty().then(|| state_name(culprit.state())),
             reason: culprit.reason.clone(),
             since: culprit.since.as_ref().map(time::rfc3339),
+            lasts_ms: super::millis(&culprit.lasts),
         }
     }
 }
@@ -91,6 +96,7 @@ impl From<&v1::HealthReport> for Health {
             left_ms: millis(&report.left),
             culprits: report.culprits.iter().map(Culprit::from).collect(),
             last_break: report.last_break.as_ref().map(Culprit::from),
+            optional: report.optional.iter().map(Culprit::from).collect(),
             warnings: report.warnings.iter().map(FileWarning::from).collect(),
             groups: None,
         }

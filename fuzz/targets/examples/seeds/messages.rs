@@ -54,7 +54,8 @@ fn event(seq: u64) -> v1::Event {
 fn responses() -> Vec<(u8, &'static str, Vec<u8>)> {
     let duration = Some(prost_types::Duration { seconds: 1, nanos: 500_000_000 });
     let since = Some(prost_types::Timestamp { seconds: 1000, nanos: 0 });
-    let result = v1::CheckResult { time: since, duration, passed: true, output: "200 OK\nx".into() };
+    let output = "200 OK\nx".into();
+    let result = v1::CheckResult { time: since, duration, passed: true, output, ago: duration };
     let check = v1::Check {
         name: "http".into(),
         kind: "http".into(),
@@ -63,6 +64,7 @@ fn responses() -> Vec<(u8, &'static str, Vec<u8>)> {
         results: vec![result],
         late: duration,
         startup: false,
+        lasts: duration,
     };
     let status = v1::StatusResponse {
         service: Some(service("web")),
@@ -130,8 +132,14 @@ fn responses() -> Vec<(u8, &'static str, Vec<u8>)> {
         size: 7,
         ..Default::default()
     };
-    let culprit =
-        v1::Culprit { service: "web".into(), state: 8, reason: "failed".into(), since, check: "a".into() };
+    let culprit = v1::Culprit {
+        service: "web".into(),
+        state: 8,
+        reason: "failed".into(),
+        since,
+        check: "a".into(),
+        lasts: duration,
+    };
     let health = v1::HealthReport {
         group: "shop".into(),
         state: 3,

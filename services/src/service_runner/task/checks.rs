@@ -134,6 +134,7 @@ impl Core {
                 startup,
                 standing: Standing::Pending,
                 since: None,
+                lasts: None,
                 late: None,
                 results: Vec::new(),
             })
