@@ -5,12 +5,18 @@ use super::acting::{Action, Staying, act};
 use crate::failure::Failure;
 
 /// Start services that are down
+///
+/// If one of them waits for a service that nobody will start, the exit status
+/// is 1, and a line says what helps.
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = "\
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
 Examples:
   kelsonctl start db
   kelsonctl start db web --wait --timeout 30s
-  kelsonctl start web --with-dependencies")]
+  kelsonctl start web --with-dependencies"
+)]
 pub struct Arguments {
     /// The services
     #[arg(required = true, value_name = "NAME")]
