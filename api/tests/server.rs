@@ -232,7 +232,7 @@ async fn a_service_is_started_waited_for_shown_and_stopped() {
     let refused = services.stop(stop).await.unwrap().into_inner().results.remove(0);
     assert_eq!(refused.outcome(), v1::action_result::Outcome::Refused);
     assert!(refused.message.contains("web"), "{}", refused.message);
-    let stop = v1::StopRequest { names: names(&["db"]), cascade: true, wait: true };
+    let stop = v1::StopRequest { names: names(&["db"]), cascade: true, wait: true, ..Default::default() };
     services.stop(stop).await.unwrap();
     let event = v1::wait_request::For::Down.into();
     let wait = v1::WaitRequest { names: names(&["db", "web"]), event, timeout: None };

@@ -45,6 +45,9 @@ pub enum Failure {
     Denied(String),
     #[error("{0}")]
     TimedOut(String),
+    /// The host wants to be asked again with `--force`.
+    #[error("{0}")]
+    NeedsForce(String),
     /// The host knows no service of one of the names that it was given.
     #[error("{0}")]
     Unknown(String),
@@ -54,7 +57,7 @@ impl Failure {
     /// The exit status: part of the contract of the command line.
     pub fn exit_status(&self) -> u8 {
         match self {
-            Failure::Failed(_) | Failure::Told | Failure::Unknown(_) => 1,
+            Failure::Failed(_) | Failure::Told | Failure::NeedsForce(_) | Failure::Unknown(_) => 1,
             Failure::Ended(status) => *status,
             Failure::Usage(_) => 2,
             Failure::NotReachable(_) | Failure::Lost(_) => 3,

@@ -14,7 +14,7 @@ use serde_yaml::Value;
 use tokio::task::{JoinSet, LocalSet};
 
 use crate::cli::Command;
-use crate::commands::{self, Call};
+use crate::commands::{self, Call, confirm};
 use crate::contexts::Choice;
 use crate::failure::Failure;
 use crate::output::page::{Page, front, merged};
@@ -89,6 +89,7 @@ struct Target {
 /// Does what the command says, on the host of the call or on each of these.
 pub async fn run(command: Command, call: Call, names: &[String]) -> Result<(), Failure> {
     if names.is_empty() {
+        confirm::ending_of_one(&command, &call)?;
         return commands::run(command, &call).await;
     }
     let mut targets = targets(names, &call.choice)?;
@@ -101,6 +102,7 @@ pub async fn run(command: Command, call: Call, names: &[String]) -> Result<(), F
             )),
         };
     }
+    confirm::ending(&command, targets.iter().map(|target| (Some(&*target.name), &target.choice)))?;
     let widest = targets.iter().map(|target| width(&target.name)).max().unwrap_or_default();
     let calls: Vec<Rc<Call>> = targets
         .iter()

@@ -8,8 +8,9 @@ use futures_util::Stream;
 use kelson_proto::v1;
 use kelson_proto::v1::services_server::Services;
 use kelson_services::Manager;
+use kelson_services::builtins::apid;
 use kelson_services::host::{Host, HostRequest};
-use kelson_services::manager::{ActionResult, Awaited};
+use kelson_services::manager::{ActionResult, Awaited, Outcome};
 use kelson_services::model::Snapshot;
 use kelson_services::spec::render::render;
 use kelson_services::spec::signal_name;
@@ -97,6 +98,18 @@ fn span(duration: prost_types::Duration, what: &str) -> Result<Duration, Status>
     Duration::try_from(duration).map_err(|_| Status::invalid_argument(format!("{what} must not be negative")))
 }
 
+/// Why a caller from elsewhere is asked again.
+fn stops_own_way(names: &[String]) -> String {
+    let what = match names.iter().any(|name| name == apid::NAME) {
+        true => "apid is".to_owned(),
+        false => format!("apid needs {} and would be stopped first; it is", names.join(", ")),
+    };
+    format!(
+        "{what} the way by which this call came, and nobody could reach the host over the network any more: `--force` stops \
+         it all the same, and with `--for 1h` it starts again by itself after that time"
+    )
+}
+
 /// Nobody listens any more.
 pub fn ending<E>(_: E) -> Status {
     Status::unavailable("PID 1 is ending")
@@ -150,12 +163,27 @@ impl Services for ServicesApi {
 
     async fn stop(&self, request: Request<v1::StopRequest>) -> Result<Response<v1::ActionResponse>, Status> {
         let (caller, record) = (caller(&request), record(&request));
-        let v1::StopRequest { names, wait, cascade } = request.into_inner();
+        let remote = matches!(request.extensions().get(), Some(Caller::Remote { .. }));
+        let v1::StopRequest { names, wait, cascade, force, stop_for } = request.into_inner();
         let with = if cascade { " and what needs it" } else { "" };
         about(record.as_deref(), &format!("{}{with}", names.join(", ")));
         self.named(&names)?;
+        let time = stop_for.map(|time| span(time, "the time of the stop")).transpose()?;
+        // The caller's own way to the host.
+        let own_way = remote && self.manager.stops_with(&names, cascade).contains(apid::NAME);
+        if own_way && !force {
+            return Err(Status::failed_precondition(stops_own_way(&names)));
+        }
         tracing::info!("{caller} asks to stop {}{with}", names.join(", "));
-        Ok(self.results(record, self.manager.stop(&names, cascade, wait).await))
+        // An answer that waits for the end of apid would never arrive.
+        let wait = wait && !own_way;
+        let mut results = self.manager.stop_for(&names, cascade, wait, time).await;
+        if let Some(last) = results.last_mut().filter(|last| own_way && time.is_none() && last.outcome != Outcome::Refused) {
+            last.message.push_str(
+                "; apid stays down until the next boot, or until `kelsonctl start apid` on the host itself",
+            );
+        }
+        Ok(self.results(record, results))
     }
 
     async fn restart(

@@ -1,5 +1,6 @@
 //! What `start`, `stop` and `restart` share: ask, show how it goes, tell what became of each service.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::future::Future;
 use std::time::{Duration, Instant, SystemTime};
@@ -7,10 +8,10 @@ use std::time::{Duration, Instant, SystemTime};
 use kelson_api::client::Client;
 use kelson_proto::v1::action_result::Outcome;
 use kelson_proto::v1::{ActionResponse, ActionResult, RestartRequest, StartRequest, State, StopRequest};
-use tonic::{Response, Status};
+use tonic::{Code, Response, Status};
 
-use super::Call;
 use super::awaiting::{Goal, awaiting, note_obstacles};
+use super::{Call, confirm};
 use crate::failure::{Failure, answer, explain_names};
 use crate::output::page::Page;
 use crate::output::style::state_name;
@@ -45,12 +46,38 @@ pub struct Staying {
     timeout: Option<Duration>,
 }
 
+/// What a request says beside the action and the names.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Manner {
+    /// Answer once it is done.
+    pub wait: bool,
+    /// Of a stop: also of the way by which we call.
+    pub force: bool,
+    /// Of a stop: for how long.
+    pub stop_for: Option<Duration>,
+}
+
 /// Does it, and prints a line for each service.
-pub async fn act(call: &Call, action: Action, names: Vec<String>, staying: Staying) -> Result<(), Failure> {
+pub async fn act(
+    call: &Call,
+    action: Action,
+    names: Vec<String>,
+    staying: Staying,
+    manner: Manner,
+) -> Result<(), Failure> {
     let client = call.client()?;
-    let results = match ask(call, &client, action, &names, &staying).await {
-        Ok(response) => response.results,
-        Err(failure) => return Err(explain_names(failure, &client, &names).await),
+    let mut manner = Manner { wait: staying.wait, ..manner };
+    let results = loop {
+        match ask(call, &client, action, &names, &staying, manner).await {
+            Ok(response) => break response.results,
+            // Several hosts are asked side by side, and could not ask back so.
+            Err(Failure::NeedsForce(why)) if !manner.force && call.node.is_none() && confirm::can_ask() => {
+                call.note(&why);
+                confirm::ask("Stop it all the same?")?;
+                manner.force = true;
+            }
+            Err(failure) => return Err(explain_names(failure, &client, &names).await),
+        }
     };
     let page = || {
         let mut lines = String::new();
@@ -95,8 +122,31 @@ async fn ask(
     action: Action,
     names: &[String],
     staying: &Staying,
+    manner: Manner,
 ) -> Result<ActionResponse, Failure> {
-    let request = request(client, action, names.to_vec(), staying.wait);
+    let needs_force = Cell::new(false);
+    let request = async {
+        let asked = request(client, action, names.to_vec(), manner).await;
+        // The only thing for which a host refuses a stop as a whole so.
+        let refused = |status: &Status| status.code() == Code::FailedPrecondition;
+        needs_force.set(action.goal() == Goal::Down && asked.as_ref().is_err_and(refused));
+        asked
+    };
+    let asked = ask_and_stay(call, client, action, names, staying, request).await;
+    match asked {
+        Err(failure) if needs_force.get() => Err(Failure::NeedsForce(failure.to_string())),
+        asked => asked,
+    }
+}
+
+async fn ask_and_stay(
+    call: &Call,
+    client: &Client,
+    action: Action,
+    names: &[String],
+    staying: &Staying,
+    request: impl Future<Output = Result<Response<ActionResponse>, Status>>,
+) -> Result<ActionResponse, Failure> {
     if !staying.wait {
         return answer(request).await;
     }
@@ -117,20 +167,24 @@ async fn ask(
     awaiting(call, client, names, action.goal(), Instant::now(), request).await
 }
 
-/// Asks for it; with `wait` the answer comes once it is done.
+/// Asks for it.
 pub fn request(
     client: &Client,
     action: Action,
     names: Vec<String>,
-    wait: bool,
+    manner: Manner,
 ) -> impl Future<Output = Result<Response<ActionResponse>, Status>> {
     let mut services = client.services();
+    let Manner { wait, force, stop_for } = manner;
     async move {
         match action {
             Action::Start { with_dependencies } => {
                 services.start(StartRequest { names, wait, with_dependencies }).await
             }
-            Action::Stop { cascade } => services.stop(StopRequest { names, wait, cascade }).await,
+            Action::Stop { cascade } => {
+                let stop_for = stop_for.map(time::to_wire);
+                services.stop(StopRequest { names, wait, cascade, force, stop_for }).await
+            }
             Action::Restart => services.restart(RestartRequest { names, wait }).await,
         }
     }

@@ -16,6 +16,9 @@ pub struct Ending {
     /// Do not stay to show what stops
     #[arg(long)]
     no_wait: bool,
+    /// Do not ask before it is done on a host over the network
+    #[arg(short, long)]
+    pub yes: bool,
     /// Why, for the log
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,

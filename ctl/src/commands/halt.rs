@@ -9,6 +9,7 @@ use crate::failure::Failure;
 /// Stop everything in order and halt the host
 ///
 /// Shows what stops, in its order, until the connection ends.
+/// On a terminal it asks first if the host is reached over the network.
 #[derive(Debug, Clone, clap::Args)]
 #[command(
     verbatim_doc_comment,
@@ -19,7 +20,7 @@ Examples:
 )]
 pub struct Arguments {
     #[command(flatten)]
-    ending: Ending,
+    pub ending: Ending,
 }
 
 pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {

@@ -9,6 +9,7 @@ pub mod clock;
 pub mod complete;
 pub mod completion;
 pub mod config;
+pub mod confirm;
 pub mod cp;
 pub mod cpu;
 pub mod dashboard;

@@ -1,7 +1,7 @@
 //! `restart`: stop and start services at once.
 
 use super::Call;
-use super::acting::{Action, Staying, act};
+use super::acting::{Action, Manner, Staying, act};
 use crate::failure::Failure;
 
 /// Stop services and start them again at once
@@ -26,5 +26,5 @@ pub struct Arguments {
 }
 
 pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
-    act(call, Action::Restart, arguments.names, arguments.staying).await
+    act(call, Action::Restart, arguments.names, arguments.staying, Manner::default()).await
 }

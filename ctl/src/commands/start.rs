@@ -1,7 +1,7 @@
 //! `start`: start services that are down.
 
 use super::Call;
-use super::acting::{Action, Staying, act};
+use super::acting::{Action, Manner, Staying, act};
 use crate::failure::Failure;
 
 /// Start services that are down
@@ -30,5 +30,5 @@ pub struct Arguments {
 
 pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
     let action = Action::Start { with_dependencies: arguments.with_dependencies };
-    act(call, action, arguments.names, arguments.staying).await
+    act(call, action, arguments.names, arguments.staying, Manner::default()).await
 }

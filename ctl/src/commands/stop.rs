@@ -1,15 +1,25 @@
 //! `stop`: stop services, with those that need them where that is wanted.
 
+use std::time::Duration;
+
 use super::Call;
-use super::acting::{Action, Staying, act};
+use super::acting::{Action, Manner, Staying, act};
 use crate::failure::Failure;
+use crate::output::time;
 
 /// Stop services; refused while others that run need them
+///
+/// A stop that ends the access of its caller over the network, because it also
+/// stops apid, needs --force. On a terminal kelsonctl asks instead.
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = "\
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
 Examples:
   kelsonctl stop web
-  kelsonctl stop db --cascade --wait")]
+  kelsonctl stop db --cascade --wait
+  kelsonctl stop web --for 10m"
+)]
 pub struct Arguments {
     /// The services
     #[arg(required = true, value_name = "NAME")]
@@ -17,11 +27,18 @@ pub struct Arguments {
     /// Stop first what needs them
     #[arg(short, long)]
     cascade: bool,
+    /// Start them again after this time, such as 1h
+    #[arg(long = "for", value_name = "D", value_parser = time::parse_timeout)]
+    time: Option<Duration>,
+    /// Stop apid, too, where this call comes through it
+    #[arg(long)]
+    force: bool,
     #[command(flatten)]
     staying: Staying,
 }
 
 pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
     let action = Action::Stop { cascade: arguments.cascade };
-    act(call, action, arguments.names, arguments.staying).await
+    let manner = Manner { force: arguments.force, stop_for: arguments.time, ..Manner::default() };
+    act(call, action, arguments.names, arguments.staying, manner).await
 }

@@ -1,6 +1,7 @@
 //! What operators ask: start, stop, restart, wait.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use kelson_spec::quoted;
 use tokio::sync::{oneshot, watch};
@@ -9,6 +10,7 @@ use super::{ActionResult, Awaited, Kind, Manager, Outcome};
 use crate::model::{Snapshot, State};
 use crate::service_runner::table::{Answer, Input, StopReason};
 use crate::service_runner::task::Command;
+use crate::service_runner::words;
 
 const REPLACED: &str = "a later request replaced this one";
 
@@ -33,6 +35,18 @@ impl Manager {
     /// Stops services. Refuses while a service that is starting or running needs one of them and is not itself named;
     /// with `cascade` those are stopped first.
     pub async fn stop(&self, names: &[String], cascade: bool, wait: bool) -> Vec<ActionResult> {
+        self.stop_for(names, cascade, wait, None).await
+    }
+
+    /// Stops services as [`Manager::stop`] does, for this time, after which they start again by themselves; `None`: until
+    /// somebody starts them.
+    pub async fn stop_for(
+        &self,
+        names: &[String],
+        cascade: bool,
+        wait: bool,
+        time: Option<Duration>,
+    ) -> Vec<ActionResult> {
         let mut results = Vec::new();
         let mut plain = Vec::new();
         let mut ordered = Vec::new();
@@ -58,18 +72,43 @@ impl Manager {
                 });
             }
         }
+        self.note_time(plain.iter().chain(&ordered), time);
         if !plain.is_empty() {
             let stop = |ticket| Input::Stop { ticket, reason: StopReason::Operator };
             results.extend(self.each(&plain, wait, Goal::Stopped, stop).await);
         }
         if !ordered.is_empty() {
-            results.extend(self.stop_ordered(&ordered, wait).await);
+            results.extend(self.stop_ordered(&ordered, wait, time).await);
+        }
+        if let Some(time) = time.map(words::duration) {
+            let stopped = |result: &&mut ActionResult| {
+                let down = result.snapshot.as_ref().is_some_and(|service| service.stopped);
+                result.outcome == Outcome::Done || (result.outcome == Outcome::NothingToDo && down)
+            };
+            for result in results.iter_mut().filter(stopped) {
+                result.message.push_str(&format!("; it starts again in {time}"));
+            }
         }
         results
     }
 
-    async fn stop_ordered(&self, names: &[String], wait: bool) -> Vec<ActionResult> {
+    /// All that a stop of these stops.
+    pub fn stops_with(&self, names: &[String], cascade: bool) -> BTreeSet<String> {
+        let first = if cascade { self.needed_closure(names) } else { Vec::new() };
+        names.iter().cloned().chain(first).collect()
+    }
+
+    /// Before their stop: it is the last request that counts.
+    fn note_time<'a>(&self, names: impl Iterator<Item = &'a String>, time: Option<Duration>) {
+        for handle in names.filter_map(|name| self.live(name)) {
+            // Where its mailbox is full, its stop is refused too.
+            let _ = handle.mailbox.send(Command::Request { input: Input::StopFor(time), reply: None });
+        }
+    }
+
+    async fn stop_ordered(&self, names: &[String], wait: bool, time: Option<Duration>) -> Vec<ActionResult> {
         let first = self.needed_closure(names);
+        self.note_time(first.iter(), time);
         let stopping = {
             let (manager, first, names) = (self.clone(), first.clone(), names.to_vec());
             tokio::spawn(async move { manager.stop_cascade(&first, &names).await })

@@ -201,6 +201,7 @@ impl Life {
                 self.restart(rules, self.ticket, &text, fx);
             }
             Input::Stop { ticket, reason } => step.answer = Some(self.stop(rules, ticket, &reason, fx)),
+            Input::StopFor(time) => self.stop_for(time, fx),
             Input::GroupStart { text } => self.group_start(rules, &text, fx),
             Input::GroupRefused { text } => self.group_refused(rules, &text, fx),
             Input::Arm => self.arm(rules, fx),
@@ -346,6 +347,7 @@ impl Life {
                 fx.push(Effect::Work(Work::Stop));
             }
             Input::Timer(Timer::Backoff) if self.phase == Phase::Backoff => self.ask_gate(fx),
+            Input::Timer(Timer::StopFor) => self.stopped_for_long_enough(rules, fx),
 
             // What no longer fits the phase is stale.
             _ => {}

@@ -724,3 +724,44 @@ fn who_stops_one_that_has_just_ended_by_itself_keeps_its_group_from_starting_it(
     assert_eq!((case.life.phase, case.life.state), (Phase::Rest, State::Finished));
     assert!(case.life.down(&case.rules), "nobody starts it: whoever waits for its end learns of it");
 }
+
+#[test]
+fn a_stop_for_a_time_ends_by_itself_unless_somebody_was_there_first() {
+    const HOUR: Duration = Duration::from_secs(3600);
+    let stopped_for = |time: Option<Duration>| {
+        let mut case = Case::new(rules());
+        case.run();
+        case.feed(Input::StopFor(time));
+        assert_eq!(case.timers.last(), Some(&(Timer::StopFor, time)));
+        assert_eq!(case.stop(), Answer::Done);
+        case
+    };
+    // At rest, and while it is still stopping.
+    let mut case = stopped_for(Some(HOUR));
+    case.cleared();
+    case.closed();
+    assert!(case.life.stopped);
+    case.feed(Input::Timer(Timer::StopFor));
+    case.opened_and_spawned();
+    assert!(case.up() && case.life.run == 2 && !case.life.stopped);
+    let mut case = stopped_for(Some(HOUR));
+    case.feed(Input::Timer(Timer::StopFor));
+    case.cleared();
+    case.opened_and_spawned();
+    assert!(case.up());
+    // Neither what runs again already, nor what leaves, nor a host that is stopping.
+    case.feed(Input::Timer(Timer::StopFor));
+    assert_eq!((case.life.run, case.life.phase), (2, Phase::Active));
+    for input in [Input::Leaving, Input::Closing] {
+        let mut case = stopped_for(Some(HOUR));
+        case.cleared();
+        case.closed();
+        case.feed(input);
+        case.feed(Input::Timer(Timer::StopFor));
+        assert_eq!(case.life.phase, Phase::Rest);
+    }
+    // Another stop, for no time.
+    let mut case = stopped_for(Some(HOUR));
+    case.feed(Input::StopFor(None));
+    assert_eq!(case.timers.last(), Some(&(Timer::StopFor, None)));
+}

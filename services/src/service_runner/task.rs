@@ -46,7 +46,7 @@ const LAST_WORDS: usize = 64;
 /// A start that takes longer (its disk is slow) gives its turn away.
 const TURN: Duration = Duration::from_secs(1);
 
-const TIMERS: usize = 4;
+const TIMERS: usize = 5;
 
 /// The place of a clock among those of a task, and of its record.
 pub fn timer_index(timer: Timer) -> usize {
@@ -55,6 +55,7 @@ pub fn timer_index(timer: Timer) -> usize {
         Timer::StopDelay => 1,
         Timer::Backoff => 2,
         Timer::Watchdog => 3,
+        Timer::StopFor => 4,
     }
 }
 
@@ -277,7 +278,7 @@ impl Core {
     fn times_up(&mut self) -> Next {
         self.sleep = None;
         let now = Instant::now();
-        for timer in [Timer::Start, Timer::StopDelay, Timer::Backoff, Timer::Watchdog] {
+        for timer in [Timer::Start, Timer::StopDelay, Timer::Backoff, Timer::Watchdog, Timer::StopFor] {
             if let Some(slot) = self.timers.get_mut(timer_index(timer))
                 && slot.is_some_and(|deadline| deadline <= now)
             {

@@ -16,7 +16,7 @@ const SHORT: usize = 96;
 /// In how many entries all failures are told then, and where even that is too much.
 const FAILURES: [usize; 2] = [64, 16];
 /// The fields of a record that this version knows: all up to this number.
-pub(super) const KNOWN: u32 = 51;
+pub(super) const KNOWN: u32 = 52;
 
 /// A service as the next incarnation of PID 1 has to know it. Times count from PID 1's start, which all of them share.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,7 +32,7 @@ pub struct Record {
     /// The same since PID 1's start. `None`: an earlier release has not written it down.
     pub entered: Option<Duration>,
     /// When its clocks run out.
-    pub timers: [Option<Duration>; 4],
+    pub timers: [Option<Duration>; 5],
     /// When the running stop loses its patience.
     pub stop_until: Option<Duration>,
     pub watchdog: Option<Duration>,
@@ -83,7 +83,7 @@ impl Record {
     }
 
     fn to_stored(&self) -> stored::ServiceRecord {
-        let [start_timer, stop_delay_timer, backoff_timer, watchdog_timer] =
+        let [start_timer, stop_delay_timer, backoff_timer, watchdog_timer, stop_for_timer] =
             self.timers.map(|timer| timer.map(nanos));
         let mut record = stored::ServiceRecord {
             name: self.name.clone(),
@@ -95,6 +95,7 @@ impl Record {
             stop_delay_timer,
             backoff_timer,
             watchdog_timer,
+            stop_for_timer,
             stop_until: self.stop_until.map(nanos),
             watchdog: self.watchdog.map(nanos),
             status_text: self.status_text.clone(),
@@ -115,8 +116,13 @@ impl Record {
         let unknown = unknown_fields(bytes, KNOWN)?;
         let (life, phase) = Life::of_stored(&record);
         let time = |nanos: Option<u64>| nanos.map(Duration::from_nanos);
-        let timers =
-            [record.start_timer, record.stop_delay_timer, record.backoff_timer, record.watchdog_timer];
+        let timers = [
+            record.start_timer,
+            record.stop_delay_timer,
+            record.backoff_timer,
+            record.watchdog_timer,
+            record.stop_for_timer,
+        ];
         let record = Record {
             name: record.name,
             builtin: record.builtin,

@@ -1,5 +1,6 @@
 //! `apid`: who it is, what becomes of the host when it is killed, and what strangers at the door cost PID 1.
 
+mod lockout;
 mod names;
 mod term;
 

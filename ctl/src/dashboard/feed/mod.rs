@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::model::{News, Wish};
-use crate::commands::acting::{Action, request};
+use crate::commands::acting::{Action, Manner, request};
 use crate::contexts::Choice;
 use crate::failure::{Failure, answer, answer_within};
 
@@ -67,7 +67,7 @@ impl Feed {
         let client = self.clients.borrow().clone();
         let (to, stir) = (self.to.clone(), self.stir.clone());
         self.tasks.spawn(async move {
-            let result = match answer(request(&client, action, vec![name.clone()], false)).await {
+            let result = match answer(request(&client, action, vec![name.clone()], Manner::default())).await {
                 Ok(response) => response.results.into_iter().next().ok_or_else(|| "no answer".to_owned()),
                 Err(failure) => Err(failure.to_string()),
             };

@@ -213,7 +213,7 @@ fn family() -> v1::MetricFamily {
 fn requests() -> Vec<(&'static str, Vec<u8>)> {
     let names = vec!["web".to_owned()];
     let start = v1::StartRequest { names: names.clone(), wait: true, with_dependencies: false };
-    let stop = v1::StopRequest { names: vec!["db".into()], wait: true, cascade: true };
+    let stop = v1::StopRequest { names: vec!["db".into()], wait: true, cascade: true, ..Default::default() };
     let timeout = Some(prost_types::Duration { seconds: 1, nanos: 0 });
     let wait = v1::WaitRequest { names: names.clone(), event: 1, timeout };
     let events = v1::EventsRequest { since: 1, follow: true, names: names.clone(), last: timeout };

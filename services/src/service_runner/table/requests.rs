@@ -1,5 +1,7 @@
 //! What operators, a cascade, a removal and the end of the host ask of a service, in each of its phases.
 
+use std::time::Duration;
+
 use kelson_conditions::sentence;
 use kelson_runner::restart::RestartHistory;
 use kelson_spec::service::ServiceKind;
@@ -237,6 +239,28 @@ impl Life {
         self.ticket = self.ticket.max(ticket);
         fx.push(Effect::Publish);
         Answer::Done
+    }
+
+    pub(super) fn stop_for(&mut self, time: Option<Duration>, fx: &mut Vec<Effect>) {
+        fx.push(Effect::Timer(Timer::StopFor, time));
+        if let Some(time) = time {
+            let time = words::duration(time);
+            fx.push(Effect::Note(format!("to be stopped for {time}, then it starts again by itself")));
+            // The stop that follows may come late: it is recorded at once.
+            fx.push(Effect::Publish);
+        }
+    }
+
+    /// An operator who started it meanwhile, or stopped it again, wins.
+    pub(super) fn stopped_for_long_enough(&mut self, rules: &Rules, fx: &mut Vec<Effect>) {
+        let stopped = match self.phase {
+            Phase::Rest => self.stopped,
+            _ => matches!(self.after, Some(After::End { stopped: true, .. })),
+        };
+        if stopped && !self.closing && !self.leaving {
+            fx.push(Effect::Note("the time for which it was stopped is over".into()));
+            self.start(rules, self.ticket, fx);
+        }
     }
 
     /// It is stopped with its group while nothing of it runs.

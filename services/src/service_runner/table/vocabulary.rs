@@ -142,6 +142,8 @@ pub enum Input {
         ticket: u64,
         reason: StopReason,
     },
+    /// An operator is about to stop it, for this time or (`None`) until somebody starts it.
+    StopFor(Option<Duration>),
     WhenHolds,
     WhenFails(String),
     GateHolds,
@@ -241,6 +243,8 @@ pub enum Timer {
     StopDelay,
     Backoff,
     Watchdog,
+    /// The time for which an operator stopped it.
+    StopFor,
 }
 
 /// The one piece of work under way. A new one cancels the old one.

@@ -81,6 +81,7 @@ fn record(phase: stored::Phase) -> stored::ServiceRecord {
         entered: (place % 3 > 0).then(|| number(50)),
         retry: (place % 2 == 0)
             .then(|| stored::Retry { ended: format!("ended {place}"), budget: format!("budget {place}") }),
+        stop_for_timer: None,
     }
 }
 
