@@ -17,6 +17,7 @@ use super::arguments::Arguments;
 use super::crowd::{Crowd, Handshake};
 use super::forward::{Caller, Forward, WINDOW};
 use super::metrics::{self, Metrics};
+use super::page;
 use super::peer::Peer;
 use super::term::{Calls, Due, Guard};
 use super::tls::Trust;
@@ -70,9 +71,17 @@ impl Door {
         if request.uri().path() == metrics::PATH {
             return self.metrics.answer(&self.forward, caller, &request).await;
         }
+        if page::is_for_people(&request) {
+            return match request.uri().path() {
+                page::PATH => page::answer(request.method()),
+                _ => metrics::plain(
+                    StatusCode::NOT_FOUND,
+                    format!("there is {} and {} for GET; all else is gRPC\n", page::PATH, metrics::PATH),
+                ),
+            };
+        }
         if request.version() != Version::HTTP_2 {
-            let text = format!("over HTTP/1.1 there is {} alone; gRPC needs HTTP/2\n", metrics::PATH);
-            return metrics::plain(StatusCode::NOT_FOUND, text);
+            return metrics::plain(StatusCode::NOT_FOUND, "gRPC needs HTTP/2\n".to_owned());
         }
         self.forward.call(caller, calls.clone(), request).await
     }

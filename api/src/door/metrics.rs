@@ -1,4 +1,4 @@
-//! `GET /metrics`: what PID 1 tells of itself and of its services, as OpenMetrics text.
+//! `GET /metrics`: what PID 1 tells of itself and of its services, as OpenMetrics text or in the classic format.
 //!
 //! The text is made here and as it is read, page by page: neither this process nor PID 1 ever holds all of it.
 
@@ -16,13 +16,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tonic::body::Body;
 use tonic::codegen::Service;
-use tonic::codegen::http::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use tonic::codegen::http::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER, VARY};
 use tonic::codegen::http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Status, Streaming};
 
 use super::forward::{Caller, Forward};
 use super::relay::Connection;
+use crate::openmetrics::Format;
 use crate::{access, openmetrics};
 
 /// Where they are.
@@ -55,17 +56,21 @@ impl Metrics {
             refusal.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
             return refusal;
         }
-        let body = match self.read(forward, caller).await {
+        let accept = request.headers().get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+        let format = Format::wanted(accept);
+        let body = match self.read(forward, caller, format).await {
             Ok(_) if request.method() == Method::HEAD => Body::empty(),
             Ok(pages) => Body::new(pages),
             Err(status) => return refusal(&status),
         };
         let mut response = Response::new(body);
-        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(openmetrics::CONTENT_TYPE));
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(format.content_type()));
+        headers.insert(VARY, HeaderValue::from_static("accept"));
         response
     }
 
-    async fn read(&self, forward: &Forward, caller: &Caller) -> Result<Pages, Status> {
+    async fn read(&self, forward: &Forward, caller: &Caller, format: Format) -> Result<Pages, Status> {
         access::check("/kelson.v1.Metrics/Get", caller.role)?;
         let place = Arc::clone(&self.readers).try_acquire_owned().map_err(|_| {
             Status::resource_exhausted(format!(
@@ -89,7 +94,7 @@ impl Metrics {
         let (pages, first, connection) = opened.unwrap_or_else(|_| {
             Err(Status::deadline_exceeded(format!("PID 1 told no metrics within {} s", LIMIT.as_secs())))
         })?;
-        let mut text = openmetrics::Text::default();
+        let mut text = openmetrics::Text::new(format);
         let ended = first.is_none();
         first.iter().flat_map(|page| &page.families).for_each(|family| text.family(family));
         Ok(Pages::new(Reader { pages, text, ended, _connection: connection, _place: place }))

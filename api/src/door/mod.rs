@@ -16,6 +16,7 @@ mod listen;
 mod material;
 mod metrics;
 mod notify;
+mod page;
 mod peer;
 mod relay;
 mod term;

@@ -1,6 +1,9 @@
-//! Metrics as OpenMetrics text (version 1.0.0), made by those who ask PID 1 for them: kelsonctl and kelson-apid.
+//! Metrics as OpenMetrics text (version 1.0.0) or in the classic format of Prometheus, made by those who ask PID 1 for
+//! them: kelsonctl and kelson-apid.
 //!
 //! Text grows with each part that comes and is taken away by whoever sends it on, so neither holds all of it.
+
+mod format;
 
 use std::fmt::Write as _;
 
@@ -8,21 +11,25 @@ use kelson_proto::v1::metric_family::Type;
 use kelson_proto::v1::metric_sample::Value;
 use kelson_proto::v1::{MetricFamily, MetricSample};
 
-/// What the text is, in HTTP's words.
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+pub use format::Format;
 
-/// What stands at the end of it; without that it is not whole.
+/// What stands at the end of it; without that it is not whole. In the classic format it is a comment.
 pub const END: &str = "# EOF\n";
 
 /// Writes families in the order in which they come.
 #[derive(Debug, Default)]
 pub struct Text {
+    format: Format,
     /// The family whose head is written.
     family: String,
     written: String,
 }
 
 impl Text {
+    pub fn new(format: Format) -> Text {
+        Text { format, ..Text::default() }
+    }
+
     /// Writes a family, or one more part of the last.
     pub fn family(&mut self, family: &MetricFamily) {
         if self.family != family.name {
@@ -46,20 +53,35 @@ impl Text {
 
     fn head(&mut self, family: &MetricFamily) {
         let MetricFamily { name, unit, help, .. } = family;
-        self.put(format_args!("# TYPE {name} {}\n", kind(family)));
+        // The classic format names what is counted as its samples are named, and knows no units.
+        let (suffix, unit) = match self.format {
+            Format::OpenMetrics => ("", unit.as_str()),
+            Format::Prometheus => (counted(family), ""),
+        };
+        let kind = match (self.format, kind(family)) {
+            (Format::Prometheus, "unknown") => "untyped",
+            (_, kind) => kind,
+        };
+        self.put(format_args!("# TYPE {name}{suffix} {kind}\n"));
         if !unit.is_empty() {
             self.put(format_args!("# UNIT {name} {unit}\n"));
         }
-        self.put(format_args!("# HELP {name} "));
-        self.escaped(help);
+        self.put(format_args!("# HELP {name}{suffix} "));
+        match self.format {
+            Format::OpenMetrics => self.escaped(help),
+            // There a quote would be shown with its backslash.
+            Format::Prometheus => {
+                let help = help.replace('\\', "\\\\").replace('\n', "\\n");
+                self.written.push_str(&help);
+            }
+        }
         self.put(format_args!("\n"));
     }
 
     fn sample(&mut self, family: &MetricFamily, sample: &MetricSample) {
         match &sample.value {
             Some(Value::Number(number)) => {
-                let suffix = if family.r#type() == Type::Counter { "_total" } else { "" };
-                self.line(family, suffix, sample, Number(*number));
+                self.line(family, counted(family), sample, Number(*number));
             }
             Some(Value::Summary(summary)) => {
                 self.line(family, "_count", sample, summary.count);
@@ -100,6 +122,11 @@ impl Text {
             }
         }
     }
+}
+
+/// What follows the name of a family in its samples of one number.
+fn counted(family: &MetricFamily) -> &'static str {
+    if family.r#type() == Type::Counter { "_total" } else { "" }
 }
 
 /// The word for the type of a family; `unknown` for one that a later version has.
@@ -179,6 +206,28 @@ kelson_init_cpu_seconds_total 1.25
 kelson_check_duration_seconds_count{service=\"db\",check=\"http\"} 3
 kelson_check_duration_seconds_sum{service=\"db\",check=\"http\"} 0.1
 # EOF
+"
+        );
+    }
+
+    #[test]
+    fn the_classic_format_names_counters_as_their_samples() {
+        let mut cpu = family("kelson_init_cpu_seconds", Type::Counter, "seconds", &[]);
+        cpu.help = "CPU \"time\",\nC:\\".into();
+        cpu.samples = vec![sample(&[], Value::Number(1.25))];
+        let mut other = family("kelson_other", Type::Unspecified, "", &["a"]);
+        other.samples = vec![sample(&["\"x\""], Value::Number(2.0))];
+        let mut text = Text::new(Format::Prometheus);
+        [cpu, other].iter().for_each(|family| text.family(family));
+        assert_eq!(
+            text.take(),
+            "\
+# TYPE kelson_init_cpu_seconds_total counter
+# HELP kelson_init_cpu_seconds_total CPU \"time\",\\nC:\\\\
+kelson_init_cpu_seconds_total 1.25
+# TYPE kelson_other untyped
+# HELP kelson_other What it tells.
+kelson_other{a=\"\\\"x\\\"\"} 2
 "
         );
     }

@@ -8,7 +8,7 @@ use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::http2::SendRequest;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use kelson_api::client::TlsMaterial;
-use kelson_api::openmetrics::CONTENT_TYPE;
+use kelson_api::openmetrics::Format;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -124,18 +124,30 @@ async fn a_scraper_reads_them_over_http2_and_over_http1() {
     let response = http2(&door, "GET").await;
     assert_eq!(
         (response.status().as_u16(), response.headers()["content-type"].to_str().unwrap()),
-        (200, CONTENT_TYPE)
+        (200, Format::OpenMetrics.content_type())
     );
     let told = text(response.into_body()).await.unwrap();
     assert!(is_whole(&told), "{told}");
     assert!(door.logged("has connected").contains("CN=ann"));
 
-    let answer = http1(&door, "GET /metrics HTTP/1.1\r\nHost: edge\r\nAccept: text/plain\r\n\r\n").await;
+    let answer = http1(&door, "GET /metrics HTTP/1.1\r\nHost: edge\r\nAccept: */*\r\n\r\n").await;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
-    assert!(head.contains(CONTENT_TYPE) && head.contains("connection: close"), "{head}");
+    assert!(
+        head.contains(Format::OpenMetrics.content_type()) && head.contains("connection: close"),
+        "{head}"
+    );
     let told: String = chunks(body);
     assert!(is_whole(&told), "{told}");
+
+    let answer = http1(&door, "GET /metrics HTTP/1.1\r\nHost: edge\r\nAccept: text/plain\r\n\r\n").await;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.contains(Format::Prometheus.content_type()) && head.contains("vary: accept"), "{head}");
+    let told: String = chunks(body);
+    assert!(
+        told.starts_with("# TYPE kelson_echo_total counter\n# HELP kelson_echo_total Who asks.\n"),
+        "{told}"
+    );
 
     let silent = http1_as(&door, "", "GET /metrics HTTP/1.1\r\nHost: edge\r\n\r\n").await;
     assert!(silent.starts_with("HTTP/1.1 200 OK\r\n") && silent.contains("# EOF\n"), "{silent}");
@@ -178,9 +190,28 @@ async fn what_is_wrong_is_said_in_a_sentence() {
         (405, "GET, HEAD")
     );
 
-    let answer = http1(&door, "GET / HTTP/1.1\r\nHost: edge\r\n\r\n").await;
+    let answer = http1(&door, "GET /favicon.ico HTTP/1.1\r\nHost: edge\r\n\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 404 Not Found\r\n"), "{answer}");
-    assert!(answer.ends_with("over HTTP/1.1 there is /metrics alone; gRPC needs HTTP/2\n"), "{answer}");
+    assert!(answer.ends_with("there is / and /metrics for GET; all else is gRPC\n"), "{answer}");
+    let answer = http1(&door, "POST /a.B/C HTTP/1.1\r\nHost: edge\r\nContent-Length: 0\r\n\r\n").await;
+    assert!(answer.ends_with("gRPC needs HTTP/2\n"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_browser_is_told_which_machine_this_is() {
+    let door = Door::open();
+    let answer = http1(&door, "GET / HTTP/1.1\r\nHost: edge\r\nAccept: text/html\r\n\r\n").await;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.contains("text/html; charset=utf-8"), "{head}");
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    for part in [&format!("<h1>{}</h1>", host.trim()), "Kelson 0.", "kelsonctl", "href=\"/metrics\""] {
+        assert!(body.contains(part), "{part} is not in {body}");
+    }
+    let mut sender = speak(connect(&door, "h2").await).await;
+    let request = Request::builder().uri("https://127.0.0.1/").body(Body::empty()).unwrap();
+    let response = sender.send_request(request).await.unwrap();
+    assert_eq!(response.headers()["content-type"], "text/html; charset=utf-8");
+    assert!(text(response.into_body()).await.unwrap().contains("<h1>"));
 }
 
 /// Half of the metrics is not taken for all of them.

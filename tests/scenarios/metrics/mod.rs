@@ -116,14 +116,22 @@ fn metrics_through_the_front_door() {
     });
     let port = remote::port(&host);
 
-    let read = || {
+    let read_as = |words: &[&str]| {
         let output = parser()
+            .args(words)
             .arg(format!("https://127.0.0.1:{port}/metrics"))
             .args(["ca.pem", "client.pem", "client.key"].map(|file| pki.join(file)))
             .output();
         Samples::of(&output.expect("python can be started"))
     };
+    let read = || read_as(&[]);
     let samples = read();
+    // The older format has the same of all that does not change.
+    let rows = |samples: &Samples| {
+        let row = |sample: &Sample| (sample.name.clone(), sample.kind.clone(), sample.labels.clone());
+        samples.0.iter().map(row).collect::<BTreeSet<_>>()
+    };
+    assert_eq!(rows(&read_as(&["--classic"])), rows(&samples));
     assert_eq!(samples.value("kelson_build_info", &[("mode", "container")]), 1.0);
     for (service, state, up) in [
         ("web", "running", 1.0),
