@@ -16,8 +16,8 @@ use crate::seccomp::Filter;
 use crate::spawn::Subject;
 use crate::spawn::plan::Ids;
 
-/// `PATH` of every service that does not set its own.
-pub const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+pub use kelson_spec::DEFAULT_PATH;
+
 /// How long a start may take: a disk that spins up or a busy network file system is slow, not dead.
 const DEADLINE: Duration = Duration::from_secs(30);
 

@@ -118,6 +118,12 @@ impl Accounts {
         Ok(Credentials { uid, gid, groups, name: name.to_owned(), home })
     }
 
+    /// Whether some host may know `user[:group]`.
+    pub fn may_know(text: &str) -> bool {
+        let (user, group) = text.split_once(':').unwrap_or((text, "0"));
+        !user.is_empty() && !group.is_empty() && id(user) != Some(APID_USER)
+    }
+
     /// The number of a group that `/etc/group` names.
     pub fn group_named(&self, name: &str) -> Option<u32> {
         self.groups.iter().find(|group| group.name == name).map(|group| group.gid)

@@ -45,8 +45,9 @@ impl Mode {
 /// Where the files lie that specs refer to (`/etc/passwd`, `/etc/group`, environment files), and for whom they are read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sources {
-    /// Stands before each absolute path; `/` on the host itself.
-    pub root: PathBuf,
+    /// Stands before each absolute path; `/` on the host itself. `None`: those files are not at hand, and what depends on
+    /// them is not checked.
+    pub root: Option<PathBuf>,
     pub mode: Mode,
     pub containerd: Switch,
 }
@@ -92,7 +93,7 @@ impl Switch {
 
 impl Default for Sources {
     fn default() -> Self {
-        Sources { root: PathBuf::from("/"), mode: Mode::default(), containerd: Switch::default() }
+        Sources { root: Some(PathBuf::from("/")), mode: Mode::default(), containerd: Switch::default() }
     }
 }
 
@@ -128,6 +129,7 @@ pub fn load_with(config: &Path, sources: &Sources) -> Loaded {
         ..Loaded::default()
     };
     loaded.refused = reading.refused(&loaded.faulty());
+    loaded.unchecked = reading.surroundings.unchecked();
     loaded
 }
 
@@ -147,7 +149,7 @@ struct Reading {
 impl Reading {
     fn new(sources: &Sources) -> Reading {
         Reading {
-            surroundings: Surroundings::new(&sources.root),
+            surroundings: Surroundings::new(sources.root.as_deref()),
             services: Vec::new(),
             members: Vec::new(),
             spared: BTreeSet::new(),

@@ -1,6 +1,6 @@
 //! What a reading of a configuration folder found: the specs that are good, and what is wrong with the rest.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::SystemTime;
 
@@ -53,6 +53,25 @@ impl std::fmt::Display for Diagnostic {
     }
 }
 
+/// What only the host can tell, or a copy of its root.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Unchecked {
+    Users,
+    EnvironmentFiles,
+    Certificates,
+}
+
+impl Unchecked {
+    /// The words for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Unchecked::Users => "users and groups",
+            Unchecked::EnvironmentFiles => "environment files",
+            Unchecked::Certificates => "certificates of checks",
+        }
+    }
+}
+
 /// A configuration folder as read: what is good, and what is wrong with the rest.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -74,6 +93,9 @@ pub struct Loaded {
     pub refused: Vec<Refused>,
     /// When the files were read; PID 1 notes it. `None`: not known.
     pub read_at: Option<SystemTime>,
+    /// What was not checked, because the files that it depends on are not at hand.
+    #[serde(skip)]
+    pub unchecked: BTreeSet<Unchecked>,
     /// When the version was read that a service of [`Self::faulty`] goes on with.
     pub kept_versions: BTreeMap<String, SystemTime>,
 }

@@ -8,6 +8,9 @@ pub const BUILTINS: [&str; 4] = ["apid", "containerd", "logd", "probe"];
 pub const RESERVED: [&str; 9] =
     ["apid", "audit", "containerd", "load", "logd", "probe", "shims", "task", "unpack"];
 
+/// `PATH` of every service that does not set its own.
+pub const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
 /// The machine file in the configuration folder.
 pub const MACHINE: &str = "machine.yaml";
 

@@ -1,11 +1,14 @@
 //! `validate`: the mistakes of a configuration folder or of one file, all at once, before a host meets them.
 
-use std::collections::HashMap;
+mod root;
+
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-use kelson_spec::{Diagnostic, Loaded, LoadedFile};
+use kelson_spec::{Diagnostic, Loaded, LoadedFile, Unchecked};
 
 use super::Call;
+use crate::contexts;
 use crate::failure::Failure;
 use crate::output::style::{Palette, Tone};
 use crate::output::text::{escape, width};
@@ -22,6 +25,11 @@ const AFTER: usize = 80;
 /// with files of groups. A file in such a folder is checked with the others, and
 /// only its own mistakes are shown; elsewhere it is a service, group or machine
 /// file by its content. Warnings alone leave the exit status 0.
+///
+/// On the host itself, where Kelson runs and the folder is /etc/kelson, users,
+/// groups and files that services name are looked up. Elsewhere they are not
+/// checked, and the last line says so; --root looks them up in the root of an
+/// image, and the programs of services, too.
 #[derive(Debug, Clone, clap::Args)]
 #[command(
     verbatim_doc_comment,
@@ -29,27 +37,41 @@ const AFTER: usize = 80;
 Examples:
   kelsonctl validate /etc/kelson
   kelsonctl validate ./config && echo fine
-  kelsonctl validate web.yaml"
+  kelsonctl validate web.yaml
+  kelsonctl validate --root build/rootfs build/rootfs/etc/kelson"
 )]
 pub struct Arguments {
     /// The folder, or a file
     #[arg(value_name = "DIR|FILE")]
     path: PathBuf,
+    /// The root of the host or image that this is for
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
 }
 
 pub fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
-    let path = arguments.path;
-    let (diagnostics, warnings, end) = match std::fs::metadata(&path) {
+    let Arguments { path, root } = arguments;
+    if let Some(root) = root.as_deref().filter(|root| !root.is_dir()) {
+        return Err(Failure::Failed(format!("--root: {} is not a folder", root.display())));
+    }
+    let elsewhere = not_the_host(&path);
+    let at_hand = root.clone().or_else(|| elsewhere.is_none().then(|| PathBuf::from("/")));
+    let sources = kelson_spec::Sources { root: at_hand, ..kelson_spec::Sources::default() };
+    let (diagnostics, warnings, unchecked, end) = match std::fs::metadata(&path) {
         Ok(found) if !found.is_dir() => {
-            let file = kelson_spec::load_file(&path);
+            let file = kelson_spec::load_file(&path, &sources);
             let end = end_of_file(&file);
-            (file.diagnostics, file.warnings, end)
+            (file.diagnostics, file.warnings, file.unchecked, end)
         }
         Ok(_) if !kelson_spec::is_configuration(&path) => return Err(wrong_folder(&path)),
         Ok(_) => {
-            let loaded = kelson_spec::load(&path);
+            let mut loaded = kelson_spec::load_with(&path, &sources);
+            if let Some(root) = &root {
+                let of_root = root::warnings(&loaded, root);
+                loaded.warnings.extend(of_root);
+            }
             let end = end(&loaded);
-            (loaded.diagnostics, loaded.warnings, end)
+            (loaded.diagnostics, loaded.warnings, loaded.unchecked, end)
         }
         Err(error) => {
             let path = path.display();
@@ -65,7 +87,30 @@ pub fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
         let warnings = warnings.iter().map(views::Mistake::warning);
         call.format.print(&mistakes.chain(warnings).collect::<Vec<_>>())?;
     }
+    if let Some(why) = elsewhere.filter(|_| !unchecked.is_empty()) {
+        call.note(&format!(
+            "not checked: {}, as this is not the host: {why}; --root DIR looks them up in the root of an image",
+            words(&unchecked)
+        ));
+    }
     if diagnostics.is_empty() { Ok(()) } else { Err(Failure::Told) }
+}
+
+fn words(unchecked: &BTreeSet<Unchecked>) -> String {
+    unchecked.iter().map(|one| one.name()).collect::<Vec<_>>().join(", ")
+}
+
+/// Why what is checked is not the configuration of this very host; `None`: it is.
+fn not_the_host(path: &Path) -> Option<String> {
+    const FOLDER: &str = "/etc/kelson";
+    let whole = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let own = std::fs::canonicalize(FOLDER).unwrap_or_else(|_| PathBuf::from(FOLDER));
+    let socket = contexts::DEFAULT.trim_start_matches("unix://");
+    match (whole.starts_with(&own), Path::new(socket).exists()) {
+        (true, true) => None,
+        (false, _) => Some(format!("{} is not in {FOLDER}", path.display())),
+        (true, false) => Some("no Kelson runs here".to_owned()),
+    }
 }
 
 /// A folder without any file of Kelson, and what was most likely meant.

@@ -31,7 +31,7 @@ fn configuration(files: &[(&str, &str)]) -> std::path::PathBuf {
 }
 
 fn validate(folder: &Path, words: &[&str]) -> Done {
-    done(kelsonctl().args(words).arg("validate").arg(folder).output().unwrap())
+    done(kelsonctl().arg("validate").args(words).arg(folder).output().unwrap())
 }
 
 const GOOD: &str = "name: db\nprocess:\n  command: [/bin/true]\n";
@@ -169,6 +169,51 @@ fn one_file_is_checked_with_its_folder_and_without_one_by_itself() {
             done.out
         );
     }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn elsewhere_users_and_files_are_those_of_the_root_or_not_checked() {
+    let folder = configuration(&[(
+        "web.yaml",
+        "name: web\nprocess: {command: [tool, x]}\nuser: someone\nenvironmentFiles: [/etc/web.env]\n\
+         hooks: {pre: {command: [/bin/link]}, post: {command: [/bin/gone]}}\n",
+    )]);
+    let unchecked = validate(&folder, &[]);
+    assert_eq!((unchecked.status, unchecked.out.as_str()), (0, "1 service, no mistakes\n"));
+    assert_eq!(
+        unchecked.err,
+        format!(
+            "kelsonctl: not checked: users and groups, environment files, as this is not the host: {} is not in \
+             /etc/kelson; --root DIR looks them up in the root of an image\n",
+            folder.display()
+        )
+    );
+    let root = folder.join("root");
+    for name in ["etc", "usr/bin", "bin"] {
+        std::fs::create_dir_all(root.join(name)).unwrap();
+    }
+    let with_root = || validate(&folder, &["--root", root.to_str().unwrap()]);
+    let faulty = with_root();
+    assert_eq!((faulty.status, faulty.err.as_str()), (1, ""));
+    assert!(
+        faulty.out.contains("someone") && faulty.out.contains("/etc/web.env does not exist"),
+        "{}",
+        faulty.out
+    );
+    std::fs::write(root.join("etc/passwd"), "someone:x:1000:1000::/:/bin/sh\n").unwrap();
+    std::fs::write(root.join("etc/web.env"), "A=1\n").unwrap();
+    let program = root.join("usr/bin/tool");
+    std::fs::write(&program, "").unwrap();
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    // An absolute link leads to where it leads in that root.
+    std::os::unix::fs::symlink("/usr/bin/tool", root.join("bin/link")).unwrap();
+    let fine = with_root();
+    assert_eq!((fine.status, fine.err.as_str()), (0, ""), "{}", fine.out);
+    let warning = format!("web.yaml: warning: there is no program /bin/gone in {}\n", root.display());
+    assert!(fine.out.ends_with(&format!("{warning}1 service, no mistakes\n")), "{}", fine.out);
+    assert_eq!(fine.out.matches("warning").count(), 1, "{}", fine.out);
+    assert!(validate(&folder, &["--root", "/no/such"]).err.contains("--root: /no/such is not a folder"));
     std::fs::remove_dir_all(folder).unwrap();
 }
 

@@ -23,7 +23,7 @@ fn read(files: &[(&str, &[u8])]) -> Loaded {
             folder.write(name, bytes);
         }
         let mode = if files.len().is_multiple_of(2) { Mode::Container } else { Mode::Machine };
-        load_with(&config, &Sources { root: folder.path().join("root"), mode, ..Sources::default() })
+        load_with(&config, &Sources { root: Some(folder.path().join("root")), mode, ..Sources::default() })
     })
 }
 

@@ -16,16 +16,18 @@ mod scalar;
 mod service;
 mod workload;
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::accounts::Accounts;
 use crate::load::MOST_MISTAKES;
-use crate::loaded::Diagnostic;
+use crate::loaded::{Diagnostic, Unchecked};
 use crate::near::near;
 pub use crate::quote::{quoted, shown};
 use crate::read::ReadError;
+use crate::service::Credentials;
 use crate::tree::{Entry, Node, Position, Value};
 
 pub(crate) use container::OPTIONS as MOUNT_OPTIONS;
@@ -38,28 +40,57 @@ pub use service::{Decoded, KEYS as SERVICE_KEYS, service, service_name};
 /// The files outside the configuration folder that specs refer to.
 #[derive(Debug)]
 pub struct Surroundings {
-    /// Before every absolute path: `/`, or the root of an image that is checked elsewhere.
-    root: PathBuf,
+    /// Before every absolute path: `/`, or the root of an image that is checked elsewhere. `None`: neither is at hand.
+    root: Option<PathBuf>,
     accounts: OnceCell<Result<Accounts, (&'static str, ReadError)>>,
+    unchecked: RefCell<BTreeSet<Unchecked>>,
 }
 
 impl Surroundings {
-    pub fn new(root: &Path) -> Self {
-        Surroundings { root: root.to_owned(), accounts: OnceCell::new() }
+    pub fn new(root: Option<&Path>) -> Self {
+        Surroundings {
+            root: root.map(Path::to_owned),
+            accounts: OnceCell::new(),
+            unchecked: RefCell::default(),
+        }
     }
 
-    /// Where the absolute path `path` of a spec lies.
-    fn locate(&self, path: &Path) -> PathBuf {
-        self.root.join(path.strip_prefix("/").unwrap_or(path))
+    /// Where the absolute path `path` of a spec lies. `None`: it is not at hand, and `what` remains unchecked.
+    fn locate(&self, path: &Path, what: Unchecked) -> Option<PathBuf> {
+        match &self.root {
+            Some(root) => Some(root.join(path.strip_prefix("/").unwrap_or(path))),
+            None => {
+                self.unchecked.borrow_mut().insert(what);
+                None
+            }
+        }
+    }
+
+    /// What could not be checked so far.
+    pub fn unchecked(&self) -> BTreeSet<Unchecked> {
+        self.unchecked.borrow().clone()
     }
 
     /// The number of a group, where /etc/group has it.
     pub fn group(&self, name: &str) -> Option<u32> {
-        self.accounts().as_ref().ok()?.group_named(name)
+        self.accounts()?.as_ref().ok()?.group_named(name)
     }
 
-    fn accounts(&self) -> &Result<Accounts, (&'static str, ReadError)> {
-        self.accounts.get_or_init(|| Accounts::read(&self.root))
+    /// What can be told of a user without the files that name users.
+    fn unresolved(&self, text: &str) -> Result<Credentials, String> {
+        match Accounts::default().resolve(text) {
+            Err(_) if Accounts::may_know(text) => {
+                self.unchecked.borrow_mut().insert(Unchecked::Users);
+                Ok(Credentials { uid: 0, gid: 0, groups: Vec::new(), name: text.to_owned(), home: None })
+            }
+            resolved => resolved,
+        }
+    }
+
+    /// `None`: they are not at hand.
+    fn accounts(&self) -> Option<&Result<Accounts, (&'static str, ReadError)>> {
+        let root = self.root.as_deref()?;
+        Some(self.accounts.get_or_init(|| Accounts::read(root)))
     }
 }
 

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use super::{Decoder, Fields, Place, found, quoted, shown};
 use crate::certificates::{self, MAX_CERTIFICATES};
+use crate::loaded::Unchecked;
 use crate::pattern;
 use crate::read;
 use crate::service::{Asks, GrpcProbe, HttpProbe, NetworkProbe, ProbeTls};
@@ -159,7 +160,10 @@ impl Decoder<'_> {
             (String::new(), Ok(text))
         } else {
             let path = self.path(place, node)?;
-            let content = read::utf8(&self.surroundings.locate(&path), MAX_CERTIFICATES);
+            let Some(located) = self.surroundings.locate(&path, Unchecked::Certificates) else {
+                return Some(String::new());
+            };
+            let content = read::utf8(&located, MAX_CERTIFICATES);
             (format!("{}: ", shown(&path.to_string_lossy())), content.map_err(|error| error.to_string()))
         };
         let read = content.and_then(|content| certificates::of(&content).map_err(|error| error.to_string()));

@@ -9,7 +9,7 @@ use super::requirement::Use;
 use super::{Decoder, Fields, Place, found, quoted, scalar, shown};
 use crate::environment;
 use crate::kernel::{ALL_CAPABILITIES, CONTAINER_CAPABILITIES};
-use crate::loaded::Diagnostic;
+use crate::loaded::{Diagnostic, Unchecked};
 use crate::names::RESERVED;
 use crate::read::{self, MAX_FILE, ReadError};
 use crate::service::{
@@ -202,7 +202,10 @@ impl Decoder<'_> {
             return None;
         }
         let path = Path::new(path);
-        let content = match read::utf8(&self.surroundings.locate(path), MAX_FILE) {
+        let Some(located) = self.surroundings.locate(path, Unchecked::EnvironmentFiles) else {
+            return Some(Vec::new());
+        };
+        let content = match read::utf8(&located, MAX_FILE) {
             Ok(content) => content,
             Err(ReadError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {
                 if !optional {
@@ -344,8 +347,11 @@ impl Decoder<'_> {
     fn user(&mut self, place: &Place<'_>, node: &Node) -> Option<Credentials> {
         let text = self.word(place, node)?;
         let resolved = match self.surroundings.accounts() {
-            Ok(accounts) => accounts.resolve(&text),
-            Err((file, error)) => Err(format!("{} cannot be looked up: {file}: {error}", quoted(&text))),
+            None => self.surroundings.unresolved(&text),
+            Some(Ok(accounts)) => accounts.resolve(&text),
+            Some(Err((file, error))) => {
+                Err(format!("{} cannot be looked up: {file}: {error}", quoted(&text)))
+            }
         };
         resolved.map_err(|message| self.wrong(place, node.at, message)).ok()
     }

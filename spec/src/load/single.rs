@@ -1,10 +1,11 @@
 //! One file, for whoever writes it: as a part of its folder, or by itself.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::{GROUPS, MACHINE, Reading, Sources, load};
+use super::{GROUPS, MACHINE, Reading, Sources, load_with};
 use crate::decode;
-use crate::loaded::Diagnostic;
+use crate::loaded::{Diagnostic, Unchecked};
 use crate::read;
 
 /// The folder of the files of services in the configuration folder.
@@ -47,6 +48,8 @@ pub struct LoadedFile {
     pub in_folder: bool,
     pub diagnostics: Vec<Diagnostic>,
     pub warnings: Vec<Diagnostic>,
+    /// What was not checked in it, or in its folder.
+    pub unchecked: BTreeSet<Unchecked>,
 }
 
 /// Whether the folder has what a configuration folder has.
@@ -56,7 +59,7 @@ pub fn is_configuration(folder: &Path) -> bool {
 
 /// Reads one file. In `services` or `groups`, or called machine.yaml, it is a part of its configuration folder. Elsewhere it
 /// is what it is without a mistake, or else what its keys make it look like.
-pub fn load_file(path: &Path) -> LoadedFile {
+pub fn load_file(path: &Path, sources: &Sources) -> LoadedFile {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let above = |name: &str| absolute.parent().filter(|folder| folder.ends_with(name))?.parent();
     let place = match (above(SERVICES), above(GROUPS)) {
@@ -67,17 +70,18 @@ pub fn load_file(path: &Path) -> LoadedFile {
     };
     let mut file = match place {
         _ if !is_read(path) => {
-            let mut reading = Reading::new(&Sources::default());
+            let mut reading = Reading::new(sources);
             reading.note(path, None, "this file is not read; its name must end in .yaml".to_owned());
             LoadedFile {
                 kind: place.map_or(FileKind::Service, |(kind, _)| kind),
                 in_folder: place.is_some(),
                 diagnostics: reading.diagnostics,
                 warnings: Vec::new(),
+                unchecked: BTreeSet::new(),
             }
         }
         Some((kind, folder)) => {
-            let loaded = load(folder);
+            let loaded = load_with(folder, sources);
             let of_it =
                 |found: Vec<Diagnostic>| found.into_iter().filter(|one| one.file == absolute).collect();
             LoadedFile {
@@ -85,12 +89,13 @@ pub fn load_file(path: &Path) -> LoadedFile {
                 in_folder: true,
                 diagnostics: of_it(loaded.diagnostics),
                 warnings: of_it(loaded.warnings),
+                unchecked: loaded.unchecked,
             }
         }
         None => {
-            let mut each = FileKind::ALL.into_iter().map(|kind| alone(path, kind));
+            let mut each = FileKind::ALL.into_iter().map(|kind| alone(path, kind, sources));
             let good = each.find(|file| file.diagnostics.is_empty());
-            good.unwrap_or_else(|| alone(path, likely_kind(path)))
+            good.unwrap_or_else(|| alone(path, likely_kind(path), sources))
         }
     };
     file.diagnostics.iter_mut().chain(&mut file.warnings).for_each(|found| found.file = path.to_owned());
@@ -112,8 +117,8 @@ fn is_read(path: &Path) -> bool {
     !name.starts_with('.') && [".yaml", ".yml"].iter().any(|end| name.ends_with(end))
 }
 
-fn alone(path: &Path, kind: FileKind) -> LoadedFile {
-    let mut reading = Reading::new(&Sources::default());
+fn alone(path: &Path, kind: FileKind, sources: &Sources) -> LoadedFile {
+    let mut reading = Reading::new(sources);
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     match kind {
         FileKind::Service => reading.service_file(path, &stem),
@@ -124,5 +129,6 @@ fn alone(path: &Path, kind: FileKind) -> LoadedFile {
             reading.file(path, None, |d, root, _| Some(decode::machine(d, root?)));
         }
     }
-    LoadedFile { kind, in_folder: false, diagnostics: reading.diagnostics, warnings: Vec::new() }
+    let unchecked = reading.surroundings.unchecked();
+    LoadedFile { kind, in_folder: false, diagnostics: reading.diagnostics, warnings: Vec::new(), unchecked }
 }

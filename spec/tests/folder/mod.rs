@@ -55,7 +55,7 @@ impl Folder {
     }
 
     pub fn load_for(&self, mode: Mode) -> Loaded {
-        load_with(&self.config(), &Sources { root: self.root.join("root"), mode, ..Sources::default() })
+        load_with(&self.config(), &Sources { root: Some(self.root.join("root")), mode, ..Sources::default() })
     }
 
     /// Each diagnostic as `FILE:LINE:COLUMN: MESSAGE`, paths below the configuration folder or the host's root.

@@ -246,7 +246,8 @@ fn loaded() -> Loaded {
          api: {listen: ['0.0.0.0:50000'], ca: /a, certificate: /b, key: /c}\n\
          builtins: {apid: {environment: {A: b}, resources: {memoryMax: 64Mi}}, containerd: {enabled: true}}\n",
     );
-    let mut loaded = load_with(&root.join("config"), &Sources { root: root.clone(), ..Sources::default() });
+    let mut loaded =
+        load_with(&root.join("config"), &Sources { root: Some(root.clone()), ..Sources::default() });
     let on_a_host =
         |file: &Path| Path::new("/etc/kelson").join(file.strip_prefix(root.join("config")).unwrap());
     loaded.services.iter_mut().for_each(|spec| spec.file = on_a_host(&spec.file));
