@@ -96,6 +96,7 @@ pub const TABLE: &[Access] = &[
     may(Role::Admin, "/kelson.v1.Inspect/Files"),
     may(Role::Admin, "/kelson.v1.Inspect/ReadFile"),
     may(Role::Admin, "/kelson.v1.Inspect/Copy"),
+    may(Role::Admin, "/kelson.v1.Inspect/WriteFile"),
     may(Role::Reader, "/grpc.health.v1.Health/Check"),
     may(Role::Reader, "/grpc.health.v1.Health/Watch"),
     may(Role::Reader, "/grpc.health.v1.Health/List"),

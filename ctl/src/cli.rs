@@ -211,7 +211,7 @@ mod tests {
             "kelsonctl ls etc",
             "kelsonctl read",
             "kelsonctl cp /etc",
-            "kelsonctl cp etc .",
+            "kelsonctl cp etc :etc",
             "kelsonctl support --lines many",
             "kelsonctl config",
             "kelsonctl config use",

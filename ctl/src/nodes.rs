@@ -173,6 +173,18 @@ pub fn first(name: &str, choice: &Choice) -> Option<Choice> {
     targets.into_iter().next().map(|target| target.choice)
 }
 
+/// The way to the one host of this name.
+///
+/// # Errors
+/// It is not one, or the name is wrong.
+pub fn only(name: &str, choice: &Choice) -> Result<Choice, Failure> {
+    let mut targets = targets(&[name.to_owned()], choice)?;
+    match (targets.pop(), targets.is_empty()) {
+        (Some(target), true) => Ok(target.choice),
+        _ => Err(Failure::Usage(format!("{name:?} is not one node"))),
+    }
+}
+
 /// The hosts of these names, each once, in this order.
 ///
 /// # Errors

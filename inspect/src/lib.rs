@@ -22,6 +22,7 @@ mod read;
 mod sockets;
 mod system;
 pub mod wire;
+mod write;
 
 pub use system::System;
 

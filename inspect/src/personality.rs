@@ -12,7 +12,7 @@ use prost::Message as _;
 use crate::answer::{Answer, Unanswered};
 use crate::system::System;
 use crate::wire::QUESTION_MAX;
-use crate::{cgroups, clock, copy, cpu, disks, files, memory, mounts, processes, read, sockets};
+use crate::{cgroups, clock, copy, cpu, disks, files, memory, mounts, processes, read, sockets, write};
 
 /// Answers and ends. Returns the exit status.
 pub fn main() -> i32 {
@@ -28,21 +28,28 @@ pub fn main() -> i32 {
 ///
 /// # Errors
 /// When nobody listens any more.
-pub fn serve(input: impl Read, output: &mut dyn Write, system: &System) -> io::Result<()> {
+pub fn serve(mut input: impl Read, output: &mut dyn Write, system: &System) -> io::Result<()> {
     let mut answer = Answer::new(output);
-    let result = question(input).and_then(|question| tell(system, question, &mut answer));
+    let result = question(&mut input).and_then(|question| tell(system, question, input, &mut answer));
     answer.end(result)
 }
 
-fn question(input: impl Read) -> Result<InspectQuestion, Unanswered> {
+fn question(input: &mut impl Read) -> Result<InspectQuestion, Unanswered> {
+    let mut length = [0; 4];
+    input.read_exact(&mut length)?;
     let mut bytes = Vec::new();
-    input.take(QUESTION_MAX).read_to_end(&mut bytes)?;
+    input.take(u64::from(u32::from_le_bytes(length)).min(QUESTION_MAX)).read_to_end(&mut bytes)?;
     InspectQuestion::decode(bytes.as_slice()).map_err(|error| {
         Unanswered::Failed(format!("kelson-inspect does not understand its question: {error}"))
     })
 }
 
-fn tell(system: &System, asked: InspectQuestion, answer: &mut Answer<'_>) -> Result<(), Unanswered> {
+fn tell(
+    system: &System,
+    asked: InspectQuestion,
+    input: impl Read,
+    answer: &mut Answer<'_>,
+) -> Result<(), Unanswered> {
     let services = asked.services.as_slice();
     let Some(question) = asked.question else {
         return Err(Unanswered::Failed("kelson-inspect was asked for nothing that it knows".to_owned()));
@@ -72,6 +79,7 @@ fn tell(system: &System, asked: InspectQuestion, answer: &mut Answer<'_>) -> Res
         }
         Question::ReadFile(request) => read::read(&request.path, answer)?,
         Question::Copy(request) => copy::read(&request.path, answer)?,
+        Question::WriteFile(begin) => write::write(&begin, input, answer)?,
     }
     Ok(())
 }
@@ -82,22 +90,29 @@ mod tests {
 
     use super::*;
     use crate::answer::testing::messages;
+    use crate::wire;
 
     #[test]
     fn a_question_comes_as_bytes() {
         let asked =
             InspectQuestion { question: Some(Question::Clock(ClockRequest {})), ..Default::default() };
-        let asked = question(asked.encode_to_vec().as_slice()).unwrap();
+        let asked = question(&mut wire::question(&asked.encode_to_vec()).as_slice()).unwrap();
         let clocks: Vec<ClockResponse> =
-            messages(|answer| tell(&System::real(), asked.clone(), answer)).unwrap();
+            messages(|answer| tell(&System::real(), asked.clone(), io::empty(), answer)).unwrap();
         assert!(clocks[0].uptime.is_some());
     }
 
     #[test]
     fn what_is_no_question_is_said() {
-        assert!(question(&b"\xff\xff"[..]).unwrap_err().to_string().contains("does not understand"));
-        let nothing = question(&b""[..]).unwrap();
-        let said = messages::<ClockResponse>(|answer| tell(&System::real(), nothing.clone(), answer));
+        assert!(
+            question(&mut wire::question(b"\xff\xff").as_slice())
+                .unwrap_err()
+                .to_string()
+                .contains("does not understand")
+        );
+        let nothing = question(&mut wire::question(b"").as_slice()).unwrap();
+        let said =
+            messages::<ClockResponse>(|answer| tell(&System::real(), nothing.clone(), io::empty(), answer));
         assert!(said.unwrap_err().to_string().contains("asked for nothing"));
     }
 }

@@ -1,4 +1,4 @@
-//! What goes over the two pipes: one question to the helper, frames back.
+//! What goes over the two pipes: one question to the helper and perhaps the bytes of a file, frames back.
 //!
 //! A frame is a kind, the length of what follows (four bytes, the least first) and that: a message of the API, why there
 //! is no more, or the end. An answer without a last frame is one that was cut off.
@@ -32,6 +32,12 @@ const KINDS: [(u8, Kind); 5] = [
     (b'f', Kind::Failed),
     (b'e', Kind::End),
 ];
+
+/// A question as it goes over the pipe: after its length.
+pub fn question(bytes: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    [&length.to_le_bytes(), bytes].concat()
+}
 
 /// Not the beginning of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

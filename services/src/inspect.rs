@@ -12,12 +12,12 @@ use std::time::Duration;
 use kelson_inspect::wire::{self, HEADER, Kind};
 use kelson_inspect::{MEMORY_MAX, NAME};
 use kelson_proto::v1::inspect_question::Question;
-use kelson_proto::v1::{InspectQuestion, InspectService};
+use kelson_proto::v1::{InspectQuestion, InspectService, WriteFileBegin};
 use kelson_runner::{BoxFuture, Stdio};
 use nix::fcntl::OFlag;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use prost::Message as _;
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::unix::pipe;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
@@ -62,6 +62,8 @@ pub enum InspectError {
 pub struct Looking {
     /// From which its answer comes.
     pub output: OwnedFd,
+    /// Where the bytes go that it is to write; only where it was asked for one.
+    pub input: Option<OwnedFd>,
     /// How it ended, in words.
     pub exit: BoxFuture<'static, String>,
     pub kill: Box<dyn Fn() + Send + Sync>,
@@ -69,7 +71,8 @@ pub struct Looking {
 
 /// Starts the personality with a question.
 pub trait Launcher: Send + Sync {
-    fn launch(&self, question: Vec<u8>) -> BoxFuture<'static, io::Result<Looking>>;
+    /// `writes`: more than the question comes.
+    fn launch(&self, question: Vec<u8>, writes: bool) -> BoxFuture<'static, io::Result<Looking>>;
     /// Path of the cgroup of all services; empty: there is none.
     fn cgroups(&self) -> String;
 }
@@ -78,18 +81,18 @@ pub trait Launcher: Send + Sync {
 pub struct InspectLauncher(pub HelperLauncher);
 
 impl Launcher for InspectLauncher {
-    fn launch(&self, question: Vec<u8>) -> BoxFuture<'static, io::Result<Looking>> {
-        let (output, descriptors) = match descriptors(&question) {
+    fn launch(&self, question: Vec<u8>, writes: bool) -> BoxFuture<'static, io::Result<Looking>> {
+        let Descriptors { ours: (output, data), its: (input, answer) } = match descriptors(&question, writes)
+        {
             Ok(made) => made,
             Err(error) => return Box::pin(std::future::ready(Err(error))),
         };
-        let (input, answer) = descriptors;
         let start = self
             .0
             .launch(|command| command.stdin(Stdio::Descriptor(input)).stdout(Stdio::Descriptor(answer)));
         Box::pin(async move {
             let helper = start.await?;
-            Ok(Looking { output, exit: helper.exit, kill: helper.kill })
+            Ok(Looking { output, input: data, exit: helper.exit, kill: helper.kill })
         })
     }
 
@@ -98,14 +101,32 @@ impl Launcher for InspectLauncher {
     }
 }
 
-/// Our end of the answer; its input, which holds the question, and its end of the answer.
-fn descriptors(question: &[u8]) -> io::Result<(OwnedFd, (OwnedFd, OwnedFd))> {
+/// The ends of the pipes.
+struct Descriptors {
+    /// That of the answer, and that of what it writes.
+    ours: (OwnedFd, Option<OwnedFd>),
+    /// Its input, which holds the question, and its end of the answer.
+    its: (OwnedFd, OwnedFd),
+}
+
+fn descriptors(question: &[u8], writes: bool) -> io::Result<Descriptors> {
+    let question = wire::question(question);
+    let (output, answer) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
+    if writes {
+        // A path and some numbers: an empty pipe takes them whole.
+        let (input, data) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
+        let mut data = File::from(data);
+        if question.len() > libc::PIPE_BUF.saturating_mul(4) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        data.write_all(&question)?;
+        return Ok(Descriptors { ours: (output, Some(data.into())), its: (input, answer) });
+    }
     // A pipe might not take it whole, and whoever writes would wait.
     let mut input = File::from(memfd_create(c"question", MFdFlags::MFD_CLOEXEC)?);
-    input.write_all(question)?;
+    input.write_all(&question)?;
     input.rewind()?;
-    let (output, answer) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
-    Ok((output, (input.into(), answer)))
+    Ok(Descriptors { ours: (output, None), its: (input.into(), answer) })
 }
 
 /// Answers questions about the machine. Cheap to clone.
@@ -138,18 +159,38 @@ impl Inspector {
         self.begin(asked.encode_to_vec()).await
     }
 
+    /// Has a file written, whose bytes are then put into what this returns.
+    ///
+    /// # Errors
+    /// As [`Self::ask`].
+    pub async fn write(&self, begin: WriteFileBegin) -> Result<Writing, InspectError> {
+        let question = Some(Question::WriteFile(begin));
+        let asked = InspectQuestion { question, ..InspectQuestion::default() };
+        let (answers, input) = self.start(asked.encode_to_vec(), true).await?;
+        let input = input.map(pipe::Sender::from_owned_fd).transpose().map_err(InspectError::Start)?;
+        Ok(Writing { answers, input })
+    }
+
     /// Has an encoded question answered.
     ///
     /// # Errors
     /// As [`Self::ask`].
     pub async fn begin(&self, question: Vec<u8>) -> Result<Answers, InspectError> {
+        Ok(self.start(question, false).await?.0)
+    }
+
+    async fn start(
+        &self,
+        question: Vec<u8>,
+        writes: bool,
+    ) -> Result<(Answers, Option<OwnedFd>), InspectError> {
         let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| InspectError::Busy)?;
-        let starting = self.launcher.launch(question);
+        let starting = self.launcher.launch(question, writes);
         let started = timeout(SILENCE, starting).await.map_err(|_| InspectError::Silent)?;
-        let Looking { output, exit, kill } = started.map_err(InspectError::Start)?;
+        let Looking { output, input, exit, kill } = started.map_err(InspectError::Start)?;
         let lease = Lease(kill);
         let reader = pipe::Receiver::from_owned_fd(output).map_err(InspectError::Start)?;
-        Ok(Answers { reader, exit: Some(exit), _lease: lease, _place: place })
+        Ok((Answers { reader, exit: Some(exit), _lease: lease, _place: place }, input))
     }
 }
 
@@ -214,6 +255,36 @@ impl Answers {
     }
 }
 
+/// A file on its way to one that writes it.
+pub struct Writing {
+    answers: Answers,
+    input: Option<pipe::Sender>,
+}
+
+impl Writing {
+    /// Hands the next bytes on. False: it takes no more, and [`Self::end`] tells why.
+    ///
+    /// # Errors
+    /// It takes nothing for long.
+    pub async fn put(&mut self, bytes: &[u8]) -> Result<bool, InspectError> {
+        let Some(input) = &mut self.input else { return Ok(false) };
+        match timeout(SILENCE, input.write_all(bytes)).await {
+            Err(_) => Err(InspectError::Silent),
+            Ok(written) => Ok(written.is_ok()),
+        }
+    }
+
+    /// What came of it. Without all of its bytes it leaves nothing of the file.
+    ///
+    /// # Errors
+    /// Why it is not written.
+    pub async fn end(mut self) -> Result<Vec<u8>, InspectError> {
+        self.input = None;
+        let answer = self.answers.next().await?;
+        answer.ok_or_else(|| InspectError::Broken("it has said nothing".to_owned()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -229,7 +300,7 @@ mod tests {
     }
 
     impl Launcher for Played {
-        fn launch(&self, _: Vec<u8>) -> BoxFuture<'static, io::Result<Looking>> {
+        fn launch(&self, _: Vec<u8>, _: bool) -> BoxFuture<'static, io::Result<Looking>> {
             let (output, answer) = nix::unistd::pipe2(OFlag::O_CLOEXEC).unwrap();
             let mut answer = File::from(answer);
             answer.write_all(&self.says).unwrap();
@@ -241,7 +312,7 @@ mod tests {
                 killed.fetch_add(1, Ordering::Relaxed);
             });
             let exit = Box::pin(std::future::ready("was killed by signal 9".to_owned()));
-            Box::pin(std::future::ready(Ok(Looking { output, exit, kill })))
+            Box::pin(std::future::ready(Ok(Looking { output, input: None, exit, kill })))
         }
 
         fn cgroups(&self) -> String {
@@ -303,9 +374,13 @@ mod tests {
     fn a_question_is_there_whole_and_at_its_beginning() {
         use std::io::Read as _;
         let question = vec![7; 300_000];
-        let (_, (input, _)) = descriptors(&question).unwrap();
+        let made = descriptors(&question, false).unwrap();
         let mut read = Vec::new();
-        File::from(input).read_to_end(&mut read).unwrap();
-        assert_eq!(read, question);
+        File::from(made.its.0).read_to_end(&mut read).unwrap();
+        assert_eq!(read, wire::question(&question));
+        assert!(
+            made.ours.1.is_none() && descriptors(&question, true).is_err(),
+            "more than a pipe takes at once"
+        );
     }
 }

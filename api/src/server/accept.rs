@@ -176,7 +176,7 @@ async fn connection(
 
 /// Calls that last as long as their client likes.
 fn goes_on(path: &str) -> bool {
-    const LASTING: [&str; 8] = [
+    const LASTING: [&str; 9] = [
         "/kelson.v1.Services/Events",
         "/kelson.v1.Services/Wait",
         "/kelson.v1.Health/Watch",
@@ -184,6 +184,7 @@ fn goes_on(path: &str) -> bool {
         "/kelson.v1.Exec/Run",
         "/kelson.v1.Inspect/Copy",
         "/kelson.v1.Inspect/ReadFile",
+        "/kelson.v1.Inspect/WriteFile",
         "/grpc.health.v1.Health/Watch",
     ];
     LASTING.contains(&path)

@@ -7,19 +7,25 @@ use futures_util::Stream;
 use kelson_proto::v1;
 use kelson_proto::v1::inspect_question::Question;
 use kelson_proto::v1::inspect_server::Inspect;
+use kelson_proto::v1::write_file_request::Request as Piece;
 use kelson_services::Manager;
-use kelson_services::inspect::{Answers, InspectError, Inspector};
+use kelson_services::inspect::{Answers, InspectError, Inspector, Writing};
 use prost::Message;
 use tokio::sync::{mpsc, watch};
-use tonic::{Request, Response, Status};
+use tokio::time::timeout;
+use tonic::{Request, Response, Status, Streaming};
 
 use super::audit::record;
-use super::services::{about, caller};
+use super::services::{about, caller, ending};
 
 /// Messages that wait for a client to read them.
 const WAITING: usize = 2;
 /// A client that takes nothing for so long gives its place up.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// The largest file that is written, in bytes.
+const SIZE_MAX: u64 = 1 << 30;
+/// What a file that is written may permit.
+const MODE_MAX: u32 = 0o777;
 /// The longest path, in bytes (`PATH_MAX`).
 const PATH_MAX: usize = 4096;
 
@@ -105,12 +111,72 @@ impl InspectApi {
         let (caller, record) = (caller(&request), record(&request));
         let (path, question) = question(request.into_inner());
         about(record.as_deref(), &path);
-        if !path.starts_with('/') || path.len() > PATH_MAX || path.contains('\0') {
-            return Err(Status::invalid_argument("the path must be absolute, such as /etc/hosts"));
-        }
+        absolute(&path)?;
         tracing::info!("{caller} {what} {path:?}");
         self.many(question).await
     }
+}
+
+fn absolute(path: &str) -> Result<(), Status> {
+    if !path.starts_with('/') || path.len() > PATH_MAX || path.contains('\0') {
+        return Err(Status::invalid_argument("the path must be absolute, such as /etc/hosts"));
+    }
+    Ok(())
+}
+
+/// Hands what the client sends on to one that writes it.
+async fn write(
+    mut pieces: Streaming<v1::WriteFileRequest>,
+    mut writing: Writing,
+    size: u64,
+    mut closed: watch::Receiver<()>,
+) -> Result<v1::WriteFileResponse, Status> {
+    let mut left = size;
+    let cut_short = loop {
+        let next = tokio::select! {
+            next = timeout(PATIENCE, pieces.message()) => next,
+            _ = closed.changed() => break Some(ending(())),
+        };
+        match next {
+            Ok(Ok(Some(v1::WriteFileRequest { request: Some(Piece::Data(bytes)) }))) => {
+                match left.checked_sub(u64::try_from(bytes.len()).unwrap_or(u64::MAX)) {
+                    Some(rest) => left = rest,
+                    None => break Some(Status::invalid_argument(format!("more than {size} bytes came"))),
+                }
+                if !writing.put(&bytes).await.map_err(status)? {
+                    break None;
+                }
+            }
+            Ok(Ok(Some(_))) => break Some(Status::invalid_argument("only bytes follow the first message")),
+            Ok(Ok(None)) => break None,
+            Ok(Err(status)) => break Some(status),
+            Err(_) => {
+                let seconds = PATIENCE.as_secs();
+                break Some(Status::deadline_exceeded(format!("the client sent nothing for {seconds} s")));
+            }
+        }
+    };
+    // Whatever happened, it cleans up.
+    let ended = writing.end().await;
+    match cut_short {
+        Some(status) => Err(status),
+        None => {
+            let answer = v1::WriteFileResponse::decode(ended.map_err(status)?.as_slice());
+            answer.map_err(|error| Status::internal(format!("kelson-inspect makes no sense: {error}")))
+        }
+    }
+}
+
+/// What cannot be written anywhere.
+fn unwritable(begin: &v1::WriteFileBegin) -> Result<(), Status> {
+    if begin.mode > MODE_MAX {
+        return Err(Status::invalid_argument(format!("the mode {:o} is not one of 0 to 777", begin.mode)));
+    }
+    if begin.size > SIZE_MAX {
+        let text = format!("{} bytes are too many: a file has at most {SIZE_MAX}", begin.size);
+        return Err(Status::invalid_argument(text));
+    }
+    Ok(())
 }
 
 #[tonic::async_trait]
@@ -184,5 +250,27 @@ impl Inspect for InspectApi {
 
     async fn copy(&self, request: Request<v1::CopyRequest>) -> Result<Response<Self::CopyStream>, Status> {
         self.path(request, "copies", |request| (request.path.clone(), Question::Copy(request))).await
+    }
+
+    async fn write_file(
+        &self,
+        request: Request<Streaming<v1::WriteFileRequest>>,
+    ) -> Result<Response<v1::WriteFileResponse>, Status> {
+        let (caller, record) = (caller(&request), record(&request));
+        let mut pieces = request.into_inner();
+        let first = timeout(PATIENCE, pieces.message());
+        let first = first.await.map_err(|_| Status::deadline_exceeded("the client sent nothing"))??;
+        let Some(v1::WriteFileRequest { request: Some(Piece::Begin(begin)) }) = first else {
+            return Err(Status::invalid_argument("the first message says what is to be written"));
+        };
+        about(record.as_deref(), &format!("{} ({} bytes, mode {:o})", begin.path, begin.size, begin.mode));
+        absolute(&begin.path)?;
+        unwritable(&begin)?;
+        tracing::info!("{caller} writes {:?}, {} bytes", begin.path, begin.size);
+        let size = begin.size;
+        let writing = self.inspector.write(begin).await.map_err(status)?;
+        // A task of its own: a client that goes away leaves no half of a file.
+        let work = tokio::spawn(write(pieces, writing, size, self.closed.clone()));
+        work.await.map_err(ending)?.map(Response::new)
     }
 }

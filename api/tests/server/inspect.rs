@@ -50,15 +50,33 @@ fn answer(asked: &v1::InspectQuestion) -> Vec<u8> {
     }
 }
 
+/// Says how many bytes came, until their end.
+fn take(mut bytes: File, mut answer: File) {
+    let mut came = Vec::new();
+    io::Read::read_to_end(&mut bytes, &mut came).unwrap();
+    let path = format!("{} bytes", came.len());
+    let message = v1::WriteFileResponse { path }.encode_to_vec();
+    // Nobody may listen any more.
+    let _ = answer.write_all(&[frame(Kind::Message, &message), frame(Kind::End, &[])].concat());
+}
+
 impl Launcher for Played {
-    fn launch(&self, question: Vec<u8>) -> BoxFuture<'static, io::Result<Looking>> {
+    fn launch(&self, question: Vec<u8>, writes: bool) -> BoxFuture<'static, io::Result<Looking>> {
         let asked = v1::InspectQuestion::decode(question.as_slice()).unwrap();
         let says = answer(&asked);
         Box::pin(async move {
             let (output, pipe) = nix::unistd::pipe()?;
-            File::from(pipe).write_all(&says)?;
             let exit = Box::pin(std::future::ready("was killed by signal 9".to_owned()));
-            Ok(Looking { output, exit, kill: Box::new(|| {}) })
+            let mut input = None;
+            match writes {
+                false => File::from(pipe).write_all(&says)?,
+                true => {
+                    let (bytes, ours) = nix::unistd::pipe()?;
+                    input = Some(ours);
+                    std::thread::spawn(move || take(bytes.into(), pipe.into()));
+                }
+            }
+            Ok(Looking { output, input, exit, kill: Box::new(|| {}) })
         })
     }
 
@@ -119,5 +137,42 @@ async fn why_there_is_no_more_is_a_status() {
     let mut inspect = world.client().inspect();
     assert_eq!(inspect.cpu(v1::CpuRequest {}).await.unwrap_err().code(), Code::Internal, "it said nothing");
     assert_eq!(inspect.clock(v1::ClockRequest {}).await.unwrap_err().code(), Code::Internal, "or nonsense");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_file_is_handed_on_and_no_more_than_was_announced() {
+    use v1::write_file_request::Request;
+    let world = World::new().await;
+    let begin = |size, mode| {
+        Request::Begin(v1::WriteFileBegin {
+            path: "/etc/x".to_owned(),
+            name: String::new(),
+            size,
+            mode,
+            overwrite: false,
+        })
+    };
+    let send = async |pieces: Vec<Request>| {
+        let pieces = pieces.into_iter().map(|piece| v1::WriteFileRequest { request: Some(piece) });
+        let sent = world.client().inspect().write_file(tokio_stream::iter(pieces.collect::<Vec<_>>())).await;
+        sent.map(|response| response.into_inner().path).map_err(|status| status.code())
+    };
+    let data = |length: usize| Request::Data(vec![7; length]);
+    assert_eq!(
+        send(vec![begin(200_000, 0o644), data(100_000), data(100_000)]).await.unwrap(),
+        "200000 bytes"
+    );
+    assert_eq!(send(vec![begin(0, 0o600)]).await.unwrap(), "0 bytes");
+    for refused in [
+        vec![],
+        vec![data(1)],
+        vec![begin(1, 0o644), data(2)],
+        vec![begin(1, 0o644), begin(1, 0o644)],
+        vec![begin(1, 0o4755), data(1)],
+        vec![begin((1 << 30) + 1, 0o644)],
+    ] {
+        assert_eq!(send(refused.clone()).await, Err(Code::InvalidArgument), "{refused:?}");
+    }
     world.end().await;
 }

@@ -1,4 +1,7 @@
-//! `cp`: a file or a folder of the host, with all in it, comes here.
+//! `cp`: a file or a folder of the host, with all in it, comes here; or a file goes there.
+
+mod side;
+mod upload;
 
 use std::ffi::OsString;
 use std::io::{self, Read};
@@ -15,20 +18,30 @@ use super::looking::within;
 use super::ls::absolute;
 use crate::extract::{Extracted, Target, extract};
 use crate::failure::Failure;
+use crate::nodes::only;
 use crate::output::page::Page;
 use crate::output::size::size;
 use crate::output::text::escape;
 use crate::output::{print_bytes, views};
+use side::Side;
+use upload::upload;
 
 /// The next piece comes in this time, or never.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Copy a file or folder of the host here
+/// Copy a file or folder of the host here, or a file to the host
 ///
-/// Into DEST where that is a folder, else under that name. The host can write
-/// nothing but this one name: what leads elsewhere is refused. Devices and
-/// pipes are not copied, and set-user-id bits are dropped. Other file systems
-/// below a folder are not gone into.
+/// A path of the host is :/PATH, or NAME:/PATH with a node as -n takes it; a
+/// SOURCE that begins with / is of the host, too, unless DEST is.
+///
+/// What comes here goes into DEST where that is a folder, else it has that name.
+/// The host can write nothing but this one name: what leads elsewhere is
+/// refused. Devices and pipes are not copied, and set-user-id bits are dropped.
+/// Other file systems below a folder are not gone into.
+///
+/// A file that goes to the host has the permissions that it has here, belongs
+/// to root, and is there whole or not at all. Its path may not lead through a
+/// symbolic link. It needs the role os:admin.
 #[derive(Debug, Clone, clap::Args)]
 #[command(
     verbatim_doc_comment,
@@ -36,23 +49,67 @@ const PATIENCE: Duration = Duration::from_secs(30);
 Examples:
   kelsonctl cp /var/log/kelson .
   kelsonctl cp --force /etc/kelson/machine.yaml /tmp/edge-1.yaml
-  kelsonctl cp /etc - | tar -t"
+  kelsonctl cp /etc - | tar -t
+  kelsonctl cp app.conf :/etc/app.conf
+  kelsonctl cp --force app.conf edge-1:/etc/"
 )]
 pub struct Arguments {
-    /// Overwrite files that are here already
+    /// Overwrite files that are there already
     #[arg(short, long)]
     force: bool,
-    /// What is copied, from / on
-    #[arg(value_name = "SOURCE", value_parser = absolute)]
-    source: String,
-    /// A folder or file here; `-`: a tar archive to the standard output
-    #[arg(value_name = "DEST")]
-    dest: PathBuf,
+    /// What is copied: a path of the host, or a file here
+    #[arg(value_name = "SOURCE", value_parser = Side::parse)]
+    source: Side,
+    /// Where to; `-`: a tar archive to the standard output
+    #[arg(value_name = "DEST", value_parser = Side::parse)]
+    dest: Side,
 }
 
 pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
     let Arguments { force, source, dest } = arguments;
-    let client = call.client()?;
+    match (source, dest) {
+        (Side::Host { name, path }, Side::Here(dest)) => {
+            fetch(call, &client(call, name)?, path, dest, force).await
+        }
+        (Side::Here(source), Side::Host { name, path }) => {
+            let uploaded = upload(&client(call, name)?, &source, &path, force).await?;
+            let (bytes, path) = (uploaded.bytes, uploaded.path);
+            let view = || views::files::Copy { files: 1, bytes, troubles: Vec::new() };
+            call.show(view, || {
+                Page::Lines(format!("copied 1 file ({}) to {}\n", size(bytes), escape(&path)))
+            })
+        }
+        // As before there were two directions.
+        (Side::Here(source), Side::Here(dest)) if source.has_root() => {
+            let source = absolute(&source.to_string_lossy()).map_err(Failure::Usage)?;
+            fetch(call, &call.client()?, source, dest, force).await
+        }
+        (Side::Here(_), Side::Here(_)) => Err(Failure::Usage(
+            "neither of the two is on the host; write a path of the host with a colon, such as :/etc/app.conf"
+                .to_owned(),
+        )),
+        (Side::Host { .. }, Side::Host { .. }) => {
+            Err(Failure::Usage("one of the two must be here; copy it here first".to_owned()))
+        }
+    }
+}
+
+/// A client of the node that stands before the path.
+fn client(call: &Call, name: Option<String>) -> Result<Client, Failure> {
+    match name {
+        None => call.client(),
+        Some(name) => only(&name, &call.choice)?.resolve()?.client(),
+    }
+}
+
+/// What comes from the host.
+async fn fetch(
+    call: &Call,
+    client: &Client,
+    source: String,
+    dest: PathBuf,
+    force: bool,
+) -> Result<(), Failure> {
     if dest == Path::new("-") {
         if call.terminal.is_terminal {
             return Err(Failure::Usage(
@@ -61,7 +118,7 @@ pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
         }
         let mut troubles = 0;
         let mut take = async |data: Vec<u8>| print_bytes(&data).map(|()| true);
-        pump(&client, &source, &mut take, &mut |said| {
+        pump(client, &source, &mut take, &mut |said| {
             troubles += 1;
             call.note(&said);
         })
@@ -72,7 +129,7 @@ pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
     let target = Target::new(&folder, &name, force)
         .map_err(|error| Failure::Failed(format!("cannot write into {}: {error}", folder.display())))?;
     let mut troubles = Vec::new();
-    let copied = copy(&client, &source, top, target, &mut |said| troubles.push(said)).await;
+    let copied = copy(client, &source, top, target, &mut |said| troubles.push(said)).await;
     let (failure, copied) = match copied {
         Ok(copied) => (None, copied),
         Err(failure) => (Some(failure), Extracted::default()),

@@ -288,3 +288,32 @@ fn a_place_that_will_not_do_is_told_before_the_host_is_asked() {
     assert_eq!((fake.asked(), fs::read_to_string(&here).unwrap()), (Vec::<String>::new(), "mine".to_owned()));
     fs::remove_dir_all(dest).unwrap();
 }
+
+#[test]
+fn a_file_goes_to_the_host() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let fake = Fake::start(seen(Seen::default()));
+    let here = folder();
+    let file = here.join("app.conf");
+    fs::write(&file, vec![b'x'; 200_000]).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o4640)).unwrap();
+    let done = fake.run(&format!("cp --force {} :/etc/", file.display()));
+    assert_eq!(
+        (done.status, done.out.as_str(), done.err.as_str()),
+        (0, "copied 1 file (195 KiB) to /etc/app.conf\n", "")
+    );
+    assert_eq!(fake.asked(), ["write /etc/ app.conf 200000 640 true: 200000"]);
+    fs::write(&file, "").unwrap();
+    let json = fake.json(&format!("cp {} :/etc/x", file.display()));
+    assert_eq!(json, serde_json::json!({"files": 1, "bytes": 0, "troubles": []}));
+    for (words, said) in [
+        (format!("cp {} :/etc/", here.display()), "is not a file"),
+        ("cp here there".to_owned(), "neither of the two is on the host"),
+        ("cp :/a :/b".to_owned(), "one of the two must be here"),
+    ] {
+        let refused = fake.run(&words);
+        assert!(refused.status == 2 && refused.err.contains(said), "{words}: {refused:?}");
+    }
+    assert_eq!(fake.run("cp /no/such/file :/etc/").status, 1);
+    fs::remove_dir_all(here).unwrap();
+}

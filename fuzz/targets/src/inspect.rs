@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use kelson_inspect::System;
 use kelson_inspect::personality::serve;
-use kelson_inspect::wire::{HEADER, Kind, header};
+use kelson_inspect::wire::{HEADER, Kind, header, question};
 use kelson_proto::v1::inspect_question::Question;
 use kelson_proto::v1::{self, InspectQuestion, InspectService};
 use kelson_runner::BoxFuture;
@@ -62,14 +62,15 @@ pub fn files(data: &[u8]) {
             Question::Cgroups(v1::CgroupsRequest {}),
             Question::Clock(v1::ClockRequest {}),
         ];
-        for question in questions {
+        for asks in questions {
             let asked = InspectQuestion {
-                question: Some(question),
+                question: Some(asks),
                 cgroups_path: cgroups.clone(),
                 services: vec![InspectService { name: "web".to_owned(), pid: 7 }],
             };
             let mut answer = Vec::new();
-            serve(asked.encode_to_vec().as_slice(), &mut answer, &system).expect("a vector takes it");
+            serve(question(&asked.encode_to_vec()).as_slice(), &mut answer, &system)
+                .expect("a vector takes it");
             check(&answer);
         }
     });
@@ -94,12 +95,12 @@ fn check(mut answer: &[u8]) {
 struct Says(Vec<u8>);
 
 impl Launcher for Says {
-    fn launch(&self, _: Vec<u8>) -> BoxFuture<'static, io::Result<Looking>> {
+    fn launch(&self, _: Vec<u8>, _: bool) -> BoxFuture<'static, io::Result<Looking>> {
         let made = nix::unistd::pipe().map_err(io::Error::from).and_then(|(output, pipe)| {
             // It fits into the pipe.
             File::from(pipe).write_all(&self.0)?;
             let exit = Box::pin(std::future::ready("exited with status 0".to_owned()));
-            Ok(Looking { output, exit, kill: Box::new(|| {}) })
+            Ok(Looking { output, input: None, exit, kill: Box::new(|| {}) })
         });
         Box::pin(std::future::ready(made))
     }

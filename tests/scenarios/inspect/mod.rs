@@ -2,6 +2,7 @@
 //! fails.
 
 use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::time::Duration;
 
 use kelson_tests::{Host, Output, PATIENCE, Process, remote, until};
@@ -133,6 +134,81 @@ fn files_are_for_admins_and_it_is_written_down_who_read_them() {
     assert!(copy.contains("who=\"CN=operator sha256:") && copy.contains(&expected), "{copy}");
     assert!(!log.contains("Inspect.Processes"), "who only looks is not written down: {log}");
     nobody_looks(&host);
+}
+
+#[test]
+fn a_file_goes_to_the_host_whole_or_not_at_all_and_through_no_link() {
+    let (_, machine) = remote::door();
+    let host = Host::builder()
+        .machine(&machine)
+        .service("web", WEB)
+        .service("granted", "process: {command: [$PROGRAM, serve]}\napi: admin\n")
+        .service("operator", "process: {command: [$PROGRAM, serve]}\napi: operator\n")
+        .start();
+    for service in ["apid", "web", "granted", "operator"] {
+        host.wait_up(service);
+    }
+    let folder = host.path("there");
+    fs::create_dir_all(folder.join("real")).expect("the test's folder is writable");
+    std::os::unix::fs::symlink("real", folder.join("link")).expect("the test's folder is writable");
+    let there = |name: &str| format!(":{}", folder.join(name).display());
+    let bytes: Vec<u8> = (0..3_000_000_u32).map(|number| number.to_le_bytes()[1]).collect();
+    let file = host.path("app.conf");
+    fs::write(&file, &bytes).expect("the test's folder is writable");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).expect("it is ours");
+    let here = file.display().to_string();
+    let away = remote::client(&host);
+    away.run(&["cp", &here, &there("real")]).ok();
+    let copied = folder.join("real/app.conf");
+    assert!(fs::read(&copied).expect("it is there") == bytes);
+    let found = fs::metadata(&copied).expect("it is there");
+    assert_eq!((found.mode() & 0o7777, found.uid()), (0o640, 0));
+    for (words, text) in [
+        (vec!["cp", &here, &there("real")], "--force"),
+        (vec!["cp", "-f", &here, &there("link/x")], "symbolic link"),
+        (vec!["cp", "-f", &here, &there("link")], "is no regular file"),
+        (vec!["cp", "-f", &here, &there("none/x")], "No such file"),
+    ] {
+        let refused = away.run(&words).expect(1);
+        assert!(refused.stderr.contains(text), "{refused:?}");
+    }
+    fs::write(&file, "second").expect("the test's folder is writable");
+    away.run(&["cp", "-f", &here, &there("real/app.conf")]).ok();
+    assert_eq!(fs::read(&copied).expect("it is there"), b"second");
+    // One that breaks off: its client is killed while the file is on its way.
+    fs::File::create(&file).and_then(|file| file.set_len(1 << 30)).expect("a file with a hole");
+    let mut sending =
+        away.command(&["cp", &here, &there("real/half")]).spawn().expect("kelsonctl can be started");
+    let names = || {
+        let entries = fs::read_dir(folder.join("real")).expect("it is there").flatten();
+        let mut names: Vec<String> =
+            entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        names.sort();
+        names
+    };
+    until("half of a file", PATIENCE, || (names().len() == 2).then_some(()));
+    sending.kill().expect("it is our child");
+    sending.wait().expect("it is our child");
+    nobody_looks(&host);
+    assert_eq!(names(), ["app.conf"]);
+    // A service may do it with its grant, and not with less; who did it is in the audit.
+    let kelsonctl = kelson_tests::paths::binary("kelsonctl").display().to_string();
+    let socket = format!("unix://{}", host.path("run/init.sock").display());
+    let by = |service: &str| {
+        let target = there(service);
+        let words = ["exec", service, "--", &kelsonctl, "-e", &socket, "cp", "/etc/hostname", &target];
+        host.ctl(&words)
+    };
+    by("granted").ok();
+    assert!(folder.join("granted").is_file());
+    let denied = by("operator").expect(4);
+    assert!(denied.stderr.contains("Inspect.WriteFile needs `api: admin`"), "{denied:?}");
+    let log = host.wait_log("audit", "process");
+    let written = format!("what=\"{} (6 bytes, mode 640)\" result=ok", copied.display());
+    assert!(
+        log.contains("call=Inspect.WriteFile who=\"CN=operator sha256:") && log.contains(&written),
+        "{log}"
+    );
 }
 
 #[test]

@@ -130,4 +130,27 @@ impl Inspect for Shared {
         let all = self.state().seen.copy.clone();
         pages(all, |one| CopyResponse { response: Some(one) }, self.broken())
     }
+
+    async fn write_file(
+        &self,
+        request: Request<tonic::Streaming<WriteFileRequest>>,
+    ) -> Answer<WriteFileResponse> {
+        use write_file_request::Request;
+        let mut pieces = request.into_inner();
+        let Some(WriteFileRequest { request: Some(Request::Begin(begin)) }) = pieces.message().await? else {
+            return Err(Status::invalid_argument("no beginning"));
+        };
+        let mut bytes = 0;
+        while let Some(piece) = pieces.message().await? {
+            if let Some(Request::Data(data)) = piece.request {
+                bytes += data.len();
+            }
+        }
+        let WriteFileBegin { path, name, size, mode, overwrite } = begin;
+        self.look(format!("write {path} {name} {size} {mode:o} {overwrite}: {bytes}")).await?;
+        match self.broken() {
+            Some(status) => Err(status),
+            None => Ok(Response::new(WriteFileResponse { path: format!("{path}{name}") })),
+        }
+    }
 }
