@@ -68,6 +68,7 @@ pub fn end(
                 finish(Finish {
                     intents: intents.clone(),
                     mode: options.mode,
+                    cgroups: processes.cgroups().cloned(),
                     launcher: Arc::new(Personalities { processes, binary: Arc::new(binary) }),
                     patience: PATIENCE,
                     failure,

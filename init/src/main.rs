@@ -224,6 +224,7 @@ fn run(options: Options, started: Duration, now: Duration, arrival: Arrival) -> 
                 shutdown::finish(Finish {
                     intents: ended.intents,
                     mode,
+                    cgroups: ended.personalities.processes.cgroups().cloned(),
                     launcher: std::sync::Arc::new(ended.personalities),
                     patience: failure::PATIENCE,
                     failure,

@@ -30,6 +30,7 @@ pub struct HostBuilder {
     machine: Option<String>,
     arguments: Vec<String>,
     without_cgroup: bool,
+    cgroups_left: Vec<String>,
     burdened: bool,
     own_binary: Option<PathBuf>,
     linked_binary: bool,
@@ -87,6 +88,12 @@ impl HostBuilder {
     /// Runs PID 1 as this user, without a capability; `kelsonctl` is run as the same user.
     pub fn unprivileged(mut self, user: u32) -> HostBuilder {
         self.user = Some(user);
+        self
+    }
+
+    /// A cgroup of a service that an earlier host has left where this one has its own.
+    pub fn cgroup_left(mut self, name: &str) -> HostBuilder {
+        self.cgroups_left.push(name.to_owned());
         self
     }
 
@@ -284,6 +291,12 @@ impl HostBuilder {
             unsafe { command.pre_exec(burden) };
         }
         let cgroup = if self.without_cgroup { None } else { Cgroup::new() };
+        for (cgroup, name) in
+            cgroup.iter().flat_map(|cgroup| self.cgroups_left.iter().map(move |name| (cgroup, name)))
+        {
+            fs::create_dir_all(cgroup.path().join("kelson").join(name))
+                .expect("a cgroup2 that can be written");
+        }
         let door = cgroup.as_ref().map(|cgroup| {
             OpenOptions::new().write(true).open(cgroup.door()).expect("the test's cgroup can be entered")
         });

@@ -11,6 +11,7 @@
 //! What is done at the very end is asked at the very end: a power off replaces a reboot that has not reached its
 //! final call.
 
+pub mod cgroups;
 mod disks;
 mod final_call;
 mod processes;
@@ -22,6 +23,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kelson_runner::CgroupRoot;
 use kelson_services::host::ShutdownAction;
 use tokio::time::Instant;
 
@@ -55,6 +57,8 @@ pub struct Finish {
     pub intents: Intents,
     pub mode: Mode,
     pub launcher: Arc<dyn Launcher>,
+    /// The root of the services' cgroups, which a container leaves as it found it.
+    pub cgroups: Option<CgroupRoot>,
     /// For all of it together. What is over then is skipped.
     pub patience: Duration,
     /// A failed boot ends here as well.
@@ -73,7 +77,12 @@ pub async fn finish(finish: Finish) -> ! {
     };
     match finish.mode {
         Mode::Machine => machine(&progress, deadline).await,
-        Mode::Container => end_processes().await,
+        Mode::Container => {
+            end_processes().await;
+            if let Some(root) = &finish.cgroups {
+                cgroups::leave(root.path());
+            }
+        }
     }
     if let Some(failure) = &finish.failure {
         // For as long as somebody wants to look at it.

@@ -11,6 +11,7 @@ use kelson_services::events::EventLog;
 use kelson_services::state_store::{Descriptor, KeptDescriptor, Kind, LifeId, Past, PastHealth, StateStore};
 use serde::Serialize;
 
+use crate::shutdown::cgroups;
 use crate::watchdog::{self, Watchdog};
 
 /// The state of the host, and the descriptors that came with it.
@@ -79,6 +80,8 @@ impl Foundation {
         let found = CgroupRoot::discover()
             .map_err(|error| tracing::warn!("{error}; strays are found by their KELSON_RUN, best effort"))
             .ok()?;
+        // What another host has left here counts for nobody: neither its CPU time nor its kills for memory.
+        cgroups::remove_empty(found.path());
         if let Some(store) = &self.store {
             store.keep(found.claim(), Descriptor::Cgroups { path: found.path().to_owned() });
         }

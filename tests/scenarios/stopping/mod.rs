@@ -1,5 +1,6 @@
 //! Stopping (S1 to S7): in which order, how long at most, who is told, and who is refused.
 
+mod cgroups_left;
 mod just_spawned;
 mod programs;
 mod running_and_new;
