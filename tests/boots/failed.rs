@@ -25,3 +25,17 @@ fn a_disk_that_is_missing_is_replaced_by_memory_and_a_failed_boot_starts_again()
     );
     assert!(!console.contains("web: starting"), "{console}");
 }
+
+#[test]
+fn a_reboot_boots_the_machine_again_and_a_power_off_ends_it() {
+    let mut vm =
+        Vm::builder("reboots").reboots().service("web", "process: {command: [$PROGRAM, serve]}").boot();
+    vm.ctl(&["reboot", "--no-wait"]).ok();
+    kelson_tests::until("the second boot", kelson_tests::vm::BOOT_PATIENCE, || {
+        (vm.console().matches("Run /init as init process").count() == 2).then_some(())
+    });
+    vm.wait_answer();
+    vm.wait_up(&["web"]);
+    vm.poweroff();
+    assert!(vm.said().contains("powered off"), "{}", vm.said());
+}

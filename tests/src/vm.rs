@@ -45,6 +45,7 @@ pub struct VmBuilder {
     disk_log: Option<PathBuf>,
     second_disk: Option<String>,
     root_disk: Option<PathBuf>,
+    reboots: bool,
 }
 
 impl VmBuilder {
@@ -146,6 +147,12 @@ impl VmBuilder {
         self
     }
 
+    /// A reboot boots it again; otherwise one ends it.
+    pub fn reboots(mut self) -> VmBuilder {
+        self.reboots = true;
+        self
+    }
+
     /// Boots it and returns once it answers over TLS.
     #[track_caller]
     pub fn boot(self) -> Vm {
@@ -197,6 +204,9 @@ impl VmBuilder {
         }
         if self.instructions {
             command.arg("--instructions");
+        }
+        if !self.reboots {
+            command.arg("--no-reboot");
         }
         if self.console_reader {
             command.arg("--console-reader").arg(dir.join("reader"));
