@@ -178,7 +178,9 @@ impl Services for ServicesApi {
         // An answer that waits for the end of apid would never arrive.
         let wait = wait && !own_way;
         let mut results = self.manager.stop_for(&names, cascade, wait, time).await;
-        if let Some(last) = results.last_mut().filter(|last| own_way && time.is_none() && last.outcome != Outcome::Refused) {
+        if let Some(last) =
+            results.last_mut().filter(|last| own_way && time.is_none() && last.outcome != Outcome::Refused)
+        {
             last.message.push_str(
                 "; apid stays down until the next boot, or until `kelsonctl start apid` on the host itself",
             );
