@@ -10,7 +10,7 @@ use prost_types::{DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, Fi
 const HEAD: &str = "\
 # Reference of the API
 
-Made from the comments in [`api/proto/kelson/v1`](../../api/proto/kelson/v1); [api.md](../api.md) tells how to call it, who may, and what the limits are. \
+Made from the comments in [`api/proto/kelson/v1`](../../api/proto/kelson/v1); [The API](../api.md) tells how to call it, who may, and what the limits are. \
 The role is the least that a caller from elsewhere needs; root on the host may call all.
 ";
 

@@ -10,8 +10,8 @@ pub(super) fn container() -> Mapping {
         needed(
             "image",
             Kind::Form(image),
-            "the name of an image in an archive, in one of the `images` folders of the [machine file](machine-file.md): see \
-             [images.md](images.md)",
+            "the name of an [image](images.md) in an archive, in one of the `images` folders of the \
+             [machine file](machine-file.md)",
         ),
         with(
             "command",

@@ -54,7 +54,7 @@ pub fn machine() -> Mapping {
             "shutdown",
             Kind::Mapping(shutdown),
             "{timeout: 60s}",
-            "how long a run may take to end: [shutdown.md](shutdown.md)",
+            "how long [a shutdown](shutdown.md) may take",
         ),
         without(
             "watchdog",
@@ -66,7 +66,7 @@ pub fn machine() -> Mapping {
             "images",
             path().list(),
             "[/usr/share/kelson/images]",
-            "folders of service images, read at the boot: [images.md](images.md)",
+            "folders of [service images](images.md), read at the boot",
         ),
     ];
     Mapping::new("machine", keys)
@@ -126,7 +126,7 @@ fn api() -> Mapping {
             "connectionLifetime",
             duration_from(Duration::from_secs(1)),
             "1h",
-            "after this time a connection takes no new calls, so that its client connects again: [api.md](api.md#how-long-a-connection-lasts)",
+            "after this time a connection [takes no new calls](api.md#how-long-a-connection-lasts), so that its client connects again",
         ),
     ];
     Mapping::new("api", keys)
