@@ -1,7 +1,7 @@
 # The front door. Each target does its own set-up; all of them keep what they make in target/ and out/.
 #   make run                            builds, boots the demo in QEMU, leaves you at a prompt of kelsonctl
 #   make test                           every test: unit, PID namespace, real boots
-#   make test-long                      what takes longer: 100,000 random sequences; a thousand checks for ten minutes; the release before this one, upgraded and back; all boots, with each of two versions of containerd; the tutorial; make chaos
+#   make test-long                      what takes longer: 100,000 random sequences; a thousand checks for ten minutes; the release before this one, upgraded and back; all boots, with each of two versions of containerd; the tutorial; five daemons and seven faults (docs/visit.md); make chaos
 #   make chaos                          faults in PID 1, hostile surroundings and power cuts, again and again: the table of docs/reliability.md
 #   make image [CONFIG=DIR] [IMAGES=DIR] out/vmlinuz and out/initramfs.zst, the demo's or your own services and their images
 #   make simulate [SEEDS=N]             N random sequences (100,000) through the state machine, in which PID 1 dies at any point and goes on
