@@ -24,7 +24,8 @@ fn blocks(document: &str) -> Vec<String> {
 fn lay_out(folder: &Folder, document: &str) -> usize {
     let is_file = |text: &String| {
         let Some(path) = text.lines().next().and_then(|line| line.strip_prefix("# ")) else { return false };
-        let path = path.strip_prefix("tutorial/config/").unwrap_or(path);
+        let prefixes = ["tutorial/config/", "/etc/kelson/"];
+        let path = prefixes.iter().find_map(|prefix| path.strip_prefix(prefix)).unwrap_or(path);
         let named = |folder: &str| path.strip_prefix(folder)?.strip_suffix(".yaml");
         match named("services/") {
             Some(service) => folder.service(service, text),
@@ -59,7 +60,8 @@ fn every_page() {
         let folder = Folder::new();
         folder.root_file(
             "etc/passwd",
-            "redis:x:100:100::/var/lib/redis:/bin/false\nwww-data:x:33:33:::\nnobody:x:65534:65534:::\n",
+            "redis:x:100:100::/var/lib/redis:/bin/false\nwww-data:x:33:33:::\nnobody:x:65534:65534:::\n\
+             postgres:x:103:105:::\nmemcache:x:101:102:::\n",
         );
         folder.root_file("etc/group", "redis:x:100:\nwww-data:x:33:\nnogroup:x:65534:\n");
         files += lay_out(&folder, &std::fs::read_to_string(&path).unwrap());
