@@ -2,7 +2,7 @@
 
 A block whose first line is `# /PATH` is written to that file. In a block of console each line that begins with `# ` is
 typed as root, and the lines below it are what it prints, up to numbers, durations and the width of columns. A comment
-`<!-- cause: TEXT -->` before such a block demands this text of what the block prints.
+`<!-- cause: TEXT -->` before such a block demands this text of its `kelsonctl why`, `status` or `health`.
 
     transcript.py PAGE --root ROOT [--record]
 """
@@ -18,6 +18,7 @@ import time
 # For one command. Machines that do other things as well are slow.
 LONGEST = 180
 BLOCK = re.compile(r"^(?:<!-- cause: ([^\n]*) -->\n)?```(\w+)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
+ANSWERS = re.compile(r"# kelsonctl (why|status|health)\b")
 DURATION = re.compile(r"\b(?:\d+(?:\.\d+)? ?(?:ms|s|m|h|d)(?![a-z]) ?)+")
 
 
@@ -101,11 +102,12 @@ def main():
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(block)
             return found[0]
-        printed, lines = [], []
+        answers, lines = [], []
         for command, shown in typed(block):
             counts["commands"] += 1
             now = shell.run(command[2:])
-            printed += now
+            if ANSWERS.match(command):
+                answers += now
             if [same(one) for one in now] != [same(one) for one in shown]:
                 if not options.record:
                     told = "\n  ".join(["it prints:", *now, "and not:", *shown])
@@ -115,9 +117,9 @@ def main():
             lines += [command, *now]
         if cause:
             counts["causes"] += 1
-            if not any(cause in one for one in printed):
-                told = "\n  ".join(printed)
-                complaints.append(f"{options.page.name}:{line}: does not name the cause {cause!r}; it prints:\n  {told}")
+            if not any(cause in one for one in answers):
+                told = "\n  ".join(answers)
+                complaints.append(f"{options.page.name}:{line}: nothing names the cause {cause!r}:\n  {told}")
         return found[0][: found.start(3) - found.start()] + "".join(f"{one}\n" for one in lines) + "```"
 
     new = BLOCK.sub(step, text)
