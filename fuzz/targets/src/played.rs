@@ -112,7 +112,7 @@ impl LogPipes for Nothing {
 }
 
 impl inspect::Launcher for Nothing {
-    fn launch(&self, _: Vec<u8>) -> BoxFuture<'static, io::Result<inspect::Looking>> {
+    fn launch(&self, _: Vec<u8>, _: bool) -> BoxFuture<'static, io::Result<inspect::Looking>> {
         Box::pin(async { Err(io::Error::other("nothing is looked at here")) })
     }
 
