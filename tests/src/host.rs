@@ -251,7 +251,8 @@ impl HostBuilder {
             for folder in ["", "config", "config/services", "images", "run", "log", "lib"] {
                 chown(dir.join(folder), Some(user), Some(user)).expect("the test's folder is ours");
             }
-            command.args(["setpriv", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all"]);
+            // The bounding set stays, as with `docker run --user`: who holds no capability cannot change it.
+            command.args(["setpriv", "--clear-groups", "--inh-caps=-all"]);
             command.args([format!("--reuid={user}"), format!("--regid={user}")]);
         }
         let mut binary = if self.faulty { paths::faulty_binary("init") } else { paths::binary("init") };

@@ -221,7 +221,11 @@ fn credentials(plan: &Plan) -> Result<(), i32> {
     let control: &Control = &plan.control;
     if let Some(bounding) = plan.bounding {
         control.enter(Step::Capabilities);
-        drop_bounding(control, bounding)?;
+        control.set_detail(u32::MAX);
+        // Without a capability CAP_SETPCAP is missing too. With no_new_privs the set then bounds nothing that could be given.
+        if !plan.no_new_privileges || permitted()? != 0 {
+            drop_bounding(control, bounding)?;
+        }
     }
     let keep = plan.ambient != 0 && plan.credentials.as_ref().is_some_and(|ids| ids.uid != 0);
     if let Some(ids) = &plan.credentials {
