@@ -176,12 +176,12 @@ mod tests {
         assert_eq!(
             table(&sample(), now).render(None, Palette::None),
             "\
-NAME  STATE     UP   HEALTH   SINCE  RESTARTS  WAITING FOR / WHY
-apid  running   yes  -        3m12s         0  its file changed; built-in
-db    running   yes  healthy  3m12s         2  mistake in its file
-job   failed    no   -        3m12s         0  exited with status 3 after 1.2 s
-old   stopped   no   -        3m12s         0  stopped as asked
-web   waiting   no   -        3m12s         0  service \"job\" to be finished, path \"/run/x\" to exist
+NAME  STATE    UP   HEALTH   SINCE  RESTARTS  WAITING FOR / WHY
+apid  running  yes  -        3m12s         0  its file changed; built-in
+db    running  yes  healthy  3m12s         2  mistake in its file
+job   failed   no   -        3m12s         0  exited with status 3 after 1.2 s
+old   stopped  no   -        3m12s         0  stopped as asked
+web   waiting  no   -        3m12s         0  service \"job\" to be finished, path \"/run/x\" to exist
 "
         );
     }
@@ -191,7 +191,7 @@ web   waiting   no   -        3m12s         0  service \"job\" to be finished, p
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1192);
         let text = table(&sample(), now).render(Some(80), Palette::None);
         assert!(text.lines().all(|line| crate::output::text::width(line) <= 80), "{text}");
-        assert!(text.contains("service \"job\" to be finished, pa…"), "{text}");
+        assert!(text.contains("service \"job\" to be finished, pat…"), "{text}");
     }
 
     #[test]
