@@ -76,7 +76,7 @@ fn strikes(fault: Fault) {
     let first = shown(&row(&host, "pauses"));
     until("the next second", PATIENCE, || (shown(&row(&host, "pauses")) != first).then_some(()));
     for shown in [host.ctl(&["status", "pauses"]).ok().stdout, host.ctl(&["why", "pauses"]).ok().stdout] {
-        assert!(shown.contains(&format!("{ENDED}")) && shown.contains(", restarting in "), "{shown}");
+        assert!(shown.contains(ENDED) && shown.contains(", restarting in "), "{shown}");
     }
 
     // Once it is up, what was is over.
