@@ -89,7 +89,7 @@ fn a_path_that_is_none_is_told() {
         let err = "kelsonctl: there is no /nope\n".to_owned();
         assert_eq!(fake.run(&words), Done { status: 1, out: String::new(), err }, "{words}");
     }
-    for words in ["ls etc", "read etc", "cp etc ."] {
+    for words in ["ls etc", "read etc", "cp :etc ."] {
         let wrong = fake.run(words);
         assert_eq!(wrong.status, 2, "{words}");
         assert!(wrong.err.contains("a path of the host begins with /"), "{}", wrong.err);
@@ -300,7 +300,7 @@ fn a_file_goes_to_the_host() {
     let done = fake.run(&format!("cp --force {} :/etc/", file.display()));
     assert_eq!(
         (done.status, done.out.as_str(), done.err.as_str()),
-        (0, "copied 1 file (195 KiB) to /etc/app.conf\n", "")
+        (0, "copied 1 file (195.3 KiB) to /etc/app.conf\n", "")
     );
     assert_eq!(fake.asked(), ["write /etc/ app.conf 200000 640 true: 200000"]);
     fs::write(&file, "").unwrap();
