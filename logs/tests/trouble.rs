@@ -101,7 +101,7 @@ async fn p6_a_hundred_services_write_while_logd_is_killed_and_frozen() {
     let mut writers = Vec::new();
     let mut keep = Vec::new();
     for service in 0..100 {
-        let (stdout, stderr) = host.collector.pipes(&format!("s{service}"), 1, options).unwrap();
+        let (stdout, stderr) = host.collector.pipes(&format!("s{service}"), 0, options).unwrap();
         // Some fill their pipe while nobody reads.
         let (size, pause) = if service % 10 == 0 { (900, 2) } else { (20, 20) };
         writers.push(writing(stdout, size, Duration::from_millis(pause)));
@@ -146,7 +146,7 @@ async fn p6_killed_while_it_is_handed_pipes() {
     for round in 0..4 {
         for number in 0..50 {
             let service = format!("r{round}-{number}");
-            let (stdout, stderr) = host.collector.pipes(&service, 1, OPTIONS).unwrap();
+            let (stdout, stderr) = host.collector.pipes(&service, 0, OPTIONS).unwrap();
             let mut file = File::from(stdout);
             file.write_all(b"hello\n").unwrap();
             pipes.push((service, file, stderr));
@@ -165,7 +165,7 @@ async fn p6_killed_while_it_is_handed_pipes() {
 #[tokio::test]
 async fn p6_a_frozen_logd_is_replaced_before_anybody_waits_two_seconds() {
     let mut host = Host::new("p6-frozen");
-    let (stdout, _stderr) = host.collector.pipes("web", 1, OPTIONS).unwrap();
+    let (stdout, _stderr) = host.collector.pipes("web", 0, OPTIONS).unwrap();
     let logd = host.up().await;
     // All is quiet, nobody looks.
     let look = Duration::from_millis(1000);
@@ -212,7 +212,7 @@ async fn p6_a_logd_that_only_gets_no_processor_is_not_replaced() {
     // logd and those who take all of its processor; PID 1 and the service have another one.
     stay_on(theirs);
     let mut host = Host::new("p6-starved");
-    let (stdout, _stderr) = host.collector.pipes("web", 1, OPTIONS).unwrap();
+    let (stdout, _stderr) = host.collector.pipes("web", 0, OPTIONS).unwrap();
     let logd = host.up().await;
     for thread in std::fs::read_dir(format!("/proc/{logd}/task")).unwrap() {
         let thread = thread.unwrap().file_name().into_string().unwrap().parse().unwrap();
@@ -238,10 +238,10 @@ async fn p6_a_logd_that_only_gets_no_processor_is_not_replaced() {
 #[tokio::test]
 async fn without_any_logd_services_go_on_and_what_is_lost_is_said() {
     let mut host = Host::with("absent", None, 6);
-    let (stdout, _stderr) = host.collector.pipes("web", 1, OPTIONS).unwrap();
-    let (quiet, _quiet_err) = host.collector.pipes("quiet", 1, OPTIONS).unwrap();
+    let (stdout, _stderr) = host.collector.pipes("web", 0, OPTIONS).unwrap();
+    let (quiet, _quiet_err) = host.collector.pipes("quiet", 0, OPTIONS).unwrap();
     File::from(quiet).write_all(b"kept\n").unwrap();
-    let (burst, _burst_err) = host.collector.pipes("burst", 1, OPTIONS).unwrap();
+    let (burst, _burst_err) = host.collector.pipes("burst", 0, OPTIONS).unwrap();
     let lines: String = (1..=400).map(|number| format!("{number:0100}.\n")).collect();
     File::from(burst).write_all(lines.as_bytes()).unwrap();
     let writer = writing(stdout, 1000, Duration::from_micros(200));
@@ -282,7 +282,7 @@ fn mounted(name: &str, kind: &'static str, options: String) -> Before {
 async fn p5_a_full_disk_blocks_nobody_and_the_gap_is_said() {
     let name = "p5-full";
     let mut host = Host::with(name, Some(mounted(name, "tmpfs", "size=256k".into())), 0);
-    let (stdout, _stderr) = host.collector.pipes("web", 1, OPTIONS).unwrap();
+    let (stdout, _stderr) = host.collector.pipes("web", 0, OPTIONS).unwrap();
     let logd = host.up().await;
     let inside = PathBuf::from(format!("/proc/{logd}/root{}", host.folder.join("logs").display()));
     std::fs::write(inside.join("filler"), vec![b'x'; 128 * 1024]).unwrap();
@@ -345,7 +345,7 @@ async fn p5_a_dead_disk_blocks_nobody_and_logs_can_still_be_read() {
     let name = "p5-dead";
     let (server, before) = dead_disk(name);
     let mut host = Host::with(name, Some(before), 0);
-    let (stdout, _stderr) = host.collector.pipes("web", 1, OPTIONS).unwrap();
+    let (stdout, _stderr) = host.collector.pipes("web", 0, OPTIONS).unwrap();
     host.up().await;
     // More than the queue and the pipe hold.
     let writer = writing(stdout, 4000, Duration::from_micros(300));
@@ -378,7 +378,7 @@ async fn p5_a_dead_disk_blocks_nobody_and_logs_can_still_be_read() {
 #[tokio::test]
 async fn p5_a_log_directory_that_vanishes_is_made_again() {
     let host = Host::new("p5-vanish");
-    let (stdout, _stderr) = host.collector.pipes("web", 1, OPTIONS).unwrap();
+    let (stdout, _stderr) = host.collector.pipes("web", 0, OPTIONS).unwrap();
     let writer = writing(stdout, 20, Duration::from_millis(1));
     eventually(SOON, "the log", || !contents(&host.log("web")).is_empty()).await;
     let gone = host.folder.join("gone");
@@ -393,7 +393,7 @@ async fn p5_a_log_directory_that_vanishes_is_made_again() {
 #[tokio::test]
 async fn at_idle_nothing_wakes_up() {
     let host = Host::new("idle");
-    let (stdout, _stderr) = host.collector.pipes("web", 1, OPTIONS).unwrap();
+    let (stdout, _stderr) = host.collector.pipes("web", 0, OPTIONS).unwrap();
     let logd = host.up().await;
     File::from(stdout.try_clone().unwrap()).write_all(b"line\n").unwrap();
     eventually(SOON, "the line", || contents(&host.log("web")).contains(" F line\n")).await;
@@ -418,7 +418,7 @@ async fn at_idle_nothing_wakes_up() {
 #[tokio::test]
 async fn a_chatty_service_does_not_wake_pid_1_by_its_lines() {
     let host = Host::new("chatty");
-    let (stdout, _stderr) = host.collector.pipes("web", 1, OPTIONS).unwrap();
+    let (stdout, _stderr) = host.collector.pipes("web", 0, OPTIONS).unwrap();
     host.up().await;
     let before = host.wakes.load(Ordering::Relaxed);
     let writer = writing(stdout, 100, Duration::from_millis(1));
@@ -432,7 +432,7 @@ async fn a_chatty_service_does_not_wake_pid_1_by_its_lines() {
 #[tokio::test]
 async fn v1_logd_goes_on_over_the_lives_of_pid_1_and_no_line_is_lost_or_doubled() {
     let mut host = Host::new("lives");
-    let (mut web, mut web_err) = host.collector.pipes("web", 1, OPTIONS).unwrap();
+    let (mut web, mut web_err) = host.collector.pipes("web", 0, OPTIONS).unwrap();
     let logd = host.up().await;
     let mut number = 0;
     let write = |end: &OwnedFd, number: &mut u32| {
@@ -442,7 +442,7 @@ async fn v1_logd_goes_on_over_the_lives_of_pid_1_and_no_line_is_lost_or_doubled(
             nix::unistd::write(end, part.as_bytes()).unwrap();
         }
     };
-    for life in 2..=6 {
+    for _ in 2..=6 {
         for _ in 0..50 {
             write(&web, &mut number);
         }
@@ -452,7 +452,7 @@ async fn v1_logd_goes_on_over_the_lives_of_pid_1_and_no_line_is_lost_or_doubled(
         // What was made in the life before, and what is made in this one.
         write(&web_err, &mut number);
         assert_eq!((host.up().await, host.restarts()), (logd, 0));
-        (web, web_err) = host.collector.pipes("web", life, OPTIONS).unwrap();
+        (web, web_err) = host.collector.pipes("web", 0, OPTIONS).unwrap();
     }
     eventually(SOON, "all lines", || contents(&host.log("web")).contains(&format!("line {number} "))).await;
     host.shutdown().await;
@@ -467,7 +467,7 @@ async fn v1_logd_goes_on_over_the_lives_of_pid_1_and_no_line_is_lost_or_doubled(
 #[tokio::test]
 async fn v1_a_logd_that_died_between_two_lives_is_replaced_and_that_is_said() {
     let host = Host::new("lives-dead");
-    let (web, _err) = host.collector.pipes("web", 1, OPTIONS).unwrap();
+    let (web, _err) = host.collector.pipes("web", 0, OPTIONS).unwrap();
     let logd = host.up().await;
     nix::unistd::write(&web, b"before\n").unwrap();
     eventually(SOON, "the first line", || contents(&host.log("web")).contains("before")).await;

@@ -10,13 +10,18 @@ use crate::failure::Failure;
 /// The log is shown beside what was asked for: nobody waits long for it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The last lines of its log, oldest first.
+/// The last lines of its log, oldest first; of one run alone where `run` names it.
 ///
 /// # Errors
 /// Why they could not be read, in words.
-pub async fn last_lines(client: &Client, service: &str, count: u32) -> Result<Vec<Line>, String> {
-    let request =
-        ReadRequest { names: vec![service.to_owned()], tail: Some(count), ..ReadRequest::default() };
+pub async fn last_lines(
+    client: &Client,
+    service: &str,
+    count: u32,
+    run: Option<u64>,
+) -> Result<Vec<Line>, String> {
+    let names = vec![service.to_owned()];
+    let request = ReadRequest { names, tail: Some(count), run, ..ReadRequest::default() };
     let read = async {
         let mut batches = client.logs().read(request).await?.into_inner();
         let mut lines = Vec::new();

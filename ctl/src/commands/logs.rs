@@ -1,10 +1,14 @@
 //! `logs`: what services wrote, byte for byte; on a terminal, what could steer it is shown instead of sent.
 
-use std::time::{Duration, Instant};
+mod runs;
+
+use std::time::{Duration, Instant, SystemTime};
 
 use kelson_api::client::Client;
 use kelson_proto::v1::line::Stream;
 use kelson_proto::v1::{Line, ListRequest, ReadRequest};
+
+use runs::Runs;
 
 use super::Call;
 use crate::failure::{Failure, answer, explain_names, unknown_names};
@@ -19,11 +23,13 @@ const MOST: usize = 256;
 
 /// Show what services wrote
 ///
-/// Without a name: of all services that the host has at that moment.
+/// Without a name, or with --all: of all services that the host has at that
+/// moment, in the order of time, with the name before each line.
 ///
-/// To a terminal control characters are shown escaped; to anything else all
-/// bytes go as they were written. While following, a connection that breaks is
-/// made anew.
+/// On a terminal the time stands before each line, a line tells where a new run
+/// of the service begins, and control characters are shown escaped. To anything
+/// else all bytes go as they were written. While following, a connection that
+/// breaks is made anew.
 #[derive(Debug, Clone, clap::Args)]
 #[command(
     verbatim_doc_comment,
@@ -32,21 +38,42 @@ Examples:
   kelsonctl logs web
   kelsonctl logs --since 1m
   kelsonctl logs -f --tail 20 web db
-  kelsonctl logs --since 10m --times web"
+  kelsonctl logs --since 10m --until 5m --times web
+  kelsonctl logs --previous web
+  kelsonctl logs --run 7 --grep 'connection refused' web
+  kelsonctl logs --all --tail 100"
 )]
 pub struct Arguments {
     /// Go on with what is still to come
     #[arg(short, long)]
     follow: bool,
-    /// At most so many of the last lines
+    /// At most so many of the last lines (-n names nodes)
     #[arg(long, value_name = "N")]
     tail: Option<u32>,
     /// Only lines of the last so-and-so long, such as 30s or 10m
     #[arg(long, value_name = "D", value_parser = time::parse)]
     since: Option<Duration>,
-    /// Put the time before each line
+    /// Only lines that are so-and-so old, or older
+    #[arg(long, value_name = "D", value_parser = time::parse, conflicts_with = "follow")]
+    until: Option<Duration>,
+    /// Only lines of the service's run with this number
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "follow")]
+    run: Option<u64>,
+    /// Only lines of the run before the current one
+    #[arg(short, long, conflicts_with_all = ["follow", "run"])]
+    previous: bool,
+    /// Only lines with this text in them, letter by letter
+    #[arg(long, value_name = "TEXT")]
+    grep: Option<String>,
+    /// Put the time before each line, also where it is no terminal
     #[arg(short, long)]
     times: bool,
+    /// Put no time before each line
+    #[arg(long, conflicts_with = "times")]
+    no_times: bool,
+    /// Of all services, as without a name
+    #[arg(short, long, conflicts_with = "names")]
+    all: bool,
     /// The services [default: all]
     #[arg(value_name = "NAME")]
     names: Vec<String>,
@@ -60,9 +87,11 @@ pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
         // Nothing would ever come, and nothing would tell why.
         known(&client, &names).await?;
     }
+    let times = arguments.times || (call.terminal.is_terminal && !arguments.no_times);
     let mut reader = Reader {
-        writer: Writer::new(&call.terminal, &names, arguments.times).of(call),
+        writer: Writer::new(&call.terminal, &names, times, asked_all).of(call),
         call,
+        runs: (call.is_table() && call.terminal.is_terminal).then(Runs::default),
         resume: Resume::default(),
         reconnect: call.reconnect(),
         began: false,
@@ -73,6 +102,10 @@ pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
         follow: arguments.follow,
         tail: arguments.tail,
         last: arguments.since.map(time::to_wire),
+        until: arguments.until.map(time::to_wire),
+        run: arguments.run,
+        previous: arguments.previous,
+        text: arguments.grep.unwrap_or_default().into_bytes(),
     };
     // logd said itself that it ends: another one takes its place, unless the host ends too.
     let (mut ended, mut reached): (Option<Instant>, bool) = (None, false);
@@ -97,8 +130,15 @@ pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
         }
     }
     reader.writer.finish()?;
-    if reader.resume.is_empty() && !arguments.follow && !asked_all {
-        known(&client, &names).await?;
+    if reader.resume.is_empty() && !arguments.follow {
+        if !asked_all {
+            known(&client, &names).await?;
+        }
+        match arguments.run {
+            Some(run) => call.note(&format!("no such line of run {run} is kept")),
+            None if arguments.previous => call.note("no such line of a run before the current one is kept"),
+            None => {}
+        }
     }
     Ok(())
 }
@@ -139,6 +179,8 @@ async fn has_ended(client: &Client) -> bool {
 struct Reader<'a> {
     call: &'a Call,
     writer: Writer,
+    /// Where it is to be told which run lines are of.
+    runs: Option<Runs>,
     resume: Resume,
     reconnect: Reconnect,
     began: bool,
@@ -158,6 +200,11 @@ impl Reader<'_> {
             self.arrived = Instant::now();
             for line in batch.lines.iter().filter(|line| self.resume.is_new(line)) {
                 if self.call.is_table() {
+                    if let Some(runs) = &mut self.runs
+                        && let Some(change) = runs.change(line)
+                    {
+                        self.writer.mark(&change.service, &runs.describe(client, &change).await)?;
+                    }
                     self.writer.line(line)?;
                 } else {
                     print(&self.call.item(|| views::LogLine::from(line), String::new)?)?;
@@ -183,12 +230,13 @@ struct Writer {
 }
 
 impl Writer {
-    fn new(terminal: &Terminal, names: &[String], times: bool) -> Writer {
+    /// `named`: the name of the service stands before each line, also if there is one alone.
+    fn new(terminal: &Terminal, names: &[String], times: bool, named: bool) -> Writer {
         let widest = names.iter().map(|name| width(name)).max();
         Writer {
             terminal: *terminal,
             times,
-            names: widest.filter(|_| names.len() > 1),
+            names: widest.filter(|_| named || names.len() > 1),
             node: None,
             buffer: Vec::new(),
             open: None,
@@ -236,13 +284,32 @@ impl Writer {
         Ok(())
     }
 
-    fn front(&mut self, line: &Line) {
-        let palette = self.terminal.palette;
+    /// A line between those of two runs.
+    fn mark(&mut self, service: &str, text: &str) -> Result<(), Failure> {
+        if self.open.take().is_some() {
+            self.buffer.push(b'\n');
+        }
+        self.node_front();
+        let dash = if self.terminal.unicode { "──" } else { "--" };
+        let service = if self.names.is_some() { format!("{}: ", escape(service)) } else { String::new() };
+        let mark = format!("{dash} {service}{text} {dash}");
+        self.buffer.extend(self.terminal.palette.paint(Tone::Quiet, &mark).as_bytes());
+        self.buffer.push(b'\n');
+        self.flush()
+    }
+
+    fn node_front(&mut self) {
         if let Some((_, front)) = &self.node {
             self.buffer.extend(front.as_bytes());
         }
+    }
+
+    fn front(&mut self, line: &Line) {
+        let palette = self.terminal.palette;
+        self.node_front();
         if let (true, Some(when)) = (self.times, &line.time) {
-            self.buffer.extend(format!("{} ", palette.paint(Tone::Quiet, &time::rfc3339(when))).as_bytes());
+            let when = self.terminal.time(when, SystemTime::now());
+            self.buffer.extend(format!("{} ", palette.paint(Tone::Quiet, &when)).as_bytes());
         }
         if let Some(widest) = self.names {
             let name = format!("{:<widest$} |", escape(&line.service));
@@ -284,7 +351,7 @@ mod tests {
 
     fn written(terminal: &Terminal, names: &[&str], times: bool, lines: &[Line]) -> Vec<u8> {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let mut writer = Writer::new(terminal, &names, times);
+        let mut writer = Writer::new(terminal, &names, times, false);
         for line in lines {
             assert!(writer.line(line).is_ok());
         }

@@ -53,7 +53,7 @@ pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
     };
     let mut shown = String::new();
     if call.is_table() {
-        let lines = last_lines(&client, &name, LINES).await;
+        let lines = last_lines(&client, &name, LINES, None).await;
         shown = page(&status, &call.terminal, SystemTime::now()) + &log(lines, &call.terminal);
     }
     call.show(|| views::Status::from(&status), || Page::Text(shown))

@@ -6,7 +6,6 @@ use std::time::SystemTime;
 use kelson_api::client::Client;
 use kelson_proto::v1::missing::Kind;
 use kelson_proto::v1::{Reason, State, StatusRequest, WhyRequest};
-use prost_types::Timestamp;
 
 use super::Call;
 use super::last_lines::last_lines;
@@ -85,20 +84,17 @@ fn service_of(cause: &Reason) -> &str {
 /// What stands below a service whose last run failed: the last lines of that run, or why they cannot be shown.
 async fn log(client: &Client, service: &str) -> Vec<Branch> {
     let leaf = |line: String| Branch { line, below: Vec::new() };
-    // Without the start of the run its lines cannot be told from those of the one before.
     let request = StatusRequest { name: service.to_owned() };
     let Ok(status) = answer(client.services().status(request)).await else { return Vec::new() };
-    let run = status.service.map_or(0, |service| service.run);
-    let began = status.events.iter().find(|event| run > 0 && event.run == run).and_then(|event| event.time);
-    let Some(began) = began else { return Vec::new() };
-    let lines = match last_lines(client, service, LINES).await {
+    let Some(run) = status.service.map(|service| service.run).filter(|run| *run > 0) else {
+        return Vec::new();
+    };
+    let lines = match last_lines(client, service, LINES, Some(run)).await {
         Ok(lines) => lines,
         Err(why) => return vec![leaf(escape(&why).into_owned())],
     };
-    let order = |time: &Timestamp| (time.seconds, time.nanos);
-    let of_run = lines.iter().filter(|line| line.time.is_none_or(|time| order(&time) >= order(&began)));
     let below: Vec<Branch> =
-        of_run.map(|line| leaf(fit(&escape_bytes(&line.text), COLUMNS).into_owned())).collect();
+        lines.iter().map(|line| leaf(fit(&escape_bytes(&line.text), COLUMNS).into_owned())).collect();
     if below.is_empty() {
         return Vec::new();
     }

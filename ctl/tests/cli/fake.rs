@@ -529,13 +529,28 @@ impl Logs for Shared {
 
     async fn read(&self, request: Request<ReadRequest>) -> Answer<Self::ReadStream> {
         let request = request.into_inner();
-        self.note(format!("logs tail={:?} last={}", request.tail, request.last.is_some()))?;
+        let mut words = format!("logs tail={:?} last={}", request.tail, request.last.is_some());
+        if request.until.is_some() {
+            words += " until";
+        }
+        if request.previous {
+            words += " previous";
+        }
+        if let Some(run) = request.run {
+            words += &format!(" run={run}");
+        }
+        if !request.text.is_empty() {
+            words += &format!(" text={}", request.text.escape_ascii());
+        }
+        self.note(words)?;
         let skip = match request.tail {
             Some(tail) => self.state().lines.len().saturating_sub(tail as usize),
             None => 0,
         };
         Ok(self.stream(request.follow, move |state, place| {
-            let wanted = |line: &&Line| request.names.contains(&line.service);
+            let wanted = |line: &&Line| {
+                request.names.contains(&line.service) && request.run.is_none_or(|run| run == line.run)
+            };
             Some(ReadResponse {
                 lines: vec![state.lines.iter().skip(skip).filter(wanted).nth(place)?.clone()],
             })

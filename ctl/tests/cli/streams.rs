@@ -159,8 +159,34 @@ fn logs_to_a_file_are_what_was_written() {
     assert_eq!(fake.asked().last().unwrap(), "logs tail=None last=true");
     assert_eq!(
         fake.run("-o json logs db").out,
-        "{\"service\":\"db\",\"time\":\"2026-11-21T09:48:06.000Z\",\"stream\":\"stdout\",\"text\":\"other\",\"partial\":false}\n"
+        "{\"service\":\"db\",\"time\":\"2026-11-21T09:48:06.000Z\",\"stream\":\"stdout\",\"text\":\"other\",\"partial\":false,\"run\":null,\"boot\":null}\n"
     );
+}
+
+#[test]
+fn logs_are_asked_for_by_run_time_and_text() {
+    let of = |run, text: &[u8]| Line { run, boot: 0x3fa9, ..line("web", 0, text) };
+    let fake = Fake::start(State { lines: vec![of(1, b"one"), of(2, b"two")], ..two() });
+    assert_eq!(fake.run("logs --run 2 web").out, "two\n");
+    assert_eq!(fake.asked().last().unwrap(), "logs tail=None last=false run=2");
+    let json: serde_json::Value = serde_json::from_str(&fake.run("-o json logs --run 2 web").out).unwrap();
+    assert_eq!((&json["run"], &json["boot"]), (&json!(2), &json!("3fa9")));
+    fake.run("logs --previous --since 1h --until 5m --grep a\\b web");
+    assert_eq!(fake.asked().last().unwrap(), "logs tail=None last=true until previous text=a\\\\b");
+    let none = fake.run("logs --run 9 web");
+    assert_eq!((none.status, none.out.as_str()), (0, ""));
+    assert_eq!(none.err, "kelsonctl: no such line of run 9 is kept\n");
+    for words in [
+        "logs -f --run 2 web",
+        "logs -f --until 5m web",
+        "logs -p -f web",
+        "logs -p --run 2 web",
+        "logs --run 0 web",
+        "logs --all web",
+        "logs --times --no-times web",
+    ] {
+        assert_eq!(fake.run(words).status, 2, "{words}");
+    }
 }
 
 #[test]

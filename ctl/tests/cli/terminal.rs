@@ -229,3 +229,34 @@ fn a_log_cannot_steer_the_terminal() {
     command.env("NO_COLOR", "1");
     assert!(!on_terminal(command, 80).contains('\x1b'));
 }
+
+#[test]
+fn a_log_on_a_terminal_has_its_times_and_tells_its_runs_apart() {
+    let of = |run, second, text: &[u8]| Line { run, boot: 9, ..crate::streams::line("web", second, text) };
+    let lines = vec![of(6, 0, b"one"), of(6, 1, b"two"), of(7, 4, b"three"), of(7, 5, b"four")];
+    let mut ended = event(1, "web", "exited with status 1, restarting in 2 s");
+    (ended.run, ended.time.as_mut().unwrap().seconds) = (6, 1_795_254_485 + 2);
+    ended.set_state(kelson_proto::v1::State::Backoff);
+    let mut began = event(2, "web", "starting");
+    (began.run, began.time.as_mut().unwrap().seconds) = (7, 1_795_254_485 + 3);
+    let fake = Fake::start(State { lines, events: vec![ended, began], ..two() });
+    let at_terminal = |words: &str| {
+        let mut command = at(&fake.socket(), words);
+        command.env("NO_COLOR", "1");
+        on_terminal(command, 120)
+    };
+    let mark = "── run 7, started 09:48:08; run 6: exited with status 1, restarting in 2 s ──\n";
+    let t = "2026-11-21T09:48:";
+    assert_eq!(
+        at_terminal("logs web"),
+        format!("{t}05.000Z one\n{t}06.000Z two\n{mark}{t}09.000Z three\n{t}10.000Z four\n")
+    );
+    assert_eq!(at_terminal("logs --no-times web"), format!("one\ntwo\n{mark}three\nfour\n"));
+    let all = at_terminal("logs --all --no-times");
+    assert!(all.starts_with("web | one\n") && all.contains("\n── web: run 7, started"), "{all}");
+    assert_eq!(fake.run("logs web").out, "one\ntwo\nthree\nfour\n", "elsewhere nothing is added");
+    assert_eq!(fake.run("logs --all").out, "web | one\nweb | two\nweb | three\nweb | four\n");
+    // Nothing is known of them any more.
+    fake.change(|state| state.events.clear());
+    assert!(at_terminal("logs web").contains("two\n── run 7 ──\n"));
+}

@@ -14,6 +14,9 @@ use crate::time;
 #[path = "../../../logs/src/logd/line.rs"]
 #[allow(dead_code, reason = "what else is in it is for logd")]
 mod line;
+#[path = "../../../logs/src/logd/run.rs"]
+#[allow(dead_code, reason = "what else is in it is for logd")]
+mod run;
 
 /// Says its packets, and is silent from then on.
 struct Says(Vec<u8>);
@@ -68,7 +71,8 @@ pub fn files(data: &[u8]) {
         let again =
             line::parse(written.strip_suffix(b"\n").unwrap_or(&written)).expect("what was written is a line");
         if found.time >= 0 {
-            assert_eq!((again.time, again.source, again.partial), (found.time, found.source, found.partial));
+            let known = |line: line::Line<'_>| (line.time, line.source, line.run, line.partial);
+            assert_eq!(known(again), known(found));
         }
     }
     let mut held = Vec::new();

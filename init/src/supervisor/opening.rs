@@ -43,10 +43,10 @@ pub(super) fn socket_group(loaded: &Loaded) -> Option<u32> {
 }
 
 /// The log of who changed what. Without it the calls are served all the same, and are in the kernel log.
-fn audit(collector: &Collector, rebirth: &Rebirth) -> Audit {
+fn audit(collector: &Collector) -> Audit {
     let options = LogOptions { max_size: 1 << 20, max_files: 5, rate_limit: None, console: false };
-    let life = rebirth.count.saturating_add(rebirth.crashes).saturating_add(1);
-    let pipes = collector.pipes(AUDIT_LOG, u64::from(life), options);
+    // It is no service, and has no runs.
+    let pipes = collector.pipes(AUDIT_LOG, 0, options);
     pipes.and_then(Audit::new).unwrap_or_else(|error| {
         tracing::error!("who changes what is not in the log {AUDIT_LOG}: {error}");
         Audit::default()
@@ -160,7 +160,7 @@ pub(super) fn open(
         host,
         admission,
         group,
-        audit: audit(&collector, &rebirth),
+        audit: audit(&collector),
         listeners,
     };
     let doors = Doors {

@@ -20,9 +20,10 @@ use tonic::{Request, Response, Status};
 
 use super::admission::Admission;
 use super::client::{self, Leaving, Peer};
-use super::history::{History, Wanted};
+use super::history::{History, Text, Wanted, WantedRun};
 use super::line::{self, Source};
 use super::reader::Troubles;
+use super::run::Run;
 use super::store::{OwnedLine, Store, client_note};
 use crate::valid_name;
 
@@ -40,6 +41,8 @@ const LEAVING: Duration = Duration::from_millis(500);
 /// Text in one message, lines in one look at the ring.
 const CHUNK: usize = 32 * 1024;
 const LIVE: usize = 256;
+/// Bytes of a text that is looked for.
+const TEXT: usize = 1024;
 
 /// Serves until the store is closed and the last stream has ended.
 pub fn serve(
@@ -156,11 +159,26 @@ fn look_at(request: v1::ReadRequest) -> Result<Asked, Status> {
     if names.is_empty() || names.len() > NAMES {
         return Err(Status::invalid_argument(format!("name 1 to {NAMES} services")));
     }
-    let since = request.last.map(|last| {
-        let span = last.seconds.max(0).saturating_mul(1_000_000_000).saturating_add(last.nanos.max(0).into());
+    let ago = |span: prost_types::Duration| {
+        let span = span.seconds.max(0).saturating_mul(1_000_000_000).saturating_add(span.nanos.max(0).into());
         line::now().saturating_sub(span)
-    });
-    Ok(Asked { names, wanted: Wanted { tail: request.tail, since }, follow: request.follow })
+    };
+    let (since, until) = (request.last.map(ago), request.until.map(ago));
+    let run = match (request.run, request.previous) {
+        (None, false) => None,
+        (None, true) => Some(WantedRun::Previous),
+        (Some(number @ 1..), false) => Some(WantedRun::Number(u32::try_from(number).unwrap_or(u32::MAX))),
+        (Some(0), _) => return Err(Status::invalid_argument("runs are counted from 1")),
+        (Some(_), true) => return Err(Status::invalid_argument("ask for one run, or for the previous one")),
+    };
+    if request.follow && (run.is_some() || until.is_some()) {
+        return Err(Status::invalid_argument("a log cannot be followed up to a time, or for one run"));
+    }
+    if request.text.len() > TEXT {
+        return Err(Status::invalid_argument(format!("a text to look for has at most {TEXT} bytes")));
+    }
+    let wanted = Wanted { tail: request.tail, since, until, run, text: Text(request.text.into()) };
+    Ok(Asked { names, wanted, follow: request.follow })
 }
 
 /// The client is gone.
@@ -185,7 +203,7 @@ impl Reading {
         let Some(history) = history else { return Ok(()) };
         let mut expected = history.next.clone();
         self.past(history).await?;
-        if asked.follow { self.live(&mut expected).await } else { Ok(()) }
+        if asked.follow { self.live(&mut expected, &asked.wanted.text).await } else { Ok(()) }
     }
 
     /// So that what came before is, as a rule, in the files.
@@ -198,12 +216,12 @@ impl Reading {
 
     /// The history, or what memory has of it, and why.
     async fn open(&self, asked: &Asked) -> (Option<History>, Option<String>) {
-        let (store, names, wanted) = (self.store.clone(), asked.names.clone(), asked.wanted);
+        let (store, names, wanted) = (self.store.clone(), asked.names.clone(), asked.wanted.clone());
         let opened = self.on_disk(OPENING, move || History::open(&store, &names, wanted)).await;
         match opened {
             Ok(history) => (Some(history), None),
             Err(why) => {
-                let memory = History::of_memory(&self.store, &asked.names, asked.wanted).ok();
+                let memory = History::of_memory(&self.store, &asked.names, asked.wanted.clone()).ok();
                 (memory, Some(format!("only what is in memory: the log files cannot be read: {why}")))
             }
         }
@@ -237,10 +255,12 @@ impl Reading {
                 Ok((history, lines))
             };
             match self.on_disk(READING, read).await {
-                Ok((_, lines)) if lines.is_empty() => return Ok(()),
-                Ok((rest, lines)) => {
+                Ok((_, None)) => return Ok(()),
+                Ok((rest, Some(lines))) => {
                     history = rest;
-                    self.send(lines).await?;
+                    if !lines.is_empty() {
+                        self.send(lines).await?;
+                    }
                 }
                 Err(why) => {
                     let text = format!("lines are missing here: the log files cannot be read: {why}");
@@ -250,7 +270,7 @@ impl Reading {
         }
     }
 
-    async fn live(&self, expected: &mut HashMap<Arc<str>, u64>) -> Result<(), Gone> {
+    async fn live(&self, expected: &mut HashMap<Arc<str>, u64>, text: &Text) -> Result<(), Gone> {
         let mut position = 0;
         loop {
             let state = std::sync::Mutex::new((&mut position, &mut *expected));
@@ -258,7 +278,7 @@ impl Reading {
                 let mut state = state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                 let (position, expected) = &mut *state;
                 let closed = store.is_closed();
-                let lines = store.live(position, expected, LIVE);
+                let lines = store.live(position, expected, LIVE, |line| text.is_in(line));
                 (closed || !lines.is_empty()).then_some(lines)
             })
             .await;
@@ -284,6 +304,7 @@ fn message(line: OwnedLine) -> v1::Line {
         Source::Stderr => v1::line::Stream::Stderr,
         Source::Note => v1::line::Stream::Note,
     };
-    let service = line.service.to_string();
-    v1::Line { service, time, stream: stream.into(), text: line.text, partial: line.partial }
+    let OwnedLine { service, run: Run { number, boot }, partial, text, .. } = line;
+    let (service, stream) = (service.to_string(), stream.into());
+    v1::Line { service, time, stream, text, partial, run: number.into(), boot: boot.into() }
 }

@@ -11,7 +11,7 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::line::{self, Clock, Line, Source};
+use super::line::{self, Clock, Line};
 use super::store::{Limits, Mark};
 
 /// Open at the same time.
@@ -250,8 +250,7 @@ fn ends_with_a_line(file: &File, length: u64) -> io::Result<bool> {
 fn after_lost_lines(is_torn: bool) -> Vec<u8> {
     let mut bytes = if is_torn { b"\n".to_vec() } else { Vec::new() };
     let text = if is_torn { line::TORN } else { line::LOST }.as_bytes();
-    let note = Line { time: line::now(), source: Source::Note, partial: false, text };
-    Clock::default().append(&mut bytes, note);
+    Clock::default().append(&mut bytes, Line::note(text));
     bytes
 }
 
@@ -263,6 +262,7 @@ fn whole_lines(bytes: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::logd::line::Source;
 
     struct Folder(PathBuf);
 

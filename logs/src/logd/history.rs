@@ -13,7 +13,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::files::{MOST_FILES, path_of};
-use super::line::{self, LONGEST};
+use super::line::{self, LONGEST, Source};
+use super::run::Run;
 use super::store::{OwnedLine, Seam, Store, client_note};
 
 /// Read at a time while looking for the beginning; and while reading on.
@@ -23,20 +24,69 @@ const READ: usize = 16 * 1024;
 const CUT: usize = LONGEST + 128;
 /// How often files are opened again that were rotated meanwhile.
 const TRIES: usize = 5;
+/// Read at most in one call: of many lines none may be wanted.
+const LOOKED_AT: usize = 4 * 1024 * 1024;
 
 /// What a client wants of the past.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Wanted {
     /// At most so many of the last lines.
     pub tail: Option<u32>,
-    /// No lines before, in nanoseconds since 1970.
+    /// No lines before the one and behind the other, in nanoseconds since 1970.
     pub since: Option<i64>,
+    pub until: Option<i64>,
+    /// Only lines of one run.
+    pub run: Option<WantedRun>,
+    /// Only lines that contain this.
+    pub text: Text,
+}
+
+/// One run of each service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WantedRun {
+    /// The youngest with this number.
+    Number(u32),
+    /// The one before the youngest.
+    Previous,
+}
+
+/// What is looked for in lines. Bytes and no pattern: whoever may read logs chooses it, and no choice takes long.
+#[derive(Debug, Clone, Default)]
+pub struct Text(pub Arc<[u8]>);
+
+impl Text {
+    /// Notes are never left out: what is looked for may be missing where they stand.
+    pub fn is_in(&self, line: &OwnedLine) -> bool {
+        self.0.is_empty()
+            || line.source == Source::Note
+            || line.text.windows(self.0.len()).any(|window| *window == *self.0)
+    }
 }
 
 impl Wanted {
-    fn includes(self, time: i64) -> bool {
+    fn since(&self, time: i64) -> bool {
         self.since.is_none_or(|since| time >= since)
     }
+
+    fn includes(&self, line: &OwnedLine) -> bool {
+        self.since(line.time) && self.until.is_none_or(|until| line.time < until) && self.text.is_in(line)
+    }
+
+    /// Whether the last lines that are wanted are the last that there are.
+    fn ends_with_the_log(&self) -> bool {
+        self.until.is_none() && self.run.is_none() && self.text.0.is_empty()
+    }
+}
+
+/// What is done with the lines as they are read. What comes first is done first, each from the oldest line on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Finds which runs there are.
+    Runs,
+    /// Counts those that are wanted: so many.
+    Count(u64),
+    /// Gives them, but for the first so many.
+    Give(u64),
 }
 
 struct Part {
@@ -55,8 +105,10 @@ struct Log {
     at: u64,
     buffer: VecDeque<u8>,
     remembered: usize,
-    /// Lines without a time of their own get that of the line before.
+    /// Lines without a time of their own get that of the line before, notes the run.
     time: i64,
+    of: Run,
+    runs: Runs,
     /// To be said before the next line.
     note: Option<OwnedLine>,
 }
@@ -67,7 +119,7 @@ pub struct History {
     heads: Vec<Option<OwnedLine>>,
     order: BinaryHeap<Reverse<(i64, usize)>>,
     wanted: Wanted,
-    skip: u64,
+    stage: Stage,
     /// The number of the first line of each service that is not part of this.
     pub next: HashMap<Arc<str>, u64>,
 }
@@ -80,9 +132,9 @@ impl History {
         let mut logs = Vec::new();
         for name in names {
             let (mut parts, seam) = open_parts(store, &directory, name)?;
-            begin(&mut parts, wanted)?;
+            begin(&mut parts, &wanted)?;
             next.insert(name.clone(), seam.next);
-            logs.push(Log::new(name, parts, memory(name, seam, false)));
+            logs.push(Log::new(name, parts, seam, false));
         }
         History::over(logs, wanted, next)
     }
@@ -94,40 +146,74 @@ impl History {
         for name in names {
             let seam = store.seam(name);
             next.insert(name.clone(), seam.next);
-            logs.push(Log::new(name, Vec::new(), memory(name, seam, true)));
+            logs.push(Log::new(name, Vec::new(), seam, true));
         }
         History::over(logs, wanted, next)
     }
 
     fn over(logs: Vec<Log>, wanted: Wanted, next: HashMap<Arc<str>, u64>) -> io::Result<History> {
-        let mut history =
-            History { logs, heads: Vec::new(), order: BinaryHeap::new(), wanted, skip: 0, next };
-        if let Some(tail) = wanted.tail {
-            history.rewind()?;
-            let mut count: u64 = 0;
-            while history.next_line()?.is_some() {
-                count = count.saturating_add(1);
-            }
-            history.skip = count.saturating_sub(tail.into());
-        }
+        let stage = match (wanted.run, wanted.tail) {
+            (Some(_), _) => Stage::Runs,
+            (None, Some(_)) => Stage::Count(0),
+            (None, None) => Stage::Give(0),
+        };
+        let mut history = History { logs, heads: Vec::new(), order: BinaryHeap::new(), wanted, stage, next };
         history.rewind()?;
         Ok(history)
     }
 
-    /// The next lines, at most so many bytes of text; empty at the end.
-    pub fn chunk(&mut self, bytes: usize) -> io::Result<Vec<OwnedLine>> {
+    /// The next lines, at most so many bytes of text; `None` at the end. There may be none although it is not the end:
+    /// a call reads only so much.
+    pub fn chunk(&mut self, bytes: usize) -> io::Result<Option<Vec<OwnedLine>>> {
         let mut lines = Vec::new();
-        let mut size: usize = 0;
-        while size < bytes {
-            let Some(line) = self.next_line()? else { break };
-            if self.skip > 0 {
-                self.skip = self.skip.saturating_sub(1);
+        let (mut size, mut seen): (usize, usize) = (0, 0);
+        while size < bytes && seen < LOOKED_AT {
+            let Some((log, line)) = self.next_line()? else {
+                if matches!(self.stage, Stage::Give(_)) {
+                    return Ok((!lines.is_empty()).then_some(lines));
+                }
+                self.next_stage()?;
+                continue;
+            };
+            let length = line.text.len().saturating_add(64);
+            seen = seen.saturating_add(length);
+            if self.stage == Stage::Runs {
+                if let Some(log) = self.logs.get_mut(log) {
+                    log.runs.meet(line.run);
+                }
                 continue;
             }
-            size = size.saturating_add(line.text.len()).saturating_add(64);
-            lines.push(line);
+            let of_run = self.wanted.run.is_none()
+                || self.logs.get(log).is_some_and(|log| log.runs.chosen == Some(line.run));
+            if !of_run || !self.wanted.includes(&line) {
+                continue;
+            }
+            match &mut self.stage {
+                Stage::Runs => {}
+                Stage::Count(count) => *count = count.saturating_add(1),
+                Stage::Give(skip @ 1..) => *skip = skip.saturating_sub(1),
+                Stage::Give(_) => {
+                    size = size.saturating_add(length);
+                    lines.push(line);
+                }
+            }
         }
-        Ok(lines)
+        Ok(Some(lines))
+    }
+
+    /// All lines were read once.
+    fn next_stage(&mut self) -> io::Result<()> {
+        self.stage = match (self.stage, self.wanted.tail) {
+            (Stage::Runs, tail) => {
+                if let Some(wanted) = self.wanted.run {
+                    self.logs.iter_mut().for_each(|log| log.runs.choose(wanted));
+                }
+                if tail.is_some() { Stage::Count(0) } else { Stage::Give(0) }
+            }
+            (Stage::Count(count), Some(tail)) => Stage::Give(count.saturating_sub(tail.into())),
+            (stage, _) => stage,
+        };
+        self.rewind()
     }
 
     fn rewind(&mut self) -> io::Result<()> {
@@ -143,25 +229,50 @@ impl History {
         Ok(())
     }
 
-    fn next_line(&mut self) -> io::Result<Option<OwnedLine>> {
+    /// The next line, and which of the logs it is of.
+    fn next_line(&mut self) -> io::Result<Option<(usize, OwnedLine)>> {
         let Some(Reverse((_, index))) = self.order.pop() else { return Ok(None) };
         let line = self.heads.get_mut(index).and_then(Option::take);
         self.advance(index)?;
-        Ok(line)
+        Ok(line.map(|line| (index, line)))
     }
 
     fn advance(&mut self, index: usize) -> io::Result<()> {
-        let (Some(log), Some(head)) = (self.logs.get_mut(index), self.heads.get_mut(index)) else {
-            return Ok(());
-        };
-        while let Some(line) = log.next_line()? {
-            if self.wanted.includes(line.time) {
-                self.order.push(Reverse((line.time, index)));
-                *head = Some(line);
-                return Ok(());
-            }
+        if let (Some(log), Some(head)) = (self.logs.get_mut(index), self.heads.get_mut(index)) {
+            *head = log.next_line()?;
+            self.order.extend(head.iter().map(|line| Reverse((line.time, index))));
         }
         Ok(())
+    }
+}
+
+/// The runs of one service, in the order of their first lines.
+#[derive(Debug, Default)]
+struct Runs {
+    met: Vec<Run>,
+    last: Run,
+    /// The youngest that logd knows of; it may have written nothing.
+    youngest: Run,
+    chosen: Option<Run>,
+}
+
+impl Runs {
+    fn meet(&mut self, run: Run) {
+        if run != self.last && run.is_known() && !self.met.contains(&run) {
+            self.met.push(run);
+        }
+        self.last = run;
+    }
+
+    fn choose(&mut self, wanted: WantedRun) {
+        self.chosen = match wanted {
+            WantedRun::Number(number) => self.met.iter().rfind(|run| run.number == number).copied(),
+            WantedRun::Previous => {
+                let all = self.met.len().saturating_sub(usize::from(!self.youngest.is_known()));
+                let before = self.met.iter().position(|run| *run == self.youngest).unwrap_or(all);
+                self.met.get(..before).and_then(<[Run]>::last).copied()
+            }
+        };
     }
 }
 
@@ -232,8 +343,9 @@ fn open_all(directory: &Path, name: &str) -> io::Result<Vec<(Part, Id)>> {
 }
 
 /// Moves the beginning up to a line before which nothing is wanted.
-fn begin(parts: &mut Vec<Part>, wanted: Wanted) -> io::Result<()> {
-    if wanted.tail.is_none() && wanted.since.is_none() {
+fn begin(parts: &mut Vec<Part>, wanted: &Wanted) -> io::Result<()> {
+    let tail = wanted.tail.filter(|_| wanted.ends_with_the_log());
+    if tail.is_none() && wanted.since.is_none() {
         return Ok(());
     }
     let mut lines: u64 = 0;
@@ -249,8 +361,8 @@ fn begin(parts: &mut Vec<Part>, wanted: Wanted) -> io::Result<()> {
             lines = lines.saturating_add(bytes.iter().filter(|byte| **byte == b'\n').count() as u64);
             let line = bytes.iter().position(|byte| *byte == b'\n').map(|end| end.saturating_add(1));
             let time = line.and_then(|line| line::parse_stamp(bytes.get(line..)?));
-            let enough = wanted.tail.is_some_and(|tail| lines > u64::from(tail));
-            let early = time.is_some_and(|time| !wanted.includes(time));
+            let enough = tail.is_some_and(|tail| lines > u64::from(tail));
+            let early = time.is_some_and(|time| !wanted.since(time));
             if let Some(line) = line.filter(|_| enough || early) {
                 part.from = from.saturating_add(line as u64);
                 parts.drain(..index);
@@ -263,17 +375,20 @@ fn begin(parts: &mut Vec<Part>, wanted: Wanted) -> io::Result<()> {
 }
 
 impl Log {
-    fn new(service: &Arc<str>, parts: Vec<Part>, memory: Vec<OwnedLine>) -> Log {
-        let service = service.clone();
+    /// `all`: of what is in memory, also what is in the files.
+    fn new(service: &Arc<str>, parts: Vec<Part>, seam: Seam, all: bool) -> Log {
+        let runs = Runs { youngest: seam.run, ..Runs::default() };
         Log {
-            service,
+            service: service.clone(),
             parts,
-            memory,
+            memory: memory(service, seam, all),
             part: 0,
             at: 0,
             buffer: VecDeque::new(),
             remembered: 0,
             time: 0,
+            of: Run::default(),
+            runs,
             note: None,
         }
     }
@@ -284,10 +399,22 @@ impl Log {
         self.buffer.clear();
         self.remembered = 0;
         self.time = 0;
+        self.of = Run::default();
         self.note = None;
     }
 
     fn next_line(&mut self) -> io::Result<Option<OwnedLine>> {
+        let mut line = self.read_line()?;
+        if let Some(line) = &mut line {
+            if line.source == Source::Note {
+                line.run = self.of;
+            }
+            self.of = line.run;
+        }
+        Ok(line)
+    }
+
+    fn read_line(&mut self) -> io::Result<Option<OwnedLine>> {
         if let Some(note) = self.note.take() {
             return Ok(Some(note));
         }
@@ -303,18 +430,12 @@ impl Log {
                 }
             }
             let line = match line::parse(&bytes) {
-                Some(line::Line { time, source, partial, text }) => {
+                Some(line::Line { time, source, run, partial, text }) => {
                     self.time = time;
-                    OwnedLine { service, time, source, partial, text: text.to_vec() }
+                    OwnedLine { service, time, source, run, partial, text: text.to_vec() }
                 }
                 // Not one of ours, but somebody's: better shown than not.
-                None => OwnedLine {
-                    service,
-                    time: self.time,
-                    source: line::Source::Note,
-                    partial: false,
-                    text: bytes,
-                },
+                None => OwnedLine { text: bytes, ..client_note(&service, self.time, String::new()) },
             };
             if !whole {
                 self.note = Some(client_note(&self.service, self.time, line::TORN.to_owned()));

@@ -1,10 +1,12 @@
 //! One line of a log, in memory and in a file, and how bytes from a pipe become lines.
 //!
-//! In a file: `2026-11-21T09:29:15.123456789Z stdout F text`. `P` instead of `F`: the text goes on in the next line of
-//! this stream, or the process ended without a newline. The text is kept byte for byte.
+//! In a file: `2026-11-21T09:29:15.123456789Z stdout F:7:3fa9 text`. `P` instead of `F`: the text goes on in the next line
+//! of this stream, or the process ended without a newline. Behind it stands the [`Run`]. The text is kept byte for byte.
 
 use std::io::Write as _;
 use std::time::SystemTime;
+
+use super::run::{LONGEST_TAG, Run};
 
 /// What is said behind a line that lost its end, lest it is taken for whole.
 pub const TORN: &str =
@@ -15,6 +17,8 @@ pub const LOST: &str = "lines are missing here: they were not on the disk when t
 pub const LONGEST: usize = 16 * 1024;
 /// `2026-11-21T09:29:15.123456789Z`.
 const STAMP: usize = 30;
+/// With ` stdout `.
+const BEFORE_TAG: usize = STAMP + 8;
 const DAY: i64 = 86_400;
 const NANOS: i64 = 1_000_000_000;
 
@@ -43,8 +47,16 @@ pub struct Line<'a> {
     /// Nanoseconds since 1970.
     pub time: i64,
     pub source: Source,
+    pub run: Run,
     pub partial: bool,
     pub text: &'a [u8],
+}
+
+impl<'a> Line<'a> {
+    /// A line of logd itself, of now.
+    pub fn note(text: &'a [u8]) -> Line<'a> {
+        Line { time: now(), source: Source::Note, run: Run::default(), partial: false, text }
+    }
 }
 
 /// Nanoseconds since 1970, as far as an i64 goes.
@@ -79,7 +91,9 @@ impl Clock {
         }
         out.extend_from_slice(&digits);
         out.extend_from_slice(line.source.word());
-        out.extend_from_slice(if line.partial { b" P " } else { b" F " });
+        out.extend_from_slice(if line.partial { b" P" } else { b" F" });
+        line.run.append(out);
+        out.push(b' ');
         out.extend_from_slice(line.text);
         out.push(b'\n');
     }
@@ -114,12 +128,27 @@ pub fn parse(bytes: &[u8]) -> Option<Line<'_>> {
     let (word, rest) = rest.split_at_checked(space)?;
     let source =
         [Source::Stdout, Source::Stderr, Source::Note].into_iter().find(|source| source.word() == word)?;
-    let (partial, text) = match rest.split_at_checked(3)? {
-        (b" F ", text) => (false, text),
-        (b" P ", text) => (true, text),
+    let (tag, rest) = rest.split_at_checked(2)?;
+    let partial = match tag {
+        b" F" => false,
+        b" P" => true,
         _ => return None,
     };
-    Some(Line { time, source, partial, text })
+    let (tags, text) = rest.split_at_checked(tags_length(rest)?)?;
+    Some(Line { time, source, run: Run::parse(tags), partial, text: text.strip_prefix(b" ")? })
+}
+
+/// How many bytes stand between `F` or `P` and the space before the text.
+fn tags_length(rest: &[u8]) -> Option<usize> {
+    let length = rest.iter().take(LONGEST_TAG).position(|byte| *byte == b' ')?;
+    (length == 0 || rest.starts_with(b":")).then_some(length)
+}
+
+/// The bytes of the text of a line of a service's own in a file, as far as that is told without reading it.
+pub fn text_length(line: &[u8]) -> usize {
+    let rest = line.get(BEFORE_TAG.saturating_add(1)..).unwrap_or_default();
+    let tags = tags_length(rest).unwrap_or_default();
+    rest.len().saturating_sub(tags).saturating_sub(1)
 }
 
 /// The time at the start of a line of a file.
@@ -227,13 +256,21 @@ mod tests {
         let mut out = Vec::new();
         let mut clock = Clock::default();
         let time = 1_795_253_355_123_456_789;
-        let line = Line { time, source: Source::Stdout, partial: false, text: b"a\0b \xff c" };
-        clock.append(&mut out, line);
-        assert!(out.starts_with(b"2026-11-21T09:29:15.123456789Z stdout F a\0b"), "{}", out.escape_ascii());
-        assert_eq!(parse(out.strip_suffix(b"\n").unwrap()), Some(line));
+        let run = Run::new(7, 0x3fa9);
+        for (run, start) in [
+            (Run::default(), &b"2026-11-21T09:29:15.123456789Z stdout F a\0b"[..]),
+            (run, b"2026-11-21T09:29:15.123456789Z stdout F:7:3fa9 a\0b"),
+        ] {
+            out.clear();
+            let line = Line { time, source: Source::Stdout, run, partial: false, text: b"a\0b \xff c" };
+            clock.append(&mut out, line);
+            assert!(out.starts_with(start), "{}", out.escape_ascii());
+            let written = out.strip_suffix(b"\n").unwrap();
+            assert_eq!((parse(written), text_length(written)), (Some(line), line.text.len()));
+        }
         for day in [0, 58, 59, 60, 364, 365, 789, 11_016, 11_017, 19_782, 20_000, 47_540, 100_000] {
             let time = day * DAY * NANOS + 86_399 * NANOS + 1;
-            let line = Line { time, source: Source::Stderr, partial: true, text: b"" };
+            let line = Line { time, source: Source::Stderr, run, partial: true, text: b"" };
             out.clear();
             clock.append(&mut out, line);
             assert_eq!(parse(out.strip_suffix(b"\n").unwrap()), Some(line), "day {day}");
@@ -251,6 +288,15 @@ mod tests {
         assert!(parse(b"2026-11-21T09:29:15.12345678xZ stdout F text").is_none());
         assert!(parse(b"2026-11-21T09:29:15.123456789Z stdlog F text").is_none());
         assert!(parse(b"2026-11-21T09:29:15.123456789Z stdout X text").is_none());
+        assert!(parse(b"2026-11-21T09:29:15.123456789Z stdout Fx text").is_none());
+        let endless =
+            [b"2026-11-21T09:29:15.123456789Z stdout F:".as_slice(), &[b'7'; 40], b" text"].concat();
+        assert!(parse(&endless).is_none());
+        let of_a_later_release = b"2026-11-21T09:29:15.123456789Z stdout F:new text";
+        assert_eq!(
+            parse(of_a_later_release).map(|line| (line.run, line.text)),
+            Some((Run::default(), &b"text"[..]))
+        );
     }
 
     #[test]

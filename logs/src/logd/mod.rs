@@ -14,6 +14,7 @@ mod history;
 mod line;
 mod reader;
 mod ring;
+mod run;
 mod store;
 mod writer;
 
@@ -131,7 +132,8 @@ fn run(options: &Options) -> io::Result<()> {
     let at_work = Arc::new(AtWork::default());
     let woken = troubles.clone();
     let admission = Arc::new(Admission::new(move || woken.wake()));
-    let mut reader = Reader::new(control, signals, store.clone(), troubles.clone(), admission.clone())?;
+    let mut reader =
+        Reader::new(control, signals, store.clone(), troubles.clone(), admission.clone(), run::boot())?;
     let socket = options.runtime.join("log.sock");
     match listen(&socket, options.group) {
         Ok(listener) => serve(listener, admission, &store, &troubles, &at_work, &mut reader)?,

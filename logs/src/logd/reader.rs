@@ -21,6 +21,7 @@ use super::admission::Admission;
 use super::console::Console;
 use super::flow::{self, Flow, Pause, Rate};
 use super::line::Source;
+use super::run::Run;
 use super::store::{Limits, Lost, Store};
 use crate::control::{self, Packet};
 use crate::valid_name;
@@ -51,6 +52,7 @@ pub struct End {
 struct Stream {
     pipe: OwnedFd,
     service: Arc<str>,
+    run: Run,
     /// The beginning of a line whose end has not come.
     held: Vec<u8>,
     stderr: bool,
@@ -114,6 +116,8 @@ pub struct Reader {
     told: Option<Instant>,
     buffer: Vec<u8>,
     console: Console,
+    /// The start of the host, see [`super::run`].
+    boot: u16,
     /// Called once, at the first client.
     clients: Option<Box<dyn FnOnce()>>,
 }
@@ -125,6 +129,7 @@ impl Reader {
         store: Arc<Store>,
         troubles: Arc<Troubles>,
         admission: Arc<Admission>,
+        boot: u16,
     ) -> io::Result<Reader> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         epoll.add(&control, EpollEvent::new(EpollFlags::EPOLLIN, CONTROL))?;
@@ -156,6 +161,7 @@ impl Reader {
             told: None,
             buffer: vec![0; READ],
             console: Console::default(),
+            boot,
             clients: None,
         })
     }
@@ -332,7 +338,8 @@ impl Reader {
         let service: Arc<str> = run.service.as_str().into();
         self.leaving.retain(|leaving| *leaving != service);
         let limits = Limits { max_size: run.max_size.max(4096), max_files: run.max_files.max(1) };
-        self.store.open(&service, limits);
+        let of = Run::new(run.run, self.boot);
+        self.store.open(&service, of, limits);
         // Once, however many runs of it are handed over.
         if run.interrupted && !self.flows.contains_key(&service) {
             let text = "kelson-logd was replaced; lines that the last one still held may be lost here";
@@ -359,7 +366,8 @@ impl Reader {
                     if let Some(flow) = self.flows.get_mut(&service) {
                         flow.streams.push(token);
                     }
-                    self.streams.insert(token, Stream { pipe, service, held: Vec::new(), stderr, console });
+                    let stream = Stream { pipe, service, run: of, held: Vec::new(), stderr, console };
+                    self.streams.insert(token, stream);
                 }
                 Err(error) => self.trouble(format!("the output of {service} cannot be read: {error}")),
             }
@@ -595,8 +603,8 @@ impl End {
 }
 
 impl Stream {
-    fn source(&self) -> Source {
-        if self.stderr { Source::Stderr } else { Source::Stdout }
+    fn source(&self) -> (Source, Run) {
+        (if self.stderr { Source::Stderr } else { Source::Stdout }, self.run)
     }
 
     fn read(

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::line::{Line, Source};
+use super::run::Run;
 
 /// A line kept in memory.
 #[derive(Debug, Clone, Copy)]
@@ -17,6 +18,7 @@ pub struct Kept<'a> {
     pub text: (&'a [u8], &'a [u8]),
     pub time: i64,
     pub source: Source,
+    pub run: Run,
     pub partial: bool,
 }
 
@@ -28,6 +30,7 @@ struct Entry {
     start: u64,
     length: u32,
     source: Source,
+    run: Run,
     partial: bool,
 }
 
@@ -62,8 +65,9 @@ impl Ring {
         self.make_room(line.text.len().saturating_add(size_of::<Entry>()));
         let start = self.gone_bytes.saturating_add(self.text.len() as u64);
         self.text.extend(line.text);
-        let (time, source, partial) = (line.time, line.source, line.partial);
-        self.entries.push_back(Entry { service: service.clone(), seq, time, start, length, source, partial });
+        let Line { time, source, run, partial, .. } = line;
+        let service = service.clone();
+        self.entries.push_back(Entry { service, seq, time, start, length, source, run, partial });
     }
 
     fn make_room(&mut self, wanted: usize) {
@@ -97,8 +101,8 @@ impl Ring {
             piece(front, from, to),
             piece(back, from.saturating_sub(front.len()), to.saturating_sub(front.len())),
         );
-        let Entry { service, seq, time, source, partial, .. } = entry;
-        Kept { service, seq: *seq, text, time: *time, source: *source, partial: *partial }
+        let Entry { service, seq, time, source, run, partial, .. } = entry;
+        Kept { service, seq: *seq, text, time: *time, source: *source, run: *run, partial: *partial }
     }
 }
 
@@ -107,11 +111,9 @@ mod tests {
     use super::*;
 
     fn push(ring: &mut Ring, service: &Arc<str>, seq: u64, text: &str) {
-        ring.push(
-            service,
-            seq,
-            Line { time: 1, source: Source::Stdout, partial: false, text: text.as_bytes() },
-        );
+        let run = Run::new(seq, 1);
+        let line = Line { time: 1, source: Source::Stdout, run, partial: false, text: text.as_bytes() };
+        ring.push(service, seq, line);
     }
 
     #[test]

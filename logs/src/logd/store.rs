@@ -18,6 +18,7 @@ use tokio::sync::Notify;
 use super::flow::Rate;
 use super::line::{self, Clock, Line, Source};
 use super::ring::Ring;
+use super::run::Run;
 pub use clients::{OwnedLine, Seam, client_note};
 use pending::{Chunk, lines_in};
 use service::Service;
@@ -111,10 +112,10 @@ impl Store {
     // The reader's side.
 
     /// A run of this service is read from now on.
-    pub fn open(&self, service: &Arc<str>, limits: Limits) {
+    pub fn open(&self, service: &Arc<str>, run: Run, limits: Limits) {
         let mut inner = self.lock();
         let kept = inner.services.entry(service.clone()).or_insert_with(|| Box::new(Service::new(limits)));
-        kept.limits = limits;
+        (kept.run, kept.limits) = (run, limits);
     }
 
     /// The service is gone; its file is closed. Its last lines stay in memory while there is room.
@@ -137,7 +138,7 @@ impl Store {
     pub fn feed(
         &self,
         service: &Arc<str>,
-        source: Source,
+        (source, run): (Source, Run),
         held: &mut Vec<u8>,
         bytes: &[u8],
         mut rate: Option<&mut Rate>,
@@ -150,7 +151,7 @@ impl Store {
         self.add_lines(service, |inner| {
             line::split(held, bytes, |text, partial| {
                 if rate.as_mut().is_none_or(|rate| rate.admit(text.len())) {
-                    inner.add(service, Line { time, source, partial, text });
+                    inner.add(service, Line { time, source, run, partial, text });
                 }
             });
         });
@@ -179,18 +180,23 @@ impl Store {
     }
 
     /// The pipe has ended, or this logd ends: the beginning of a line without its end.
-    pub fn feed_rest(&self, service: &Arc<str>, source: Source, held: &mut Vec<u8>, rate: Option<&mut Rate>) {
+    pub fn feed_rest(
+        &self,
+        service: &Arc<str>,
+        (source, run): (Source, Run),
+        held: &mut Vec<u8>,
+        rate: Option<&mut Rate>,
+    ) {
         let text = std::mem::take(held);
         if !text.is_empty() && rate.is_none_or(|rate| rate.admit(text.len())) {
-            let line = Line { time: line::now(), source, partial: true, text: &text };
+            let line = Line { time: line::now(), source, run, partial: true, text: &text };
             self.add_lines(service, |inner| inner.add(service, line));
         }
     }
 
     /// A note of logd's own, behind the lines that are there.
     pub fn note(&self, service: &Arc<str>, text: &str) {
-        let line = Line { time: line::now(), source: Source::Note, partial: false, text: text.as_bytes() };
-        self.add_lines(service, |inner| inner.add(service, line));
+        self.add_lines(service, |inner| inner.add(service, Line::note(text.as_bytes())));
     }
 
     fn add_lines(&self, service: &Arc<str>, add: impl FnOnce(&mut Inner)) {
@@ -446,12 +452,12 @@ mod tests {
 
     fn with(services: &[&Arc<str>]) -> Store {
         let store = Store::new(PathBuf::from("/nowhere"));
-        services.iter().for_each(|service| store.open(service, LIMITS));
+        services.iter().for_each(|service| store.open(service, Run::default(), LIMITS));
         store
     }
 
     fn feed(store: &Store, service: &Arc<str>, bytes: &[u8]) {
-        store.feed(service, Source::Stdout, &mut Vec::new(), bytes, None);
+        store.feed(service, (Source::Stdout, Run::default()), &mut Vec::new(), bytes, None);
     }
 
     fn flood(lines: usize) -> Vec<u8> {

@@ -114,7 +114,7 @@ pub fn logs_go_on(host: &Host, folder: &str) {
 }
 
 fn beat(line: &str) -> Option<u64> {
-    line.split_once(" F beat ")?.1.split_whitespace().next()?.parse().ok()
+    line.split_once(" beat ")?.1.split_whitespace().next()?.parse().ok()
 }
 
 /// All logs of a service, wherever the fault had them written: any folder of the test's own, and the runtime folder's.

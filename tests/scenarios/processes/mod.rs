@@ -2,6 +2,7 @@
 
 mod hints;
 mod last_lines;
+mod log_runs;
 mod logd_privileges;
 mod p1_no_status_is_lost;
 mod p2_orphans;

@@ -37,7 +37,7 @@ fn a_flood_costs_logd_a_tenth_of_a_processor_and_what_is_suppressed_is_counted()
     let log = host.log_text("flood");
     let mut next = 1_u64;
     for line in log.lines() {
-        if let Some((_, number)) = line.split_once(" F line ") {
+        if let Some((_, number)) = line.split_once(" line ") {
             assert_eq!(number.parse(), Ok(next), "{line}");
             next += 1;
         } else if line.contains(" were lost here: ") {
@@ -62,7 +62,7 @@ fn suppressed_lines_are_noted_although_the_service_is_silent_and_the_next_second
     assert_eq!(noted.lines().count(), 41, "before anything follows:\n{noted}");
     until("the lines of another second", PATIENCE, || {
         let log = host.log_text("web");
-        (log.lines().count() == 41 + 5 && log.ends_with(" stdout F line 5\n")).then_some(())
+        (log.lines().count() == 41 + 5 && log.ends_with(" line 5\n")).then_some(())
     });
     host.poweroff();
 }

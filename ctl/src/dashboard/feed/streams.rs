@@ -112,8 +112,8 @@ pub async fn logs(
 
 /// Its last lines, and those to come. Never returns.
 async fn log_of(name: &str, clients: &mut watch::Receiver<Client>, to: &mpsc::Sender<News>) {
-    let mut request =
-        ReadRequest { names: vec![name.to_owned()], follow: true, tail: Some(TAIL), last: None };
+    let names = vec![name.to_owned()];
+    let mut request = ReadRequest { names, follow: true, tail: Some(TAIL), ..ReadRequest::default() };
     let (mut resume, mut attempts, mut arrived) = (Resume::default(), Attempts::default(), None);
     loop {
         let client = clients.borrow_and_update().clone();

@@ -50,7 +50,8 @@ fn services() -> Vec<Service> {
 
 fn line(second: i64, stream: Stream, text: &str) -> Line {
     let text = text.as_bytes().to_vec();
-    Line { service: "db".to_owned(), time: stamp(second), stream: stream.into(), text, partial: false }
+    let (service, stream) = ("db".to_owned(), stream.into());
+    Line { service, time: stamp(second), stream, text, ..Line::default() }
 }
 
 fn event(seq: u64, name: &str, state: State, message: &str) -> Event {

@@ -15,6 +15,10 @@ pub struct LogLine {
     /// Bytes that are not UTF-8 are replaced.
     pub text: String,
     pub partial: bool,
+    /// The run of the service that wrote it, where that is known.
+    pub run: Option<u64>,
+    /// The same for all lines of one start of the host: runs count from there.
+    pub boot: Option<String>,
 }
 
 impl From<&v1::Line> for LogLine {
@@ -30,6 +34,8 @@ impl From<&v1::Line> for LogLine {
             },
             text: String::from_utf8_lossy(&line.text).into_owned(),
             partial: line.partial,
+            run: Some(line.run).filter(|run| *run > 0),
+            boot: Some(line.boot).filter(|boot| *boot > 0).map(|boot| format!("{boot:04x}")),
         }
     }
 }

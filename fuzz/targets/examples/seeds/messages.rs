@@ -112,6 +112,8 @@ fn responses() -> Vec<(u8, &'static str, Vec<u8>)> {
         stream: 1,
         text: b"x\xff\x1b[1m".to_vec(),
         partial: true,
+        run: 7,
+        boot: 0x3fa9,
     };
     let family = family();
     let task = v1::BootTask {

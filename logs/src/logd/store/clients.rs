@@ -11,6 +11,7 @@ use super::service::Mark;
 use super::{RECENT, RECENT_FOLLOWED, Store};
 use crate::logd::line::{self, Source};
 use crate::logd::ring::Kept;
+use crate::logd::run::Run;
 
 /// A line that owns its text, for clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +19,7 @@ pub struct OwnedLine {
     pub service: Arc<str>,
     pub time: i64,
     pub source: Source,
+    pub run: Run,
     pub partial: bool,
     pub text: Vec<u8>,
 }
@@ -33,6 +35,8 @@ pub struct Seam {
     pub missed: u64,
     /// Number of the next line.
     pub next: u64,
+    /// The youngest run that this logd knows of.
+    pub run: Run,
 }
 
 impl Store {
@@ -43,11 +47,11 @@ impl Store {
     /// Where file and memory of a service meet now.
     pub fn seam(&self, name: &Arc<str>) -> Seam {
         let inner = self.lock();
-        let (mark, written, next) = inner
-            .services
-            .get(name)
-            .map_or((None, 0, 1), |service| (service.mark, service.written, service.next));
-        let mut seam = Seam { mark, unwritten: Vec::new(), written: Vec::new(), missed: 0, next };
+        let (mark, written, next, run) =
+            inner.services.get(name).map_or((None, 0, 1, Run::default()), |service| {
+                (service.mark, service.written, service.next, service.run)
+            });
+        let mut seam = Seam { mark, unwritten: Vec::new(), written: Vec::new(), missed: 0, next, run };
         for (_, kept) in inner.ring.from(0).filter(|(_, kept)| kept.service == name) {
             if kept.seq > written { &mut seam.unwritten } else { &mut seam.written }.push(owned(kept));
         }
@@ -71,13 +75,14 @@ impl Store {
         names.iter().map(|name| (name.clone(), next(name))).collect()
     }
 
-    /// Lines of the services in `expected` from `position` on, at most `limit`; moves both on. A gap in the numbers
-    /// becomes a note.
+    /// Lines of the services in `expected` from `position` on, at most `limit`, as far as they are wanted; moves both on.
+    /// A gap in the numbers becomes a note.
     pub fn live(
         &self,
         position: &mut u64,
         expected: &mut HashMap<Arc<str>, u64>,
         limit: usize,
+        wanted: impl Fn(&OwnedLine) -> bool,
     ) -> Vec<OwnedLine> {
         let inner = self.lock();
         let mut lines = Vec::new();
@@ -89,6 +94,7 @@ impl Store {
             missed(&mut lines, kept.service, kept.seq.saturating_sub(*next), kept.time);
             *next = kept.seq.saturating_add(1);
             lines.push(owned(kept));
+            lines.pop_if(|line| !wanted(line));
             if lines.len() >= limit {
                 return lines;
             }
@@ -144,14 +150,8 @@ impl Drop for Interest {
 }
 
 fn owned(kept: Kept<'_>) -> OwnedLine {
-    let (time, source, partial) = (kept.time, kept.source, kept.partial);
-    OwnedLine {
-        service: kept.service.clone(),
-        time,
-        source,
-        partial,
-        text: [kept.text.0, kept.text.1].concat(),
-    }
+    let Kept { service, text, time, source, run, partial, .. } = kept;
+    OwnedLine { service: service.clone(), time, source, run, partial, text: [text.0, text.1].concat() }
 }
 
 /// A note to a client.
@@ -160,6 +160,7 @@ pub fn client_note(service: &Arc<str>, time: i64, text: String) -> OwnedLine {
         service: service.clone(),
         time,
         source: Source::Note,
+        run: Run::default(),
         partial: false,
         text: text.into_bytes(),
     }

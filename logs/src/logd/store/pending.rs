@@ -7,12 +7,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::service::Lost;
-use crate::logd::line::{Clock, Line};
+use crate::logd::line::{self, Clock, Line};
 
 /// Bytes of a chunk, but for its last line. It is also what the writer takes at a time.
 pub(super) const CHUNK: usize = 64 * 1024;
-/// Room that a line of a service takes in a file beside its text.
-const AROUND: usize = 41;
 
 /// Whole lines, and what was lost just before them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,8 +49,11 @@ impl Chunk {
 
 /// The lines in `bytes`, as they count once they are lost.
 pub(super) fn lines_in(bytes: &[u8]) -> Lost {
-    let lines = bytes.iter().filter(|byte| **byte == b'\n').count();
-    Lost { lines: lines as u64, bytes: bytes.len().saturating_sub(lines.saturating_mul(AROUND)) as u64 }
+    let mut lost = Lost::default();
+    for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        lost.add(1, line::text_length(line) as u64);
+    }
+    lost
 }
 
 impl Pending {
@@ -139,6 +140,7 @@ impl Pending {
 mod tests {
     use super::*;
     use crate::logd::line::Source;
+    use crate::logd::run::Run;
 
     struct Host {
         pending: Pending,
@@ -156,7 +158,8 @@ mod tests {
                 self.number += 1;
                 let mut text = format!("{} ", self.number);
                 text.extend(std::iter::repeat_n('.', length.saturating_sub(text.len())));
-                let line = Line { time: 1, source: Source::Stdout, partial: false, text: text.as_bytes() };
+                let (source, run) = (Source::Stdout, Run::default());
+                let line = Line { time: 1, source, run, partial: false, text: text.as_bytes() };
                 self.pending.add(&mut self.clock, self.number, line);
             }
         }

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::pending::{Chunk, Pending};
-use crate::logd::line::{self, Clock, Line, Source};
+use crate::logd::line::{self, Clock, Line};
+use crate::logd::run::Run;
 
 /// Lines that were lost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -38,6 +39,8 @@ pub struct Mark {
 /// A service as far as its lines are on their way.
 pub struct Service {
     pub(super) limits: Limits,
+    /// Its youngest run.
+    pub(super) run: Run,
     /// Number of the next line.
     pub(super) next: u64,
     pub(super) pending: Pending,
@@ -86,8 +89,7 @@ impl Batch {
             let text = format!("{} lines ({} bytes) were lost here: {reason}", lost.lines, lost.bytes);
             // As old as the first line behind it: several logs are merged by time.
             let time = line::parse_stamp(&bytes).unwrap_or_else(line::now);
-            let line = Line { time, source: Source::Note, partial: false, text: text.as_bytes() };
-            Clock::default().append(&mut note, line);
+            Clock::default().append(&mut note, Line { time, ..Line::note(text.as_bytes()) });
             bytes.splice(..0, note.iter().copied());
         }
         Batch { service, limits, bytes, note: note.len(), lost, reason, last }
@@ -103,6 +105,7 @@ impl Service {
     pub(super) fn new(limits: Limits) -> Service {
         Service {
             limits,
+            run: Run::default(),
             next: 1,
             pending: Pending::default(),
             ready: false,
