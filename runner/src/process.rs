@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use kelson_spec::ServiceSpec;
+use kelson_spec::units::is_never;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -180,7 +181,11 @@ impl ProcessRunner {
         let binary = self.binary.as_ref().filter(|_| context.command.is_none());
         let mut command = Command::from_spec(&self.spec, context, &self.processes)?
             .owner(service_id(&self.spec.name), run)
-            .deadline(self.spec.start_timeout);
+            .deadline(match is_never(self.spec.start_timeout) {
+                // To be executed, a program needs no longer.
+                true => ServiceSpec::START_TIMEOUT,
+                false => self.spec.start_timeout,
+            });
         if let Some(binary) = binary {
             let binary = binary
                 .try_clone()
@@ -221,7 +226,7 @@ impl ProcessRunner {
             }
             if report.killed {
                 // Not of one that was to be killed at once.
-                let told = plan.signal != libc::SIGKILL;
+                let told = plan.signal != libc::SIGKILL && !plan.timeout.is_zero();
                 report.deaf = told.then(|| Deaf::to(main.pid, self.spec.stop.signal)).flatten();
                 signal(libc::SIGKILL);
             }

@@ -107,16 +107,20 @@ pub fn load_with(config: &Path, sources: &Sources) -> Loaded {
     let mut reading = Reading::new(sources);
     let mut machine = reading.machine_file(config);
     reading.service_files(&config.join("services"));
-    let (groups, warnings) = reading.group_files(&config.join(GROUPS));
+    let groups = reading.group_files(&config.join(GROUPS));
     let containerd = reading.containers(&machine.spec, sources);
     reading.groups();
     reading.check_builtins(&config.join(MACHINE), &mut machine);
     let services = reading.check_graph();
-    let mut diagnostics = std::mem::take(&mut reading.diagnostics);
-    diagnostics.sort_by(|a, b| {
-        let key = |d: &Diagnostic| (d.line, d.column);
-        a.file.cmp(&b.file).then(key(a).cmp(&key(b))).then_with(|| a.service.cmp(&b.service))
-    });
+    let sorted = |mut found: Vec<Diagnostic>| {
+        found.sort_by(|a, b| {
+            let key = |d: &Diagnostic| (d.line, d.column);
+            a.file.cmp(&b.file).then(key(a).cmp(&key(b))).then_with(|| a.service.cmp(&b.service))
+        });
+        found
+    };
+    let diagnostics = sorted(std::mem::take(&mut reading.diagnostics));
+    let warnings = sorted(std::mem::take(&mut reading.warnings));
     let api_group = reading.surroundings.group("kelson");
     let mut loaded = Loaded {
         machine: machine.spec,
@@ -144,6 +148,7 @@ struct Reading {
     /// Names that others may depend on though they have no sound file: built-ins and faulty services.
     known: BTreeSet<String>,
     diagnostics: Vec<Diagnostic>,
+    warnings: Vec<Diagnostic>,
 }
 
 impl Reading {
@@ -155,6 +160,7 @@ impl Reading {
             spared: BTreeSet::new(),
             known: BUILTINS.iter().map(|name| (*name).to_owned()).collect(),
             diagnostics: Vec::new(),
+            warnings: Vec::new(),
         }
     }
 
@@ -190,9 +196,9 @@ impl Reading {
         }
     }
 
-    /// The files of groups that have no mistake, and warnings.
-    fn group_files(&mut self, folder: &Path) -> (Vec<GroupSpec>, Vec<Diagnostic>) {
-        let (mut groups, mut warnings) = (Vec::new(), Vec::new());
+    /// The files of groups that have no mistake.
+    fn group_files(&mut self, folder: &Path) -> Vec<GroupSpec> {
+        let mut groups = Vec::new();
         for (path, stem) in self.files_of(folder, false) {
             if !decode::is_name(&stem) {
                 let text = format!("{} is not the name of a group; use a-z, 0-9 and -", shown(&stem));
@@ -200,7 +206,7 @@ impl Reading {
                 continue;
             }
             if !self.members.iter().any(|member| member.group == stem) {
-                warnings.push(Diagnostic {
+                self.warnings.push(Diagnostic {
                     file: path.clone(),
                     line: 0,
                     column: 0,
@@ -210,7 +216,7 @@ impl Reading {
             }
             groups.extend(self.file(&path, None, |d, root, _| decode::group(d, &stem, root?)));
         }
-        (groups, warnings)
+        groups
     }
 
     /// The YAML files of a folder with their stems, sorted by name. A file that is misnamed is a mistake, of the service of
@@ -283,7 +289,8 @@ impl Reading {
         decode: impl FnOnce(&mut Decoder<'_>, Option<&Node>, &str) -> Option<T>,
     ) -> Option<T> {
         let surroundings = &self.surroundings;
-        let mut decoder = Decoder { surroundings, file: path, service, diagnostics: Vec::new() };
+        let mut decoder =
+            Decoder { surroundings, file: path, service, diagnostics: Vec::new(), warnings: Vec::new() };
         let decoded = match read::utf8(path, read::MAX_FILE) {
             Ok(text) => {
                 let root = tree_of(&mut decoder, &text);
@@ -300,7 +307,9 @@ impl Reading {
                 None
             }
         };
-        let mut found = decoder.diagnostics;
+        let (mut found, mut warnings) = (decoder.diagnostics, decoder.warnings);
+        warnings.truncate(MOST_MISTAKES);
+        self.warnings.append(&mut warnings);
         // PID 1 keeps them all in its memory.
         if let Some(next) = found.get(MOST_MISTAKES).map(|next| (next.line, next.column)) {
             let more = found.len().saturating_sub(MOST_MISTAKES);

@@ -83,7 +83,7 @@ pub struct Loaded {
     pub groups: Vec<GroupSpec>,
     /// All mistakes, sorted by file, line and column.
     pub diagnostics: Vec<Diagnostic>,
-    /// What is no mistake and hardly meant, sorted by file.
+    /// What is no mistake and hardly meant, sorted by file, line and column.
     pub warnings: Vec<Diagnostic>,
     /// The group `kelson`, whose members may open PID 1's socket; `None`: there is none.
     pub api_group: Option<u32>,

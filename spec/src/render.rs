@@ -16,7 +16,7 @@ use crate::service::{
     RestartScope, RestartSpec, Seccomp, Security, ServiceEvent, ServiceKind, ServiceSpec, StartMode,
     StopSpec, WhenDown, Workload,
 };
-use crate::units::{cpus_text, duration_text, size_text};
+use crate::units::{cpus_text, duration_text, limit_text, size_text};
 
 /// Renders `spec`; ends with a line break.
 pub fn render(spec: &ServiceSpec) -> String {
@@ -56,7 +56,7 @@ pub fn render(spec: &ServiceSpec) -> String {
         Readiness::Descriptor(fd) => out.line("readiness", &format!("{{fd: {fd}}}")),
     }
     if spec.start_timeout != default.start_timeout {
-        out.line("startTimeout", &duration_text(spec.start_timeout));
+        out.line("startTimeout", &limit_text(spec.start_timeout));
     }
     if !spec.health.is_empty() {
         out.items("health", spec.health.iter().map(checks::check));
@@ -294,7 +294,11 @@ fn stop(stop: &StopSpec, signal: bool) -> Vec<(&'static str, String)> {
     if signal {
         entries.push(("signal", kernel::signal_name(stop.signal)));
     }
-    duration(&mut entries, "timeout", stop.timeout, default.timeout);
+    if stop.timeout.is_zero() {
+        entries.push(("timeout", "now".to_owned()));
+    } else if stop.timeout != default.timeout {
+        entries.push(("timeout", limit_text(stop.timeout)));
+    }
     duration(&mut entries, "delay", stop.delay, default.delay);
     entries
 }

@@ -3,6 +3,20 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+/// A limit of time that is none: `none` in a file. As a duration it is longer than any that a file may name, so that
+/// whatever counts with it goes on to do so.
+pub const NEVER: Duration = Duration::from_secs(100 * 365 * 86_400);
+
+/// Whether the time is never over.
+pub fn is_never(time: Duration) -> bool {
+    time >= NEVER
+}
+
+/// Writes a limit of time: a duration, or `none`.
+pub fn limit_text(time: Duration) -> String {
+    if is_never(time) { "none".to_owned() } else { duration_text(time) }
+}
+
 /// Units of a duration, longest first, in milliseconds.
 const DURATION_UNITS: [(&str, u64); 5] =
     [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];

@@ -553,3 +553,63 @@ fn the_commands_at_one_place_are_counted() {
     let message = "services/web.yaml:5:518: hooks.pre: these are 33 commands; at most 32 can stand here";
     assert_eq!(told(33), (0, vec![message.to_owned()]));
 }
+
+#[test]
+fn words_of_other_tools_and_limits_that_are_none_are_read() {
+    use kelson_spec::units::NEVER;
+    let folder = folder();
+    let policies = [
+        ("always", RestartPolicy::Forever),
+        ("forever", RestartPolicy::Forever),
+        ("on-failure", RestartPolicy::UntilSuccess),
+        ("untilSuccess", RestartPolicy::UntilSuccess),
+        ("no", RestartPolicy::Once),
+        ("once", RestartPolicy::Once),
+    ];
+    for (name, _) in policies {
+        let stem = name.to_lowercase();
+        let text = format!("name: {stem}\nprocess: {{command: [/a]}}\nrestart: {{policy: {name}}}\n");
+        folder.service(&stem, &text);
+    }
+    folder.service(
+        "endless",
+        "name: endless\nprocess: {command: [/a]}\nstartTimeout: none\nstop: {timeout: none}\n",
+    );
+    folder.service("hasty", "name: hasty\nprocess: {command: [/a]}\nstop: {timeout: now}\n");
+    let loaded = folder.load();
+    assert_eq!((loaded.diagnostics, loaded.warnings), (vec![], vec![]));
+    let spec = |name: &str| loaded.services.iter().find(|spec| spec.name == name).unwrap();
+    for (name, policy) in policies {
+        assert_eq!(spec(&name.to_lowercase()).restart.policy, policy, "{name}");
+    }
+    let (endless, hasty) = (spec("endless"), spec("hasty"));
+    assert_eq!(
+        (endless.start_timeout, endless.stop.timeout, hasty.stop.timeout),
+        (NEVER, NEVER, Duration::ZERO)
+    );
+    // As they are written, so they are shown.
+    for (spec, lines) in
+        [(endless, &["startTimeout: none", "stop: {timeout: none}"][..]), (hasty, &["stop: {timeout: now}"])]
+    {
+        let text = render::render(spec);
+        assert!(lines.iter().all(|line| text.contains(line)), "{text}");
+    }
+}
+
+#[test]
+fn a_variable_in_a_command_is_warned_of() {
+    let folder = folder();
+    let text = "name: web\nprocess: {command: [/web, --port=$PORT, plain]}\n\
+                hooks: {pre: {command: [/before, \"${HOME}\"]}, post: {command: [sh, -c, \"rm $FILE\"]}}\n";
+    folder.service("web", text);
+    let loaded = folder.load();
+    assert_eq!(loaded.diagnostics, []);
+    assert!(loaded.services.iter().any(|spec| spec.name == "web"), "it is no mistake");
+    let warnings: Vec<String> = loaded.warnings.iter().map(ToString::to_string).collect();
+    let [port, home] = &warnings[..] else { panic!("{warnings:?}") };
+    assert!(port.contains("services/web.yaml:2:27: process.command[1]: $PORT is not expanded"), "{port}");
+    assert!(
+        home.contains("services/web.yaml:3:") && home.contains("command[1]: ${HOME} is not expanded"),
+        "{home}"
+    );
+}

@@ -107,11 +107,17 @@ fn each_mistake_of_a_value_is_pointed_at() {
         ),
         (
             "startTimeout: 0s\n",
-            &["5:15: startTimeout: 0s is out of range; write a duration from 1ms to 365d"],
+            &["5:15: startTimeout: 0s is no time to start in; write none to wait for as long as it takes"],
+        ),
+        (
+            "stop: {timeout: 0s}\n",
+            &[
+                "5:17: stop.timeout: 0s may mean either; write now to kill it at once, or none to wait for as long as it takes",
+            ],
         ),
         (
             "stop: {timeout: 400d}\n",
-            &["5:17: stop.timeout: 400d is out of range; write a duration from 0s to 365d"],
+            &["5:17: stop.timeout: 400d is out of range; write a duration from 1ms to 365d"],
         ),
         ("restart: {delay: 10s, maxDelay: 5s}\n", &["5:33: restart.maxDelay: maxDelay is less than delay"]),
         (
@@ -159,7 +165,7 @@ fn each_mistake_of_a_value_is_pointed_at() {
         (
             "restart: {policy: until-success}\n",
             &[
-                "5:19: restart.policy: \"until-success\" is not one of once, untilSuccess, forever; did you mean untilSuccess?",
+                "5:19: restart.policy: \"until-success\" is not one of once, untilSuccess, forever, no, on-failure, always; did you mean untilSuccess?",
             ],
         ),
         (

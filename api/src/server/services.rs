@@ -165,7 +165,12 @@ impl Services for ServicesApi {
         let (caller, record) = (caller(&request), record(&request));
         let remote = matches!(request.extensions().get(), Some(Caller::Remote { .. }));
         let v1::StopRequest { names, wait, cascade, force, stop_for } = request.into_inner();
-        let with = if cascade { " and what needs it" } else { "" };
+        let with = match (cascade, force) {
+            (true, true) => " and what needs it, by force",
+            (true, false) => " and what needs it",
+            (false, true) => ", by force",
+            (false, false) => "",
+        };
         about(record.as_deref(), &format!("{}{with}", names.join(", ")));
         self.named(&names)?;
         let time = stop_for.map(|time| span(time, "the time of the stop")).transpose()?;
@@ -177,7 +182,10 @@ impl Services for ServicesApi {
         tracing::info!("{caller} asks to stop {}{with}", names.join(", "));
         // An answer that waits for the end of apid would never arrive.
         let wait = wait && !own_way;
-        let mut results = self.manager.stop_for(&names, cascade, wait, time).await;
+        let mut results = match force && !own_way {
+            true => self.manager.stop_by_force(&names, cascade, wait, time).await,
+            false => self.manager.stop_for(&names, cascade, wait, time).await,
+        };
         if let Some(last) =
             results.last_mut().filter(|last| own_way && time.is_none() && last.outcome != Outcome::Refused)
         {

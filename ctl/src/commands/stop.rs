@@ -18,7 +18,8 @@ use crate::output::time;
 Examples:
   kelsonctl stop web
   kelsonctl stop db --cascade --wait
-  kelsonctl stop web --for 10m"
+  kelsonctl stop web --for 10m
+  kelsonctl stop web --force"
 )]
 pub struct Arguments {
     /// The services
@@ -30,7 +31,7 @@ pub struct Arguments {
     /// Start them again after this time, such as 1h
     #[arg(long = "for", value_name = "D", value_parser = time::parse_timeout)]
     time: Option<Duration>,
-    /// Stop apid, too, where this call comes through it
+    /// Kill them at once, also those that are stopping already. Over the network, stop apid as well
     #[arg(long)]
     force: bool,
     #[command(flatten)]

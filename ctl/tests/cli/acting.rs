@@ -25,6 +25,7 @@ fn a_line_for_each_service() {
         ("start db web --with-dependencies", "start db web wait=false with_dependencies"),
         ("stop db web", "stop db web wait=false cascade=false"),
         ("stop --cascade -w db web", "stop db web wait=true cascade=true"),
+        ("stop --force db web", "stop db web wait=false cascade=false force=true"),
         ("restart --wait --timeout 20s db web", "restart db web wait=true"),
     ] {
         let done = fake.run(words);
@@ -73,7 +74,7 @@ fn a_reload_prints_what_changed_and_what_is_wrong() {
     assert_eq!(
         fake.json("reload"),
         json!({
-            "added": [], "started": ["mail"], "stopped": [], "changed": ["db"], "faulty": [],
+            "added": [], "started": ["mail"], "stopped": [], "changed": ["db"], "nextRun": [], "faulty": [],
             "groups": [], "applied": [], "waiting": [], "errors": []
         })
     );

@@ -344,6 +344,7 @@ impl Services for Shared {
         let request = request.into_inner();
         let words =
             format!("stop {} wait={} cascade={}", request.names.join(" "), request.wait, request.cascade);
+        let words = if request.force { words + " force=true" } else { words };
         self.act(words, &request.names, request.wait).await
     }
 

@@ -114,7 +114,7 @@ impl ProcessHandle {
             tracing::warn!("{error}");
         }
         let killed = timeout(plan.timeout.saturating_sub(prompt), self.ended()).await.is_err();
-        let told = killed && plan.signal != libc::SIGKILL;
+        let told = killed && plan.signal != libc::SIGKILL && !plan.timeout.is_zero();
         let deaf = told.then(|| Deaf::to(self.pid, signal)).flatten();
         if killed {
             self.signal(libc::SIGKILL);

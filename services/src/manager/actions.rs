@@ -106,6 +106,24 @@ impl Manager {
         }
     }
 
+    /// As [`Self::stop`], but those of these services that are stopping by then are killed at once.
+    pub async fn stop_by_force(
+        &self,
+        names: &[String],
+        cascade: bool,
+        wait: bool,
+        time: Option<Duration>,
+    ) -> Vec<ActionResult> {
+        let results = self.stop_for(names, cascade, false, time).await;
+        for result in results.iter().filter(|result| result.outcome != Outcome::Refused) {
+            if let Some(handle) = self.live(&result.name) {
+                // Where its mailbox is full, the operator can ask again.
+                let _ = handle.mailbox.send(Command::Force);
+            }
+        }
+        if wait { self.stop_for(names, cascade, true, time).await } else { results }
+    }
+
     async fn stop_ordered(&self, names: &[String], wait: bool, time: Option<Duration>) -> Vec<ActionResult> {
         let first = self.needed_closure(names);
         self.note_time(first.iter(), time);

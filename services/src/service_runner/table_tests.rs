@@ -765,3 +765,37 @@ fn a_stop_for_a_time_ends_by_itself_unless_somebody_was_there_first() {
     case.feed(Input::StopFor(None));
     assert_eq!(case.timers.last(), Some(&(Timer::StopFor, None)));
 }
+
+#[test]
+fn one_that_left_processes_is_asked_whether_it_forks() {
+    let mut case = Case::new(rules());
+    case.run();
+    case.now += Duration::from_millis(3);
+    case.feed(Input::Exited { run: 1, exit: Exit::Status(0) });
+    case.cleared_with(StopReport { outlived: 3, ..StopReport::default() });
+    let told = case.told.last().unwrap();
+    let how = "backoff: exited with status 0 after 3 ms and left 3 processes, which were killed: does it fork into the \
+               background? Kelson wants it in the foreground, restarting in 1 s";
+    assert!(told.starts_with(how), "{told}");
+}
+
+#[test]
+fn who_is_deaf_to_its_signal_is_told_why_it_was_killed() {
+    let mut case = Case::new(rules());
+    case.run();
+    case.feed(Input::Stop { ticket: 1, reason: StopReason::Operator });
+    let deaf = Some(Deaf::Ignores);
+    case.cleared_with(StopReport { killed: true, deaf, ..StopReport::default() });
+    case.closed();
+    let why = "finished: stopped: asked by an operator; killed after 10 s: it ignores SIGTERM; does another stop.signal end it?";
+    assert_eq!(case.told.last().unwrap(), why);
+}
+
+#[test]
+fn a_start_without_a_limit_has_no_clock() {
+    let endless = kelson_spec::units::NEVER;
+    let mut case = Case::new(Rules { readiness: Readiness::Notify, start_timeout: endless, ..rules() });
+    case.run();
+    assert_eq!(case.told.last().unwrap(), "starting: PID 101 started, waiting for READY=1");
+    assert_eq!(case.timers.last(), Some(&(Timer::Start, None)));
+}

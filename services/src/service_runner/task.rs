@@ -118,6 +118,8 @@ struct Core {
     stop_until: Option<Instant>,
     /// The host's total deadline has passed.
     killing: bool,
+    /// An operator had the stop that is under way end by a kill.
+    forced: bool,
     /// Held while it prepares and spawns.
     turn: Option<OwnedSemaphorePermit>,
     /// Who waits for it to come to rest.
@@ -297,13 +299,16 @@ impl Core {
                 self.exit = None;
                 self.stop_until = None;
                 let report = match report {
-                    // That the total deadline killed it has been told.
-                    Ok(report) => StopReport { killed: report.killed && !self.killing, ..report },
+                    // Who had it killed has been told.
+                    Ok(report) => {
+                        StopReport { killed: report.killed && !self.killing && !self.forced, ..report }
+                    }
                     Err(error) => {
                         self.note(&format!("its processes could not be ended: {}", error.message));
                         StopReport::default()
                     }
                 };
+                self.forced = false;
                 self.step(Input::Cleared { exit, report })
             }
             Brought::Input(input) => self.step(input),

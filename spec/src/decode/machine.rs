@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::health::CheckOf;
 use super::requirement::Use;
-use super::service::SHORTEST;
 use super::{Decoder, Fields, Place, quoted};
 use crate::machine::{
     ApiSpec, BuiltinSpec, InterfaceSpec, MachineSpec, MountSpec, NodeHealthSpec, WatchdogSpec,
@@ -373,7 +372,7 @@ impl Decoder<'_> {
             d.restart(ServiceKind::Service, Some(no_group), p, n)
         });
         builtin.required = self.read(&fields, "required", |d, p, n| d.boolean(p, n));
-        builtin.start_timeout = self.read(&fields, "startTimeout", |d, p, n| d.duration(p, n, SHORTEST));
+        builtin.start_timeout = self.read(&fields, "startTimeout", |d, p, n| d.start_timeout(p, n));
         self.set(&fields, "health", &mut builtin.health, |d, p, n| d.health(CheckOf::Service, p, n));
         builtin.stop = self.read(&fields, "stop", |d, p, n| d.stop(p, n, &mut false));
         builtin.resources = self.read(&fields, "resources", |d, p, n| d.resources(p, n));

@@ -101,6 +101,8 @@ pub struct Decoder<'a> {
     /// The service that a mistake makes faulty.
     pub service: Option<&'a str>,
     pub diagnostics: Vec<Diagnostic>,
+    /// What is no mistake and hardly meant.
+    pub warnings: Vec<Diagnostic>,
 }
 
 /// Where in a file a value stands, as a path of keys: `depends[2].service`.
@@ -161,13 +163,24 @@ pub fn found(node: &Node) -> String {
 impl Decoder<'_> {
     /// Notes a mistake.
     pub fn note(&mut self, at: Position, message: impl Into<String>) {
-        self.diagnostics.push(Diagnostic {
+        let mistake = self.found(at, message.into());
+        self.diagnostics.push(mistake);
+    }
+
+    /// Notes what is no mistake and hardly meant.
+    pub fn warn(&mut self, place: &Place<'_>, at: Position, message: impl fmt::Display) {
+        let warning = self.found(at, format!("{place}: {message}"));
+        self.warnings.push(warning);
+    }
+
+    fn found(&self, at: Position, message: String) -> Diagnostic {
+        Diagnostic {
             file: self.file.to_owned(),
             line: at.line,
             column: at.column,
             service: self.service.map(str::to_owned),
-            message: message.into(),
-        });
+            message,
+        }
     }
 
     /// Notes a mistake of the value at `place`.

@@ -17,6 +17,7 @@ use crate::service::{
     ServiceKind, ServiceSpec, StartMode, StopSpec, Workload,
 };
 use crate::tree::{Node, Position, Value};
+use crate::units::{self, NEVER};
 
 pub const KEYS: [&str; 26] = [
     "name",
@@ -119,7 +120,7 @@ fn whole(d: &mut Decoder<'_>, stem: &str, root: &Node, ties: &mut Ties) -> Optio
         }
         Some(readiness)
     });
-    d.set(&fields, "startTimeout", &mut spec.start_timeout, |d, p, n| d.duration(p, n, SHORTEST));
+    d.set(&fields, "startTimeout", &mut spec.start_timeout, |d, p, n| d.start_timeout(p, n));
     d.set(&fields, "health", &mut spec.health, |d, p, n| d.health(CheckOf::Service, p, n));
     d.set(&fields, "hooks", &mut spec.hooks, |d, p, n| d.hooks(p, n));
     let mut signal_is_named = false;
@@ -253,6 +254,10 @@ impl Decoder<'_> {
             ("once", RestartPolicy::Once),
             ("untilSuccess", RestartPolicy::UntilSuccess),
             ("forever", RestartPolicy::Forever),
+            // The words of systemd, docker and Kubernetes.
+            ("no", RestartPolicy::Once),
+            ("on-failure", RestartPolicy::UntilSuccess),
+            ("always", RestartPolicy::Forever),
         ];
         self.set(&fields, "policy", &mut restart.policy, |d, p, n| {
             let policy = d.choice(p, n, &policies)?;
@@ -322,13 +327,42 @@ impl Decoder<'_> {
         }
     }
 
+    pub(super) fn start_timeout(&mut self, place: &Place<'_>, node: &Node) -> Option<Duration> {
+        let zero = "is no time to start in; write none to wait for as long as it takes";
+        self.time_limit(place, node, &[("none", NEVER)], zero)
+    }
+
+    /// A limit of time: a duration that is not zero, or one of the words. `zero`: what is wrong with that.
+    fn time_limit(
+        &mut self,
+        place: &Place<'_>,
+        node: &Node,
+        words: &[(&str, Duration)],
+        zero: &str,
+    ) -> Option<Duration> {
+        if let Value::Scalar(text) = &node.value {
+            if let Some((_, time)) = words.iter().find(|(word, _)| word == text) {
+                return Some(*time);
+            }
+            if units::duration(text) == Some(Duration::ZERO) {
+                self.wrong(place, node.at, format_args!("{} {zero}", shown(text)));
+                return None;
+            }
+        }
+        self.duration(place, node, SHORTEST)
+    }
+
     /// `named`: whether a signal is written at all.
     pub(super) fn stop(&mut self, place: &Place<'_>, node: &Node, named: &mut bool) -> Option<StopSpec> {
         let fields = self.fields(place, node, &["signal", "timeout", "delay"])?;
         *named = fields.has("signal");
         let mut stop = StopSpec::default();
         self.set(&fields, "signal", &mut stop.signal, |d, p, n| d.signal(p, n));
-        self.set(&fields, "timeout", &mut stop.timeout, |d, p, n| d.duration(p, n, Duration::ZERO));
+        self.set(&fields, "timeout", &mut stop.timeout, |d, p, n| {
+            let zero =
+                "may mean either; write now to kill it at once, or none to wait for as long as it takes";
+            d.time_limit(p, n, &[("now", Duration::ZERO), ("none", NEVER)], zero)
+        });
         self.set(&fields, "delay", &mut stop.delay, |d, p, n| d.duration(p, n, Duration::ZERO));
         Some(stop)
     }

@@ -49,6 +49,11 @@ pub(super) fn duration_from(least: Duration) -> Kind {
     Kind::Duration(least..=YEAR)
 }
 
+/// How long a start may take.
+pub(super) fn start_timeout() -> Kind {
+    Kind::Either(vec![duration_from(Duration::from_millis(1)), choice(&["none"])])
+}
+
 pub(super) fn duration_within(range: RangeInclusive<Duration>) -> Kind {
     Kind::Duration(range)
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::kinds::{
     address, choice, duration, duration_from, duration_within, environment, environment_files, form,
-    host_name, path, word,
+    host_name, path, start_timeout, word,
 };
 use super::requirement::requirement;
 use super::service::{limits, logs, restart, stop};
@@ -173,12 +173,7 @@ fn builtin() -> Mapping {
             "`true`",
             "`false`: the [host's health](#health) does not wait for it",
         ),
-        without(
-            "startTimeout",
-            duration_from(Duration::from_millis(1)),
-            "its own",
-            "takes the place of its own",
-        ),
+        without("startTimeout", start_timeout(), "its own", "takes the place of its own"),
         with("health", checks::checks(), "[]", "checks besides its own"),
         without("stop", Kind::Mapping(stop), "its own", whole),
         resources(),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::kinds::{
     choice, command, duration, duration_from, environment, environment_files, form, name, path, signal,
+    start_timeout,
 };
 use super::requirement::requirement;
 use super::{Kind, Mapping, checks, confinement, container, needed, with, without};
@@ -63,9 +64,9 @@ pub fn service() -> Mapping {
         ),
         with(
             "startTimeout",
-            duration_from(SHORTEST),
+            start_timeout(),
             "90s",
-            "from the spawn to ready, and to healthy for the first time if a [check](#health) may restart the service. A run that \
+            "`none`, or the time from the spawn to ready, and to healthy for the first time if a [check](#health) may restart the service. A run that \
              takes longer has failed. It has no effect without readiness and such a check",
         ),
         with("health", checks::checks(), "[]", "checks that must all pass for it to be up"),
@@ -120,9 +121,10 @@ pub(super) fn restart() -> Mapping {
     let keys = [
         without(
             "policy",
-            choice(&["once", "untilSuccess", "forever"]),
+            choice(&["once", "untilSuccess", "forever", "no", "on-failure", "always"]),
             "`forever`; oneshot: `once`",
-            "`once`: never again. `untilSuccess`: again until status 0. `forever`: again after each end (not for a oneshot)",
+            "`once` or `no`: never again. `untilSuccess` or `on-failure`: again until status 0. `forever` or `always`: again after \
+             each end (not for a oneshot)",
         ),
         with(
             "delay",
@@ -216,7 +218,13 @@ pub(super) fn stop() -> Mapping {
             "SIGTERM",
             "to the main process: `SIGTERM`, `TERM`, `15`, `SIGRTMIN+3`. A container gets its image's if the file names none",
         ),
-        with("timeout", duration(), "10s", "from the signal until the whole cgroup is killed"),
+        with(
+            "timeout",
+            Kind::Either(vec![duration_from(SHORTEST), choice(&["none", "now"])]),
+            "10s",
+            "from the signal until the whole cgroup is killed. `now`: at once. `none`: never; only \
+             [`shutdown.timeout`](machine-file.md) bounds the stop",
+        ),
         with(
             "delay",
             duration(),

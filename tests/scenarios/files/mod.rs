@@ -319,3 +319,19 @@ fn files_the_quick_start_of_the_readme_works_as_it_is_written() {
     assert!(hello.contains("running") && output.stdout.contains("power off"), "{output:?}");
     std::fs::remove_dir_all(folder).expect("it is ours");
 }
+
+#[test]
+fn files_a_variable_that_nobody_expands_is_warned_of() {
+    let mut host = Host::builder()
+        .service("web", "process: {command: [$PROGRAM, serve, --port=$PORT]}")
+        .service("script", "process: {command: [/bin/sh, -c, 'exec sleep $TIME']}\nstart: manual")
+        .start();
+    let folder = host.path("config");
+    let said = host.ctl(&["validate", folder.to_str().expect("a path in UTF-8")]).ok().stdout;
+    let warning = "warning: process.command[2]: $PORT is not expanded, because no shell reads this command";
+    assert!(said.contains(warning) && said.contains("services/web.yaml:2:"), "{said}");
+    assert!(!said.contains("TIME"), "{said}");
+    let told = host.events();
+    assert!(told.iter().any(|event| event.message.contains("$PORT is not expanded")), "{told:#?}");
+    host.poweroff();
+}

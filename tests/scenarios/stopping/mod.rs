@@ -11,6 +11,7 @@ mod s4_delay;
 mod s5_once_as_first_asked;
 mod s6_streams_end;
 mod s7_needed_by_others;
+mod without_a_limit;
 
 use kelson_tests::ctl::Events;
 use kelson_tests::{Event, Host, PATIENCE};

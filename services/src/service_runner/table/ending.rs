@@ -220,12 +220,7 @@ impl Life {
     }
 
     /// Nothing of the run is left, but what no signal ends.
-    pub(super) fn cleared(
-        &mut self,
-        rules: &Rules,
-        report: StopReport,
-        fx: &mut Vec<Effect>,
-    ) {
+    pub(super) fn cleared(&mut self, rules: &Rules, report: StopReport, fx: &mut Vec<Effect>) {
         let StopReport { killed, deaf, outlived, left_behind, out_of_memory } = report;
         if killed && self.phase == Phase::Ending {
             let after = words::duration(rules.stop.timeout);
@@ -235,14 +230,19 @@ impl Life {
                 text.push_str(&format!("; killed after {after}: {why}"));
             }
             let why = why.map(|why| format!(": {why}")).unwrap_or_default();
-            fx.push(Effect::Note(format!("did not end within {after} of its stop signal, killed{why}")));
+            fx.push(Effect::Note(match rules.stop.timeout {
+                Duration::ZERO => "killed at once: its stop.timeout is now".to_owned(),
+                _ => format!("did not end within {after} of its stop signal, killed{why}"),
+            }));
         }
         if left_behind > 0 {
             fx.push(Effect::Note(format!(
                 "{left_behind} of its processes could not be killed (they are in a sleep that no signal ends); left behind"
             )));
         }
-        if let Some(After::Decide(Ended::Exited { out_of_memory: told, outlived: left, .. })) = &mut self.after {
+        if let Some(After::Decide(Ended::Exited { out_of_memory: told, outlived: left, .. })) =
+            &mut self.after
+        {
             (*told, *left) = (out_of_memory, outlived);
         } else if out_of_memory {
             fx.push(Effect::Note(words::out_of_memory(rules.memory_max)));

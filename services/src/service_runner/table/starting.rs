@@ -163,18 +163,16 @@ impl Life {
                 let text = format!("running (PID {pid}){}", words::before_checks(rules));
                 self.tell(State::Running, text, fx);
                 if rules.awaits_health() {
-                    fx.push(Effect::Timer(Timer::Start, Some(rules.start_timeout)));
+                    fx.push(Effect::Timer(Timer::Start, rules.start_limit()));
                 }
             }
             Readiness::Notify | Readiness::Descriptor(_) => {
-                let limit = words::duration(rules.start_timeout);
+                let limit = rules
+                    .start_limit()
+                    .map_or_else(String::new, |limit| format!("at most {} ", words::duration(limit)));
                 let signal = words::readiness(rules.readiness);
-                self.tell(
-                    State::Starting,
-                    format!("PID {pid} started, waiting at most {limit} for {signal}"),
-                    fx,
-                );
-                fx.push(Effect::Timer(Timer::Start, Some(rules.start_timeout)));
+                self.tell(State::Starting, format!("PID {pid} started, waiting {limit}for {signal}"), fx);
+                fx.push(Effect::Timer(Timer::Start, rules.start_limit()));
             }
         }
     }

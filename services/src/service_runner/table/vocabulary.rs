@@ -5,6 +5,7 @@ use std::time::Duration;
 use kelson_conditions::Missing;
 use kelson_runner::{ErrorKind, Exit, RunnerError, StopReport, restart};
 use kelson_spec::service::{Readiness, RestartSpec, ServiceKind, StopSpec, WhenDown};
+use kelson_spec::units::is_never;
 
 use crate::model::RestartReason;
 
@@ -35,6 +36,11 @@ pub struct HookKinds {
 }
 
 impl Rules {
+    /// `None`: a start may take as long as it takes.
+    pub(super) fn start_limit(&self) -> Option<Duration> {
+        (!is_never(self.start_timeout)).then_some(self.start_timeout)
+    }
+
     /// `startTimeout` covers not only ready but also healthy for the first time: only where checks may restart it at all.
     pub(super) fn awaits_health(&self) -> bool {
         self.has_checks && self.checks_restart && self.kind == ServiceKind::Service

@@ -30,6 +30,8 @@ pub enum Command {
     },
     /// The total deadline has passed: kill what is left, at once.
     Kill,
+    /// An operator wants what is stopping to be killed, at once.
+    Force,
     /// The task ends if the service is at rest; answered with whether it does.
     Leave {
         left: oneshot::Sender<bool>,
@@ -90,6 +92,21 @@ impl Core {
                     Phase::Ending | Phase::Clearing => Next::Work(Work::Stop, false),
                     Phase::Post => Next::Work(Work::Post, false),
                     _ => Next::Same,
+                }
+            }
+            Command::Force => {
+                let phase = self.life.phase;
+                if !matches!(phase, Phase::PreStop | Phase::StopDelay | Phase::Ending) {
+                    return Next::Same;
+                }
+                self.note("killed: asked by an operator");
+                self.forced = true;
+                // Written down with the state: what is left of its time is nothing, also in a later incarnation.
+                self.stop_until = Some(tokio::time::Instant::now());
+                self.record();
+                match phase {
+                    Phase::Ending => Next::Work(Work::Stop, false),
+                    _ => self.step(Input::Timer(Timer::StopDelay)),
                 }
             }
             Command::Leave { left } => {

@@ -98,6 +98,7 @@ pub(super) fn make(
         totals: Arc::clone(&totals),
         stop_until: None,
         killing: false,
+        forced: false,
         turn: None,
         rested: Vec::new(),
         main_pid_refused: false,

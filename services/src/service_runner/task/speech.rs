@@ -83,7 +83,9 @@ impl Core {
 
     fn is_main_pid(&self, pid: &str) -> bool {
         let pid = pid.parse::<i32>().ok();
-        pid.is_some() && (pid == self.life.pid || (pid == Some(1) && matches!(self.spec.workload, Workload::Container(_))))
+        pid.is_some()
+            && (pid == self.life.pid
+                || (pid == Some(1) && matches!(self.spec.workload, Workload::Container(_))))
     }
 
     pub(super) fn arm_watchdog(&mut self) {
@@ -107,7 +109,11 @@ impl Core {
                 self.record();
                 Next::Same
             }
-            Phase::Ending if !self.killing && self.stop_until.is_some_and(|deadline| deadline < until) => {
+            Phase::Ending
+                if !self.killing
+                    && !self.forced
+                    && self.stop_until.is_some_and(|deadline| deadline < until) =>
+            {
                 self.stop_until = Some(until);
                 self.record();
                 Next::Work(Work::Stop, false)

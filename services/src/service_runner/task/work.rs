@@ -118,7 +118,7 @@ impl Core {
     /// `is_signalled`: the stop signal was sent already, in this incarnation.
     fn stop_plan(&mut self, work: Work, is_signalled: bool) -> StopPlan {
         let now = Instant::now();
-        if self.killing || work == Work::Clear {
+        if self.killing || self.forced || work == Work::Clear {
             return StopPlan { signal: libc::SIGKILL, timeout: Duration::ZERO };
         }
         match self.stop_until {
