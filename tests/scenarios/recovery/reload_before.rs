@@ -190,7 +190,7 @@ fn a_lost_configuration_starts_no_service_whose_file_is_new() {
 fn a_file_that_was_corrected_during_the_backoff_is_used_by_the_next_run() {
     each_fault(|fault| {
         let mut host = Host::builder()
-            .service("web", "process: {command: [$PROGRAM, exit=3]}\nrestart: {delay: 5s, maxDelay: 5s}")
+            .service("web", "process: {command: [$PROGRAM, exit=3]}\nrestart: {delay: 20s, maxDelay: 20s}")
             .service("late", "process: {command: [$PROGRAM, serve]}\ndepends: [{service: web}]")
             .start();
         host.wait_state("web", "backoff");
