@@ -71,6 +71,16 @@ enum Brought {
     Cleared(Result<StopReport, RunnerError>),
 }
 
+/// Who has what is left of a run killed at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Killing {
+    Nobody,
+    /// The stop that is under way.
+    Operator,
+    /// The host's total deadline has passed.
+    Deadline,
+}
+
 /// What the loop does next.
 enum Next {
     /// Go on with the same work.
@@ -116,10 +126,7 @@ struct Core {
     totals: Arc<Totals>,
     /// When the running stop loses its patience.
     stop_until: Option<Instant>,
-    /// The host's total deadline has passed.
-    killing: bool,
-    /// An operator had the stop that is under way end by a kill.
-    forced: bool,
+    killing: Killing,
     /// Held while it prepares and spawns.
     turn: Option<OwnedSemaphorePermit>,
     /// Who waits for it to come to rest.
@@ -301,14 +308,16 @@ impl Core {
                 let report = match report {
                     // Who had it killed has been told.
                     Ok(report) => {
-                        StopReport { killed: report.killed && !self.killing && !self.forced, ..report }
+                        StopReport { killed: report.killed && self.killing == Killing::Nobody, ..report }
                     }
                     Err(error) => {
                         self.note(&format!("its processes could not be ended: {}", error.message));
                         StopReport::default()
                     }
                 };
-                self.forced = false;
+                if self.killing == Killing::Operator {
+                    self.killing = Killing::Nobody;
+                }
                 self.step(Input::Cleared { exit, report })
             }
             Brought::Input(input) => self.step(input),

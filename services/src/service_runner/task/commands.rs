@@ -8,7 +8,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::super::surroundings::RunningProcess;
 use super::super::table::{Answer, Input, Phase, StopReason, Timer, Work};
-use super::{Core, Next};
+use super::{Core, Killing, Next};
 use crate::model::CheckReport;
 use crate::state_store::Kind;
 
@@ -85,7 +85,7 @@ impl Core {
                 self.step(Input::Stop { ticket, reason })
             }
             Command::Kill => {
-                self.killing = true;
+                self.killing = Killing::Deadline;
                 self.note("the total deadline has passed: killed");
                 match self.life.phase {
                     Phase::PreStop | Phase::StopDelay => self.step(Input::Timer(Timer::StopDelay)),
@@ -96,11 +96,12 @@ impl Core {
             }
             Command::Force => {
                 let phase = self.life.phase;
-                if !matches!(phase, Phase::PreStop | Phase::StopDelay | Phase::Ending) {
+                let stops = matches!(phase, Phase::PreStop | Phase::StopDelay | Phase::Ending);
+                if !stops || self.killing != Killing::Nobody {
                     return Next::Same;
                 }
                 self.note("killed: asked by an operator");
-                self.forced = true;
+                self.killing = Killing::Operator;
                 // Written down with the state: what is left of its time is nothing, also in a later incarnation.
                 self.stop_until = Some(tokio::time::Instant::now());
                 self.record();

@@ -13,7 +13,7 @@ use super::super::random::Random;
 use super::super::readiness::Voice;
 use super::super::surroundings::Surroundings;
 use super::super::table::{HookKinds, Life, Rules, Work};
-use super::{Command, Core, TIMERS, drive};
+use super::{Command, Core, Killing, TIMERS, drive};
 use crate::health::Totals;
 use crate::model::{Snapshot, State};
 use crate::state_store::Kind;
@@ -97,8 +97,7 @@ pub(super) fn make(
         start_took_run: 0,
         totals: Arc::clone(&totals),
         stop_until: None,
-        killing: false,
-        forced: false,
+        killing: Killing::Nobody,
         turn: None,
         rested: Vec::new(),
         main_pid_refused: false,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use kelson_spec::service::Workload;
 use tokio::time::Instant;
 
-use super::{Core, Next, timer_index};
+use super::{Core, Killing, Next, timer_index};
 use crate::model::RestartReason;
 use crate::service_runner::notify::Message;
 use crate::service_runner::readiness::{Heard, Voice};
@@ -110,8 +110,7 @@ impl Core {
                 Next::Same
             }
             Phase::Ending
-                if !self.killing
-                    && !self.forced
+                if self.killing == Killing::Nobody
                     && self.stop_until.is_some_and(|deadline| deadline < until) =>
             {
                 self.stop_until = Some(until);

@@ -9,7 +9,7 @@ use kelson_spec::service::Readiness;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use super::{Brought, Core, TURN};
+use super::{Brought, Core, Killing, TURN};
 use crate::service_runner::gate;
 use crate::service_runner::hooks::KILL;
 use crate::service_runner::notify::NotifySocket;
@@ -90,7 +90,7 @@ impl Core {
                 Some(Box::pin(async move { Brought::Input(Input::PreStopDone(hooks.await)) }))
             }
             // What is to be killed at once is not answered at length; a hook that was under way is killed as well.
-            Work::Post if self.killing => Some(Box::pin(async move {
+            Work::Post if self.killing == Killing::Deadline => Some(Box::pin(async move {
                 let failed = runner.stop(KILL).await.err();
                 Brought::Input(Input::PostDone(failed.map(|error| error.message).into_iter().collect()))
             })),
@@ -118,7 +118,7 @@ impl Core {
     /// `is_signalled`: the stop signal was sent already, in this incarnation.
     fn stop_plan(&mut self, work: Work, is_signalled: bool) -> StopPlan {
         let now = Instant::now();
-        if self.killing || self.forced || work == Work::Clear {
+        if self.killing != Killing::Nobody || work == Work::Clear {
             return StopPlan { signal: libc::SIGKILL, timeout: Duration::ZERO };
         }
         match self.stop_until {

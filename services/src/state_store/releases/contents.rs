@@ -107,7 +107,7 @@ fn after(place: u32) -> Option<stored::Next> {
                 ran: 4100,
                 before_ready: true,
                 out_of_memory: false,
-                outlived: 3,
+                outlived: 0,
             }),
             None,
         ),
