@@ -25,6 +25,7 @@ fn record(name: &str, state: State) -> Record {
         life,
         start_time: 7,
         since: 1_800_000_000_000_000_000,
+        entered: Some(Duration::from_secs(6)),
         timers: [None, None, Some(Duration::from_millis(12_345)), None, None],
         stop_until: Some(Duration::from_secs(9)),
         watchdog: None,
