@@ -85,7 +85,7 @@ restart: {policy: once}",
                 host.wait_up("web");
                 // Not with a delay of five minutes in the way.
                 host.kill(host.pid_of("web"), libc::SIGUSR1);
-                host.wait_state("web", "stopped");
+                host.wait_state("web", "finished");
             }
         }
         host.poweroff();
