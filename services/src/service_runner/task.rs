@@ -112,7 +112,7 @@ struct Core {
     /// The `postStart` hooks while they run, and the run whose they are or were.
     post_start: Option<BoxFuture<'static, Vec<String>>>,
     post_start_of: u64,
-    timers: [Option<Instant>; TIMERS],
+    timers: Box<[Option<Instant>; TIMERS]>,
     /// Rings at the first of them.
     sleep: Option<std::pin::Pin<Box<tokio::time::Sleep>>>,
     watchdog: Option<Duration>,

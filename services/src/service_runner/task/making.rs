@@ -86,7 +86,7 @@ pub(super) fn make(
         bonds: None,
         post_start: None,
         post_start_of: 0,
-        timers: [None; TIMERS],
+        timers: Box::new([None; TIMERS]),
         sleep: None,
         watchdog: None,
         status_text: None,

@@ -110,7 +110,7 @@ impl Core {
                 start_time: if self.life.pid.is_some() { self.start_time } else { 0 },
                 since: u64::try_from(since.as_nanos()).unwrap_or_default(),
                 entered: Some(since_start(entered)),
-                timers: self.timers.map(|timer| timer.map(since_start)),
+                timers: (*self.timers).map(|timer| timer.map(since_start)),
                 stop_until: self.stop_until.map(since_start),
                 watchdog: self.watchdog,
                 status_text: self.status_text.as_deref().map(str::to_owned),
