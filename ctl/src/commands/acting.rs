@@ -21,12 +21,8 @@ use crate::output::{faulty, time, views};
 /// What is to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    Start {
-        with_dependencies: bool,
-    },
-    Stop {
-        cascade: bool,
-    },
+    Start { with_dependencies: bool },
+    Stop { cascade: bool },
     Restart,
 }
 

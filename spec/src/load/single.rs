@@ -130,5 +130,11 @@ fn alone(path: &Path, kind: FileKind, sources: &Sources) -> LoadedFile {
         }
     }
     let unchecked = reading.surroundings.unchecked();
-    LoadedFile { kind, in_folder: false, diagnostics: reading.diagnostics, warnings: reading.warnings, unchecked }
+    LoadedFile {
+        kind,
+        in_folder: false,
+        diagnostics: reading.diagnostics,
+        warnings: reading.warnings,
+        unchecked,
+    }
 }
