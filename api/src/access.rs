@@ -115,7 +115,29 @@ pub fn of(path: &str) -> Option<&'static Access> {
 /// `Wait`, whose request says how long is still left.
 pub fn only_reads(path: &str) -> bool {
     let looks = |access: &Access| access.role == Role::Reader || path.starts_with("/kelson.v1.Inspect/");
-    path.starts_with("/kelson.v1.") && !path.ends_with("/Wait") && of(path).is_some_and(looks)
+    let acts = path.ends_with("/Wait") || path.ends_with("/WriteFile");
+    path.starts_with("/kelson.v1.") && !acts && of(path).is_some_and(looks)
+}
+
+/// Methods of the API whose answer is one message.
+const ONE_MESSAGE: &[&str] = &[
+    "/kelson.v1.Services/List",
+    "/kelson.v1.Services/Status",
+    "/kelson.v1.Services/Why",
+    "/kelson.v1.Services/Graph",
+    "/kelson.v1.Machine/Version",
+    "/kelson.v1.Machine/Boot",
+    "/kelson.v1.Images/List",
+    "/kelson.v1.Health/Get",
+    "/kelson.v1.Health/List",
+    "/kelson.v1.Inspect/Memory",
+    "/kelson.v1.Inspect/Cpu",
+    "/kelson.v1.Inspect/Clock",
+];
+
+/// Whether the answer of a call that [only reads](only_reads) is one message.
+pub fn answers_in_one_message(path: &str) -> bool {
+    ONE_MESSAGE.contains(&path)
 }
 
 /// Whether whoever has this role may call this method.
@@ -184,6 +206,7 @@ mod tests {
             "Services/Reload",
             "Machine/Reexec",
             "Images/Prune",
+            "Inspect/WriteFile",
             "Exec/Run",
             "x.Y/Z",
         ] {
@@ -225,6 +248,11 @@ mod tests {
                 let name = format!("{}.{}", file.package(), service.name());
                 let paths = service.method.iter().map(|method| format!("/{name}/{}", method.name()));
                 missing.extend(paths.filter(|path| of(path).is_none()));
+                for method in &service.method {
+                    let path = format!("/{name}/{}", method.name());
+                    let reads = only_reads(&path) && !method.server_streaming();
+                    assert_eq!(answers_in_one_message(&path), reads, "{path}");
+                }
             }
         }
         assert_eq!(missing, Vec::<String>::new());

@@ -7,6 +7,7 @@
 //! A call that was sent and has no answer may have been carried out: PID 1 may have crashed at that moment, or executed
 //! itself anew. One that only reads is made again; any other fails.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
@@ -65,7 +66,7 @@ impl Link {
         current.get_or_try_init(&self.0.connect).await.cloned()
     }
 
-    async fn send(&self, request: Request<Body>) -> Result<Response<Incoming>, Error> {
+    async fn send(&self, request: Request<Body>) -> Result<Response<Answer>, Error> {
         if !access::only_reads(request.uri().path()) {
             return self.send_once(request).await;
         }
@@ -74,7 +75,12 @@ impl Link {
         let (mut pauses, mut reached) = (PAUSES.iter(), false);
         loop {
             let copy = Request::from_parts(parts.clone(), Body::new(Whole(Some(body.clone()))));
-            let answer = self.send_once(copy).await;
+            let mut answer = self.send_once(copy).await;
+            if access::answers_in_one_message(parts.uri.path())
+                && let Ok(live) = answer
+            {
+                answer = read(live).await;
+            }
             let passes = match &answer {
                 Ok(answer) => answer.headers().get("grpc-status").is_some_and(|code| code == UNAVAILABLE),
                 Err(error) => match error.downcast_ref::<Failure>() {
@@ -92,7 +98,7 @@ impl Link {
     }
 
     /// Fails where it is not known whether the other side has the request.
-    async fn send_once(&self, mut request: Request<Body>) -> Result<Response<Incoming>, Error> {
+    async fn send_once(&self, mut request: Request<Body>) -> Result<Response<Answer>, Error> {
         let mut attempt = 1;
         loop {
             let mut sender = self.sender().await.map_err(|failure| match failure {
@@ -101,7 +107,7 @@ impl Link {
                 failure => failure,
             })?;
             let mut failed = match sender.try_send_request(request).await {
-                Ok(response) => return Ok(response),
+                Ok(response) => return Ok(response.map(Answer::Live)),
                 Err(failed) => failed,
             };
             match failed.take_message() {
@@ -132,6 +138,37 @@ impl hyper::body::Body for Whole {
     }
 }
 
+/// An answer that arrives, or that has arrived whole.
+pub enum Answer {
+    Live(Incoming),
+    Whole(VecDeque<Frame<Bytes>>),
+}
+
+impl hyper::body::Body for Answer {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        match &mut *self {
+            Answer::Live(body) => Pin::new(body).poll_frame(context),
+            Answer::Whole(frames) => Poll::Ready(frames.pop_front().map(Ok)),
+        }
+    }
+}
+
+/// Reads all of an answer: PID 1 may crash between its headers and its message.
+async fn read(answer: Response<Answer>) -> Result<Response<Answer>, Error> {
+    let (head, mut body) = answer.into_parts();
+    let mut frames = VecDeque::new();
+    while let Some(frame) = std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+        frames.push_back(frame?);
+    }
+    Ok(Response::from_parts(head, Answer::Whole(frames)))
+}
+
 /// All of a request. It is one message, which stands in memory already.
 async fn whole(mut body: Body) -> Result<Bytes, Error> {
     let mut all = Vec::new();
@@ -150,7 +187,7 @@ impl fmt::Debug for Link {
 }
 
 impl Service<Request<Body>> for Link {
-    type Response = Response<Incoming>;
+    type Response = Response<Answer>;
     type Error = Error;
     type Future = Boxed<Self::Response, Self::Error>;
 
