@@ -31,7 +31,10 @@ pub struct Arguments {
     /// Start them again after this time, such as 1h
     #[arg(long = "for", value_name = "D", value_parser = time::parse_timeout)]
     time: Option<Duration>,
-    /// Kill them at once, also those that are stopping already. Over the network, stop apid as well
+    /// Kill them at once, or stop apid over the network
+    ///
+    /// Also those that are stopping already. apid is stopped as usual where this
+    /// call comes through it.
     #[arg(long)]
     force: bool,
     #[command(flatten)]

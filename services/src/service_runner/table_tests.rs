@@ -787,7 +787,7 @@ fn who_is_deaf_to_its_signal_is_told_why_it_was_killed() {
     let deaf = Some(Deaf::Ignores);
     case.cleared_with(StopReport { killed: true, deaf, ..StopReport::default() });
     case.closed();
-    let why = "finished: stopped: asked by an operator; killed after 10 s: it ignores SIGTERM; does another stop.signal end it?";
+    let why = "stopped: stopped: asked by an operator; killed after 10 s: it ignores SIGTERM; does another stop.signal end it?";
     assert_eq!(case.told.last().unwrap(), why);
 }
 

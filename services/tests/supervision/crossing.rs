@@ -337,7 +337,7 @@ async fn judge(expected: Expected, house: &House) {
         Rest::Up => now.up,
         Rest::Finished => now.state == State::Finished && now.finished && !now.stopped,
         Rest::Failed => now.state == State::Failed,
-        Rest::Stopped => now.state == State::Finished && now.stopped,
+        Rest::Stopped => now.state == State::Stopped && now.stopped,
         Rest::Over => now.state.at_rest(),
     };
     let group_restarts = house.manager.group_restarts().get("group").copied().unwrap_or_default();

@@ -59,8 +59,8 @@ fn a_stop_of_apid_over_the_network_needs_force() {
     assert!(host.service("apid").up && host.service("web").up);
     let (status, shown) = answered(away.command(&["stop", "--cascade", "web"]), "y");
     assert!(status == 0 && shown.contains("apid stays down until the next boot"), "{status} {shown}");
-    assert!(host.wait_for("apid", "to be stopped", |apid| apid.stopped).state == "finished");
-    host.wait_state("web", "finished");
+    assert!(host.wait_for("apid", "to be stopped", |apid| apid.stopped).state == "stopped");
+    host.wait_state("web", "stopped");
     let audit = host.wait_log("audit", "result=ok");
     assert!(audit.contains("result=failed:FailedPrecondition"), "{audit}");
     // On the host nobody is asked.

@@ -33,8 +33,9 @@ fn files_ten_mistakes_are_told_at_once_and_all_good_services_start() {
     }
     let mut host = builder.start();
     let folder = host.path("config");
-    let output = host.ctl(&["validate", folder.to_str().expect("a path in UTF-8")]).expect(1);
-    let json = host.ctl(&["-o", "json", "validate", folder.to_str().expect("a path in UTF-8")]).expect(1);
+    let folder = folder.to_str().expect("a path in UTF-8");
+    let output = host.ctl(&["validate", "--root", "/", folder]).expect(1);
+    let json = host.ctl(&["-o", "json", "validate", "--root", "/", folder]).expect(1);
     let told: Vec<serde_json::Value> = json.json();
     assert_eq!(told.len(), MISTAKES.len(), "{told:#?}");
     let all = format!("{}{}", output.stdout, output.stderr);
