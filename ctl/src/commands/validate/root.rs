@@ -22,7 +22,7 @@ pub fn warnings(loaded: &Loaded, root: &Path) -> Vec<Diagnostic> {
             }
         }
         let folder = &process.working_directory;
-        if !stat(root, folder).is_some_and(|stat| kind(&stat) == SFlag::S_IFDIR) {
+        if stat(root, folder).is_none_or(|stat| kind(&stat) != SFlag::S_IFDIR) {
             warn(format!("there is no folder {} in {}", folder.display(), root.display()));
         }
     }

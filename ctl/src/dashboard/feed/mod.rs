@@ -71,7 +71,7 @@ impl Feed {
                 Ok(response) => response.results.into_iter().next().ok_or_else(|| "no answer".to_owned()),
                 Err(failure) => Err(failure.to_string()),
             };
-            let _ = to.send(News::Acted(action, name, result)).await;
+            let _ = to.send(News::Acted(action, name, Box::new(result))).await;
             stir.send_replace(());
         });
     }

@@ -84,7 +84,7 @@ impl Poll {
             life.booted = false;
             self.life.send_replace(());
         }
-        Ok(News::Host { services, version, boot })
+        Ok(News::Host { services, version: version.map(Box::new), boot })
     }
 
     /// Until it is to be asked again.

@@ -33,7 +33,7 @@ pub enum News {
     /// The host answers. What it did not tell this time stays as it was.
     Host {
         services: Vec<Service>,
-        version: Option<VersionResponse>,
+        version: Option<Box<VersionResponse>>,
         boot: Option<BootResponse>,
     },
     /// It does not, and why.
@@ -56,7 +56,7 @@ pub enum News {
     /// The graph or the status was not told, and why.
     NoDetail(String),
     /// What became of what was asked.
-    Acted(Action, String, Result<ActionResult, String>),
+    Acted(Action, String, Box<Result<ActionResult, String>>),
 }
 
 /// How it stands with the connection.
@@ -228,7 +228,7 @@ impl Model {
             News::Host { services, version, boot } => {
                 self.link = Link::Connected;
                 self.services = services;
-                self.version = version.or(self.version.take());
+                self.version = version.map(|version| *version).or(self.version.take());
                 self.boot = boot.or(self.boot.take());
                 self.choose_near();
             }
@@ -261,7 +261,7 @@ impl Model {
             News::Graph(graph) => (self.graph, self.no_detail) = (Some(graph), None),
             News::Status(status) => (self.status, self.no_detail) = (Some(*status), None),
             News::NoDetail(reason) => self.no_detail = Some(reason),
-            News::Acted(action, name, result) => self.tell(action, name, result),
+            News::Acted(action, name, result) => self.tell(action, name, *result),
         }
     }
 

@@ -26,7 +26,7 @@ fn acted(action: Action, outcome: Outcome, message: &str) -> News {
     let mut result =
         ActionResult { name: "db".to_owned(), message: message.to_owned(), ..ActionResult::default() };
     result.set_outcome(outcome);
-    News::Acted(action, "db".to_owned(), Ok(result))
+    News::Acted(action, "db".to_owned(), Box::new(Ok(result)))
 }
 
 fn lines(name: &str, count: usize) -> News {
@@ -145,7 +145,7 @@ fn a_refused_stop_asks_about_those_that_need_it() {
 fn what_may_not_be_done_is_told() {
     let mut model = model(&["db"]);
     let reason = "Services.Stop needs the role os:operator, and the client certificate has os:reader";
-    model.hear(News::Acted(Action::Restart, "db".to_owned(), Err(reason.to_owned())));
+    model.hear(News::Acted(Action::Restart, "db".to_owned(), Box::new(Err(reason.to_owned()))));
     assert_eq!(model.said, Some((Tone::Bad, format!("db: {reason}"))));
     model.press(Key::Down);
     assert_eq!(model.said, None, "until the next key");
@@ -202,7 +202,7 @@ fn a_log_is_followed_until_one_looks_back() {
 fn what_is_lost_stays_until_it_is_back() {
     let mut model = model(&["db"]);
     let version = VersionResponse { hostname: "edge-1".to_owned(), ..VersionResponse::default() };
-    model.hear(News::Host { services: vec![service("db")], version: Some(version), boot: None });
+    model.hear(News::Host { services: vec![service("db")], version: Some(Box::new(version)), boot: None });
     model.hear(News::Lost("gone".to_owned()));
     assert_eq!((model.link.clone(), model.services.len()), (Link::Lost("gone".to_owned()), 1));
     model.hear(host(&["db"]));

@@ -99,7 +99,7 @@ fn model() -> Model {
         started: stamp(0),
         ..VersionResponse::default()
     };
-    model.hear(News::Host { services: services(), version: Some(version), boot: None });
+    model.hear(News::Host { services: services(), version: Some(Box::new(version)), boot: None });
     let begin = Instant::now();
     for (second, cpu) in [(0, 100), (2, 340)] {
         let usage = Usage { memory: Some(12_345_678), cpu: Some(Duration::from_millis(cpu)) };

@@ -98,7 +98,7 @@ impl Core {
         let origin = self.surroundings.origin;
         let at = |after: Duration| origin.checked_add(after);
         self.start_time = record.start_time;
-        self.timers = Box::new(record.timers.map(|timer| timer.and_then(at)));
+        *self.timers = record.timers.map(|timer| timer.and_then(at));
         self.stop_until = record.stop_until.and_then(at);
         self.watchdog = record.watchdog;
         // When it last pinged is not written down.

@@ -39,6 +39,9 @@ restart: {attempts: 1, interval: 5m, exhausted: fail, delay: 10ms, maxDelay: 10m
     host.wait_for("web", "to run again", |web| web.restarts == 1 && web.state == "running");
     host.ctl(&["restart", "web", "--wait"]).ok();
     assert_eq!(host.service("web").restarts, 1, "only its own failure is counted");
+    // The restart has given it a new budget.
+    host.kill(host.pid_of("web"), libc::SIGKILL);
+    host.wait_for("web", "to run again", |web| web.restarts == 2 && web.state == "running");
     host.kill(host.pid_of("web"), libc::SIGKILL);
     let web = host.wait_state("web", "failed");
     assert!(web.message.contains("gave up after 2 failures in 5m"), "{web:?}");
