@@ -83,13 +83,13 @@ impl Reading {
                 let number: usize = number.parse().unwrap();
                 match kind {
                     "pre" => {
-                        let run = self.run_of(deed.run, command, world, hurried)?;
+                        let run = self.run_of(deed, command, world, hurried)?;
                         let due = std::mem::replace(&mut run.pre, number + 1);
                         wrong_if(due != number || run.main || run.post > 0, "a pre hook out of its order")
                     }
                     "post" => {
                         // At the instant of its begin the run may have been broken off; what it owes stays owed.
-                        let run = self.run_of(deed.run, command, world, hurried)?;
+                        let run = self.run_of(deed, command, world, hurried)?;
                         if number == 0 && deed.life > run.life {
                             // Those that were cut off are run again from the first.
                             run.post = 0;
@@ -105,7 +105,7 @@ impl Reading {
             What::Main(command) => {
                 self.begins()?;
                 let spec: &ServiceSpec = world.version(command);
-                let run = self.run_of(deed.run, command, world, hurried)?;
+                let run = self.run_of(deed, command, world, hurried)?;
                 let again = std::mem::replace(&mut run.main, true);
                 let (pre, post) = (run.pre, run.post);
                 self.mains.push(Main {
@@ -155,16 +155,18 @@ impl Reading {
 
     fn run_of(
         &mut self,
-        number: u64,
+        deed: &Deed,
         command: &str,
         world: &World,
         hurried: bool,
     ) -> Result<&mut Run, String> {
-        let mut before = Ok(());
+        let (number, mut before) = (deed.run, Ok(()));
         if self.run.as_ref().is_none_or(|run| run.number != number) {
             before = self.over(world, hurried);
-            // A service whose file went and came back counts from the beginning.
-            let anew = self.mains.is_empty() || (number == 1 && std::mem::take(&mut self.opened));
+            // A service whose file went and came back counts from the beginning. Of each death of PID 1 a run may be lost
+            // that had a number and no process.
+            let early = number <= u64::from(deed.life);
+            let anew = self.mains.is_empty() || (early && std::mem::take(&mut self.opened));
             if number <= self.last && !anew {
                 before = Err(format!("run {number} after run {}", self.last));
             }
