@@ -12,8 +12,9 @@ fn calls_that_only_read_meet_a_crash_of_pid_1_and_are_answered() {
         .service("web", "process: {command: [$PROGRAM, serve]}")
         .start();
     host.wait_up("web");
-    let questions: [&[&str]; 6] =
-        [&["services"], &["status", "web"], &["why", "web"], &["graph"], &["version"], &["events"]];
+    // An answer in parts may have begun.
+    let questions: [&[&str]; 5] =
+        [&["services"], &["status", "web"], &["why", "web"], &["graph"], &["version"]];
     for round in 0..4 {
         let ask = |words: &&[&str]| {
             let mut command = host.client().command(words);
