@@ -107,6 +107,8 @@ fn exec_runs_a_command_in_the_container() {
         .service("web", &format!("{}environment: {{MARK: here}}", steps("touch=/mark, print=ready, serve")))
         .start();
     host.wait_log("web", "ready");
+    // Its first words may come before containerd has said that it runs.
+    host.wait_up("web");
     let done = host
         .ctl(&["exec", "web", "--", "/program", "wait-path=/mark", "print=hello", "eprint=trouble", "report"])
         .ok();
