@@ -33,8 +33,7 @@ pub struct Arguments {
     time: Option<Duration>,
     /// Kill them at once, or stop apid over the network
     ///
-    /// Also those that are stopping already. apid is stopped as usual where this
-    /// call comes through it.
+    /// Also those that are stopping already. apid is stopped as usual then.
     #[arg(long)]
     force: bool,
     #[command(flatten)]
