@@ -7,8 +7,6 @@
 //! A call that was sent and has no answer may have been carried out: PID 1 may have crashed at that moment, or executed
 //! itself anew. One that only reads is made again; any other fails.
 
-use std::collections::VecDeque;
-use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -16,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use hyper::body::{Body as _, Bytes, Frame, Incoming};
+use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http2::SendRequest;
 use tokio::sync::OnceCell;
 use tonic::body::Body;
@@ -66,15 +64,16 @@ impl Link {
         current.get_or_try_init(&self.0.connect).await.cloned()
     }
 
-    async fn send(&self, request: Request<Body>) -> Result<Response<Answer>, Error> {
+    async fn send(&self, request: Request<Body>) -> Result<Response<Body>, Error> {
         if !access::only_reads(request.uri().path()) {
             return self.send_once(request).await;
         }
         let (parts, body) = request.into_parts();
-        let body = whole(body).await?;
+        // One message, which stands in memory already.
+        let body = body.collect().await?.to_bytes();
         let (mut pauses, mut reached) = (PAUSES.iter(), false);
         loop {
-            let copy = Request::from_parts(parts.clone(), Body::new(Whole(Some(body.clone()))));
+            let copy = Request::from_parts(parts.clone(), Body::new(Full::new(body.clone())));
             let mut answer = self.send_once(copy).await;
             if access::answers_in_one_message(parts.uri.path())
                 && let Ok(live) = answer
@@ -98,7 +97,7 @@ impl Link {
     }
 
     /// Fails where it is not known whether the other side has the request.
-    async fn send_once(&self, mut request: Request<Body>) -> Result<Response<Answer>, Error> {
+    async fn send_once(&self, mut request: Request<Body>) -> Result<Response<Body>, Error> {
         let mut attempt = 1;
         loop {
             let mut sender = self.sender().await.map_err(|failure| match failure {
@@ -107,7 +106,7 @@ impl Link {
                 failure => failure,
             })?;
             let mut failed = match sender.try_send_request(request).await {
-                Ok(response) => return Ok(response.map(Answer::Live)),
+                Ok(response) => return Ok(response.map(Body::new)),
                 Err(failed) => failed,
             };
             match failed.take_message() {
@@ -119,65 +118,10 @@ impl Link {
     }
 }
 
-/// A request that can be sent again.
-struct Whole(Option<Bytes>);
-
-impl hyper::body::Body for Whole {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Poll::Ready(self.0.take().map(|bytes| Ok(Frame::data(bytes))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.0.is_none()
-    }
-}
-
-/// An answer that arrives, or that has arrived whole.
-pub enum Answer {
-    Live(Incoming),
-    Whole(VecDeque<Frame<Bytes>>),
-}
-
-impl hyper::body::Body for Answer {
-    type Data = Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        match &mut *self {
-            Answer::Live(body) => Pin::new(body).poll_frame(context),
-            Answer::Whole(frames) => Poll::Ready(frames.pop_front().map(Ok)),
-        }
-    }
-}
-
 /// Reads all of an answer: PID 1 may crash between its headers and its message.
-async fn read(answer: Response<Answer>) -> Result<Response<Answer>, Error> {
-    let (head, mut body) = answer.into_parts();
-    let mut frames = VecDeque::new();
-    while let Some(frame) = std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
-        frames.push_back(frame?);
-    }
-    Ok(Response::from_parts(head, Answer::Whole(frames)))
-}
-
-/// All of a request. It is one message, which stands in memory already.
-async fn whole(mut body: Body) -> Result<Bytes, Error> {
-    let mut all = Vec::new();
-    while let Some(frame) = std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
-        if let Ok(data) = frame?.into_data() {
-            all.extend_from_slice(&data);
-        }
-    }
-    Ok(all.into())
+async fn read(answer: Response<Body>) -> Result<Response<Body>, Error> {
+    let (head, body) = answer.into_parts();
+    Ok(Response::from_parts(head, Body::new(body.collect().await?)))
 }
 
 impl fmt::Debug for Link {
@@ -187,7 +131,7 @@ impl fmt::Debug for Link {
 }
 
 impl Service<Request<Body>> for Link {
-    type Response = Response<Answer>;
+    type Response = Response<Body>;
     type Error = Error;
     type Future = Boxed<Self::Response, Self::Error>;
 
