@@ -91,6 +91,7 @@ async fn stop_and_close(count: usize) -> (Duration, Duration) {
         let context = RunContext {
             run: 1,
             command: None,
+            as_root: false,
             stdout: null(),
             stderr: null(),
             environment: vec![],

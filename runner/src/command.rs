@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kelson_spec::ServiceSpec;
-use kelson_spec::service::{Credentials, ResourceLimit, Seccomp, Workload};
+use kelson_spec::service::{Credentials, ResourceLimit, Seccomp, Security, Workload};
 
 use crate::processes::{Child, Processes};
 use tokio::sync::oneshot;
@@ -301,7 +301,12 @@ impl Command {
         };
         let mut command = Command::new(program.as_str()).args(arguments.iter().map(String::as_str));
         command = command.env("PATH", DEFAULT_PATH);
-        if let Some(user) = &spec.user {
+        let of_root = Security { seccomp: Seccomp::Unconfined, ..Security::default() };
+        let (user, security) = match context.as_root {
+            true => (None, &of_root),
+            false => (spec.user.as_ref(), &spec.security),
+        };
+        if let Some(user) = user {
             command = command.with_credentials(user);
         }
         for (name, value) in &spec.environment {
@@ -313,7 +318,6 @@ impl Command {
         for (name, value) in &context.environment {
             command = command.env(name, value);
         }
-        let security = &spec.security;
         let all = security.capabilities.unwrap_or(u64::MAX);
         let filter = match security.seccomp {
             Seccomp::Unconfined => None,

@@ -112,6 +112,8 @@ pub struct RunContext {
     pub run: u64,
     /// Instead of the spec's, with all else as it is there: a hook before or after the main process.
     pub command: Option<Vec<String>>,
+    /// Not as the spec's user, nor confined by its `security`.
+    pub as_root: bool,
     /// Write ends of the log pipes; closed in PID 1 once the run is spawned.
     pub stdout: OwnedFd,
     pub stderr: OwnedFd,

@@ -143,6 +143,7 @@ fn context(run: u64) -> RunContext {
     RunContext {
         run,
         command: None,
+        as_root: false,
         stdout: pipe(),
         stderr: pipe(),
         environment: Vec::new(),

@@ -40,6 +40,7 @@ async fn run(processes: &Processes, spec: ServiceSpec) -> Beside {
     let context = RunContext {
         run: 3,
         command: None,
+        as_root: false,
         stdout: null(),
         stderr: null(),
         environment: vec![],
@@ -263,6 +264,7 @@ fn the_end_of_the_service_is_the_end_of_its_commands() {
         let context = RunContext {
             run: 4,
             command: None,
+            as_root: false,
             stdout: text,
             stderr: null(),
             environment: vec![],

@@ -45,6 +45,7 @@ async fn run(
     let context = RunContext {
         run: number,
         command: command.map(|words| words.iter().map(|word| (*word).to_owned()).collect()),
+        as_root: false,
         stderr: write.try_clone().unwrap(),
         stdout: write,
         environment: vec![("NOTIFY_SOCKET".into(), "/run/n".into())],
@@ -129,6 +130,7 @@ fn a_hook_that_is_missing_is_named() {
         let context = RunContext {
             run: 1,
             command: Some(vec!["/opt/before".into()]),
+            as_root: false,
             stderr: write.try_clone().unwrap(),
             stdout: write,
             environment: vec![],

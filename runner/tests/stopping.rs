@@ -38,6 +38,7 @@ async fn run(runner: &mut ProcessRunner, number: u64) -> (Running, impl Future<O
     let context = RunContext {
         run: number,
         command: None,
+        as_root: false,
         stderr: write.try_clone().unwrap(),
         stdout: write,
         environment: vec![("NOTIFY_SOCKET".into(), "/run/kelson/notify".into())],
@@ -56,6 +57,7 @@ async fn run_until_ready(
     let context = RunContext {
         run: number,
         command: None,
+        as_root: false,
         stderr: write.try_clone().unwrap(),
         stdout: write,
         environment: vec![("NOTIFY_SOCKET".into(), "/run/kelson/notify".into())],
@@ -343,6 +345,7 @@ fn a_run_that_is_killed_for_memory_is_told_from_others() {
             let context = RunContext {
                 run: 2,
                 command: Some(vec!["/bin/true".into()]),
+                as_root: false,
                 stderr: write.try_clone().unwrap(),
                 stdout: write,
                 environment: vec![],
@@ -373,6 +376,7 @@ fn a_running_service_keeps_no_descriptor() {
             let context = RunContext {
                 run: 1,
                 command: None,
+                as_root: false,
                 stdout: null(),
                 stderr: null(),
                 environment: vec![],

@@ -229,6 +229,9 @@ fn hooks(out: &mut Block, hooks: &Hooks) {
 fn hook(hook: &Hook) -> String {
     let mut entries = vec![("command", words(&hook.command))];
     duration(&mut entries, "timeout", hook.timeout, Hook::TIMEOUT);
+    if hook.as_root {
+        entries.push(("asRoot", "true".to_owned()));
+    }
     mapping(entries)
 }
 

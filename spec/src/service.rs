@@ -307,7 +307,7 @@ impl Hooks {
     }
 }
 
-/// One command around a run: in the service's environment, as its user, within its cgroup.
+/// One command around a run: in the service's environment and within its cgroup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hook {
     /// Program and arguments, never empty.
@@ -315,11 +315,19 @@ pub struct Hook {
     /// Then it is killed and counts as failed.
     #[serde(default = "Hook::timeout")]
     pub timeout: Duration,
+    /// As root and without the service's `security`. Otherwise as the service's user.
+    #[serde(default)]
+    pub as_root: bool,
 }
 
 impl Hook {
     /// `timeout` where the file has none.
     pub const TIMEOUT: Duration = Duration::from_secs(30);
+
+    /// As the service's user.
+    pub fn new(command: impl IntoIterator<Item = impl Into<String>>, timeout: Duration) -> Hook {
+        Hook { command: command.into_iter().map(Into::into).collect(), timeout, as_root: false }
+    }
 
     fn timeout() -> Duration {
         Self::TIMEOUT

@@ -56,7 +56,7 @@ health:
   - grpc: {port: 50051, service: web.v1}
   - exec: {command: [/bin/check, -v]}
 hooks:
-  pre: [{command: [/bin/a, "b c"]}, {command: [d], timeout: 1m}]
+  pre: [{command: [/bin/a, "b c"]}, {command: [d], timeout: 1m, asRoot: true}]
   postStart: {command: [/bin/tell], timeout: 2s}
   preStop: []
   post: [{command: [rm, -rf, "/run/{web}"]}]
@@ -78,8 +78,7 @@ fn minding(name: &str, event: ServiceEvent, when_down: WhenDown) -> Requirement 
 }
 
 fn hook(command: &[&str], timeout: u64) -> Hook {
-    let command = command.iter().map(|&word| word.to_owned()).collect();
-    Hook { command, timeout: Duration::from_secs(timeout) }
+    Hook::new(command.iter().copied(), Duration::from_secs(timeout))
 }
 
 fn http(port: u16, path: &str) -> Probe {
@@ -174,7 +173,7 @@ fn every_key_of_a_service_file_is_read() {
         lifecycle: Lifecycle::default(),
         required: false,
         hooks: Hooks {
-            pre: vec![hook(&["/bin/a", "b c"], 30), hook(&["d"], 60)],
+            pre: vec![hook(&["/bin/a", "b c"], 30), Hook { as_root: true, ..hook(&["d"], 60) }],
             post_start: vec![hook(&["/bin/tell"], 2)],
             pre_stop: vec![],
             post: vec![hook(&["rm", "-rf", "/run/{web}"], 30)],
@@ -552,6 +551,34 @@ fn the_commands_at_one_place_are_counted() {
     assert_eq!(told(32), (32, vec![]));
     let message = "services/web.yaml:5:518: hooks.pre: these are 33 commands; at most 32 can stand here";
     assert_eq!(told(33), (0, vec![message.to_owned()]));
+}
+
+#[test]
+fn a_hook_that_cannot_run_as_root_is_refused() {
+    let mistake = |workload: &str, place: &str| {
+        let folder = Folder::new();
+        let hooks = format!("hooks: {{{place}: {{command: [a], asRoot: true}}}}");
+        folder.service("web", format!("name: web\n{workload}\n{hooks}\n"));
+        folder.load();
+        folder.messages()
+    };
+    for place in ["pre", "post"] {
+        assert_eq!(mistake("process: {command: [a]}", place), [""; 0]);
+        assert_eq!(
+            mistake("container: {image: a}", place),
+            [format!(
+                "services/web.yaml:3:{}: hooks.{place}.asRoot: a hook of a container runs as the user of the container; leave \
+                 it out",
+                place.len() + 34
+            )]
+        );
+    }
+    assert_eq!(
+        mistake("process: {command: [a]}", "preStop"),
+        [
+            "services/web.yaml:3:41: hooks.preStop.asRoot: only a pre or post hook can run as root; leave it out"
+        ]
+    );
 }
 
 #[test]

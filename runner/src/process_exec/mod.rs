@@ -100,6 +100,7 @@ impl ProcessExecutor {
         let context = RunContext {
             run: self.run,
             command: Some(request.command),
+            as_root: false,
             stdout: theirs.output,
             stderr: theirs.errors,
             environment: request.environment,

@@ -113,6 +113,7 @@ impl Hooks {
         let context = RunContext {
             run: self.run,
             command: Some(hook.command.clone()),
+            as_root: hook.as_root,
             stdout,
             stderr,
             environment,

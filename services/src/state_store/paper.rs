@@ -146,7 +146,7 @@ mod tests {
             Requirement::Any(vec![Requirement::TimeSynced, Requirement::Network(Vec::new())]),
         ];
         spec.health = vec![Check::new("a", Probe::tcp(80))];
-        spec.hooks.pre = vec![Hook { command: vec!["/bin/true".into()], timeout: Hook::TIMEOUT }];
+        spec.hooks.pre = vec![Hook::new(["/bin/true"], Hook::TIMEOUT)];
         spec.user = Some(Credentials { uid: 7, gid: 8, ..Credentials::default() });
         spec.security.capabilities = Some(u64::MAX);
         spec

@@ -60,7 +60,7 @@ fn files(case: &Case, changed: bool) -> Vec<ServiceSpec> {
         }
     };
     let hook = |text: &str, of: &[Hook]| -> Vec<HookSpec> {
-        let hook = HookSpec { command: vec![text.to_owned()], timeout: secs(3600) };
+        let hook = HookSpec::new([text], secs(3600));
         of.contains(&case.hook).then_some(hook).into_iter().collect()
     };
     one.hooks.pre = hook("pre", &[Hook::Pre, Hook::All]);

@@ -10,7 +10,7 @@ use crate::health_commands::{fails, hangs, passes};
 use crate::house::*;
 
 pub fn hook(command: &str) -> Hook {
-    Hook { command: vec![command.into()], timeout: secs(5) }
+    Hook::new([command], secs(5))
 }
 
 /// A service with a hook of each kind, of its kind's name.

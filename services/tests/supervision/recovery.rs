@@ -309,7 +309,7 @@ fn v6_what_hooks_of_a_start_did_is_answered_before_the_next() {
     two_lives(
         || async {
             let mut web = spec("web");
-            let hook = |name: &str| Hook { command: vec![name.into()], timeout: secs(60) };
+            let hook = |name: &str| Hook::new([name], secs(60));
             (web.hooks.pre, web.hooks.post) = (vec![hook("pre")], vec![hook("post")]);
             let house = House::new();
             house.manners("web", |manners| manners.hook("pre", None));

@@ -122,7 +122,7 @@ fn whole(d: &mut Decoder<'_>, stem: &str, root: &Node, ties: &mut Ties) -> Optio
     });
     d.set(&fields, "startTimeout", &mut spec.start_timeout, |d, p, n| d.start_timeout(p, n));
     d.set(&fields, "health", &mut spec.health, |d, p, n| d.health(CheckOf::Service, p, n));
-    d.set(&fields, "hooks", &mut spec.hooks, |d, p, n| d.hooks(p, n));
+    d.set(&fields, "hooks", &mut spec.hooks, |d, p, n| d.hooks(is_container, p, n));
     let mut signal_is_named = false;
     d.set(&fields, "stop", &mut spec.stop, |d, p, n| d.stop(p, n, &mut signal_is_named));
     if is_container {

@@ -206,6 +206,12 @@ fn hook() -> Mapping {
     let keys = [
         needed("command", command(), "as of [process](#process)"),
         with("timeout", duration_from(SHORTEST), "30s", "then it is killed and has failed"),
+        with(
+            "asRoot",
+            Kind::Boolean,
+            "false",
+            "`true`: runs as root, without the limits of [security](#security). Only for `pre` and `post` of a process",
+        ),
     ];
     Mapping::new("hook", keys)
 }

@@ -147,3 +147,47 @@ fn a_service_with_a_pre_hook_starts_where_conditions_answer_late() {
     }
     assert_eq!(host.service("web").restarts, 0);
 }
+
+#[test]
+fn a_hook_runs_as_root_where_the_file_says_so() {
+    let tell = |name: &str, more: &str| {
+        let script = format!("echo {name} $(id -u) $(grep -E 'CapEff|Seccomp:' /proc/self/status)");
+        format!("{{command: [sh, -c, \"{script}\"]{more}}}")
+    };
+    let as_root = ", asRoot: true";
+    let mut host = Host::builder()
+        .service(
+            "web",
+            &format!(
+                "process: {{command: [$PROGRAM, notify=READY=1, serve]}}
+readiness: notify
+user: nobody
+security: {{readOnlyRoot: true}}
+hooks: {{pre: [{}, {}], post: {}}}
+",
+                tell("own", ""),
+                tell("root", as_root),
+                tell("after", as_root)
+            ),
+        )
+        .start();
+    host.wait_up("web");
+    host.ctl(&["stop", "web", "--wait"]).ok();
+    let line = |name: &str| {
+        let line = until("the hook in the log", PATIENCE, || {
+            let log = host.log_text("web");
+            log.lines().find_map(|line| Some(line.split_once(&format!(" {name} "))?.1.to_owned()))
+        });
+        line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    // Who it is, what it may do, and whether a filter watches it.
+    let own = line("own");
+    assert_eq!([&own[0], &own[2], &own[4]], ["65534", "0000000000000000", "2"], "{own:?}");
+    let confined = own[2].clone();
+    for name in ["root", "after"] {
+        let words = line(name);
+        assert_eq!([&words[0], &words[4]], ["0", "0"], "{words:?}");
+        assert_ne!(words[2], confined, "{words:?}");
+    }
+    host.poweroff();
+}

@@ -143,6 +143,7 @@ impl Core {
         let mut context = RunContext {
             run,
             command: None,
+            as_root: false,
             stdout,
             stderr,
             environment: Vec::new(),

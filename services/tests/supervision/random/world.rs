@@ -141,7 +141,7 @@ impl World {
                 return Vec::new();
             }
             let hook =
-                |number| Hook { command: vec![mark.to_owned(), format!("{kind}{number}")], timeout: secs(3) };
+                |number| Hook::new([mark.to_owned(), format!("{kind}{number}")], secs(3));
             (0..=dice.roll(most)).map(hook).collect()
         };
         spec.hooks.pre = hooks("pre", 2);
