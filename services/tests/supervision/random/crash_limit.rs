@@ -33,7 +33,6 @@ pub async fn stop(
     tokio::spawn(ruin.stage.clone().reap(past.store.clone()));
     laws.hurried |= past.events.iter().any(|(_, event)| hurries(event));
     let begun = Instant::now();
-    laws.begins.push(begun);
     laws.read(&ruin.stage, begun, book, &world.lock().unwrap(), &mut wrongs);
     let alive = |(name, reading): (&String, &Reading)| reading.living().map(|main| (name.clone(), main.run));
     let alive: Vec<(String, u64)> = laws.readings.iter().filter_map(alive).collect();

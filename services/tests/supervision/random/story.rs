@@ -229,6 +229,8 @@ impl Story {
                 self.tell(&Play::end_of(dice, &ruin.stage, &name));
             }
         }
+        // It may die before there is a play: it has sent signals by then.
+        self.laws.begins.push(Instant::now());
         (ruin, origin)
     }
 
