@@ -26,37 +26,75 @@ def segments(line):
             yield tone, piece
 
 
-def draw(lines, columns, label):
-    """The drawing of lines with the terminal's own codes in them."""
+def row(line, number):
+    """The drawing of one line."""
+    out, column, pieces = [], 0, []
+    for tone, text in segments(line):
+        if tone == "chosen":
+            out.append(
+                f'<rect class="mark" x="{MARGIN + column * CHARACTER:.1f}" y="{MARGIN + number * LINE}" '
+                f'width="{len(text) * CHARACTER:.1f}" height="{LINE}"/>'
+            )
+        # Each word at its own column, and as wide as it has to be: no font moves a table.
+        for word in re.finditer(r"\S+(?: \S+)*", text):
+            begin = MARGIN + (column + word.start()) * CHARACTER
+            pieces.append(
+                f'<tspan class="{tone}" x="{begin:.1f}" '
+                f'textLength="{len(word[0]) * CHARACTER:.1f}">{html.escape(word[0])}</tspan>'
+            )
+        column += len(text)
+    if pieces:
+        out.append(f'<text y="{MARGIN + (number + 0.75) * LINE:.1f}">{"".join(pieces)}</text>')
+    return "".join(out)
+
+
+def versions(frames, number):
+    """What stands in one line of the frames: each text with the frames from and to which it does."""
+    texts = [frame[number] if number < len(frame) else "" for frame in frames]
+    start = 0
+    for place in range(1, len(texts) + 1):
+        if place == len(texts) or texts[place] != texts[start]:
+            yield texts[start], start, place
+            start = place
+
+
+def draw(frames, columns, label):
+    """The drawing of lines with the terminal's own codes in them. More than one frame: one each second, over and over.
+    Where nothing moves, the last one is seen."""
+    height = max(map(len, frames)) * LINE + 2 * MARGIN
     width = columns * CHARACTER + 2 * MARGIN
-    height = len(lines) * LINE + 2 * MARGIN
     light = "".join(f".{name}{{fill:{day}}}" for name, day, _ in TONES.values())
     dark = "".join(f".{name}{{fill:{night}}}" for name, _, night in TONES.values())
-    out = [
+    rows, moves = [], {}
+    for number in range(max(map(len, frames))):
+        for text, start, end in versions(frames, number):
+            drawn = row(text, number)
+            if not drawn:
+                continue
+            if (start, end) == (0, len(frames)):
+                rows.append(drawn)
+                continue
+            seen = [f"{100 * start / len(frames):.2f}%{{visibility:visible}}"]
+            if start > 0:
+                seen.insert(0, "0%{visibility:hidden}")
+            if end < len(frames):
+                seen.append(f"{100 * end / len(frames):.2f}%{{visibility:hidden}}")
+            name = f"m{start}-{end}"
+            still = "" if end == len(frames) else ";visibility:hidden"
+            moves[name] = (
+                f"@keyframes {name}{{{''.join(seen)}}}"
+                f".{name}{{animation:{name} {len(frames)}s step-end infinite{still}}}"
+            )
+            rows.append(f'<g class="{name}">{drawn}</g>')
+    still = "@media(prefers-reduced-motion){g{animation:none!important}}" if moves else ""
+    return "\n".join([
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" width="{width:.0f}" '
         f'height="{height}" role="img" aria-label="{html.escape(label)}">',
         "<style>text{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace;white-space:pre}"
         f".paper{{fill:#f6f8fa;stroke:#d0d7de}}.plain,.mark{{fill:#1f2328}}{light}.strong{{font-weight:bold}}"
-        f"@media(prefers-color-scheme:dark){{.paper{{fill:#0d1117;stroke:#30363d}}.plain,.mark{{fill:#e6edf3}}{dark}}}</style>",
+        f"@media(prefers-color-scheme:dark){{.paper{{fill:#0d1117;stroke:#30363d}}.plain,.mark{{fill:#e6edf3}}{dark}}}"
+        f"{''.join(moves.values())}{still}</style>",
         f'<rect class="paper" x=".5" y=".5" width="{width - 1:.0f}" height="{height - 1}" rx="8"/>',
-    ]
-    for number, line in enumerate(lines):
-        column, pieces = 0, []
-        for tone, text in segments(line):
-            if tone == "chosen":
-                out.append(
-                    f'<rect class="mark" x="{MARGIN + column * CHARACTER:.1f}" y="{MARGIN + number * LINE}" '
-                    f'width="{len(text) * CHARACTER:.1f}" height="{LINE}"/>'
-                )
-            # Each word at its own column, and as wide as it has to be: no font moves a table.
-            for word in re.finditer(r"\S+(?: \S+)*", text):
-                begin = MARGIN + (column + word.start()) * CHARACTER
-                pieces.append(
-                    f'<tspan class="{tone}" x="{begin:.1f}" '
-                    f'textLength="{len(word[0]) * CHARACTER:.1f}">{html.escape(word[0])}</tspan>'
-                )
-            column += len(text)
-        if pieces:
-            out.append(f'<text y="{MARGIN + (number + 0.75) * LINE:.1f}">{"".join(pieces)}</text>')
-    out.append("</svg>\n")
-    return "\n".join(out)
+        *rows,
+        "</svg>\n",
+    ])

@@ -14,17 +14,22 @@ use crate::output::text::escape;
 use crate::output::tree::{Branch, render};
 use crate::output::{print, views};
 
+mod reduction;
+
 /// Show the condition graph, with states
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "\
 Examples:
   kelsonctl graph
-  kelsonctl graph --format svg > graph.svg
+  kelsonctl graph --reduce --format svg > graph.svg
   kelsonctl graph --format dot | dot -Tpng > graph.png")]
 pub struct Arguments {
     /// Draw it as
     #[arg(short, long, value_enum, value_name = "FORMAT")]
     format: Option<Language>,
+    /// Leave out each arrow that a longer way implies
+    #[arg(short, long)]
+    reduce: bool,
 }
 
 /// How a graph is written down.
@@ -42,7 +47,10 @@ enum Language {
 
 pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
     let client = call.client()?;
-    let graph = answer(client.services().graph(GraphRequest {})).await?;
+    let mut graph = answer(client.services().graph(GraphRequest {})).await?;
+    if arguments.reduce {
+        reduction::reduce(&mut graph.edges);
+    }
     match arguments.format {
         None if !call.is_table() => call.format.print(&views::Graph::from(&graph)),
         None | Some(Language::Text) => print(&text(&graph, call.terminal.palette, call.terminal.unicode)),

@@ -101,7 +101,7 @@ pub fn reason(service: &Service) -> Cell {
             (Tone::Waiting, retry::waiting(&service.waiting_for, service.retry.as_ref()))
         }
         State::Failed => (Tone::Bad, service.message.clone()),
-        State::Backoff => (Tone::Waiting, retry::message(&service.message, service.retry.as_ref())),
+        State::Backoff => (Tone::Bad, retry::message(&service.message, service.retry.as_ref())),
         State::Preparing | State::Starting | State::Stopping | State::Skipped => {
             (Tone::Plain, service.message.clone())
         }

@@ -102,13 +102,13 @@ pub fn state_tone(state: State, up: bool) -> Tone {
     match state {
         State::Unspecified => Tone::Plain,
         State::Initialized | State::Skipped => Tone::Quiet,
-        State::Waiting | State::Backoff => Tone::Waiting,
+        State::Waiting => Tone::Waiting,
         State::Preparing | State::Starting | State::Stopping => Tone::Busy,
         State::Running if up => Tone::Good,
         State::Running => Tone::Waiting,
         State::Finished if up => Tone::Good,
         State::Finished | State::Stopped => Tone::Quiet,
-        State::Failed => Tone::Bad,
+        State::Failed | State::Backoff => Tone::Bad,
     }
 }
 

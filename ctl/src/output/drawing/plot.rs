@@ -19,6 +19,8 @@ const BAR: f64 = 14.0;
 const CHART: f64 = 860.0;
 const LEFT: f64 = 24.0;
 const INDENT: f64 = 16.0;
+/// A step whose bar would be narrower is left out.
+const VISIBLE: f64 = 2.5;
 /// What stands in the chain is bold, and so wider.
 const BOLD: f64 = 1.13;
 
@@ -45,17 +47,35 @@ struct Row {
     note: String,
 }
 
-/// The plot as SVG. `events` tell what services did before they were spawned; `chain` is what the boot waited for, its end
+impl Row {
+    /// A service, a failure, or a step that took at least `shortest` milliseconds or is not over.
+    fn is_worth_seeing(&self, shortest: f64) -> bool {
+        let is_seen =
+            |(from, to, class): &Piece| *class == "bar-bad" || to.is_none_or(|to| to - from >= shortest);
+        self.kind == "service" || self.pieces.iter().any(is_seen)
+    }
+}
+
+/// The plot as SVG. The axis ends with the boot; steps too short to be seen are counted in its heading. `events` tell what services did before they were spawned; `chain` is what the boot waited for, its end
 /// first.
 pub fn draw(boot: &BootResponse, events: &[Event], chain: &[Link]) -> String {
     let kernel = boot.kernel.as_ref().map_or(0.0, |kernel| ms(duration(kernel)));
-    let rows = rows(boot, kernel, events, chain);
+    let mut rows = rows(boot, kernel, events, chain);
     let total = boot.total.as_ref().map(|total| kernel + ms(duration(total)));
     let times =
         rows.iter().flat_map(|row| &row.pieces).flat_map(|(from, to, _)| [*from, to.unwrap_or(*from)]);
-    // A little of what comes after is seen.
-    let end = times.chain(total).fold(1.0, f64::max) * 1.03;
+    // A little of what comes after the boot is seen.
+    let end = total.unwrap_or_else(|| times.fold(1.0, f64::max)) * 1.03;
     let axis = Axis::even(0.0, end);
+    let steps = rows.len();
+    let shortest = VISIBLE * end / CHART;
+    rows.retain(|row| row.is_worth_seeing(shortest));
+    let summary = match steps - rows.len() {
+        0 => summary(boot),
+        hidden => {
+            format!("{}; not drawn: {hidden} steps shorter than {}", summary(boot), shown(shortest.ceil()))
+        }
+    };
 
     let widest = |text: fn(&Row) -> f64| rows.iter().map(text).fold(60.0, f64::max);
     let left = LEFT + INDENT + widest(|row| text_width(&row.label, font(row.kind)) * BOLD) + 14.0;
@@ -65,7 +85,7 @@ pub fn draw(boot: &BootResponse, events: &[Event], chain: &[Link]) -> String {
 
     let mut drawing = Drawing::default();
     drawing.text(LEFT, 34.0, "head", "Where the boot's time went");
-    drawing.text(LEFT, 54.0, "small mute", &summary(boot));
+    drawing.text(LEFT, 54.0, "small mute", &summary);
     let top = 68.0 + legend(&mut drawing, (LEFT, 68.0), width - 2.0 * LEFT, LEGEND) + 26.0;
     let bottom = top + rows.len() as f64 * ROW;
     for place in (0..rows.len()).step_by(2) {
@@ -105,7 +125,7 @@ pub fn draw(boot: &BootResponse, events: &[Event], chain: &[Link]) -> String {
         drawing.line((x(total), top), (x(total), bottom), "cut");
         drawing.text(x(total), bottom + 15.0, "small mute middle", "all services stood");
     }
-    drawing.finish(width, bottom + 30.0, "Kelson: the boot over time", &summary(boot))
+    drawing.finish(width, bottom + 30.0, "Kelson: the boot over time", &summary)
 }
 
 fn font(kind: &str) -> Font {

@@ -78,10 +78,10 @@ impl Look {
     pub fn tone(self) -> Tone {
         match self {
             Look::Idle | Look::Down => Tone::Quiet,
-            Look::Waiting | Look::Held | Look::Backoff => Tone::Waiting,
+            Look::Waiting | Look::Held => Tone::Waiting,
             Look::Preparing | Look::Starting | Look::Stopping => Tone::Busy,
             Look::Running => Tone::Good,
-            Look::Failed => Tone::Bad,
+            Look::Backoff | Look::Failed => Tone::Bad,
         }
     }
 }

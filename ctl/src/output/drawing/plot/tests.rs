@@ -163,3 +163,23 @@ fn of_two_tasks_of_one_name_the_one_that_was_waited_for_is_marked() {
         (vec![false, true], vec![false], vec![true])
     );
 }
+
+#[test]
+fn what_cannot_be_seen_is_left_out() {
+    let mut boot = sample();
+    let short = |name: &str, error: &str| BootTask {
+        name: name.to_owned(),
+        start: wire(20),
+        duration: wire(1),
+        error: error.to_owned(),
+        message: String::new(),
+    };
+    boot.phases[0].tasks = vec![short("mount /proc", ""), short("mount /srv", "no such disk")];
+    // A service that ends long after the boot does not stretch the axis.
+    let mut events = events();
+    events[5].time = Some(prost_types::Timestamp { seconds: 90_000, nanos: 0 });
+    let svg = draw(&boot, &events, &chain());
+    assert!(svg.contains("; not drawn: 1 steps shorter than 5.00 ms<"), "{svg}");
+    assert!(svg.contains(">mount /srv<") && !svg.contains(">mount /proc<"), "{svg}");
+    assert!(svg.contains(">1.6 s<") && !svg.contains(">1000 s<"), "{svg}");
+}

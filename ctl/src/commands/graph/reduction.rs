@@ -1,0 +1,107 @@
+//! The transitive reduction of the graph: without the edges that others imply.
+
+use std::collections::{HashMap, HashSet};
+
+use kelson_proto::v1::GraphEdge;
+
+/// Removes each edge whose target is waited for, with the same event, by something else that its origin waits for.
+/// Alternatives and waits for the event `down` imply nothing and stay; so do edges of a cycle.
+pub fn reduce(edges: &mut Vec<GraphEdge>) {
+    let is_strict = |edge: &GraphEdge| !edge.alternative && edge.event != "down";
+    let mut after: HashMap<&str, Vec<&GraphEdge>> = HashMap::new();
+    for edge in edges.iter().filter(|edge| is_strict(edge)) {
+        after.entry(&edge.from).or_default().push(edge);
+    }
+    let implied: HashSet<usize> = edges
+        .iter()
+        .enumerate()
+        .filter(|(_, edge)| is_strict(edge) && is_implied(edge, &after))
+        .map(|(number, _)| number)
+        .collect();
+    let mut number = 0..;
+    edges.retain(|_| number.next().is_none_or(|number| !implied.contains(&number)));
+}
+
+fn is_implied(edge: &GraphEdge, after: &HashMap<&str, Vec<&GraphEdge>>) -> bool {
+    let below = |id: &str| after.get(id).into_iter().flatten().copied();
+    // Everything that the origin waits for, directly or not, but by way of the target.
+    let mut seen: HashSet<&str> = HashSet::new();
+    let mut left: Vec<&GraphEdge> = below(&edge.from).collect();
+    let mut implied = false;
+    while let Some(next) = left.pop() {
+        if next.to == edge.to {
+            implied |= next.from != edge.from && next.event == edge.event;
+        } else if next.to != edge.from && seen.insert(&next.to) {
+            left.extend(below(&next.to));
+        }
+    }
+    implied && !reaches(&edge.to, &edge.from, after)
+}
+
+fn reaches(from: &str, to: &str, after: &HashMap<&str, Vec<&GraphEdge>>) -> bool {
+    let mut seen = HashSet::from([from]);
+    let mut left = vec![from];
+    while let Some(id) = left.pop() {
+        for edge in after.get(id).into_iter().flatten() {
+            if edge.to == to {
+                return true;
+            }
+            if seen.insert(&edge.to) {
+                left.push(&edge.to);
+            }
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reduced(edges: &[(&str, &str, &str)]) -> Vec<String> {
+        let edge = |(from, to, event): &(&str, &str, &str)| {
+            let (event, alternative) =
+                event.strip_prefix("any ").map_or((*event, false), |event| (event, true));
+            GraphEdge {
+                from: (*from).to_owned(),
+                to: (*to).to_owned(),
+                event: event.to_owned(),
+                holds: true,
+                alternative,
+            }
+        };
+        let mut edges: Vec<GraphEdge> = edges.iter().map(edge).collect();
+        reduce(&mut edges);
+        edges.iter().map(|edge| format!("{} {}", edge.from, edge.to)).collect()
+    }
+
+    #[test]
+    fn an_edge_that_a_longer_way_implies_is_left_out() {
+        let demo = [
+            ("redis", "containerd", "up"),
+            ("seed", "redis", "up"),
+            ("seed", "containerd", "up"),
+            ("web", "seed", "finished"),
+            ("web", "redis", "up"),
+            ("web", "containerd", "up"),
+        ];
+        assert_eq!(reduced(&demo), ["redis containerd", "seed redis", "web seed"]);
+    }
+
+    #[test]
+    fn what_implies_nothing_leaves_all() {
+        let stay = [
+            // Another event of it.
+            vec![("a", "b", "up"), ("b", "c", "up"), ("a", "c", "finished")],
+            // Another may do.
+            vec![("a", "b", "any up"), ("b", "c", "up"), ("a", "c", "up")],
+            // The other is down then.
+            vec![("a", "b", "down"), ("b", "c", "up"), ("a", "c", "up")],
+            // A cycle.
+            vec![("a", "b", "up"), ("b", "c", "up"), ("a", "c", "up"), ("c", "a", "up")],
+        ];
+        for edges in stay {
+            assert_eq!(reduced(&edges).len(), edges.len(), "{edges:?}");
+        }
+    }
+}
