@@ -140,8 +140,7 @@ impl World {
             if !dice.one_in(5) {
                 return Vec::new();
             }
-            let hook =
-                |number| Hook::new([mark.to_owned(), format!("{kind}{number}")], secs(3));
+            let hook = |number| Hook::new([mark.to_owned(), format!("{kind}{number}")], secs(3));
             (0..=dice.roll(most)).map(hook).collect()
         };
         spec.hooks.pre = hooks("pre", 2);
