@@ -23,7 +23,7 @@ const LEGEND: &[(&str, &str)] = &[
     ("box good", "up, or it holds"),
     ("box busy", "preparing, starting or stopping"),
     ("box waiting", "waits, or is not up yet"),
-    ("box bad", "failed, or about to be restarted"),
+    ("box bad", "failed, or in backoff"),
     ("box quiet", "not started, stopped or skipped"),
 ];
 
