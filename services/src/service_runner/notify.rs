@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, bind, recvmsg, socket};
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, bind, recv, recvmsg, socket};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -155,7 +155,8 @@ impl NotifySocket {
         &self.path
     }
 
-    /// The messages of the next datagram. Cancelled by dropping; loses nothing then.
+    /// The messages of the next datagram, which stays there until it is [taken](NotifySocket::take). Cancelled by
+    /// dropping; loses nothing then.
     ///
     /// # Errors
     /// When the socket is broken for good.
@@ -172,6 +173,13 @@ impl NotifySocket {
     pub fn next_now(&self) -> Option<Vec<Message>> {
         receive(self.socket.get_ref()).ok()
     }
+
+    /// Removes the datagram whose messages were read, once what they say is written down: an incarnation of PID 1 that
+    /// crashes before leaves it to the next one.
+    pub fn take(&self) {
+        // What of it does not fit is gone with it. Nobody else reads here, so it is there.
+        let _ = recv(self.socket.as_raw_fd(), &mut [], MsgFlags::MSG_DONTWAIT);
+    }
 }
 
 impl Drop for NotifySocket {
@@ -185,7 +193,8 @@ fn receive(socket: &KeptDescriptor) -> io::Result<Vec<Message>> {
     let mut slices = [io::IoSliceMut::new(&mut buffer)];
     // No room for descriptors that come along (FDSTORE, BARRIER): the kernel drops them, which answers a barrier. PID 1
     // must not close them itself: the last close of a file on a dead disk waits for that disk.
-    let message = recvmsg::<()>(socket.as_raw_fd(), &mut slices, None, MsgFlags::MSG_DONTWAIT)?;
+    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_PEEK;
+    let message = recvmsg::<()>(socket.as_raw_fd(), &mut slices, None, flags)?;
     let truncated = message.flags.contains(MsgFlags::MSG_TRUNC);
     let length = message.bytes;
     Ok(if truncated { Vec::new() } else { parse(buffer.get(..length).unwrap_or_default()) })
@@ -244,9 +253,14 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600, "its owner and root may send");
         let sender = std::os::unix::net::UnixDatagram::unbound().unwrap();
         sender.send_to(b"READY=1", &path).unwrap();
-        assert_eq!(socket.next().await.unwrap(), [Message::Ready]);
+        for _ in 0..2 {
+            assert_eq!(socket.next().await.unwrap(), [Message::Ready], "it was not taken");
+        }
+        socket.take();
         sender.send_to(&[b'x'; 5000], &path).unwrap();
         assert_eq!(socket.next().await.unwrap(), []);
+        socket.take();
+        assert_eq!(socket.next_now(), None);
         drop(socket);
         assert!(!path.exists());
         std::fs::remove_dir_all(dir).unwrap();

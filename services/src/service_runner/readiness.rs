@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
+use nix::fcntl::OFlag;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
@@ -52,7 +53,8 @@ impl Voice {
         Ok(Voice::Descriptor(watched.map_err(io::Error::from)?))
     }
 
-    /// The next thing that is heard. Cancelled by dropping; loses nothing then.
+    /// The next thing that is heard. Once it is written down, messages are to be [taken](Voice::take), and a descriptor
+    /// that has said its word is to be closed. Cancelled by dropping; loses nothing then.
     pub async fn next(&mut self) -> Heard {
         match self {
             Voice::Silent => std::future::pending().await,
@@ -99,6 +101,13 @@ impl Voice {
         }
     }
 
+    /// What was heard last is written down.
+    pub fn take(&self) {
+        if let Voice::Notify { socket, .. } = self {
+            socket.take();
+        }
+    }
+
     /// What is there already, said before the process ended.
     pub fn next_now(&mut self) -> Option<Heard> {
         match self {
@@ -109,19 +118,27 @@ impl Voice {
     }
 }
 
-/// `None`: bytes without a newline, go on.
+/// `None`: bytes without a newline, go on. A newline stays there: an incarnation of PID 1 that crashes before it has
+/// written down what it means leaves it to the next one.
 fn read(descriptor: &KeptDescriptor) -> io::Result<Option<Heard>> {
     let mut buffer = [0_u8; 64];
-    // SAFETY: the buffer is ours and as long as is said.
-    let count = unsafe { libc::read(descriptor.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len()) };
+    let (copy, writer) = nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
+    // SAFETY: two open pipes and numbers.
+    let count = unsafe {
+        libc::tee(descriptor.as_raw_fd(), writer.as_raw_fd(), buffer.len(), libc::SPLICE_F_NONBLOCK)
+    };
     match usize::try_from(count) {
-        Err(_) => Err(io::Error::last_os_error()),
-        Ok(0) => Ok(Some(Heard::Closed)),
-        Ok(count) => {
-            let newline = buffer.get(..count).unwrap_or_default().contains(&b'\n');
-            Ok(newline.then_some(Heard::Newline))
-        }
+        Err(_) => return Err(io::Error::last_os_error()),
+        Ok(0) => return Ok(Some(Heard::Closed)),
+        Ok(_) => {}
     }
+    let count = nix::unistd::read(copy, &mut buffer)?;
+    let seen = buffer.get_mut(..count).unwrap_or_default();
+    if seen.contains(&b'\n') {
+        return Ok(Some(Heard::Newline));
+    }
+    nix::unistd::read(descriptor, seen)?;
+    Ok(None)
 }
 
 #[cfg(test)]
@@ -149,6 +166,10 @@ mod tests {
         assert!(tokio::time::timeout(Duration::from_millis(20), voice.next()).await.is_err());
         write_end.write_all(b" ready\n").unwrap();
         assert_eq!(voice.next().await, Heard::Newline);
+        drop(write_end);
+        assert_eq!(voice.next().await, Heard::Newline, "it stays until the descriptor is closed");
+        let (read_end, write_end) = pipe();
+        let mut voice = Voice::descriptor(KeptDescriptor::new(read_end, None, || Descriptor::Api)).unwrap();
         drop(write_end);
         assert_eq!(voice.next().await, Heard::Closed);
     }

@@ -204,6 +204,25 @@ pub unsafe extern "C" fn bind(
     whole("a bind", || unsafe { libc::syscall(libc::SYS_bind, socket, address, length) })
 }
 
+/// What has come stays for the next life.
+///
+/// # Safety
+/// As of recv(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn recv(
+    socket: libc::c_int,
+    bytes: *mut libc::c_void,
+    count: libc::size_t,
+    flags: libc::c_int,
+) -> libc::ssize_t {
+    if Fate::current().is_some_and(|fate| fate.is_dead()) {
+        return 0;
+    }
+    // SAFETY: the caller vouches for the bytes.
+    let received = unsafe { libc::syscall(libc::SYS_recvfrom, socket, bytes, count, flags, 0, 0) };
+    libc::ssize_t::try_from(received).unwrap()
+}
+
 /// # Safety
 /// As of close(2).
 #[unsafe(no_mangle)]

@@ -7,6 +7,7 @@ use kelson_services::manager::Outcome;
 use kelson_services::model::State;
 use kelson_spec::service::{Readiness, ServiceSpec};
 
+use crate::fate::Fate;
 use crate::house::*;
 
 #[tokio::test(start_paused = true)]
@@ -203,4 +204,30 @@ async fn a_death_before_ready_is_told_as_a_death() {
     let text = "exited with status 3 before it was ready after";
     assert!(house.message("web").starts_with(text), "{}", house.message("web"));
     house.check();
+}
+
+#[test]
+fn v1_what_is_said_at_the_moment_of_a_crash_is_heard() {
+    for points in 0..8 {
+        two_lives(
+            || async {
+                let house = House::with([notify("web"), descriptor("db")]).await;
+                Fate::current().unwrap().dies_after(points, 7);
+                house.sent.send_to(b"READY=1", house.directory.join("notify/web")).unwrap();
+                // It is closed right after its newline.
+                let (end, _) = house.stage.of("db").lock().unwrap().descriptors.pop().unwrap();
+                std::fs::File::from(end).write_all(b"\n").unwrap();
+                house.settle().await;
+                house
+            },
+            |ruin| async {
+                let house = House::another_life(ruin).await;
+                tokio::time::sleep(secs(1)).await;
+                for name in ["web", "db"] {
+                    assert!(house.now(name).up, "{points}: {}: {}", name, house.message(name));
+                }
+                house.check();
+            },
+        );
+    }
 }

@@ -13,19 +13,13 @@ use crate::service_runner::readiness::{Heard, Voice};
 use crate::service_runner::table::{Input, Phase, Timer, Work};
 
 impl Core {
+    /// What was heard is let go once it is written down: another incarnation of PID 1 hears it again otherwise.
     pub(super) fn hear(&mut self, heard: Heard) -> Next {
         let run = self.life.run;
-        match heard {
-            Heard::Newline => {
-                self.voice = Voice::Silent;
-                self.step(Input::Ready { run })
-            }
+        let said = match heard {
+            Heard::Newline => Input::Ready { run },
             Heard::Closed => {
-                self.voice = Voice::Silent;
-                self.step(Input::NeverReady {
-                    run,
-                    text: "closed its readiness descriptor without a newline".into(),
-                })
+                Input::NeverReady { run, text: "closed its readiness descriptor without a newline".into() }
             }
             Heard::Messages(messages) => {
                 let mut last = Next::Same;
@@ -34,9 +28,13 @@ impl Core {
                         last = next;
                     }
                 }
-                last
+                self.voice.take();
+                return last;
             }
-        }
+        };
+        let next = self.step(said);
+        self.voice = Voice::Silent;
+        next
     }
 
     fn message(&mut self, message: Message) -> Next {
