@@ -7,6 +7,7 @@ mod chaos;
 mod command_line;
 mod containers;
 mod crash;
+mod crossing;
 mod delegation;
 mod door;
 mod events;

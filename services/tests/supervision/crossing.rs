@@ -7,16 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use cases::{Case, Condition, End, Hook, Moment, Ready, Trigger, Workload};
+use cases::{Case, Condition, End, Moment, Trigger};
+use files::files;
 use kelson_runner::Exit;
 use kelson_services::last_resort;
 use kelson_services::model::State;
 use kelson_services::state_store::Kind;
-use kelson_spec::service::{
-    Check, ContainerSpec, Hook as HookSpec, NetworkAspect, Probe, Readiness, Requirement, RestartScope,
-    RestartSpec, ServiceEvent, ServiceSpec, Workload as WorkloadSpec,
-};
-use model::{ATTEMPTS, Expected, Rest};
+use kelson_spec::Loaded;
+use model::{ATTEMPTS, Expected, Rest, most_work};
 use tokio::time::Instant;
 
 use crate::clocks;
@@ -26,81 +24,13 @@ use crate::house::*;
 
 mod cases;
 mod covering;
+mod files;
 mod model;
 
 /// Longer than any backoff, delay or check of a case.
 const CALM: Duration = Duration::from_secs(60);
-/// Of a service, beside what each run needs.
-const CALLS: usize = 12;
-/// Of one run: preparations, hooks, signals and their kind; events.
-const CALLS_OF_A_RUN: usize = 12;
-
-/// The service of the case, what it waits for, and another member of its group.
-fn files(case: &Case, changed: bool) -> Vec<ServiceSpec> {
-    let mut one = spec("one");
-    if changed {
-        one.environment.push(("CHANGED".into(), "yes".into()));
-    }
-    if case.workload == Workload::Container {
-        one.workload = WorkloadSpec::Container(ContainerSpec::new("image"));
-    }
-    let other = |event| vec![Requirement::service("other", event)];
-    one.depends = match case.condition {
-        Condition::Nothing => Vec::new(),
-        Condition::Up => other(ServiceEvent::Up),
-        Condition::Running => other(ServiceEvent::Running),
-        Condition::Finished => other(ServiceEvent::Finished),
-        Condition::Down => other(ServiceEvent::Down),
-        Condition::Path => vec![Requirement::Path("/proc/self".into())],
-        Condition::Network => vec![Requirement::Network(vec![NetworkAspect::Hostname])],
-        Condition::TimeSynced => vec![Requirement::TimeSynced],
-        Condition::Any => {
-            let never = Requirement::Path("/proc/nothing-of-the-kind".into());
-            vec![Requirement::Any(vec![never, Requirement::service("other", ServiceEvent::Up)])]
-        }
-    };
-    let hook = |text: &str, of: &[Hook]| -> Vec<HookSpec> {
-        let hook = HookSpec::new([text], secs(3600));
-        of.contains(&case.hook).then_some(hook).into_iter().collect()
-    };
-    one.hooks.pre = hook("pre", &[Hook::Pre, Hook::All]);
-    one.hooks.post_start = hook("postStart", &[Hook::PostStart, Hook::All]);
-    one.hooks.pre_stop = hook("preStop", &[Hook::PreStop, Hook::All]);
-    one.hooks.post = hook("post", &[Hook::Post, Hook::All]);
-    one.start_timeout = secs(600);
-    match case.ready {
-        Ready::AtOnce => {}
-        Ready::Notify => one.readiness = Readiness::Notify,
-        Ready::Descriptor => one.readiness = Readiness::Descriptor(3),
-        Ready::Check => one.health = vec![check()],
-    }
-    one.restart =
-        RestartSpec { policy: case.policy, attempts: ATTEMPTS, interval: secs(3600), ..one.restart };
-    let mut files = Vec::new();
-    if case.by_group {
-        one.restart.scope = RestartScope::Group;
-        one.group = Some("group".into());
-        files.push(ServiceSpec { group: Some("group".into()), ..spec("mate") });
-    }
-    match case.condition {
-        Condition::Up | Condition::Running | Condition::Any => files.push(manual(spec("other"))),
-        Condition::Finished => files.push(manual(oneshot("other"))),
-        Condition::Down => files.push(spec("other")),
-        Condition::Nothing | Condition::Path | Condition::Network | Condition::TimeSynced => {}
-    }
-    files.push(one);
-    files
-}
-
-fn check() -> Check {
-    Check {
-        interval: secs(1),
-        failure_threshold: 1,
-        restart_after: 2,
-        grace: Duration::ZERO,
-        ..Check::new("check", Probe::Exec { command: vec!["check".into()] })
-    }
-}
+/// How a `pre` hook ends. It takes its time: where hooks run in a circle the clock goes on.
+const PREPARED: (Duration, Exit) = (Duration::from_millis(100), Exit::Status(0));
 
 /// What is done in a case, one after the other. What PID 1 dies in is done again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -185,9 +115,8 @@ impl Play {
         // No clock of a later incarnation stands behind this one's.
         tokio::time::advance(secs(3600)).await;
         let house = House::new();
-        if self.case.moment == Moment::Preparing {
-            house.manners("one", |one| one.hook("pre", None));
-        }
+        let pre = (self.case.moment != Moment::Preparing).then_some(PREPARED);
+        house.manners("one", |one| one.hook("pre", pre));
         house.manager.take_in(loaded(files(&self.case, false)));
         house.manager.begin();
         house
@@ -220,6 +149,11 @@ impl Play {
             Trigger::Stop => drop(house.manager.stop(&one, false, false).await),
             Trigger::Restart => drop(house.manager.restart(&one, false).await),
             Trigger::Reload => drop(house.manager.reload(loaded(files(&self.case, true))).await),
+            Trigger::UnreadReload => {
+                let diagnostics = vec![fault(None, "/etc/kelson/services", "it cannot be read")];
+                let report = house.manager.reload(Loaded { diagnostics, ..Loaded::default() }).await;
+                assert!(report.failure.is_some(), "{report:?}");
+            }
             Trigger::Reexec => return true,
             Trigger::Segv => {
                 self.dies = true;
@@ -255,9 +189,13 @@ async fn begin(case: &Case, house: &House) {
         Moment::Preparing | Moment::Starting => {
             open(case, house).await;
             // As long as it may take until what it waits for is known, and no longer.
-            while !house.played("one", Played::lives) {
-                house.settle().await;
-            }
+            let begun = async {
+                let of_main = case.moment == Moment::Starting;
+                while !house.played("one", |one| one.lives() && one.main().is_some() == of_main) {
+                    house.settle().await;
+                }
+            };
+            tokio::time::timeout(CALM, begun).await.unwrap();
             assert!(!house.now("one").up);
         }
         Moment::Up | Moment::Backoff => {
@@ -294,7 +232,7 @@ async fn open(case: &Case, house: &House) {
 }
 
 async fn free(case: &Case, house: &House) {
-    house.manners("one", |one| one.hook("pre", Some((Duration::ZERO, Exit::Status(0)))));
+    house.manners("one", |one| one.hook("pre", Some(PREPARED)));
     if house.played("one", |one| one.lives() && one.main().is_none()) {
         house.exit("one", 0).await;
     }
@@ -344,7 +282,7 @@ async fn judge(expected: Expected, house: &House) {
     let (runs, calls) = house.played("one", |one| (one.runs, one.calls.clone()));
     assert!(as_expected, "{expected:?}: {now:?}");
     assert_eq!((runs, group_restarts), (expected.runs, u64::from(expected.group_restarts)), "{now:?}");
-    let (most, told) = (CALLS + CALLS_OF_A_RUN * runs as usize, house.told("one"));
+    let (most, told) = (most_work(runs), house.told("one"));
     assert!(calls.len() <= most, "{} calls for {runs} runs: {calls:#?}", calls.len());
     assert!(told.len() <= 2 * most, "{} events for {runs} runs: {told:#?}", told.len());
     house.check();

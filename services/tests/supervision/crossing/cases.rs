@@ -2,8 +2,6 @@
 
 use std::fmt::Debug;
 
-use kelson_spec::service::RestartPolicy;
-
 use super::covering;
 
 /// What it waits for.
@@ -39,6 +37,13 @@ pub enum Ready {
     Notify,
     Descriptor,
     Check,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Policy {
+    Forever,
+    UntilSuccess,
+    Once,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,6 +85,8 @@ pub enum Trigger {
     Restart,
     /// Its file has changed.
     Reload,
+    /// The files are read again, and cannot be.
+    UnreadReload,
     Reexec,
     /// PID 1 dies in the middle of what comes next.
     Segv,
@@ -101,7 +108,7 @@ pub struct Case {
     pub condition: Condition,
     pub hook: Hook,
     pub ready: Ready,
-    pub policy: RestartPolicy,
+    pub policy: Policy,
     /// A used-up budget restarts its group.
     pub by_group: bool,
     pub workload: Workload,
@@ -117,16 +124,15 @@ const CONDITIONS: [Condition; 9] = {
 };
 const HOOKS: [Hook; 6] = [Hook::None, Hook::Pre, Hook::PostStart, Hook::PreStop, Hook::Post, Hook::All];
 const READY: [Ready; 4] = [Ready::AtOnce, Ready::Notify, Ready::Descriptor, Ready::Check];
-const POLICIES: [RestartPolicy; 3] =
-    [RestartPolicy::Forever, RestartPolicy::UntilSuccess, RestartPolicy::Once];
+const POLICIES: [Policy; 3] = [Policy::Forever, Policy::UntilSuccess, Policy::Once];
 const SCOPES: [bool; 2] = [false, true];
 const WORKLOADS: [Workload; 2] = [Workload::Process, Workload::Container];
 const MOMENTS: [Moment; 5] =
     [Moment::Up, Moment::Waiting, Moment::Preparing, Moment::Starting, Moment::Backoff];
 const ENDS: [End; 5] = [End::Never, End::Success, End::Failure, End::Failures, End::Check];
-const TRIGGERS: [Trigger; 10] = {
+const TRIGGERS: [Trigger; 11] = {
     use Trigger::*;
-    [None, Start, Stop, Restart, Reload, Reexec, Segv, Suspend, CrashLimit, Shutdown]
+    [None, Start, Stop, Restart, Reload, UnreadReload, Reexec, Segv, Suspend, CrashLimit, Shutdown]
 };
 
 const SIZES: [usize; 10] = [
@@ -164,7 +170,7 @@ fn clash(one: (usize, usize), other: (usize, usize)) -> bool {
             MOMENTS[moment] == Moment::Starting && READY[level] == Ready::AtOnce
         }
         ((3, level), (MOMENT, moment)) => {
-            MOMENTS[moment] == Moment::Backoff && POLICIES[level] == RestartPolicy::Once
+            MOMENTS[moment] == Moment::Backoff && POLICIES[level] == Policy::Once
         }
         ((2, level), (END, end)) => ENDS[end] == End::Check && READY[level] != Ready::Check,
         ((END, end), (FIRST, level)) => TRIGGERS[level].ends_the_host() && ENDS[end] != End::Never,

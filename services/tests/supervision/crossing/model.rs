@@ -1,11 +1,19 @@
 //! What a case must come to, by the documents alone: no code of Kelson is asked.
 
-use kelson_spec::service::RestartPolicy;
-
-use super::cases::{Case, End, Moment, Trigger};
+use super::cases::{Case, End, Moment, Policy, Trigger};
 
 /// Failures that the budget of the service allows.
 pub const ATTEMPTS: u32 = 1;
+
+/// Of a service, beside what each run needs.
+const CALLS: usize = 12;
+/// Of one run: preparations, hooks, signals and their kind; events.
+const CALLS_OF_A_RUN: usize = 12;
+
+/// As much may be done for so many runs.
+pub fn most_work(runs: u32) -> usize {
+    CALLS + CALLS_OF_A_RUN * runs as usize
+}
 
 /// Where it stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +52,12 @@ impl Expected {
             _ => up(1, 0),
         };
         match case.first {
-            Trigger::None | Trigger::Reload | Trigger::Reexec | Trigger::Segv | Trigger::Suspend => goes_on,
+            Trigger::None
+            | Trigger::Reload
+            | Trigger::UnreadReload
+            | Trigger::Reexec
+            | Trigger::Segv
+            | Trigger::Suspend => goes_on,
             // An operator's start does not wait for the backoff, and gives a new budget.
             Trigger::Start => Expected { failures: 0, ..goes_on },
             Trigger::Restart => up(runs + 1, 0),
@@ -59,7 +72,7 @@ impl Expected {
         }
         match case.end {
             End::Never => {}
-            End::Success if case.policy == RestartPolicy::Forever => self.runs += 1,
+            End::Success if case.policy == Policy::Forever => self.runs += 1,
             End::Success => self.rest = Rest::Finished,
             End::Failure => self.fails(case),
             End::Failures => {
@@ -79,7 +92,7 @@ impl Expected {
     fn fails(&mut self, case: &Case) {
         self.failures += 1;
         let is_left = self.failures <= ATTEMPTS;
-        if case.policy == RestartPolicy::Once || (!is_left && (!case.by_group || self.group_restarts > 0)) {
+        if case.policy == Policy::Once || (!is_left && (!case.by_group || self.group_restarts > 0)) {
             self.rest = Rest::Failed;
             return;
         }
@@ -90,7 +103,7 @@ impl Expected {
     /// Its check asks for a restart: of the group, where the file says so.
     fn check_fails(&mut self, case: &Case) {
         self.failures += 1;
-        if case.policy == RestartPolicy::Once || self.failures > ATTEMPTS {
+        if case.policy == Policy::Once || self.failures > ATTEMPTS {
             self.rest = Rest::Failed;
             return;
         }
