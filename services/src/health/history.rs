@@ -56,14 +56,14 @@ impl History {
         });
     }
 
-    /// What an earlier life of PID 1 had heard.
-    pub fn recall(results: Vec<PastResult>) -> History {
+    /// What an earlier life of PID 1 had heard; `newest`: when the last of it came, where that is known.
+    pub fn recall(results: Vec<PastResult>, newest: Option<Instant>) -> History {
         let mut history = History::default();
         for PastResult { at, took, passed, text } in results {
             let at = SystemTime::UNIX_EPOCH.checked_add(Duration::from_micros(at));
             let at = at.unwrap_or(SystemTime::UNIX_EPOCH);
             history.push(at, Duration::from_micros(u64::from(took)), passed, text.into());
-            history.newest = Some(instant_of(at));
+            history.newest = newest.or_else(|| Some(instant_of(at)));
         }
         history
     }
@@ -87,7 +87,7 @@ impl History {
     }
 }
 
-/// As long ago as the clock says: what an earlier incarnation of PID 1 saw is written down in the time of the day.
+/// As long ago as the clock says: a release before 0.3.0 has recorded the time of the day alone.
 pub fn instant_of(at: SystemTime) -> Instant {
     let now = Instant::now();
     now.checked_sub(at.elapsed().unwrap_or_default()).unwrap_or(now)

@@ -24,6 +24,10 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// One check.
 pub struct Minded {
     pub plan: Plan,
@@ -87,12 +91,13 @@ impl Minded {
     /// Writes its results down from now on, and goes on from what an earlier life of PID 1 knew of it.
     pub fn remember(&mut self, record: CheckRecord, origin: Instant, past: Option<PastCheck>) {
         self.record = Some((record, origin));
-        let Some(PastCheck { level, began, since, results, .. }) = past else { return };
+        let Some(PastCheck { level, began, since, entered, heard, results, .. }) = past else { return };
         let since = SystemTime::UNIX_EPOCH.checked_add(Duration::from_micros(since));
         self.level = level;
         self.since = since.unwrap_or_else(SystemTime::now);
-        self.entered = instant_of(self.since);
-        self.history = History::recall(results);
+        let at = |millis| origin.checked_add(Duration::from_millis(millis));
+        self.entered = entered.and_then(at).unwrap_or_else(|| instant_of(self.since));
+        self.history = History::recall(results, heard.and_then(at));
         self.began = origin.checked_add(Duration::from_micros(began));
         if let Some(totals) = &self.totals {
             totals.stands(level.standing);
@@ -108,8 +113,10 @@ impl Minded {
         let Some((passed, output)) = self.history.last() else { return };
         let began = micros(began.saturating_duration_since(*origin));
         let since = micros(self.since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default());
-        let text = last_line(output);
-        record.write(CheckEntry { level: self.level, began, since, at, took, passed, text: &text });
+        let entered = millis(self.entered.saturating_duration_since(*origin));
+        let heard = millis(origin.elapsed());
+        let (level, text) = (self.level, &last_line(output));
+        record.write(CheckEntry { level, began, since, entered, at, heard, took, passed, text });
     }
 
     /// What is to be done about asking it; `gated`: checks that gate the start have not passed yet.

@@ -20,7 +20,7 @@ pub const SLOT: usize = 192;
 /// Results of a check.
 const KEPT: u64 = 10;
 /// What of the last line of an output is kept.
-const TEXT: usize = 80;
+const TEXT: usize = 72;
 
 /// One result, and how the check stands after it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -30,8 +30,12 @@ pub struct CheckEntry<'a> {
     pub began: u64,
     /// Since when it stands so, in microseconds since 1970.
     pub since: u64,
+    /// The same in milliseconds since PID 1's start.
+    pub entered: u64,
     /// When the result came, in microseconds since 1970.
     pub at: u64,
+    /// The same in milliseconds since PID 1's start.
+    pub heard: u64,
     /// In microseconds.
     pub took: u32,
     pub passed: bool,
@@ -46,6 +50,10 @@ pub struct PastCheck {
     pub level: Level,
     pub began: u64,
     pub since: u64,
+    /// As of [`CheckEntry`]; `None`: a release before 0.3.0 has written it.
+    pub entered: Option<u64>,
+    /// When the last result came.
+    pub heard: Option<u64>,
     /// The oldest first.
     pub results: Vec<PastResult>,
 }
@@ -89,7 +97,7 @@ impl CheckRecord {
     pub fn write(&self, entry: CheckEntry<'_>) {
         let (service, check) = self.key;
         let (slot, number) = self.store.checks().next(self.key);
-        let CheckEntry { level, began, since, at, took, passed, text } = entry;
+        let CheckEntry { level, began, since, entered, at, heard, took, passed, text } = entry;
         let mut record = stored::CheckRecord {
             service,
             check,
@@ -100,6 +108,8 @@ impl CheckRecord {
             took,
             passed,
             text: start_of(text, TEXT).to_owned(),
+            entered: Some(entered),
+            heard: Some(heard),
             ..stored::CheckRecord::default()
         };
         level.store(&mut record);
@@ -138,6 +148,7 @@ pub(super) fn checks(found: &Found) -> (HashMap<u64, PastChecks>, CheckPlaces) {
         let newest = records.last()?;
         let (service, check, run) = (newest.service, newest.check, newest.run);
         let (level, began, since) = (Level::of_stored(newest), newest.began, newest.since);
+        let (entered, heard) = (newest.entered, newest.heard);
         let same = |record: &stored::CheckRecord| {
             (record.service, record.check, record.run) == (service, check, run)
         };
@@ -147,7 +158,7 @@ pub(super) fn checks(found: &Found) -> (HashMap<u64, PastChecks>, CheckPlaces) {
             passed: record.passed,
             text: record.text,
         });
-        let one = PastCheck { run, level, began, since, results: results.collect() };
+        let one = PastCheck { run, level, began, since, entered, heard, results: results.collect() };
         past.entry(service).or_default().0.insert(check, one);
         Some((service, check))
     });
@@ -170,7 +181,8 @@ mod tests {
     fn entry(at: u64, text: &str) -> CheckEntry<'_> {
         let mut level = Level::default();
         level.standing = Standing::Passing;
-        CheckEntry { level, began: 5, since: 6, at, took: 7, passed: at.is_multiple_of(2), text }
+        let (began, since, entered, heard) = (5, 6, 7, 8);
+        CheckEntry { level, began, since, entered, at, heard, took: 9, passed: at.is_multiple_of(2), text }
     }
 
     #[test]

@@ -179,6 +179,8 @@ pub(super) fn checks() -> Vec<(&'static str, &'static str, stored::CheckRecord)>
         took: standing + 120,
         passed: at % 2 == 1,
         text: format!("result {at}"),
+        entered: Some(u64::from(standing) + 150),
+        heard: Some(at + 160),
     };
     let of = [("web", "page", 1), ("web", "port", 2), ("db", "query", 3)];
     let each = |(service, check, standing)| {
@@ -286,13 +288,15 @@ pub(super) fn write(folder: &Path) {
     }
     events().iter().enumerate().for_each(|(slot, event)| store.event(slot as u64, event));
     for (service, check, result) in checks() {
-        let stored::CheckRecord { began, since, at, took, passed, ref text, .. } = result;
+        let stored::CheckRecord { began, since, entered, at, heard, took, passed, ref text, .. } = result;
         let level = Level::of_stored(&result);
         store.check_record(service, check, result.run).write(CheckEntry {
             level,
             began,
             since,
+            entered: entered.unwrap(),
             at,
+            heard: heard.unwrap(),
             took,
             passed,
             text,
