@@ -29,7 +29,7 @@ mod model;
 
 /// Longer than any backoff, delay or check of a case.
 const CALM: Duration = Duration::from_secs(60);
-/// How a `pre` hook ends. It takes its time: where hooks run in a circle the clock goes on.
+/// When and how a `pre` hook ends. Not at once: the clock must advance also where hooks run again and again.
 const PREPARED: (Duration, Exit) = (Duration::from_millis(100), Exit::Status(0));
 
 /// What is done in a case, one after the other. What PID 1 dies in is done again.

@@ -22,7 +22,7 @@ mod files;
 #[path = "../../../services/tests/supervision/crossing/model.rs"]
 mod model;
 
-/// So many hosts run at the same time.
+/// Hosts that run at the same time.
 const HOSTS: usize = 8;
 /// Longer than any check or hook of a case, and than each delay but the longest.
 const CALM: Duration = Duration::from_millis(300);
@@ -207,9 +207,9 @@ impl Play {
         let restarts = events.iter().filter(|event| event.message.starts_with("group group restarts: "));
         assert_eq!(restarts.count(), expected.group_restarts as usize, "{expected:?}");
         let calls = fs::read_to_string(self.host.path("calls")).unwrap_or_default().lines().count();
-        let told = events.iter().filter(|event| event.service == "one").count();
+        let own = events.iter().filter(|event| event.service == "one").count();
         let most = most_work(expected.runs);
-        assert!(calls <= most && told <= 2 * most, "{calls} hooks, {told} events: {expected:?}");
+        assert!(calls <= most && own <= 2 * most, "{calls} hooks, {own} events: {expected:?}");
         let health: serde_json::Value =
             serde_json::from_str(&self.host.ctl(&["health", "-o", "json"]).stdout).expect("health in JSON");
         assert_eq!(health["deadlineMs"], HEALTH_DEADLINE, "what the boot read is forgotten");

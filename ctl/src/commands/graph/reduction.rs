@@ -12,46 +12,32 @@ pub fn reduce(edges: &mut Vec<GraphEdge>) {
     for edge in edges.iter().filter(|edge| is_strict(edge)) {
         after.entry(&edge.from).or_default().push(edge);
     }
-    let implied: HashSet<usize> = edges
-        .iter()
-        .enumerate()
-        .filter(|(_, edge)| is_strict(edge) && is_implied(edge, &after))
-        .map(|(number, _)| number)
-        .collect();
-    let mut number = 0..;
-    edges.retain(|_| number.next().is_none_or(|number| !implied.contains(&number)));
+    let stay: Vec<bool> = edges.iter().map(|edge| !is_strict(edge) || !is_implied(edge, &after)).collect();
+    let mut stay = stay.into_iter();
+    edges.retain(|_| stay.next().unwrap_or(true));
 }
 
 fn is_implied(edge: &GraphEdge, after: &HashMap<&str, Vec<&GraphEdge>>) -> bool {
-    let below = |id: &str| after.get(id).into_iter().flatten().copied();
-    // Everything that the origin waits for, directly or not, but by way of the target.
-    let mut seen: HashSet<&str> = HashSet::new();
-    let mut left: Vec<&GraphEdge> = below(&edge.from).collect();
-    let mut implied = false;
-    while let Some(next) = left.pop() {
-        if next.to == edge.to {
-            implied |= next.from != edge.from && next.event == edge.event;
-        } else if next.to != edge.from && seen.insert(&next.to) {
-            left.extend(below(&next.to));
-        }
-    }
-    implied && !reaches(&edge.to, &edge.from, after)
+    let implies =
+        |other: &&GraphEdge| other.to == edge.to && other.from != edge.from && other.event == edge.event;
+    let is_cycle = || ways(&edge.to, &edge.from, after).iter().any(|other| other.to == edge.from);
+    ways(&edge.from, &edge.to, after).iter().any(implies) && !is_cycle()
 }
 
-fn reaches(from: &str, to: &str, after: &HashMap<&str, Vec<&GraphEdge>>) -> bool {
+/// All edges on the ways from one node, none of them beyond another node.
+fn ways<'a>(from: &'a str, end: &str, after: &HashMap<&str, Vec<&'a GraphEdge>>) -> Vec<&'a GraphEdge> {
     let mut seen = HashSet::from([from]);
     let mut left = vec![from];
+    let mut edges = Vec::new();
     while let Some(id) = left.pop() {
-        for edge in after.get(id).into_iter().flatten() {
-            if edge.to == to {
-                return true;
-            }
-            if seen.insert(&edge.to) {
+        for &edge in after.get(id).into_iter().flatten() {
+            edges.push(edge);
+            if edge.to != end && seen.insert(&edge.to) {
                 left.push(&edge.to);
             }
         }
     }
-    false
+    edges
 }
 
 #[cfg(test)]

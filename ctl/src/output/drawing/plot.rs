@@ -56,8 +56,8 @@ impl Row {
     }
 }
 
-/// The plot as SVG. The axis ends with the boot; steps too short to be seen are counted in its heading. `events` tell what services did before they were spawned; `chain` is what the boot waited for, its end
-/// first.
+/// The plot as SVG. The axis ends with the boot; its heading counts the steps that are too short to be seen. `events` has
+/// the states of services before they were spawned; `chain` is what the boot waited for, its end first.
 pub fn draw(boot: &BootResponse, events: &[Event], chain: &[Link]) -> String {
     let kernel = boot.kernel.as_ref().map_or(0.0, |kernel| ms(duration(kernel)));
     let mut rows = rows(boot, kernel, events, chain);

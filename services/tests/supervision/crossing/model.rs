@@ -10,7 +10,7 @@ const CALLS: usize = 12;
 /// Of one run: preparations, hooks, signals and their kind; events.
 const CALLS_OF_A_RUN: usize = 12;
 
-/// As much may be done for so many runs.
+/// The most calls, and half of the most events, that this number of runs may take.
 pub fn most_work(runs: u32) -> usize {
     CALLS + CALLS_OF_A_RUN * runs as usize
 }
