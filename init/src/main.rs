@@ -95,7 +95,7 @@ fn start() -> i32 {
         Personality::Logd => kelson_logs::logd::main(rest.iter().cloned()),
         Personality::Probe => kelson_probe::personality::main(rest.iter().cloned()),
         Personality::Apid => kelson_api::door::main(rest.iter().cloned()),
-        Personality::Load => kelson_spec::personality::main(rest),
+        Personality::Load => kelson_load::process::main(rest),
         Personality::Unpack => kelson_image::personality::main(rest.iter().cloned()),
         Personality::Inspect => kelson_inspect::personality::main(),
         Personality::Task if rest.first().is_some_and(|word| word == reexec::COPY) => reexec::copy(rest),

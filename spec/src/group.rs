@@ -30,11 +30,7 @@ impl GroupSpec {
 
 impl NodeHealthSpec {
     /// What is not written is that of `default`, and gives way to what is written.
-    pub(crate) fn filled(
-        minimum: Option<Duration>,
-        deadline: Option<Duration>,
-        default: &NodeHealthSpec,
-    ) -> Self {
+    pub fn filled(minimum: Option<Duration>, deadline: Option<Duration>, default: &NodeHealthSpec) -> Self {
         let (minimum, deadline) = match (minimum, deadline) {
             (Some(minimum), Some(deadline)) => (minimum, deadline),
             (Some(minimum), None) => (minimum, default.deadline.max(minimum.saturating_mul(2))),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::names::CONTAINERD;
 use crate::service::{
     Check, LogSpec, Requirement, ResourceLimit, Resources, RestartSpec, ServiceSpec, StopSpec,
 };
@@ -185,6 +186,15 @@ impl MachineSpec {
     /// The machine file's `enabled` of a built-in service.
     pub fn is_enabled(&self, name: &str) -> Option<bool> {
         self.builtin(name)?.enabled
+    }
+
+    /// The argument `--containerd` of `kelson-load` on a host that booted with this machine file.
+    pub fn containerd_switch(&self) -> &'static str {
+        match self.is_enabled(CONTAINERD) {
+            Some(true) => "on",
+            Some(false) => "off",
+            None => "unset",
+        }
     }
 }
 

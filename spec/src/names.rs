@@ -3,6 +3,13 @@
 /// Services that Kelson brings along; others may depend on them, and the machine file may change them.
 pub const BUILTINS: [&str; 4] = ["apid", "containerd", "logd", "probe"];
 
+/// The built-in service that every container waits for.
+pub const CONTAINERD: &str = "containerd";
+
+/// The user of the process of kelson-apid that reads what the network sends; no service may have it. It has no name: an
+/// image need not know it. Debian reserves the numbers above 65,000 for nobody.
+pub const APID_USER: u32 = 65_432;
+
 /// Names that no service file may take: the built-ins, the personalities, the cgroup of the shims of containers, and the
 /// log of who changed what.
 pub const RESERVED: [&str; 9] =

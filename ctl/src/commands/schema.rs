@@ -1,6 +1,6 @@
 //! `schema`: what may stand in a file, for editors.
 
-use kelson_spec::schema::{self, json};
+use kelson_load::schema::{self, json};
 
 use crate::failure::Failure;
 use crate::output::print;

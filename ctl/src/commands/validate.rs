@@ -5,7 +5,8 @@ mod root;
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-use kelson_spec::{Diagnostic, Loaded, LoadedFile, Unchecked};
+use kelson_load::LoadedFile;
+use kelson_spec::{Diagnostic, Loaded, Unchecked};
 
 use super::Call;
 use crate::contexts;
@@ -56,16 +57,16 @@ pub fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
     }
     let elsewhere = not_the_host(&path);
     let at_hand = root.clone().or_else(|| elsewhere.is_none().then(|| PathBuf::from("/")));
-    let sources = kelson_spec::Sources { root: at_hand, ..kelson_spec::Sources::default() };
+    let sources = kelson_load::Sources { root: at_hand, ..kelson_load::Sources::default() };
     let (diagnostics, warnings, unchecked, end) = match std::fs::metadata(&path) {
         Ok(found) if !found.is_dir() => {
-            let file = kelson_spec::load_file(&path, &sources);
+            let file = kelson_load::load_file(&path, &sources);
             let end = end_of_file(&file);
             (file.diagnostics, file.warnings, file.unchecked, end)
         }
-        Ok(_) if !kelson_spec::is_configuration(&path) => return Err(wrong_folder(&path)),
+        Ok(_) if !kelson_load::is_configuration(&path) => return Err(wrong_folder(&path)),
         Ok(_) => {
-            let mut loaded = kelson_spec::load_with(&path, &sources);
+            let mut loaded = kelson_load::load_with(&path, &sources);
             if let Some(root) = &root {
                 let of_root = root::warnings(&loaded, root);
                 loaded.warnings.extend(of_root);
@@ -119,7 +120,7 @@ fn wrong_folder(folder: &Path) -> Failure {
     let near = [folder.join("kelson"), folder.join("etc/kelson"), folder.join("config")];
     let inside = absolute.parent().filter(|_| absolute.ends_with("services") || absolute.ends_with("groups"));
     let meant = inside.into_iter().chain(near.iter().map(PathBuf::as_path));
-    let mut meant = meant.filter(|folder| kelson_spec::is_configuration(folder));
+    let mut meant = meant.filter(|folder| kelson_load::is_configuration(folder));
     let loose = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let loose = loose.filter(|path| path.extension().is_some_and(|end| end == "yaml")).min();
     let right = match (meant.next(), loose) {

@@ -3,7 +3,8 @@
 use std::cell::OnceCell;
 use std::fs;
 
-use kelson_spec::{Graph, Loaded, Mode, Sources, load_with, render, wire};
+use kelson_load::{Mode, Sources, load_with};
+use kelson_spec::{Graph, Loaded, render, wire};
 
 use crate::input;
 use crate::place::{self, Place};

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use kelson_conditions::{BoxFuture, Helper, HelperSpawner};
 use kelson_runner::{Command, Processes, Stdio};
 use kelson_services::helpers::{HelperKind, HelperLauncher};
-use kelson_spec::{Diagnostic, Loaded, MachineSpec, Switch};
+use kelson_spec::{Diagnostic, Loaded, MachineSpec};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
 
@@ -64,7 +64,7 @@ impl Personalities {
     /// # Errors
     /// A sentence: nothing is known of the files.
     pub async fn reload(&self, config: &Path, mode: Mode, booted: &MachineSpec) -> Result<Loaded, String> {
-        let read = self.read(config, mode, Some(Switch::word(booted))).await;
+        let read = self.read(config, mode, Some(booted.containerd_switch())).await;
         read.map_err(|failure| format!("{}: {failure}", config.display()))
     }
 

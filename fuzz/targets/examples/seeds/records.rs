@@ -4,11 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use kelson_load::{Sources, load_with};
 use kelson_services::host::{BootReport, PhaseRecord, TaskRecord};
 use kelson_services::model::{Event, State};
 use kelson_services::service_runner::table::Life;
 use kelson_services::state_store::{Kind, LifeId, Record, StateStore};
-use kelson_spec::{Loaded, Sources, load_with, wire};
+use kelson_spec::{Loaded, wire};
 
 use super::{Seeds, piece};
 
@@ -106,7 +107,7 @@ pub fn seeds() -> Seeds {
     let folder = std::env::temp_dir().join(format!("kelson-seeds-{}", std::process::id()));
     let (files, records) = state(&folder.join("state"));
     let config = folder.join("config");
-    let whole = loaded(&config, include_str!("../../../../spec/tests/whole.yaml"));
+    let whole = loaded(&config, include_str!("../../../../helpers/load/tests/whole.yaml"));
     let broken = loaded(&config, "name: web\nprocess: {}\nnothing: 1\n");
     let mut papers = Vec::new();
     for (which, bytes) in [

@@ -2,8 +2,8 @@
 
 use super::Seeds;
 
-const WHOLE: &str = include_str!("../../../../spec/tests/whole.yaml");
-const EXAMPLE: &str = include_str!("../../../../spec/tests/example.yaml");
+const WHOLE: &str = include_str!("../../../../helpers/load/tests/whole.yaml");
+const EXAMPLE: &str = include_str!("../../../../helpers/load/tests/example.yaml");
 const MACHINE: &str = include_str!("../../../../hack/demo/config/machine.yaml");
 const DEMO: [(&str, &str); 5] = [
     ("nginx", include_str!("../../../../hack/demo/config/services/nginx.yaml")),

@@ -5,9 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
+use kelson_load::{Sources, load_with};
 use kelson_proto::state::v1 as stored;
 use kelson_runner::Exit;
-use kelson_spec::{Loaded, Sources, load_with};
+use kelson_spec::Loaded;
 use prost::Message as _;
 
 use super::super::record::FoundRecord;
@@ -234,7 +235,7 @@ fn loaded() -> Loaded {
         fs::write(file, text).unwrap();
     };
     write("etc/web.env", "A=1\n");
-    write("config/services/web.yaml", include_str!("../../../../spec/tests/whole.yaml"));
+    write("config/services/web.yaml", include_str!("../../../../helpers/load/tests/whole.yaml"));
     write(
         "config/services/box.yaml",
         "container: {image: 'web:1', command: [/run], workingDirectory: /srv, hostname: box, network: none, \

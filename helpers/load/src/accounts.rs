@@ -1,0 +1,205 @@
+//! Users and groups from `/etc/passwd` and `/etc/group`, read as text: a static binary has no NSS.
+
+use std::io;
+use std::path::Path;
+
+use crate::read::{self, ReadError};
+use kelson_spec::names::APID_USER;
+use kelson_spec::quote::{quoted, shown};
+use kelson_spec::service::Credentials;
+
+/// The most that either file may hold, in bytes.
+const MAX_ACCOUNTS: u64 = 16 << 20;
+
+/// What both files say.
+#[derive(Debug, Default)]
+pub struct Accounts {
+    users: Vec<User>,
+    groups: Vec<Group>,
+}
+
+#[derive(Debug)]
+struct User {
+    name: String,
+    uid: u32,
+    gid: u32,
+    home: String,
+}
+
+#[derive(Debug)]
+struct Group {
+    name: String,
+    gid: u32,
+    members: Vec<String>,
+}
+
+impl Accounts {
+    /// Reads `etc/passwd` and `etc/group` below `root`. A file that is not there knows nobody.
+    ///
+    /// # Errors
+    /// With the name of the file that is there but cannot be read.
+    pub fn read(root: &Path) -> Result<Self, (&'static str, ReadError)> {
+        let lines = |path: &'static str, name: &'static str| match read::bytes(&root.join(path), MAX_ACCOUNTS)
+        {
+            // A strange byte in a comment field must not hide all users.
+            Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+            Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+            Err(error) => Err((name, error)),
+        };
+        Ok(Self::parse(&lines("etc/passwd", "/etc/passwd")?, &lines("etc/group", "/etc/group")?))
+    }
+
+    /// Lines that are not whole are passed over, as the C library does.
+    pub fn parse(passwd: &str, group: &str) -> Self {
+        let users = passwd.lines().filter_map(|line| {
+            let fields: Vec<&str> = line.split(':').collect();
+            let [name, _, uid, gid, _, home, ..] = fields.as_slice() else { return None };
+            let (uid, gid) = (uid.parse().ok()?, gid.parse().ok()?);
+            Some(User { name: (*name).to_owned(), uid, gid, home: (*home).to_owned() })
+        });
+        let groups = group.lines().filter_map(|line| {
+            let fields: Vec<&str> = line.split(':').collect();
+            let [name, _, gid, members, ..] = fields.as_slice() else { return None };
+            let members = members.split(',').filter(|m| !m.is_empty()).map(|m| m.trim().to_owned()).collect();
+            Some(Group { name: (*name).to_owned(), gid: gid.parse().ok()?, members })
+        });
+        Accounts { users: users.collect(), groups: groups.collect() }
+    }
+
+    /// Resolves `user[:group]`, names or numbers.
+    ///
+    /// # Errors
+    /// With a sentence that says which of the two is not known, or that the user is [`APID_USER`].
+    pub fn resolve(&self, text: &str) -> Result<Credentials, String> {
+        let (user_text, group_text) = match text.split_once(':') {
+            Some((user, group)) => (user, Some(group)),
+            None => (text, None),
+        };
+        if user_text.is_empty() || group_text.is_some_and(str::is_empty) {
+            return Err(format!("{} is not a user; write a name or number, or user:group", quoted(text)));
+        }
+        let number = id(user_text);
+        let user = self.users.iter().find(|user| match number {
+            Some(uid) => user.uid == uid,
+            None => user.name == user_text,
+        });
+        let (uid, primary) = match (user, number) {
+            (Some(user), _) => (user.uid, Some(user.gid)),
+            // Root is there also where no file says so.
+            (None, Some(0)) => (0, Some(0)),
+            (None, None) if user_text == "root" => (0, Some(0)),
+            (None, Some(uid)) => (uid, None),
+            (None, None) => return Err(self.unknown("user", "/etc/passwd", user_text)),
+        };
+        if uid == APID_USER {
+            return Err(format!(
+                "user {uid} is kelson-apid's own, by which others know it; give the service another"
+            ));
+        }
+        let gid = match group_text {
+            Some(group) => self.group(group)?,
+            None => primary.ok_or_else(|| {
+                format!("user {uid} is not in /etc/passwd, so its group is not known; write {uid}:GROUP")
+            })?,
+        };
+        let name = user.map_or(user_text, |user| &user.name);
+        let mut groups: Vec<u32> =
+            self.groups.iter().filter(|g| g.members.iter().any(|m| m == name)).map(|g| g.gid).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        let home = match user {
+            Some(user) if !user.home.is_empty() => Some(user.home.clone()),
+            None if uid == 0 => Some("/root".to_owned()),
+            _ => None,
+        };
+        Ok(Credentials { uid, gid, groups, name: name.to_owned(), home })
+    }
+
+    /// Whether some host may know `user[:group]`.
+    pub fn may_know(text: &str) -> bool {
+        let (user, group) = text.split_once(':').unwrap_or((text, "0"));
+        !user.is_empty() && !group.is_empty() && id(user) != Some(APID_USER)
+    }
+
+    /// The number of a group that `/etc/group` names.
+    pub fn group_named(&self, name: &str) -> Option<u32> {
+        self.groups.iter().find(|group| group.name == name).map(|group| group.gid)
+    }
+
+    fn group(&self, text: &str) -> Result<u32, String> {
+        if let Some(gid) = id(text) {
+            return Ok(gid);
+        }
+        match self.groups.iter().find(|group| group.name == text) {
+            Some(group) => Ok(group.gid),
+            None if text == "root" => Ok(0),
+            None => Err(self.unknown("group", "/etc/group", text)),
+        }
+    }
+
+    fn unknown(&self, kind: &str, file: &str, text: &str) -> String {
+        let near = match kind {
+            "user" => kelson_spec::near::near(text, self.users.iter().map(|user| user.name.as_str())),
+            _ => kelson_spec::near::near(text, self.groups.iter().map(|group| group.name.as_str())),
+        };
+        // Their names come out of a file that anybody may have written.
+        let hint = near.map(|name| format!("; did you mean {}?", shown(name))).unwrap_or_default();
+        format!("{kind} {} is not in {file}{hint}", quoted(text))
+    }
+}
+
+/// A number that may be a uid or gid; the largest one means "no change" to the kernel and is nobody's.
+fn id(text: &str) -> Option<u32> {
+    if !text.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    text.parse().ok().filter(|id| *id != u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PASSWD: &str = "root:x:0:0:root:/root:/bin/bash\nbroken line\nwww-data:x:33:33:www:/var/www:/bin/sh\n\
+                          app:x:1000:1001::/srv/app:/bin/false\n";
+    const GROUP: &str = "root:x:0:\nwww-data:x:33:\nadm:x:4:app,syslog\nssl-cert:x:110:www-data,app\n";
+
+    fn resolve(text: &str) -> Result<Credentials, String> {
+        Accounts::parse(PASSWD, GROUP).resolve(text)
+    }
+
+    fn who(uid: u32, gid: u32, groups: &[u32], name: &str, home: &str) -> Result<Credentials, String> {
+        let home = Some(home.to_owned()).filter(|home| !home.is_empty());
+        Ok(Credentials { uid, gid, groups: groups.to_vec(), name: name.to_owned(), home })
+    }
+
+    #[test]
+    fn resolves_names_and_numbers() {
+        assert_eq!(resolve("www-data"), who(33, 33, &[110], "www-data", "/var/www"));
+        assert_eq!(resolve("app:adm"), who(1000, 4, &[4, 110], "app", "/srv/app"));
+        assert_eq!(resolve("1000"), who(1000, 1001, &[4, 110], "app", "/srv/app"));
+        assert_eq!(resolve("4711:4712"), who(4711, 4712, &[], "4711", ""));
+        assert_eq!(resolve("0:adm"), who(0, 4, &[], "root", "/root"));
+        assert_eq!(Accounts::default().resolve("root"), who(0, 0, &[], "root", "/root"));
+    }
+
+    #[test]
+    fn says_who_is_not_known() {
+        let error = |text: &str| resolve(text).err().unwrap_or_default();
+        assert_eq!(error("www_data"), "user \"www_data\" is not in /etc/passwd; did you mean www-data?");
+        assert_eq!(error("app:nope"), "group \"nope\" is not in /etc/group");
+        assert_eq!(
+            error("4711"),
+            "user 4711 is not in /etc/passwd, so its group is not known; write 4711:GROUP"
+        );
+        assert_eq!(error("app:"), "\"app:\" is not a user; write a name or number, or user:group");
+        let strange = Accounts::parse("web\u{1b}[2J:x:1:1::/:/bin/sh\n", "").resolve("web[2J");
+        let text = r#"user "web[2J" is not in /etc/passwd; did you mean "web\u{1b}[2J"?"#;
+        assert_eq!(strange, Err(text.to_owned()), "nothing that a terminal would obey");
+        assert_eq!(
+            error("65432:0"),
+            "user 65432 is kelson-apid's own, by which others know it; give the service another"
+        );
+        assert_eq!(error("4294967295"), "user \"4294967295\" is not in /etc/passwd");
+    }
+}

@@ -1,0 +1,202 @@
+//! Single values: texts, numbers, durations, sizes, paths, choices.
+
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::{Decoder, Place, quoted, shown};
+use crate::tree::{Node, Value};
+use kelson_spec::near::near;
+use kelson_spec::units;
+
+/// The longest duration that makes sense anywhere: a year of 365 days.
+const LONGEST: Duration = Duration::from_secs(365 * 86_400);
+
+/// The longest name of a service, in characters.
+const LONGEST_NAME: usize = 63;
+
+/// Whether `name` is `[a-z0-9][a-z0-9-]{0,62}`.
+pub fn is_name(name: &str) -> bool {
+    name.len() <= LONGEST_NAME
+        && name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
+        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+}
+
+impl Decoder<'_> {
+    /// The text of a single value, as `what` is expected.
+    fn scalar<'n>(&mut self, place: &Place<'_>, node: &'n Node, what: &str) -> Option<&'n str> {
+        match &node.value {
+            Value::Scalar(text) => Some(text),
+            _ => {
+                self.expected(place, node, what);
+                None
+            }
+        }
+    }
+
+    /// A text: any single value as it is written. It goes to the kernel in the end, so it holds no NUL.
+    pub fn text(&mut self, place: &Place<'_>, node: &Node) -> Option<String> {
+        let text = self.scalar(place, node, "a text")?;
+        if text.contains('\0') {
+            self.wrong(place, node.at, "a NUL byte cannot stand in a text");
+            return None;
+        }
+        Some(text.to_owned())
+    }
+
+    pub fn texts(&mut self, place: &Place<'_>, node: &Node) -> Option<Vec<String>> {
+        self.list(place, node, "a list of texts", |d, p, n| d.text(p, n))
+    }
+
+    /// A text that is not empty.
+    pub fn word(&mut self, place: &Place<'_>, node: &Node) -> Option<String> {
+        let text = self.text(place, node)?;
+        if text.is_empty() {
+            self.wrong(place, node.at, "this text is empty");
+            return None;
+        }
+        Some(text)
+    }
+
+    /// A path from `/`.
+    pub fn path(&mut self, place: &Place<'_>, node: &Node) -> Option<PathBuf> {
+        let text = self.text(place, node)?;
+        if !text.starts_with('/') {
+            let text = format!("{} is not a path from the root; write it with / first", quoted(&text));
+            self.wrong(place, node.at, text);
+            return None;
+        }
+        Some(PathBuf::from(text))
+    }
+
+    /// The key `name` of a file, which may only repeat how the file `STEM.yaml` is called. Whether it does.
+    pub fn file_name(&mut self, stem: &str, place: &Place<'_>, node: &Node) -> Option<bool> {
+        let name = self.name(place, node)?;
+        if name != stem {
+            let text = format!(
+                "{} is not the file's name; write {stem}, or rename the file to {name}.yaml",
+                quoted(&name)
+            );
+            self.wrong(place, node.at, text);
+        }
+        Some(name == stem)
+    }
+
+    /// The name of a service or a check.
+    pub fn name(&mut self, place: &Place<'_>, node: &Node) -> Option<String> {
+        let text = self.scalar(place, node, "a name")?;
+        if !is_name(text) {
+            let text = format!(
+                "{} is not a name; use small letters, digits and -, no - first, at most {LONGEST_NAME}",
+                quoted(text)
+            );
+            self.wrong(place, node.at, text);
+            return None;
+        }
+        Some(text.to_owned())
+    }
+
+    pub fn boolean(&mut self, place: &Place<'_>, node: &Node) -> Option<bool> {
+        match self.scalar(place, node, "true or false")? {
+            "true" => Some(true),
+            "false" => Some(false),
+            other => {
+                self.wrong(place, node.at, format_args!("{} is not true or false", quoted(other)));
+                None
+            }
+        }
+    }
+
+    /// A whole number within `range`.
+    pub fn number<T>(&mut self, place: &Place<'_>, node: &Node, range: RangeInclusive<T>) -> Option<T>
+    where
+        T: TryFrom<u64> + PartialOrd + std::fmt::Display,
+    {
+        let text = self.scalar(place, node, "a number")?;
+        let limits = format!("from {} to {}", range.start(), range.end());
+        let digits = text.strip_prefix('-').unwrap_or(text);
+        if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+            self.wrong(
+                place,
+                node.at,
+                format_args!("{} is not a number; write a whole number {limits}", quoted(text)),
+            );
+            return None;
+        }
+        let value = units::number(text).and_then(|n| T::try_from(n).ok()).filter(|n| range.contains(n));
+        if value.is_none() {
+            self.wrong(
+                place,
+                node.at,
+                format_args!("{} is out of range; write a number {limits}", shown(text)),
+            );
+        }
+        value
+    }
+
+    /// A duration of at least `least`.
+    pub fn duration(&mut self, place: &Place<'_>, node: &Node, least: Duration) -> Option<Duration> {
+        self.duration_within(place, node, least..=LONGEST)
+    }
+
+    /// A duration within `range`.
+    pub fn duration_within(
+        &mut self,
+        place: &Place<'_>,
+        node: &Node,
+        range: RangeInclusive<Duration>,
+    ) -> Option<Duration> {
+        let text = self.scalar(place, node, "a duration")?;
+        let Some(value) = units::duration(text) else {
+            let text = format!(
+                "{} is not a duration; write a number with a unit, such as 5s, 500ms or 1m30s",
+                quoted(text)
+            );
+            self.wrong(place, node.at, text);
+            return None;
+        };
+        if !range.contains(&value) {
+            let (least, most) = (units::duration_text(*range.start()), units::duration_text(*range.end()));
+            self.wrong(
+                place,
+                node.at,
+                format_args!("{} is out of range; write a duration from {least} to {most}", shown(text)),
+            );
+            return None;
+        }
+        Some(value)
+    }
+
+    /// A number of bytes, at least `least`.
+    pub fn size(&mut self, place: &Place<'_>, node: &Node, least: u64) -> Option<u64> {
+        let text = self.scalar(place, node, "a size")?;
+        let Some(value) = units::size(text) else {
+            let text = format!(
+                "{} is not a size; write a number of bytes or one with a unit, such as 4096, 64Mi or 10M",
+                quoted(text)
+            );
+            self.wrong(place, node.at, text);
+            return None;
+        };
+        if value < least {
+            let text = format!("{} is out of range; write at least {}", shown(text), units::size_text(least));
+            self.wrong(place, node.at, text);
+            return None;
+        }
+        Some(value)
+    }
+
+    /// One of a few words.
+    pub fn choice<T: Copy>(&mut self, place: &Place<'_>, node: &Node, words: &[(&str, T)]) -> Option<T> {
+        let list = || words.iter().map(|(word, _)| *word);
+        let all = list().collect::<Vec<_>>().join(", ");
+        let what = if words.len() > 1 { format!("one of {all}") } else { all };
+        let text = self.scalar(place, node, &what)?;
+        if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
+            return Some(*value);
+        }
+        let hint = near(text, list()).map(|word| format!("; did you mean {word}?")).unwrap_or_default();
+        self.wrong(place, node.at, format_args!("{} is not {what}{hint}", quoted(text)));
+        None
+    }
+}

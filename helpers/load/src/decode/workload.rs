@@ -1,0 +1,122 @@
+//! What a service runs: `process`, and the command of it or of a container.
+
+use super::{Decoder, Place, quoted, shown};
+use crate::tree::{Node, Value};
+use kelson_spec::service::ProcessSpec;
+
+impl Decoder<'_> {
+    pub(super) fn process(&mut self, place: &Place<'_>, node: &Node) -> Option<ProcessSpec> {
+        let fields = self.fields(place, node, &["command", "workingDirectory"])?;
+        let mut directory = std::path::PathBuf::from("/");
+        self.set(&fields, "workingDirectory", &mut directory, |d, p, n| d.path(p, n));
+        let command =
+            self.require(&fields, "command", "command: [PROGRAM, ARGUMENT]", |d, p, n| d.command(p, n));
+        Some(ProcessSpec { command: command?, working_directory: directory })
+    }
+
+    /// A program and its arguments.
+    pub(super) fn command(&mut self, place: &Place<'_>, node: &Node) -> Option<Vec<String>> {
+        if matches!(node.value, Value::Scalar(_)) {
+            self.expected(place, node, "a list such as [/usr/bin/program, --flag]");
+            return None;
+        }
+        let before = self.diagnostics.len();
+        let command = self.texts(place, node)?;
+        if self.diagnostics.len() > before {
+            return None;
+        }
+        match command.first().map(String::as_str) {
+            None => self.wrong(place, node.at, "the command is empty; write a program and its arguments"),
+            Some("") => self.wrong(place, node.at, "the program's name is empty"),
+            Some(program) if program.contains('/') && !program.starts_with('/') => {
+                let text = format!(
+                    "{} is not the path of a program; write it with / first, or a name alone to look up in PATH",
+                    quoted(program)
+                );
+                self.wrong(place, node.at, text);
+            }
+            Some(_) => {
+                self.unexpanded(place, node, &command);
+                return Some(command);
+            }
+        }
+        None
+    }
+
+    /// Warns of what only a shell would put a value in the place of.
+    fn unexpanded(&mut self, place: &Place<'_>, node: &Node, command: &[String]) {
+        let by_shell = command.iter().position(|word| is_shell(word)).unwrap_or(command.len());
+        let Value::Sequence(items) = &node.value else { return };
+        for (index, (word, item)) in command.iter().zip(items).enumerate().take(by_shell) {
+            if let Some(name) = variable(word) {
+                let text = format!(
+                    "{} is not expanded, because no shell reads this command; write the value in its place, or \
+                     [sh, -c, \"exec … {}\"]",
+                    shown(name),
+                    shown(name)
+                );
+                self.warn(&Place::Index(place, index), item.at, text);
+            }
+        }
+    }
+}
+
+/// Whether the program reads the words after it as a script.
+fn is_shell(word: &str) -> bool {
+    let name = word.rsplit('/').next().unwrap_or(word);
+    ["sh", "ash", "bash", "dash", "fish", "ksh", "mksh", "zsh", "busybox", "env"].contains(&name)
+}
+
+/// The first `$NAME`, `${NAME}` or `$(NAME)` of a word. A word with blanks or quotes is a script of some language.
+fn variable(word: &str) -> Option<&str> {
+    if word.contains(|c: char| c.is_whitespace() || matches!(c, '\'' | '"' | ';')) {
+        return None;
+    }
+    let at = word.find('$')?;
+    let rest = word.get(at..)?;
+    let inner = rest.get(1..)?;
+    let (name, closing) = match inner.chars().next()? {
+        '{' => (inner.get(1..)?, Some('}')),
+        '(' => (inner.get(1..)?, Some(')')),
+        _ => (inner, None),
+    };
+    let length = name.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(name.len());
+    let begins = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    match closing {
+        _ if !begins => None,
+        None => rest.get(..length.checked_add(1)?),
+        // `${NAME:-default}` too.
+        Some('}') => rest.get(..=rest.find('}')?),
+        Some(end) => name.get(length..)?.starts_with(end).then(|| rest.get(..length.checked_add(3)?))?,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_shell_would_expand_is_found() {
+        for (word, found) in [
+            ("$PORT", Some("$PORT")),
+            ("--port=$PORT,x", Some("$PORT")),
+            ("${HOME}/bin", Some("${HOME}")),
+            ("--to=${A:-b}", Some("${A:-b}")),
+            ("$(POD_IP):80", Some("$(POD_IP)")),
+            ("$_x", Some("$_x")),
+            ("plain", None),
+            ("$", None),
+            ("$1", None),
+            ("cost$", None),
+            ("${", None),
+            ("${A", None),
+            ("$(date +%s)", None),
+            ("^a$|^b$", None),
+            ("{print $NF}", None),
+            ("'$A'", None),
+        ] {
+            assert_eq!(variable(word), found, "{word}");
+        }
+        assert!(is_shell("/bin/sh") && is_shell("bash") && !is_shell("/usr/bin/shred"));
+    }
+}

@@ -1,0 +1,437 @@
+//! Reading a configuration folder: the machine file and all service files, every mistake in them at once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use crate::containers;
+use crate::decode::{self, Decoded, DecodedMachine, Decoder, Surroundings, Ties};
+use crate::groups::{self, Member};
+use crate::read;
+use crate::tree::{self, Node, Position, Value};
+use kelson_spec::graph;
+use kelson_spec::group::GroupSpec;
+use kelson_spec::loaded::{Diagnostic, Loaded, Refused};
+use kelson_spec::machine::MachineSpec;
+use kelson_spec::names::{BUILTINS, CONTAINERD, GROUPS, MACHINE};
+use kelson_spec::quote::shown;
+use kelson_spec::service::ServiceSpec;
+
+pub(crate) mod single;
+
+/// How many mistakes of one file are told.
+pub(crate) const MOST_MISTAKES: usize = 100;
+
+/// On what the host runs, as far as the meaning of the files depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    #[default]
+    Machine,
+    Container,
+}
+
+impl Mode {
+    /// Reads the word of the command line.
+    pub fn parse(word: &str) -> Option<Self> {
+        match word {
+            "machine" => Some(Mode::Machine),
+            "container" => Some(Mode::Container),
+            _ => None,
+        }
+    }
+}
+
+/// Where the files lie that specs refer to (`/etc/passwd`, `/etc/group`, environment files), and for whom they are read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sources {
+    /// Stands before each absolute path; `/` on the host itself. `None`: those files are not at hand, and what depends on
+    /// them is not checked.
+    pub root: Option<PathBuf>,
+    pub mode: Mode,
+    pub containerd: Switch,
+}
+
+/// By which `builtins.containerd.enabled` the service files are judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Switch {
+    /// The machine file's own.
+    #[default]
+    AsWritten,
+    /// The one with which the host booted: a change of the machine file waits for the next boot.
+    AsBooted(Option<bool>),
+}
+
+impl Switch {
+    /// Reads the word of the command line.
+    pub fn parse(word: &str) -> Option<Self> {
+        let booted = match word {
+            "on" => Some(true),
+            "off" => Some(false),
+            "unset" => None,
+            _ => return None,
+        };
+        Some(Switch::AsBooted(booted))
+    }
+
+    pub(crate) fn enabled(self, machine: &MachineSpec) -> Option<bool> {
+        match self {
+            Switch::AsWritten => machine.is_enabled(CONTAINERD),
+            Switch::AsBooted(enabled) => enabled,
+        }
+    }
+}
+
+impl Default for Sources {
+    fn default() -> Self {
+        Sources { root: Some(PathBuf::from("/")), mode: Mode::default(), containerd: Switch::default() }
+    }
+}
+
+/// Reads the folder `config` (as `/etc/kelson`) as a machine does. Never fails: what cannot be read is a diagnostic.
+pub fn load(config: &Path) -> Loaded {
+    load_with(config, &Sources::default())
+}
+
+/// As [`load`], with the files that specs refer to elsewhere, or for another mode.
+pub fn load_with(config: &Path, sources: &Sources) -> Loaded {
+    let mut reading = Reading::new(sources);
+    let mut machine = reading.machine_file(config);
+    reading.service_files(&config.join("services"));
+    let groups = reading.group_files(&config.join(GROUPS));
+    let containerd = reading.containers(&machine.spec, sources);
+    reading.groups();
+    reading.check_builtins(&config.join(MACHINE), &mut machine);
+    let services = reading.check_graph();
+    let sorted = |mut found: Vec<Diagnostic>| {
+        found.sort_by(|a, b| {
+            let key = |d: &Diagnostic| (d.line, d.column);
+            a.file.cmp(&b.file).then(key(a).cmp(&key(b))).then_with(|| a.service.cmp(&b.service))
+        });
+        found
+    };
+    let diagnostics = sorted(std::mem::take(&mut reading.diagnostics));
+    let warnings = sorted(std::mem::take(&mut reading.warnings));
+    let api_group = reading.surroundings.group("kelson");
+    let mut loaded = Loaded {
+        machine: machine.spec,
+        services,
+        groups,
+        diagnostics,
+        warnings,
+        api_group,
+        containerd,
+        ..Loaded::default()
+    };
+    loaded.refused = reading.refused(&loaded.faulty());
+    loaded.unchecked = reading.surroundings.unchecked();
+    loaded
+}
+
+/// A folder that is being read.
+struct Reading {
+    surroundings: Surroundings,
+    services: Vec<Decoded>,
+    /// All that are in a group, faulty ones too.
+    members: Vec<Member>,
+    /// Services whose files say that they are not required.
+    spared: BTreeSet<String>,
+    /// Names that others may depend on though they have no sound file: built-ins and faulty services.
+    known: BTreeSet<String>,
+    diagnostics: Vec<Diagnostic>,
+    warnings: Vec<Diagnostic>,
+}
+
+impl Reading {
+    fn new(sources: &Sources) -> Reading {
+        Reading {
+            surroundings: Surroundings::new(sources.root.as_deref()),
+            services: Vec::new(),
+            members: Vec::new(),
+            spared: BTreeSet::new(),
+            known: BUILTINS.iter().map(|name| (*name).to_owned()).collect(),
+            diagnostics: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    fn note(&mut self, file: &Path, service: Option<&str>, message: String) {
+        self.diagnostics.push(Diagnostic {
+            file: file.to_owned(),
+            line: 0,
+            column: 0,
+            service: service.map(str::to_owned),
+            message,
+        });
+    }
+
+    fn machine_file(&mut self, config: &Path) -> DecodedMachine {
+        if let Err(error) = std::fs::metadata(config) {
+            self.note(config, None, format!("the folder cannot be read: {}", read::text(&error)));
+            return DecodedMachine::default();
+        }
+        let misnamed = config.join("machine.yml");
+        if misnamed.symlink_metadata().is_ok() {
+            self.note(&misnamed, None, "this file is not read; rename it to machine.yaml".to_owned());
+        }
+        let path = config.join(MACHINE);
+        if path.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+            return DecodedMachine::default();
+        }
+        self.file(&path, None, |d, root, _| Some(decode::machine(d, root?))).unwrap_or_default()
+    }
+
+    fn service_files(&mut self, folder: &Path) {
+        for (path, stem) in self.files_of(folder, true) {
+            self.service_file(&path, &stem);
+        }
+    }
+
+    /// The files of groups that have no mistake.
+    fn group_files(&mut self, folder: &Path) -> Vec<GroupSpec> {
+        let mut groups = Vec::new();
+        for (path, stem) in self.files_of(folder, false) {
+            if !decode::is_name(&stem) {
+                let text = format!("{} is not the name of a group; use a-z, 0-9 and -", shown(&stem));
+                self.note(&path, None, text);
+                continue;
+            }
+            if !self.members.iter().any(|member| member.group == stem) {
+                self.warnings.push(Diagnostic {
+                    file: path.clone(),
+                    line: 0,
+                    column: 0,
+                    service: None,
+                    message: format!("no service is in group {stem}, so this file has no effect"),
+                });
+            }
+            groups.extend(self.file(&path, None, |d, root, _| decode::group(d, &stem, root?)));
+        }
+        groups
+    }
+
+    /// The YAML files of a folder with their stems, sorted by name. A file that is misnamed is a mistake, of the service of
+    /// that name where the folder is that `of_services`.
+    fn files_of(&mut self, folder: &Path, of_services: bool) -> Vec<(PathBuf, String)> {
+        let listing = match std::fs::read_dir(folder) {
+            Ok(listing) => listing,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Vec::new(),
+            Err(error) => {
+                self.note(folder, None, format!("the folder cannot be read: {}", read::text(&error)));
+                return Vec::new();
+            }
+        };
+        let mut names: Vec<OsString> = Vec::new();
+        for entry in listing {
+            match entry {
+                Ok(entry) => names.push(entry.file_name()),
+                Err(error) => {
+                    self.note(folder, None, format!("the folder cannot be read: {}", read::text(&error)))
+                }
+            }
+        }
+        names.sort_unstable();
+        let mut files = Vec::new();
+        for file in &names {
+            let path = folder.join(file);
+            let name = file.to_string_lossy();
+            // Editors leave such files while they work.
+            if name.starts_with('.') {
+                continue;
+            }
+            if let Some(stem) = name.strip_suffix(".yml") {
+                let right = format!("{stem}.yaml");
+                let twin = names.binary_search_by(|known| known.as_os_str().cmp(OsStr::new(&right))).is_ok();
+                let service = decode::service_name(stem).filter(|_| of_services && !twin);
+                self.known.extend(service.map(str::to_owned));
+                self.note(&path, service, format!("this file is not read; rename it to {}", shown(&right)));
+            } else if let Some(stem) = name.strip_suffix(".yaml") {
+                files.push((path, stem.to_owned()));
+            }
+        }
+        files
+    }
+
+    fn service_file(&mut self, path: &Path, stem: &str) {
+        let service = decode::service_name(stem);
+        let mut ties = Ties::default();
+        let sound = self.file(path, service, |d, root, text| match root {
+            Some(root) => decode::service(d, stem, root, &mut ties),
+            None => {
+                ties = Ties::guessed(stem, d.file, text);
+                None
+            }
+        });
+        if let Some(name) = service {
+            self.members.extend(ties.member);
+            self.spared.extend((ties.required == Some(false)).then(|| name.to_owned()));
+        }
+        match sound {
+            Some(decoded) => self.services.push(decoded),
+            None => self.known.extend(service.map(str::to_owned)),
+        }
+    }
+
+    /// Reads a file and decodes the tree of its text, which may have none.
+    fn file<T>(
+        &mut self,
+        path: &Path,
+        service: Option<&str>,
+        decode: impl FnOnce(&mut Decoder<'_>, Option<&Node>, &str) -> Option<T>,
+    ) -> Option<T> {
+        let surroundings = &self.surroundings;
+        let mut decoder =
+            Decoder { surroundings, file: path, service, diagnostics: Vec::new(), warnings: Vec::new() };
+        let decoded = match read::utf8(path, read::MAX_FILE) {
+            Ok(text) => {
+                let root = tree_of(&mut decoder, &text);
+                let unsound = !decoder.diagnostics.is_empty();
+                let decoded = decode(&mut decoder, root.as_deref(), &text);
+                decoded.filter(|_| !unsound || service.is_none())
+            }
+            Err(error) => {
+                let at = match error {
+                    read::ReadError::NotUtf8 { line, column, .. } => Position { line, column },
+                    _ => Position { line: 0, column: 0 },
+                };
+                decoder.note(at, error.to_string());
+                None
+            }
+        };
+        let (mut found, mut warnings) = (decoder.diagnostics, decoder.warnings);
+        warnings.truncate(MOST_MISTAKES);
+        self.warnings.append(&mut warnings);
+        // PID 1 keeps them all in its memory.
+        if let Some(next) = found.get(MOST_MISTAKES).map(|next| (next.line, next.column)) {
+            let more = found.len().saturating_sub(MOST_MISTAKES);
+            found.truncate(MOST_MISTAKES);
+            let service = service.map(str::to_owned);
+            let message = format!("{more} more mistakes are not shown; mend the first ones");
+            found.push(Diagnostic { file: path.to_owned(), line: next.0, column: next.1, service, message });
+        }
+        self.diagnostics.append(&mut found);
+        decoded
+    }
+
+    /// Containers wait for containerd; where that is off they are faulty. Whether it is on.
+    fn containers(&mut self, machine: &MachineSpec, sources: &Sources) -> bool {
+        let needed = self.services.iter().any(containers::is_container);
+        let enabled = sources.containerd.enabled(machine);
+        let on = containers::containerd_is_on(enabled, sources.mode, needed);
+        for mut decoded in std::mem::take(&mut self.services) {
+            if on || !containers::is_container(&decoded) {
+                containers::wait_for_containerd(&mut decoded);
+                self.services.push(decoded);
+                continue;
+            }
+            let Decoded { spec, workload, .. } = decoded;
+            self.diagnostics.push(Diagnostic {
+                file: spec.file,
+                line: workload.line,
+                column: workload.column,
+                service: Some(spec.name.clone()),
+                message: containers::off(enabled, machine).to_owned(),
+            });
+            self.known.insert(spec.name);
+        }
+        on
+    }
+
+    /// Orders the members of groups; those of a group that cannot be ordered are faulty.
+    fn groups(&mut self) {
+        let mut mistakes = groups::mistakes(&self.members);
+        let faulty: BTreeSet<&str> = mistakes.iter().filter_map(|d| d.service.as_deref()).collect();
+        self.services.retain(|decoded| !faulty.contains(decoded.spec.name.as_str()));
+        self.known.extend(faulty.into_iter().map(str::to_owned));
+        self.diagnostics.append(&mut mistakes);
+        groups::order(&mut self.services, &self.members);
+    }
+
+    fn refused(&self, faulty: &[&str]) -> Vec<Refused> {
+        let groups: BTreeMap<&str, &str> =
+            self.members.iter().map(|member| (member.service.as_str(), member.group.as_str())).collect();
+        let refused = |name: &&str| Refused {
+            name: (*name).to_owned(),
+            group: groups.get(name).map(|group| (*group).to_owned()),
+            required: !self.spared.contains(*name),
+        };
+        faulty.iter().map(refused).collect()
+    }
+
+    /// Takes out of the machine file what makes a built-in service wait for an unknown one, or for one that waits for it.
+    fn check_builtins(&mut self, file: &Path, machine: &mut DecodedMachine) {
+        let DecodedMachine { spec: machine, references } = machine;
+        if machine.builtins.iter().all(|builtin| builtin.depends.is_empty()) {
+            return;
+        }
+        let mut specs: Vec<ServiceSpec> = self.services.iter().map(|decoded| decoded.spec.clone()).collect();
+        let count = specs.len();
+        specs.extend(machine.builtins.iter().map(|builtin| {
+            let mut spec = ServiceSpec::process(&builtin.name, ["/"]);
+            spec.depends.clone_from(&builtin.depends);
+            spec
+        }));
+        let by_group: Vec<usize> = self.services.iter().map(|decoded| decoded.by_group).collect();
+        for problem in graph::check(&specs, &self.known, &by_group) {
+            let Some(place) = problem.service.checked_sub(count) else { continue };
+            let Some(builtin) = machine.builtins.get_mut(place) else { continue };
+            builtin.depends.clear();
+            let at = references.get(place).and_then(|list| list.get(problem.reference));
+            let at = at.copied().unwrap_or(Position::START);
+            self.diagnostics.push(Diagnostic {
+                file: file.to_owned(),
+                line: at.line,
+                column: at.column,
+                service: None,
+                message: format!("builtins.{}.{}", builtin.name, problem.message),
+            });
+        }
+    }
+
+    /// Takes out the services that name unknown ones or wait for each other.
+    fn check_graph(&mut self) -> Vec<ServiceSpec> {
+        let by_group: Vec<usize> = self.services.iter().map(|decoded| decoded.by_group).collect();
+        let (specs, references): (Vec<ServiceSpec>, Vec<Vec<Position>>) =
+            std::mem::take(&mut self.services).into_iter().map(|d| (d.spec, d.references)).unzip();
+        let problems = graph::check(&specs, &self.known, &by_group);
+        let mut faulty = vec![false; specs.len()];
+        for problem in problems {
+            let Some(spec) = specs.get(problem.service) else { continue };
+            let at = references.get(problem.service).and_then(|list| list.get(problem.reference));
+            let at = at.copied().unwrap_or(Position::START);
+            if let Some(mark) = faulty.get_mut(problem.service) {
+                *mark = true;
+            }
+            self.diagnostics.push(Diagnostic {
+                file: spec.file.clone(),
+                line: at.line,
+                column: at.column,
+                service: Some(spec.name.clone()),
+                message: problem.message,
+            });
+        }
+        let sound = specs.into_iter().zip(faulty).filter(|(_, faulty)| !faulty);
+        let mut services: Vec<ServiceSpec> = sound.map(|(spec, _)| spec).collect();
+        services.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        services
+    }
+}
+
+/// The tree of a text; what keeps it from being one is noted.
+fn tree_of(decoder: &mut Decoder<'_>, text: &str) -> Option<Rc<Node>> {
+    // The parser is not ours: should it fail on this file, the others must still be read.
+    let parsed = std::panic::catch_unwind(|| tree::parse(text));
+    let Ok((root, mistakes)) = parsed else {
+        decoder.note(Position::START, "the YAML parser failed on this file; simplify it");
+        return None;
+    };
+    let silent = mistakes.is_empty();
+    for mistake in mistakes {
+        decoder.note(mistake.at, mistake.message);
+    }
+    let root = root.filter(|root| !matches!(root.value, Value::Null));
+    if root.is_none() && silent {
+        decoder.note(Position { line: 0, column: 0 }, "the file is empty");
+    }
+    root
+}

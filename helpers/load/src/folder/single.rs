@@ -1,0 +1,140 @@
+//! One file, for whoever writes it: as a part of its folder, or by itself.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::{GROUPS, MACHINE, Reading, Sources, load_with};
+use crate::decode;
+use crate::read;
+use kelson_spec::loaded::{Diagnostic, Unchecked};
+
+/// The folder of the files of services in the configuration folder.
+const SERVICES: &str = "services";
+
+/// What a file describes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileKind {
+    Service,
+    Group,
+    Machine,
+}
+
+impl FileKind {
+    const ALL: [FileKind; 3] = [FileKind::Service, FileKind::Group, FileKind::Machine];
+
+    fn keys(self) -> &'static [&'static str] {
+        match self {
+            FileKind::Service => &decode::SERVICE_KEYS,
+            FileKind::Group => &decode::GROUP_KEYS,
+            FileKind::Machine => &decode::MACHINE_KEYS,
+        }
+    }
+
+    /// The word for such a file.
+    pub fn name(self) -> &'static str {
+        match self {
+            FileKind::Service => "service",
+            FileKind::Group => "group",
+            FileKind::Machine => "machine",
+        }
+    }
+}
+
+/// What is wrong with one file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoadedFile {
+    pub kind: FileKind,
+    /// It lies in a configuration folder, so what it says of other files was looked at too.
+    pub in_folder: bool,
+    pub diagnostics: Vec<Diagnostic>,
+    pub warnings: Vec<Diagnostic>,
+    /// What was not checked in it, or in its folder.
+    pub unchecked: BTreeSet<Unchecked>,
+}
+
+/// Whether the folder has what a configuration folder has.
+pub fn is_configuration(folder: &Path) -> bool {
+    folder.join(MACHINE).exists() || [SERVICES, GROUPS].iter().any(|name| folder.join(name).is_dir())
+}
+
+/// Reads one file. In `services` or `groups`, or called machine.yaml, it is a part of its configuration folder. Elsewhere it
+/// is what it is without a mistake, or else what its keys make it look like.
+pub fn load_file(path: &Path, sources: &Sources) -> LoadedFile {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let above = |name: &str| absolute.parent().filter(|folder| folder.ends_with(name))?.parent();
+    let place = match (above(SERVICES), above(GROUPS)) {
+        (Some(folder), _) => Some((FileKind::Service, folder)),
+        (_, Some(folder)) => Some((FileKind::Group, folder)),
+        _ if absolute.ends_with(MACHINE) => absolute.parent().map(|folder| (FileKind::Machine, folder)),
+        _ => None,
+    };
+    let mut file = match place {
+        _ if !is_read(path) => {
+            let mut reading = Reading::new(sources);
+            reading.note(path, None, "this file is not read; its name must end in .yaml".to_owned());
+            LoadedFile {
+                kind: place.map_or(FileKind::Service, |(kind, _)| kind),
+                in_folder: place.is_some(),
+                diagnostics: reading.diagnostics,
+                warnings: Vec::new(),
+                unchecked: BTreeSet::new(),
+            }
+        }
+        Some((kind, folder)) => {
+            let loaded = load_with(folder, sources);
+            let of_it =
+                |found: Vec<Diagnostic>| found.into_iter().filter(|one| one.file == absolute).collect();
+            LoadedFile {
+                kind,
+                in_folder: true,
+                diagnostics: of_it(loaded.diagnostics),
+                warnings: of_it(loaded.warnings),
+                unchecked: loaded.unchecked,
+            }
+        }
+        None => {
+            let mut each = FileKind::ALL.into_iter().map(|kind| alone(path, kind, sources));
+            let good = each.find(|file| file.diagnostics.is_empty());
+            good.unwrap_or_else(|| alone(path, likely_kind(path), sources))
+        }
+    };
+    file.diagnostics.iter_mut().chain(&mut file.warnings).for_each(|found| found.file = path.to_owned());
+    file
+}
+
+/// The kind that knows most of the keys at the beginning of lines.
+fn likely_kind(path: &Path) -> FileKind {
+    let text = read::utf8(path, read::MAX_FILE).unwrap_or_default();
+    let keys: Vec<&str> = text.lines().filter_map(|line| Some(line.split_once(':')?.0)).collect();
+    let known = |known: &[&str]| keys.iter().filter(|key| known.contains(key)).count();
+    let kinds = FileKind::ALL.into_iter().rev();
+    kinds.max_by_key(|kind| known(kind.keys())).unwrap_or(FileKind::Service)
+}
+
+/// Hidden files and others are passed over.
+fn is_read(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    !name.starts_with('.') && [".yaml", ".yml"].iter().any(|end| name.ends_with(end))
+}
+
+fn alone(path: &Path, kind: FileKind, sources: &Sources) -> LoadedFile {
+    let mut reading = Reading::new(sources);
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    match kind {
+        FileKind::Service => reading.service_file(path, &stem),
+        FileKind::Group => {
+            reading.file(path, None, |d, root, _| decode::group(d, &stem, root?));
+        }
+        FileKind::Machine => {
+            reading.file(path, None, |d, root, _| Some(decode::machine(d, root?)));
+        }
+    }
+    let unchecked = reading.surroundings.unchecked();
+    LoadedFile {
+        kind,
+        in_folder: false,
+        diagnostics: reading.diagnostics,
+        warnings: reading.warnings,
+        unchecked,
+    }
+}

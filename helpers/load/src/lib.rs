@@ -1,0 +1,21 @@
+//! The helper `kelson-load`: parses and validates the configuration files, so that PID 1 does not have to.
+//!
+//! A file takes this path: [`read`] bounds what is taken from the disk, [`tree`] turns the YAML into values with
+//! positions, [`decode`] turns those into specs and diagnostics, and `kelson_spec::graph` checks the references between
+//! specs. [`process`] writes the result for PID 1 in the form of `kelson_spec::wire`.
+#![cfg_attr(test, allow(clippy::arithmetic_side_effects))]
+
+mod accounts;
+mod certificates;
+mod containers;
+mod decode;
+mod environment;
+mod folder;
+mod groups;
+pub mod process;
+mod read;
+pub mod schema;
+mod tree;
+
+pub use folder::single::{FileKind, LoadedFile, is_configuration, load_file};
+pub use folder::{Mode, Sources, Switch, load, load_with};

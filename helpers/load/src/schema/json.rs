@@ -1,0 +1,249 @@
+//! The JSON schema (draft 2020-12) of a file, for editors and other programs that check a file while it is written.
+//!
+//! It asks for numbers, `true` and `false` without quotes; the decoder takes them with quotes too. What a schema cannot
+//! say (a cycle, a delay that is longer than its `maxDelay`, a user that there is not) is for `kelsonctl validate`.
+
+use std::collections::BTreeMap;
+
+use serde::ser::{Serialize, SerializeMap as _, Serializer};
+
+use super::tables::{plain, words};
+use super::{Absent, Form, Key, Kind, Mapping};
+use crate::tree::{self, Node, Value};
+
+/// A duration as a file has it, which is not empty.
+const DURATION: &str = "^(0|(?=[0-9])([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?)$";
+
+/// The schema of the file whose root is `root`; ends with a line break.
+pub fn schema(root: &Mapping) -> String {
+    let mut definitions = Definitions::default();
+    let whole = definitions.mapping(root);
+    let title = format!("A {} file of Kelson", root.name);
+    let mut schema = vec![
+        ("$schema".to_owned(), Json::text("https://json-schema.org/draft/2020-12/schema")),
+        ("title".to_owned(), Json::Text(title)),
+    ];
+    if let Json::Map(entries) = whole {
+        schema.extend(entries);
+    }
+    schema.push(("$defs".to_owned(), Json::Map(definitions.0.into_iter().collect())));
+    // Nothing in it can fail to be written.
+    serde_json::to_string_pretty(&Json::Map(schema)).unwrap_or_default() + "\n"
+}
+
+/// A JSON value whose keys keep their order.
+#[derive(Debug, Clone, PartialEq)]
+enum Json {
+    Bool(bool),
+    Number(u64),
+    Real(f64),
+    Text(String),
+    List(Vec<Json>),
+    Map(Vec<(String, Json)>),
+}
+
+impl Json {
+    fn text(text: &str) -> Json {
+        Json::Text(text.to_owned())
+    }
+
+    fn texts<'t>(texts: impl IntoIterator<Item = &'t str>) -> Json {
+        Json::List(texts.into_iter().map(Json::text).collect())
+    }
+
+    fn map<const N: usize>(entries: [(&str, Json); N]) -> Json {
+        Json::Map(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+    }
+}
+
+impl Serialize for Json {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Json::Bool(value) => serializer.serialize_bool(*value),
+            Json::Number(value) => serializer.serialize_u64(*value),
+            Json::Real(value) => serializer.serialize_f64(*value),
+            Json::Text(value) => serializer.serialize_str(value),
+            Json::List(list) => serializer.collect_seq(list),
+            Json::Map(entries) => {
+                let mut map = serializer.serialize_map(Some(entries.len()))?;
+                for (key, value) in entries {
+                    map.serialize_entry(key, value)?;
+                }
+                map.end()
+            }
+        }
+    }
+}
+
+/// What `$ref` refers to.
+#[derive(Default)]
+struct Definitions(BTreeMap<String, Json>);
+
+impl Definitions {
+    fn reference(&mut self, mapping: &Mapping) -> Json {
+        if !self.0.contains_key(mapping.name) {
+            // Its place, before it is made: a mapping may hold itself.
+            self.0.insert(mapping.name.to_owned(), Json::Bool(true));
+            let made = self.mapping(mapping);
+            self.0.insert(mapping.name.to_owned(), made);
+        }
+        Json::map([("$ref", Json::Text(format!("#/$defs/{}", mapping.name)))])
+    }
+
+    fn mapping(&mut self, mapping: &Mapping) -> Json {
+        let properties =
+            mapping.keys.iter().map(|key| (key.name.to_owned(), self.property(key))).collect::<Vec<_>>();
+        let mut made = vec![
+            ("type".to_owned(), Json::text("object")),
+            ("properties".to_owned(), Json::Map(properties)),
+            ("additionalProperties".to_owned(), Json::Bool(false)),
+        ];
+        let required: Vec<&str> = mapping.required().map(|key| key.name).collect();
+        if !required.is_empty() {
+            made.push(("required".to_owned(), Json::texts(required)));
+        }
+        if !mapping.one_of.is_empty() {
+            let one = |name: &&str| Json::map([("required", Json::texts([*name]))]);
+            made.push(("oneOf".to_owned(), Json::List(mapping.one_of.iter().map(one).collect())));
+        }
+        Json::Map(made)
+    }
+
+    fn property(&mut self, key: &Key) -> Json {
+        let about = plain(key.about);
+        let mut text = format!(
+            "{}{}",
+            about.get(..1).unwrap_or_default().to_uppercase(),
+            about.get(1..).unwrap_or_default()
+        );
+        text += ".";
+        // The others an editor shows by itself.
+        if !matches!(key.kind, Kind::Mapping(_) | Kind::Choice(_) | Kind::Boolean) {
+            text += &format!("\n\nWritten as: {}.", plain(&words(&key.kind)));
+        }
+        if let Absent::Means(absent) = key.default {
+            text += &format!(" Without it: {}.", plain(absent));
+        }
+        let mut made = vec![("description".to_owned(), Json::Text(text))];
+        if let Absent::Is(default) = key.default
+            && let (Some(node), _) = tree::parse(default)
+        {
+            made.push(("default".to_owned(), value(&node)));
+        }
+        if let Json::Map(entries) = self.kind(&key.kind) {
+            made.extend(entries);
+        }
+        Json::Map(made)
+    }
+
+    fn kind(&mut self, kind: &Kind) -> Json {
+        match kind {
+            Kind::Text => Json::map([("type", Json::texts(["string", "number", "boolean"]))]),
+            Kind::Form(form) => Json::Map(of_form(form)),
+            Kind::Boolean => Json::map([("type", Json::text("boolean"))]),
+            Kind::Number(range) => Json::map([
+                ("type", Json::text("integer")),
+                ("minimum", Json::Number(*range.start())),
+                ("maximum", Json::Number(*range.end())),
+            ]),
+            Kind::Duration(_) => Json::map([
+                ("type", Json::texts(["string", "integer"])),
+                ("pattern", Json::text(DURATION)),
+                // Without a unit there is only 0.
+                ("maximum", Json::Number(0)),
+                ("minimum", Json::Number(0)),
+            ]),
+            Kind::Size(least) => Json::map([
+                ("type", Json::texts(["string", "integer"])),
+                ("pattern", Json::text("^[0-9]+([KMGT]i?)?$")),
+                ("minimum", Json::Number(*least)),
+            ]),
+            Kind::Cpus => Json::map([
+                ("type", Json::texts(["number", "string"])),
+                ("pattern", Json::text(r"^[0-9]+(\.[0-9]{1,3})?$")),
+                ("minimum", Json::Real(0.01)),
+                ("maximum", Json::Number(4096)),
+            ]),
+            Kind::Choice(words) => Json::map([("enum", Json::texts(words.iter().copied()))]),
+            Kind::List(of, count) => {
+                let mut list =
+                    vec![("type".to_owned(), Json::text("array")), ("items".to_owned(), self.kind(of))];
+                let bounds = [("minItems", *count.start(), 0), ("maxItems", *count.end(), usize::MAX)];
+                for (key, bound, none) in bounds {
+                    if bound != none {
+                        list.push((key.to_owned(), Json::Number(u64::try_from(bound).unwrap_or(u64::MAX))));
+                    }
+                }
+                Json::Map(list)
+            }
+            Kind::Map(form, of) => Json::map([
+                ("type", Json::text("object")),
+                ("propertyNames", Json::map([("pattern", Json::text(&form.pattern))])),
+                ("additionalProperties", self.kind(of)),
+            ]),
+            Kind::Mapping(mapping) => self.reference(&mapping()),
+            Kind::Either(kinds) => {
+                Json::map([("anyOf", Json::List(kinds.iter().map(|kind| self.kind(kind)).collect()))])
+            }
+        }
+    }
+}
+
+/// The decoder takes any single value for the text that it is; YAML takes some texts for numbers or truth values.
+fn of_form(form: &Form) -> Vec<(String, Json)> {
+    let pattern = regex_lite::Regex::new(&form.pattern);
+    let matches = |text: &str| pattern.as_ref().is_ok_and(|pattern| pattern.is_match(text));
+    let mut types = vec!["string"];
+    types.extend(matches("80").then_some("number"));
+    types.extend(matches("true").then_some("boolean"));
+    let types = if let [only] = types.as_slice() { Json::text(only) } else { Json::texts(types) };
+    vec![("type".to_owned(), types), ("pattern".to_owned(), Json::text(&form.pattern))]
+}
+
+/// A default as JSON has it.
+fn value(node: &Node) -> Json {
+    match &node.value {
+        Value::Null => Json::text(""),
+        Value::Scalar(text) => match (text.as_str(), text.parse()) {
+            ("true", _) => Json::Bool(true),
+            ("false", _) => Json::Bool(false),
+            (_, Ok(number)) => Json::Number(number),
+            _ => Json::text(text),
+        },
+        Value::Sequence(items) => Json::List(items.iter().map(|item| value(item)).collect()),
+        Value::Mapping(entries) => {
+            let key = |node: &Node| {
+                if let Value::Scalar(text) = &node.value { text.clone() } else { String::new() }
+            };
+            Json::Map(entries.iter().map(|entry| (key(&entry.key), value(&entry.value))).collect())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_and_sizes_match_what_is_written() {
+        // regex-lite has no look-ahead: without it the pattern takes the empty text too.
+        let pattern = regex_lite::Regex::new(&DURATION.replace("(?=[0-9])", "")).unwrap();
+        for sound in ["0", "500ms", "10s", "1m30s", "2h", "1d", "1d2h3m4s5ms"] {
+            assert!(pattern.is_match(sound), "{sound}");
+            assert!(kelson_spec::units::duration(sound).is_some(), "{sound}");
+        }
+        for wrong in ["5", "1.5s", "5 s", "30m1h", "-1s"] {
+            assert!(!pattern.is_match(wrong), "{wrong}");
+            assert!(kelson_spec::units::duration(wrong).is_none(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_default_keeps_its_type() {
+        let json = |text: &str| value(&tree::parse(text).0.unwrap());
+        assert_eq!(json("true"), Json::Bool(true));
+        assert_eq!(json("3"), Json::Number(3));
+        assert_eq!(json("90s"), Json::text("90s"));
+        assert_eq!(json("{a: [1]}"), Json::map([("a", Json::List(vec![Json::Number(1)]))]));
+    }
+}

@@ -1,0 +1,80 @@
+//! A configuration folder and the root of a host beside it, gone when the test ends.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use kelson_load::{Mode, Sources, load_with};
+use kelson_spec::Loaded;
+
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+pub struct Folder {
+    root: PathBuf,
+}
+
+impl Folder {
+    pub fn new() -> Self {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let root = std::env::temp_dir().join(format!("kelson-spec-{}-{number}", std::process::id()));
+        fs::create_dir_all(root.join("config/services")).unwrap();
+        Folder { root }
+    }
+
+    pub fn config(&self) -> PathBuf {
+        self.root.join("config")
+    }
+
+    pub fn services(&self) -> PathBuf {
+        self.root.join("config/services")
+    }
+
+    pub fn service(&self, name: &str, content: impl AsRef<[u8]>) {
+        fs::write(self.services().join(format!("{name}.yaml")), content).unwrap();
+    }
+
+    pub fn group(&self, name: &str, content: &str) {
+        let folder = self.config().join("groups");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join(format!("{name}.yaml")), content).unwrap();
+    }
+
+    pub fn machine(&self, content: &str) {
+        fs::write(self.config().join("machine.yaml"), content).unwrap();
+    }
+
+    /// A file of the host that specs refer to.
+    pub fn root_file(&self, path: &str, content: impl AsRef<[u8]>) {
+        let path = self.root.join("root").join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+
+    pub fn load(&self) -> Loaded {
+        self.load_for(Mode::Machine)
+    }
+
+    pub fn load_for(&self, mode: Mode) -> Loaded {
+        load_with(&self.config(), &Sources { root: Some(self.root.join("root")), mode, ..Sources::default() })
+    }
+
+    /// Each diagnostic as `FILE:LINE:COLUMN: MESSAGE`, paths below the configuration folder or the host's root.
+    pub fn messages(&self) -> Vec<String> {
+        let short = |path: &Path| path.strip_prefix(self.config()).unwrap_or(path).display().to_string();
+        self.load()
+            .diagnostics
+            .into_iter()
+            .map(|mut diagnostic| {
+                diagnostic.file = short(&diagnostic.file).into();
+                diagnostic.to_string()
+            })
+            .collect()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.root);
+    }
+}

@@ -1,0 +1,182 @@
+//! Mistakes beyond a single service file: what lies in the folder, files that specs name, the machine file.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test ends at its first surprise")]
+
+mod folder;
+
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::symlink;
+
+use folder::Folder;
+
+/// A sound beginning of four lines, so that what a case adds starts in line 5.
+const SOUND: &str = "name: web\ndescription: sound\nprocess:\n  command: [/bin/web]\n";
+
+fn host() -> Folder {
+    let folder = Folder::new();
+    folder.root_file("etc/passwd", "root:x:0:0::/root:/bin/sh\nwww-data:x:33:33::/var/www:/bin/sh\n");
+    folder.root_file("etc/group", "adm:x:4:\n");
+    folder
+}
+
+#[test]
+fn bytes_that_are_no_text_and_files_without_end_are_refused() {
+    let folder = host();
+    folder.service("latin", b"name: latin\n# gr\xc3\xbc\xdfe\n");
+    folder.service("big", vec![b'#'; (1 << 20) + 1]);
+    folder.service("fits", {
+        let mut content = b"name: fits\nprocess: {command: [a]}\n#".to_vec();
+        content.resize(1 << 20, b'#');
+        content
+    });
+    assert_eq!(
+        folder.messages(),
+        [
+            "services/big.yaml: the file is larger than 1048576 bytes, which is more than is read",
+            "services/latin.yaml:2:6: the byte 0xdf here is not UTF-8; save the file as UTF-8",
+        ]
+    );
+    assert_eq!(folder.load().services.len(), 1);
+}
+
+#[test]
+fn whatever_lies_in_the_folder_is_borne() {
+    let folder = host();
+    folder
+        .service("good", "name: good\nprocess: {command: [a]}\ndepends: [{service: pipe}, {service: old}]\n");
+    let services = folder.services();
+    let pipe = std::ffi::CString::new(services.join("pipe.yaml").as_os_str().as_bytes()).unwrap();
+    // SAFETY: the path is a C string that lives during the call.
+    assert_eq!(unsafe { libc::mkfifo(pipe.as_ptr(), 0o600) }, 0);
+    // Told by what it is, so it was looked at and not opened: to open a device can do things.
+    let _socket = std::os::unix::net::UnixListener::bind(services.join("socket.yaml")).unwrap();
+    std::fs::create_dir(services.join("dir.yaml")).unwrap();
+    std::fs::create_dir(services.join("dir")).unwrap();
+    symlink("/dev/null", services.join("device.yaml")).unwrap();
+    symlink("nowhere", services.join("dangling.yaml")).unwrap();
+    std::fs::write(services.join("elsewhere"), "name: linked\nprocess: {command: [a]}\n").unwrap();
+    symlink("elsewhere", services.join("linked.yaml")).unwrap();
+    std::fs::write(services.join("README.md"), "ignored").unwrap();
+    std::fs::write(services.join(".#good.yaml"), "ignored").unwrap();
+    std::fs::write(services.join("old.yml"), "").unwrap();
+    std::fs::write(services.join("good.yml"), "").unwrap();
+    std::fs::write(services.join("Bad Name.yaml"), "name: Bad Name\nprocess: {command: [a]}\n").unwrap();
+    std::fs::write(services.join("logd.yaml"), "name: logd\nprocess: {command: [a]}\n").unwrap();
+    std::fs::write(folder.config().join("machine.yml"), "").unwrap();
+    assert_eq!(
+        folder.messages(),
+        [
+            "machine.yml: this file is not read; rename it to machine.yaml",
+            "services/Bad Name.yaml:1:7: name: \"Bad Name\" is not a name; use small letters, digits and -, no - first, at most 63",
+            "services/dangling.yaml: the file cannot be read: No such file or directory",
+            "services/device.yaml: this is a device; a regular file is needed",
+            "services/dir.yaml: this is a directory; a regular file is needed",
+            "services/good.yml: this file is not read; rename it to good.yaml",
+            "services/logd.yaml:1:7: name: logd is the name of a part of Kelson; choose another",
+            "services/old.yml: this file is not read; rename it to old.yaml",
+            "services/pipe.yaml: this is a FIFO; a regular file is needed",
+            "services/socket.yaml: this is a socket; a regular file is needed",
+        ]
+    );
+    let loaded = folder.load();
+    let names: Vec<&str> = loaded.services.iter().map(|spec| spec.name.as_str()).collect();
+    // A name in the way of a built-in makes the built-in no faulty service.
+    assert_eq!(
+        (names, loaded.faulty()),
+        (vec!["good", "linked"], vec!["dangling", "device", "dir", "old", "pipe", "socket"])
+    );
+}
+
+#[test]
+fn an_environment_file_is_pointed_into() {
+    let folder = host();
+    folder.root_file("etc/web.env", "GOOD=1\nnothing\n  9=x\n");
+    folder.root_file("etc/bad.env", b"A=\xff\n");
+    folder.service("web", format!("{SOUND}environmentFiles: [/etc/web.env, /etc/bad.env]\n"));
+    assert_eq!(
+        folder.messages(),
+        [
+            "/etc/bad.env:1:3: the byte 0xff here is not UTF-8; save the file as UTF-8",
+            "/etc/web.env:2:1: there is no = in this line; write KEY=VALUE, or # before a comment",
+            "/etc/web.env:3:3: \"9\" is not a name for the environment; use letters, digits and _, no digit first",
+        ]
+    );
+    assert_eq!(folder.load().faulty(), ["web"]);
+}
+
+#[test]
+fn a_mistake_in_the_machine_file_leaves_the_rest_of_it() {
+    let folder = host();
+    folder.machine(
+        r#"hostname: -edge
+modules: [overlay, "a b"]
+sysctl: {ip_forward: 1, vm.swappiness: 10, vm.a: }
+network:
+  - {interface: eth0, dhcp: true}
+  - {interface: eth0, address: 10.0.2.15}
+  - {interface: eth0, address: 10.0.2.15/33}
+  - {interface: eth0, address: 10.0.2.15/24, gateway: 10.0.3.2}
+  - {interface: a/b, address: 10.0.2.15/24, dns: [x]}
+  - {address: 10.0.2.15/24}
+mounts: [{source: LABEL=STATE, target: var}]
+api: {listen: [localhost:50000], ca: /a, certificate: /b}
+builtins: {containers: {}, containerd: {limit: {}, enabled: maybe, user: root}, probe: {logs: {}}}
+shutdown: {timeout: 0s}
+images: [images, /good]
+hostnmae: x
+"#,
+    );
+    assert_eq!(
+        folder.messages(),
+        [
+            "machine.yaml:1:11: hostname: \"-edge\" is not a host name; use letters, digits, - and ., at most 64",
+            "machine.yaml:2:20: modules[1]: \"a b\" is not the name of a kernel module; write such as virtio_net",
+            "machine.yaml:3:10: sysctl: \"ip_forward\" is not a key such as net.ipv4.ip_forward",
+            "machine.yaml:3:44: sysctl.vm.a: this key has no value; give it one or remove it",
+            "machine.yaml:5:29: network[0].dhcp: DHCP is not supported; write an address such as address: 10.0.2.15/24",
+            "machine.yaml:6:32: network[1].address: \"10.0.2.15\" is not an address with its prefix; write such as 10.0.2.15/24",
+            "machine.yaml:7:32: network[2].address: \"10.0.2.15/33\" is not an address with its prefix; write such as 10.0.2.15/24",
+            "machine.yaml:8:55: network[3].gateway: 10.0.3.2 is not within the network of address",
+            "machine.yaml:9:17: network[4].interface: \"a/b\" is not the name of an interface, such as eth0",
+            "machine.yaml:9:51: network[4].dns[0]: \"x\" is not an IP address",
+            "machine.yaml:10:5: network[5].interface: this key is missing; write interface: eth0",
+            "machine.yaml:11:10: mounts[0].type: this key is missing; write type: ext4",
+            "machine.yaml:11:40: mounts[0].target: \"var\" is not a path from the root; write it with / first",
+            "machine.yaml:12:6: api.key: this key is missing; write key: PATH",
+            "machine.yaml:12:16: api.listen[0]: \"localhost:50000\" is not ADDRESS:PORT; write such as 0.0.0.0:50000 or [::]:50000",
+            "machine.yaml:13:12: builtins.containers: this is not one of the built-in services apid, containerd, logd, probe; did you mean containerd?",
+            "machine.yaml:13:41: builtins.containerd.limit: this key is not known; did you mean limits? Allowed here: enabled, environment, environmentFiles, depends, restart, required, startTimeout, health, stop, resources, limits, logs",
+            "machine.yaml:13:61: builtins.containerd.enabled: \"maybe\" is not true or false",
+            "machine.yaml:13:68: builtins.containerd.user: this is settled for containerd and cannot be changed; allowed here: enabled, environment, environmentFiles, depends, restart, required, startTimeout, health, stop, resources, limits, logs",
+            "machine.yaml:13:89: builtins.probe.logs: probe is there as long as a service has tcp, http or grpc checks and cannot be changed in this; allowed here: resources",
+            "machine.yaml:14:21: shutdown.timeout: 0s is out of range; write a duration from 1s to 365d",
+            "machine.yaml:15:10: images[0]: \"images\" is not a path from the root; write it with / first",
+            "machine.yaml:16:1: hostnmae: this key is not known; did you mean hostname? Allowed here: hostname, modules, sysctl, network, mounts, api, builtins, health, shutdown, watchdog, images",
+        ]
+    );
+    let loaded = folder.load();
+    let machine = &loaded.machine;
+    assert_eq!(loaded.faulty(), Vec::<&str>::new());
+    assert_eq!(
+        (machine.hostname.as_deref(), machine.modules.as_slice()),
+        (None, ["overlay".to_owned()].as_slice())
+    );
+    assert_eq!(machine.sysctl, [("vm.swappiness".to_owned(), "10".to_owned())]);
+    assert_eq!(machine.network.len(), 1, "an address is kept where only the gateway is wrong");
+    assert_eq!((machine.mounts.len(), machine.api.is_none()), (0, true));
+    assert_eq!(machine.builtins.len(), 2);
+    assert_eq!((machine.shutdown_timeout.as_secs(), machine.images.len()), (60, 1));
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_said() {
+    let folder = Folder::new();
+    let missing = folder.config().join("missing");
+    let loaded = kelson_load::load(&missing);
+    let text: Vec<String> = loaded.diagnostics.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        text,
+        [format!("{}: the folder cannot be read: No such file or directory", missing.display())]
+    );
+    std::fs::remove_dir(folder.services()).unwrap();
+    assert_eq!(folder.messages(), Vec::<String>::new());
+}

@@ -1,0 +1,189 @@
+//! docs/reference/api.md is what the comments of the .proto files and the table of roles say now. With KELSON_RENEW set it is
+//! written anew.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use prost_types::field_descriptor_proto::{Label, Type};
+use prost_types::{DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorProto};
+
+const HEAD: &str = "\
+# Reference of the API
+
+Made from the comments in [`proto/kelson/v1`](../../proto/kelson/v1); [The API](../api.md) tells how to call it, who may, and what the limits are. \
+The role is the least that a caller from elsewhere needs; root on the host may call all.
+";
+
+/// Where each comment of a file stands: the path of the thing that it describes.
+struct Comments(BTreeMap<Vec<i32>, String>);
+
+impl Comments {
+    fn of(file: &FileDescriptorProto) -> Comments {
+        let places = file.source_code_info.iter().flat_map(|info| &info.location);
+        let text =
+            |comment: &str| comment.lines().map(str::trim).collect::<Vec<_>>().join(" ").trim().to_owned();
+        Comments(places.map(|place| (place.path.clone(), text(place.leading_comments()))).collect())
+    }
+
+    fn at(&self, path: &[i32]) -> &str {
+        self.0.get(path).map_or("", String::as_str)
+    }
+}
+
+fn docs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs")
+}
+
+/// The least role of each method by its name there, such as `Services.List`, from the table of docs/api.md, which a test of
+/// kelson-api holds to what is enforced.
+fn roles() -> BTreeMap<String, &'static str> {
+    let document = std::fs::read_to_string(docs().join("api.md")).unwrap();
+    let (_, table) = document.split_once("<!-- roles -->").unwrap();
+    let (table, _) = table.split_once("<!-- /roles -->").unwrap();
+    let row = |line: &str| {
+        let cells: Vec<String> = line.split('|').map(|cell| cell.trim().to_owned()).collect();
+        let [_, method, _, reader, operator, admin, _] = cells.as_slice() else { return None };
+        let role = match (reader.as_str(), operator.as_str(), admin.as_str()) {
+            ("yes", ..) => "os:reader",
+            (_, "yes", _) => "os:operator",
+            (.., "yes") => "os:admin",
+            _ => return None,
+        };
+        Some((method.trim_matches('`').to_owned(), role))
+    };
+    table.lines().filter_map(row).collect()
+}
+
+/// The last part of a name such as `.kelson.v1.ListRequest`.
+fn short(name: &str) -> &str {
+    name.rsplit('.').next().unwrap_or(name)
+}
+
+/// A type as the tables show it; those of this interface link to their chapters.
+fn link(name: &str) -> String {
+    match name.strip_prefix(".kelson.v1.") {
+        Some(own) => {
+            let own = short(own);
+            format!("[`{own}`](#{})", own.to_lowercase())
+        }
+        None => format!("`{}`", name.trim_start_matches('.')),
+    }
+}
+
+fn field_type(field: &FieldDescriptorProto, nested: &[DescriptorProto]) -> String {
+    let of = |field: &FieldDescriptorProto| match field.r#type() {
+        Type::Message | Type::Enum => link(field.type_name()),
+        plain => format!("`{}`", plain.as_str_name().trim_start_matches("TYPE_").to_lowercase()),
+    };
+    let entry = nested.iter().find(|entry| entry.name() == short(field.type_name()));
+    match entry.filter(|entry| entry.options.as_ref().is_some_and(|options| options.map_entry())) {
+        Some(entry) => format!("map of {} to {}", of(&entry.field[0]), of(&entry.field[1])),
+        None if field.label() == Label::Repeated => format!("list of {}", of(field)),
+        None if field.proto3_optional() => format!("{}, or absent", of(field)),
+        None => of(field),
+    }
+}
+
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace('<', "&lt;")
+}
+
+fn message(out: &mut String, message: &DescriptorProto, path: &[i32], comments: &Comments) {
+    *out += &format!("\n### {}\n", message.name());
+    let about = comments.at(path);
+    if !about.is_empty() {
+        *out += &format!("\n{}\n", cell(about));
+    }
+    if message.field.is_empty() {
+        *out += "\nIt has no fields.\n";
+    } else {
+        *out += "\n| field | number | type | what |\n|---|---|---|---|\n";
+    }
+    for (index, field) in message.field.iter().enumerate() {
+        let what = comments.at(&[path, &[2, index as i32]].concat());
+        let one_of = match field.oneof_index.filter(|_| !field.proto3_optional()) {
+            Some(index) => format!("One of `{}`. ", message.oneof_decl[index as usize].name()),
+            None => String::new(),
+        };
+        let kind = field_type(field, &message.nested_type);
+        *out += &format!("| `{}` | {} | {kind} | {one_of}{} |\n", field.name(), field.number(), cell(what));
+    }
+    for (index, inner) in message.nested_type.iter().enumerate() {
+        if !inner.options.as_ref().is_some_and(|options| options.map_entry()) {
+            self::message(out, inner, &[path, &[3, index as i32]].concat(), comments);
+        }
+    }
+    for (index, inner) in message.enum_type.iter().enumerate() {
+        choice(out, inner, &[path, &[4, index as i32]].concat(), comments);
+    }
+}
+
+fn choice(out: &mut String, choice: &EnumDescriptorProto, path: &[i32], comments: &Comments) {
+    *out += &format!(
+        "\n### {}\n\n{}\n\n| word | number | what |\n|---|---|---|\n",
+        choice.name(),
+        cell(comments.at(path))
+    );
+    for (index, value) in choice.value.iter().enumerate() {
+        let what = comments.at(&[path, &[2, index as i32]].concat());
+        *out += &format!("| `{}` | {} | {} |\n", value.name(), value.number(), cell(what));
+    }
+}
+
+fn file(out: &mut String, file: &FileDescriptorProto, roles: &BTreeMap<String, &'static str>) {
+    let comments = Comments::of(file);
+    for (index, service) in file.service.iter().enumerate() {
+        let path = [6, index as i32];
+        *out += &format!("\n## {}.{}\n\n{}\n\n", file.package(), service.name(), cell(comments.at(&path)));
+        *out += "| method | takes | answers | role | what |\n|---|---|---|---|---|\n";
+        for (index, method) in service.method.iter().enumerate() {
+            let what = comments.at(&[&path[..], &[2, index as i32]].concat());
+            let stream = |streams| if streams { "stream of " } else { "" };
+            let (takes, answers) = (link(method.input_type()), link(method.output_type()));
+            let name = format!("{}.{}", service.name(), method.name());
+            let role = roles.get(&name).unwrap_or_else(|| panic!("docs/api.md has no role for {name}"));
+            *out += &format!(
+                "| `{}` | {}{takes} | {}{answers} | `{role}` | {} |\n",
+                method.name(),
+                stream(method.client_streaming()),
+                stream(method.server_streaming()),
+                cell(what)
+            );
+        }
+    }
+    for (index, inner) in file.message_type.iter().enumerate() {
+        message(out, inner, &[4, index as i32], &comments);
+    }
+    for (index, inner) in file.enum_type.iter().enumerate() {
+        choice(out, inner, &[5, index as i32], &comments);
+    }
+}
+
+#[test]
+fn the_reference_is_what_the_files_say() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut names: Vec<String> = std::fs::read_dir(folder.join("kelson/v1"))
+        .unwrap()
+        .map(|entry| format!("kelson/v1/{}", entry.unwrap().file_name().to_str().unwrap()))
+        .collect();
+    names.sort();
+    let set = protox::compile(&names, [folder]).unwrap();
+    let roles = roles();
+    let mut out = HEAD.to_owned();
+    // Those without a service are between Kelson's own processes.
+    for described in set.file.iter().filter(|file| file.package() == "kelson.v1" && !file.service.is_empty())
+    {
+        file(&mut out, described, &roles);
+    }
+    for known in ["## kelson.v1.Services", "| `Prune` |", "### HealthReport", "`os:admin`"] {
+        assert!(out.contains(known), "{known} is missing");
+    }
+    let path = docs().join("reference/api.md");
+    if std::env::var_os("KELSON_RENEW").is_some() {
+        std::fs::write(&path, &out).unwrap();
+    }
+    assert!(
+        std::fs::read_to_string(path).unwrap_or_default() == out,
+        "docs/reference/api.md is old: hack/docs --renew"
+    );
+}
