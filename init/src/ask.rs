@@ -96,7 +96,7 @@ fn ask(wish: Wish, runtime: PathBuf) -> Result<String, Failure> {
     let failed = |error: std::io::Error| Failure::Failed(error.to_string());
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     let asking = async {
-        let client = Client::connect(&Endpoint::Unix(runtime.join(kelson_api::INIT_SOCKET)), None)?;
+        let client = Client::connect(&Endpoint::Unix(runtime.join(kelson_proto::call::INIT_SOCKET)), None)?;
         let request = ShutdownRequest { action: wish.action().into(), reason: whoami(wish) };
         let answer = client.machine().shutdown(request).await?;
         Ok(answer.into_inner().message)

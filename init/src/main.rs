@@ -94,7 +94,7 @@ fn start() -> i32 {
         Personality::Init => usage(rest),
         Personality::Logd => kelson_logs::logd::main(rest.iter().cloned()),
         Personality::Probe => kelson_probe::personality::main(rest.iter().cloned()),
-        Personality::Apid => kelson_api::door::main(rest.iter().cloned()),
+        Personality::Apid => kelson_apid::main(rest.iter().cloned()),
         Personality::Load => kelson_load::process::main(rest),
         Personality::Unpack => kelson_image::personality::main(rest.iter().cloned()),
         Personality::Inspect => kelson_inspect::personality::main(),

@@ -1,4 +1,8 @@
-//! The protocol of Kelson and the records of its state: what is generated from `kelson/*/v1/*.proto`, and nothing else.
+//! The protocol of Kelson and the records of its state: the code generated from `kelson/*/v1/*.proto`, the role that each
+//! method needs, and the names that both ends of a call have to know.
+
+pub mod access;
+pub mod call;
 
 /// Version 1 of the API.
 #[allow(clippy::all, clippy::pedantic, clippy::restriction, missing_docs)]

@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use crate::LOG_SOCKET;
+use kelson_proto::call::LOG_SOCKET;
 
 /// The port of kelson-apid where an endpoint names none.
 pub const PORT: u16 = 50000;

@@ -22,7 +22,7 @@ use tonic::codegen::Service;
 use tonic::codegen::http::{Request, Response};
 
 use super::Failure;
-use crate::access;
+use kelson_proto::access;
 
 /// Connections on which a call is tried that is never sent.
 const ATTEMPTS: u32 = 3;

@@ -4,7 +4,7 @@
 //! call=Services.Restart what="web, db" who="CN=ann sha256:… from 192.0.2.7:40001" role=os:operator result=ok ms=120 told="web: done; db: refused"
 //! ```
 //!
-//! What is audited is what a reader may not do ([`crate::access`]). The line is written when the call is answered, or
+//! What is audited is what a reader may not do ([`kelson_proto::access`]). The line is written when the call is answered, or
 //! given up by its caller: then what was begun goes on. kelson-logd keeps it as it keeps the log of a service; while
 //! nobody takes lines they are in the kernel log alone.
 
@@ -20,7 +20,7 @@ use tonic::codegen::http::HeaderMap;
 use tonic::{Code, Request};
 
 use super::caller::Caller;
-use crate::access::{self, Role};
+use kelson_proto::access::{self, Role};
 
 /// The log's name: no service can have it.
 pub const NAME: &str = "audit";

@@ -8,8 +8,8 @@ use kelson_services::admission::{ApiAccess, Standing, no_access};
 use tonic::Status;
 use tonic::codegen::http::HeaderMap;
 
-use crate::access::{self, Role};
-use crate::{IDENTITY, IDENTITY_MAX, ROLE};
+use kelson_proto::access::{self, Role};
+use kelson_proto::call::{IDENTITY, IDENTITY_MAX, ROLE};
 
 /// On whose behalf a call is made.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -37,7 +37,7 @@ use super::metrics::MetricsApi;
 use super::node_health::NodeHealthApi;
 use super::reflection;
 use super::services::ServicesApi;
-use crate::MESSAGE_MAX;
+use kelson_proto::call::MESSAGE_MAX;
 
 /// The services of PID 1. Cheap to clone.
 #[derive(Clone)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kelson_api::openmetrics;
+use kelson_apid::openmetrics;
 use kelson_proto::v1;
 use kelson_proto::v1::metric_sample::Value;
 use kelson_services::host::{BootReport, PhaseRecord};

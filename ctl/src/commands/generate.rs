@@ -7,7 +7,7 @@ mod config;
 use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use kelson_api::access::Role;
+use kelson_proto::access::Role;
 
 use super::Call;
 use crate::failure::Failure;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kelson_api::client::Client;
-use kelson_api::openmetrics;
+use kelson_apid::openmetrics;
 use kelson_proto::v1::metric_sample::Value;
 use kelson_proto::v1::{GetMetricsRequest, GetMetricsResponse, MetricFamily};
 use tonic::Streaming;

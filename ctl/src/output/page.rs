@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kelson_api::openmetrics;
+use kelson_apid::openmetrics;
 use kelson_proto::v1::MetricFamily;
 
 use super::style::Tone;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use kelson_api::certificate::{self, Attribute, Certificate, Validity};
+use kelson_apid::certificate::{self, Attribute, Certificate, Validity};
 use rcgen::string::{BmpString, Ia5String, PrintableString, TeletexString};
 use rcgen::{
     CertificateParams, DistinguishedName, DnType, DnValue, Issuer, KeyIdMethod, KeyPair, PublicKeyData,

@@ -7,8 +7,8 @@ mod authority;
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use kelson_api::access::Role;
-use kelson_api::certificate::Validity;
+use kelson_apid::certificate::Validity;
+use kelson_proto::access::Role;
 use prost_types::Timestamp;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,

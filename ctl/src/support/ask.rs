@@ -5,7 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use kelson_api::client::Client;
-use kelson_api::openmetrics;
+use kelson_apid::openmetrics;
 use kelson_proto::v1::line::Stream;
 use kelson_proto::v1::{
     BootRequest, DmesgRequest, EventsRequest, GetMetricsRequest, GraphRequest, Line, ListHealthRequest,

@@ -1,7 +1,7 @@
 //! A certificate as a client brings it, and as a file of contexts holds it.
 
-use kelson_api::access::Role;
-use kelson_api::certificate::{self, Certificate};
+use kelson_apid::certificate::{self, Certificate};
+use kelson_proto::access::Role;
 
 /// The bytes are the certificate, and a file of PEM.
 pub fn read(data: &[u8]) {

@@ -1,6 +1,6 @@
 //! What kelson-apid and kelsonctl make of the metrics that PID 1 tells.
 
-use kelson_api::openmetrics::Text;
+use kelson_apid::openmetrics::Text;
 use kelson_proto::v1::GetMetricsResponse;
 use prost::Message as _;
 

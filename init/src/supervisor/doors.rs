@@ -10,8 +10,9 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use kelson_api::{LOG_SOCKET, server};
+use kelson_api::server;
 use kelson_logs::Collector;
+use kelson_proto::call::LOG_SOCKET;
 use kelson_services::events::EventLog;
 use kelson_services::state_store::{Descriptor, KeptDescriptor, StateStore};
 use tokio::io::unix::AsyncFd;

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::SystemTime;
 
-use kelson_api::access::Role;
-use kelson_api::certificate::{self, Certificate};
 use kelson_api::client::Endpoint;
+use kelson_apid::certificate::{self, Certificate};
+use kelson_proto::access::Role;
 use prost_types::Timestamp;
 
 use crate::contexts::{self, Context, File};

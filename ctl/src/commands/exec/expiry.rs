@@ -22,7 +22,8 @@ pub struct Expiry {
 impl Expiry {
     /// What the host says with its answer of how long our certificate holds. On the host itself it says nothing.
     pub fn of(metadata: &MetadataMap, raw: bool) -> Expiry {
-        let told = metadata.get(kelson_api::ENDS_IN).and_then(|value| value.to_str().ok()?.parse().ok());
+        let told =
+            metadata.get(kelson_proto::call::ENDS_IN).and_then(|value| value.to_str().ok()?.parse().ok());
         let left = told.map(Duration::from_secs);
         let due = left.and_then(|left| Instant::now().checked_add(left.saturating_sub(NOTICE)));
         Expiry { due, left: left.unwrap_or_default().min(NOTICE), raw }
@@ -54,7 +55,7 @@ mod tests {
 
     fn told(seconds: &'static str) -> MetadataMap {
         let mut metadata = MetadataMap::new();
-        metadata.insert(kelson_api::ENDS_IN, seconds.parse().unwrap());
+        metadata.insert(kelson_proto::call::ENDS_IN, seconds.parse().unwrap());
         metadata
     }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use kelson_api::access::Role;
+use kelson_proto::access::Role;
 
 use super::{Signer, make_folder, role, tell, until, within};
 use crate::commands::Call;

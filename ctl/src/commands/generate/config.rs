@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use kelson_api::access::Role;
 use kelson_api::client::Endpoint;
+use kelson_proto::access::Role;
 
 use super::cert::own_name;
 use super::{Signer, role, tell, until};

@@ -42,7 +42,7 @@ impl From<&v1::MetricFamily> for MetricFamily {
         };
         MetricFamily {
             name: family.name.clone(),
-            kind: kelson_api::openmetrics::kind(family),
+            kind: kelson_apid::openmetrics::kind(family),
             unit: family.unit.clone(),
             help: family.help.clone(),
             samples: family.samples.iter().map(sample).collect(),

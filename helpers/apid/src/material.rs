@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use super::arguments::Arguments;
-use crate::error::ApiError;
+use crate::error::ApidError;
 
 /// A certificate with all that stands above it takes some kilobytes.
 const LONGEST: u64 = 1 << 20;
@@ -36,7 +36,7 @@ impl Stamp {
 impl Material {
     /// # Errors
     /// Names the file that cannot be read, or is too long.
-    pub fn read(arguments: &Arguments) -> Result<Material, ApiError> {
+    pub fn read(arguments: &Arguments) -> Result<Material, ApidError> {
         Ok(Material {
             ca: read("CA", &arguments.ca)?,
             certificate: read("certificate", &arguments.certificate)?,
@@ -69,7 +69,7 @@ impl Material {
     }
 }
 
-fn read(what: &'static str, path: &Path) -> Result<Vec<u8>, ApiError> {
+fn read(what: &'static str, path: &Path) -> Result<Vec<u8>, ApidError> {
     let mut bytes = Vec::new();
     let read = std::fs::File::open(path).and_then(|file| {
         file.take(LONGEST).read_to_end(&mut bytes)?;
@@ -78,7 +78,7 @@ fn read(what: &'static str, path: &Path) -> Result<Vec<u8>, ApiError> {
     });
     match read {
         Ok(()) => Ok(bytes),
-        Err(source) => Err(ApiError::File { what, path: path.to_owned(), source }),
+        Err(source) => Err(ApidError::File { what, path: path.to_owned(), source }),
     }
 }
 

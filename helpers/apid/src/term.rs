@@ -17,8 +17,8 @@ use tonic::Status;
 use tonic::codegen::http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::tls::Trust;
-use crate::ENDS_IN;
 use crate::certificate::Certificate;
+use kelson_proto::call::ENDS_IN;
 
 /// How late at most it is noticed that the wall clock was set forward.
 const LOOK: Duration = Duration::from_secs(30);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::error::ApiError;
+use crate::error::ApidError;
 
 const USAGE: &str = "usage: kelson-apid --listen ADDRESS:PORT... --ca FILE --certificate FILE --key FILE \
                      [--runtime-dir DIR] [--user UID] [--group GID] [--connection-lifetime MILLISECONDS]";
@@ -35,8 +35,8 @@ const LIFETIME: Duration = Duration::from_secs(3600);
 
 impl Arguments {
     /// # Errors
-    /// [`ApiError::Usage`], which says what is right.
-    pub fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Arguments, ApiError> {
+    /// [`ApidError::Usage`], which says what is right.
+    pub fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Arguments, ApidError> {
         let mut listen = Vec::new();
         let (mut ca, mut certificate, mut key) = (None, None, None);
         let (mut user, mut group, mut lifetime) = (None, None, LIFETIME);
@@ -44,7 +44,7 @@ impl Arguments {
         while let Some(argument) = arguments.next() {
             let option = argument.to_string_lossy().into_owned();
             let mut value = || {
-                arguments.next().ok_or_else(|| ApiError::Usage(format!("{option} needs a value; {USAGE}")))
+                arguments.next().ok_or_else(|| ApidError::Usage(format!("{option} needs a value; {USAGE}")))
             };
             match option.as_str() {
                 "--listen" => listen.push(address(&value()?)?),
@@ -57,14 +57,14 @@ impl Arguments {
                 "--connection-lifetime" => {
                     lifetime = Duration::from_millis(number(&option, &value()?)?);
                 }
-                other => return Err(ApiError::Usage(format!("{other:?} is not known; {USAGE}"))),
+                other => return Err(ApidError::Usage(format!("{other:?} is not known; {USAGE}"))),
             }
         }
         if listen.is_empty() {
-            return Err(ApiError::Usage(format!("--listen is missing; {USAGE}")));
+            return Err(ApidError::Usage(format!("--listen is missing; {USAGE}")));
         }
         let need = |value: Option<PathBuf>, option: &str| {
-            value.ok_or_else(|| ApiError::Usage(format!("{option} is missing; {USAGE}")))
+            value.ok_or_else(|| ApidError::Usage(format!("{option} is missing; {USAGE}")))
         };
         Ok(Arguments {
             listen,
@@ -85,14 +85,14 @@ impl Arguments {
     }
 }
 
-fn number<T: FromStr>(option: &str, text: &OsString) -> Result<T, ApiError> {
+fn number<T: FromStr>(option: &str, text: &OsString) -> Result<T, ApidError> {
     let number = text.to_str().and_then(|text| text.parse().ok());
-    number.ok_or_else(|| ApiError::Usage(format!("{option} {text:?} is not a number; {USAGE}")))
+    number.ok_or_else(|| ApidError::Usage(format!("{option} {text:?} is not a number; {USAGE}")))
 }
 
-fn address(text: &OsString) -> Result<SocketAddr, ApiError> {
+fn address(text: &OsString) -> Result<SocketAddr, ApidError> {
     text.to_string_lossy().parse().map_err(|_| {
-        ApiError::Usage(format!(
+        ApidError::Usage(format!(
             "--listen {text:?} is not an address and a port, such as 0.0.0.0:50000 or [::]:50000"
         ))
     })

@@ -7,11 +7,11 @@ use tokio::net::UnixStream;
 use tokio::sync::watch;
 
 use super::arguments::Arguments;
-use super::keeper::{ALIVE, CLOSING, FILES, READY};
+use super::key_holder::{ALIVE, CLOSING, FILES, READY};
 use super::material::Material;
 use super::tls::Trust;
 use super::{listen, say};
-use crate::error::ApiError;
+use crate::error::ApidError;
 
 /// The longest that the keeper sends.
 const LONGEST: u32 = 4 << 20;
@@ -20,13 +20,13 @@ const LONGEST: u32 = 4 << 20;
 ///
 /// # Errors
 /// When what the files hold cannot be used, or an address cannot be listened on.
-pub fn run(arguments: &Arguments, material: &Material, keeper: StdUnixStream) -> Result<(), ApiError> {
+pub fn run(arguments: &Arguments, material: &Material, keeper: StdUnixStream) -> Result<(), ApidError> {
     let trust = Trust::new(arguments, material)?;
-    keeper.set_nonblocking(true).map_err(ApiError::Runtime)?;
+    keeper.set_nonblocking(true).map_err(ApidError::Runtime)?;
     let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ApiError::Runtime)?;
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ApidError::Runtime)?;
     runtime.block_on(async {
-        let mut keeper = UnixStream::from_std(keeper).map_err(ApiError::Runtime)?;
+        let mut keeper = UnixStream::from_std(keeper).map_err(ApidError::Runtime)?;
         let (renew, trust) = watch::channel(trust);
         let door = listen::open(arguments, trust)?;
         let _ = keeper.write_u8(READY).await;

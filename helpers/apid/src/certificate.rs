@@ -6,7 +6,7 @@
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 
-use crate::access::Role;
+use kelson_proto::access::Role;
 
 const BOOLEAN: u8 = 0x01;
 const OCTETS: u8 = 0x04;

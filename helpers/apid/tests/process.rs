@@ -1,18 +1,18 @@
 //! kelson-apid as a process of its own, between real clients and services that stand in for PID 1 and kelson-logd.
-#![cfg(feature = "door")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)] // a test may fail
 #![allow(clippy::arithmetic_side_effects)]
 
-#[path = "door/attacks.rs"]
+#[path = "process/attacks.rs"]
 mod attacks;
-#[path = "door/metrics.rs"]
+#[path = "process/metrics.rs"]
 mod metrics;
-#[path = "door/processes.rs"]
+#[path = "process/processes.rs"]
 mod processes;
-#[path = "door/roles.rs"]
+#[path = "process/roles.rs"]
 mod roles;
-#[path = "door/term.rs"]
+#[path = "process/term.rs"]
 mod term;
+#[path = "process/world.rs"]
 mod world;
 
 use std::io::{BufRead as _, BufReader};
@@ -37,7 +37,7 @@ const VALID: std::ops::Range<i32> = 2020..2100;
 #[ignore = "is the door of the other tests"]
 fn door_process() {
     let arguments = std::env::var("DOOR_ARGUMENTS").unwrap();
-    std::process::exit(kelson_api::door::main(arguments.split('\n').map(Into::into)));
+    std::process::exit(kelson_apid::main(arguments.split('\n').map(Into::into)));
 }
 
 struct Door {

@@ -21,8 +21,8 @@ use nix::unistd::{ForkResult, Gid, Pid, Uid, fork, geteuid, setgid, setgroups, s
 use super::arguments::Arguments;
 use super::material::{Material, Stamp};
 use super::notify::notify;
-use super::{say, worker};
-use crate::error::ApiError;
+use super::{say, tls_worker};
+use crate::error::ApidError;
 
 /// What the keeper sends: files, with their length, or a question.
 pub const FILES: u8 = b'F';
@@ -43,24 +43,25 @@ const SENDING: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// When a file cannot be read, or there is no second process.
-pub fn run(arguments: &Arguments) -> Result<i32, ApiError> {
+pub fn run(arguments: &Arguments) -> Result<i32, ApidError> {
     // All that can be wrong with the files is found before anything is open.
     let stamp = Stamp::of(arguments);
     let material = Material::read(arguments)?;
-    let (ours, theirs) = UnixStream::pair().map_err(ApiError::Runtime)?;
+    let (ours, theirs) = UnixStream::pair().map_err(ApidError::Runtime)?;
     let signals = signals()?;
     // SAFETY: there is one thread in kelson-apid at this moment, so nothing is held that the child would wait for.
-    match unsafe { fork() }.map_err(|errno| ApiError::Runtime(errno.into()))? {
+    match unsafe { fork() }.map_err(|errno| ApidError::Runtime(errno.into()))? {
         ForkResult::Child => {
             drop((ours, signals));
-            let status =
-                match put_off_rights(arguments).and_then(|()| worker::run(arguments, &material, theirs)) {
-                    Ok(()) => 0,
-                    Err(error) => {
-                        say(&error.to_string());
-                        1
-                    }
-                };
+            let status = match put_off_rights(arguments)
+                .and_then(|()| tls_worker::run(arguments, &material, theirs))
+            {
+                Ok(()) => 0,
+                Err(error) => {
+                    say(&error.to_string());
+                    1
+                }
+            };
             std::process::exit(status)
         }
         ForkResult::Parent { child } => {
@@ -71,15 +72,15 @@ pub fn run(arguments: &Arguments) -> Result<i32, ApiError> {
     }
 }
 
-fn signals() -> Result<SignalFd, ApiError> {
+fn signals() -> Result<SignalFd, ApidError> {
     let set: SigSet = [Signal::SIGTERM, Signal::SIGINT].into_iter().collect();
     set.thread_block()
         .and_then(|()| SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC))
-        .map_err(|errno| ApiError::Runtime(errno.into()))
+        .map_err(|errno| ApidError::Runtime(errno.into()))
 }
 
 /// Becomes the user that the door has for itself, where this is root. All capabilities go with root.
-fn put_off_rights(arguments: &Arguments) -> Result<(), ApiError> {
+fn put_off_rights(arguments: &Arguments) -> Result<(), ApidError> {
     let Some(user) = arguments.user.filter(|_| geteuid().is_root()) else { return Ok(()) };
     if !is_mapped(user, &std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default()) {
         // PID 1 knows its own user, and that it calls for others.
@@ -89,7 +90,7 @@ fn put_off_rights(arguments: &Arguments) -> Result<(), ApiError> {
     let group = Gid::from_raw(arguments.group.unwrap_or(user));
     let changed = setgroups(&[]).and_then(|()| setgid(group)).and_then(|()| setuid(Uid::from_raw(user)));
     changed
-        .map_err(|errno| ApiError::Runtime(io::Error::other(format!("cannot become user {user}: {errno}"))))
+        .map_err(|errno| ApidError::Runtime(io::Error::other(format!("cannot become user {user}: {errno}"))))
 }
 
 /// Whether a user namespace with this map (user_namespaces(7): first within, first without, how many) has this user.
@@ -131,15 +132,15 @@ struct Keeper<'a> {
 }
 
 impl Keeper<'_> {
-    fn run(mut self) -> Result<i32, ApiError> {
+    fn run(mut self) -> Result<i32, ApidError> {
         if let Err(error) = drop_capabilities() {
             say(&format!("the keeper of the door cannot give up its capabilities: {error}"));
         }
-        self.socket.set_write_timeout(Some(SENDING)).map_err(ApiError::Runtime)?;
+        self.socket.set_write_timeout(Some(SENDING)).map_err(ApidError::Runtime)?;
         let mut turn = Instant::now();
         loop {
             let left = TURN.saturating_sub(turn.elapsed());
-            let (signalled, spoken) = self.wait(left).map_err(ApiError::Runtime)?;
+            let (signalled, spoken) = self.wait(left).map_err(ApidError::Runtime)?;
             if signalled {
                 while let Ok(Some(_)) = self.signals.read_signal() {}
                 // It sees the end of the socket, and ends.

@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn every_method_has_its_line() {
         use prost::Message as _;
-        let files = prost_types::FileDescriptorSet::decode(kelson_proto::v1::FILE_DESCRIPTOR_SET).unwrap();
+        let files = prost_types::FileDescriptorSet::decode(crate::v1::FILE_DESCRIPTOR_SET).unwrap();
         let mut missing = Vec::new();
         for file in &files.file {
             for service in &file.service {

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use kelson_api::access::{self, Role};
 use kelson_api::client::TlsMaterial;
+use kelson_proto::access::{self, Role};
 use tonic::Code;
 use tonic::body::Body;
 use tonic::codegen::http::Request;
@@ -39,7 +39,7 @@ impl Raw {
 
 /// The lines of docs/api.md between its marks.
 fn documented() -> String {
-    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/api.md")).unwrap();
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/api.md")).unwrap();
     let (_, rest) = page.split_once("<!-- roles -->\n").expect("the table has a mark before it");
     rest.split_once("<!-- /roles -->").expect("and one behind it").0.trim_end().to_owned()
 }

@@ -19,12 +19,12 @@ use tonic::codegen::http::header::{HOST, HeaderMap, HeaderName, HeaderValue};
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::codegen::http::{Request, Response, Uri};
 
-use super::crowd::Crowd;
+use super::limiter::Crowd;
 use super::peer::Peer;
 use super::relay::{Connection, Relay};
 use super::term::Calls;
-use crate::access::{self, Role};
-use crate::{IDENTITY, INIT_SOCKET, LOG_SOCKET, ROLE};
+use kelson_proto::access::{self, Role};
+use kelson_proto::call::{IDENTITY, INIT_SOCKET, LOG_SOCKET, ROLE};
 
 /// Calls at the same time to each of the sockets: fewer than PID 1 serves, so that there is always room on the host.
 const CALLS: usize = 48;

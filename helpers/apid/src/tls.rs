@@ -14,7 +14,7 @@ use tokio_rustls::rustls::{Error, RootCertStore, ServerConfig, version};
 
 use super::arguments::Arguments;
 use super::material::Material;
-use crate::error::ApiError;
+use crate::error::ApidError;
 
 /// What a client says that it speaks: that of gRPC, and that of scrapers which know no other.
 pub const HTTP_2: &[u8] = b"h2";
@@ -32,7 +32,7 @@ impl Trust {
     ///
     /// # Errors
     /// Names the file and says what it should hold.
-    pub fn new(arguments: &Arguments, material: &Material) -> Result<Trust, ApiError> {
+    pub fn new(arguments: &Arguments, material: &Material) -> Result<Trust, ApidError> {
         let verifier = verifier(arguments, material)?;
         let acceptor = acceptor(arguments, material, Arc::clone(&verifier))?;
         Ok(Trust { acceptor, verifier })
@@ -46,11 +46,11 @@ impl Trust {
     }
 }
 
-fn verifier(arguments: &Arguments, material: &Material) -> Result<Arc<dyn ClientCertVerifier>, ApiError> {
+fn verifier(arguments: &Arguments, material: &Material) -> Result<Arc<dyn ClientCertVerifier>, ApidError> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates("CA", &arguments.ca, &material.ca)? {
         roots.add(certificate).map_err(|error| {
-            ApiError::Tls(format!(
+            ApidError::Tls(format!(
                 "the CA in {} is not a certificate that can sign: {error}",
                 arguments.ca.display()
             ))
@@ -58,7 +58,7 @@ fn verifier(arguments: &Arguments, material: &Material) -> Result<Arc<dyn Client
     }
     let provider = Arc::new(ring::default_provider());
     WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build().map_err(|error| {
-        ApiError::Tls(format!("the CA in {} cannot be used: {error}", arguments.ca.display()))
+        ApidError::Tls(format!("the CA in {} cannot be used: {error}", arguments.ca.display()))
     })
 }
 
@@ -66,12 +66,12 @@ fn acceptor(
     arguments: &Arguments,
     material: &Material,
     verifier: Arc<dyn ClientCertVerifier>,
-) -> Result<TlsAcceptor, ApiError> {
+) -> Result<TlsAcceptor, ApidError> {
     let chain = certificates("certificate", &arguments.certificate, &material.certificate)?;
     let key = key(&arguments.key, &material.key)?;
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_protocol_versions(&[&version::TLS13])
-        .map_err(|error| ApiError::Tls(format!("TLS 1.3 cannot be set up: {error}")))?
+        .map_err(|error| ApidError::Tls(format!("TLS 1.3 cannot be set up: {error}")))?
         .with_client_cert_verifier(verifier)
         .with_single_cert(chain, key)
         .map_err(|error| unusable(&error, arguments))?;
@@ -82,14 +82,14 @@ fn acceptor(
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-fn unusable(error: &Error, arguments: &Arguments) -> ApiError {
+fn unusable(error: &Error, arguments: &Arguments) -> ApidError {
     let (certificate, key) = (arguments.certificate.display(), arguments.key.display());
     match error {
-        Error::InconsistentKeys(_) => ApiError::Tls(format!(
+        Error::InconsistentKeys(_) => ApidError::Tls(format!(
             "the key in {key} is not that of the certificate in {certificate}: the first certificate in that file must \
              be the one that was made for this key"
         )),
-        error => ApiError::Tls(format!(
+        error => ApidError::Tls(format!(
             "the certificate in {certificate} with the key in {key} cannot be used: {error}"
         )),
     }
@@ -99,10 +99,10 @@ fn certificates(
     what: &'static str,
     path: &Path,
     pem: &[u8],
-) -> Result<Vec<CertificateDer<'static>>, ApiError> {
+) -> Result<Vec<CertificateDer<'static>>, ApidError> {
     match CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, PemError>>() {
         Ok(found) if !found.is_empty() => Ok(found),
-        _ => Err(ApiError::Material {
+        _ => Err(ApidError::Material {
             what,
             path: path.to_owned(),
             right: "it must be PEM, with whole sections from -----BEGIN CERTIFICATE----- to -----END CERTIFICATE-----",
@@ -110,8 +110,8 @@ fn certificates(
     }
 }
 
-fn key(path: &Path, pem: &[u8]) -> Result<PrivateKeyDer<'static>, ApiError> {
-    PrivateKeyDer::from_pem_slice(pem).map_err(|_| ApiError::Material {
+fn key(path: &Path, pem: &[u8]) -> Result<PrivateKeyDer<'static>, ApidError> {
+    PrivateKeyDer::from_pem_slice(pem).map_err(|_| ApidError::Material {
         what: "key",
         path: path.to_owned(),
         right: "it must be PEM without a password, with a whole section from -----BEGIN PRIVATE KEY-----",

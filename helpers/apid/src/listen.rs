@@ -14,16 +14,16 @@ use tonic::body::Body;
 use tonic::codegen::http::{Request, Response, StatusCode, Version};
 
 use super::arguments::Arguments;
-use super::crowd::{Crowd, Handshake};
 use super::forward::{Caller, Forward, WINDOW};
+use super::limiter::{Crowd, Handshake};
 use super::metrics::{self, Metrics};
 use super::page;
 use super::peer::Peer;
 use super::term::{Calls, Due, Guard};
 use super::tls::Trust;
 use super::{say, tls};
-use crate::access::Role;
-use crate::error::ApiError;
+use crate::error::ApidError;
+use kelson_proto::access::Role;
 
 /// Clients at the same time.
 const CONNECTIONS: usize = 256;
@@ -105,7 +105,7 @@ impl Open {
 ///
 /// # Errors
 /// When an address cannot be listened on.
-pub fn open(arguments: &Arguments, trust: watch::Receiver<Trust>) -> Result<Open, ApiError> {
+pub fn open(arguments: &Arguments, trust: watch::Receiver<Trust>) -> Result<Open, ApidError> {
     let (closing, closed) = watch::channel(());
     let crowd = Crowd::new();
     let door = Arc::new(Door {
@@ -126,12 +126,12 @@ pub fn open(arguments: &Arguments, trust: watch::Receiver<Trust>) -> Result<Open
     Ok(Open { accepting, closing })
 }
 
-fn listen(address: SocketAddr) -> Result<TcpListener, ApiError> {
+fn listen(address: SocketAddr) -> Result<TcpListener, ApidError> {
     let bound = StdListener::bind(address).and_then(|listener| {
         listener.set_nonblocking(true)?;
         TcpListener::from_std(listener)
     });
-    let listener = bound.map_err(|source| ApiError::Listen { address: address.to_string(), source })?;
+    let listener = bound.map_err(|source| ApidError::Listen { address: address.to_string(), source })?;
     // With port 0 the kernel chooses one: say which.
     let address = listener.local_addr().unwrap_or(address);
     say(&format!("listening on {address}"));

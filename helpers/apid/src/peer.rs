@@ -6,9 +6,9 @@
 
 use std::net::SocketAddr;
 
-use crate::IDENTITY_MAX;
-use crate::access::Role;
 use crate::certificate::Certificate;
+use kelson_proto::access::Role;
+use kelson_proto::call::IDENTITY_MAX;
 
 /// Who has connected.
 #[derive(Debug, Clone, PartialEq, Eq)]

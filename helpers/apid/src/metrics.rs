@@ -23,8 +23,9 @@ use tonic::{Code, Status, Streaming};
 
 use super::forward::{Caller, Forward};
 use super::relay::Connection;
+use crate::openmetrics;
 use crate::openmetrics::Format;
-use crate::{access, openmetrics};
+use kelson_proto::access;
 
 /// Where they are.
 pub const PATH: &str = "/metrics";

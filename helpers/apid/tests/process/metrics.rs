@@ -8,7 +8,7 @@ use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::http2::SendRequest;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use kelson_api::client::TlsMaterial;
-use kelson_api::openmetrics::Format;
+use kelson_apid::openmetrics::Format;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
