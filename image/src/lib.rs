@@ -1,19 +1,20 @@
-//! Service images: OCI archives read, verified, brought into containerd and unpacked.
+//! What PID 1 knows of service images: references, digests, and how it has them unpacked.
 //!
-//! The work is done by the personality `kelson-unpack` ([`personality`]), a process of its own: PID 1 never runs code
-//! that reads an archive. PID 1 uses [`Unpacker`] alone, which starts one for a piece of work, hears its [`Report`]s
-//! and kills it when nobody waits for the work any more.
+//! The helper `kelson-unpack` (crate `unpack`) does the work: PID 1 never runs code that reads an archive. [`Unpacker`]
+//! starts a helper for a piece of work, receives its [`Report`]s, and kills it when nothing waits for the work any
+//! more. Both sides write and read [`Arguments`] and frames of reports with the code of this crate.
 
-pub mod archive;
 mod arguments;
-mod containerd;
+mod digest;
 mod frame;
-pub mod personality;
+mod reference;
 mod report;
 mod unpacker;
 
 pub use arguments::{Arguments, NAME, REPORT_DESCRIPTOR, Work};
-pub use frame::encode;
+pub use digest::{Digest, DigestError};
+pub use frame::{bounded, encode};
+pub use reference::{Reference, ReferenceError, is_tag};
 pub use report::{ImageRow, Progress, Pruned, Report, Unpacked};
 pub use unpacker::{
     BoxFuture, Launched, Launcher, Listing, News, PruneResult, UnpackFailure, Unpacker, UnpackerOptions,

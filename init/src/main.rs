@@ -96,7 +96,7 @@ fn start() -> i32 {
         Personality::Probe => kelson_probe::personality::main(rest.iter().cloned()),
         Personality::Apid => kelson_apid::main(rest.iter().cloned()),
         Personality::Load => kelson_load::process::main(rest),
-        Personality::Unpack => kelson_image::personality::main(rest.iter().cloned()),
+        Personality::Unpack => kelson_unpack::main(rest.iter().cloned()),
         Personality::Inspect => kelson_inspect::personality::main(),
         Personality::Task if rest.first().is_some_and(|word| word == reexec::COPY) => reexec::copy(rest),
         Personality::Task => task::main(rest).into(),

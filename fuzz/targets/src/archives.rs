@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use kelson_image::archive::{Archive, Blob, BlobSink, Catalog, Digest, LayerCheck, Platform, Reference};
+use kelson_image::{Digest, Reference};
+use kelson_unpack::archive::{Archive, Blob, BlobSink, Catalog, Hasher, LayerCheck, Platform};
 
 use crate::input;
 use crate::place::{self, Place};
@@ -117,7 +118,7 @@ pub fn documents(data: &[u8]) {
         let content = resolved(content, &blobs);
         let path = match name.strip_prefix("blob ") {
             Some(label) => {
-                let digest = Digest::of(&content);
+                let digest = Hasher::of(&content);
                 blobs.push((label.to_owned(), digest, content.len()));
                 format!("blobs/sha256/{}", digest.hex())
             }

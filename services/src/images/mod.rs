@@ -1,6 +1,6 @@
 //! The images of the host: unpacked for the containers that start, listed and pruned for operators.
 //!
-//! The work is done by `kelson-unpack` (crate image), a process for each piece of it; here it gets its turn, and what it
+//! The work is done by `kelson-unpack` (crate unpack), a process for each piece of it; here it gets its turn, and what it
 //! tells becomes events of the service that waits for it.
 
 mod launcher;
@@ -12,8 +12,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use kelson_image::archive::{Digest, Reference};
-use kelson_image::{ImageRow, Listing, News, PruneResult, UnpackFailure, Unpacked, Unpacker};
+use kelson_image::{
+    Digest, ImageRow, Listing, News, PruneResult, Reference, UnpackFailure, Unpacked, Unpacker,
+};
 use kelson_runner::{BoxFuture, ErrorKind, ImageConfig, Images, RunnerError};
 use kelson_spec::ServiceSpec;
 use kelson_spec::service::Workload;

@@ -1,0 +1,194 @@
+//! The images of an archive while they are gathered from its documents.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use kelson_image::{Digest, Reference, is_tag};
+
+use super::Hasher;
+use super::Platform;
+use super::bounded::parse;
+use super::config::Config;
+use super::error::Trouble;
+use super::image::{Blob, Candidate, Document, Listed, Unusable};
+use super::manifest::{Descriptor, Manifest, OCI_MANIFEST, is_config, is_layer};
+use super::store::{Located, Store};
+
+/// Bytes of the manifests and configs of an archive, which are all held.
+const MAX_DOCUMENTS: usize = 8 << 20;
+/// Images and platforms in one archive.
+const MAX_DESCRIPTORS: u32 = 4096;
+
+/// An image, before its last name is known.
+#[derive(Default)]
+pub(super) struct Draft {
+    /// Whole names.
+    pub(super) names: Vec<Reference>,
+    /// Tags alone.
+    pub(super) tags: Vec<String>,
+    pub(super) index: Option<Digest>,
+    pub(super) candidates: Vec<Arc<Candidate>>,
+    pub(super) unusable: Vec<Unusable>,
+}
+
+impl Draft {
+    /// Takes what a descriptor's annotation or a `docker save` calls the image. What is no name is passed over.
+    pub(super) fn call(&mut self, name: &str) {
+        if name.contains(['/', ':']) {
+            self.names.extend(Reference::parse(name));
+        } else if is_tag(name) {
+            self.tags.push(name.to_owned());
+        }
+    }
+
+    /// The image, with the archive's name where it has none of its own.
+    pub(super) fn list(self, file_name: &str) -> Listed {
+        let mut references = self.names;
+        if references.is_empty() {
+            references =
+                self.tags.iter().filter_map(|tag| Reference::of_archive(file_name, Some(tag))).collect();
+        }
+        if references.is_empty() {
+            references.extend(Reference::of_archive(file_name, None));
+        }
+        let mut seen = HashSet::new();
+        references.retain(|name| seen.insert(name.clone()));
+        Listed { references, index: self.index, candidates: self.candidates, unusable: self.unusable }
+    }
+}
+
+/// Reads documents, within the bounds that hold for a whole archive.
+pub(super) struct Documents<'a> {
+    pub(super) store: &'a Store,
+    held: usize,
+    descriptors: u32,
+    /// Manifests that have been read: one image with many names has many descriptors.
+    read: HashMap<Digest, Option<Arc<Candidate>>>,
+}
+
+impl<'a> Documents<'a> {
+    pub(super) fn new(store: &'a Store) -> Self {
+        Self { store, held: 0, descriptors: 0, read: HashMap::new() }
+    }
+
+    /// Counts one more descriptor.
+    pub(super) fn count(&mut self) -> Result<(), Trouble> {
+        self.descriptors = self.descriptors.saturating_add(1);
+        match self.descriptors {
+            ..=MAX_DESCRIPTORS => Ok(()),
+            _ => Err(Trouble::TooMany { what: "images and platforms", most: u64::from(MAX_DESCRIPTORS) }),
+        }
+    }
+
+    /// Takes note of bytes that stay in memory.
+    pub(super) fn hold(&mut self, bytes: usize) -> Result<(), Trouble> {
+        self.held = self.held.saturating_add(bytes);
+        match self.held {
+            ..=MAX_DOCUMENTS => Ok(()),
+            _ => Err(Trouble::TooMany { what: "bytes of manifests and configs", most: MAX_DOCUMENTS as u64 }),
+        }
+    }
+
+    /// The bytes of a small blob, proved.
+    pub(super) fn blob(&self, digest: &Digest, size: u64) -> Result<Vec<u8>, Trouble> {
+        let name = blob_file(digest);
+        let located = self.store.find(&name)?.ok_or_else(|| self.store.missing(&name))?;
+        if located.size != size {
+            return Err(Trouble::Size {
+                blob: format!("blob {digest}"),
+                expected: size,
+                found: located.size,
+            });
+        }
+        let bytes = self.store.small(&name)?.ok_or_else(|| self.store.missing(&name))?;
+        prove(digest, &bytes)?;
+        Ok(bytes)
+    }
+
+    /// The image that a manifest describes. `None`: something that is no image, which archives may hold as well.
+    pub(super) fn candidate(
+        &mut self,
+        descriptor: &Descriptor,
+        bytes: Vec<u8>,
+    ) -> Result<Option<Arc<Candidate>>, Trouble> {
+        if let Some(candidate) = self.read.get(&descriptor.digest) {
+            return Ok(candidate.clone());
+        }
+        let candidate = self.read_candidate(descriptor, bytes)?.map(Arc::new);
+        if let Some(candidate) = &candidate {
+            self.hold(candidate.documents())?;
+        }
+        self.read.insert(descriptor.digest, candidate.clone());
+        Ok(candidate)
+    }
+
+    fn read_candidate(&self, descriptor: &Descriptor, bytes: Vec<u8>) -> Result<Option<Candidate>, Trouble> {
+        let file = format!("manifest {}", descriptor.digest);
+        let manifest: Manifest = parse(&file, &bytes)?;
+        if !is_config(&manifest.config.media_type) {
+            return Ok(None);
+        }
+        let config_file = format!("config {}", manifest.config.digest);
+        let config_bytes = self.blob(&manifest.config.digest, manifest.config.size)?;
+        let config = Config::parse(&config_file, &config_bytes)?;
+        let layers =
+            manifest.layers.0.iter().map(|layer| self.layer(&file, layer)).collect::<Result<Vec<_>, _>>()?;
+        let media_type =
+            [&manifest.media_type, &descriptor.media_type].into_iter().find(|text| !text.is_empty());
+        let candidate = Candidate {
+            platform: platform(&config_file, descriptor, &config)?,
+            manifest: Document {
+                media_type: media_type.map_or(OCI_MANIFEST, String::as_str).to_owned(),
+                digest: descriptor.digest,
+                bytes,
+            },
+            config: Document {
+                media_type: manifest.config.media_type,
+                digest: manifest.config.digest,
+                bytes: config_bytes,
+            },
+            layers,
+        };
+        candidate.count_layers(&config)?;
+        Ok(Some(candidate))
+    }
+
+    fn layer(&self, manifest: &str, layer: &Descriptor) -> Result<Blob, Trouble> {
+        let Descriptor { media_type, digest, size, .. } = layer;
+        if !is_layer(media_type) {
+            let text = format!("a layer of the type {media_type:?}");
+            return Err(Trouble::Unsupported { file: manifest.to_owned(), text });
+        }
+        let name = blob_file(digest);
+        let Located { place, size: found, .. } =
+            self.store.find(&name)?.ok_or_else(|| self.store.missing(&name))?;
+        if found != *size {
+            return Err(Trouble::Size { blob: format!("blob {digest}"), expected: *size, found });
+        }
+        Ok(Blob { media_type: media_type.clone(), digest: *digest, size: *size, place })
+    }
+}
+
+/// The platform of an image: its descriptor's, where that says one, or its config's.
+fn platform(file: &str, descriptor: &Descriptor, config: &Config) -> Result<Platform, Trouble> {
+    let written = descriptor.platform.as_ref().and_then(|platform| platform.read());
+    let platform = written.unwrap_or_else(|| config.platform.clone());
+    if platform.os.is_empty() || platform.architecture.is_empty() {
+        return Err(Trouble::Json {
+            file: file.to_owned(),
+            text: "it says no os and architecture".to_owned(),
+        });
+    }
+    Ok(platform)
+}
+
+pub(super) fn blob_file(digest: &Digest) -> String {
+    format!("blobs/sha256/{}", digest.hex())
+}
+
+pub(super) fn prove(digest: &Digest, bytes: &[u8]) -> Result<(), Trouble> {
+    match Hasher::of(bytes) {
+        found if found == *digest => Ok(()),
+        found => Err(Trouble::Digest { blob: format!("blob {digest}"), expected: *digest, found }),
+    }
+}

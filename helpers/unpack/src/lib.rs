@@ -1,0 +1,151 @@
+//! `kelson-unpack`: one piece of work on images, done in a process that can do little else.
+//!
+//! It reads archives that others made, so it first gives away what it does not need ([`sandbox`]). What it does can be
+//! cut off at any moment, by a `stop` or by the power: all of it can be done again, what stands is found and used, and
+//! what hangs half done is removed by the next ([`tenancy`], [`locks`]). One task speaks with containerd, threads read
+//! and check the archive; what is on its way between them is bounded ([`blobs`]).
+
+mod account;
+pub mod archive;
+mod blobs;
+mod chain;
+mod durable;
+mod error;
+mod layers;
+mod list;
+mod locks;
+mod nearest;
+mod present;
+mod prune;
+mod reporter;
+mod rootfs;
+mod sandbox;
+mod stop_signal;
+mod tenancy;
+mod unpack;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use error::UnpackError;
+use kelson_containerd::Containerd;
+use kelson_image::{Arguments, NAME, Reference, Report, Work};
+use locks::Locks;
+use reporter::Reporter;
+
+use crate::archive::{Archive, Catalog, Platform, Scan};
+
+/// A sign of life, and how far the work is.
+const BEAT: Duration = Duration::from_secs(1);
+
+/// What the work is done with.
+pub(crate) struct Bench {
+    pub(crate) reporter: Arc<Reporter>,
+    pub(crate) containerd: Containerd,
+    pub(crate) locks: Locks,
+    pub(crate) host: Platform,
+    pub(crate) images: Vec<PathBuf>,
+    pub(crate) state_dir: PathBuf,
+    /// For what is made for this piece of work alone, on a file system of this boot.
+    pub(crate) folder: PathBuf,
+}
+
+/// Runs `kelson-unpack` with the words behind `argv[0]`; it reports to descriptor 3. The result is the exit status.
+pub fn main(arguments: impl Iterator<Item = OsString>) -> i32 {
+    let reporter = match Reporter::new() {
+        Ok(reporter) => Arc::new(reporter),
+        Err(error) => {
+            eprintln!("{NAME} is started by init, with a pipe as descriptor 3: {error}");
+            return 2;
+        }
+    };
+    let arguments = match Arguments::parse(arguments) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            reporter.send(&Report::Failed(error));
+            return 2;
+        }
+    };
+    for note in sandbox::enter() {
+        reporter.send(&Report::Note(note));
+    }
+    reporter.end_with_listener();
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            reporter.send(&Report::Failed(format!("{NAME} cannot begin: {error}")));
+            return 1;
+        }
+    };
+    let end = runtime.block_on(run(arguments, &reporter));
+    // A thread may still hang on a disk; the end of the process does not wait for it.
+    runtime.shutdown_background();
+    let status = i32::from(matches!(end, Report::Failed(_) | Report::Refused { .. }));
+    reporter.send(&end);
+    status
+}
+
+async fn run(arguments: Arguments, reporter: &Arc<Reporter>) -> Report {
+    let beat = Arc::clone(reporter);
+    let beat = tokio::spawn(async move {
+        let mut clock = tokio::time::interval(BEAT);
+        clock.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            clock.tick().await;
+            beat.beat();
+        }
+    });
+    let work = arguments.work.clone();
+    let end = match Bench::new(arguments, Arc::clone(reporter)) {
+        Ok(bench) => match work {
+            Work::Unpack { image, user } => {
+                let end = unpack::run(&bench, &image, user.as_deref()).await;
+                // However short it was: PID 1 tells how much there was of it.
+                bench.reporter.beat();
+                end
+            }
+            Work::List => list::run(&bench).await,
+            Work::Look => {
+                let folders = bench.images.clone();
+                let looked = tokio::task::spawn_blocking(move || archive::archives(&folders)).await;
+                looked.map(Report::Archives).map_err(|_| UnpackError::Thread)
+            }
+            Work::Prune { keep, dry_run } => prune::run(&bench, keep, dry_run).await,
+        },
+        Err(error) => Err(error),
+    };
+    beat.abort();
+    end.unwrap_or_else(|error| Report::Failed(error.to_string()))
+}
+
+impl Bench {
+    fn new(arguments: Arguments, reporter: Arc<Reporter>) -> Result<Self, UnpackError> {
+        let folder = arguments.runtime_dir.join("unpack");
+        Ok(Self {
+            reporter,
+            containerd: Containerd::at(&arguments.containerd_socket)?,
+            locks: Locks::below(&folder)?,
+            host: Platform::host(),
+            images: arguments.images,
+            state_dir: arguments.state_dir,
+            folder,
+        })
+    }
+
+    /// What the archives hold; what is wrong with them is told. For the archive that comes along see
+    /// [`Catalog::scan_for`].
+    pub(crate) async fn scan(
+        &self,
+        wanted: Option<Reference>,
+    ) -> Result<(Scan, Option<Archive>), UnpackError> {
+        let (state_dir, images, host) = (self.state_dir.clone(), self.images.clone(), self.host.clone());
+        let scan = move || Catalog::open(&state_dir).scan_for(&images, &host, wanted.as_ref());
+        let (scan, opened) = tokio::task::spawn_blocking(scan).await.map_err(|_| UnpackError::Thread)?;
+        for note in &scan.notes {
+            self.reporter.send(&Report::Note(note.clone()));
+        }
+        Ok((scan, opened))
+    }
+}

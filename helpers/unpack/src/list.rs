@@ -1,0 +1,94 @@
+//! All images: those of the archives, and those that containerd alone has.
+
+use std::collections::HashMap;
+
+use kelson_containerd::{Record, Result as CallResult};
+use kelson_image::{Digest, ImageRow, Reference, Report};
+
+use crate::Bench;
+use crate::archive::Found;
+use crate::error::UnpackError;
+use crate::present::{self, Present};
+
+pub async fn run(bench: &Bench) -> Result<Report, UnpackError> {
+    let (scan, _) = bench.scan(None).await?;
+    let mut present = match look(bench).await {
+        Ok(present) => present,
+        Err(error) => {
+            let note = format!("which images are unpacked is not known: {error}");
+            bench.reporter.send(&Report::Note(note));
+            HashMap::new()
+        }
+    };
+    for found in &scan.images {
+        for reference in &found.references {
+            let unpacked = matches!(present.get(reference), Some((_, Ok(image)))
+                if image.complete && image.digest == found.manifest);
+            if present.get(reference).is_some_and(|(_, image)| digest(image) == Some(found.manifest)) {
+                present.remove(reference);
+            }
+            bench.reporter.send(&Report::Image(archive_row(found, reference, unpacked)));
+        }
+    }
+    let mut rest: Vec<_> = present.into_iter().collect();
+    rest.sort_by(|(a, _), (b, _)| a.cmp(b));
+    for (_, (record, image)) in rest {
+        bench.reporter.send(&Report::Image(containerd_row(record, image)));
+    }
+    Ok(Report::Done)
+}
+
+type Looked = (Record, Result<Present, String>);
+
+fn digest(image: &Result<Present, String>) -> Option<Digest> {
+    image.as_ref().ok().map(|image| image.digest)
+}
+
+/// What containerd has, by its names.
+async fn look(bench: &Bench) -> CallResult<HashMap<Reference, Looked>> {
+    let snapshotter = bench.containerd.snapshotter().await?;
+    let mut all = HashMap::new();
+    for record in bench.containerd.images().await? {
+        // A name that is none was made by another tool; no service can ask for it.
+        let Ok(name) = Reference::parse(&record.name) else { continue };
+        let image = match present::look(&bench.containerd, &record, &snapshotter.name, &bench.host).await {
+            Ok(Some(image)) => Ok(image),
+            Ok(None) => Err(String::from("parts of it are missing in containerd")),
+            Err(error) => Err(error.to_string()),
+        };
+        all.insert(name, (record, image));
+    }
+    Ok(all)
+}
+
+fn archive_row(found: &Found, reference: &Reference, unpacked: bool) -> ImageRow {
+    ImageRow {
+        reference: reference.to_string(),
+        digest: found.manifest.to_string(),
+        archive: Some(found.archive.display().to_string()),
+        platform: found.platform.to_string(),
+        size: found.size,
+        unpacked,
+        trouble: found.trouble.clone(),
+    }
+}
+
+fn containerd_row(record: Record, image: Result<Present, String>) -> ImageRow {
+    match image {
+        Ok(image) => ImageRow {
+            reference: record.name,
+            digest: image.digest.to_string(),
+            archive: None,
+            platform: image.settings.platform.to_string(),
+            size: image.size,
+            unpacked: image.complete,
+            trouble: (!image.complete).then(|| String::from("parts of it are missing in containerd")),
+        },
+        Err(trouble) => ImageRow {
+            reference: record.name,
+            digest: record.digest,
+            trouble: Some(trouble),
+            ..ImageRow::default()
+        },
+    }
+}

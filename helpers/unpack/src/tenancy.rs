@@ -1,0 +1,95 @@
+//! The lease of one `kelson-unpack`, and the end of those whose owner was killed.
+//!
+//! The lease keeps all that is used from garbage collection until the image's record refers to it. Its owner holds a
+//! lock of the same name, taken before the lease is made: a lease without a locked file has nobody.
+
+use std::collections::HashMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use kelson_containerd::{CallError, Containerd, Resource};
+
+use crate::Bench;
+use crate::archive::Hasher;
+use crate::error::UnpackError;
+use crate::locks::Lock;
+
+const PREFIX: &str = "kelson-unpack-";
+
+pub struct Tenancy {
+    pub id: String,
+    /// All that is made with it belongs to the lease.
+    pub containerd: Containerd,
+    _lock: Lock,
+}
+
+impl Tenancy {
+    /// Ends the leases of the dead, and makes one.
+    pub async fn begin(bench: &Bench) -> Result<Self, UnpackError> {
+        end_dead(bench).await?;
+        let id = format!("{PREFIX}{}", nonce());
+        let lock = bench.locks.take(&id).await?;
+        bench.containerd.make_lease(&id).await?;
+        Ok(Self { containerd: bench.containerd.with_lease(&id)?, id, _lock: lock })
+    }
+
+    /// Keeps it from being taken, if it is there.
+    pub async fn hold(&self, resource: Resource<'_>) -> Result<(), UnpackError> {
+        Ok(self.containerd.hold(&self.id, resource).await?)
+    }
+
+    /// Gives back what nothing else refers to. A lease that stays is ended by the next. One that was killed just
+    /// before this one began is dead by now, too.
+    pub async fn end(self, bench: &Bench) {
+        let _ = self.containerd.end_lease(&self.id).await;
+        let _ = end_dead(bench).await;
+    }
+
+    /// A name that nobody else uses.
+    pub fn name(&self, what: &str) -> String {
+        format!("{}-{what}", self.id)
+    }
+}
+
+/// Ends the leases whose owner does not live any more.
+pub async fn end_dead(bench: &Bench) -> Result<(), UnpackError> {
+    for id in bench.containerd.leases_named(PREFIX).await? {
+        if id.contains('/') {
+            continue;
+        }
+        if let Some(_dead) = bench.locks.try_take(&id)? {
+            // It helps to tidy up, no more: on a full disk, say, the lease ends without it.
+            let _ = leave_traces(bench, &id).await;
+            bench.containerd.end_lease(&id).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Gives garbage collection something to take from both stores when this lease ends.
+///
+/// What containerd was making when the power went can be on the disk without being in its records. It looks for such
+/// only in a store of which garbage collection takes something (`dirtySS` and `dirtyCS` in its metadata/db.go); and the
+/// lease of who died then may hold nothing yet.
+async fn leave_traces(bench: &Bench, id: &str) -> Result<(), CallError> {
+    let containerd = bench.containerd.with_lease(id)?;
+    let name = format!("{id}-trace");
+    let snapshotter = containerd.snapshotter().await?;
+    containerd.prepare_empty(&snapshotter.name, &name).await?;
+    let bytes = name.clone().into_bytes();
+    let digest = Hasher::of(&bytes).to_string();
+    let mut blob = containerd.write_blob(&name, &digest, u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+    blob.bytes(bytes).await?;
+    blob.commit(HashMap::new()).await
+}
+
+/// Digits that no other process has, in this boot or another. As good as the kernel has them now: early in a boot it may
+/// take long to gather better ones, and nobody's secret depends on these.
+fn nonce() -> String {
+    let mut bytes = [0_u8; 16];
+    // SAFETY: as many bytes as there are.
+    unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), libc::GRND_INSECURE) };
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    // Kernels before 5.6 do not know the flag: the time and the process are what is left then.
+    let moment = since.as_nanos().wrapping_mul(1 << 22).wrapping_add(u128::from(std::process::id()));
+    format!("{:032x}", u128::from_le_bytes(bytes) ^ moment)
+}
