@@ -21,7 +21,6 @@ mod missing;
 mod network;
 mod on_demand;
 mod path;
-mod ready;
 
 pub use clock::{Clock, ClockCondition, ClockSource, KernelClock};
 pub use compose::{All, Any};

@@ -29,7 +29,6 @@ mod mountinfo;
 mod netlink;
 mod options;
 mod protection;
-mod readable;
 mod reexec;
 mod shutdown;
 mod signals;

@@ -8,12 +8,11 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use kelson_sys::descriptor::Watched;
 use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, sendto, socket,
 };
-
-use crate::readable::readable;
 
 const RTM_NEWLINK: u16 = 16;
 const RTM_NEWADDR: u16 = 20;
@@ -203,7 +202,7 @@ fn first_card() -> Option<(String, u32)> {
 /// When no netlink socket can be had.
 pub async fn appear(name: Option<&str>) -> io::Result<(String, u32)> {
     // Before the first look, so that what comes between look and wait is not missed.
-    let news = readable(route_socket(GROUP_LINK)?)?;
+    let news = Watched::reading(route_socket(GROUP_LINK)?)?;
     loop {
         let found = match name {
             Some(name) => index_of(name).map(|index| (name.to_owned(), index)),

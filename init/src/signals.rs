@@ -11,12 +11,11 @@
 use std::io;
 
 use kelson_services::host::ShutdownAction;
+use kelson_sys::descriptor::Watched;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal as Number, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use tokio::io::unix::AsyncFd;
 
 use crate::options::Mode;
-use crate::readable::readable;
 
 /// What a signal asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +72,7 @@ impl std::fmt::Display for Signal {
 /// The stream of signals.
 #[derive(Debug)]
 pub struct Signals {
-    fd: AsyncFd<SignalFd>,
+    fd: Watched<SignalFd>,
     mode: Mode,
 }
 
@@ -84,7 +83,7 @@ impl Signals {
     /// When no descriptor is left.
     pub fn new(mode: Mode) -> io::Result<Signals> {
         let fd = SignalFd::with_flags(&all(), SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
-        Ok(Signals { fd: readable(fd)?, mode })
+        Ok(Signals { fd: Watched::reading(fd)?, mode })
     }
 
     /// The next signal that asks for something; others are passed over. Cancelled by dropping, without loss.

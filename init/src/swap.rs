@@ -13,15 +13,17 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kelson_runner::SET_IO_FLUSHER;
+use kelson_sys::descriptor::Watched;
 use nix::errno::Errno;
+use tokio::io::Interest;
 
-use crate::{memory, readable};
+use crate::memory;
 
 /// The kernel's list of swap, and what tells when it changes.
 const SWAPS: &str = "/proc/swaps";
@@ -102,7 +104,7 @@ impl Guard {
 
     /// Looks again whenever swap is added or removed, and regularly while there is any.
     pub async fn watch(mut self) {
-        let watched = File::open(SWAPS).and_then(|file| readable::changeable(OwnedFd::from(file)));
+        let watched = File::open(SWAPS).and_then(|file| Watched::new(file, Interest::PRIORITY));
         let watched = match watched {
             Ok(watched) => watched,
             // A kernel without swap has no such file.
@@ -115,7 +117,7 @@ impl Guard {
         loop {
             self.look();
             tokio::select! {
-                changed = readable::changed(&watched) => {
+                changed = watched.changed() => {
                     if changed.is_err() {
                         return;
                     }

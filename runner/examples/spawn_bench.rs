@@ -14,9 +14,8 @@ use std::ffi::CString;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use kelson_sys::descriptor::Watched;
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
 use kelson_runner::seccomp::Filter;
 use kelson_runner::{Cgroup, CgroupRoot, Command, Options, Processes};
@@ -144,8 +143,7 @@ async fn through_processes(
     set.add(nix::sys::signal::Signal::SIGCHLD);
     set.thread_block().unwrap();
     let signals = SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).unwrap();
-    // SAFETY: the descriptor is the SignalFd's own and stays open as long as it.
-    let signals = unsafe { AsyncFd::register_with_interest(signals, Interest::READABLE) }.unwrap();
+    let signals = Watched::reading(signals).unwrap();
     let reaper = processes.clone();
     let reaping = tokio::spawn(async move {
         loop {

@@ -13,9 +13,8 @@ use std::time::{Duration, Instant};
 
 use kelson_runner::{CgroupRoot, Options, ProcessRunner, Processes, RunContext, Runner, StopPlan};
 use kelson_spec::ServiceSpec;
+use kelson_sys::descriptor::Watched;
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
 fn main() {
     let services = std::env::args().nth(1).map_or(1000, |arg| arg.parse::<usize>().unwrap());
@@ -70,8 +69,7 @@ async fn stop_and_close(count: usize) -> (Duration, Duration) {
     set.add(nix::sys::signal::Signal::SIGCHLD);
     set.thread_block().unwrap();
     let signals = SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).unwrap();
-    // SAFETY: the descriptor is the SignalFd's own and stays open as long as it.
-    let signals = unsafe { AsyncFd::register_with_interest(signals, Interest::READABLE) }.unwrap();
+    let signals = Watched::reading(signals).unwrap();
     let reaper = processes.clone();
     let reaping = tokio::spawn(async move {
         loop {

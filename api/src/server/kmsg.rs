@@ -7,8 +7,7 @@ use std::io::Read as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 
 use kelson_proto::v1;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+use kelson_sys::descriptor::Watched;
 use tokio::sync::watch;
 use tonic::Status;
 
@@ -22,7 +21,7 @@ const BATCH: usize = 128;
 
 /// A place in the kernel log.
 pub struct KernelLog {
-    file: AsyncFd<File>,
+    file: Watched<File>,
     follow: bool,
     closed: watch::Receiver<()>,
     ended: bool,
@@ -45,9 +44,7 @@ impl KernelLog {
             .open("/dev/kmsg")
             .map_err(unreadable)?;
         // Also what stands in for it in some containers, such as /dev/null, cannot be waited for.
-        // SAFETY: the file is owned by what is registered, and so stays open as long as it is.
-        let file = unsafe { AsyncFd::register_with_interest(file, Interest::READABLE) };
-        let file = file.map_err(|error| unreadable(std::io::Error::other(error.to_string())))?;
+        let file = Watched::reading(file).map_err(unreadable)?;
         Ok(KernelLog { file, follow, closed, ended: false })
     }
 

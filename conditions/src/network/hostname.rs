@@ -4,12 +4,12 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::time::Duration;
 
+use kelson_sys::descriptor::Watched;
 use tokio::io::Interest;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::on_demand::publish;
-use crate::ready;
 
 /// The kernel reports a change of this file as urgent data.
 const FILE: &str = "/proc/sys/kernel/hostname";
@@ -18,17 +18,18 @@ const FILE: &str = "/proc/sys/kernel/hostname";
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
 pub(super) async fn follow(set: watch::Sender<Option<bool>>) {
-    let file = File::open(FILE).and_then(|file| ready::watch(file, Interest::PRIORITY));
+    let file = File::open(FILE).and_then(|file| Watched::new(file, Interest::PRIORITY));
     if let Err(error) = &file {
         tracing::warn!("the hostname is asked every second, since {FILE} cannot be followed: {error}");
     }
     loop {
         publish(&set, Some(nix::unistd::gethostname().is_ok_and(|name| tells_hosts_apart(&name))));
         match &file {
-            Ok(file) => match file.ready(Interest::PRIORITY).await {
-                Ok(mut ready) => ready.clear_ready(),
-                Err(_) => return,
-            },
+            Ok(file) => {
+                if file.changed().await.is_err() {
+                    return;
+                }
+            }
             Err(_) => sleep(ASK_EVERY).await,
         }
     }

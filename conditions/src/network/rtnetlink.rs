@@ -5,19 +5,17 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
+use kelson_sys::descriptor::Watched;
 use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recvfrom, sendto, socket,
 };
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::message::{Content, Messages, dump_request};
 use super::tables::{Levels, Tables};
 use crate::on_demand::publish;
-use crate::ready;
 
 /// The kernel fits its answers into what is read at once; a link with very many attributes may still need more.
 const BUFFER: usize = 16 << 10;
@@ -47,7 +45,7 @@ async fn follow_one_socket(
     levels: &watch::Sender<Option<Levels>>,
     size: &mut usize,
 ) -> io::Result<Infallible> {
-    let socket = ready::watch(open()?, Interest::READABLE)?;
+    let socket = Watched::reading(open()?)?;
     let mut buffer = vec![0; *size];
     let mut dump = Dump::default();
     dump.ask_all(&socket)?;
@@ -114,14 +112,14 @@ struct Dump {
 }
 
 impl Dump {
-    fn ask_all(&mut self, socket: &AsyncFd<OwnedFd>) -> io::Result<()> {
+    fn ask_all(&mut self, socket: &Watched<OwnedFd>) -> io::Result<()> {
         self.tables = Tables::default();
         self.again = false;
         self.left = &DUMPS;
         self.ask_first(socket)
     }
 
-    fn ask_first(&mut self, socket: &AsyncFd<OwnedFd>) -> io::Result<()> {
+    fn ask_first(&mut self, socket: &Watched<OwnedFd>) -> io::Result<()> {
         let Some(kind) = self.left.first() else { return Ok(()) };
         self.answered = false;
         // 0 is the kernel's own.
@@ -150,7 +148,7 @@ impl Dump {
     }
 
     /// Asks for what comes next. One at a time: the kernel refuses a second while one is under way.
-    fn proceed(&mut self, socket: &AsyncFd<OwnedFd>) -> io::Result<()> {
+    fn proceed(&mut self, socket: &Watched<OwnedFd>) -> io::Result<()> {
         if self.answered {
             self.answered = false;
             self.left = self.left.get(1..).unwrap_or_default();

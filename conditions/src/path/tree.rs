@@ -9,19 +9,18 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::future::pending;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use kelson_sys::descriptor::{Owned, Watched};
 use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::time::{Instant, sleep_until};
 
 use super::mounts::Mounts;
 use super::walk::{Finding, Walk, through_proc, walk};
-use crate::ready::watch;
 
 /// The mounts of the thread that asks: those that its own lookups meet.
 const MOUNTINFO: &str = "/proc/thread-self/mountinfo";
@@ -40,8 +39,8 @@ pub(super) struct Changes {
 }
 
 pub(super) struct Tree {
-    inotify: Option<AsyncFd<Notifier>>,
-    mountinfo: Option<AsyncFd<File>>,
+    inotify: Option<Watched<Notifier>>,
+    mountinfo: Option<Watched<File>>,
     mounts: Mounts,
     paths: HashMap<u64, Tracked>,
     /// For each watched folder the names that matter, and to which paths.
@@ -60,7 +59,7 @@ struct Tracked {
     seen: Walk,
 }
 
-/// [`Inotify`] as `AsyncFd` wants it.
+/// [`Inotify`] as [`Watched`] wants it.
 struct Notifier(Inotify);
 
 impl AsRawFd for Notifier {
@@ -69,11 +68,8 @@ impl AsRawFd for Notifier {
     }
 }
 
-impl AsFd for Notifier {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
+// SAFETY: an `Inotify` is one descriptor from its making to its drop.
+unsafe impl Owned for Notifier {}
 
 enum Cause {
     Inotify,
@@ -86,7 +82,7 @@ impl Tree {
     pub(super) fn new() -> Tree {
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)
             .map_err(io::Error::from)
-            .and_then(|inotify| watch(Notifier(inotify), Interest::READABLE))
+            .and_then(|inotify| Watched::reading(Notifier(inotify)))
             .inspect_err(|error| tracing::warn!("paths are looked at every second, without inotify: {error}"))
             .ok();
         let mut tree = Tree {
@@ -184,7 +180,7 @@ impl Tree {
         if self.mountinfo.is_none() {
             // Opened before it is read: what changes in between is told.
             let file = File::open(MOUNTINFO);
-            self.mountinfo = file.and_then(|file| watch(file, Interest::PRIORITY)).ok();
+            self.mountinfo = file.and_then(|file| Watched::new(file, Interest::PRIORITY)).ok();
         }
         let Ok(table) = std::fs::read(MOUNTINFO) else { return Vec::new() };
         let mounts = Mounts::parse(&table);
@@ -322,7 +318,7 @@ impl Tree {
 }
 
 /// Waits for inotify. Readiness is cleared here, since the queue is then read to its end, unless there is `more`.
-async fn readable(inotify: Option<&AsyncFd<Notifier>>, more: bool) {
+async fn readable(inotify: Option<&Watched<Notifier>>, more: bool) {
     match inotify {
         Some(_) if more => tokio::task::yield_now().await,
         Some(inotify) => {
@@ -334,12 +330,10 @@ async fn readable(inotify: Option<&AsyncFd<Notifier>>, more: bool) {
     }
 }
 
-async fn urgent(file: Option<&AsyncFd<File>>) {
+async fn urgent(file: Option<&Watched<File>>) {
     match file {
         Some(file) => {
-            if let Ok(mut ready) = file.ready(Interest::PRIORITY).await {
-                ready.clear_ready();
-            }
+            let _ = file.changed().await;
         }
         None => pending().await,
     }

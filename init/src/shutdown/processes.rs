@@ -3,12 +3,11 @@
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::time::Duration;
 
+use kelson_sys::descriptor::Watched;
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use tokio::time::Instant;
-
-use crate::readable::readable;
 
 /// `PF_KTHREAD` of the kernel's `sched.h`.
 const KERNEL_THREAD: u64 = 0x0020_0000;
@@ -86,7 +85,7 @@ async fn ended(pid: i32) {
     let Ok(fd) = i32::try_from(fd) else { return };
     // SAFETY: the kernel has just given us this descriptor; nobody else knows it.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    if let Ok(fd) = readable(fd) {
+    if let Ok(fd) = Watched::reading(fd) {
         let _ = fd.readable().await;
     }
 }

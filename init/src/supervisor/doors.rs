@@ -15,11 +15,10 @@ use kelson_logs::Collector;
 use kelson_proto::call::LOG_SOCKET;
 use kelson_services::events::EventLog;
 use kelson_services::state_store::{Descriptor, KeptDescriptor, StateStore};
-use tokio::io::unix::AsyncFd;
+use kelson_sys::descriptor::Watched;
 use tokio::sync::mpsc;
 
 use super::foundation::for_server;
-use crate::readable::readable;
 
 /// From the first that is removed to the look at what is missing, and from one look to the next.
 const SETTLE: Duration = Duration::from_millis(250);
@@ -88,7 +87,7 @@ fn is_gone(socket: &Path) -> bool {
 }
 
 /// Can be read once something in the folder, or the folder itself, was removed or moved away.
-fn watch(folder: &Path) -> io::Result<AsyncFd<OwnedFd>> {
+fn watch(folder: &Path) -> io::Result<Watched<OwnedFd>> {
     const REMOVED: u32 = libc::IN_DELETE
         | libc::IN_MOVED_FROM
         | libc::IN_MOVED_TO
@@ -107,7 +106,7 @@ fn watch(folder: &Path) -> io::Result<AsyncFd<OwnedFd>> {
     if unsafe { libc::inotify_add_watch(inotify.as_raw_fd(), path.as_ptr(), REMOVED) } < 0 {
         return Err(io::Error::last_os_error());
     }
-    readable(inotify)
+    Watched::reading(inotify)
 }
 
 #[cfg(test)]
@@ -118,7 +117,7 @@ mod tests {
     async fn what_is_removed_is_noticed_and_what_is_made_is_not() {
         let folder = std::env::temp_dir().join(format!("kelson-doors-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let notices = |watched: AsyncFd<OwnedFd>| async move {
+        let notices = |watched: Watched<OwnedFd>| async move {
             tokio::time::timeout(Duration::from_millis(200), watched.readable()).await.is_ok()
         };
         let watched = watch(&folder).unwrap();

@@ -8,7 +8,6 @@
 use std::fs::File;
 use std::future::pending;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,12 +15,12 @@ use std::time::Duration;
 use kelson_runner::cgroup::Cgroup;
 use kelson_services::manager::Manager;
 use kelson_spec::service::Workload;
-use tokio::io::unix::AsyncFd;
+use kelson_sys::descriptor::Watched;
+use tokio::io::Interest;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use super::launchers::Personalities;
-use crate::readable::{changeable, changed};
 use crate::task::{self, Request};
 
 /// Entering a few namespaces takes milliseconds.
@@ -86,15 +85,15 @@ fn names(manager: &Manager) -> Vec<Arc<str>> {
     confined.map(|service| service.name).collect()
 }
 
-fn open() -> io::Result<AsyncFd<OwnedFd>> {
-    changeable(File::open("/proc/self/mountinfo")?.into())
+fn open() -> io::Result<Watched<File>> {
+    Watched::new(File::open("/proc/self/mountinfo")?, Interest::PRIORITY)
 }
 
 /// Returns once something was mounted or unmounted.
-async fn change(mounts: Option<&AsyncFd<OwnedFd>>) {
+async fn change(mounts: Option<&Watched<File>>) {
     match mounts {
         Some(mounts) => {
-            let _ = changed(mounts).await;
+            let _ = mounts.changed().await;
         }
         None => pending().await,
     }

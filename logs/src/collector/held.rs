@@ -10,11 +10,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use kelson_proto::v1;
+use kelson_sys::descriptor::{Owned, Watched};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
 use super::LogOptions;
 use super::kept::{InheritedLog, Keeper, KeptLog};
@@ -85,6 +84,9 @@ impl AsRawFd for Nested {
     }
 }
 
+// SAFETY: it holds a share of the epoll, whose descriptor nothing replaces while it is shared.
+unsafe impl Owned for Nested {}
+
 impl NewRun {
     /// From here on they come through `execve`: the run is started beside the driver, which may not come to it before.
     pub fn keep(&self, keeper: &dyn Keeper) {
@@ -100,7 +102,7 @@ impl NewRun {
 pub struct Held {
     runs: BTreeMap<u64, Run>,
     unread: Arc<Epoll>,
-    armed: Option<AsyncFd<Nested>>,
+    armed: Option<Watched<Nested>>,
     keeper: Arc<dyn Keeper>,
 }
 
@@ -235,8 +237,7 @@ impl Held {
     pub fn arm(&mut self) {
         if self.armed.is_none() {
             let nested = Nested(self.unread.clone());
-            // SAFETY: the AsyncFd holds a share of the epoll, so its descriptor stays open and the same until it is dropped.
-            self.armed = unsafe { AsyncFd::register_with_interest(nested, Interest::READABLE) }.ok();
+            self.armed = Watched::reading(nested).ok();
         }
     }
 

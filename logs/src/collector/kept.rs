@@ -6,6 +6,8 @@
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
+use kelson_sys::descriptor::Owned;
+
 use super::LogOptions;
 
 /// What a descriptor of the logs is.
@@ -76,6 +78,9 @@ impl AsRawFd for Kept {
         self.descriptor.as_raw_fd()
     }
 }
+
+// SAFETY: its descriptor is an `OwnedFd` that nothing replaces.
+unsafe impl Owned for Kept {}
 
 impl Drop for Kept {
     fn drop(&mut self) {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kelson_proto::v1;
+use kelson_sys::descriptor::Watched;
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
 use super::beat::{Beat, after};
@@ -30,7 +30,7 @@ pub enum Outgoing {
 
 /// A logd that was started.
 pub struct Life {
-    pub control: AsyncFd<Kept>,
+    pub control: Watched<Kept>,
     pub receiver: Receiver,
     pub process: Launched,
     pub queue: VecDeque<Outgoing>,

@@ -20,12 +20,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use kelson_sys::descriptor::Watched;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
 use nix::unistd::{UnlinkatFlags, unlinkat};
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::time::timeout;
 
 pub use resources::{Usage, without_cgroups};
@@ -254,9 +254,7 @@ impl Place {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             other => other?,
         };
-        // SAFETY: a File is always the same descriptor, open until it is dropped, here after its registration.
-        let watched = unsafe { AsyncFd::register_with_interest(file, Interest::PRIORITY) }
-            .map_err(|error| error.into_parts().1)?;
+        let watched = Watched::new(file, Interest::PRIORITY)?;
         loop {
             // The read is what re-arms the next notice, so it comes before each wait.
             match read_from_start(watched.get_ref()) {
@@ -264,7 +262,7 @@ impl Place {
                 // Empty, or removed.
                 Ok(_) | Err(_) => return Ok(()),
             }
-            watched.ready(Interest::PRIORITY).await?.clear_ready();
+            watched.changed().await?;
         }
     }
 

@@ -4,8 +4,7 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+use kelson_sys::descriptor::Watched;
 use tokio::time::timeout;
 
 use crate::cgroup::Place;
@@ -18,7 +17,7 @@ use crate::runner::{Exit, PROMPT_STOP, RunnerError, StopPlan, StopReport};
 pub(super) struct ProcessHandle {
     pid: i32,
     start_time: u64,
-    pidfd: AsyncFd<OwnedFd>,
+    pidfd: Watched<OwnedFd>,
 }
 
 /// `struct pidfd_info` of `<linux/pidfd.h>`, in its first and smallest size.
@@ -49,9 +48,7 @@ impl ProcessHandle {
         let Some(pidfd) = open_pidfd(pid).map_err(|error| cannot(&error))? else { return Ok(None) };
         // Read with the pidfd open, so that both mean the same process, or it has ended.
         let start_time = started(pid).map_err(|error| cannot(&error))?.unwrap_or_default();
-        // SAFETY: an `OwnedFd` is one descriptor from its making to its drop, and nobody takes it out of the `AsyncFd`.
-        let pidfd = unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }
-            .map_err(|error| cannot(&io::Error::from(error)))?;
+        let pidfd = Watched::reading(pidfd).map_err(|error| cannot(&error))?;
         Ok(Some(ProcessHandle { pid, start_time, pidfd }))
     }
 

@@ -12,10 +12,9 @@ use std::process::{Command as Outer, Stdio as OuterStdio};
 use std::time::Duration;
 
 use kelson_runner::{CgroupRoot, Options, Processes};
+use kelson_sys::descriptor::Watched;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
 const INSIDE: &str = "KELSON_TEST_INSIDE";
 /// No test takes a tenth of this.
@@ -100,8 +99,7 @@ pub fn reap_on_sigchld(processes: &Processes) -> tokio::task::JoinHandle<()> {
     let mut set = SigSet::empty();
     set.add(Signal::SIGCHLD);
     let signals = SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).unwrap();
-    // SAFETY: the descriptor is the SignalFd's own and stays open as long as it.
-    let signals = unsafe { AsyncFd::register_with_interest(signals, Interest::READABLE) }.unwrap();
+    let signals = Watched::reading(signals).unwrap();
     let processes = processes.clone();
     tokio::spawn(async move {
         loop {

@@ -5,9 +5,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use kelson_sys::descriptor::Watched;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
 use super::output::Tail;
 
@@ -18,7 +18,7 @@ const BUFFER: usize = 2048;
 
 /// Both outputs of a command, and the last of what they said.
 pub struct Reader {
-    streams: [Option<AsyncFd<OwnedFd>>; 2],
+    streams: [Option<Watched<OwnedFd>>; 2],
     tail: Tail,
     /// Read since the last pause.
     burst: usize,
@@ -71,15 +71,13 @@ impl Reader {
     }
 }
 
-fn watched(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+fn watched(descriptor: OwnedFd) -> io::Result<Watched<OwnedFd>> {
     fcntl(&descriptor, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-    // SAFETY: an `OwnedFd` is one descriptor from its making to its drop, and nobody takes it out of the `AsyncFd`.
-    let watched = unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) };
-    watched.map_err(io::Error::from)
+    Watched::reading(descriptor)
 }
 
 /// One read; 0 where the stream has ended, and never anything again after that.
-async fn read(stream: &mut Option<AsyncFd<OwnedFd>>, buffer: &mut [u8]) -> usize {
+async fn read(stream: &mut Option<Watched<OwnedFd>>, buffer: &mut [u8]) -> usize {
     let Some(watched) = stream else { return std::future::pending().await };
     let result = watched
         .async_io(Interest::READABLE, |descriptor| {

@@ -9,10 +9,9 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use kelson_sys::descriptor::Watched;
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, bind, recv, recvmsg, socket};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
 use crate::state_store::{Descriptor, KeptDescriptor, StateStore};
 
@@ -90,7 +89,7 @@ pub fn make_folder(path: &Path) -> io::Result<()> {
 
 /// The socket of one run; its file goes with it.
 pub struct NotifySocket {
-    socket: AsyncFd<KeptDescriptor>,
+    socket: Watched<KeptDescriptor>,
     path: PathBuf,
 }
 
@@ -145,10 +144,7 @@ impl NotifySocket {
     }
 
     fn watched(socket: KeptDescriptor, path: PathBuf) -> io::Result<NotifySocket> {
-        // SAFETY: it is one descriptor from its making to its drop, and nobody takes it out of the `AsyncFd`.
-        let socket = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }
-            .map_err(io::Error::from)?;
-        Ok(NotifySocket { socket, path })
+        Ok(NotifySocket { socket: Watched::reading(socket)?, path })
     }
 
     pub fn path(&self) -> &Path {

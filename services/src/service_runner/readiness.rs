@@ -4,9 +4,8 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
+use kelson_sys::descriptor::Watched;
 use nix::fcntl::OFlag;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
 use super::notify::{Message, NotifySocket};
@@ -25,7 +24,7 @@ pub enum Voice {
         window: Instant,
         count: u32,
     },
-    Descriptor(AsyncFd<KeptDescriptor>),
+    Descriptor(Watched<KeptDescriptor>),
     /// The descriptor was closed; said at this time, unless the process turns out to have ended.
     Closed(Instant),
 }
@@ -48,9 +47,7 @@ impl Voice {
     /// # Errors
     /// When the descriptor cannot be watched.
     pub fn descriptor(read_end: KeptDescriptor) -> io::Result<Voice> {
-        // SAFETY: it is one descriptor from its making to its drop, and nobody takes it out of the `AsyncFd`.
-        let watched = unsafe { AsyncFd::register_with_interest(read_end, Interest::READABLE) };
-        Ok(Voice::Descriptor(watched.map_err(io::Error::from)?))
+        Ok(Voice::Descriptor(Watched::reading(read_end)?))
     }
 
     /// The next thing that is heard. Once it is written down, messages are to be [taken](Voice::take), and a descriptor

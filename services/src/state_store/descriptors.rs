@@ -12,6 +12,7 @@ use std::path::PathBuf;
 
 use kelson_logs::{Keeper, KeptLog, LogOptions};
 use kelson_proto::state::v1 as stored;
+use kelson_sys::descriptor::Owned;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use prost::Message as _;
 
@@ -201,6 +202,9 @@ impl AsRawFd for KeptDescriptor {
         self.descriptor.as_raw_fd()
     }
 }
+
+// SAFETY: its descriptor is an `OwnedFd` that nothing replaces.
+unsafe impl Owned for KeptDescriptor {}
 
 impl AsFd for KeptDescriptor {
     fn as_fd(&self) -> BorrowedFd<'_> {

@@ -13,11 +13,11 @@ use kelson_proto::v1;
 use kelson_proto::v1::run_request::Request as Asked;
 use kelson_proto::v1::run_response::Response as Told;
 use kelson_services::exec::{BoxFuture, ExecControl, Executing, Exit};
+use kelson_sys::descriptor::Watched;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::libc;
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, watch};
 use tonic::{Status, Streaming};
 
@@ -59,8 +59,8 @@ pub struct Session {
     exit: BoxFuture<'static, Exit>,
     control: Arc<dyn ExecControl>,
     input: Input,
-    output: AsyncFd<OwnedFd>,
-    errors: Option<AsyncFd<OwnedFd>>,
+    output: Watched<OwnedFd>,
+    errors: Option<Watched<OwnedFd>>,
     responses: Responses,
     _killer: Killer,
 }
@@ -78,8 +78,8 @@ impl Drop for Killer {
 enum Input {
     /// None was asked for.
     None,
-    Pipe(AsyncFd<OwnedFd>),
-    Terminal(AsyncFd<OwnedFd>),
+    Pipe(Watched<OwnedFd>),
+    Terminal(Watched<OwnedFd>),
     /// No more is to come, or the command has closed it.
     Ended,
 }
@@ -120,12 +120,10 @@ impl Session {
 }
 
 /// A descriptor whose readiness is waited for. It must never make this process wait, wherever it comes from.
-fn watched(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
+fn watched(fd: OwnedFd, interest: Interest) -> io::Result<Watched<OwnedFd>> {
     let flags = OFlag::from_bits_retain(fcntl(&fd, FcntlArg::F_GETFL)?);
     fcntl(&fd, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
-    // SAFETY: the descriptor is owned by what is registered, and so stays open as long as it is.
-    let watched = unsafe { AsyncFd::register_with_interest(fd, interest) };
-    watched.map_err(|error| io::Error::other(error.to_string()))
+    Watched::new(fd, interest)
 }
 
 fn response(told: Told) -> Result<v1::RunResponse, Status> {
@@ -135,8 +133,8 @@ fn response(told: Told) -> Result<v1::RunResponse, Status> {
 /// That it runs, what it writes, and how it ended, which is returned in words. A caller that has gone is no matter: the session ends then.
 async fn tell(
     pid: i32,
-    output: AsyncFd<OwnedFd>,
-    errors: Option<AsyncFd<OwnedFd>>,
+    output: Watched<OwnedFd>,
+    errors: Option<Watched<OwnedFd>>,
     mut exit: BoxFuture<'static, Exit>,
     responses: &Responses,
 ) -> String {
@@ -173,7 +171,7 @@ async fn tell(
 
 /// Passes on what comes from a descriptor until its end; after the command's, what is there already.
 async fn pump(
-    from: AsyncFd<OwnedFd>,
+    from: Watched<OwnedFd>,
     wrap: fn(Vec<u8>) -> Told,
     responses: &Responses,
     mut ended: watch::Receiver<bool>,
@@ -205,7 +203,7 @@ async fn silence(ended: &mut watch::Receiver<bool>) {
 }
 
 /// What is there, at least one byte; empty at the end. A terminal that nobody has open any more ends with EIO.
-async fn read(from: &AsyncFd<OwnedFd>) -> Vec<u8> {
+async fn read(from: &Watched<OwnedFd>) -> Vec<u8> {
     loop {
         let Ok(mut ready) = from.readable().await else { return Vec::new() };
         let mut bytes = vec![0; CHUNK];
@@ -282,7 +280,7 @@ impl Input {
     }
 }
 
-async fn write_all(to: &AsyncFd<OwnedFd>, mut bytes: &[u8]) -> io::Result<()> {
+async fn write_all(to: &Watched<OwnedFd>, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         let mut ready = to.writable().await?;
         // SIGPIPE is blocked or ignored in PID 1: the error is all that comes.

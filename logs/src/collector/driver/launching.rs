@@ -3,8 +3,8 @@
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use kelson_sys::descriptor::Watched;
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
 use super::super::beat::{Beat, after};
@@ -86,8 +86,7 @@ impl Driver {
         let restarts = self.status.borrow().restarts;
         let what = KeptLog::Control { pid: process.pid, start_time: process.start_time, restarts, version };
         let control = Kept::new(control, self.held.keeper(), what);
-        // SAFETY: the AsyncFd owns the descriptor, which stays open and the same until both are dropped together.
-        let control = match unsafe { AsyncFd::register_with_interest(control, interest) } {
+        let control = match Watched::new(control, interest) {
             Ok(control) => control,
             Err(error) => {
                 (process.kill)();

@@ -1,0 +1,3 @@
+//! What Kelson reads from the kernel and asks of it, each in one place. Imports no other crate of Kelson.
+
+pub mod descriptor;
