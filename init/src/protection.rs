@@ -8,6 +8,7 @@
 use std::fs;
 use std::io;
 
+use kelson_sys::{capability, process::Status};
 use nix::errno::Errno;
 
 use crate::options::Mode;
@@ -18,8 +19,6 @@ const OOM_SCORE: &str = "/proc/self/oom_score_adj";
 const NEVER: &str = "-1000";
 /// `oom_score_adj` of what PID 1 starts: what the kernel gives to PID 1 itself at first.
 const OF_CHILDREN: i16 = 0;
-/// `CAP_IPC_LOCK`: who has it may lock as much as it likes. Who has it not would be refused memory later on.
-const LOCK_ANY: u64 = 1 << 14;
 
 /// Protects PID 1. Returns the `oom_score_adj` that its children are to be given; `None`: that of PID 1.
 pub fn protect(mode: Mode) -> Option<i16> {
@@ -39,7 +38,7 @@ pub fn protect(mode: Mode) -> Option<i16> {
 }
 
 fn lock() -> io::Result<()> {
-    if capabilities(&fs::read_to_string("/proc/self/status")?) & LOCK_ANY == 0 {
+    if Status::read("self")?.mask("CapEff").unwrap_or_default() & capability::IPC_LOCK == 0 {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
     lock_all()
@@ -55,7 +54,7 @@ fn lock_all() -> io::Result<()> {
 
 /// Does what gives memory back, which the kernel refuses for locked pages.
 pub fn unlocked(work: impl FnOnce()) {
-    let locked = fs::read_to_string("/proc/self/status").is_ok_and(|status| is_locked(&status));
+    let locked = Status::read("self").is_ok_and(|status| is_locked(&status));
     if locked {
         // SAFETY: no arguments. Should it fail, nothing is given back.
         unsafe { libc::munlockall() };
@@ -66,17 +65,8 @@ pub fn unlocked(work: impl FnOnce()) {
     }
 }
 
-fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
-    status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
-}
-
-/// The effective ones.
-fn capabilities(status: &str) -> u64 {
-    field(status, "CapEff").and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or_default()
-}
-
-fn is_locked(status: &str) -> bool {
-    field(status, "VmLck").is_some_and(|size| !size.starts_with("0 "))
+fn is_locked(status: &Status) -> bool {
+    status.field("VmLck").is_some_and(|size| !size.starts_with("0 "))
 }
 
 #[cfg(test)]
@@ -92,11 +82,9 @@ mod tests {
 
     #[test]
     fn the_kernels_words_are_understood() {
-        let status = "Name:\tinit\nVmLck:\t       0 kB\nCapEff:\t000001ffffffffff\n";
-        assert_eq!(capabilities(status), 0x1ff_ffff_ffff);
-        assert!(!is_locked(status));
+        let is_locked = |text: &str| super::is_locked(&Status::new(text.to_owned()));
+        assert!(!is_locked("Name:\tinit\nVmLck:\t       0 kB\n"));
         assert!(is_locked("VmLck:\t   10240 kB\n"));
-        assert_eq!(capabilities(""), 0);
         assert!(!is_locked(""));
     }
 
@@ -106,6 +94,6 @@ mod tests {
         let mut done = false;
         unlocked(|| done = true);
         assert!(done);
-        assert!(!is_locked(&fs::read_to_string("/proc/self/status").unwrap()));
+        assert!(!is_locked(&Status::read("self").unwrap()));
     }
 }

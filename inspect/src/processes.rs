@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use kelson_proto::v1::{InspectService, Process};
+use kelson_sys::process::{KERNEL_THREAD, Stat, Status};
 
 use crate::answer::Unanswered;
 use crate::clock;
@@ -16,8 +17,6 @@ use crate::system::{System, lasting, line, pids, whole};
 
 /// So much of a command line is told, in bytes; programs have written books into theirs.
 const COMMAND_MAX: u64 = 8 << 10;
-/// The kernel's mark of its own threads (`PF_KTHREAD`).
-const KERNEL: u64 = 0x0020_0000;
 
 /// In order of their PIDs. One that ends meanwhile is left out.
 ///
@@ -50,56 +49,25 @@ pub fn of_all(
 
 fn process(system: &System, pid: i32, uptime: Duration) -> Option<Process> {
     let folder = system.proc.join(pid.to_string());
-    let stat = Stat::parse(&whole(&folder.join("stat")).ok()?)?;
+    let stat = fs::read(folder.join("stat")).ok()?;
+    let stat = Stat::parse(&stat)?;
+    let cpu: u64 = stat.field::<u64>(14)?.saturating_add(stat.field(15)?);
     let descriptors = fs::read_dir(folder.join("fd")).ok().map(Iterator::count);
     Some(Process {
         pid,
-        parent: stat.parent,
+        parent: stat.parent()?,
         service: String::new(),
         command: command(&folder),
-        state: stat.state,
+        state: stat.state()?.to_owned(),
         uid: user(&folder),
-        threads: stat.threads,
-        resident: stat.pages.saturating_mul(system.page),
-        cpu: Some(lasting(system.ticks(stat.cpu))),
-        age: Some(lasting(uptime.saturating_sub(system.ticks(stat.start)))),
+        threads: stat.threads()?,
+        resident: stat.field::<u64>(24)?.saturating_mul(system.page),
+        cpu: Some(lasting(system.ticks(cpu))),
+        age: Some(lasting(uptime.saturating_sub(system.ticks(stat.start_time()?)))),
         descriptors: descriptors.and_then(|count| u32::try_from(count).ok()),
-        kernel: stat.flags & KERNEL != 0,
-        name: stat.name,
+        kernel: stat.flags()? & KERNEL_THREAD != 0,
+        name: stat.name(),
     })
-}
-
-/// What is needed of `/proc/PID/stat` (proc_pid_stat(5)).
-pub struct Stat {
-    pub name: String,
-    pub parent: i32,
-    state: String,
-    flags: u64,
-    cpu: u64,
-    threads: u32,
-    start: u64,
-    pages: u64,
-}
-
-impl Stat {
-    /// A name may hold brackets and spaces: the last bracket ends it.
-    pub fn parse(text: &str) -> Option<Stat> {
-        let (head, rest) = text.rsplit_once(')')?;
-        let (_, name) = head.split_once('(')?;
-        let words: Vec<&str> = rest.split_whitespace().collect();
-        // The first of them is the third of the manual.
-        let number = |field: usize| -> Option<u64> { words.get(field.checked_sub(3)?)?.parse().ok() };
-        Some(Stat {
-            name: name.to_owned(),
-            state: (*words.first()?).to_owned(),
-            parent: i32::try_from(number(4)?).ok()?,
-            flags: number(9)?,
-            cpu: number(14)?.saturating_add(number(15)?),
-            threads: u32::try_from(number(20)?).ok()?,
-            start: number(22)?,
-            pages: number(24)?,
-        })
-    }
 }
 
 fn command(folder: &Path) -> Vec<Vec<u8>> {
@@ -118,8 +86,8 @@ fn command(folder: &Path) -> Vec<Vec<u8>> {
 
 /// The real one; the folder's owner is root's for a process that may not be dumped.
 fn user(folder: &Path) -> u32 {
-    let status = whole(&folder.join("status")).unwrap_or_default();
-    let real = status.lines().find_map(|line| line.strip_prefix("Uid:")?.split_whitespace().next());
+    let status = Status::new(whole(&folder.join("status")).unwrap_or_default());
+    let real = status.field("Uid").and_then(|users| users.split_whitespace().next());
     let owner = || fs::metadata(folder).map_or(0, |metadata| metadata.uid());
     real.and_then(|word| word.parse().ok()).unwrap_or_else(owner)
 }
@@ -151,7 +119,7 @@ mod tests {
             played.write(&format!("proc/{pid}/status"), b"Name:\tx\nUid:\t33\t0\t0\t0\n");
         };
         put(1, "init", 0, 0, "/", b"/sbin/init\0");
-        put(2, "kthreadd", 0, KERNEL, "/", b"");
+        put(2, "kthreadd", 0, KERNEL_THREAD, "/", b"");
         put(40, "a) (b", 1, 0, "/kelson/web", b"/bin/web\0--port\0\x3880\0\0\0");
         played.write("proc/41/stat", b"41 (cut off");
         let processes = read(&played.system, &[]).unwrap();
@@ -179,7 +147,8 @@ mod tests {
     #[test]
     fn what_is_no_stat_is_none() {
         for text in ["", "1", "1 (x)", "1 (x) S", "1 (x) S 1 1 1 0 -1 a", ")(", "1 (x) S -5 1 1 0 -1 1"] {
-            assert!(Stat::parse(text).is_none(), "{text:?}");
+            let played = Played::new(&[("proc/1/stat", text)]);
+            assert!(process(&played.system, 1, Duration::ZERO).is_none(), "{text:?}");
         }
     }
 }

@@ -5,10 +5,11 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use kelson_proto::v1::{InspectService, Socket, SocketHolder};
+use kelson_sys::process::Stat;
 
 use crate::answer::Unanswered;
 use crate::owners::Owners;
-use crate::processes::{self, Stat};
+use crate::processes;
 use crate::system::{System, pids};
 
 /// `TCP_LISTEN` and `TCP_CLOSE` of include/net/tcp_states.h: a socket of UDP that is connected to nobody is the latter.
@@ -148,8 +149,9 @@ fn holders(
     let mut parents = HashMap::new();
     for pid in pids(&system.proc).map_err(|error| Unanswered::reading("/proc", &error))? {
         let folder = system.proc.join(pid.to_string());
-        if let Some(stat) = system.proc(&format!("{pid}/stat")).ok().and_then(|text| Stat::parse(&text)) {
-            parents.insert(pid, stat.parent);
+        if let Some(parent) = fs::read(folder.join("stat")).ok().and_then(|stat| Stat::parse(&stat)?.parent())
+        {
+            parents.insert(pid, parent);
         }
         for entry in fs::read_dir(folder.join("fd")).into_iter().flatten().flatten() {
             let Ok(link) = fs::read_link(entry.path()) else { continue };

@@ -1,6 +1,6 @@
 //! Why a stop signal did not end a process: what the kernel says of how it takes that signal.
 
-use std::fs;
+use kelson_sys::process::Status;
 
 /// How a process takes a signal that is to end it, and does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,24 +17,20 @@ impl Deaf {
     /// Of a process that lives, by its number here. `None`: the signal reaches it. Reads one file that the kernel makes
     /// without waiting for the process or for a disk.
     pub(crate) fn to(pid: i32, signal: i32) -> Option<Deaf> {
-        Deaf::of_status(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?, signal)
+        Deaf::of_status(&Status::read(pid).ok()?, signal)
     }
 
-    fn of_status(status: &str, signal: i32) -> Option<Deaf> {
-        let line = |key: &str| status.lines().find_map(|line| line.strip_prefix(key));
+    fn of_status(status: &Status, signal: i32) -> Option<Deaf> {
         let bit = 1_u64.checked_shl(u32::try_from(signal).ok()?.checked_sub(1)?)?;
-        let has = |key: &str| {
-            let mask = line(key).and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-            mask.is_some_and(|mask| mask & bit != 0)
-        };
+        let has = |key: &str| status.mask(key).is_some_and(|mask| mask & bit != 0);
         // Its numbers, from this namespace to the innermost one.
-        let numbers = line("NSpid:").unwrap_or_default();
+        let numbers = status.field("NSpid").unwrap_or_default();
         let is_first = numbers.split_whitespace().skip(1).last() == Some("1");
-        if has("SigIgn:") {
+        if has("SigIgn") {
             Some(Deaf::Ignores)
-        } else if has("SigBlk:") {
+        } else if has("SigBlk") {
             Some(Deaf::Blocks)
-        } else if !has("SigCgt:") && is_first {
+        } else if !has("SigCgt") && is_first {
             Some(Deaf::FirstOfNamespace)
         } else {
             None
@@ -52,7 +48,7 @@ mod tests {
             let status = format!(
                 "Name:\tweb\nNSpid:\t{numbers}\nSigBlk:\t{blocked}\nSigIgn:\t{ignored}\nSigCgt:\t{caught}\n"
             );
-            Deaf::of_status(&status, signal)
+            Deaf::of_status(&Status::new(status), signal)
         };
         let (none, term) = ("0000000000000000", "0000000000004000");
         assert_eq!(of("812", none, none, none, libc::SIGTERM), None, "it ends by it");

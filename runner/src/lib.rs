@@ -45,10 +45,7 @@ pub use images::{ImageConfig, Images};
 pub use network::open_network;
 pub use process::{ProcessRunner, service_id};
 pub use process_exec::ProcessExecutor;
-pub use processes::{
-    Child, ExitReceiver, Leftover, Options, Processes, ReapReport, parent_of, signal_pidfd, signal_process,
-    start_time_of,
-};
+pub use processes::{Child, ExitReceiver, Leftover, Options, Processes, ReapReport, signal_process};
 pub use runner::{
     Attachment, BoxFuture, ErrorKind, Exit, RunContext, Runner, RunnerError, Running, StopPlan, StopReport,
 };

@@ -4,7 +4,8 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 
-use crate::processes;
+use kelson_sys::process;
+
 use crate::runner::RunnerError;
 
 /// Opens the network namespace of the process that PID and start time name, for
@@ -19,7 +20,7 @@ pub fn open_network(pid: i32, start_time: u64) -> Result<OwnedFd, RunnerError> {
     };
     let opened = File::open(format!("/proc/{pid}/ns/net"));
     // Asked after: the PID was this process's when it was opened.
-    if processes::started(pid).map_err(cannot)? != Some(start_time) {
+    if process::started(pid).map_err(cannot)? != Some(start_time) {
         return Err(RunnerError::new(format!("process {pid} is gone")));
     }
     opened.map(OwnedFd::from).map_err(cannot)

@@ -5,17 +5,18 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 
+use kelson_sys::{
+    capability::SYS_ADMIN,
+    pidfd,
+    process::{self, Status},
+};
 use nix::errno::Errno;
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::{PeerCredentials, PeerPidfd};
 
-use crate::processes::{open_pidfd, parent_of};
-
-/// capabilities(7).
-const CAP_SYS_ADMIN: u32 = 21;
 /// Ancestors of a process that are looked at.
 const DEEPEST: usize = 128;
 
@@ -38,7 +39,7 @@ impl Peer {
             Ok(pidfd) => Some(pidfd),
             // Before Linux 6.5: the number may have become another process's since it connected, which takes all
             // numbers to be used up while the connection waits to be accepted.
-            Err(Errno::ENOPROTOOPT) if pid > 0 => open_pidfd(pid)?,
+            Err(Errno::ENOPROTOOPT) if pid > 0 => pidfd::open(pid)?,
             Err(_) => None,
         };
         Ok(Peer { uid, pid, pidfd })
@@ -62,19 +63,8 @@ impl Peer {
         let ended = || io::Error::other("it has ended");
         let pidfd = self.pidfd.as_ref().ok_or_else(ended)?;
         let answer = read(self.pid);
-        if is_alive(pidfd) { answer } else { Err(ended()) }
+        if pidfd::is_there(pidfd) { answer } else { Err(ended()) }
     }
-}
-
-/// Whether the number is still the process's.
-fn is_alive(pidfd: &OwnedFd) -> bool {
-    // SAFETY: numbers, and a null pointer that the call allows; signal 0 is none.
-    let sent = unsafe {
-        let none = std::ptr::null::<u8>();
-        libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_fd().as_raw_fd(), 0, none, 0)
-    };
-    // One that may not be signalled is there all the same.
-    sent == 0 || Errno::last() == Errno::EPERM
 }
 
 /// What makes a process as powerful as another one.
@@ -105,14 +95,9 @@ impl Power {
 
     fn at(pid: &str) -> io::Result<Power> {
         let namespace = fs::metadata(format!("/proc/{pid}/ns/user"))?;
-        let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-        let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-        let mask = effective.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+        let mask = Status::read(pid)?.mask("CapEff");
         let mask = mask.ok_or_else(|| io::Error::other("/proc does not say which capabilities it has"))?;
-        Ok(Power {
-            user_namespace: (namespace.dev(), namespace.ino()),
-            administers: mask & (1 << CAP_SYS_ADMIN) != 0,
-        })
+        Ok(Power { user_namespace: (namespace.dev(), namespace.ino()), administers: mask & SYS_ADMIN != 0 })
     }
 
     pub fn same_user_namespace(&self, other: &Power) -> bool {
@@ -129,7 +114,7 @@ pub fn descent(pid: i32) -> Option<Vec<i32>> {
     while next != own && found.len() < DEEPEST {
         found.push(next);
         // One that has just ended is a child of ours at the most: its line ends here, with us.
-        match parent_of(next) {
+        match process::parent(next) {
             Some(0) => return None,
             Some(parent) => next = parent,
             None => break,
@@ -141,6 +126,7 @@ pub fn descent(pid: i32) -> Option<Vec<i32>> {
 #[cfg(test)]
 mod tests {
     use std::io::Read as _;
+    use std::os::fd::AsFd as _;
     use std::os::unix::net::{UnixListener, UnixStream};
     use std::process::{Command, Stdio};
 

@@ -8,10 +8,9 @@
 use std::fs;
 use std::time::Duration;
 
+use kelson_sys::{pidfd, process};
 use nix::errno::Errno;
 use tokio::sync::oneshot;
-
-use crate::processes::{open_pidfd, signal_pidfd};
 
 /// Rounds of looking and killing: what a fork bomb makes between two of them is found by the next.
 const ROUNDS: u32 = 50;
@@ -63,7 +62,7 @@ fn kill_once(mark: &str) -> u32 {
             continue;
         }
         // Opened first: then the environment and the signal mean the same process, or none.
-        let pidfd = match open_pidfd(pid) {
+        let pidfd = match pidfd::open(pid) {
             Ok(Some(pidfd)) => Some(pidfd),
             Ok(None) => continue,
             // No descriptor is free. It is counted, so that it is looked for again, or told of.
@@ -71,7 +70,7 @@ fn kill_once(mark: &str) -> u32 {
         };
         if has_mark(pid, mark) && is_alive(pid) {
             if let Some(pidfd) = pidfd {
-                signal_pidfd(&pidfd, libc::SIGKILL);
+                pidfd::signal(&pidfd, libc::SIGKILL);
             }
             found = found.saturating_add(1);
         }
@@ -90,6 +89,6 @@ fn has_mark(pid: i32, mark: &str) -> bool {
 /// Not a zombie: that only waits to be reaped.
 fn is_alive(pid: i32) -> bool {
     let signalled = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), None);
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    signalled != Err(Errno::ESRCH) && stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+    let is_zombie = process::stat(pid, |stat| Some(stat.state() == Some("Z")));
+    signalled != Err(Errno::ESRCH) && is_zombie.is_ok_and(|zombie| zombie == Some(false))
 }

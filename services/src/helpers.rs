@@ -109,7 +109,7 @@ impl HelperLauncher {
                 pid,
                 exit: Box::pin(async move { end.await.unwrap_or_else(|_| "PID 1 is ending".to_owned()) }),
                 kill: Box::new(move || {
-                    kelson_runner::signal_pidfd(&pidfd, libc::SIGKILL);
+                    kelson_sys::pidfd::signal(&pidfd, libc::SIGKILL);
                     killing.notify_one();
                 }),
             };

@@ -1,3 +1,6 @@
 //! What Kelson reads from the kernel and asks of it, each in one place. Imports no other crate of Kelson.
 
+pub mod capability;
 pub mod descriptor;
+pub mod pidfd;
+pub mod process;

@@ -3,7 +3,8 @@
 use std::cell::OnceCell;
 use std::fs::File;
 
-use kelson_runner::{Cgroup, CgroupRoot, start_time_of};
+use kelson_runner::{Cgroup, CgroupRoot};
+use kelson_sys::process::Stat;
 
 use crate::input;
 use crate::place::{self, Place};
@@ -43,7 +44,7 @@ pub fn files(data: &[u8]) {
     });
     for (name, bytes) in found {
         if name == "stat" {
-            let _ = start_time_of(&String::from_utf8_lossy(bytes));
+            let _ = Stat::parse(bytes).and_then(|stat| stat.start_time());
         }
     }
 }

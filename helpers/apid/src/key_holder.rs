@@ -10,8 +10,8 @@ use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use kelson_sys::capability;
 use nix::errno::Errno;
-use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -103,23 +103,6 @@ fn is_mapped(user: u32, map: &str) -> bool {
     })
 }
 
-/// Gives up every capability of this process. What it has open stays open, and root's files are root's.
-fn drop_capabilities() -> io::Result<()> {
-    /// `_LINUX_CAPABILITY_VERSION_3`, capset(2).
-    const VERSION: u32 = 0x2008_0522;
-    #[repr(C)]
-    struct Header {
-        version: u32,
-        pid: i32,
-    }
-    let header = Header { version: VERSION, pid: 0 };
-    // Effective, permitted, inheritable; in two halves.
-    let none = [[0u32; 3]; 2];
-    // SAFETY: both are laid out as version 3 of the call reads them, and live over it.
-    let result = unsafe { libc::syscall(libc::SYS_capset, &raw const header, none.as_ptr()) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
 struct Keeper<'a> {
     arguments: &'a Arguments,
     stamp: Stamp,
@@ -133,7 +116,7 @@ struct Keeper<'a> {
 
 impl Keeper<'_> {
     fn run(mut self) -> Result<i32, ApidError> {
-        if let Err(error) = drop_capabilities() {
+        if let Err(error) = capability::drop_all().map_err(io::Error::from) {
             say(&format!("the keeper of the door cannot give up its capabilities: {error}"));
         }
         self.socket.set_write_timeout(Some(SENDING)).map_err(ApidError::Runtime)?;

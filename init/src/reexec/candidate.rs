@@ -89,7 +89,7 @@ async fn read(personalities: &Personalities, file: &Path) -> Result<OwnedFd, Str
         Ok(exit) if exit.success() => {}
         Ok(exit) => return Err(format!("it cannot be read: kelson-task {exit}")),
         Err(_) => {
-            kelson_runner::signal_pidfd(&pidfd, libc::SIGKILL);
+            kelson_sys::pidfd::signal(&pidfd, libc::SIGKILL);
             return Err(format!("its disk did not answer within {} s", READ.as_secs()));
         }
     }
@@ -118,7 +118,7 @@ async fn attempt(personalities: &Personalities, program: &OwnedFd) -> Result<Str
     let (said, exit) = match timeout(TRY, ended).await {
         Ok(ended) => ended.map_err(told)?,
         Err(_) => {
-            kelson_runner::signal_pidfd(&pidfd, libc::SIGKILL);
+            kelson_sys::pidfd::signal(&pidfd, libc::SIGKILL);
             return Err(format!("it did not answer within {} s", TRY.as_secs()));
         }
     };

@@ -1,16 +1,13 @@
 //! Ending the processes that are left: SIGTERM, a bounded wait, SIGKILL, a bounded wait.
 
-use std::os::fd::{FromRawFd, OwnedFd};
 use std::time::Duration;
 
 use kelson_sys::descriptor::Watched;
-use nix::errno::Errno;
+use kelson_sys::pidfd;
+use kelson_sys::process::{self, KERNEL_THREAD, Stat};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use tokio::time::Instant;
-
-/// `PF_KTHREAD` of the kernel's `sched.h`.
-const KERNEL_THREAD: u64 = 0x0020_0000;
 
 /// Whom to end, and how.
 pub struct Targets<'a> {
@@ -79,12 +76,7 @@ async fn wait_until_gone(targets: &Targets<'_>, patience: Duration) -> Vec<Proce
 
 /// Returns once a process has ended, whether or not somebody has reaped it.
 async fn ended(pid: i32) {
-    // SAFETY: a system call on numbers; it returns a new descriptor or an error.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    let Ok(fd) = Errno::result(fd) else { return };
-    let Ok(fd) = i32::try_from(fd) else { return };
-    // SAFETY: the kernel has just given us this descriptor; nobody else knows it.
-    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let Ok(Some(fd)) = pidfd::open(pid) else { return };
     if let Ok(fd) = Watched::reading(fd) {
         let _ = fd.readable().await;
     }
@@ -95,21 +87,13 @@ pub fn living() -> Vec<Process> {
     let Ok(folder) = std::fs::read_dir("/proc") else { return Vec::new() };
     let pids = folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     // `stat`, not `cmdline`: that one waits for the process's memory, which a dead disk may hold.
-    pids.filter_map(|pid| parse_stat(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)).collect()
+    pids.filter_map(|pid| process::stat(pid, |stat| alive(pid, stat)).ok().flatten()).collect()
 }
 
-/// A process that lives from its line in `/proc/PID/stat`; `None` for a kernel thread and for one that has ended.
-fn parse_stat(line: &[u8]) -> Option<Process> {
-    let line = String::from_utf8_lossy(line);
-    let (pid, rest) = line.split_once(" (")?;
-    // The name may hold parentheses itself.
-    let (command, rest) = rest.rsplit_once(") ")?;
-    let fields: Vec<&str> = rest.split_whitespace().collect();
-    let flags: u64 = fields.get(6)?.parse().ok()?;
-    let threads: u64 = fields.get(17)?.parse().ok()?;
-    let ended = matches!(*fields.first()?, "Z" | "X") && threads <= 1;
-    (flags & KERNEL_THREAD == 0 && !ended).then_some(())?;
-    Some(Process { pid: pid.parse().ok()?, command: command.to_owned() })
+/// `None` for a kernel thread and for one that has ended, with all its threads.
+fn alive(pid: i32, stat: &Stat<'_>) -> Option<Process> {
+    let ended = matches!(stat.state()?, "Z" | "X") && stat.threads()? <= 1;
+    (stat.flags()? & KERNEL_THREAD == 0 && !ended).then(|| Process { pid, command: stat.name() })
 }
 
 #[cfg(test)]
@@ -122,12 +106,13 @@ mod tests {
         let line = |state: &str, flags: u64, threads: u64| {
             format!("42 (a ) b) {state} 1 42 42 0 -1 {flags} 1 2 3 4 5 6 7 8 20 0 {threads} 0 99 0 0\n")
         };
-        let process = parse_stat(line("S", 4_194_560, 1).as_bytes()).unwrap();
+        let alive_of = |line: &str| alive(42, &Stat::parse(line.as_bytes())?);
+        let process = alive_of(&line("S", 4_194_560, 1)).unwrap();
         assert_eq!(process, Process { pid: 42, command: "a ) b".to_owned() });
-        assert_eq!(parse_stat(line("Z", 4_194_560, 1).as_bytes()), None);
-        assert!(parse_stat(line("Z", 4_194_560, 3).as_bytes()).is_some(), "its other threads live");
-        assert_eq!(parse_stat(line("I", 0x0020_8040, 1).as_bytes()), None);
-        assert_eq!(parse_stat(b""), None);
+        assert_eq!(alive_of(&line("Z", 4_194_560, 1)), None);
+        assert!(alive_of(&line("Z", 4_194_560, 3)).is_some(), "its other threads live");
+        assert_eq!(alive_of(&line("I", 0x0020_8040, 1)), None);
+        assert_eq!(alive_of(""), None);
         let own = std::process::id();
         assert!(living().iter().any(|process| process.pid.unsigned_abs() == own));
     }

@@ -137,7 +137,7 @@ struct KilledOnDrop(OwnedFd);
 
 impl Drop for KilledOnDrop {
     fn drop(&mut self) {
-        kelson_runner::signal_pidfd(&self.0, libc::SIGKILL);
+        kelson_sys::pidfd::signal(&self.0, libc::SIGKILL);
     }
 }
 

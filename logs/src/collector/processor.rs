@@ -4,6 +4,8 @@
 use std::fs;
 use std::time::Duration;
 
+use kelson_sys::process::Stat;
+
 /// What each thread of a process has had of the processors.
 #[derive(Debug, Default)]
 pub struct Shares(Vec<(u32, Share)>);
@@ -23,10 +25,10 @@ impl Shares {
     pub fn of(pid: i32) -> Shares {
         let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
         let share = |thread: fs::DirEntry| {
-            let read = |name| fs::read_to_string(thread.path().join(name)).ok();
+            let read = |name| fs::read(thread.path().join(name)).ok();
             Some((
                 thread.file_name().to_str()?.parse().ok()?,
-                Share::parse(&read("schedstat")?, &read("stat")?)?,
+                Share::parse(std::str::from_utf8(&read("schedstat")?).ok()?, &read("stat")?)?,
             ))
         };
         Shares(threads.filter_map(share).collect())
@@ -44,13 +46,11 @@ impl Shares {
 impl Share {
     /// From the texts of `schedstat` (nanoseconds run, nanoseconds waited, turns; the kernel's
     /// Documentation/scheduler/sched-stats) and `stat` (proc_pid_stat(5)).
-    fn parse(schedstat: &str, stat: &str) -> Option<Share> {
+    fn parse(schedstat: &str, stat: &[u8]) -> Option<Share> {
         let mut numbers = schedstat.split_ascii_whitespace().map(str::parse);
         let mut next = || numbers.next()?.ok().map(Duration::from_nanos);
         let (ran, waited) = (next()?, next()?);
-        // The name may hold anything, a parenthesis too.
-        let (_, rest) = stat.rsplit_once(") ")?;
-        Some(Share { ran, waited, runnable: rest.starts_with('R') })
+        Some(Share { ran, waited, runnable: Stat::parse(stat)?.state()? == "R" })
     }
 
     fn starved_since(&self, before: &Share, elapsed: Duration) -> bool {
@@ -68,7 +68,7 @@ mod tests {
 
     fn share(ran: u64, waited: u64, state: &str) -> Share {
         let schedstat = format!("{} {} 12\n", ran * 1_000_000, waited * 1_000_000);
-        Share::parse(&schedstat, &format!("7 (a) R (b) {state} 1 7 7 0\n")).unwrap()
+        Share::parse(&schedstat, format!("7 (a) R (b) {state} 1 7 7 0\n").as_bytes()).unwrap()
     }
 
     #[test]
@@ -104,7 +104,7 @@ mod tests {
         for (schedstat, stat) in
             [("", "7 (a) R 1"), ("1", "7 (a) R 1"), ("1 x 2", "7 (a) R 1"), ("1 2 3", "7 a")]
         {
-            assert_eq!(Share::parse(schedstat, stat), None, "{schedstat:?} {stat:?}");
+            assert_eq!(Share::parse(schedstat, stat.as_bytes()), None, "{schedstat:?} {stat:?}");
         }
     }
 }

@@ -140,7 +140,7 @@ fn run(options: &Options) -> io::Result<()> {
         // Lines are collected all the same.
         Err(error) => troubles.tell(format!("{}: {error}; logs cannot be read over it", socket.display())),
     }
-    if let Err(errno) = give_up_capabilities() {
+    if let Err(errno) = kelson_sys::capability::drop_all() {
         troubles.tell(format!("kelson-logd keeps its capabilities: {}", errno.desc()));
     }
     let writer = Writer::new(store.clone(), options.logs.clone(), options.runtime.join("log"), troubles);
@@ -199,19 +199,6 @@ fn be_known() {
             libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
         }
     }
-}
-
-/// What it has open stays open, and the files of its user are its own. No other thread runs yet.
-fn give_up_capabilities() -> nix::Result<()> {
-    /// `_LINUX_CAPABILITY_VERSION_3`, capset(2).
-    const VERSION: u32 = 0x2008_0522;
-    // This process.
-    let header = [VERSION, 0];
-    // Effective, permitted, inheritable; in two halves.
-    let none = [[0_u32; 3]; 2];
-    // SAFETY: both are laid out as version 3 of the call reads them, and live over it.
-    let result = unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) };
-    nix::errno::Errno::result(result).map(drop)
 }
 
 /// SIGTERM and SIGINT end it in order; without them it still ends with PID 1's socket.

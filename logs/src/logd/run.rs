@@ -6,11 +6,8 @@
 
 use std::io::Write as _;
 
-/// Another one after each boot of the machine.
-const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-/// Fields of `/proc/PID/stat`: the parent, and when the process began, in clock ticks since boot.
-const PARENT: usize = 1;
-const BEGAN: usize = 19;
+use kelson_sys::process;
+
 /// Longer tags are none of ours.
 pub const LONGEST_TAG: usize = 32;
 
@@ -57,19 +54,13 @@ impl Run {
 /// `/proc` does not tell.
 pub fn boot() -> u16 {
     let read = || {
-        let boot = std::fs::read(BOOT_ID).ok()?;
+        let boot = process::boot_id().ok()? + "\n";
         // PID 1 of the host, which is not that of the machine in a container. getppid(2) is not among our system calls.
-        let parent = field("self", PARENT)?;
-        let began = field(&parent, BEGAN)?;
-        Some(fold(boot.iter().chain(began.as_bytes())))
+        let parent = process::stat("self", |stat| stat.parent()).ok()??;
+        let began = process::start_time(parent)?.to_string();
+        Some(fold(boot.as_bytes().iter().chain(began.as_bytes())))
     };
     read().unwrap_or_default()
-}
-
-/// A field of `/proc/PID/stat`, counted from the one behind the name.
-fn field(pid: &str, number: usize) -> Option<String> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(number).map(str::to_owned)
 }
 
 /// FNV-1a, folded to 16 bits; never 0.

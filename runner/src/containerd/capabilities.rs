@@ -1,9 +1,8 @@
 //! The capabilities of a container: what its file says, or the usual ones, and never more than PID 1 has itself.
 
-use std::fs;
-
 use kelson_spec::service::Security;
 use kelson_spec::{CAPABILITIES, CONTAINER_CAPABILITIES};
+use kelson_sys::process::Status;
 
 use super::oci::Capabilities;
 
@@ -32,13 +31,7 @@ pub(super) fn capabilities(security: &Security, uid: u32, own: u64) -> Capabilit
 
 /// What PID 1 holds: a container in a container holds less than all, and runc cannot give what it lacks.
 pub(super) fn own() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    permitted(&status).unwrap_or(u64::MAX)
-}
-
-fn permitted(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("CapPrm:"))?;
-    u64::from_str_radix(line.trim(), 16).ok()
+    Status::read("self").ok().and_then(|status| status.mask("CapPrm")).unwrap_or(u64::MAX)
 }
 
 fn names(mask: u64) -> Vec<String> {
@@ -73,11 +66,5 @@ mod tests {
         assert_eq!(held(&added, 1000, u64::MAX), 1 << 12);
         assert_eq!(held(&added, 0, 1 << 12 | 1), 1 << 12 | 1);
         assert_eq!(capabilities(&added, 0, 1).bounding, ["CAP_CHOWN"]);
-    }
-
-    #[test]
-    fn own_capabilities_are_read_from_proc() {
-        assert_eq!(permitted("Name:\tx\nCapPrm:\t00000000a80425fb\nCapEff:\t0\n"), Some(0xa804_25fb));
-        assert_eq!(permitted("Name:\tx\n"), None);
     }
 }

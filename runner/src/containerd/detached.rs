@@ -85,14 +85,14 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::processes::{Options, start_time};
+    use crate::processes::Options;
 
     /// A process that Kelson did not make, as a container's is its shim's. It says so once its traps stand.
     fn shell(script: &str) -> (Child, Attachment) {
         let mut child = Command::new("/bin/sh").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
         std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut [0]).unwrap();
         let pid = i32::try_from(child.id()).unwrap();
-        let start_time = start_time(&pid.to_string()).unwrap();
+        let start_time = kelson_sys::process::start_time(pid).unwrap();
         (child, Attachment { run: 1, pid, start_time, opened: true })
     }
 

@@ -2,14 +2,14 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use kelson_sys::descriptor::Watched;
+use kelson_sys::{pidfd, process};
 use tokio::time::timeout;
 
 use crate::cgroup::Place;
 use crate::deaf::Deaf;
-use crate::processes::{open_pidfd, signal_pidfd, start_time, started};
 use crate::runner::{Exit, PROMPT_STOP, RunnerError, StopPlan, StopReport};
 
 /// One process, for as long as this is held, whoever its parent is.
@@ -20,23 +20,6 @@ pub(super) struct ProcessHandle {
     pidfd: Watched<OwnedFd>,
 }
 
-/// `struct pidfd_info` of `<linux/pidfd.h>`, in its first and smallest size.
-#[repr(C)]
-#[derive(Default)]
-struct PidfdInfo {
-    mask: u64,
-    cgroup: u64,
-    ids: [u32; 11],
-    exit_code: i32,
-}
-
-/// `PIDFD_GET_INFO` for that size.
-const GET_INFO: u32 = (3 << 30) | (64 << 16) | (0xff << 8) | 11;
-/// The exit code is asked for, and given: from Linux 6.15 on, once the process has been reaped.
-const INFO_EXIT: u64 = 1 << 3;
-/// `PIDFD_SIGNAL_PROCESS_GROUP`, from Linux 6.9 on.
-const WHOLE_GROUP: u32 = 1 << 2;
-
 impl ProcessHandle {
     /// The process with this PID now. `None`: there is none.
     ///
@@ -45,9 +28,9 @@ impl ProcessHandle {
     pub(super) fn open(pid: i32) -> Result<Option<ProcessHandle>, RunnerError> {
         let cannot =
             |error: &io::Error| RunnerError::system(format_args!("cannot watch process {pid}"), error);
-        let Some(pidfd) = open_pidfd(pid).map_err(|error| cannot(&error))? else { return Ok(None) };
+        let Some(pidfd) = pidfd::open(pid).map_err(|error| cannot(&error))? else { return Ok(None) };
         // Read with the pidfd open, so that both mean the same process, or it has ended.
-        let start_time = started(pid).map_err(|error| cannot(&error))?.unwrap_or_default();
+        let start_time = process::started(pid).map_err(|error| cannot(&error))?.unwrap_or_default();
         let pidfd = Watched::reading(pidfd).map_err(|error| cannot(&error))?;
         Ok(Some(ProcessHandle { pid, start_time, pidfd }))
     }
@@ -79,15 +62,11 @@ impl ProcessHandle {
     }
 
     pub(super) fn has_ended(&self) -> bool {
-        let mut polled =
-            libc::pollfd { fd: self.pidfd.get_ref().as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one entry, that lives on this stack; it does not wait.
-        let ready = unsafe { libc::poll(&raw mut polled, 1, 0) };
-        ready > 0
+        pidfd::has_ended(self.pidfd.get_ref())
     }
 
     pub(super) fn signal(&self, signal: i32) {
-        signal_pidfd(self.pidfd.get_ref(), signal);
+        pidfd::signal(self.pidfd.get_ref(), signal);
     }
 
     /// Signal, timeout, kill. What is frozen in its cgroup is thawed on the way. `signal`: its stop signal, which the plan
@@ -121,17 +100,8 @@ impl ProcessHandle {
 
     /// Kills its process group, which runc makes for each process that it starts, and the process itself.
     pub(super) fn kill_group(&self) {
-        // SAFETY: numbers, and a null pointer that the call allows.
-        let sent = unsafe {
-            libc::syscall(
-                libc::SYS_pidfd_send_signal,
-                self.pidfd.get_ref().as_fd().as_raw_fd(),
-                libc::SIGKILL,
-                std::ptr::null::<u8>(),
-                WHOLE_GROUP,
-            )
-        };
-        if sent != 0 && !self.has_ended() {
+        let sent = pidfd::send_to_group(self.pidfd.get_ref(), libc::SIGKILL);
+        if sent.is_err() && !self.has_ended() {
             // An older kernel. While it lives its group's number is its own.
             // SAFETY: numbers only.
             let leads = unsafe { libc::getpgid(self.pid) } == self.pid;
@@ -146,12 +116,7 @@ impl ProcessHandle {
     /// How it ended, in the kernel's own words: they tell a signal from a status. `None` where the kernel is too old,
     /// or its parent has not reaped it yet.
     pub(super) fn exit(&self) -> Option<Exit> {
-        let mut info = PidfdInfo { mask: INFO_EXIT, ..PidfdInfo::default() };
-        // SAFETY: the number names the size of what the pointer points to.
-        let told = unsafe {
-            libc::ioctl(self.pidfd.get_ref().as_raw_fd(), libc::c_ulong::from(GET_INFO), &raw mut info)
-        };
-        (told == 0 && info.mask & INFO_EXIT != 0).then(|| exit_of_wait_status(info.exit_code))
+        pidfd::wait_status(self.pidfd.get_ref()).map(exit_of_wait_status)
     }
 }
 
@@ -166,17 +131,12 @@ fn exit_of_wait_status(status: i32) -> Exit {
 
 /// Whether the process with this PID is the one that started then.
 pub(super) fn is_same(pid: i32, started: u64) -> bool {
-    start_time(&pid.to_string()) == Some(started)
+    process::start_time(pid) == Some(started)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_kernels_structure_has_its_size() {
-        assert_eq!(size_of::<PidfdInfo>(), 64);
-    }
 
     #[test]
     fn a_wait_status_tells_a_signal_from_a_status() {

@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
+use kelson_sys::{pidfd, process};
 use nix::errno::Errno;
 
 use super::exit::ExitCell;
-use super::reaper::open_pidfd;
-use super::{Child, Shared, State, lock, start_time};
+use super::{Child, Shared, State, lock};
 use crate::runner::RunnerError;
 
 impl Shared {
@@ -38,10 +38,10 @@ impl State {
             return Ok(None);
         }
         let cannot = |error| RunnerError::system(format_args!("cannot watch process {pid}"), &error);
-        if start_time::started(pid).map_err(cannot)? != Some(started) {
+        if process::started(pid).map_err(cannot)? != Some(started) {
             return Ok(None);
         }
-        let pidfd = open_pidfd(pid).map_err(cannot)?;
+        let pidfd = pidfd::open(pid).map_err(cannot)?;
         Ok(pidfd.map(|pidfd| {
             let cell = Arc::new(ExitCell::default());
             self.children.insert(pid, Some(Arc::clone(&cell)));

@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use kelson_sys::pidfd;
 use tokio::sync::oneshot;
 
 use super::slots::SlotGuard;
 use super::start_time::has_executed;
-use super::{Child, Shared, State, lock, signal_pidfd};
+use super::{Child, Shared, State, lock};
 use crate::command::Command;
 use crate::runner::Exit;
 use crate::spawn::control::Control;
@@ -144,7 +145,7 @@ fn hand_over(result: Result<Child, SpawnError>, done: Option<oneshot::Sender<Chi
         None => Some(child),
     };
     if let Some(child) = unwanted {
-        signal_pidfd(&child.pidfd, libc::SIGKILL);
+        pidfd::signal(&child.pidfd, libc::SIGKILL);
     }
 }
 

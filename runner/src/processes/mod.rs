@@ -17,19 +17,17 @@ mod start_time;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use kelson_spec::service::ResourceLimit;
+use kelson_sys::{pidfd, process};
 use nix::errno::Errno;
 
 pub use exit::ExitReceiver;
 pub use reaper::ReapReport;
-pub(crate) use reaper::open_pidfd;
 pub use slots::Leftover;
-pub use start_time::{parent_of, parse as start_time_of};
-pub(crate) use start_time::{start_time, started};
 
 use crate::cgroup::{Cgroup, CgroupRoot, Usage};
 use crate::command::Command;
@@ -158,27 +156,8 @@ pub struct Child {
 impl Child {
     /// Sends a signal. Nothing happens when it has ended.
     pub fn signal(&self, signal: i32) {
-        signal_pidfd(&self.pidfd, signal);
+        pidfd::signal(&self.pidfd, signal);
     }
-}
-
-/// Sends a signal to the process of a pidfd; one that has ended cannot be mistaken for another.
-pub fn signal_pidfd(pidfd: &impl AsFd, signal: i32) {
-    let _ = send(pidfd, signal);
-}
-
-fn send(pidfd: &impl AsFd, signal: i32) -> Result<(), Errno> {
-    // SAFETY: numbers, and a null pointer that the call allows.
-    let sent = unsafe {
-        libc::syscall(
-            libc::SYS_pidfd_send_signal,
-            pidfd.as_fd().as_raw_fd(),
-            signal,
-            std::ptr::null::<u8>(),
-            0,
-        )
-    };
-    Errno::result(sent).map(drop)
 }
 
 /// Sends a signal to the process that had this PID and start time, whoever its parent is.
@@ -191,12 +170,12 @@ pub fn signal_process(pid: i32, start_time: u64, signal: i32) -> Result<(), Runn
         RunnerError::system(format_args!("cannot send {name} to process {pid}"), error)
     };
     let ended = || RunnerError::new(format!("process {pid} has ended"));
-    let pidfd = open_pidfd(pid).map_err(|error| cannot(&error))?.ok_or_else(ended)?;
+    let pidfd = pidfd::open(pid).map_err(|error| cannot(&error))?.ok_or_else(ended)?;
     // Read with the pidfd open: then both mean the same process, or it has ended.
-    if start_time::started(pid).map_err(|error| cannot(&error))? != Some(start_time) {
+    if process::started(pid).map_err(|error| cannot(&error))? != Some(start_time) {
         return Err(ended());
     }
-    match send(&pidfd, signal) {
+    match pidfd::send(&pidfd, signal) {
         Ok(()) => Ok(()),
         Err(Errno::ESRCH) => Err(ended()),
         Err(errno) => Err(cannot(&errno.into())),
@@ -304,7 +283,7 @@ impl Processes {
     pub(crate) fn lives(&self, pid: i32, start_time: u64) -> bool {
         let state = lock(&self.shared.state);
         matches!(state.children.get(&pid), Some(Some(_)))
-            && (start_time == 0 || start_time::start_time(&pid.to_string()) == Some(start_time))
+            && (start_time == 0 || process::start_time(pid) == Some(start_time))
     }
 
     /// Takes over a child that an earlier life of PID 1 made: its exit is reaped for this owner, also where it ended
@@ -330,7 +309,7 @@ impl Processes {
 
     /// When a child of this process was started, be it ended or not. `None`: it is no child of ours.
     pub fn child_started(&self, pid: i32) -> Option<u64> {
-        adopting::is_child(pid).then(|| start_time::start_time(&pid.to_string())).flatten()
+        adopting::is_child(pid).then(|| process::start_time(pid)).flatten()
     }
 
     /// Children that an earlier life was making when it ended.

@@ -1,9 +1,6 @@
 //! Reaping: each ended child's status goes to its owner, then the kernel may forget it.
 
-use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
-
-use nix::errno::Errno;
+use kelson_sys::pidfd;
 
 use super::exit::ExitCell;
 use super::{Shared, State, lock};
@@ -63,26 +60,12 @@ impl State {
             let mut work = lock(&job.work);
             if work.early.is_none() && job.pid(&work) == pid {
                 // Still a zombie, so the number is still its own.
-                let pidfd = if job.control.has_pidfd() { None } else { open_pidfd(pid).ok().flatten() };
+                let pidfd = if job.control.has_pidfd() { None } else { pidfd::open(pid).ok().flatten() };
                 work.early = Some((exit, pidfd));
                 return Owner::Known;
             }
         }
         Owner::Nobody
-    }
-}
-
-/// Opens a pidfd. The caller must know that the number is still the process's. `None`: there is no such process; that
-/// none can be opened (no descriptor is free) is an error and says nothing about the process.
-pub(crate) fn open_pidfd(pid: i32) -> io::Result<Option<OwnedFd>> {
-    // SAFETY: numbers only.
-    match Errno::result(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) }).map(i32::try_from) {
-        // SAFETY: a descriptor that the kernel just made for us.
-        Ok(Ok(fd)) => Ok(Some(unsafe { OwnedFd::from_raw_fd(fd) })),
-        // The last two: by now a thread of another process has the number.
-        Err(Errno::ESRCH | Errno::ENOENT | Errno::EINVAL) => Ok(None),
-        Ok(Err(_)) => Err(Errno::EBADF.into()),
-        Err(errno) => Err(errno.into()),
     }
 }
 

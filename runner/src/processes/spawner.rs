@@ -10,9 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
+use kelson_sys::{pidfd, process};
+
 use super::exit::ExitCell;
 use super::job::Job;
-use super::reaper::open_pidfd;
 use super::{Child, Shared, State, lock, start_time};
 use crate::command::Command;
 use crate::spawn::clone::clone;
@@ -200,7 +201,7 @@ impl Shared {
 
     /// Registers a child that has executed its program; from here on its exit is the owner's.
     fn report(&self, job: &Job, pid: i32, pidfd: Option<OwnedFd>, ticks: Option<u64>) -> Result<Child, i32> {
-        let ticks = ticks.or_else(|| start_time::start_time(&pid.to_string())).unwrap_or_default();
+        let ticks = ticks.or_else(|| process::start_time(pid)).unwrap_or_default();
         let exit = Arc::new(ExitCell::default());
         let mut state = lock(&self.state);
         let mut work = lock(&job.work);
@@ -212,7 +213,7 @@ impl Shared {
             return Ok(Child { pid, pidfd, start_time: 0, exit: exit.receiver(slot) });
         }
         // Not reaped, and the lock keeps it so: the number is still its own.
-        let Some(pidfd) = pidfd.or_else(|| open_pidfd(pid).ok().flatten()) else {
+        let Some(pidfd) = pidfd.or_else(|| pidfd::open(pid).ok().flatten()) else {
             // SAFETY: a number of our own child.
             unsafe { libc::kill(pid, libc::SIGKILL) };
             state.children.insert(pid, None);

@@ -86,7 +86,7 @@ fn launched(child: Child) -> Launched {
         pid,
         start_time,
         exit: Box::pin(async move { words::exit(exit.await) }),
-        kill: Box::new(move || kelson_runner::signal_pidfd(&pidfd, libc::SIGKILL)),
+        kill: Box::new(move || kelson_sys::pidfd::signal(&pidfd, libc::SIGKILL)),
     }
 }
 

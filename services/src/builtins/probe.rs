@@ -99,7 +99,7 @@ impl Launcher for ProbeLauncher {
             Ok(Launched {
                 pid,
                 exit: Box::pin(async move { words::exit(exit.await) }),
-                kill: Box::new(move || kelson_runner::signal_pidfd(&pidfd, libc::SIGKILL)),
+                kill: Box::new(move || kelson_sys::pidfd::signal(&pidfd, libc::SIGKILL)),
             })
         })
     }

@@ -237,7 +237,7 @@ impl Manager {
     /// Whether the process is a child of the one that the service runs.
     pub fn is_child_of(&self, name: &str, pid: i32) -> bool {
         let first = self.get(name).and_then(|service| service.pid);
-        first.is_some_and(|first| kelson_runner::parent_of(pid) == Some(first))
+        first.is_some_and(|first| kelson_sys::process::parent(pid) == Some(first))
     }
 
     pub fn usage(&self, name: &str) -> Usage {

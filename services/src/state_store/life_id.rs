@@ -2,6 +2,7 @@
 
 use std::io;
 
+use kelson_sys::process;
 use serde::{Deserialize, Serialize};
 
 /// Boot and PID 1: `execve` keeps both, a reboot changes the one and a new PID namespace the other.
@@ -19,13 +20,8 @@ impl LifeId {
     /// # Errors
     /// When `/proc` is not mounted.
     pub fn current() -> io::Result<LifeId> {
-        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned();
-        let stat = std::fs::read_to_string("/proc/self/stat")?;
-        let start_time = stat
-            .rsplit_once(')')
-            .and_then(|(_, rest)| rest.split_ascii_whitespace().nth(19))
-            .and_then(|field| field.parse().ok())
-            .ok_or_else(|| io::Error::other("/proc/self/stat has no start time"))?;
-        Ok(LifeId { boot, start_time })
+        let start_time =
+            process::started("self")?.ok_or_else(|| io::Error::other("/proc/self/stat has no start time"))?;
+        Ok(LifeId { boot: process::boot_id()?, start_time })
     }
 }

@@ -1,0 +1,91 @@
+//! The capabilities of this process (capabilities(7)).
+
+use std::mem::size_of_val;
+
+use nix::errno::Errno;
+
+/// Bits of a set.
+pub const DAC_OVERRIDE: u64 = 1 << 1;
+pub const DAC_READ_SEARCH: u64 = 1 << 2;
+pub const IPC_LOCK: u64 = 1 << 14;
+pub const SYS_ADMIN: u64 = 1 << 21;
+
+/// `_LINUX_CAPABILITY_VERSION_3` of capset(2), and 0 for this process.
+const HEADER: [u32; 2] = [0x2008_0522, 0];
+
+/// A half of each set.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Half {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
+
+/// Gives up every capability of this thread. What it has open stays open, and its user's files stay its own.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn drop_all() -> nix::Result<()> {
+    set(&[Half::default(); 2])
+}
+
+/// Gives up every capability but those of `kept` that it holds, and has no program that it executes hold another.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn keep(kept: u64) -> nix::Result<()> {
+    for capability in 0..64 {
+        // Those that the kernel does not know end the loop's use, not its run.
+        if kept & 1 << capability == 0 && prctl(libc::PR_CAPBSET_READ, capability).is_ok() {
+            let _ = prctl(libc::PR_CAPBSET_DROP, capability);
+        }
+    }
+    let _ = prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL as libc::c_ulong);
+    let (mut header, mut halves) = (HEADER, [Half::default(); 2]);
+    // SAFETY: laid out as version 3 of the call writes them, and both live over it.
+    let got = unsafe { libc::syscall(libc::SYS_capget, header.as_mut_ptr(), halves.as_mut_ptr()) };
+    Errno::result(got)?;
+    for (half, kept) in halves.iter_mut().zip([kept, kept >> 32]) {
+        let kept = u32::try_from(kept & u64::from(u32::MAX)).unwrap_or(0);
+        half.permitted &= kept;
+        half.effective = half.permitted;
+        half.inheritable = 0;
+    }
+    set(&halves)
+}
+
+fn set(halves: &[Half; 2]) -> nix::Result<()> {
+    debug_assert_eq!(size_of_val(halves), 24);
+    let mut header = HEADER;
+    // SAFETY: laid out as version 3 of the call reads them, and both live over it.
+    Errno::result(unsafe { libc::syscall(libc::SYS_capset, header.as_mut_ptr(), halves.as_ptr()) }).map(drop)
+}
+
+fn prctl(option: libc::c_int, value: libc::c_ulong) -> nix::Result<()> {
+    let zero: libc::c_ulong = 0;
+    // SAFETY: options that take numbers alone.
+    Errno::result(unsafe { libc::prctl(option, value, zero, zero, zero) }).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::Status;
+
+    /// Capabilities belong to a thread; this one ends with the test.
+    #[test]
+    fn what_is_given_up_is_gone() {
+        let of_thread = || Status::read("thread-self").unwrap();
+        let gone = std::thread::spawn(move || {
+            let before = of_thread().mask("CapPrm").unwrap();
+            keep(SYS_ADMIN | DAC_OVERRIDE).unwrap();
+            let status = of_thread();
+            assert_eq!(status.mask("CapPrm"), Some(before & (SYS_ADMIN | DAC_OVERRIDE)));
+            assert_eq!(status.mask("CapEff"), status.mask("CapPrm"));
+            drop_all().unwrap();
+            of_thread().mask("CapPrm")
+        });
+        assert_eq!(gone.join().unwrap(), Some(0));
+    }
+}
