@@ -101,9 +101,9 @@ async fn take_over(
 ) -> Service {
     let spec = Arc::new(spec);
     let mut runner = survivors.runner(&spec);
-    let run = record.as_ref().map_or(0, |record| record.life.run);
+    let run = record.as_ref().map_or(0, |record| record.service.run);
     let (pid, start_time) = record.as_ref().map_or((0, 0), |record| process_of(record, survivors));
-    let opened = record.as_ref().is_none_or(|record| record.life.has_opened());
+    let opened = record.as_ref().is_none_or(|record| record.service.has_opened());
     let found = runner.attach(Attachment { run, pid, start_time, opened }).await;
     let exit = found.unwrap_or_else(|error| {
         tracing::warn!("{name}: {error}");
@@ -116,8 +116,8 @@ async fn take_over(
     if let Some(record) = &record {
         let clock = record.timers.get(timer_index(Timer::StopDelay)).copied().flatten();
         remaining =
-            record.life.remaining_stop(exit.is_some(), spec.stop.delay, left(clock).unwrap_or_default());
-        plan.signal = record.life.stop_signal().unwrap_or(plan.signal);
+            record.service.remaining_stop(exit.is_some(), spec.stop.delay, left(clock).unwrap_or_default());
+        plan.signal = record.service.stop_signal().unwrap_or(plan.signal);
         if remaining.signalled {
             plan.timeout = left(record.stop_until).unwrap_or(plan.timeout);
         }
@@ -133,7 +133,7 @@ fn process_of(record: &Record, survivors: &dyn Survivors) -> (i32, u64) {
     {
         return (pid, start_time);
     }
-    record.life.pid.map_or((0, 0), |pid| (pid, record.start_time))
+    record.service.pid.map_or((0, 0), |pid| (pid, record.start_time))
 }
 
 async fn stop_part(services: Vec<Service>, deadline: Instant) {

@@ -60,7 +60,7 @@ impl Manager {
         started: impl Fn(i32) -> Option<u64>,
         read: &Loaded,
     ) {
-        let tickets = past.records.iter().map(|record| record.life.ticket).max().unwrap_or_default();
+        let tickets = past.records.iter().map(|record| record.service.ticket).max().unwrap_or_default();
         self.inner.tickets.fetch_max(tickets, Ordering::Relaxed);
         let mut voices = past.voices();
         let told = self.log().told();
@@ -69,7 +69,7 @@ impl Manager {
         for record in std::mem::take(&mut past.records) {
             let name: Arc<str> = Arc::from(record.name.as_str());
             let Some(spec) = specs.remove(&record.name).map(Arc::new) else {
-                if record.life.phase == Phase::Rest && record.life.is_leaving() {
+                if record.service.phase == Phase::Rest && record.service.is_leaving() {
                     // It was just being forgotten.
                     past.store.remove(&name);
                     continue;
@@ -87,8 +87,8 @@ impl Manager {
                     Some(start_time) => Some(Making::Child(pid, start_time)),
                     None => past.exits.get(&pid).map(|exit| Making::Ended(pid, *exit)),
                 }),
-                exit: record.life.pid.and_then(|pid| past.exits.get(&pid).copied()),
-                voice: voices.remove(&(record.name.clone(), record.life.run)),
+                exit: record.service.pid.and_then(|pid| past.exits.get(&pid).copied()),
+                voice: voices.remove(&(record.name.clone(), record.service.run)),
                 told: told.of(&name),
                 closing: self.closing(),
                 checks: past.take_checks(&name),
@@ -98,13 +98,13 @@ impl Manager {
                 record,
             };
             let builtin = resumed.record.builtin;
-            if resumed.record.life.is_leaving() {
+            if resumed.record.service.is_leaving() {
                 leaving.push(Arc::clone(&name));
             }
             if let Some(group) =
-                resumed.spec.group.as_deref().filter(|_| resumed.record.life.group_restarts())
+                resumed.spec.group.as_deref().filter(|_| resumed.record.service.group_restarts())
             {
-                let begun = resumed.record.life.awaits_group();
+                let begun = resumed.record.service.awaits_group();
                 let entry = cut_off.entry(group.to_owned()).or_insert((Arc::clone(&name), false));
                 entry.1 |= begun;
             }
@@ -170,10 +170,10 @@ impl Manager {
 /// The child that was made for the run that is recorded, and is not recorded itself: its start was under way, or a stop
 /// met that start and the child has yet to get its signal.
 pub fn child_of(record: &Record, making: &[Leftover]) -> Option<i32> {
-    let (service, run) = (service_id(&record.name), record.life.run);
+    let (service, run) = (service_id(&record.name), record.service.run);
     let of_it = |child: &&Leftover| child.service == service && child.run == run;
     let unrecorded =
-        record.life.pid.is_none() && matches!(record.life.phase, Phase::Spawning | Phase::Ending);
+        record.service.pid.is_none() && matches!(record.service.phase, Phase::Spawning | Phase::Ending);
     let child = making.iter().find(of_it).filter(|_| unrecorded);
     child.map(|child| child.pid)
 }

@@ -1,7 +1,28 @@
-//! The table: (phase, input) → (phase, effects). Pure; time comes in as an argument.
+//! The life of one service: (state, input) → (state, effects). Pure; time comes in as an argument.
 //!
-//! [`Life::step`] is the table; `vocabulary` has its words, `requests` what is asked from outside, `starting` the way from
-//! rest to a run, `ending` the way back.
+//! A service is in one [`Phase`], and one piece of [`Work`] is under way. Something happens to it, an [`Input`]; the table
+//! answers with [`Effect`]s, which the task carries out in their order. What they bring comes back as an input.
+//!
+//! What decides, in this order:
+//!
+//! 1. **The run.** An input of an earlier run is dropped at the top of [`ServiceState::step`], and nowhere else.
+//! 2. **The host.** Once it stops (`closing`), requests to start are refused there, and a run that ends is the last one.
+//! 3. **The phase.** [`ServiceState::follow`] has an arm for each pair of phase and input. There is no catch-all: pairs
+//!    that are ignored are listed. They are results of work that was replaced, and timers that have lost their meaning.
+//! 4. **What follows** (`after`). On the way down the phase says how far the end has come, and `after` what comes behind
+//!    it: the restart policy decides, or it runs again, or it rests. So a request that meets a stop changes `after` and
+//!    not the stop, and the last request wins.
+//! 5. **The restart policy**, which is asked in one place ([`ServiceState::decide`]), once nothing of the run is left.
+//!
+//! The way up is Rest, When, Gate, Opening, Gate, Pre, Spawning, Active. The gate is asked again before each spawn. The
+//! way down is PreStop, StopDelay, Ending (or Clearing, where the process ended by itself), Post, then Backoff and the
+//! gate again, or Closing and Rest. A way down is never broken off; what was opened is closed before Rest. A stop is
+//! accepted everywhere: new work drops the work before it, which cancels all that waits.
+//!
+//! [`State`] is what is shown. It is coarser than the phase, and each change of it is an event (`Effect::Tell`).
+//!
+//! docs/reference/service-table.md prints the table, as `page_tests` makes it. `vocabulary` has the words, `requests` what is
+//! asked from outside, `starting` the way up, `ending` the way down, `resume` the way through a re-exec.
 
 use std::num::NonZeroU8;
 use std::sync::Arc;
@@ -13,10 +34,11 @@ use kelson_runner::{ErrorKind, Exit};
 use kelson_spec::service::{RestartScope, ServiceKind};
 
 use crate::model::{RestartCounts, RestartReason, Retry, State};
-use crate::service_runner::words;
 use ending::After;
 
 mod ending;
+#[cfg(test)]
+mod page_tests;
 mod remaining;
 mod requests;
 mod resume;
@@ -24,12 +46,16 @@ mod starting;
 mod stored;
 mod vocabulary;
 
+use Phase::{
+    Active, Backoff, Clearing, Closing, Ending, Gate, Opening, Post, Pre, PreStop, Rest, Spawning, StopDelay,
+    When,
+};
 pub use remaining::RemainingStop;
 pub use vocabulary::{Answer, Effect, Ended, HookKinds, Input, Phase, Rules, Step, StopReason, Timer, Work};
 
-/// The life of one service as the table sees it.
+/// One service as the table sees it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Life {
+pub struct ServiceState {
     pub state: State,
     pub phase: Phase,
     /// Number of the current or last run.
@@ -82,14 +108,14 @@ pub struct Life {
     spawned_at: Duration,
 }
 
-impl Life {
+impl ServiceState {
     /// The host is stopping.
     pub fn starts_nothing(&self) -> bool {
         self.closing
     }
 
-    pub fn new(will_start: bool) -> Life {
-        Life {
+    pub fn new(will_start: bool) -> ServiceState {
+        ServiceState {
             state: State::Initialized,
             phase: Phase::Rest,
             run: 0,
@@ -144,17 +170,21 @@ impl Life {
             && (self.state != State::Initialized || !self.will_start)
             && !self.awaits_group
             // It has asked its group for a restart and is not yet told to stop with it.
-            && (self.asked_group.is_none() || self.stopped || self.unwanted || self.closing)
+            && (self.asked_group.is_none() || self.is_stopped() || self.closing)
     }
 
     /// Its start failed, and it is tried again only once what was wrong has changed.
     pub fn is_refused(&self) -> bool {
         self.phase == Phase::Rest
             && matches!(self.after, Some(After::Refused { .. }))
-            && !self.stopped
-            && !self.unwanted
+            && !self.is_stopped()
             && !self.closing
             && !self.leaving
+    }
+
+    /// Somebody does not want it to run.
+    fn is_stopped(&self) -> bool {
+        self.stopped || self.unwanted
     }
 
     /// When its process was last spawned, since PID 1's start.
@@ -170,155 +200,302 @@ impl Life {
     /// One step. `now` is the time since PID 1's start; `chance` is any number, for jitter.
     pub fn step(&mut self, rules: &Rules, input: Input, now: Duration, chance: u32) -> Step {
         let mut step = Step::default();
-        let fx = &mut step.effects;
-        match input {
+        if input.run().is_some_and(|run| run != self.run) {
             // A message of an earlier run ends here.
-            Input::Ready { run }
-            | Input::Unready { run, .. }
-            | Input::NeverReady { run, .. }
-            | Input::Broken { run, .. }
-            | Input::Health { run, .. }
-            | Input::DependencyDown { run, .. }
-            | Input::Exited { run, .. }
-                if run != self.run => {}
+        } else if self.closing && matches!(input, Input::Start { .. } | Input::Restart { .. }) {
+            let text = "the host is stopping, nothing is started any more";
+            step.answer = Some(Answer::Refused(text.into()));
+        } else {
+            step.answer = self.follow(rules, input, (now, chance), &mut step.effects);
+        }
+        if self.retry.is_some() && self.up(rules) {
+            self.retry = None;
+        }
+        step
+    }
 
-            Input::Begin => {
+    /// The table itself. An empty arm lists the pairs that are ignored: what no longer fits the phase is stale.
+    fn follow(
+        &mut self,
+        rules: &Rules,
+        input: Input,
+        (now, chance): (Duration, u32),
+        fx: &mut Vec<Effect>,
+    ) -> Option<Answer> {
+        match (self.phase, input) {
+            // Requests.
+            (Rest, Input::Begin) => {
                 let starts = std::mem::take(&mut self.will_start);
-                let is_new = self.phase == Phase::Rest && self.state == State::Initialized;
-                if starts && is_new && !self.closing {
+                if starts && self.state == State::Initialized && !self.closing {
                     self.begin(rules, true, fx);
                 }
             }
-            Input::Start { ticket } => step.answer = Some(self.start(rules, ticket, fx)),
-            Input::Restart { ticket } => {
+            (
+                When | Gate | Opening | Pre | Spawning | Active | PreStop | StopDelay | Ending | Clearing
+                | Post | Closing | Backoff,
+                Input::Begin,
+            ) => {}
+
+            (Rest, Input::Start { ticket }) => return Some(self.start_from_rest(rules, ticket, fx)),
+            (Backoff, Input::Start { ticket }) => {
+                self.take_up(ticket);
+                self.history = RestartHistory::default();
+                self.again_from_gate(rules, fx);
+                return Some(Answer::Done);
+            }
+            (PreStop | StopDelay | Ending | Clearing | Post | Closing, Input::Start { ticket }) => {
+                return Some(self.start_after_stop(rules, ticket, fx));
+            }
+            // A request that changes nothing replaces none.
+            (When | Gate | Opening | Pre | Spawning, Input::Start { .. }) => {
+                return Some(Answer::NothingToDo("it is starting already".into()));
+            }
+            (Active, Input::Start { .. }) => return Some(Answer::NothingToDo("it runs already".into())),
+
+            (
+                Rest | When | Gate | Opening | Pre | Spawning | Active | PreStop | StopDelay | Ending
+                | Clearing | Post | Closing | Backoff,
+                Input::Restart { ticket },
+            ) => {
+                self.history = RestartHistory::default();
+                self.restart(rules, ticket, "asked by an operator", fx);
+                return Some(Answer::Done);
+            }
+            (Gate | Active | Backoff, Input::Replace { text }) => {
+                // The one that closes starts nothing any more.
                 if !self.closing {
-                    self.history = RestartHistory::default();
+                    self.restart(rules, self.ticket, &text, fx);
                 }
-                step.answer = Some(self.restart(rules, ticket, "asked by an operator", fx));
             }
             // What is on its way already, up or down, ends as it would.
-            Input::Replace { text } if matches!(self.phase, Phase::Active | Phase::Gate | Phase::Backoff) => {
-                self.restart(rules, self.ticket, &text, fx);
+            (
+                Rest | When | Opening | Pre | Spawning | PreStop | StopDelay | Ending | Clearing | Post
+                | Closing,
+                Input::Replace { .. },
+            ) => {}
+
+            (Rest, Input::Stop { ticket, reason }) => return Some(self.stop_at_rest(ticket, &reason, fx)),
+            (
+                When | Gate | Opening | Pre | Spawning | Active | PreStop | StopDelay | Ending | Clearing
+                | Post | Closing | Backoff,
+                Input::Stop { ticket, reason },
+            ) => return Some(self.stop(rules, ticket, &reason, fx)),
+
+            (
+                Rest | When | Gate | Opening | Pre | Spawning | Active | PreStop | StopDelay | Ending
+                | Clearing | Post | Closing | Backoff,
+                Input::StopFor(time),
+            ) => self.stop_for(time, fx),
+
+            (Rest, Input::GroupStart { text }) => self.group_start(rules, &text, fx),
+            (Rest, Input::Arm) => {
+                if !self.closing && !self.is_stopped() {
+                    self.begin(rules, true, fx);
+                }
             }
-            Input::Stop { ticket, reason } => step.answer = Some(self.stop(rules, ticket, &reason, fx)),
-            Input::StopFor(time) => self.stop_for(time, fx),
-            Input::GroupStart { text } => self.group_start(rules, &text, fx),
-            Input::GroupRefused { text } => self.group_refused(rules, &text, fx),
-            Input::Arm => self.arm(rules, fx),
-            Input::NewSpec { has_when } => {
+            (
+                When | Gate | Opening | Pre | Spawning | Active | PreStop | StopDelay | Ending | Clearing
+                | Post | Closing | Backoff,
+                Input::GroupStart { .. } | Input::Arm,
+            ) => {}
+            (
+                Rest | When | Gate | Opening | Pre | Spawning | Active | PreStop | StopDelay | Ending
+                | Clearing | Post | Closing | Backoff,
+                Input::GroupRefused { text },
+            ) => self.group_refused(rules, &text, fx),
+
+            // Its file, and the host.
+            (
+                Rest | When | Gate | Opening | Pre | Spawning | Active | PreStop | StopDelay | Ending
+                | Clearing | Post | Closing | Backoff,
+                Input::NewSpec { has_when },
+            ) => {
                 self.new_spec = Some(has_when);
                 fx.push(Effect::Publish);
                 self.has_new_spec(rules, fx);
             }
-            Input::OldSpec => {
+            (
+                Rest | When | Gate | Opening | Pre | Spawning | Active | PreStop | StopDelay | Ending
+                | Clearing | Post | Closing | Backoff,
+                Input::OldSpec,
+            ) => {
                 self.new_spec = None;
                 fx.push(Effect::Publish);
             }
-            Input::Leaving => {
+            (
+                Rest | When | Gate | Opening | Pre | Spawning | Active | PreStop | StopDelay | Ending
+                | Clearing | Post | Closing | Backoff,
+                Input::Leaving,
+            ) => {
                 self.leaving = true;
                 fx.push(Effect::Publish);
             }
-            Input::ArchivesChanged if self.is_refused() => {
-                fx.push(Effect::Note("the archives of images changed, it is tried again".into()));
-                self.begin(rules, true, fx);
-            }
-            Input::Closing => {
-                self.closing = true;
-                // Its process is not begun any more, so its hooks need not wait until those that need it are down. One
-                // that is just being made is stopped in its turn.
-                if self.phase == Phase::Pre {
-                    self.stop(rules, self.ticket, &StopReason::Shutdown, fx);
+            (Rest, Input::ArchivesChanged) => {
+                if self.is_refused() {
+                    fx.push(Effect::Note("the archives of images changed, it is tried again".into()));
+                    self.begin(rules, true, fx);
                 }
             }
+            (
+                When | Gate | Opening | Pre | Spawning | Active | PreStop | StopDelay | Ending | Clearing
+                | Post | Closing | Backoff,
+                Input::ArchivesChanged,
+            ) => {}
+            // Its process is not begun any more, so its hooks need not wait until those that need it are down. One that is
+            // just being made is stopped in its turn.
+            (Pre, Input::Closing) => {
+                self.closing = true;
+                self.stop(rules, self.ticket, &StopReason::Shutdown, fx);
+            }
+            (
+                Rest | When | Gate | Opening | Spawning | Active | PreStop | StopDelay | Ending | Clearing
+                | Post | Closing | Backoff,
+                Input::Closing,
+            ) => self.closing = true,
+            (
+                Rest | When | Gate | Opening | Pre | Spawning | Active | PreStop | StopDelay | Ending
+                | Clearing | Post | Closing | Backoff,
+                Input::Attached { found, closing },
+            ) => self.attached(rules, (found, closing), (now, chance), fx),
 
-            Input::WhenHolds if self.phase == Phase::When => self.ask_gate(fx),
-            Input::WhenFails(text) if self.phase == Phase::When => {
+            // What the gate and `when` say.
+            (When, Input::WhenHolds) => self.ask_gate(fx),
+            (When, Input::WhenFails(text)) => {
                 fx.push(Effect::Work(Work::None));
                 self.rest(State::Skipped, format!("skipped: {text}"), fx);
             }
-            Input::GateShut(missing) => self.gate_shut(rules, missing, (now, chance), fx),
-            Input::GateHolds if self.phase == Phase::Gate && !self.closing => self.gate_holds(rules, fx),
+            (
+                Rest | Gate | Opening | Pre | Spawning | Active | PreStop | StopDelay | Ending | Clearing
+                | Post | Closing | Backoff,
+                Input::WhenHolds | Input::WhenFails(_),
+            ) => {}
+            (Gate | Pre | Spawning, Input::GateShut(missing)) => {
+                self.gate_shut(rules, missing, (now, chance), fx);
+            }
+            (Gate, Input::GateHolds) => {
+                if !self.closing {
+                    self.gate_holds(rules, fx);
+                }
+            }
+            (
+                Rest | When | Opening | Active | PreStop | StopDelay | Ending | Clearing | Post | Closing
+                | Backoff,
+                Input::GateShut(_) | Input::GateHolds,
+            )
+            | (Pre | Spawning, Input::GateHolds) => {}
 
-            Input::Opened(Ok(())) if self.phase == Phase::Opening => {
+            // What the work under way has brought, up to a process.
+            (Opening, Input::Opened(Ok(()))) => {
                 self.opened = true;
                 fx.push(Effect::Work(Work::None));
                 self.ask_gate(fx);
             }
-            Input::Opened(Err(error)) if self.phase == Phase::Opening => {
+            (Opening, Input::Opened(Err(error))) => {
                 let text = format!("preparing failed: {error}");
                 fx.push(Effect::Note(text.clone()));
                 fx.push(Effect::DropGate);
                 self.after = Some(After::Decide(Ended::NotStarted { text, kind: error.kind }));
                 self.close(fx);
             }
-            Input::Turn if matches!(self.phase, Phase::Pre | Phase::Spawning) => {
-                self.owes_post = rules.hooks.post;
-            }
-            Input::PreDone(Ok(())) if self.phase == Phase::Pre => {
-                self.phase = Phase::Spawning;
+            (
+                Rest | When | Gate | Pre | Spawning | Active | PreStop | StopDelay | Ending | Clearing | Post
+                | Closing | Backoff,
+                Input::Opened(_),
+            ) => {}
+            (Pre | Spawning, Input::Turn) => self.owes_post = rules.hooks.post,
+            (Pre, Input::PreDone(Ok(()))) => {
+                self.phase = Spawning;
                 fx.push(Effect::Work(Work::Spawn));
             }
-            Input::PreDone(Err(text)) if self.phase == Phase::Pre => {
+            (Pre, Input::PreDone(Err(text))) => {
                 fx.push(Effect::DropGate);
                 let kind = ErrorKind::Retryable;
                 self.after = Some(After::Decide(Ended::NotStarted { text, kind }));
                 self.run_is_over(fx);
                 self.run_post(rules, now, chance, fx);
             }
-            Input::Spawned(Ok(pid)) if self.phase == Phase::Spawning => self.spawned(rules, pid, now, fx),
-            Input::Spawned(Err(error)) if self.phase == Phase::Spawning => {
+            (Spawning, Input::Spawned(Ok(pid))) => self.spawned(rules, pid, now, fx),
+            (Spawning, Input::Spawned(Err(error))) => {
                 let text = format!("could not start: {error}");
                 self.after = Some(After::Decide(Ended::NotStarted { text, kind: error.kind }));
                 self.run_post(rules, now, chance, fx);
             }
+            (
+                Rest | When | Gate | Opening | Active | PreStop | StopDelay | Ending | Clearing | Post
+                | Closing | Backoff,
+                Input::Turn | Input::PreDone(_) | Input::Spawned(_),
+            )
+            | (Pre, Input::Spawned(_))
+            | (Spawning, Input::PreDone(_)) => {}
 
-            Input::Ready { .. } if self.phase == Phase::Active && !self.ready => {
-                self.is_ready(rules, now, fx);
+            // What the run says of itself, and what is learnt of it.
+            (Active, Input::Ready { .. }) => {
+                if !self.ready {
+                    self.is_ready(rules, now, fx);
+                }
             }
-            Input::Unready { text, .. } if self.phase == Phase::Active && self.ready => {
-                self.ready = false;
-                self.tell(self.state, text, fx);
+            (Active, Input::Unready { text, .. }) => {
+                if self.ready {
+                    self.ready = false;
+                    self.tell(self.state, text, fx);
+                }
             }
-            Input::NeverReady { text, .. } if self.phase == Phase::Active && !self.ready => {
-                self.end_run(rules, RestartReason::NotReady, text, now, fx);
+            (Active, Input::NeverReady { text, .. }) => {
+                if !self.ready {
+                    self.end_run(rules, RestartReason::NotReady, text, now, fx);
+                }
             }
-            Input::Broken { reason: RestartReason::Check, text, .. }
-                if self.phase == Phase::Active && rules.restart.scope == RestartScope::Group =>
-            {
-                // The coordinator stops it in its turn, after those that need it.
-                self.check_asks_group(rules, text, (now, chance), fx);
+            (Active, Input::Broken { reason, text, .. }) => {
+                if reason == RestartReason::Check && rules.restart.scope == RestartScope::Group {
+                    // The coordinator stops it in its turn, after those that need it.
+                    self.check_asks_group(rules, text, (now, chance), fx);
+                } else {
+                    self.end_run(rules, reason, text, now, fx);
+                }
             }
-            Input::Broken { reason, text, .. } if self.phase == Phase::Active => {
-                self.end_run(rules, reason, text, now, fx);
+            (Active, Input::Health { healthy, missing, .. }) => self.health(healthy, &missing, now, fx),
+            (Active, Input::DependencyDown { rule, text, .. }) => {
+                self.dependency_down(rules, rule, &text, fx)
             }
-            Input::Health { healthy, missing, .. } if self.phase == Phase::Active => {
-                self.health(healthy, &missing, now, fx);
-            }
-            Input::DependencyDown { rule, text, .. } if self.phase == Phase::Active => {
-                self.dependency_down(rules, rule, &text, fx);
-            }
+            (
+                Rest | When | Gate | Opening | Pre | Spawning | PreStop | StopDelay | Ending | Clearing
+                | Post | Closing | Backoff,
+                Input::Ready { .. }
+                | Input::Unready { .. }
+                | Input::NeverReady { .. }
+                | Input::Broken { .. }
+                | Input::Health { .. }
+                | Input::DependencyDown { .. },
+            ) => {}
 
-            Input::Attached { found, closing } => {
-                self.attached(rules, (found, closing), (now, chance), fx);
+            // Its end.
+            (Active, Input::Exited { exit, .. }) => self.ended(rules, exit, now, fx),
+            (PreStop | StopDelay, Input::Exited { exit, .. }) => self.clear_away(exit, fx),
+            (Ending, Input::Exited { exit, .. }) => {
+                self.exit = Some(exit);
+                self.pid = None;
+                fx.push(Effect::Publish);
             }
-            Input::Exited { exit, .. } => self.exited(rules, exit, now, fx),
-            Input::PreStopDone(failures) if self.phase == Phase::PreStop => {
+            // The process of a run that has been cleared away: only its status is news.
+            (
+                Rest | When | Gate | Opening | Pre | Spawning | Clearing | Post | Closing | Backoff,
+                Input::Exited { exit, .. },
+            ) => self.exit = Some(exit),
+            (PreStop, Input::PreStopDone(failures)) => {
                 fx.extend(failures.into_iter().map(Effect::Note));
                 self.delay_stop(rules, fx);
             }
-            Input::Cleared { exit, report } if matches!(self.phase, Phase::Ending | Phase::Clearing) => {
-                if let Some(exit) = exit {
-                    self.exit = Some(exit);
-                }
+            (Ending | Clearing, Input::Cleared { exit, report }) => {
+                self.exit = exit.or(self.exit);
                 self.cleared(rules, report, fx);
                 self.run_post(rules, now, chance, fx);
             }
-            Input::PostDone(failures) if self.phase == Phase::Post => {
+            (Post, Input::PostDone(failures)) => {
                 fx.extend(failures.into_iter().map(Effect::Note));
                 fx.push(Effect::Work(Work::None));
                 self.conclude(rules, now, chance, fx);
             }
-            Input::Closed(result) if self.phase == Phase::Closing => {
+            (Closing, Input::Closed(result)) => {
                 self.opened = false;
                 fx.push(Effect::Work(Work::None));
                 if let Err(text) = result {
@@ -326,36 +503,50 @@ impl Life {
                 }
                 self.conclude(rules, now, chance, fx);
             }
+            (
+                Rest | When | Gate | Opening | Pre | Spawning | Active | Backoff,
+                Input::PreStopDone(_) | Input::Cleared { .. } | Input::PostDone(_) | Input::Closed(_),
+            )
+            | (PreStop | StopDelay, Input::Cleared { .. } | Input::PostDone(_) | Input::Closed(_))
+            | (StopDelay, Input::PreStopDone(_))
+            | (Ending | Clearing, Input::PreStopDone(_) | Input::PostDone(_) | Input::Closed(_))
+            | (Post, Input::PreStopDone(_) | Input::Cleared { .. } | Input::Closed(_))
+            | (Closing, Input::PreStopDone(_) | Input::Cleared { .. } | Input::PostDone(_)) => {}
 
-            Input::Timer(Timer::Start) if self.phase == Phase::Active && self.state == State::Starting => {
-                let text = format!("not ready after {}", words::duration(rules.start_timeout));
-                self.end_run(rules, RestartReason::NotReady, text, now, fx);
-            }
-            Input::Timer(Timer::Start)
-                if self.phase == Phase::Active && rules.awaits_health() && !self.proven =>
-            {
-                let text = format!("not healthy after {}", words::duration(rules.start_timeout));
-                self.end_run(rules, RestartReason::NotReady, text, now, fx);
-            }
-            Input::Timer(Timer::Watchdog) if self.phase == Phase::Active => {
+            // Its clocks.
+            (Active, Input::Timer(Timer::Start)) => self.start_timeout(rules, now, fx),
+            (Active, Input::Timer(Timer::Watchdog)) => {
                 let text = "no WATCHDOG=1 within its interval".to_owned();
                 self.end_run(rules, RestartReason::Watchdog, text, now, fx);
             }
-            Input::Timer(Timer::StopDelay) if matches!(self.phase, Phase::PreStop | Phase::StopDelay) => {
-                self.phase = Phase::Ending;
+            (PreStop | StopDelay, Input::Timer(Timer::StopDelay)) => {
+                self.phase = Ending;
                 fx.push(Effect::Timer(Timer::StopDelay, None));
                 fx.push(Effect::Work(Work::Stop));
             }
-            Input::Timer(Timer::Backoff) if self.phase == Phase::Backoff => self.ask_gate(fx),
-            Input::Timer(Timer::StopFor) => self.stopped_for_long_enough(rules, fx),
-
-            // What no longer fits the phase is stale.
-            _ => {}
+            (Backoff, Input::Timer(Timer::Backoff)) => self.ask_gate(fx),
+            (
+                Rest | When | Gate | Opening | Pre | Spawning | Active | PreStop | StopDelay | Ending
+                | Clearing | Post | Closing | Backoff,
+                Input::Timer(Timer::StopFor),
+            ) => self.stopped_for_long_enough(rules, fx),
+            (
+                Rest | When | Gate | Opening | Pre | Spawning | PreStop | StopDelay | Ending | Clearing
+                | Post | Closing | Backoff,
+                Input::Timer(Timer::Start | Timer::Watchdog),
+            )
+            | (
+                Rest | When | Gate | Opening | Pre | Spawning | Active | Ending | Clearing | Post | Closing
+                | Backoff,
+                Input::Timer(Timer::StopDelay),
+            )
+            | (
+                Rest | When | Gate | Opening | Pre | Spawning | Active | PreStop | StopDelay | Ending
+                | Clearing | Post | Closing,
+                Input::Timer(Timer::Backoff),
+            ) => {}
         }
-        if self.retry.is_some() && self.up(rules) {
-            self.retry = None;
-        }
-        step
+        None
     }
 
     /// What ended its last run, on the way to another one.

@@ -6,7 +6,7 @@ use kelson_conditions::Missing;
 use kelson_runner::{Deaf, ErrorKind, Exit, RunnerError, StopReport};
 use kelson_spec::service::{Exhausted, Readiness, RestartPolicy, RestartSpec, ServiceKind, StopSpec};
 
-use super::table::{Answer, Effect, HookKinds, Input, Life, Phase, Rules, StopReason, Timer, Work};
+use super::table::{Answer, Effect, HookKinds, Input, Phase, Rules, ServiceState, StopReason, Timer, Work};
 use crate::model::{RestartReason, State};
 
 pub fn rules() -> Rules {
@@ -34,7 +34,7 @@ pub fn rules() -> Rules {
 
 /// A life with its rules and a clock; carries out what the task would do at once.
 struct Case {
-    life: Life,
+    service: ServiceState,
     rules: Rules,
     now: Duration,
     gate: bool,
@@ -48,7 +48,7 @@ struct Case {
 impl Case {
     fn new(rules: Rules) -> Case {
         Case {
-            life: Life::new(true),
+            service: ServiceState::new(true),
             rules,
             now: Duration::ZERO,
             gate: true,
@@ -61,10 +61,12 @@ impl Case {
     }
 
     fn feed(&mut self, input: Input) -> Option<Answer> {
-        let step = self.life.step(&self.rules, input, self.now, 0);
+        let step = self.service.step(&self.rules, input, self.now, 0);
         for effect in step.effects {
             match effect {
-                Effect::Tell => self.told.push(format!("{}: {}", self.life.state.name(), self.life.message)),
+                Effect::Tell => {
+                    self.told.push(format!("{}: {}", self.service.state.name(), self.service.message))
+                }
                 Effect::Work(work) => self.work = work,
                 Effect::AskGate => {
                     let input =
@@ -91,12 +93,12 @@ impl Case {
             self.feed(Input::Opened(Ok(())));
         }
         assert_eq!(self.work, Work::Spawn);
-        self.feed(Input::Spawned(Ok(100 + i32::try_from(self.life.run).unwrap())));
-        assert_eq!(self.life.phase, Phase::Active);
+        self.feed(Input::Spawned(Ok(100 + i32::try_from(self.service.run).unwrap())));
+        assert_eq!(self.service.phase, Phase::Active);
     }
 
     fn exit(&mut self, status: i32) {
-        self.feed(Input::Exited { run: self.life.run, exit: Exit::Status(status) });
+        self.feed(Input::Exited { run: self.service.run, exit: Exit::Status(status) });
         assert_eq!(self.work, Work::Clear);
         self.cleared();
     }
@@ -119,7 +121,7 @@ impl Case {
     }
 
     fn up(&self) -> bool {
-        self.life.up(&self.rules)
+        self.service.up(&self.rules)
     }
 }
 
@@ -143,7 +145,7 @@ fn from_file_to_running_to_stopped() {
             "stopped: stopped: asked by an operator",
         ]
     );
-    assert!(case.life.stopped && case.life.down(&case.rules) && !case.life.finished);
+    assert!(case.service.stopped && case.service.down(&case.rules) && !case.service.finished);
     assert_eq!(case.rested, 1);
 }
 
@@ -153,10 +155,10 @@ fn g3_stop_takes_effect_in_every_phase_and_leaves_nothing() {
     let mut case = Case::new(rules());
     case.gate = false;
     case.feed(Input::Begin);
-    assert_eq!(case.life.state, State::Waiting);
+    assert_eq!(case.service.state, State::Waiting);
     assert_eq!(case.stop(), Answer::Done);
-    assert_eq!(case.life.state, State::Stopped);
-    assert!(case.life.message.contains("while waiting for the clock"), "{}", case.life.message);
+    assert_eq!(case.service.state, State::Stopped);
+    assert!(case.service.message.contains("while waiting for the clock"), "{}", case.service.message);
 
     // Preparing: what was prepared is undone.
     let mut case = Case::new(rules());
@@ -164,7 +166,7 @@ fn g3_stop_takes_effect_in_every_phase_and_leaves_nothing() {
     assert_eq!(case.work, Work::Open);
     assert_eq!(case.stop(), Answer::Done);
     case.closed();
-    assert_eq!((case.life.state, case.life.stopped), (State::Stopped, true));
+    assert_eq!((case.service.state, case.service.stopped), (State::Stopped, true));
 
     // Spawning: a program that runs by then has its signal.
     let mut case = Case::new(rules());
@@ -174,7 +176,7 @@ fn g3_stop_takes_effect_in_every_phase_and_leaves_nothing() {
     assert_eq!(case.work, Work::Stop);
     case.cleared();
     case.closed();
-    assert_eq!((case.life.state, case.life.stopped), (State::Stopped, true));
+    assert_eq!((case.service.state, case.service.stopped), (State::Stopped, true));
 
     // A hook before it is killed.
     let mut case = Case::new(Rules { hooks: HookKinds { pre: true, ..HookKinds::default() }, ..rules() });
@@ -187,22 +189,22 @@ fn g3_stop_takes_effect_in_every_phase_and_leaves_nothing() {
     // Starting, not ready yet.
     let mut case = Case::new(Rules { readiness: Readiness::Notify, ..rules() });
     case.run();
-    assert_eq!(case.life.state, State::Starting);
+    assert_eq!(case.service.state, State::Starting);
     assert_eq!(case.stop(), Answer::Done);
     case.cleared();
     case.closed();
-    assert_eq!((case.life.state, case.life.stopped), (State::Stopped, true));
+    assert_eq!((case.service.state, case.service.stopped), (State::Stopped, true));
 
     // Backoff.
     let mut case = Case::new(rules());
     case.run();
     case.exit(3);
-    assert_eq!(case.life.state, State::Backoff);
+    assert_eq!(case.service.state, State::Backoff);
     assert_eq!(case.stop(), Answer::Done);
     case.closed();
-    assert_eq!((case.life.state, case.life.stopped), (State::Stopped, true));
+    assert_eq!((case.service.state, case.service.stopped), (State::Stopped, true));
     case.feed(Input::Timer(Timer::Backoff));
-    assert_eq!(case.life.state, State::Stopped);
+    assert_eq!(case.service.state, State::Stopped);
 }
 
 #[test]
@@ -210,15 +212,15 @@ fn r5_a_restart_keeps_the_preparations_and_asks_the_gate_again() {
     let mut case = Case::new(rules());
     case.run();
     case.exit(3);
-    assert_eq!(case.life.state, State::Backoff);
+    assert_eq!(case.service.state, State::Backoff);
     case.gate = false;
     case.feed(Input::Timer(Timer::Backoff));
-    assert_eq!(case.life.state, State::Waiting);
+    assert_eq!(case.service.state, State::Waiting);
     case.gate = true;
     case.feed(Input::GateHolds);
     assert_eq!(case.work, Work::Spawn, "what was prepared still holds");
     case.opened_and_spawned();
-    assert_eq!((case.life.run, case.life.restarts), (2, 1));
+    assert_eq!((case.service.run, case.service.restarts), (2, 1));
 }
 
 #[test]
@@ -234,9 +236,9 @@ fn h1_h2_nothing_of_an_earlier_run_counts() {
     case.opened_and_spawned();
     case.feed(Input::Ready { run: 1 });
     case.feed(Input::Health { run: 1, healthy: Some(true), missing: String::new() });
-    assert!(!case.up() && !case.life.ready && case.life.healthy.is_none());
+    assert!(!case.up() && !case.service.ready && case.service.healthy.is_none());
     case.feed(Input::Exited { run: 1, exit: Exit::Status(0) });
-    assert_eq!(case.life.phase, Phase::Active);
+    assert_eq!(case.service.phase, Phase::Active);
     case.feed(Input::Health { run: 2, healthy: Some(true), missing: String::new() });
     assert!(!case.up(), "ready is missing");
     case.feed(Input::Ready { run: 2 });
@@ -249,38 +251,42 @@ fn h1_h2_nothing_of_an_earlier_run_counts() {
 fn what_ended_the_last_run_is_said_until_it_is_up_again() {
     let mut case = Case::new(Rules { readiness: Readiness::Notify, ..rules() });
     case.run();
-    assert!(case.life.retry().is_none(), "its first run");
+    assert!(case.service.retry().is_none(), "its first run");
     case.now = Duration::from_secs(2);
     case.exit(3);
     let ended = "exited with status 3 before it was ready after 2 s";
-    assert_eq!(&*case.life.reason(), format!("{ended}, restarting in 1 s"), "it is said once");
-    assert_eq!(case.life.retry().unwrap().ended, ended);
+    assert_eq!(&*case.service.reason(), format!("{ended}, restarting in 1 s"), "it is said once");
+    assert_eq!(case.service.retry().unwrap().ended, ended);
     case.gate = false;
     case.feed(Input::Timer(Timer::Backoff));
-    assert_eq!(case.life.state, State::Waiting);
-    assert!(case.life.reason().ends_with(&format!("; the last run: {ended}")), "{}", case.life.reason());
+    assert_eq!(case.service.state, State::Waiting);
+    assert!(
+        case.service.reason().ends_with(&format!("; the last run: {ended}")),
+        "{}",
+        case.service.reason()
+    );
     case.gate = true;
     case.feed(Input::GateHolds);
-    assert_eq!(&*case.life.reason(), format!("run 2; the last run: {ended}"));
+    assert_eq!(&*case.service.reason(), format!("run 2; the last run: {ended}"));
     // What is written down of it is the same for the next incarnation.
     let mut record = kelson_proto::state::v1::ServiceRecord::default();
-    case.life.store(&mut record);
-    assert_eq!(Life::of_stored(&record).0.reason(), case.life.reason());
+    case.service.store(&mut record);
+    assert_eq!(ServiceState::of_stored(&record).0.reason(), case.service.reason());
     case.opened_and_spawned();
-    assert!(case.life.reason().ends_with(ended));
+    assert!(case.service.reason().ends_with(ended));
     case.feed(Input::Ready { run: 2 });
-    assert!(case.up() && case.life.retry().is_none() && !case.life.reason().contains("the last run"));
+    assert!(case.up() && case.service.retry().is_none() && !case.service.reason().contains("the last run"));
 
     // An operator begins again.
     for stop in [false, true] {
         case.exit(3);
-        assert!(case.life.retry().is_some());
+        assert!(case.service.retry().is_some());
         if stop {
             case.stop();
             case.closed();
         }
         case.feed(Input::Start { ticket: 2 });
-        assert!(case.life.retry().is_none(), "{stop}");
+        assert!(case.service.retry().is_none(), "{stop}");
         case.opened_and_spawned();
     }
 }
@@ -292,10 +298,10 @@ fn a_member_counts_the_restarts_of_its_group() {
     case.feed(Input::Stop { ticket: 1, reason: StopReason::Group("why".into()) });
     case.cleared();
     case.closed();
-    assert_eq!((case.life.state, case.life.restarts), (State::Stopped, 0));
+    assert_eq!((case.service.state, case.service.restarts), (State::Stopped, 0));
     case.feed(Input::GroupStart { text: "why".into() });
-    assert_eq!(case.life.restarts, 1);
-    assert_eq!(case.life.retry().unwrap().ended, "its group is restarted (why)");
+    assert_eq!(case.service.restarts, 1);
+    assert_eq!(case.service.retry().unwrap().ended, "its group is restarted (why)");
 }
 
 #[test]
@@ -308,15 +314,15 @@ fn a_oneshot_is_up_once_it_succeeded_and_not_down_then() {
     assert!(!case.up());
     case.exit(0);
     case.closed();
-    assert!(case.up() && case.life.finished && !case.life.down(&case.rules));
-    assert_eq!(case.life.state, State::Finished);
+    assert!(case.up() && case.service.finished && !case.service.down(&case.rules));
+    assert_eq!(case.service.state, State::Finished);
 
     let mut case = Case::new(one);
     case.run();
     case.exit(2);
     case.closed();
-    assert!(!case.up() && !case.life.finished && case.life.down(&case.rules));
-    assert_eq!(case.life.state, State::Failed);
+    assert!(!case.up() && !case.service.finished && case.service.down(&case.rules));
+    assert_eq!(case.service.state, State::Failed);
 }
 
 #[test]
@@ -328,15 +334,15 @@ fn g9_a_oneshot_stopped_half_way_is_not_finished() {
     case.feed(Input::Exited { run: 1, exit: Exit::Status(0) });
     case.cleared();
     case.closed();
-    assert_eq!(case.life.state, State::Stopped);
-    assert!(case.life.stopped && !case.life.finished && !case.up() && case.life.down(&case.rules));
+    assert_eq!(case.service.state, State::Stopped);
+    assert!(case.service.stopped && !case.service.finished && !case.up() && case.service.down(&case.rules));
 }
 
 #[test]
 fn g7_manual_is_down_and_to_be_started_is_not() {
     let rules = rules();
-    assert!(Life::new(false).down(&rules));
-    assert!(!Life::new(true).down(&rules));
+    assert!(ServiceState::new(false).down(&rules));
+    assert!(!ServiceState::new(true).down(&rules));
 }
 
 #[test]
@@ -345,11 +351,11 @@ fn g8_the_last_request_wins() {
     case.run();
     assert_eq!(case.feed(Input::Restart { ticket: 1 }), Some(Answer::Done));
     assert_eq!(case.feed(Input::Restart { ticket: 2 }), Some(Answer::Done));
-    assert_eq!(case.life.ticket, 2);
+    assert_eq!(case.service.ticket, 2);
     assert_eq!(case.feed(Input::Stop { ticket: 3, reason: StopReason::Operator }), Some(Answer::Done));
     case.cleared();
     case.closed();
-    assert_eq!((case.life.state, case.life.run), (State::Stopped, 1));
+    assert_eq!((case.service.state, case.service.run), (State::Stopped, 1));
 
     let mut case = Case::new(rules());
     case.run();
@@ -357,7 +363,7 @@ fn g8_the_last_request_wins() {
     assert_eq!(case.feed(Input::Start { ticket: 2 }), Some(Answer::Done));
     case.cleared();
     case.opened_and_spawned();
-    assert_eq!((case.life.state, case.life.run, case.life.restarts), (State::Running, 2, 0));
+    assert_eq!((case.service.state, case.service.run, case.service.restarts), (State::Running, 2, 0));
 }
 
 #[test]
@@ -367,14 +373,14 @@ fn s4_the_delay_takes_it_down_at_once_and_ends_early_with_the_process() {
     let mut case = Case::new(with_delay);
     case.run();
     case.stop();
-    assert_eq!((case.life.phase, case.life.state), (Phase::StopDelay, State::Stopping));
+    assert_eq!((case.service.phase, case.service.state), (Phase::StopDelay, State::Stopping));
     assert!(!case.up());
     assert!(case.timers.contains(&(Timer::StopDelay, Some(Duration::from_secs(5)))));
     case.feed(Input::Exited { run: 1, exit: Exit::Status(0) });
     assert_eq!(case.work, Work::Clear, "no signal: it is gone");
     case.cleared();
     case.closed();
-    assert_eq!((case.life.state, case.life.stopped), (State::Stopped, true));
+    assert_eq!((case.service.state, case.service.stopped), (State::Stopped, true));
 }
 
 #[test]
@@ -388,7 +394,7 @@ fn nothing_starts_once_the_host_stops() {
     case.closed();
     assert_eq!(case.rested, 1);
     case.feed(Input::Begin);
-    assert_eq!(case.life.phase, Phase::Rest);
+    assert_eq!(case.service.phase, Phase::Rest);
 
     // An exit that was under way when the stop came is not restarted against.
     let mut case = Case::new(rules());
@@ -397,23 +403,23 @@ fn nothing_starts_once_the_host_stops() {
     case.feed(Input::Stop { ticket: 0, reason: StopReason::Shutdown });
     case.cleared();
     case.closed();
-    assert_eq!((case.life.phase, case.rested), (Phase::Rest, 1));
+    assert_eq!((case.service.phase, case.rested), (Phase::Rest, 1));
 }
 
 #[test]
 fn only_what_was_added_to_be_started_is_begun() {
-    let mut case = Case { life: Life::new(false), ..Case::new(rules()) };
+    let mut case = Case { service: ServiceState::new(false), ..Case::new(rules()) };
     // Its file says `auto` by now.
     case.feed(Input::NewSpec { has_when: false });
     case.feed(Input::Begin);
-    assert_eq!((case.life.phase, case.life.state), (Phase::Rest, State::Initialized));
+    assert_eq!((case.service.phase, case.service.state), (Phase::Rest, State::Initialized));
     case.feed(Input::Start { ticket: 1 });
     assert_eq!(case.work, Work::Open);
     // One that was stopped before the boot came to it stays stopped.
     let mut case = Case::new(rules());
     case.feed(Input::Stop { ticket: 1, reason: StopReason::Operator });
     case.feed(Input::Begin);
-    assert_eq!((case.life.phase, case.life.state), (Phase::Rest, State::Stopped));
+    assert_eq!((case.service.phase, case.service.state), (Phase::Rest, State::Stopped));
 }
 
 #[test]
@@ -424,8 +430,8 @@ fn preparing_that_fails_is_undone_and_counts_as_a_failure() {
     case.feed(Input::Begin);
     case.feed(Input::Opened(Err(RunnerError::new("no room"))));
     case.closed();
-    assert_eq!(case.life.state, State::Failed);
-    assert!(case.life.message.contains("no room"), "{}", case.life.message);
+    assert_eq!(case.service.state, State::Failed);
+    assert!(case.service.message.contains("no room"), "{}", case.service.message);
 }
 
 #[test]
@@ -434,10 +440,10 @@ fn what_is_not_ready_in_time_is_stopped_and_restarted() {
     case.run();
     case.now = Duration::from_secs(90);
     case.feed(Input::Timer(Timer::Start));
-    assert_eq!((case.work, case.life.state), (Work::Stop, State::Stopping));
+    assert_eq!((case.work, case.service.state), (Work::Stop, State::Stopping));
     case.cleared();
-    assert_eq!(case.life.state, State::Backoff);
-    assert!(case.life.message.starts_with("not ready after 1m30s"), "{}", case.life.message);
+    assert_eq!(case.service.state, State::Backoff);
+    assert!(case.service.message.starts_with("not ready after 1m30s"), "{}", case.service.message);
 }
 
 #[test]
@@ -447,11 +453,11 @@ fn an_operators_restart_is_not_counted() {
     case.exit(1);
     case.feed(Input::Timer(Timer::Backoff));
     case.opened_and_spawned();
-    assert_eq!(case.life.restarts, 1);
+    assert_eq!(case.service.restarts, 1);
     case.feed(Input::Restart { ticket: 1 });
     case.cleared();
     case.opened_and_spawned();
-    assert_eq!((case.life.restarts, case.life.run), (1, 3));
+    assert_eq!((case.service.restarts, case.service.run), (1, 3));
 }
 
 /// Random inputs in any order: the invariants hold after each.
@@ -481,7 +487,7 @@ fn no_order_of_inputs_breaks_the_invariants() {
         for _ in 0..40 {
             case.now += Duration::from_millis(random(3000));
             case.gate = random(4) != 0;
-            let before = case.life.run;
+            let before = case.service.run;
             // What the work under way may bring, or something from outside.
             let input = match (random(3), case.work) {
                 (0, Work::When) => Input::WhenHolds,
@@ -516,24 +522,29 @@ fn no_order_of_inputs_breaks_the_invariants() {
                     6 => Input::Timer(Timer::StopDelay),
                     7 => Input::Timer(Timer::Start),
                     8 => Input::NewSpec { has_when: false },
-                    _ => Input::Ready { run: case.life.run },
+                    _ => Input::Ready { run: case.service.run },
                 },
-                _ if alive && random(2) == 0 => Input::Exited { run: case.life.run, exit: Exit::Status(1) },
+                _ if alive && random(2) == 0 => {
+                    Input::Exited { run: case.service.run, exit: Exit::Status(1) }
+                }
                 _ => Input::GateHolds,
             };
-            let text = format!("round {round}: {input:?} in {:?}", case.life);
+            let text = format!("round {round}: {input:?} in {:?}", case.service);
             let spawned = matches!(input, Input::Spawned(Ok(_)));
             case.feed(input);
-            let life = &case.life;
-            assert!(!case.life.up(&case.rules) || case.rules.kind == ServiceKind::Oneshot || alive, "{text}");
-            assert!(!(closing && life.run > before), "a start after the host began to stop: {text}");
-            assert!(!spawned || life.run == before, "{text}");
-            if life.phase == Phase::Rest {
+            let service = &case.service;
+            assert!(
+                !case.service.up(&case.rules) || case.rules.kind == ServiceKind::Oneshot || alive,
+                "{text}"
+            );
+            assert!(!(closing && service.run > before), "a start after the host began to stop: {text}");
+            assert!(!spawned || service.run == before, "{text}");
+            if service.phase == Phase::Rest {
                 assert!(!alive, "at rest with a process: {text}");
-                assert!(!life.is_open() && !open, "at rest and not cleaned up: {text}");
-                assert!(life.pid.is_none(), "{text}");
+                assert!(!service.is_open() && !open, "at rest and not cleaned up: {text}");
+                assert!(service.pid.is_none(), "{text}");
             }
-            if case.work == Work::Spawn && life.phase == Phase::Spawning {
+            if case.work == Work::Spawn && service.phase == Phase::Spawning {
                 assert!(!alive, "two runs at once: {text}");
             }
         }
@@ -551,18 +562,18 @@ fn a_member_that_has_asked_its_group_is_never_down_before_the_restart() {
         assert_eq!(case.work, Work::Open);
         case.feed(Input::Opened(Err(RunnerError::new("no"))));
         case.feed(Input::Closed(Ok(())));
-        assert!(!case.life.down(&case.rules), "{:?}", case.told);
+        assert!(!case.service.down(&case.rules), "{:?}", case.told);
         case.feed(Input::Timer(Timer::Backoff));
     }
-    assert_eq!((case.life.phase, case.life.state, case.asked.len()), (Phase::Rest, State::Failed, 1));
+    assert_eq!((case.service.phase, case.service.state, case.asked.len()), (Phase::Rest, State::Failed, 1));
     case.feed(Input::Stop { ticket: 1, reason: StopReason::Group("why".into()) });
-    assert!(!case.life.down(&case.rules), "its group starts it again");
+    assert!(!case.service.down(&case.rules), "its group starts it again");
     case.feed(Input::GroupStart { text: "why".into() });
-    assert_eq!((case.life.restarts, case.work), (2, Work::Open));
+    assert_eq!((case.service.restarts, case.work), (2, Work::Open));
     // An operator who stops it means it.
     case.feed(Input::Stop { ticket: 2, reason: StopReason::Operator });
     case.feed(Input::Closed(Ok(())));
-    assert!(case.life.down(&case.rules) && case.life.stopped);
+    assert!(case.service.down(&case.rules) && case.service.stopped);
 }
 
 /// A member of a group whose check finds it broken.
@@ -577,7 +588,7 @@ fn checked(attempts: u32, policy: RestartPolicy) -> Case {
 }
 
 fn broken(case: &mut Case) {
-    let run = case.life.run;
+    let run = case.service.run;
     case.feed(Input::Broken { run, reason: RestartReason::Check, text: "check ping failed".into() });
 }
 
@@ -588,7 +599,7 @@ fn a_check_restarts_the_group_until_the_budget_is_used_up() {
         broken(&mut case);
         // A second wish of the same run is the same one.
         broken(&mut case);
-        assert_eq!((case.life.phase, case.asked.len()), (Phase::Active, asked));
+        assert_eq!((case.service.phase, case.asked.len()), (Phase::Active, asked));
         assert!(case.asked[asked - 1].ends_with(&format!("({asked} of 2 in 5m)")), "{:?}", case.asked);
         case.feed(Input::Stop { ticket: 0, reason: StopReason::Group("why".into()) });
         case.cleared();
@@ -599,9 +610,9 @@ fn a_check_restarts_the_group_until_the_budget_is_used_up() {
     broken(&mut case);
     case.cleared();
     case.feed(Input::Closed(Ok(())));
-    assert_eq!((case.life.phase, case.life.state, case.asked.len()), (Phase::Rest, State::Failed, 2));
-    assert_eq!(&*case.life.message, "check ping failed; gave up after 3 failures in 5m");
-    assert!(case.life.down(&case.rules));
+    assert_eq!((case.service.phase, case.service.state, case.asked.len()), (Phase::Rest, State::Failed, 2));
+    assert_eq!(&*case.service.message, "check ping failed; gave up after 3 failures in 5m");
+    assert!(case.service.down(&case.rules));
 }
 
 #[test]
@@ -610,8 +621,8 @@ fn a_check_restarts_nothing_where_the_policy_is_once() {
     broken(&mut case);
     case.cleared();
     case.feed(Input::Closed(Ok(())));
-    assert_eq!((case.life.phase, case.life.state, case.asked.len()), (Phase::Rest, State::Failed, 0));
-    assert_eq!(&*case.life.message, "check ping failed; restart.policy is once");
+    assert_eq!((case.service.phase, case.service.state, case.asked.len()), (Phase::Rest, State::Failed, 0));
+    assert_eq!(&*case.service.message, "check ping failed; restart.policy is once");
 }
 
 #[test]
@@ -628,12 +639,15 @@ fn a_budget_that_is_used_up_restarts_the_group_once() {
     fail(&mut case);
     case.feed(Input::Timer(Timer::Backoff));
     fail(&mut case);
-    assert_eq!((case.life.phase, case.asked.len()), (Phase::Rest, 1));
+    assert_eq!((case.service.phase, case.asked.len()), (Phase::Rest, 1));
     for _ in 0..2 {
         case.feed(Input::GroupStart { text: "why".into() });
         fail(&mut case);
-        assert_eq!((case.life.phase, case.life.state, case.asked.len()), (Phase::Rest, State::Failed, 1));
-        assert!(case.life.down(&case.rules));
+        assert_eq!(
+            (case.service.phase, case.service.state, case.asked.len()),
+            (Phase::Rest, State::Failed, 1)
+        );
+        assert!(case.service.down(&case.rules));
     }
     // An operator gives it a new one.
     case.feed(Input::Start { ticket: 1 });
@@ -654,11 +668,11 @@ fn what_cannot_succeed_is_not_tried_again_until_it_has_changed() {
             case.feed(Input::Opened(Err(RunnerError::of_kind(kind, "no such image"))));
             case.feed(Input::Closed(Ok(())));
             assert_eq!(
-                (case.life.phase, case.life.state, case.life.restarts),
+                (case.service.phase, case.service.state, case.service.restarts),
                 (Phase::Rest, State::Failed, 0)
             );
-            assert_eq!(&*case.life.message, format!("preparing failed: no such image; {until}"));
-            assert!(case.life.down(&case.rules) && case.life.is_refused());
+            assert_eq!(&*case.service.message, format!("preparing failed: no such image; {until}"));
+            assert!(case.service.down(&case.rules) && case.service.is_refused());
         };
         case.feed(Input::Begin);
         refuse(&mut case);
@@ -676,7 +690,7 @@ fn what_cannot_succeed_is_not_tried_again_until_it_has_changed() {
         case.feed(Input::Stop { ticket: 1, reason: StopReason::Operator });
         case.feed(Input::ArchivesChanged);
         case.feed(Input::NewSpec { has_when: false });
-        assert_eq!((case.life.phase, case.life.is_refused()), (Phase::Rest, false));
+        assert_eq!((case.service.phase, case.service.is_refused()), (Phase::Rest, false));
         case.feed(Input::Start { ticket: 2 });
         assert_eq!(case.work, Work::Open);
     }
@@ -691,22 +705,22 @@ fn who_stops_one_that_has_failed_keeps_its_group_from_starting_it() {
     case.feed(Input::Exited { run: 1, exit: Exit::Status(1) });
     case.cleared();
     case.feed(Input::Closed(Ok(())));
-    assert_eq!((case.life.state, case.life.stopped), (State::Failed, false));
+    assert_eq!((case.service.state, case.service.stopped), (State::Failed, false));
     let answer = case.feed(Input::Stop { ticket: 1, reason: StopReason::Operator });
     assert_eq!(answer, Some(Answer::NothingToDo("it is failed already".into())));
     case.feed(Input::Stop { ticket: 2, reason: StopReason::Group("why".into()) });
     case.feed(Input::GroupStart { text: "why".into() });
-    assert_eq!((case.life.phase, case.life.down(&case.rules)), (Phase::Rest, true));
+    assert_eq!((case.service.phase, case.service.down(&case.rules)), (Phase::Rest, true));
     case.feed(Input::Restart { ticket: 3 });
     case.feed(Input::Opened(Err(RunnerError::new("no"))));
-    assert_eq!(case.life.phase, Phase::Closing, "it has just failed");
+    assert_eq!(case.service.phase, Phase::Closing, "it has just failed");
     case.feed(Input::Stop { ticket: 4, reason: StopReason::Group("why".into()) });
     case.feed(Input::Stop { ticket: 5, reason: StopReason::Operator });
     case.feed(Input::Closed(Ok(())));
     case.feed(Input::GroupStart { text: "why".into() });
-    assert_eq!((case.life.phase, case.life.down(&case.rules)), (Phase::Rest, true));
+    assert_eq!((case.service.phase, case.service.down(&case.rules)), (Phase::Rest, true));
     case.feed(Input::Start { ticket: 6 });
-    assert_ne!(case.life.phase, Phase::Rest);
+    assert_ne!(case.service.phase, Phase::Rest);
 }
 
 #[test]
@@ -716,13 +730,13 @@ fn who_stops_one_that_has_just_ended_by_itself_keeps_its_group_from_starting_it(
     let mut case = Case::new(rules);
     case.run();
     case.exit(0);
-    assert_eq!(case.life.phase, Phase::Closing);
+    assert_eq!(case.service.phase, Phase::Closing);
     case.feed(Input::Stop { ticket: 1, reason: StopReason::Operator });
     case.feed(Input::Stop { ticket: 2, reason: StopReason::Group("why".into()) });
     case.feed(Input::Closed(Ok(())));
     case.feed(Input::GroupStart { text: "why".into() });
-    assert_eq!((case.life.phase, case.life.state), (Phase::Rest, State::Finished));
-    assert!(case.life.down(&case.rules), "nobody starts it: whoever waits for its end learns of it");
+    assert_eq!((case.service.phase, case.service.state), (Phase::Rest, State::Finished));
+    assert!(case.service.down(&case.rules), "nobody starts it: whoever waits for its end learns of it");
 }
 
 #[test]
@@ -740,10 +754,10 @@ fn a_stop_for_a_time_ends_by_itself_unless_somebody_was_there_first() {
     let mut case = stopped_for(Some(HOUR));
     case.cleared();
     case.closed();
-    assert!(case.life.stopped);
+    assert!(case.service.stopped);
     case.feed(Input::Timer(Timer::StopFor));
     case.opened_and_spawned();
-    assert!(case.up() && case.life.run == 2 && !case.life.stopped);
+    assert!(case.up() && case.service.run == 2 && !case.service.stopped);
     let mut case = stopped_for(Some(HOUR));
     case.feed(Input::Timer(Timer::StopFor));
     case.cleared();
@@ -751,14 +765,14 @@ fn a_stop_for_a_time_ends_by_itself_unless_somebody_was_there_first() {
     assert!(case.up());
     // Neither what runs again already, nor what leaves, nor a host that is stopping.
     case.feed(Input::Timer(Timer::StopFor));
-    assert_eq!((case.life.run, case.life.phase), (2, Phase::Active));
+    assert_eq!((case.service.run, case.service.phase), (2, Phase::Active));
     for input in [Input::Leaving, Input::Closing] {
         let mut case = stopped_for(Some(HOUR));
         case.cleared();
         case.closed();
         case.feed(input);
         case.feed(Input::Timer(Timer::StopFor));
-        assert_eq!(case.life.phase, Phase::Rest);
+        assert_eq!(case.service.phase, Phase::Rest);
     }
     // Another stop, for no time.
     let mut case = stopped_for(Some(HOUR));

@@ -19,7 +19,7 @@ use super::mailbox::Mailbox;
 use super::random::Random;
 use super::readiness::{Heard, Voice};
 use super::surroundings::Surroundings;
-use super::table::{Answer, Effect, Input, Life, Phase, Rules, Timer, Work};
+use super::table::{Answer, Effect, Input, Phase, Rules, ServiceState, Timer, Work};
 use crate::groups::GroupRequest;
 use crate::health::{Checks, News, OwnCheck, Totals};
 use crate::model::{Snapshot, State};
@@ -96,7 +96,7 @@ struct Core {
     new_spec: Option<Arc<ServiceSpec>>,
     group: Option<Arc<str>>,
     builtin: bool,
-    life: Life,
+    service: ServiceState,
     surroundings: Arc<Surroundings>,
     mailbox: Mailbox<Command>,
     publisher: watch::Sender<Snapshot>,
@@ -206,9 +206,9 @@ impl Core {
     async fn happen(&mut self, doing: &mut Option<BoxFuture<'_, Brought>>) -> Happened {
         self.arm();
         // What a run says before its spawn has been reported waits until then.
-        let listening = self.life.phase != Phase::Spawning;
-        let Core { mailbox, voice, exit, gate, sleep, checks, bonds, post_start, life, .. } = self;
-        let bonds = bonds.as_mut().filter(|_| life.phase == Phase::Active);
+        let listening = self.service.phase != Phase::Spawning;
+        let Core { mailbox, voice, exit, gate, sleep, checks, bonds, post_start, service, .. } = self;
+        let bonds = bonds.as_mut().filter(|_| service.phase == Phase::Active);
         tokio::select! {
             // In turns, so that no flood of one starves another.
             brought = async { match doing { Some(doing) => doing.await, None => std::future::pending().await } } => {
@@ -264,7 +264,7 @@ impl Core {
                         break;
                     }
                 }
-                self.step(Input::Exited { run: self.life.run, exit })
+                self.step(Input::Exited { run: self.service.run, exit })
             }
             Happened::Checked(news) => self.checked(*news),
             Happened::PostStart(failures) => {
@@ -273,7 +273,7 @@ impl Core {
             }
             Happened::Bond(rule, text) => {
                 self.bonds = None;
-                self.step(Input::DependencyDown { run: self.life.run, rule, text })
+                self.step(Input::DependencyDown { run: self.service.run, rule, text })
             }
             Happened::Gate => {
                 let input = self.look_at_gate();
@@ -322,11 +322,11 @@ impl Core {
             }
             Brought::Input(input) => self.step(input),
             Brought::Turn(turn, gate) => {
-                if self.life.phase == Phase::Opening {
+                if self.service.phase == Phase::Opening {
                     self.turn = Some(turn);
                     return Next::Work(Work::Open, false);
                 }
-                if self.life.starts_nothing() {
+                if self.service.starts_nothing() {
                     // It waits for its stop.
                     return Next::Work(Work::None, false);
                 }
@@ -345,7 +345,7 @@ impl Core {
                     self.record();
                 }
                 self.step(Input::Turn);
-                if self.life.phase == Phase::Pre {
+                if self.service.phase == Phase::Pre {
                     return Next::Work(Work::Pre, false);
                 }
                 Next::Work(Work::Spawn, false)
@@ -360,7 +360,7 @@ impl Core {
                 let Running { pid, start_time, stop_signal, exit } = *running;
                 self.exit = Some(exit);
                 self.start_time = start_time;
-                self.life.note_stop_signal(stop_signal);
+                self.service.note_stop_signal(stop_signal);
                 // The boot's part alone: what restarts later keeps its first times.
                 if self.up_after.is_none() {
                     self.spawned_after = Some(self.now());
@@ -392,7 +392,7 @@ impl Core {
         let mut adopted = false;
         while let Some(input) = inputs.pop_front() {
             let (now, chance) = (self.now(), self.random.draw());
-            let step = self.life.step(&self.rules(), input, now, chance);
+            let step = self.service.step(&self.rules(), input, now, chance);
             if step.answer.is_some() {
                 answer = step.answer;
             }
@@ -434,11 +434,14 @@ impl Core {
             inputs.extend(self.mind_checks());
             self.mind_hooks();
         }
-        if self.life.phase != Phase::Active && self.life.pid.is_none() && self.life.phase != Phase::Spawning {
+        if self.service.phase != Phase::Active
+            && self.service.pid.is_none()
+            && self.service.phase != Phase::Spawning
+        {
             self.voice = Voice::Silent;
             self.watchdog = None;
         }
-        if self.recorded != Some((self.life.phase, self.life.owes_post())) {
+        if self.recorded != Some((self.service.phase, self.service.owes_post())) {
             self.record();
         }
         let next = match work {

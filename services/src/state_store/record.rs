@@ -7,7 +7,7 @@ use prost::Message as _;
 
 use super::file::{PAYLOAD, seal};
 use super::numbers::nanos;
-use crate::service_runner::table::Life;
+use crate::service_runner::table::ServiceState;
 
 /// One of the two slots of a service.
 pub const SLOT: usize = 1024;
@@ -24,7 +24,7 @@ pub struct Record {
     pub name: String,
     pub builtin: bool,
     /// As the table sees it.
-    pub life: Life,
+    pub service: ServiceState,
     /// With the PID it names the process for good.
     pub start_time: u64,
     /// Since when it is in this state, in nanoseconds since 1970.
@@ -66,7 +66,7 @@ impl Record {
         let mut short = self.clone();
         short.status_text = short.status_text.map(|text| start_of(&text, SHORT).to_owned());
         for failures in FAILURES {
-            short.life.shorten(SHORT, failures);
+            short.service.shorten(SHORT, failures);
             if let Some(sealed) = seal(number, &short.bytes(unknown), SLOT) {
                 return Some(sealed);
             }
@@ -106,7 +106,7 @@ impl Record {
             noted_runs: self.noted_runs.clone(),
             ..stored::ServiceRecord::default()
         };
-        self.life.store(&mut record);
+        self.service.store(&mut record);
         record
     }
 
@@ -114,7 +114,7 @@ impl Record {
     pub(super) fn read(bytes: &[u8]) -> Result<FoundRecord, prost::DecodeError> {
         let record = stored::ServiceRecord::decode(bytes)?;
         let unknown = unknown_fields(bytes, KNOWN)?;
-        let (life, phase) = Life::of_stored(&record);
+        let (service, phase) = ServiceState::of_stored(&record);
         let time = |nanos: Option<u64>| nanos.map(Duration::from_nanos);
         let timers = [
             record.start_timer,
@@ -126,7 +126,7 @@ impl Record {
         let record = Record {
             name: record.name,
             builtin: record.builtin,
-            life,
+            service,
             start_time: record.start_time,
             since: record.since,
             entered: time(record.entered),

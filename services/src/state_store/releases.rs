@@ -179,11 +179,11 @@ fn the_stored_state_of_a_later_release_is_read_and_its_fields_are_kept() {
     let (past, others) = reads(VARIANT);
     let phases = ["new-phase", "new-phase-at-rest"].map(|name| (name.to_owned(), NEW));
     assert_eq!(past.unknown_phases, phases);
-    let life = |name: &str| others[name].life.clone();
-    assert_eq!((life("new-phase").phase, life("new-phase").state), (Phase::Active, State::Running));
-    assert_eq!(life("new-phase-at-rest").phase, Phase::Rest);
+    let of = |name: &str| others[name].service.clone();
+    assert_eq!((of("new-phase").phase, of("new-phase").state), (Phase::Active, State::Running));
+    assert_eq!(of("new-phase-at-rest").phase, Phase::Rest);
     // What asks for its group does so still, and what follows in an unknown way is for the restart policy.
-    assert!(life("new-values").phase == Phase::Closing && life("new-values").group_restarts());
+    assert!(of("new-values").phase == Phase::Closing && of("new-values").group_restarts());
     let new_values = again(&others["new-values"], b"");
     assert_eq!(new_values.restarts_by, [1; 11]);
     assert!(matches!(new_values.after.unwrap().what, Some(stored::next::What::Decide(_))));

@@ -1,6 +1,6 @@
 use super::*;
 use crate::model::{Event, State};
-use crate::service_runner::table::Life;
+use crate::service_runner::table::ServiceState;
 use file::unseal;
 use std::fs::OpenOptions;
 use std::os::fd::{AsFd, AsRawFd};
@@ -10,16 +10,16 @@ use std::time::Duration;
 const HEADER: u64 = 4096;
 
 fn record(name: &str, run: u64) -> Record {
-    let mut life = Life::new(true);
-    life.run = run;
-    life.state = State::Running;
-    life.pid = Some(42);
-    life.restarts = 3;
-    life.exit = Some(kelson_runner::Exit::Signal { signal: 9, core: false });
+    let mut service = ServiceState::new(true);
+    service.run = run;
+    service.state = State::Running;
+    service.pid = Some(42);
+    service.restarts = 3;
+    service.exit = Some(kelson_runner::Exit::Signal { signal: 9, core: false });
     Record {
         name: name.into(),
         builtin: false,
-        life,
+        service,
         start_time: 7,
         since: 1_800_000_000_000_000_000,
         entered: Some(Duration::from_millis(4)),
@@ -146,30 +146,30 @@ fn v2_a_torn_record_is_said_and_the_others_are_gone_on_with() {
 }
 
 /// A life that failed so often, a second apart.
-fn failed(times: u32) -> Life {
+fn failed(times: u32) -> ServiceState {
     let mut rules = crate::service_runner::table_tests::rules();
     (rules.restart.attempts, rules.restart.interval) = (20_000, Duration::from_secs(1_000_000));
-    let mut life = Life::new(true);
+    let mut service = ServiceState::new(true);
     for time in 1..=times {
         use crate::service_runner::table::{Input, Phase};
-        life.phase = Phase::Spawning;
+        service.phase = Phase::Spawning;
         let now = Duration::from_secs(time.into());
-        life.step(&rules, Input::Spawned(Err(kelson_runner::RunnerError::new("no"))), now, 0);
-        assert_eq!(life.phase, Phase::Backoff);
+        service.step(&rules, Input::Spawned(Err(kelson_runner::RunnerError::new("no"))), now, 0);
+        assert_eq!(service.phase, Phase::Backoff);
     }
-    life
+    service
 }
 
 #[test]
 fn every_failure_counts_after_it_was_written_down() {
     for times in [0, 1, 17, 64, 500, 5000] {
         let mut many = record("a", 1);
-        many.life = failed(times);
-        many.life.message = Arc::from("ä".repeat(300));
+        many.service = failed(times);
+        many.service.message = Arc::from("ä".repeat(300));
         many.status_text = Some("x".repeat(300));
         let sealed = many.seal(1, b"").unwrap();
         let found = Record::read(unseal(&sealed).unwrap().1).unwrap();
-        assert_eq!(found.record.life.failures(), usize::try_from(times).unwrap());
+        assert_eq!(found.record.service.failures(), usize::try_from(times).unwrap());
     }
 }
 
@@ -192,7 +192,7 @@ fn a_field_of_a_later_release_is_written_back() {
     let past = Past::take(&dir, &life).unwrap();
     assert_eq!((past.records.as_slice(), past.doubts.len()), (&[record("a", 2)][..], 0));
     let mut long = record("a", 3);
-    long.life.message = Arc::from("ä".repeat(2000));
+    long.service.message = Arc::from("ä".repeat(2000));
     for written in [record("a", 3), long, record("a", 4)] {
         past.store.record(&a, &written);
         let bytes = std::fs::read(dir.join("services")).unwrap();
@@ -290,7 +290,7 @@ fn one_that_an_earlier_release_has_stopped_is_stopped() {
             stopped,
             ..Default::default()
         };
-        Record::read(&prost::Message::encode_to_vec(&stored)).unwrap().record.life.state
+        Record::read(&prost::Message::encode_to_vec(&stored)).unwrap().record.service.state
     };
     assert_eq!((with(true), with(false)), (State::Stopped, State::Finished));
 }
@@ -308,7 +308,7 @@ fn a_phase_that_is_not_known_is_gone_on_with() {
         };
         let found = Record::read(&prost::Message::encode_to_vec(&stored)).unwrap();
         assert_eq!(found.unknown_phase, Some(99));
-        (found.record.life.phase, found.record.life.state)
+        (found.record.service.phase, found.record.service.state)
     };
     assert_eq!(with(42, 99), (Phase::Active, State::Running));
     assert_eq!(with(42, 6), (Phase::Active, State::Running));
@@ -324,12 +324,12 @@ fn what_does_not_fit_is_shortened_and_not_lost() {
     let life = LifeId::current().unwrap();
     let store = StateStore::create(&dir, &life).unwrap();
     let mut long = record("a", 9);
-    long.life.message = Arc::from("ä".repeat(2000));
+    long.service.message = Arc::from("ä".repeat(2000));
     long.status_text = Some("x".repeat(256));
     store.record(&Arc::from("a"), &long);
     let back = read(&dir, &life).unwrap().records.remove(0);
-    assert_eq!((back.life.run, back.life.pid, back.timers), (9, Some(42), long.timers));
-    assert!(back.life.message.len() >= 90 && "ä".repeat(2000).starts_with(&*back.life.message));
+    assert_eq!((back.service.run, back.service.pid, back.timers), (9, Some(42), long.timers));
+    assert!(back.service.message.len() >= 90 && "ä".repeat(2000).starts_with(&*back.service.message));
     std::fs::remove_dir_all(dir).unwrap();
 }
 

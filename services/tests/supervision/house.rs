@@ -400,15 +400,15 @@ impl House {
             assert!(!now.up || now.oneshot || played.lives(), "{now:?}");
             assert_eq!(now.state == State::Waiting, !now.missing.is_empty(), "{now:?}");
             if let Some(record) = self.record(name) {
-                assert_eq!((record.life.state, record.life.run), (now.state, now.run));
+                assert_eq!((record.service.state, record.service.run), (now.state, now.run));
                 // That a process is gone is remembered first.
-                assert!(record.life.pid.is_none() || record.life.pid == now.pid, "{now:?}");
-                assert_eq!((record.life.finished, record.life.restarts), (now.finished, now.restarts));
+                assert!(record.service.pid.is_none() || record.service.pid == now.pid, "{now:?}");
+                assert_eq!((record.service.finished, record.service.restarts), (now.finished, now.restarts));
                 assert!(
-                    record.life.has_opened() || !played.opened,
+                    record.service.has_opened() || !played.opened,
                     "what must be undone is not remembered: {now:?}"
                 );
-                assert!(!record.life.has_opened() || !rest, "{now:?}");
+                assert!(!record.service.has_opened() || !rest, "{now:?}");
             }
         });
     }

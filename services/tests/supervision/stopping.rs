@@ -262,7 +262,10 @@ async fn a_process_that_has_ended_has_no_pid_while_it_is_cleaned_up() {
     assert!(!house.played("web", Played::lives));
     assert_eq!((house.state("web"), house.now("web").pid), (State::Stopping, None));
     let record = house.record("web").unwrap();
-    assert_eq!((record.life.pid, record.life.exit), (None, Some(Exit::Signal { signal: 15, core: false })));
+    assert_eq!(
+        (record.service.pid, record.service.exit),
+        (None, Some(Exit::Signal { signal: 15, core: false }))
+    );
     tokio::time::sleep(secs(1)).await;
     house.check();
 }

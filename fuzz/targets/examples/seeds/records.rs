@@ -7,23 +7,23 @@ use std::time::{Duration, SystemTime};
 use kelson_load::{Sources, load_with};
 use kelson_services::host::{BootReport, PhaseRecord, TaskRecord};
 use kelson_services::model::{Event, State};
-use kelson_services::service_runner::table::Life;
+use kelson_services::service_runner::table::ServiceState;
 use kelson_services::state_store::{Kind, LifeId, Record, StateStore};
 use kelson_spec::{Loaded, wire};
 
 use super::{Seeds, piece};
 
 fn record(name: &str, state: State) -> Record {
-    let mut life = Life::new(true);
-    life.state = state;
-    life.run = 3;
-    life.pid = Some(42);
-    life.restarts = 2;
-    life.exit = Some(kelson_runner::Exit::Signal { signal: 9, core: false });
+    let mut service = ServiceState::new(true);
+    service.state = state;
+    service.run = 3;
+    service.pid = Some(42);
+    service.restarts = 2;
+    service.exit = Some(kelson_runner::Exit::Signal { signal: 9, core: false });
     Record {
         name: name.to_owned(),
         builtin: false,
-        life,
+        service,
         start_time: 7,
         since: 1_800_000_000_000_000_000,
         entered: Some(Duration::from_secs(6)),

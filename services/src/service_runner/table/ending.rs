@@ -8,7 +8,7 @@ use kelson_runner::{ErrorKind, Exit, StopReport};
 use kelson_spec::service::{RestartPolicy, RestartScope, ServiceKind, WhenDown};
 
 use super::starting::TRIED_AGAIN;
-use super::{Effect, Ended, Life, Phase, Rules, StopReason, Timer, Work};
+use super::{Effect, Ended, Phase, Rules, ServiceState, StopReason, Timer, Work};
 use crate::model::{RestartReason, Retry, State};
 use crate::service_runner::words;
 
@@ -41,7 +41,18 @@ impl After {
     }
 }
 
-impl Life {
+impl ServiceState {
+    /// `startTimeout` is over, which covers ready, and where checks may restart it also healthy.
+    pub(super) fn start_timeout(&mut self, rules: &Rules, now: Duration, fx: &mut Vec<Effect>) {
+        let missing = match self.state {
+            State::Starting => "ready",
+            _ if rules.awaits_health() && !self.proven => "healthy",
+            _ => return,
+        };
+        let text = format!("not {missing} after {}", words::duration(rules.start_timeout));
+        self.end_run(rules, RestartReason::NotReady, text, now, fx);
+    }
+
     /// Ends a run that failed while its process lives.
     pub(super) fn end_run(
         &mut self,
@@ -188,30 +199,18 @@ impl Life {
         }
     }
 
-    pub(super) fn exited(&mut self, rules: &Rules, exit: Exit, now: Duration, fx: &mut Vec<Effect>) {
-        match self.phase {
-            Phase::Active => {
-                let ran = now.saturating_sub(self.spawned_at);
-                let before_ready =
-                    rules.kind == ServiceKind::Service && !self.ready && self.state == State::Starting;
-                let ended = Ended::Exited { exit, ran, before_ready, out_of_memory: false, outlived: 0 };
-                // Clearing away may take its time: who minds it learns by now that it went down, and why.
-                self.message = words::ended(&ended, rules).into();
-                self.after = Some(After::Decide(ended));
-                self.clear_away(exit, fx);
-            }
-            Phase::PreStop | Phase::StopDelay => self.clear_away(exit, fx),
-            Phase::Ending => {
-                self.exit = Some(exit);
-                self.pid = None;
-                fx.push(Effect::Publish);
-            }
-            // The process of a run that has been cleared away: only its status is news.
-            _ => self.exit = Some(exit),
-        }
+    /// The process ended by itself.
+    pub(super) fn ended(&mut self, rules: &Rules, exit: Exit, now: Duration, fx: &mut Vec<Effect>) {
+        let ran = now.saturating_sub(self.spawned_at);
+        let before_ready = rules.kind == ServiceKind::Service && !self.ready && self.state == State::Starting;
+        let ended = Ended::Exited { exit, ran, before_ready, out_of_memory: false, outlived: 0 };
+        // Clearing away may take its time: who minds it learns by now that it went down, and why.
+        self.message = words::ended(&ended, rules).into();
+        self.after = Some(After::Decide(ended));
+        self.clear_away(exit, fx);
     }
 
-    fn clear_away(&mut self, exit: Exit, fx: &mut Vec<Effect>) {
+    pub(super) fn clear_away(&mut self, exit: Exit, fx: &mut Vec<Effect>) {
         self.exit = Some(exit);
         self.phase = Phase::Clearing;
         self.run_is_over(fx);

@@ -3,7 +3,7 @@
 use std::num::NonZeroU8;
 use std::time::Duration;
 
-use super::{Life, Phase};
+use super::{Phase, ServiceState};
 
 /// The rest of a stop, in this order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct RemainingStop {
     pub post: bool,
 }
 
-impl Life {
+impl ServiceState {
     /// The stop signal of the image of its present run, where that counts.
     pub fn note_stop_signal(&mut self, signal: Option<i32>) {
         self.stop_signal = signal.and_then(|signal| NonZeroU8::new(u8::try_from(signal).ok()?));
@@ -70,8 +70,8 @@ mod tests {
         const DELAY: Duration = Duration::from_secs(5);
         const LEFT: Duration = Duration::from_secs(2);
         let of = |phase, lives| {
-            let life = Life { phase, delays: true, owes_post: true, ..Life::new(true) };
-            life.remaining_stop(lives, DELAY, LEFT)
+            let service = ServiceState { phase, delays: true, owes_post: true, ..ServiceState::new(true) };
+            service.remaining_stop(lives, DELAY, LEFT)
         };
         let clear = RemainingStop { post: true, ..RemainingStop::default() };
         let whole = RemainingStop { pre_stop: true, signal_after: Some(DELAY), ..clear };
@@ -87,9 +87,9 @@ mod tests {
         for phase in [Phase::Active, Phase::PreStop, Phase::Ending] {
             assert_eq!(of(phase, false), clear, "nobody is left to be signalled");
         }
-        let cut_off = Life { phase: Phase::Post, ..Life::new(true) };
+        let cut_off = ServiceState { phase: Phase::Post, ..ServiceState::new(true) };
         assert_eq!(cut_off.remaining_stop(false, DELAY, LEFT), clear);
-        let failed = Life { phase: Phase::PreStop, delays: false, ..Life::new(true) };
+        let failed = ServiceState { phase: Phase::PreStop, delays: false, ..ServiceState::new(true) };
         let at_once =
             RemainingStop { pre_stop: true, signal_after: Some(Duration::ZERO), ..RemainingStop::default() };
         assert_eq!(failed.remaining_stop(true, DELAY, LEFT), at_once);

@@ -7,93 +7,64 @@ use kelson_runner::restart::RestartHistory;
 use kelson_spec::service::ServiceKind;
 
 use super::ending::After;
-use super::{Answer, Effect, Life, Phase, Rules, StopReason, Timer, Work};
+use super::{Answer, Effect, Phase, Rules, ServiceState, StopReason, Timer, Work};
 use crate::model::{RestartReason, State};
 use crate::service_runner::words;
 
-impl Life {
-    pub(super) fn start(&mut self, rules: &Rules, ticket: u64, fx: &mut Vec<Effect>) -> Answer {
-        if self.closing {
-            return Answer::Refused("the host is stopping, nothing is started any more".into());
-        }
-        // A request that changes nothing replaces none.
-        let text = match self.phase {
-            Phase::Rest => {
-                self.ticket = ticket;
-                self.leaving = false;
-                self.restarts = 0;
-                self.history = RestartHistory::default();
-                self.begin(rules, true, fx);
-                return Answer::Done;
-            }
-            Phase::Backoff => {
-                self.ticket = ticket;
-                self.leaving = false;
-                self.retry = None;
-                self.history = RestartHistory::default();
-                fx.push(Effect::Timer(Timer::Backoff, None));
-                self.again_from_gate(rules, fx);
-                return Answer::Done;
-            }
-            Phase::PreStop
-            | Phase::StopDelay
-            | Phase::Ending
-            | Phase::Clearing
-            | Phase::Post
-            | Phase::Closing => {
-                if !matches!(self.after, Some(After::Again(_) | After::Gate)) {
-                    self.ticket = ticket;
-                    self.leaving = false;
-                    self.history = RestartHistory::default();
-                    self.retry = None;
-                    let ended = match self.after.replace(After::Again(RestartReason::Operator)) {
-                        Some(After::Decide(ended)) => format!("{}, ", words::ended(&ended, rules)),
-                        Some(After::End { text, stopped: false, .. }) => format!("{text}, "),
-                        _ => String::new(),
-                    };
-                    fx.push(Effect::Note(format!(
-                        "{ended}starts again once it has stopped: asked by an operator"
-                    )));
-                    fx.push(Effect::Publish);
-                    return Answer::Done;
-                }
-                "it is restarting already"
-            }
-            Phase::When | Phase::Gate | Phase::Opening | Phase::Pre | Phase::Spawning => {
-                "it is starting already"
-            }
-            Phase::Active => "it runs already",
-        };
-        Answer::NothingToDo(text.into())
-    }
-
-    pub(super) fn restart(&mut self, rules: &Rules, ticket: u64, why: &str, fx: &mut Vec<Effect>) -> Answer {
-        if self.closing {
-            return Answer::Refused("the host is stopping, nothing is started any more".into());
-        }
-        let text = format!("restarting: {why}");
+impl ServiceState {
+    /// A request that counts replaces the one before.
+    pub(super) fn take_up(&mut self, ticket: u64) {
         self.ticket = ticket;
         self.leaving = false;
         self.retry = None;
+    }
+
+    pub(super) fn start_from_rest(&mut self, rules: &Rules, ticket: u64, fx: &mut Vec<Effect>) -> Answer {
+        self.take_up(ticket);
+        self.restarts = 0;
+        self.history = RestartHistory::default();
+        self.begin(rules, true, fx);
+        Answer::Done
+    }
+
+    /// It is ending, and begins again once it has.
+    pub(super) fn start_after_stop(&mut self, rules: &Rules, ticket: u64, fx: &mut Vec<Effect>) -> Answer {
+        if matches!(self.after, Some(After::Again(_) | After::Gate)) {
+            return Answer::NothingToDo("it is restarting already".into());
+        }
+        self.take_up(ticket);
+        self.history = RestartHistory::default();
+        let ended = match self.after.replace(After::Again(RestartReason::Operator)) {
+            Some(After::Decide(ended)) => format!("{}, ", words::ended(&ended, rules)),
+            Some(After::End { text, stopped: false, .. }) => format!("{text}, "),
+            _ => String::new(),
+        };
+        let text = format!("{ended}starts again once it has stopped: asked by an operator");
+        fx.push(Effect::Note(text));
+        fx.push(Effect::Publish);
+        Answer::Done
+    }
+
+    pub(super) fn restart(&mut self, rules: &Rules, ticket: u64, why: &str, fx: &mut Vec<Effect>) {
+        let text = format!("restarting: {why}");
+        self.take_up(ticket);
+        let again = Some(After::Again(RestartReason::Operator));
         match self.phase {
             Phase::Rest => self.begin(rules, true, fx),
             Phase::When => fx.push(Effect::Publish),
-            Phase::Gate | Phase::Backoff => {
-                fx.push(Effect::Timer(Timer::Backoff, None));
-                self.again_from_gate(rules, fx);
-            }
+            Phase::Gate | Phase::Backoff => self.again_from_gate(rules, fx),
             Phase::Opening => {
                 fx.push(Effect::DropGate);
-                self.after = Some(After::Again(RestartReason::Operator));
+                self.after = again;
                 self.tell(State::Stopping, text, fx);
                 self.close(fx);
             }
             Phase::Pre | Phase::Spawning => {
-                self.after = Some(After::Again(RestartReason::Operator));
+                self.after = again;
                 self.break_start(text, fx);
             }
             Phase::Active => {
-                self.after = Some(After::Again(RestartReason::Operator));
+                self.after = again;
                 self.begin_stop(rules, text, fx);
             }
             Phase::PreStop
@@ -102,11 +73,10 @@ impl Life {
             | Phase::Clearing
             | Phase::Post
             | Phase::Closing => {
-                self.after = Some(After::Again(RestartReason::Operator));
+                self.after = again;
                 self.tell(State::Stopping, text, fx);
             }
         }
-        Answer::Done
     }
 
     /// A hook that runs is killed. A program that is just being started may run by now: then it has its stop signal.
@@ -122,7 +92,8 @@ impl Life {
     }
 
     /// Nothing runs; a new spec may be waiting.
-    fn again_from_gate(&mut self, rules: &Rules, fx: &mut Vec<Effect>) {
+    pub(super) fn again_from_gate(&mut self, rules: &Rules, fx: &mut Vec<Effect>) {
+        fx.push(Effect::Timer(Timer::Backoff, None));
         if self.new_spec.is_some() && self.opened {
             self.undo_for_new_spec(After::Again(RestartReason::Operator), fx);
         } else {
@@ -131,6 +102,37 @@ impl Life {
         }
     }
 
+    /// What a reason to stop says beside its stop.
+    fn stops_for(&mut self, reason: &StopReason) {
+        self.closing |= *reason == StopReason::Shutdown;
+        self.leaving |= *reason == StopReason::Removed;
+    }
+
+    pub(super) fn stop_at_rest(&mut self, ticket: u64, reason: &StopReason, fx: &mut Vec<Effect>) -> Answer {
+        self.stops_for(reason);
+        if matches!(reason, StopReason::Group(_)) {
+            return self.rests_for_group(fx);
+        }
+        let starts_again = std::mem::take(&mut self.awaits_group);
+        let begun = self.state != State::Initialized;
+        if *reason != StopReason::Shutdown && (!begun || starts_again) {
+            self.ticket = self.ticket.max(ticket);
+            self.stopped = true;
+            self.rest(State::Stopped, words::stopped(reason, ""), fx);
+            return Answer::Done;
+        }
+        // Somebody does not want it to run: neither does its group start it then.
+        self.unwanted |= reason.is_somebodys();
+        self.will_start &= *reason != StopReason::Shutdown;
+        fx.push(Effect::Publish);
+        fx.push(Effect::Rested);
+        Answer::NothingToDo(match self.state {
+            State::Initialized => "it was never started".into(),
+            state => format!("it is {} already", state.name()),
+        })
+    }
+
+    /// In any phase but rest.
     pub(super) fn stop(
         &mut self,
         rules: &Rules,
@@ -138,37 +140,13 @@ impl Life {
         reason: &StopReason,
         fx: &mut Vec<Effect>,
     ) -> Answer {
-        if *reason == StopReason::Shutdown {
-            self.closing = true;
-        }
-        self.leaving |= *reason == StopReason::Removed;
+        self.stops_for(reason);
         let text = words::stopped(reason, "");
         let by_group = matches!(reason, StopReason::Group(_));
-        let by_somebody = matches!(reason, StopReason::Operator | StopReason::Cascade(_));
+        let by_somebody = reason.is_somebodys();
         let end = |text: String| After::stopped(reason, text);
         match self.phase {
-            Phase::Rest => {
-                if by_group {
-                    return self.rests_for_group(fx);
-                }
-                let starts_again = std::mem::take(&mut self.awaits_group);
-                let begun = self.state != State::Initialized;
-                if *reason != StopReason::Shutdown && (!begun || starts_again) {
-                    self.ticket = self.ticket.max(ticket);
-                    self.stopped = true;
-                    self.rest(State::Stopped, text, fx);
-                    return Answer::Done;
-                }
-                // Somebody does not want it to run: neither does its group start it then.
-                self.unwanted |= by_somebody;
-                self.will_start &= *reason != StopReason::Shutdown;
-                fx.push(Effect::Publish);
-                fx.push(Effect::Rested);
-                return Answer::NothingToDo(match self.state {
-                    State::Initialized => "it was never started".into(),
-                    state => format!("it is {} already", state.name()),
-                });
-            }
+            Phase::Rest => {}
             Phase::When | Phase::Gate | Phase::Backoff => {
                 fx.push(Effect::Work(Work::None));
                 fx.push(Effect::DropGate);
@@ -259,13 +237,16 @@ impl Life {
         };
         if stopped && !self.closing && !self.leaving {
             fx.push(Effect::Note("the time for which it was stopped is over".into()));
-            self.start(rules, self.ticket, fx);
+            match self.phase {
+                Phase::Rest => self.start_from_rest(rules, self.ticket, fx),
+                _ => self.start_after_stop(rules, self.ticket, fx),
+            };
         }
     }
 
     /// It is stopped with its group while nothing of it runs.
     fn rests_for_group(&mut self, fx: &mut Vec<Effect>) -> Answer {
-        if !self.stopped && !self.unwanted && self.state != State::Initialized {
+        if !self.is_stopped() && self.state != State::Initialized {
             self.awaits_group = true;
             // Whoever waits for its success waits for the next one.
             self.finished = false;
@@ -277,7 +258,7 @@ impl Life {
 
     /// All of its group has stopped, and starts again. An operator who stopped it meanwhile wins.
     pub(super) fn group_start(&mut self, rules: &Rules, text: &str, fx: &mut Vec<Effect>) {
-        if self.closing || self.phase != Phase::Rest || self.stopped || self.unwanted {
+        if self.closing || self.is_stopped() {
             return;
         }
         let asked = self.asked_group.take();
@@ -286,11 +267,5 @@ impl Life {
         fx.push(Effect::Note(format!("starts again with its group: {text}")));
         self.tries_after(format!("its group is restarted ({text})"));
         self.begin(rules, true, fx);
-    }
-
-    pub(super) fn arm(&mut self, rules: &Rules, fx: &mut Vec<Effect>) {
-        if !self.closing && self.phase == Phase::Rest && !self.stopped && !self.unwanted {
-            self.begin(rules, true, fx);
-        }
     }
 }

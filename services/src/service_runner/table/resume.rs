@@ -6,10 +6,10 @@ use kelson_runner::Exit;
 use kelson_spec::ServiceSpec;
 
 use super::ending::After;
-use super::{Effect, Life, Phase, Rules, Work};
+use super::{Effect, Phase, Rules, ServiceState, Work};
 use crate::model::State;
 
-impl Life {
+impl ServiceState {
     /// Goes on from each phase. What the phase was doing is done again: all of it is made for that.
     pub(super) fn attached(
         &mut self,
@@ -33,12 +33,18 @@ impl Life {
             }
             Phase::PreStop => match found {
                 Ok(_) => fx.push(Effect::Work(Work::PreStop)),
-                Err(exit) => self.exited(rules, exit, now, fx),
+                Err(exit) => self.clear_away(exit, fx),
             },
-            Phase::Active | Phase::StopDelay => match found {
-                Ok(_) => {}
-                Err(exit) => self.exited(rules, exit, now, fx),
-            },
+            Phase::StopDelay => {
+                if let Err(exit) = found {
+                    self.clear_away(exit, fx);
+                }
+            }
+            Phase::Active => {
+                if let Err(exit) = found {
+                    self.ended(rules, exit, now, fx);
+                }
+            }
             Phase::Ending => {
                 if let Err(exit) = found {
                     self.pid = None;

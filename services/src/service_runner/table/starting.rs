@@ -7,14 +7,14 @@ use kelson_runner::ErrorKind;
 use kelson_spec::service::Readiness;
 
 use super::ending::After;
-use super::{Effect, Ended, Life, Phase, Rules, Timer, Work};
+use super::{Effect, Ended, Phase, Rules, ServiceState, Timer, Work};
 use crate::model::State;
 use crate::service_runner::words;
 
 /// What is told of one that was refused, and whose file has changed since.
 pub(super) const TRIED_AGAIN: &str = "its file changed, it is tried again";
 
-impl Life {
+impl ServiceState {
     /// From rest to `when` or the gate.
     pub(super) fn begin(&mut self, rules: &Rules, ask_when: bool, fx: &mut Vec<Effect>) {
         self.will_start = false;

@@ -1,4 +1,4 @@
-//! A [`Life`] as it stands in the state, and what this version makes of what a later one has written.
+//! A [`ServiceState`] as it stands in the state, and what this version makes of what a later one has written.
 
 use std::num::NonZeroU8;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use kelson_runner::ErrorKind;
 use kelson_runner::restart::{Failures, RestartHistory};
 
 use super::ending::After;
-use super::{Ended, Life, Phase};
+use super::{Ended, Phase, ServiceState};
 use crate::model::{RestartCounts, RestartReason, Retry, State};
 use crate::state_store::numbers::{Numbered as _, exit_of_stored, exit_to_stored, nanos};
 use crate::state_store::start_of;
 
-impl Life {
+impl ServiceState {
     /// Fills in what the table knows.
     pub(crate) fn store(&self, record: &mut stored::ServiceRecord) {
         record.state = self.state.number();
@@ -63,9 +63,9 @@ impl Life {
         record.escalated = self.history.escalated;
     }
 
-    /// The life that a record tells of. A phase that this version does not know is `Err`; [`Life::adopt`] tells what
+    /// The service that a record tells of. A phase that this version does not know is `Err`; [`ServiceState::adopt`] tells what
     /// stands for it then.
-    pub(crate) fn of_stored(record: &stored::ServiceRecord) -> (Life, Result<(), i32>) {
+    pub(crate) fn of_stored(record: &stored::ServiceRecord) -> (ServiceState, Result<(), i32>) {
         let phase = Phase::of_number(record.phase);
         let mut before = Duration::ZERO;
         let mut counts = record.failure_counts.iter().copied();
@@ -73,7 +73,7 @@ impl Life {
             before = before.saturating_add(Duration::from_nanos(*since));
             Failures { at: before, count: counts.next().unwrap_or(1) }
         });
-        let mut life = Life {
+        let mut service = ServiceState {
             state: state(record.state, record.stopped).unwrap_or_default(),
             phase: phase.unwrap_or(Phase::Rest),
             run: record.run,
@@ -109,12 +109,12 @@ impl Life {
             history: RestartHistory::of(failures, record.doublings),
             spawned_at: Duration::from_nanos(record.spawned_at),
         };
-        life.history.escalated = record.escalated;
+        service.history.escalated = record.escalated;
         if phase.is_some() {
-            return (life, Ok(()));
+            return (service, Ok(()));
         }
-        life.adopt(state(record.state, record.stopped));
-        (life, Err(record.phase))
+        service.adopt(state(record.state, record.stopped));
+        (service, Err(record.phase))
     }
 
     /// Goes on from a phase that this version does not know: with a process it runs; without one its state tells how far

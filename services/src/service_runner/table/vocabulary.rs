@@ -133,6 +133,13 @@ pub enum StopReason {
     Shutdown,
 }
 
+impl StopReason {
+    /// Somebody does not want it to run.
+    pub(super) fn is_somebodys(&self) -> bool {
+        matches!(self, StopReason::Operator | StopReason::Cascade(_))
+    }
+}
+
 /// Something that happened to the service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input {
@@ -240,6 +247,49 @@ pub enum Input {
     Leaving,
     /// The host is stopping: nothing is started any more, and its own stop comes in its turn.
     Closing,
+}
+
+impl Input {
+    /// The run of which it tells.
+    pub(super) fn run(&self) -> Option<u64> {
+        match self {
+            Input::Ready { run }
+            | Input::Unready { run, .. }
+            | Input::NeverReady { run, .. }
+            | Input::Broken { run, .. }
+            | Input::Health { run, .. }
+            | Input::DependencyDown { run, .. }
+            | Input::Exited { run, .. } => Some(*run),
+            Input::Begin
+            | Input::Start { .. }
+            | Input::Restart { .. }
+            | Input::Stop { .. }
+            | Input::StopFor(_)
+            | Input::WhenHolds
+            | Input::WhenFails(_)
+            | Input::GateHolds
+            | Input::GateShut(_)
+            | Input::Opened(_)
+            | Input::Turn
+            | Input::PreDone(_)
+            | Input::Spawned(_)
+            | Input::PreStopDone(_)
+            | Input::Cleared { .. }
+            | Input::PostDone(_)
+            | Input::Closed(_)
+            | Input::Attached { .. }
+            | Input::Timer(_)
+            | Input::NewSpec { .. }
+            | Input::OldSpec
+            | Input::Replace { .. }
+            | Input::ArchivesChanged
+            | Input::GroupStart { .. }
+            | Input::GroupRefused { .. }
+            | Input::Arm
+            | Input::Leaving
+            | Input::Closing => None,
+        }
+    }
 }
 
 /// The clocks of one service; each runs or does not.

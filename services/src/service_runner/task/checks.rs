@@ -15,7 +15,7 @@ impl Core {
     /// Begins the checks of a run that is ready, and drops those of a run that is ending: both are asked after each
     /// step, so that no other place has to think of them.
     pub(super) fn mind_checks(&mut self) -> Option<Input> {
-        if self.life.phase != Phase::Active {
+        if self.service.phase != Phase::Active {
             self.checks = None;
             self.past_checks = None;
             self.health_kept = false;
@@ -23,7 +23,7 @@ impl Core {
         }
         if let Some(checks) = &mut self.checks {
             // Once it is ready again, a check that it waits for is the better reason again.
-            let (run, again) = (self.life.run, checks.turns_ready(self.life.ready));
+            let (run, again) = (self.service.run, checks.turns_ready(self.service.ready));
             return again.then(|| Input::Health {
                 run,
                 healthy: checks.healthy(),
@@ -31,7 +31,7 @@ impl Core {
             });
         }
         let none = self.spec.health.is_empty() && self.own_check.is_none();
-        if none || !self.life.has_been_ready() {
+        if none || !self.service.has_been_ready() {
             return None;
         }
         let random = self.random.branch();
@@ -42,9 +42,9 @@ impl Core {
         let (store, origin) = (&self.surroundings.store, self.surroundings.origin);
         let mut recall = |check: &str| {
             store.as_ref().map(|store| Recall {
-                record: store.check_record(&self.name, check, self.life.run),
+                record: store.check_record(&self.name, check, self.service.run),
                 origin,
-                past: past.take(check, self.life.run),
+                past: past.take(check, self.service.run),
             })
         };
         let own = self.own_check.iter().map(|own| ToMind {
@@ -68,20 +68,20 @@ impl Core {
             },
         );
         let mut checks = Box::new(Checks::begin(own.into_iter().chain(of_spec), random));
-        checks.turns_ready(self.life.ready);
+        checks.turns_ready(self.service.ready);
         let (healthy, missing) = (checks.healthy(), checks.missing());
         self.checks = Some(checks);
         if self.health_kept && healthy.is_none() {
             return None;
         }
         self.health_kept = false;
-        Some(Input::Health { run: self.life.run, healthy, missing })
+        Some(Input::Health { run: self.service.run, healthy, missing })
     }
 
     /// Takes in what a result means.
     pub(super) fn checked(&mut self, news: News) -> Next {
         let News { changes, healthy, missing, restart } = news;
-        let run = self.life.run;
+        let run = self.service.run;
         for text in &changes {
             self.note(text);
         }
@@ -104,9 +104,9 @@ impl Core {
 
     /// What asks over the network that the present run has.
     fn network(&self) -> Result<Arc<dyn Network>, String> {
-        match self.life.pid {
+        match self.service.pid {
             Some(pid) => {
-                let run = RunningProcess { run: self.life.run, pid, start_time: self.start_time };
+                let run = RunningProcess { run: self.service.run, pid, start_time: self.start_time };
                 self.surroundings.runners.network(&self.spec, run)
             }
             None => Err("nothing runs that could be asked".into()),

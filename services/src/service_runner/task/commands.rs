@@ -87,7 +87,7 @@ impl Core {
             Command::Kill => {
                 self.killing = Killing::Deadline;
                 self.note("the total deadline has passed: killed");
-                match self.life.phase {
+                match self.service.phase {
                     Phase::PreStop | Phase::StopDelay => self.step(Input::Timer(Timer::StopDelay)),
                     Phase::Ending | Phase::Clearing => Next::Work(Work::Stop, false),
                     Phase::Post => Next::Work(Work::Post, false),
@@ -95,7 +95,7 @@ impl Core {
                 }
             }
             Command::Force => {
-                let phase = self.life.phase;
+                let phase = self.service.phase;
                 let stops = matches!(phase, Phase::PreStop | Phase::StopDelay | Phase::Ending);
                 if !stops || self.killing != Killing::Nobody {
                     return Next::Same;
@@ -111,7 +111,7 @@ impl Core {
                 }
             }
             Command::Leave { left } => {
-                let rests = self.life.phase == Phase::Rest;
+                let rests = self.service.phase == Phase::Rest;
                 if rests {
                     for command in self.mailbox.close() {
                         if let Command::Stop { rested, .. } = command {
@@ -143,16 +143,16 @@ impl Core {
 
     /// For the present run, while it is neither ending nor about to.
     pub(super) fn executor(&self) -> Result<Arc<dyn Executor>, String> {
-        match self.life.phase {
+        match self.service.phase {
             Phase::Active => self.executor_of_run(),
             _ => Err(self.does_not_run()),
         }
     }
 
     pub(super) fn executor_of_run(&self) -> Result<Arc<dyn Executor>, String> {
-        match self.life.pid {
+        match self.service.pid {
             Some(pid) => {
-                let run = RunningProcess { run: self.life.run, pid, start_time: self.start_time };
+                let run = RunningProcess { run: self.service.run, pid, start_time: self.start_time };
                 self.surroundings.runners.executor(&self.spec, run)
             }
             None => Err(self.does_not_run()),
@@ -161,14 +161,14 @@ impl Core {
 
     /// To the main process, which the policy answers for as ever if the signal ends it: it is no stop.
     fn signal(&self, signal: i32, asked_by: &str) -> Result<i32, String> {
-        let pid = self.life.pid.ok_or_else(|| self.does_not_run())?;
+        let pid = self.service.pid.ok_or_else(|| self.does_not_run())?;
         kelson_runner::signal_process(pid, self.start_time, signal).map_err(|error| error.message)?;
         self.note(&format!("{} sent to PID {pid}: asked by {asked_by}", kelson_spec::signal_name(signal)));
         Ok(pid)
     }
 
     fn does_not_run(&self) -> String {
-        format!("service \"{}\" does not run: its state is {}", self.name, self.life.state.name())
+        format!("service \"{}\" does not run: its state is {}", self.name, self.service.state.name())
     }
 
     fn request(&mut self, input: Input, reply: Option<oneshot::Sender<Answer>>) -> Next {

@@ -14,8 +14,8 @@ impl Core {
             logs: Arc::clone(&self.surroundings.logs),
             name: Arc::clone(&self.name),
             spec: Arc::clone(&self.spec),
-            run: self.life.run,
-            exit: self.life.exit,
+            run: self.service.run,
+            exit: self.service.exit,
         }
     }
 
@@ -27,13 +27,13 @@ impl Core {
     /// Starts the `postStart` hooks of a run that is ready, and drops those of a run that is ending: asked after each
     /// step, as the checks are.
     pub(super) fn mind_hooks(&mut self) {
-        if self.life.phase != Phase::Active {
+        if self.service.phase != Phase::Active {
             self.post_start = None;
-        } else if self.life.ready
-            && self.post_start_of != self.life.run
+        } else if self.service.ready
+            && self.post_start_of != self.service.run
             && !self.spec.hooks.post_start.is_empty()
         {
-            self.post_start_of = self.life.run;
+            self.post_start_of = self.service.run;
             self.post_start = Some(Box::pin(self.hooks().post_start(self.executor_of_run())));
         }
     }

@@ -12,7 +12,7 @@ use super::super::mailbox::Mailbox;
 use super::super::random::Random;
 use super::super::readiness::Voice;
 use super::super::surroundings::Surroundings;
-use super::super::table::{HookKinds, Life, Rules, Work};
+use super::super::table::{HookKinds, Rules, ServiceState, Work};
 use super::{Command, Core, Killing, TIMERS, drive};
 use crate::health::Totals;
 use crate::model::{Snapshot, State};
@@ -36,7 +36,7 @@ pub fn launch(
     will_start: bool,
     surroundings: &Arc<Surroundings>,
 ) -> Result<ServiceHandle, String> {
-    let (mut core, runner, handle) = make(spec, builtin, Life::new(will_start), surroundings)?;
+    let (mut core, runner, handle) = make(spec, builtin, ServiceState::new(will_start), surroundings)?;
     core.write_down(Kind::Spec, &core.spec);
     core.record();
     tokio::spawn(drive(core, runner, Work::None));
@@ -50,17 +50,17 @@ pub(super) type Made = (Box<Core>, Box<dyn Runner>, ServiceHandle);
 pub(super) fn make(
     spec: Arc<ServiceSpec>,
     builtin: bool,
-    mut life: Life,
+    mut service: ServiceState,
     surroundings: &Arc<Surroundings>,
 ) -> Result<Made, String> {
     let runner = surroundings.runners.runner(&spec)?;
     let own_check = surroundings.runners.own_check(&spec).map(Box::new);
     let name: Arc<str> = Arc::from(spec.name.as_str());
     let group: Option<Arc<str>> = spec.group.as_deref().map(Arc::from);
-    let (publisher, snapshot) = watch::channel(first_snapshot(&name, &spec, &life, builtin));
+    let (publisher, snapshot) = watch::channel(first_snapshot(&name, &spec, &service, builtin));
     // As it is published, so it is recorded.
-    if life.message.is_empty() {
-        life.message = Arc::clone(&snapshot.borrow().message);
+    if service.message.is_empty() {
+        service.message = Arc::clone(&snapshot.borrow().message);
     }
     let mailbox = Mailbox::default();
     let totals: Arc<Totals> = Arc::default();
@@ -73,7 +73,7 @@ pub(super) fn make(
         new_spec: None,
         group,
         builtin,
-        life,
+        service,
         surroundings: Arc::clone(surroundings),
         mailbox: mailbox.clone(),
         publisher,
@@ -109,17 +109,22 @@ pub(super) fn make(
     Ok((core, runner, ServiceHandle { mailbox, snapshot, totals }))
 }
 
-fn first_snapshot(name: &Arc<str>, spec: &Arc<ServiceSpec>, life: &Life, builtin: bool) -> Snapshot {
+fn first_snapshot(
+    name: &Arc<str>,
+    spec: &Arc<ServiceSpec>,
+    service: &ServiceState,
+    builtin: bool,
+) -> Snapshot {
     let rules = rules(spec, false);
-    let message = if life.will_start { "not started yet" } else { "never started (its start is manual)" };
+    let message = if service.will_start { "not started yet" } else { "never started (its start is manual)" };
     Snapshot {
-        down: life.down(&rules),
+        down: service.down(&rules),
         builtin,
         oneshot: spec.kind == ServiceKind::Oneshot,
         group: spec.group.as_deref().map(Arc::from),
         required: spec.required,
         spec: Some(Arc::clone(spec)),
-        ..Snapshot::new(Arc::clone(name), life.state, Arc::from(message))
+        ..Snapshot::new(Arc::clone(name), service.state, Arc::from(message))
     }
 }
 

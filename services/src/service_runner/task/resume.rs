@@ -59,22 +59,22 @@ pub fn resume(resumed: Resumed, surroundings: &Arc<Surroundings>) -> Result<Serv
     let Resumed { record, spec, next_spec, making, exit, told, closing, checks, voice, attached } = resumed;
     // One that was taken up already, and not yet discarded, does not wait.
     let next_spec = next_spec.filter(|next| *next != spec);
-    let (pid, start_time) = match (record.life.phase, making) {
+    let (pid, start_time) = match (record.service.phase, making) {
         (Phase::Spawning, Some(Making::Child(pid, start_time))) => (pid, start_time),
         (Phase::Spawning, _) => (0, 0),
-        _ => (record.life.pid.unwrap_or_default(), record.start_time),
+        _ => (record.service.pid.unwrap_or_default(), record.start_time),
     };
-    let before = Attachment { run: record.life.run, pid, start_time, opened: record.life.has_opened() };
-    let (mut core, runner, handle) = make(spec, record.builtin, record.life.clone(), surroundings)?;
+    let before = Attachment { run: record.service.run, pid, start_time, opened: record.service.has_opened() };
+    let (mut core, runner, handle) = make(spec, record.builtin, record.service.clone(), surroundings)?;
     core.recall(&record);
-    core.life.expects(next_spec.as_deref());
+    core.service.expects(next_spec.as_deref());
     core.new_spec = next_spec;
     core.past_checks = Some(Box::new(checks));
     core.speak_on(voice);
     // Seen by all others before the first of them looks.
     match told {
         // The life before recorded it and did not come to tell it.
-        Some(told) if told != (core.life.state, core.life.run) => core.tell(),
+        Some(told) if told != (core.service.state, core.service.run) => core.tell(),
         _ => core.publish(),
     }
     let exit = exit.unwrap_or(Exit::Lost);
@@ -113,25 +113,25 @@ impl Core {
             now.checked_sub(since.elapsed().unwrap_or_default()).map_or(origin, |at| at.max(origin))
         });
         self.publisher.send_modify(|first| (first.since, first.entered) = (since, entered));
-        self.shown = record.life.state;
+        self.shown = record.service.state;
         self.spawned_after = record.spawned_after;
         self.up_after = record.up_after;
         self.start_took = record.start_took;
         self.start_took_run = record.start_took_run;
         self.bonds = Bonds::recall(&record.noted_runs);
-        self.health_kept = record.life.healthy.is_some();
-        if record.life.has_been_ready() {
+        self.health_kept = record.service.healthy.is_some();
+        if record.service.has_been_ready() {
             // Its `postStart` hooks have begun, and are not begun twice.
-            self.post_start_of = record.life.run;
+            self.post_start_of = record.service.run;
         }
     }
 
     /// Goes on listening to the run.
     fn speak_on(&mut self, voice: Option<OwnedFd>) {
         let speaks =
-            matches!(self.life.phase, Phase::Spawning | Phase::Active | Phase::StopDelay | Phase::Ending);
+            matches!(self.service.phase, Phase::Spawning | Phase::Active | Phase::StopDelay | Phase::Ending);
         let Some(descriptor) = voice.filter(|_| speaks) else { return };
-        let (run, store) = (self.life.run, self.surroundings.store.as_ref());
+        let (run, store) = (self.service.run, self.surroundings.store.as_ref());
         let service = self.name.to_string();
         let made = match self.spec.readiness {
             Readiness::None => return,
@@ -163,7 +163,7 @@ impl Core {
                 None
             }
         };
-        if matches!(self.life.phase, Phase::Pre | Phase::Post)
+        if matches!(self.service.phase, Phase::Pre | Phase::Post)
             && let Err(error) = runner.stop(KILL).await
         {
             self.note(&format!("a hook that was cut off could not be ended: {}", error.message));
@@ -180,7 +180,7 @@ impl Core {
         exit: Exit,
         closing: bool,
     ) -> (Work, bool) {
-        let spawning = self.life.phase == Phase::Spawning;
+        let spawning = self.service.phase == Phase::Spawning;
         let input = match (running, making) {
             (Some(Running { pid, start_time, exit, .. }), _) => {
                 self.exit = Some(exit);

@@ -15,7 +15,7 @@ use crate::service_runner::table::{Input, Phase, Timer, Work};
 impl Core {
     /// What was heard is let go once it is written down: another incarnation of PID 1 hears it again otherwise.
     pub(super) fn hear(&mut self, heard: Heard) -> Next {
-        let run = self.life.run;
+        let run = self.service.run;
         let said = match heard {
             Heard::Newline => Input::Ready { run },
             Heard::Closed => {
@@ -38,7 +38,7 @@ impl Core {
     }
 
     fn message(&mut self, message: Message) -> Next {
-        let run = self.life.run;
+        let run = self.service.run;
         match message {
             Message::Ready => self.step(Input::Ready { run }),
             Message::Reloading => self.step(Input::Unready { run, text: "says that it is reloading".into() }),
@@ -82,12 +82,12 @@ impl Core {
     fn is_main_pid(&self, pid: &str) -> bool {
         let pid = pid.parse::<i32>().ok();
         pid.is_some()
-            && (pid == self.life.pid
+            && (pid == self.service.pid
                 || (pid == Some(1) && matches!(self.spec.workload, Workload::Container(_))))
     }
 
     pub(super) fn arm_watchdog(&mut self) {
-        let deadline = match self.life.phase {
+        let deadline = match self.service.phase {
             Phase::Active => self.watchdog.and_then(|interval| Instant::now().checked_add(interval)),
             _ => None,
         };
@@ -99,7 +99,7 @@ impl Core {
     /// `EXTEND_TIMEOUT_USEC`: the clock that runs has at least so much left.
     fn extend(&mut self, by: Duration) -> Next {
         let Some(until) = Instant::now().checked_add(by) else { return Next::Same };
-        match self.life.phase {
+        match self.service.phase {
             Phase::Active => {
                 if let Some(Some(deadline)) = self.timers.get_mut(timer_index(Timer::Start)) {
                     *deadline = (*deadline).max(until);

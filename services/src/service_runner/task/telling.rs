@@ -14,37 +14,37 @@ use crate::state_store::{Kind, Record};
 impl Core {
     /// Remembers, publishes and tells the present state.
     pub(super) fn tell(&mut self) {
-        self.shown = self.life.state;
+        self.shown = self.service.state;
         self.publish();
         self.surroundings.events.add(
             &self.name,
-            self.life.state,
-            Arc::clone(&self.life.message),
-            self.life.run,
+            self.service.state,
+            Arc::clone(&self.service.message),
+            self.service.run,
         );
     }
 
     /// Tells what changes nothing: beside the state that was told last.
     pub(super) fn note(&self, text: &str) {
-        self.surroundings.events.add(&self.name, self.shown, text, self.life.run);
+        self.surroundings.events.add(&self.name, self.shown, text, self.service.run);
     }
 
     /// Remembers and publishes the present state.
     pub(super) fn publish(&mut self) {
         let rules = self.rules();
-        let up = self.life.up(&rules);
+        let up = self.service.up(&rules);
         if up && self.up_after.is_none() {
             self.up_after = Some(self.now());
         }
-        if up && self.start_took_run != self.life.run {
-            self.start_took_run = self.life.run;
-            let took = self.now().saturating_sub(self.life.spawned_at());
+        if up && self.start_took_run != self.service.run {
+            self.start_took_run = self.service.run;
+            let took = self.now().saturating_sub(self.service.spawned_at());
             self.start_took = Some(took);
             self.totals.started(took);
         }
         let entered = {
             let last = self.publisher.borrow();
-            if last.state == self.life.state {
+            if last.state == self.service.state {
                 (last.since, last.entered)
             } else {
                 (SystemTime::now(), Instant::now())
@@ -53,34 +53,34 @@ impl Core {
         self.record_in(entered);
         let (since, entered) = entered;
         let backoff = self.timers.get(timer_index(Timer::Backoff)).copied().flatten();
-        let life = &self.life;
+        let service = &self.service;
         self.publisher.send_replace(Snapshot {
             name: Arc::clone(&self.name),
-            state: life.state,
+            state: service.state,
             up,
-            down: life.down(&rules),
-            finished: life.finished,
-            healthy: life.healthy,
-            restarts: life.restarts,
-            restarts_by: life.restarts_by,
-            pid: life.pid,
+            down: service.down(&rules),
+            finished: service.finished,
+            healthy: service.healthy,
+            restarts: service.restarts,
+            restarts_by: service.restarts_by,
+            pid: service.pid,
             since,
             entered,
-            retry: life.retry().cloned(),
-            restart_at: backoff.filter(|_| life.state == State::Backoff),
-            missing: life.missing.clone(),
-            message: life.reason(),
+            retry: service.retry().cloned(),
+            restart_at: backoff.filter(|_| service.state == State::Backoff),
+            missing: service.missing.clone(),
+            message: service.reason(),
             builtin: self.builtin,
-            stopped: life.stopped,
+            stopped: service.stopped,
             status_text: self.status_text.clone(),
-            run: life.run,
+            run: service.run,
             oneshot: rules.kind == kelson_spec::service::ServiceKind::Oneshot,
             group: self.group.clone(),
             required: self.spec.required,
             changed: self.new_spec.is_some(),
             spec: Some(Arc::clone(&self.spec)),
-            refused: life.is_refused(),
-            ticket: life.ticket,
+            refused: service.is_refused(),
+            ticket: service.ticket,
             spawned_after: self.spawned_after,
             up_after: self.up_after,
             start_took: self.start_took,
@@ -88,7 +88,7 @@ impl Core {
         self.surroundings.registry.changed(&self.name);
     }
 
-    /// Writes down where it stands, for the next life of PID 1.
+    /// Writes down where it stands, for the next incarnation of PID 1.
     pub(super) fn record(&mut self) {
         let entered = (self.publisher.borrow().since, self.publisher.borrow().entered);
         self.record_in(entered);
@@ -96,7 +96,7 @@ impl Core {
 
     /// As [`Core::record`], where it entered its state at that time.
     fn record_in(&mut self, (since, entered): (SystemTime, Instant)) {
-        self.recorded = Some((self.life.phase, self.life.owes_post()));
+        self.recorded = Some((self.service.phase, self.service.owes_post()));
         let Some(store) = &self.surroundings.store else { return };
         let origin = self.surroundings.origin;
         let since_start = |at: tokio::time::Instant| at.saturating_duration_since(origin);
@@ -106,8 +106,8 @@ impl Core {
             &Record {
                 name: self.name.to_string(),
                 builtin: self.builtin,
-                life: self.life.clone(),
-                start_time: if self.life.pid.is_some() { self.start_time } else { 0 },
+                service: self.service.clone(),
+                start_time: if self.service.pid.is_some() { self.start_time } else { 0 },
                 since: u64::try_from(since.as_nanos()).unwrap_or_default(),
                 entered: Some(since_start(entered)),
                 timers: (*self.timers).map(|timer| timer.map(since_start)),
@@ -123,7 +123,7 @@ impl Core {
         );
     }
 
-    /// Writes a spec down: the next life of PID 1 goes on with it, and not with what the disk says by then.
+    /// Writes a spec down: the next incarnation of PID 1 goes on with it, and not with what the disk says by then.
     pub(super) fn write_down(&self, kind: Kind, spec: &ServiceSpec) {
         if let Some(store) = &self.surroundings.store {
             store.write(kind, &self.name, spec);

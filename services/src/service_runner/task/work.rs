@@ -103,7 +103,7 @@ impl Core {
                 Some(Box::pin(async move { Brought::Cleared(runner.stop(plan).await) }))
             }
             Work::AwaitArchives => {
-                let archives = self.life.refused_archives()?;
+                let archives = self.service.refused_archives()?;
                 Some(Box::pin(async move {
                     runner.archives_changed(archives).await;
                     Brought::Input(Input::ArchivesChanged)
@@ -137,7 +137,7 @@ impl Core {
 
     /// What the next run is given.
     fn context(&mut self) -> io::Result<RunContext> {
-        let run = self.life.run;
+        let run = self.service.run;
         let pipes = self.surroundings.logs.pipes(&self.name, run, &self.spec.logs);
         let (stdout, stderr) = pipes.map_err(|error| cannot("make the pipes of its log", &error))?;
         let mut context = RunContext {

@@ -1,0 +1,197 @@
+//! The table as docs/reference/service-table.md prints it. With KELSON_RENEW set the file is written, not compared.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use kelson_conditions::Missing;
+use kelson_runner::{Exit, RunnerError, StopReport};
+use kelson_spec::service::{Readiness, WhenDown};
+
+use super::{Answer, Effect, HookKinds, Input, Phase, Rules, ServiceState, Step, StopReason, Timer};
+use crate::model::RestartReason;
+use crate::service_runner::table_tests;
+
+const NOW: Duration = Duration::from_secs(100);
+const HEAD: &str = "# The table of a service
+
+Made from [`service_runner::table`](../../services/src/service_runner/table.rs), whose head explains the model.
+`hack/docs --renew` makes it again.
+
+Each section is a phase, each line an input that changes something or has an answer.
+The service of this page has `when`, all hooks, a readiness signal, a `stop.delay` and a policy that restarts it.
+The next phase is the one before the effects have brought further inputs: `AskGate` is followed by `GateHolds` or `GateShut`.
+";
+
+fn rules() -> Rules {
+    let mut rules = table_tests::rules();
+    rules.has_when = true;
+    rules.readiness = Readiness::Notify;
+    rules.stop.delay = Duration::from_secs(5);
+    rules.hooks = HookKinds { pre: true, pre_stop: true, post: true };
+    rules
+}
+
+fn exited() -> Input {
+    Input::Exited { run: 1, exit: Exit::Status(1) }
+}
+
+fn cleared() -> Input {
+    Input::Cleared { exit: None, report: StopReport::default() }
+}
+
+fn stop(reason: StopReason) -> Input {
+    Input::Stop { ticket: 1, reason }
+}
+
+/// A state in each phase, as a service comes to it.
+fn states() -> BTreeMap<i32, ServiceState> {
+    use crate::state_store::numbers::Numbered as _;
+    let mut states = BTreeMap::new();
+    let mut state = ServiceState::new(true);
+    let mut come = |state: &mut ServiceState, inputs: Vec<Input>| {
+        for input in inputs {
+            states.entry(state.phase.number()).or_insert_with(|| state.clone());
+            state.step(&rules(), input, NOW, 0);
+        }
+        states.entry(state.phase.number()).or_insert_with(|| state.clone());
+    };
+    let to_active = vec![
+        Input::Begin,
+        Input::WhenHolds,
+        Input::GateShut(vec![Missing::TimeSynced]),
+        Input::GateHolds,
+        Input::Opened(Ok(())),
+        Input::GateHolds,
+        Input::Turn,
+        Input::PreDone(Ok(())),
+        Input::Turn,
+        Input::Spawned(Ok(100)),
+    ];
+    come(&mut state, to_active);
+    come(&mut state.clone(), vec![exited(), cleared(), Input::PostDone(vec![])]);
+    let to_rest = vec![
+        stop(StopReason::Operator),
+        Input::PreStopDone(vec![]),
+        Input::Timer(Timer::StopDelay),
+        cleared(),
+        Input::PostDone(vec![]),
+    ];
+    come(&mut state, to_rest);
+    let all = (1..).map_while(|number| Phase::of_number(number).map(|_| number));
+    assert!(all.eq(states.keys().copied()), "a phase is not reached");
+    states
+}
+
+fn inputs() -> Vec<(&'static str, Input)> {
+    let (run, text) = (1, String::new());
+    let failed = || RunnerError::new("why");
+    vec![
+        ("Begin", Input::Begin),
+        ("Start", Input::Start { ticket: 2 }),
+        ("Restart", Input::Restart { ticket: 2 }),
+        ("Replace", Input::Replace { text: text.clone() }),
+        ("Stop (operator)", stop(StopReason::Operator)),
+        ("Stop (group)", stop(StopReason::Group(text.clone()))),
+        ("Stop (shutdown)", stop(StopReason::Shutdown)),
+        ("StopFor", Input::StopFor(Some(NOW))),
+        ("GroupStart", Input::GroupStart { text: text.clone() }),
+        ("GroupRefused", Input::GroupRefused { text: text.clone() }),
+        ("Arm", Input::Arm),
+        ("NewSpec", Input::NewSpec { has_when: true }),
+        ("OldSpec", Input::OldSpec),
+        ("Leaving", Input::Leaving),
+        ("ArchivesChanged", Input::ArchivesChanged),
+        ("Closing", Input::Closing),
+        ("Attached (alive)", Input::Attached { found: Ok(100), closing: false }),
+        ("Attached (ended)", Input::Attached { found: Err(Exit::Lost), closing: false }),
+        ("WhenHolds", Input::WhenHolds),
+        ("WhenFails", Input::WhenFails(text.clone())),
+        ("GateShut", Input::GateShut(vec![Missing::Any(vec![])])),
+        ("GateHolds", Input::GateHolds),
+        ("Opened", Input::Opened(Ok(()))),
+        ("Opened (failed)", Input::Opened(Err(failed()))),
+        ("Turn", Input::Turn),
+        ("PreDone", Input::PreDone(Ok(()))),
+        ("PreDone (failed)", Input::PreDone(Err(text.clone()))),
+        ("Spawned", Input::Spawned(Ok(100))),
+        ("Spawned (failed)", Input::Spawned(Err(failed()))),
+        ("Ready", Input::Ready { run }),
+        ("Unready", Input::Unready { run, text: text.clone() }),
+        ("NeverReady", Input::NeverReady { run, text: text.clone() }),
+        ("Broken", Input::Broken { run, reason: RestartReason::Check, text: text.clone() }),
+        ("Health", Input::Health { run, healthy: Some(true), missing: text.clone() }),
+        ("DependencyDown (stop)", Input::DependencyDown { run, rule: WhenDown::Stop, text: text.clone() }),
+        ("DependencyDown (restart)", Input::DependencyDown { run, rule: WhenDown::Restart, text }),
+        ("Exited", exited()),
+        ("PreStopDone", Input::PreStopDone(vec![])),
+        ("Cleared", cleared()),
+        ("PostDone", Input::PostDone(vec![])),
+        ("Closed", Input::Closed(Ok(()))),
+        ("Timer Start", Input::Timer(Timer::Start)),
+        ("Timer StopDelay", Input::Timer(Timer::StopDelay)),
+        ("Timer Backoff", Input::Timer(Timer::Backoff)),
+        ("Timer Watchdog", Input::Timer(Timer::Watchdog)),
+        ("Timer StopFor", Input::Timer(Timer::StopFor)),
+    ]
+}
+
+fn name(effect: &Effect) -> String {
+    match effect {
+        Effect::Note(_) => "Note".to_owned(),
+        Effect::AskGroup { .. } => "AskGroup".to_owned(),
+        Effect::Timer(timer, None) => format!("Timer {timer:?} off"),
+        Effect::Timer(timer, Some(_)) => format!("Timer {timer:?} on"),
+        Effect::Work(work) => format!("Work {work:?}"),
+        Effect::Tell
+        | Effect::Publish
+        | Effect::AskGate
+        | Effect::DropGate
+        | Effect::Adopt
+        | Effect::Rested => {
+            format!("{effect:?}")
+        }
+    }
+}
+
+fn page() -> String {
+    let mut page = HEAD.to_owned();
+    for before in states().values() {
+        let mut ignored = Vec::new();
+        write!(page, "\n## {:?}\n\n| input | next phase | effects |\n|---|---|---|\n", before.phase).unwrap();
+        for (input, given) in inputs() {
+            let mut after = before.clone();
+            let Step { effects, answer } = after.step(&rules(), given, NOW, 0);
+            if answer.is_none() && effects.is_empty() && after == *before {
+                ignored.push(input);
+                continue;
+            }
+            let mut what: Vec<String> = effects.iter().map(name).collect();
+            if answer.is_none() && effects.is_empty() {
+                what.push("none; it is remembered".to_owned());
+            }
+            match answer {
+                None | Some(Answer::Done) => {}
+                Some(Answer::NothingToDo(text)) => what.push(format!("nothing to do: {text}")),
+                Some(Answer::Refused(text)) => what.push(format!("refused: {text}")),
+            }
+            let same = std::mem::discriminant(&after.phase) == std::mem::discriminant(&before.phase);
+            let next = if same { String::new() } else { format!("{:?}", after.phase) };
+            writeln!(page, "| {input} | {next} | {} |", what.join(", ")).unwrap();
+        }
+        writeln!(page, "\nIgnored: {}.", ignored.join(", ")).unwrap();
+    }
+    page
+}
+
+#[test]
+fn the_table_is_printed_in_the_documents() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/service-table.md");
+    let page = page();
+    if std::env::var_os("KELSON_RENEW").is_some() {
+        std::fs::write(&file, &page).unwrap();
+    }
+    let published = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(published == page, "{} is not what the table says: run hack/docs --renew", file.display());
+}
