@@ -26,11 +26,11 @@ impl Personality {
         use crate::ask::Wish;
         match Path::new(program).file_name().and_then(|name| name.to_str()).unwrap_or_default() {
             "kelson-logd" => Personality::Logd,
-            kelson_probe::NAME => Personality::Probe,
+            kelson_helper::probe::NAME => Personality::Probe,
             "kelson-apid" => Personality::Apid,
             "kelson-load" => Personality::Load,
             kelson_image::NAME => Personality::Unpack,
-            kelson_inspect::NAME => Personality::Inspect,
+            kelson_helper::inspect::NAME => Personality::Inspect,
             "kelson-task" => Personality::Task,
             "reboot" => Personality::Ask(Wish::Reboot),
             "poweroff" => Personality::Ask(Wish::PowerOff),

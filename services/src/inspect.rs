@@ -9,8 +9,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kelson_inspect::wire::{self, HEADER, Kind};
-use kelson_inspect::{MEMORY_MAX, NAME};
+use kelson_helper::inspect::{self as wire, HEADER, Kind, NAME};
 use kelson_proto::v1::inspect_question::Question;
 use kelson_proto::v1::{InspectQuestion, InspectService, WriteFileBegin};
 use kelson_runner::{BoxFuture, Stdio};
@@ -25,7 +24,8 @@ use tokio::time::timeout;
 use crate::Manager;
 use crate::helpers::{HelperKind, HelperLauncher};
 
-pub const INSPECT: HelperKind = HelperKind { name: NAME, cgroup: "_inspect", memory: MEMORY_MAX };
+/// Many times what it takes, and little for a host.
+pub const INSPECT: HelperKind = HelperKind { name: NAME, cgroup: "_inspect", memory: 64 << 20 };
 
 /// Questions at the same time, on the whole host.
 const MOST: usize = 8;

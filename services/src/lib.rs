@@ -3,6 +3,7 @@
 
 pub mod admission;
 pub mod builtins;
+pub mod collector;
 pub mod events;
 pub mod groups;
 pub mod health;
@@ -15,6 +16,7 @@ pub mod manager;
 pub mod metrics;
 pub mod model;
 pub mod node_health;
+pub mod prober;
 pub mod runners;
 pub mod service_runner;
 pub mod state_store;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::server::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use kelson_logs::places::{Call, Place, Places};
+use kelson_helper::places::{Call, Place, Places};
 use kelson_services::admission::{Admission, Standing};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};

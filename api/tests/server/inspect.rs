@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::sync::Arc;
 
-use kelson_inspect::wire::{Kind, frame};
+use kelson_helper::inspect::{Kind, frame};
 use kelson_proto::v1;
 use kelson_proto::v1::inspect_question::Question;
 use kelson_runner::BoxFuture;

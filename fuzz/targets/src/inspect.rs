@@ -6,9 +6,8 @@ use std::io::{self, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kelson_inspect::System;
-use kelson_inspect::personality::serve;
-use kelson_inspect::wire::{HEADER, Kind, header, question};
+use kelson_helper::inspect::{HEADER, Kind, header, question};
+use kelson_inspect::{System, serve};
 use kelson_proto::v1::inspect_question::Question;
 use kelson_proto::v1::{self, InspectQuestion, InspectService};
 use kelson_runner::BoxFuture;

@@ -6,15 +6,15 @@ use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kelson_logs::{BoxFuture, Collector, Launched, Launcher, LogOptions};
+use kelson_services::collector::{BoxFuture, Collector, Launched, Launcher, LogOptions};
 
 use crate::input::Input;
 use crate::time;
 
-#[path = "../../../logs/src/logd/line.rs"]
+#[path = "../../../helpers/logd/src/line.rs"]
 #[allow(dead_code, reason = "what else is in it is for logd")]
 mod line;
-#[path = "../../../logs/src/logd/run.rs"]
+#[path = "../../../helpers/logd/src/run.rs"]
 #[allow(dead_code, reason = "what else is in it is for logd")]
 mod run;
 

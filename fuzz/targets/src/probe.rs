@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kelson_probe::{BoxFuture, CheckAnswer, Launched, Launcher, Place, Prober, Schedule, Sink};
+use kelson_services::prober::{BoxFuture, CheckAnswer, Launched, Launcher, Place, Prober, Schedule, Sink};
 use kelson_spec::service::{Asks, NetworkProbe};
 
 use crate::time;

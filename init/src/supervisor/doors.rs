@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kelson_api::server;
-use kelson_logs::Collector;
 use kelson_proto::call::LOG_SOCKET;
+use kelson_services::collector::Collector;
 use kelson_services::events::EventLog;
 use kelson_services::state_store::{Descriptor, KeptDescriptor, StateStore};
 use kelson_sys::descriptor::Watched;

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kelson_api::server;
-use kelson_logs::{InheritedLog, Keeper};
 use kelson_runner::cgroup::CgroupRoot;
+use kelson_services::collector::{InheritedLog, Keeper};
 use kelson_services::events::EventLog;
 use kelson_services::state_store::{Descriptor, KeptDescriptor, Kind, LifeId, Past, PastHealth, StateStore};
 use serde::Serialize;
@@ -92,7 +92,7 @@ impl Foundation {
     pub fn keeper(&self) -> Arc<dyn Keeper> {
         match &self.store {
             Some(store) => Arc::new(store.clone()),
-            None => kelson_logs::forgetful(),
+            None => kelson_services::collector::forgetful(),
         }
     }
 

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use kelson_logs::Collector;
-use kelson_probe::Prober;
 use kelson_services::builtins::{apid, containerd};
+use kelson_services::collector::Collector;
 use kelson_services::host::{HostRequest, ReloadReport};
 use kelson_services::manager::Manager;
 use kelson_services::node_health::NodeHealth;
+use kelson_services::prober::Prober;
 use kelson_services::state_store::{Kind, StateStore};
 use kelson_spec::{Loaded, ServiceSpec};
 use tokio::sync::{mpsc, oneshot};

@@ -7,17 +7,17 @@ use std::time::SystemTime;
 use kelson_api::server::{self, AUDIT_LOG, Audit, ServerOptions};
 use kelson_conditions::{Clock, Network, Paths};
 use kelson_image::{Unpacker, UnpackerOptions};
-use kelson_logs::{Collector, LogOptions};
-use kelson_probe::Prober;
 use kelson_runner::Containerd;
 use kelson_services::admission::Admission;
 use kelson_services::builtins::{apid, containerd, logd, probe};
+use kelson_services::collector::{Collector, LogOptions};
 use kelson_services::groups::{self, Groups};
 use kelson_services::host::Host;
 use kelson_services::images::{ImageStore, UNPACK, UnpackLauncher};
 use kelson_services::inspect::{INSPECT, InspectLauncher, Inspector};
 use kelson_services::manager::Manager;
 use kelson_services::node_health::{HealthSpecs, NodeHealth};
+use kelson_services::prober::Prober;
 use kelson_services::runners::Runners;
 use kelson_services::service_runner::gate::{Registry, Sources};
 use kelson_services::service_runner::surroundings::{Surroundings, TURNS};
@@ -220,7 +220,7 @@ pub(super) fn open(
 fn probes(
     personalities: &Personalities,
     machine: &MachineSpec,
-) -> (probe::Probes, mpsc::Receiver<kelson_probe::Report>) {
+) -> (probe::Probes, mpsc::Receiver<kelson_services::prober::Report>) {
     let networks = probe::Networks::default();
     let Personalities { processes, binary } = personalities.clone();
     let launcher = probe::ProbeLauncher::new(processes, binary, machine, networks.clone());

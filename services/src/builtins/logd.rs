@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use kelson_logs::{BoxFuture, Collector, Launched, Launcher, LogOptions, LogdStatus, Report};
+use crate::collector::{BoxFuture, Collector, Launched, Launcher, LogOptions, LogdStatus, Report};
 use kelson_runner::cgroup::Cgroup;
 use kelson_runner::seccomp::Filter;
 use kelson_runner::{Child, Command, Processes};

@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use kelson_probe::{
+use crate::prober::{
     BoxFuture, Launched, Launcher, Place, Prober, ProberStatus, Report, Schedule, Sink, Watch,
 };
 use kelson_runner::cgroup::Cgroup;
@@ -64,7 +64,7 @@ impl ProbeLauncher {
     }
 
     fn command(&self, control: OwnedFd, place: &Place) -> io::Result<Command> {
-        let mut command = Command::from_descriptor(self.binary.try_clone()?, kelson_probe::NAME)
+        let mut command = Command::from_descriptor(self.binary.try_clone()?, kelson_helper::probe::NAME)
             .descriptor(control, 3)
             .user(NOBODY, NOBODY, Vec::new())
             .bounding(Some(0))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use kelson_probe::CheckAnswer;
+use crate::prober::CheckAnswer;
 use kelson_runner::BoxFuture;
 use tokio::time::{Instant, sleep_until, timeout_at};
 

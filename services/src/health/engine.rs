@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, SystemTime};
 
-use kelson_probe::{CheckAnswer, Schedule};
+use crate::prober::{CheckAnswer, Schedule};
 use kelson_runner::BoxFuture;
 use tokio::time::Instant;
 
@@ -297,20 +297,20 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::Wake;
 
-    use kelson_probe::Verdict;
+    use crate::prober::Verdict;
     use kelson_spec::service::{Check, Probe};
 
     use super::*;
 
     #[derive(Default)]
-    struct Lines(Mutex<Vec<Arc<dyn kelson_probe::Sink>>>);
+    struct Lines(Mutex<Vec<Arc<dyn crate::prober::Sink>>>);
 
     struct Held;
 
     impl Watched for Held {}
 
     impl Network for Lines {
-        fn watch(&self, _: Schedule, sink: Arc<dyn kelson_probe::Sink>) -> Box<dyn Watched> {
+        fn watch(&self, _: Schedule, sink: Arc<dyn crate::prober::Sink>) -> Box<dyn Watched> {
             self.0.lock().unwrap().push(sink);
             Box::new(Held)
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use kelson_probe::{CheckAnswer, Verdict};
+use crate::prober::{CheckAnswer, Verdict};
 use tokio::time::Instant;
 
 use super::asking::after;

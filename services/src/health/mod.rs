@@ -14,8 +14,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kelson_probe::Schedule;
-pub use kelson_probe::Verdict;
+use crate::prober::Schedule;
+pub use crate::prober::Verdict;
 use kelson_runner::{BoxFuture, Executor};
 use kelson_spec::service::{self, Check};
 use tokio::time::Instant;

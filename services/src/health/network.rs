@@ -2,20 +2,20 @@
 
 use std::sync::{Arc, Weak};
 
-use kelson_probe::{CheckAnswer, Schedule};
+use crate::prober::{CheckAnswer, Schedule};
 
 use super::engine::Board;
 
 /// Asks over the network that one run has.
 pub trait Network: Send + Sync {
     /// Asks until what it gives is dropped. Never waits.
-    fn watch(&self, schedule: Schedule, sink: Arc<dyn kelson_probe::Sink>) -> Box<dyn Watched>;
+    fn watch(&self, schedule: Schedule, sink: Arc<dyn crate::prober::Sink>) -> Box<dyn Watched>;
 }
 
 /// A check that is asked elsewhere for as long as this is held.
 pub trait Watched: Send {}
 
-impl Watched for kelson_probe::Watch {}
+impl Watched for crate::prober::Watch {}
 
 /// Where the answers to one check of one run go. What comes after the end of the run goes nowhere.
 pub struct Sink {
@@ -24,7 +24,7 @@ pub struct Sink {
     pub(super) place: usize,
 }
 
-impl kelson_probe::Sink for Sink {
+impl crate::prober::Sink for Sink {
     fn take(&self, answer: CheckAnswer) {
         if let Some(board) = self.board.upgrade() {
             board.take(self.place, answer);

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 
-use kelson_logs::{Keeper, KeptLog, LogOptions};
+use crate::collector::{Keeper, KeptLog, LogOptions};
 use kelson_proto::state::v1 as stored;
 use kelson_sys::descriptor::Owned;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};

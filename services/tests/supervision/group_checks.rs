@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kelson_probe::Verdict::{Fails, Passes};
 use kelson_runner::Exit;
 use kelson_services::node_health::{Health, HealthState, NodeHealth};
+use kelson_services::prober::Verdict::{Fails, Passes};
 use kelson_spec::GroupSpec;
 use kelson_spec::service::{Check, Probe, ServiceSpec};
 

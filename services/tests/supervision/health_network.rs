@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use kelson_probe::Verdict::{Fails, Passes, Silent};
 use kelson_services::model::{CheckReport, RestartReason, Standing, State};
+use kelson_services::prober::Verdict::{Fails, Passes, Silent};
 use kelson_spec::service::{Check, Probe, ServiceSpec};
 
 use crate::health_commands::{fails, passes};

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use kelson_probe::{CheckAnswer, Schedule, Sink, Verdict};
 use kelson_services::health::network::{Network, Watched};
+use kelson_services::prober::{CheckAnswer, Schedule, Sink, Verdict};
 
 /// One check of one run, as it was asked for.
 #[derive(Clone)]

@@ -1,0 +1,238 @@
+//! The process `kelson-logd`: collects, rotates and serves the logs of all services.
+//!
+//! Three threads share one bounded [`store`]: the [`reader`] (the main thread) reads pipes and talks to PID 1 and never
+//! waits for anything else; the [`writer`] owns the files and may hang on a dead disk; the [`api`] answers clients, and
+//! is started at the first. Killed at any time it loses what was in its memory, no more; the next one says so.
+
+#![cfg_attr(test, allow(clippy::arithmetic_side_effects, clippy::unwrap_used, clippy::indexing_slicing))]
+
+mod admission;
+mod api;
+mod client;
+mod console;
+mod files;
+mod flow;
+mod history;
+mod line;
+mod reader;
+mod ring;
+mod run;
+mod store;
+mod writer;
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+use admission::Admission;
+use reader::{Reader, Troubles};
+use store::Store;
+use writer::Writer;
+
+/// Stack of a thread: none goes deep.
+pub(crate) const STACK: usize = 256 * 1024;
+/// The socket to PID 1.
+const CONTROL: i32 = 3;
+/// Before the others: a host where everything wants to run must still read what it says.
+const NICE: i32 = -10;
+/// Left of the time that PID 1 gave, for ending itself.
+const SPARE: Duration = Duration::from_millis(50);
+
+const USAGE: &str = "kelson-logd collects the logs of services for init, which starts it.
+usage: kelson-logd --runtime-dir DIR [--log-dir DIR] [--group GID]";
+
+struct Options {
+    runtime: PathBuf,
+    logs: PathBuf,
+    /// That of the socket.
+    group: Option<u32>,
+}
+
+/// Runs it until PID 1 asks it to end or is gone; gives the exit status. Descriptor 3 is the socket to PID 1.
+pub fn main(args: impl Iterator<Item = OsString>) -> i32 {
+    let result = match parse(args) {
+        Some(options) => run(&options),
+        None => {
+            say(USAGE);
+            return 2;
+        }
+    };
+    match result {
+        Ok(()) => 0,
+        Err(error) => {
+            say(&format!("kelson-logd: {error}"));
+            1
+        }
+    }
+}
+
+/// To whoever started it by hand; nobody may be there.
+fn say(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// `args` without the name of the program.
+fn parse(mut args: impl Iterator<Item = OsString>) -> Option<Options> {
+    let (mut runtime, mut logs, mut group) = (None, None, None);
+    while let Some(word) = args.next() {
+        let value = args.next()?;
+        match word.to_str()? {
+            "--runtime-dir" => runtime = Some(PathBuf::from(value)),
+            "--log-dir" => logs = Some(PathBuf::from(value)),
+            "--group" => group = Some(value.to_str()?.parse().ok()?),
+            _ => return None,
+        }
+    }
+    let runtime = runtime?;
+    let logs = logs.unwrap_or_else(|| runtime.join("log"));
+    Some(Options { runtime, logs, group })
+}
+
+/// Which of the other threads are at work.
+#[derive(Default)]
+struct AtWork {
+    count: Mutex<usize>,
+    ended: Condvar,
+}
+
+impl AtWork {
+    fn spawn(self: &Arc<AtWork>, name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        let at_work = self.clone();
+        std::thread::Builder::new().name(name.into()).stack_size(STACK).spawn(move || {
+            work();
+            let mut count = at_work.count.lock().unwrap_or_else(PoisonError::into_inner);
+            *count = count.saturating_sub(1);
+            at_work.ended.notify_all();
+        })?;
+        *count = count.saturating_add(1);
+        Ok(())
+    }
+
+    /// One that hangs on a dead disk is left behind.
+    fn wait(&self, within: Duration) {
+        let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = self.ended.wait_timeout_while(count, within, |count| *count > 0);
+    }
+}
+
+fn run(options: &Options) -> io::Result<()> {
+    let control = take_control()?;
+    be_known();
+    let store = Arc::new(Store::new(options.logs.clone()));
+    let troubles = Arc::new(Troubles::new()?);
+    let signals = signals();
+    let at_work = Arc::new(AtWork::default());
+    let woken = troubles.clone();
+    let admission = Arc::new(Admission::new(move || woken.wake()));
+    let mut reader =
+        Reader::new(control, signals, store.clone(), troubles.clone(), admission.clone(), run::boot())?;
+    let socket = options.runtime.join("log.sock");
+    match listen(&socket, options.group) {
+        Ok(listener) => serve(listener, admission, &store, &troubles, &at_work, &mut reader)?,
+        // Lines are collected all the same.
+        Err(error) => troubles.tell(format!("{}: {error}; logs cannot be read over it", socket.display())),
+    }
+    if let Err(errno) = kelson_sys::capability::drop_all() {
+        troubles.tell(format!("kelson-logd keeps its capabilities: {}", errno.desc()));
+    }
+    let writer = Writer::new(store.clone(), options.logs.clone(), options.runtime.join("log"), troubles);
+    at_work.spawn("write", move || writer.run())?;
+    let end = reader.run();
+    at_work.wait(end.within.saturating_sub(SPARE));
+    end.report_lost(&store);
+    Ok(())
+}
+
+fn serve(
+    listener: OwnedFd,
+    admission: Arc<Admission>,
+    store: &Arc<Store>,
+    troubles: &Arc<Troubles>,
+    at_work: &Arc<AtWork>,
+    reader: &mut Reader,
+) -> io::Result<()> {
+    let (store, troubles, at_work) = (store.clone(), troubles.clone(), at_work.clone());
+    let watched = listener.try_clone()?;
+    let start = move || {
+        let told = troubles.clone();
+        let work = move || {
+            if let Err(error) = api::serve(listener, store, admission, troubles.clone()) {
+                troubles.tell(format!("logs cannot be read: {error}"));
+            }
+        };
+        if let Err(error) = at_work.spawn("api", work) {
+            told.tell(format!("logs cannot be read: {error}"));
+        }
+    };
+    reader.on_client(&watched, Box::new(start))
+}
+
+/// Descriptor 3, if it is a socket.
+fn take_control() -> io::Result<OwnedFd> {
+    // SAFETY: the descriptor is ours by the contract with whoever started us; if it is not open the next call says so.
+    let control = unsafe { OwnedFd::from_raw_fd(CONTROL) };
+    nix::sys::socket::getsockopt(&control, nix::sys::socket::sockopt::SockType).inspect_err(|_| {
+        say(USAGE);
+    })?;
+    nix::fcntl::fcntl(&control, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC))?;
+    Ok(control)
+}
+
+/// Its name, its priority, its limit of descriptors: each only as far as it may.
+fn be_known() {
+    let _ = nix::sys::prctl::set_name(c"kelson-logd");
+    // SAFETY: setpriority takes three numbers and touches no memory.
+    let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: both calls get a pointer to a whole rlimit that lives until they return.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        }
+    }
+}
+
+/// SIGTERM and SIGINT end it in order; without them it still ends with PID 1's socket.
+fn signals() -> Option<SignalFd> {
+    let mut set = SigSet::empty();
+    set.add(Signal::SIGTERM);
+    set.add(Signal::SIGINT);
+    set.thread_block().ok()?;
+    SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).ok()
+}
+
+/// The socket of an earlier logd is replaced: whoever still holds that one is not asked any more.
+fn listen(path: &Path, group: Option<u32>) -> io::Result<OwnedFd> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path)?;
+    if group.is_some() {
+        // If it may not, root can still connect.
+        let _ = std::os::unix::fs::chown(path, None, group);
+    }
+    fs::set_permissions(path, fs::Permissions::from_mode(0o660))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener.into())
+}
+
+/// Whether it may be the name of a service, and so part of the name of a file.
+fn valid_name(name: &str) -> bool {
+    let bytes = name.as_bytes();
+    let plain = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    bytes.len() <= 63
+        && bytes.first().is_some_and(plain)
+        && bytes.iter().all(|byte| plain(byte) || *byte == b'-')
+}

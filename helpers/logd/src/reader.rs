@@ -1,0 +1,632 @@
+//! The thread that reads the pipes and talks to PID 1. It makes no call that can wait, but for its epoll.
+//!
+//! A pipe that is left alone for a while ([`Pause`]) is taken out of the epoll: the kernel reports its end in any case.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use kelson_proto::v1;
+use nix::errno::Errno;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::eventfd::EventFd;
+use nix::sys::signalfd::SignalFd;
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+
+use super::admission::Admission;
+use super::console::Console;
+use super::flow::{self, Flow, Pause, Rate};
+use super::line::Source;
+use super::run::Run;
+use super::store::{Limits, Lost, Store};
+use crate::valid_name;
+use kelson_helper::transport::{self as control, Packet};
+
+/// Read at a time from one pipe: as lines of a file, also short ones, it fits into the queue of a service.
+const READ: usize = 16 * 1024;
+/// So many reads empty a full pipe.
+const WHOLE: usize = 4;
+/// What was lost is told to PID 1 no more often.
+const TELL: Duration = Duration::from_secs(1);
+/// At its end, and at that of logd, a pipe is read at most so often in one go: a service that never stops writing must not keep logd.
+const LAST_READS: usize = 16;
+
+const CONTROL: u64 = u64::MAX;
+const WAKE: u64 = u64::MAX - 1;
+const CLIENT: u64 = u64::MAX - 2;
+const SIGNAL: u64 = u64::MAX - 3;
+const TIMER: u64 = u64::MAX - 4;
+
+/// The reader has ended.
+pub struct End {
+    /// The rest may take so long.
+    pub within: Duration,
+    /// PID 1 takes a closed socket for the end of the process: to be kept until then.
+    control: OwnedFd,
+}
+
+struct Stream {
+    pipe: OwnedFd,
+    service: Arc<str>,
+    run: Run,
+    /// The beginning of a line whose end has not come.
+    held: Vec<u8>,
+    stderr: bool,
+    console: bool,
+}
+
+/// Texts for PID 1 from the other threads.
+pub struct Troubles {
+    texts: std::sync::Mutex<Vec<String>>,
+    wake: EventFd,
+}
+
+impl Troubles {
+    pub fn new() -> io::Result<Troubles> {
+        let flags = nix::sys::eventfd::EfdFlags::EFD_CLOEXEC | nix::sys::eventfd::EfdFlags::EFD_NONBLOCK;
+        let wake = EventFd::from_value_and_flags(0, flags)?;
+        Ok(Troubles { texts: std::sync::Mutex::new(Vec::new()), wake })
+    }
+
+    pub fn tell(&self, text: String) {
+        self.texts.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(text);
+        self.wake();
+    }
+
+    /// Lets the reader look what was lost.
+    pub fn wake(&self) {
+        // It cannot fail but for a count that is full, and then the reader is awake.
+        let _ = self.wake.write(1);
+    }
+
+    fn take(&self) -> Vec<String> {
+        let _ = self.wake.read();
+        std::mem::take(&mut self.texts.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+}
+
+/// See the module.
+pub struct Reader {
+    control: OwnedFd,
+    receiver: control::Receiver,
+    signals: Option<SignalFd>,
+    epoll: Epoll,
+    store: Arc<Store>,
+    troubles: Arc<Troubles>,
+    admission: Arc<Admission>,
+    /// Clients that PID 1 is to be asked about.
+    asks: VecDeque<(u64, OwnedFd)>,
+    streams: HashMap<u64, Stream>,
+    flows: HashMap<Arc<str>, Flow>,
+    /// Services that are left alone, and those with suppressed lines that are not noted yet.
+    paused: Vec<Arc<str>>,
+    suppressing: Vec<Arc<str>>,
+    timer: TimerFd,
+    /// When it ends.
+    armed: Option<Instant>,
+    /// Removed services that still have pipes.
+    leaving: Vec<Arc<str>>,
+    outbox: VecDeque<v1::logd_report::Report>,
+    /// The socket was full; its room is awaited.
+    full: bool,
+    told: Option<Instant>,
+    buffer: Vec<u8>,
+    console: Console,
+    /// The start of the host, see [`super::run`].
+    boot: u16,
+    /// Called once, at the first client.
+    clients: Option<Box<dyn FnOnce()>>,
+}
+
+impl Reader {
+    pub fn new(
+        control: OwnedFd,
+        signals: Option<SignalFd>,
+        store: Arc<Store>,
+        troubles: Arc<Troubles>,
+        admission: Arc<Admission>,
+        boot: u16,
+    ) -> io::Result<Reader> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        epoll.add(&control, EpollEvent::new(EpollFlags::EPOLLIN, CONTROL))?;
+        epoll.add(&troubles.wake, EpollEvent::new(EpollFlags::EPOLLIN, WAKE))?;
+        let timer =
+            TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK)?;
+        epoll.add(&timer, EpollEvent::new(EpollFlags::EPOLLIN, TIMER))?;
+        if let Some(signals) = &signals {
+            epoll.add(signals, EpollEvent::new(EpollFlags::EPOLLIN, SIGNAL))?;
+        }
+        Ok(Reader {
+            control,
+            receiver: control::Receiver::default(),
+            signals,
+            epoll,
+            store,
+            troubles,
+            admission,
+            asks: VecDeque::new(),
+            streams: HashMap::new(),
+            flows: HashMap::new(),
+            paused: Vec::new(),
+            suppressing: Vec::new(),
+            timer,
+            armed: None,
+            leaving: Vec::new(),
+            outbox: VecDeque::new(),
+            full: false,
+            told: None,
+            buffer: vec![0; READ],
+            console: Console::default(),
+            boot,
+            clients: None,
+        })
+    }
+
+    /// `start` is called when somebody first connects to `listener`; no thread waits for clients before.
+    pub fn on_client(&mut self, listener: &impl AsFd, start: Box<dyn FnOnce()>) -> io::Result<()> {
+        let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLONESHOT;
+        self.epoll.add(listener, EpollEvent::new(flags, CLIENT))?;
+        self.clients = Some(start);
+        Ok(())
+    }
+
+    /// Until PID 1 says so, or is gone, or a signal asks for it. Pipes are then read as far as they are full.
+    pub fn run(mut self) -> End {
+        let mut events = [EpollEvent::empty(); 64];
+        loop {
+            self.arm();
+            let found = match self.epoll.wait(&mut events, EpollTimeout::NONE) {
+                Ok(found) => found,
+                Err(Errno::EINTR) => 0,
+                // It cannot be; without it nothing can be read, and the next logd may do better.
+                Err(_) => return self.end(Duration::from_secs(1)),
+            };
+            let events = events.get(..found).unwrap_or_default();
+            for event in events.iter().filter(|event| event.data() >= TIMER) {
+                if let Some(end) = self.special(event.data()) {
+                    return self.end(end);
+                }
+            }
+            for event in events.iter().filter(|event| event.data() < TIMER) {
+                // Its writers are gone: what it holds is all, and stands before what the next run writes.
+                let reads = if event.events().contains(EpollFlags::EPOLLHUP) { LAST_READS } else { 1 };
+                self.read(event.data(), reads);
+            }
+            let now = Instant::now();
+            self.note_suppressed(now);
+            self.resume(now);
+            self.report_lost();
+            self.send();
+        }
+    }
+
+    /// The next time at which something is to be done although nothing has come; as a rule there is none.
+    fn deadline(&self) -> Option<Instant> {
+        let flows = |names: &[Arc<str>], at: fn(&Flow) -> Option<Instant>| {
+            names.iter().filter_map(|name| at(self.flows.get(name)?)).min()
+        };
+        let report = self.store.any_lost().then(|| match self.told {
+            Some(told) => told.checked_add(TELL).unwrap_or(told),
+            None => Instant::now(),
+        });
+        let resume = flows(&self.paused, |flow| flow.pause.map(Pause::until));
+        let note = flows(&self.suppressing, |flow| flow.rate.as_ref()?.due());
+        [report, resume, note].into_iter().flatten().min()
+    }
+
+    fn arm(&mut self) {
+        let deadline = self.deadline();
+        if deadline == self.armed {
+            return;
+        }
+        let set = match deadline {
+            // A timer of zero would never end.
+            Some(at) => {
+                let rest = at.saturating_duration_since(Instant::now()).max(Duration::from_nanos(1));
+                self.timer.set(Expiration::OneShot(TimeSpec::from(rest)), TimerSetTimeFlags::empty())
+            }
+            None => self.timer.unset(),
+        };
+        // It cannot fail with a span that is one.
+        self.armed = deadline.filter(|_| set.is_ok());
+    }
+
+    /// Gives how long the end may take, if this was the end.
+    fn special(&mut self, token: u64) -> Option<Duration> {
+        match token {
+            CONTROL => return self.commands(),
+            WAKE => {
+                for message in self.troubles.take() {
+                    self.trouble(message);
+                }
+                self.asks.extend(self.admission.take());
+            }
+            TIMER => {
+                // Nonblocking: it has ended.
+                let _ = self.timer.wait();
+                self.armed = None;
+            }
+            CLIENT => {
+                if let Some(start) = self.clients.take() {
+                    start();
+                }
+            }
+            // Nothing else is left: SIGTERM or SIGINT.
+            _ if self
+                .signals
+                .as_mut()
+                .is_some_and(|signals| matches!(signals.read_signal(), Ok(Some(_)))) =>
+            {
+                return Some(Duration::from_secs(1));
+            }
+            _ => {}
+        }
+        None
+    }
+
+    fn trouble(&mut self, message: String) {
+        self.outbox.push_back(v1::logd_report::Report::Trouble(v1::LogdTrouble { message }));
+    }
+
+    fn commands(&mut self) -> Option<Duration> {
+        loop {
+            match self.receiver.receive::<v1::LogdCommand>(self.control.as_fd()) {
+                Ok(Some(packet)) => {
+                    if let Some(end) = self.command(packet) {
+                        return Some(end);
+                    }
+                }
+                // PID 1 is gone, or has given this one up.
+                Ok(None) => return Some(Duration::from_secs(1)),
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                    self.trouble(format!("a message of PID 1 was not understood: {error}"));
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if control::would_block(&error) => return None,
+                // Nobody would read the pipes that were handed over: the next logd gets them, and all others, once more.
+                Err(error) if error.raw_os_error() == Some(libc::EMFILE) => {
+                    self.trouble(
+                        "no descriptor is free for the output of a service: another kelson-logd takes over"
+                            .into(),
+                    );
+                    self.send();
+                    return Some(Duration::from_secs(1));
+                }
+                Err(_) => return Some(Duration::from_secs(1)),
+            }
+        }
+    }
+
+    fn command(&mut self, packet: Packet<v1::LogdCommand>) -> Option<Duration> {
+        match packet.message.command? {
+            v1::logd_command::Command::Run(run) => self.take_run(run, packet.descriptors),
+            v1::logd_command::Command::Ping(ping) => {
+                let pong = v1::LogdPong { number: ping.number };
+                self.outbox.push_back(v1::logd_report::Report::Pong(pong));
+            }
+            v1::logd_command::Command::Forget(forget) => {
+                let service: Arc<str> = forget.service.into();
+                self.leaving.push(service.clone());
+                self.leave(&service);
+            }
+            v1::logd_command::Command::Directory(directory) if directory.path.starts_with('/') => {
+                self.store.set_directory(directory.path.into());
+            }
+            v1::logd_command::Command::Directory(directory) => {
+                self.trouble(format!("the log directory \"{}\" is not an absolute path", directory.path));
+            }
+            v1::logd_command::Command::Verdict(verdict) => {
+                self.admission.answer(verdict.number, verdict.refusal);
+            }
+            v1::logd_command::Command::Stop(stop) => {
+                return Some(Duration::from_millis(stop.within_ms.into()));
+            }
+        }
+        None
+    }
+
+    fn take_run(&mut self, run: v1::LogdRun, descriptors: Vec<OwnedFd>) {
+        let ends = [(run.stdout, false), (run.stderr, true)].into_iter().filter(|(there, _)| *there);
+        let ends: Vec<bool> = ends.map(|(_, stderr)| stderr).collect();
+        if !valid_name(&run.service) || ends.len() != descriptors.len() || run.id >= SIGNAL / 2 {
+            return self.trouble(format!("PID 1 handed over a run that is none: {run:?}"));
+        }
+        let service: Arc<str> = run.service.as_str().into();
+        self.leaving.retain(|leaving| *leaving != service);
+        let limits = Limits { max_size: run.max_size.max(4096), max_files: run.max_files.max(1) };
+        let of = Run::new(run.run, self.boot);
+        self.store.open(&service, of, limits);
+        // Once, however many runs of it are handed over.
+        if run.interrupted && !self.flows.contains_key(&service) {
+            let text = "kelson-logd was replaced; lines that the last one still held may be lost here";
+            self.store.note(&service, text);
+        }
+        if run.lost_bytes > 0 {
+            let lost = Lost { lines: run.lost_lines, bytes: run.lost_bytes };
+            self.store.lose(&service, lost, "no kelson-logd was there to read them", true);
+        }
+        let flow = self.flows.entry(service.clone()).or_default();
+        let limit = run.rate_limit.filter(|limit| *limit > 0);
+        if flow.rate.as_ref().map(Rate::limit) != limit {
+            flow.rate = limit.map(Rate::new);
+        }
+        for (stderr, pipe) in ends.into_iter().zip(descriptors) {
+            let token = run.id.wrapping_shl(1) | u64::from(stderr);
+            // Another life of PID 1 hands over all that it has: this is read already.
+            if self.streams.contains_key(&token) {
+                continue;
+            }
+            match self.epoll.add(&pipe, EpollEvent::new(EpollFlags::EPOLLIN, token)) {
+                Ok(()) => {
+                    let (service, console) = (service.clone(), run.console);
+                    if let Some(flow) = self.flows.get_mut(&service) {
+                        flow.streams.push(token);
+                    }
+                    let stream = Stream { pipe, service, run: of, held: Vec::new(), stderr, console };
+                    self.streams.insert(token, stream);
+                }
+                Err(error) => self.trouble(format!("the output of {service} cannot be read: {error}")),
+            }
+        }
+    }
+
+    /// Closes the file of a removed service once none of its pipes is left.
+    fn leave(&mut self, service: &Arc<str>) {
+        if self.leaving.contains(service) && !self.streams.values().any(|stream| stream.service == *service) {
+            self.leaving.retain(|leaving| leaving != service);
+            self.flows.remove(service);
+            self.store.forget(service);
+        }
+    }
+
+    /// Reads at most so often, up to the end.
+    fn read(&mut self, token: u64, reads: usize) {
+        let Some(stream) = self.streams.get_mut(&token) else { return };
+        let Some(flow) = self.flows.get_mut(&stream.service) else { return };
+        let began = flow.rate.as_mut().map(|rate| {
+            let now = Instant::now();
+            let suppressed = rate.begin(now);
+            if suppressed != Lost::default() {
+                self.store.lose(&stream.service, suppressed, &rate.reason(), false);
+            }
+            flow::thread_time()
+        });
+        // What is not kept is read whole, since it rests long afterwards.
+        let exhausted = flow.rate.as_ref().is_some_and(Rate::is_exhausted);
+        let reads = if exhausted { reads.max(WHOLE) } else { reads };
+        let mut ended = false;
+        for _ in 0..reads {
+            match stream.read(&mut self.buffer, &self.store, &mut self.console, flow.rate.as_mut()) {
+                Ok(read) if read > 0 => {}
+                Err(Errno::EAGAIN | Errno::EINTR) => break,
+                Ok(_) | Err(_) => {
+                    ended = true;
+                    break;
+                }
+            }
+        }
+        let service = stream.service.clone();
+        if ended {
+            return self.ended(token);
+        }
+        if let (Some(rate), Some(began)) = (&flow.rate, began)
+            && rate.is_exhausted()
+        {
+            if rate.due().is_some() && !self.suppressing.contains(&service) {
+                self.suppressing.push(service.clone());
+            }
+            let rest = flow::rest_after(flow::thread_time().saturating_sub(began));
+            let until = Instant::now().checked_add(rest).map(Pause::Resting);
+            return self.pause(&service, until);
+        }
+        if self.store.crowded(&service) {
+            let until = flow.patience.begin(Instant::now()).map(Pause::Crowded);
+            self.pause(&service, until);
+        }
+    }
+
+    /// Reads nothing of the service for a while.
+    fn pause(&mut self, service: &Arc<str>, pause: Option<Pause>) {
+        let Some(flow) = self.flows.get_mut(service).filter(|_| pause.is_some()) else { return };
+        for stream in flow.streams.iter().filter_map(|token| self.streams.get(token)) {
+            let _ = self.epoll.delete(&stream.pipe);
+        }
+        flow.pause = pause;
+        if !self.paused.contains(service) {
+            self.paused.push(service.clone());
+        }
+        self.hold_back();
+    }
+
+    /// Goes on with services whose time is over, or whose lines have room again.
+    fn resume(&mut self, now: Instant) {
+        if self.paused.is_empty() {
+            return;
+        }
+        let Reader { paused, flows, streams, store, epoll, .. } = self;
+        paused.retain(|service| {
+            let Some(flow) = flows.get_mut(service) else { return false };
+            let over = match flow.pause {
+                Some(Pause::Crowded(until)) => now >= until || !store.crowded(service),
+                Some(Pause::Resting(until)) => now >= until,
+                None => true,
+            };
+            if !over {
+                return true;
+            }
+            let mut all = true;
+            for (token, stream) in flow.streams.iter().filter_map(|token| Some((*token, streams.get(token)?)))
+            {
+                let added = epoll.add(&stream.pipe, EpollEvent::new(EpollFlags::EPOLLIN, token));
+                // The pipes of a run that has come meanwhile are there already.
+                all &= matches!(added, Ok(()) | Err(Errno::EEXIST));
+            }
+            flow.patience.end(now);
+            // The kernel had no memory: at the next turn, a moment later.
+            flow.pause = now.checked_add(Duration::from_millis(10)).map(Pause::Resting).filter(|_| !all);
+            !all
+        });
+        self.hold_back();
+    }
+
+    /// Tells the writer whether to wake this thread when there is room.
+    fn hold_back(&self) {
+        let crowded = |service| {
+            self.flows.get(service).is_some_and(|flow| matches!(flow.pause, Some(Pause::Crowded(_))))
+        };
+        self.store.held_back.store(self.paused.iter().any(crowded), Ordering::Relaxed);
+    }
+
+    /// Notes what was suppressed of services that are silent since.
+    fn note_suppressed(&mut self, now: Instant) {
+        let Reader { suppressing, flows, store, .. } = self;
+        suppressing.retain(|service| {
+            let Some(rate) = flows.get_mut(service).and_then(|flow| flow.rate.as_mut()) else { return false };
+            match rate.due() {
+                Some(due) if now >= due => {
+                    store.lose(service, rate.take(), &rate.reason(), false);
+                    false
+                }
+                due => due.is_some(),
+            }
+        });
+    }
+
+    fn ended(&mut self, token: u64) {
+        let Some(mut stream) = self.streams.remove(&token) else { return };
+        // By hand: PID 1 still holds the same pipe, and then closing does not remove it.
+        let _ = self.epoll.delete(&stream.pipe);
+        if let Some(flow) = self.flows.get_mut(&stream.service) {
+            stream.finish(&self.store, flow.rate.as_mut());
+            flow.streams.retain(|open| *open != token);
+        }
+        let ended = v1::LogdEnded { id: token.wrapping_shr(1), stderr: stream.stderr };
+        self.outbox.push_back(v1::logd_report::Report::Ended(ended));
+        let service = stream.service.clone();
+        self.leave(&service);
+    }
+
+    fn report_lost(&mut self) {
+        if !self.store.any_lost() || self.told.is_some_and(|told| told.elapsed() < TELL) {
+            return;
+        }
+        self.told = Some(Instant::now());
+        self.outbox.extend(dropped(&self.store));
+    }
+
+    /// Sends what fits; the rest waits until the socket has room.
+    fn send(&mut self) {
+        let mut full = false;
+        while let Some(report) = self.outbox.pop_front() {
+            let message = v1::LogdReport { report: Some(report) };
+            match control::send(self.control.as_fd(), &message, &[]) {
+                Err(error) if control::would_block(&error) => {
+                    self.outbox.extend(message.report);
+                    self.outbox.rotate_right(1);
+                    full = true;
+                    break;
+                }
+                // A closed socket shows when it is read.
+                _ => {}
+            }
+        }
+        while !full && let Some((number, socket)) = self.asks.pop_front() {
+            let report = v1::logd_report::Report::Client(v1::LogdClient { number });
+            let message = v1::LogdReport { report: Some(report) };
+            match control::send(self.control.as_fd(), &message, &[socket.as_fd()]) {
+                Err(error) if control::would_block(&error) => {
+                    self.asks.push_front((number, socket));
+                    full = true;
+                }
+                _ => {}
+            }
+        }
+        if full != self.full {
+            let room = if full { EpollFlags::EPOLLOUT } else { EpollFlags::empty() };
+            let _ =
+                self.epoll.modify(&self.control, &mut EpollEvent::new(EpollFlags::EPOLLIN | room, CONTROL));
+            self.full = full;
+        }
+    }
+
+    /// Reads what is there and closes the store.
+    fn end(mut self, within: Duration) -> End {
+        for stream in self.streams.values_mut() {
+            let Some(flow) = self.flows.get_mut(&stream.service) else { continue };
+            for _ in 0..LAST_READS {
+                let rate = flow.rate.as_mut();
+                if !stream
+                    .read(&mut self.buffer, &self.store, &mut self.console, rate)
+                    .is_ok_and(|read| read > 0)
+                {
+                    break;
+                }
+            }
+            stream.finish(&self.store, flow.rate.as_mut());
+        }
+        for (service, flow) in &mut self.flows {
+            if let Some(rate) = flow.rate.as_mut().filter(|rate| rate.due().is_some()) {
+                self.store.lose(service, rate.take(), &rate.reason(), false);
+            }
+        }
+        self.told = None;
+        self.report_lost();
+        self.send();
+        self.store.close();
+        End { within, control: self.control }
+    }
+}
+
+/// What was lost and PID 1 does not know of.
+fn dropped(store: &Store) -> impl Iterator<Item = v1::logd_report::Report> + use<> {
+    store.take_lost().into_iter().map(|(service, lost, reason)| {
+        let (service, reason) = (service.to_string(), reason.to_string());
+        let Lost { lines, bytes } = lost;
+        v1::logd_report::Report::Dropped(v1::LogdDropped { service, lines, bytes, reason })
+    })
+}
+
+impl End {
+    /// Tells PID 1 what could not be written, as far as its socket takes it.
+    pub fn report_lost(&self, store: &Store) {
+        store.abandon();
+        for report in dropped(store) {
+            let message = v1::LogdReport { report: Some(report) };
+            // PID 1 may be gone.
+            let _ = control::send(self.control.as_fd(), &message, &[]);
+        }
+    }
+}
+
+impl Stream {
+    fn source(&self) -> (Source, Run) {
+        (if self.stderr { Source::Stderr } else { Source::Stdout }, self.run)
+    }
+
+    fn read(
+        &mut self,
+        buffer: &mut [u8],
+        store: &Store,
+        console: &mut Console,
+        rate: Option<&mut Rate>,
+    ) -> Result<usize, Errno> {
+        let read = nix::unistd::read(&self.pipe, buffer)?;
+        let bytes = buffer.get(..read).unwrap_or_default();
+        if self.console && rate.as_ref().is_none_or(|rate| !rate.is_exhausted()) {
+            console.write(&self.service, &self.held, bytes);
+        }
+        if read > 0 {
+            store.feed(&self.service, self.source(), &mut self.held, bytes, rate);
+        }
+        Ok(read)
+    }
+
+    /// The last output of a process, also without a newline.
+    fn finish(&mut self, store: &Store, rate: Option<&mut Rate>) {
+        store.feed_rest(&self.service, self.source(), &mut self.held, rate);
+    }
+}

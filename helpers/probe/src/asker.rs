@@ -1,0 +1,338 @@
+//! Asks each check when it is due, never twice at once, and not more at a time than there are descriptors for.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::Instant;
+
+use crate::agenda::Agenda;
+use crate::ask::{Answer, Attempt, Deadline, Question, harmless};
+use crate::link::{Link, write_urgent};
+use kelson_helper::probe::timing::{Eager, jitter};
+use kelson_helper::probe::{Begin, FromProbe, ToProbe, Verdict};
+use kelson_helper::random::Random;
+
+/// Checks that are due within so long are asked together: a thousand a second wake us a hundred times.
+const TOGETHER: Duration = Duration::from_millis(10);
+/// The most by which the first asking is later than it might be.
+const FIRST: Duration = Duration::from_millis(100);
+/// So many are asked before PID 1 is heard again.
+const TURN: usize = 256;
+/// That checks wait for their turn is said no more often.
+const SAY: Duration = Duration::from_secs(60);
+
+/// Of a check whose answer broke us.
+const FAULT: &str = "kelson-probe met a fault in itself";
+
+pub struct Asker {
+    link: Link,
+    checks: HashMap<u64, Check>,
+    agenda: Agenda,
+    /// When the agenda was last looked at.
+    looked: Option<Instant>,
+    under_way: JoinSet<Done>,
+    /// Due, but as many connections are open as may be.
+    waiting: VecDeque<u64>,
+    connections: usize,
+    said: Option<Instant>,
+    random: Random,
+    leaving: bool,
+}
+
+struct Check {
+    question: Arc<Question>,
+    interval: Duration,
+    timeout: Duration,
+    eager: Eager,
+    /// It is being asked.
+    asking: Option<AbortHandle>,
+}
+
+/// What a task that asks ends with.
+struct Done {
+    id: u64,
+    at: SystemTime,
+    took: Duration,
+    answer: Answer,
+}
+
+impl Asker {
+    pub fn new(link: Link, connections: usize) -> Asker {
+        Asker {
+            link,
+            checks: HashMap::new(),
+            agenda: Agenda::default(),
+            looked: None,
+            under_way: JoinSet::new(),
+            waiting: VecDeque::new(),
+            connections,
+            said: None,
+            random: Random::seeded(),
+            leaving: false,
+        }
+    }
+
+    /// Until PID 1 says goodbye or is gone.
+    ///
+    /// # Errors
+    /// PID 1 said what is no message of ours.
+    pub async fn run(&mut self) -> io::Result<()> {
+        loop {
+            let now = Instant::now();
+            self.ask_due(now);
+            let checks = &self.checks;
+            if !self.link.flush(now, |id| checks.contains_key(&id))? || self.leaving {
+                return Ok(());
+            }
+            let wake = self.wake(now);
+            let tick = async {
+                match wake {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = self.link.ready() => {
+                    if !self.hear()? {
+                        return Ok(());
+                    }
+                }
+                Some(done) = self.under_way.join_next() => {
+                    self.done(done);
+                    while let Some(done) = self.under_way.try_join_next() {
+                        self.done(done);
+                    }
+                }
+                () = tick => {}
+            }
+        }
+    }
+
+    /// The next time at which something is to be done; nobody is woken for a single check before its time, nor for each
+    /// of many.
+    fn wake(&self, now: Instant) -> Option<Instant> {
+        let free = self.under_way.len() < self.connections;
+        let waiting = (free && !self.waiting.is_empty()).then_some(now);
+        let due = self.agenda.next().filter(|_| free);
+        let not_before = self.looked.and_then(|at| at.checked_add(TOGETHER)).unwrap_or(now);
+        due.map(|due| due.max(not_before)).into_iter().chain(waiting).chain(self.link.next(now)).min()
+    }
+
+    fn hear(&mut self) -> io::Result<bool> {
+        let now = Instant::now();
+        let Asker { link, checks, agenda, random, leaving, .. } = self;
+        let mut ended = Vec::new();
+        let there = link.read(|message, urgent| match message {
+            ToProbe::Begin(begin) => {
+                let spread = begin.interval.checked_div(10).unwrap_or_default().min(FIRST);
+                let delay = begin.delay.saturating_add(random.part_of(spread));
+                agenda.add(after(now, delay), begin.id);
+                checks.insert(begin.id, Check::new(&begin, now));
+            }
+            ToProbe::End(id) => {
+                if let Some(asking) = checks.remove(&id).and_then(|check| check.asking) {
+                    asking.abort();
+                }
+                ended.push(id);
+            }
+            ToProbe::Ping(number) => write_urgent(urgent, &FromProbe::Pong(number)),
+            ToProbe::Goodbye => *leaving = true,
+        })?;
+        for id in &ended {
+            link.outbox.forget(*id);
+        }
+        if !ended.is_empty() {
+            agenda.tidy(checks.len(), |id| checks.contains_key(&id));
+        }
+        Ok(there)
+    }
+
+    fn ask_due(&mut self, now: Instant) {
+        if self.looked.and_then(|at| at.checked_add(TOGETHER)).is_some_and(|at| now < at)
+            && self.waiting.is_empty()
+        {
+            return;
+        }
+        self.looked = Some(now);
+        for _ in 0..TURN {
+            if self.under_way.len() >= self.connections {
+                return self.hold_back(now);
+            }
+            let next = self.waiting.pop_front().or_else(|| self.agenda.take(now));
+            let Some(id) = next else { return };
+            self.ask(id);
+        }
+        // More are due: they are next, once PID 1 has been heard.
+        self.looked = None;
+    }
+
+    /// Those that are due wait until a connection is closed.
+    fn hold_back(&mut self, now: Instant) {
+        while let Some(id) = self.agenda.take(now) {
+            if self.checks.contains_key(&id) {
+                self.waiting.push_back(id);
+            }
+        }
+        let silent = self.said.and_then(|at| at.checked_add(SAY)).is_some_and(|until| now < until);
+        if self.waiting.is_empty() || silent {
+            return;
+        }
+        self.said = Some(now);
+        let text = format!(
+            "{} checks wait for their turn: {} connections are open, which is the most at a time",
+            self.waiting.len(),
+            self.connections
+        );
+        self.link.say(&FromProbe::Trouble(&text));
+    }
+
+    fn ask(&mut self, id: u64) {
+        let Some(check) = self.checks.get_mut(&id) else { return };
+        let (at, begun) = (SystemTime::now(), Instant::now());
+        let started = match check.question.attempt() {
+            Attempt::Done(answer) => {
+                let took = begun.elapsed();
+                return self.answered(Done { id, at, took, answer });
+            }
+            Attempt::Takes(started) => started,
+        };
+        let question = Arc::clone(&check.question);
+        let deadline = Deadline::new(begun, check.timeout);
+        check.asking = Some(self.under_way.spawn(async move {
+            let answer = question.ask(started, deadline).await;
+            Done { id, at, took: begun.elapsed(), answer }
+        }));
+    }
+
+    fn done(&mut self, done: Result<Done, tokio::task::JoinError>) {
+        let fault = match done {
+            Ok(done) => return self.answered(done),
+            // It was aborted with its check.
+            Err(error) if error.is_cancelled() => return,
+            Err(error) => error.id(),
+        };
+        let asked = |check: &Check| check.asking.as_ref().is_some_and(|asking| asking.id() == fault);
+        let found = self.checks.iter().find(|(_, check)| asked(check));
+        if let Some(id) = found.map(|(id, _)| *id) {
+            let answer = Answer { verdict: Verdict::Fails, text: FAULT.into() };
+            self.answered(Done { id, at: SystemTime::now(), took: Duration::ZERO, answer });
+        }
+    }
+
+    fn answered(&mut self, done: Done) {
+        let Done { id, at, took, answer } = done;
+        // It has ended meanwhile.
+        let Some(check) = self.checks.get_mut(&id) else { return };
+        check.asking = None;
+        let now = Instant::now();
+        let pause = check.eager.pause(check.interval, answer.verdict, now);
+        let pause = pause.saturating_add(self.random.part_of(jitter(pause)));
+        self.agenda.add(after(now, pause), id);
+        let at = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let at = u64::try_from(at.as_micros()).unwrap_or(u64::MAX);
+        let answer = Answer { verdict: answer.verdict, text: harmless(answer.text) };
+        self.link.outbox.add(id, at, took, answer);
+    }
+}
+
+impl Check {
+    fn new(begin: &Begin<'_>, now: Instant) -> Check {
+        Check {
+            question: Arc::new(Question::new(&begin.probe)),
+            interval: begin.interval,
+            timeout: begin.timeout,
+            eager: Eager::new(now, begin.eager, begin.passes),
+            asking: None,
+        }
+    }
+}
+
+/// A year is as good as never where a clock ends.
+fn after(now: Instant, span: Duration) -> Instant {
+    now.checked_add(span).or_else(|| now.checked_add(Duration::from_secs(365 * 86_400))).unwrap_or(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::net::UnixStream;
+
+    use kelson_spec::service::{Asks, GrpcProbe, NetworkProbe};
+
+    use super::*;
+    use kelson_helper::probe::{self as wire, FROM_PROBE_MAX, Incoming, TO_PROBE_MAX};
+
+    /// A check that fails without asking anybody: its server has no name.
+    fn begin(id: u64, interval: Duration) -> ToProbe<'static> {
+        let asks = Asks::Grpc(GrpcProbe { service: String::new(), host: Some("a b".into()), tls: None });
+        ToProbe::Begin(Begin {
+            id,
+            probe: Cow::Owned(NetworkProbe { address: NetworkProbe::ADDRESS, port: 1, asks }),
+            delay: Duration::ZERO,
+            interval,
+            timeout: interval,
+            eager: Duration::ZERO,
+            passes: 1,
+        })
+    }
+
+    /// An asker, and PID 1's end of its socket.
+    fn asker() -> (Asker, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        (Asker::new(Link::new(theirs).unwrap(), 100), ours)
+    }
+
+    /// All at once: nobody reads meanwhile.
+    fn tell<'a>(pid_1: &mut UnixStream, messages: impl IntoIterator<Item = ToProbe<'a>>) {
+        let mut bytes = Vec::new();
+        for message in messages {
+            wire::write_frame(&mut bytes, &message, TO_PROBE_MAX).unwrap();
+        }
+        pid_1.write_all(&bytes).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_pid_1_that_never_reads_does_not_make_it_grow() {
+        let (mut asker, mut pid_1) = asker();
+        tell(&mut pid_1, (0..500).map(|id| begin(id, Duration::from_millis(10))));
+        let began = Instant::now();
+        while asker.link.outbox.dropped() < 1000 {
+            assert!(began.elapsed() < Duration::from_secs(60), "{}", asker.link.outbox.dropped());
+            let _ = tokio::time::timeout(Duration::from_millis(100), asker.run()).await;
+        }
+        // It still hears: a goodbye ends it although its results lie there.
+        tell(&mut pid_1, [ToProbe::Goodbye]);
+        tokio::time::timeout(Duration::from_secs(10), asker.run()).await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn pings_are_answered_before_results_and_ended_checks_are_asked_no_more() {
+        let (mut asker, mut pid_1) = asker();
+        let (often, rarely) = (Duration::from_millis(10), Duration::from_secs(3600));
+        tell(&mut pid_1, [begin(1, often), begin(2, rarely), ToProbe::Ping(7)]);
+        let _ = tokio::time::timeout(Duration::from_millis(500), asker.run()).await;
+        tell(&mut pid_1, [ToProbe::End(1), ToProbe::Goodbye]);
+        asker.run().await.unwrap();
+        assert_eq!((asker.checks.len(), asker.under_way.len()), (1, 0));
+        drop(asker);
+
+        let (mut bytes, mut incoming) = (Vec::new(), Incoming::new(FROM_PROBE_MAX));
+        pid_1.read_to_end(&mut bytes).unwrap();
+        incoming.push(&bytes);
+        let first: (FromProbe<'_>, _) = wire::read_piece(incoming.frame().unwrap().unwrap()).unwrap();
+        assert_eq!(first.0, FromProbe::Pong(7));
+        let mut batches = 0;
+        while let Some(frame) = incoming.frame().unwrap() {
+            assert_eq!(wire::read_piece::<FromProbe<'_>>(frame).unwrap().0, FromProbe::Results);
+            batches += 1;
+        }
+        // Half a second of results every 10 ms.
+        assert!((2..=7).contains(&batches), "{batches}");
+    }
+}

@@ -1,0 +1,220 @@
+//! PID 1's side of network checks: which are to be asked, the processes that ask, and where results go.
+//!
+//! [`Prober`] is a cheap handle; one driver future does the work ([`driver`]). Each network of the host has a
+//! [`keeper`] of its own, which holds what is watched there and the life of one `kelson-probe`. Whatever becomes of a
+//! probe, the next is told of all checks again: they are late then, and that is said, but no result is made up.
+
+mod beat;
+mod driver;
+mod keeper;
+mod life;
+mod watched;
+
+use std::future::Future;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use kelson_spec::service::{Check, NetworkProbe, Probe};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
+
+pub use kelson_helper::probe::Verdict;
+
+/// A boxed future that may be sent between threads.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// In whose network a check asks.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Place {
+    Host,
+    /// In that of this process, which is not the host's. Each such network has a probe of its own.
+    NetworkOf {
+        service: Arc<str>,
+        pid: i32,
+    },
+}
+
+/// Starts `kelson-probe`.
+pub trait Launcher: Send + Sync {
+    /// Starts one at this place with `control` as its descriptor 3. If the future is dropped, whatever it started may
+    /// live on: it ends by itself once it finds the other end of `control` closed.
+    fn launch(&self, control: OwnedFd, place: &Place) -> BoxFuture<'static, io::Result<Launched>>;
+}
+
+/// A probe that was started.
+pub struct Launched {
+    pub pid: i32,
+    /// Ends when it has, and says how (`killed by SIGKILL`); dropping it loses nothing.
+    pub exit: BoxFuture<'static, String>,
+    /// Sends SIGKILL to this very process; may be called after its end.
+    pub kill: Box<dyn Fn() + Send + Sync>,
+}
+
+/// What one check asks, and when.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Schedule {
+    pub probe: NetworkProbe,
+    /// From the call of [`Prober::watch`] to the first time.
+    pub initial_delay: Duration,
+    /// From one answer to the next time; up to a tenth longer.
+    pub interval: Duration,
+    pub timeout: Duration,
+    /// For so long it is asked at least every second, until it has passed `success_threshold` times in a row.
+    pub grace: Duration,
+    pub success_threshold: u32,
+}
+
+impl Schedule {
+    /// That of a check of a service file; `None` where it asks no network.
+    pub fn of(check: &Check) -> Option<Schedule> {
+        let Probe::Network(probe) = &check.probe else { return None };
+        Some(Schedule {
+            probe: probe.clone(),
+            initial_delay: check.initial_delay,
+            interval: check.interval,
+            timeout: check.timeout,
+            grace: check.grace,
+            success_threshold: check.success_threshold,
+        })
+    }
+}
+
+/// What came of a check once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckAnswer {
+    /// When it was asked.
+    pub at: SystemTime,
+    pub took: Duration,
+    pub verdict: Verdict,
+    /// A short line such as `200 OK` or `connection refused`; shared with the last answer where it is the same. Holds no
+    /// control characters.
+    pub text: Arc<str>,
+}
+
+/// Where the answers of one check go.
+pub trait Sink: Send + Sync {
+    /// Called by the driver for each answer, in their order, for at most ten batches a second; must not block.
+    fn take(&self, answer: CheckAnswer);
+}
+
+/// The host's probe as the built-in service `probe` shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProberStatus {
+    /// Absent while none runs.
+    pub pid: Option<i32>,
+    /// It has answered since it was started.
+    pub up: bool,
+    /// There is something to ask: a probe runs, or should.
+    pub wanted: bool,
+    /// Since when it has been as it is now.
+    pub since: Instant,
+    /// How often it, or one of another network, was replaced without an operator's wish.
+    pub restarts: u32,
+    /// Why it is as it is.
+    pub message: Arc<str>,
+    /// How many checks are asked, in all networks.
+    pub checks: usize,
+    /// How many probes there are for other networks.
+    pub others: usize,
+    /// Results that a probe threw away since PID 1 did not take them.
+    pub dropped: u64,
+}
+
+/// Something about the probes that is worth an event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Report {
+    /// A new probe asks again after the one before died or froze. So many checks had been due by then.
+    Replaced { place: Place, reason: String, late: usize },
+    /// None can be started, a limit is reached; told once per change.
+    Trouble { place: Place, text: String },
+}
+
+/// What the driver is asked to do.
+enum Command {
+    Watch { place: Place, entry: Box<watched::Entry> },
+    End { place: Place, id: u64 },
+    Restart,
+    Shutdown { deadline: Instant, done: oneshot::Sender<()> },
+}
+
+/// Has checks asked. Cheap to clone.
+#[derive(Clone)]
+pub struct Prober {
+    commands: mpsc::UnboundedSender<Command>,
+    status: watch::Receiver<ProberStatus>,
+    next: Arc<AtomicU64>,
+}
+
+/// One check that is asked; dropping it ends that, and its sink hears no more.
+#[must_use = "the check ends when this is dropped"]
+pub struct Watch {
+    commands: mpsc::UnboundedSender<Command>,
+    place: Place,
+    id: u64,
+    ended: Arc<AtomicBool>,
+}
+
+/// Reports that nobody has taken wait here; further ones are lost.
+const REPORTS: usize = 256;
+
+impl Prober {
+    /// The handle, the driver to be spawned as one task on a runtime with I/O and time, and the reports to be made events
+    /// of. A probe is launched when there is a first check, and ends some time after the last. The driver ends after
+    /// the last handle and the last [`Watch`] are dropped; dropped before, it takes all probes with it.
+    pub fn new(launcher: Arc<dyn Launcher>) -> (Prober, BoxFuture<'static, ()>, mpsc::Receiver<Report>) {
+        let (commands, queue) = mpsc::unbounded_channel();
+        let (reports, reported) = mpsc::channel(REPORTS);
+        let (publish, status) = watch::channel(ProberStatus {
+            pid: None,
+            up: false,
+            wanted: false,
+            since: Instant::now(),
+            restarts: 0,
+            message: driver::NOTHING.into(),
+            checks: 0,
+            others: 0,
+            dropped: 0,
+        });
+        let driver = driver::Driver::new(launcher, queue, reports, publish);
+        (Prober { commands, status, next: Arc::default() }, Box::pin(driver.run()), reported)
+    }
+
+    /// Begins a check; never waits. Its answers go to `sink` until the [`Watch`] is dropped.
+    pub fn watch(&self, place: Place, schedule: Schedule, sink: Arc<dyn Sink>) -> Watch {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let ended = Arc::new(AtomicBool::new(false));
+        let entry = Box::new(watched::Entry::new(id, schedule, sink, Arc::clone(&ended), Instant::now()));
+        // A driver that is gone means that PID 1 is ending: then nothing is asked any more.
+        let _ = self.commands.send(Command::Watch { place: place.clone(), entry });
+        Watch { commands: self.commands.clone(), place, id, ended }
+    }
+
+    /// The host's probe as it is now, published at every change.
+    pub fn status(&self) -> watch::Receiver<ProberStatus> {
+        self.status.clone()
+    }
+
+    /// An operator's restart: each probe ends, the next is told of all checks. Not counted.
+    pub fn restart(&self) {
+        let _ = self.commands.send(Command::Restart);
+    }
+
+    /// All probes end; at `deadline` they are killed. None is started after that, and nothing is asked.
+    pub async fn shutdown(&self, deadline: Instant) {
+        let (done, ended) = oneshot::channel();
+        if self.commands.send(Command::Shutdown { deadline, done }).is_ok() {
+            let _ = ended.await;
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Release);
+        let _ = self.commands.send(Command::End { place: self.place.clone(), id: self.id });
+    }
+}
