@@ -25,7 +25,6 @@ mod log;
 mod memory;
 mod modules;
 mod mount_options;
-mod mountinfo;
 mod netlink;
 mod options;
 mod protection;

@@ -2,5 +2,6 @@
 
 pub mod capability;
 pub mod descriptor;
+pub mod mountinfo;
 pub mod pidfd;
 pub mod process;

@@ -4,9 +4,10 @@
 //! those who may touch it before anybody touches it.
 
 use std::collections::{HashMap, HashSet};
-use std::ffi::OsString;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+
+use kelson_sys::mountinfo::{self, Device};
 
 /// Names one mount: the number of a mount is used again once it is gone, hardly ever for the same device.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -25,6 +26,12 @@ pub(super) struct Mount {
 }
 
 impl Mount {
+    fn new(line: mountinfo::Mount) -> Option<Mount> {
+        let mountinfo::Mount { id, parent, device: Device { major, minor }, target, fs_type, .. } = line;
+        let key = MountKey { id, major, minor };
+        target.is_absolute().then_some(Mount { key, parent, point: target, kind: fs_type })
+    }
+
     /// What stands for everything where the table cannot be read: trusted with nothing.
     fn unknown() -> Mount {
         Mount { key: MountKey::default(), parent: 0, point: PathBuf::from("/"), kind: String::new() }
@@ -106,7 +113,7 @@ pub(super) struct Mounts {
 impl Mounts {
     /// Reads the table; lines that make no sense are left out.
     pub(super) fn parse(table: &[u8]) -> Mounts {
-        let all: Vec<Mount> = table.split(|byte| *byte == b'\n').filter_map(parse_line).collect();
+        let all: Vec<Mount> = mountinfo::parse(table).into_iter().filter_map(Mount::new).collect();
         let mut children: HashMap<u32, Vec<usize>> = HashMap::new();
         let mut root = None;
         let ids: HashSet<u32> = all.iter().map(|mount| mount.key.id).collect();
@@ -163,45 +170,6 @@ fn outermost<'a>(mounts: impl Iterator<Item = &'a Mount>) -> Option<&'a Mount> {
         Some(best) if best.point.as_os_str().len() < mount.point.as_os_str().len() => Some(best),
         _ => Some(mount),
     })
-}
-
-/// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`: number, parent, device, root,
-/// place, options, optional fields, a dash, type, source, options.
-fn parse_line(line: &[u8]) -> Option<Mount> {
-    let mut fields = line.split(|byte| *byte == b' ');
-    let id = number(fields.next()?)?;
-    let parent = number(fields.next()?)?;
-    let mut device = fields.next()?.splitn(2, |byte| *byte == b':');
-    let (major, minor) = (number(device.next()?)?, number(device.next()?)?);
-    let point = PathBuf::from(OsString::from_vec(unescape(fields.nth(1)?)));
-    let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
-    let kind = String::from_utf8(unescape(kind)).ok()?;
-    point.is_absolute().then_some(Mount { key: MountKey { id, major, minor }, parent, point, kind })
-}
-
-fn number(field: &[u8]) -> Option<u32> {
-    std::str::from_utf8(field).ok()?.parse().ok()
-}
-
-/// Space, tab, newline, backslash and `#` are written as a backslash and three octal digits.
-fn unescape(field: &[u8]) -> Vec<u8> {
-    let mut text = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let [first, after @ ..] = rest {
-        let code = if *first == b'\\' { after.first_chunk::<3>().and_then(octal) } else { None };
-        text.push(code.unwrap_or(*first));
-        let used = if code.is_some() { 4 } else { 1 };
-        rest = rest.get(used..).unwrap_or_default();
-    }
-    text
-}
-
-fn octal(digits: &[u8; 3]) -> Option<u8> {
-    let text = std::str::from_utf8(digits).ok()?;
-    if !text.bytes().all(|digit| (b'0'..=b'7').contains(&digit)) {
-        return None;
-    }
-    u8::from_str_radix(text, 8).ok()
 }
 
 /// Makes any path absolute and takes out what means nothing; symbolic links and `..` stay.
@@ -271,12 +239,6 @@ mod tests {
             b"1 0 8:1 / / rw - ext4 a rw\n2 1 8:2 / / rw - ext4 b rw\n1 2 8:3 / / rw - x c rw\n",
         );
         assert!(!mounts.of(Path::new("/a")).is_memory());
-    }
-
-    #[test]
-    fn escapes() {
-        assert_eq!(unescape(b"a\\040b\\011\\134\\04"), b"a b\t\\\\04");
-        assert_eq!(unescape(b"\\999\\777"), b"\\999\\777");
     }
 
     #[test]

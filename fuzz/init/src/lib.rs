@@ -7,8 +7,6 @@ pub mod kernel_words;
 pub mod modules;
 #[path = "../../../init/src/mount_options.rs"]
 pub mod mount_options;
-#[path = "../../../init/src/mountinfo.rs"]
-pub mod mountinfo;
 #[path = "../../../init/src/options.rs"]
 pub mod options;
 #[path = "../../../init/src/superblock.rs"]

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::path::{Component, Path};
 
-use kelson_fuzz_init::mountinfo;
 use kelson_runner::cgroup::own_folder;
+use kelson_sys::mountinfo;
 
 #[path = "../../../conditions/src/path/mounts.rs"]
 #[allow(dead_code, reason = "what else is in it is for the conditions")]
@@ -34,7 +34,7 @@ pub fn mountinfo(data: &[u8]) {
         let mount = one.of(&place);
         let _ = (mount.is_memory(), mount.notifies(), one.contains(mount.key), one.by_id(mount.key.id));
     }
-    if let Some(folder) = own_folder(now, later) {
+    if let Some(folder) = own_folder(&mountinfo::parse(now.as_bytes()), later) {
         assert!(
             folder.components().all(|part| part != Component::ParentDir) || now.contains(".."),
             "{folder:?}"

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use kelson_proto::v1::Disk;
+use kelson_sys::mountinfo::Mount;
 
 use crate::answer::Unanswered;
 use crate::mounts;
@@ -46,11 +47,11 @@ fn names(folder: &Path) -> std::io::Result<Vec<String>> {
     Ok(names)
 }
 
-fn device(at: &Path, name: &str, parent: &str, mounted: &[mounts::Line]) -> Disk {
+fn device(at: &Path, name: &str, parent: &str, mounted: &[Mount]) -> Disk {
     let bytes = |file: &str| number(&at.join(file)).unwrap_or(0).saturating_mul(SECTOR);
     let is = |file: &str| number(&at.join(file)) == Some(1);
     let number = line(&at.join("dev"));
-    let of_it = || mounted.iter().filter(|mount| mount.device == number);
+    let of_it = || mounted.iter().filter(|mount| mount.device.to_string() == number);
     // Documentation/block/stat.rst: of reads and of writes each their count, merges, sectors and time.
     let stat = line(&at.join("stat"));
     let stat: Vec<u64> = stat.split_whitespace().map(|word| word.parse().unwrap_or(0)).collect();
@@ -65,8 +66,8 @@ fn device(at: &Path, name: &str, parent: &str, mounted: &[mounts::Line]) -> Disk
         read_only: is("ro"),
         removable: is("removable"),
         rotational: is("queue/rotational"),
-        targets: of_it().map(|mount| mount.target.clone()).collect(),
-        r#type: of_it().next().map(|mount| mount.kind.clone()).unwrap_or_default(),
+        targets: of_it().map(|mount| mount.target.to_string_lossy().into_owned()).collect(),
+        r#type: of_it().next().map(|mount| mount.fs_type.clone()).unwrap_or_default(),
         read_bytes: nth(2).saturating_mul(SECTOR),
         written_bytes: nth(6).saturating_mul(SECTOR),
         busy: Some(lasting(Duration::from_millis(nth(9)))),

@@ -1,14 +1,16 @@
 //! What is mounted, and how full it is.
 
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use kelson_proto::v1::Mount;
+use kelson_sys::mountinfo::{self, Mount as Line};
 use nix::sys::statvfs::statvfs;
 
 use crate::answer::{Unanswered, text};
-use crate::system::System;
+use crate::system::{System, bytes};
 
 /// A file system that has not said by then how full it is does not answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -17,63 +19,15 @@ const ASKED: usize = 64;
 /// Bytes of such a thread's stack.
 const STACK: usize = 64 << 10;
 
-/// A line of mountinfo (proc_pid_mountinfo(5)).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
-    /// `major:minor` of the device.
-    pub device: String,
-    pub root: String,
-    pub target: String,
-    pub options: Vec<String>,
-    pub kind: String,
-    pub source: String,
-}
-
-impl Line {
-    fn parse(line: &str) -> Option<Line> {
-        let (mount, file_system) = line.split_once(" - ")?;
-        let mut mount = mount.split(' ').skip(2);
-        let (device, root, target) = (mount.next()?, mount.next()?, mount.next()?);
-        let mut options: Vec<String> = mount.next()?.split(',').map(unescaped).collect();
-        let mut file_system = file_system.split(' ');
-        let (kind, source) = (file_system.next()?, file_system.next()?);
-        for option in file_system.next().unwrap_or_default().split(',').map(unescaped) {
-            // Of the file system, where the mount does not say otherwise.
-            let said = options.contains(&option) || matches!(option.as_str(), "" | "rw" | "ro");
-            if !said {
-                options.push(option);
-            }
-        }
-        Some(Line {
-            device: device.to_owned(),
-            root: unescaped(root),
-            target: unescaped(target),
-            options,
-            kind: unescaped(kind),
-            source: unescaped(source),
-        })
-    }
-}
-
-/// The kernel writes space, tab, newline and backslash in octal.
-fn unescaped(word: &str) -> String {
-    let mut bytes = Vec::with_capacity(word.len());
-    let mut rest = word.as_bytes();
-    while let [first, after @ ..] = rest {
-        let octal = after.get(..3).filter(|_| *first == b'\\');
-        let value = octal.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
-        match value {
-            Some(value) => {
-                bytes.push(value);
-                rest = after.get(3..).unwrap_or_default();
-            }
-            None => {
-                bytes.push(*first);
-                rest = after;
-            }
+/// Those of the mount, and those of the file system where the mount does not say otherwise.
+fn options(line: &Line) -> Vec<String> {
+    let mut options = line.options.clone();
+    for option in &line.super_options {
+        if !options.contains(option) && !matches!(option.as_str(), "" | "rw" | "ro") {
+            options.push(option.clone());
         }
     }
-    String::from_utf8_lossy(&bytes).into_owned()
+    options
 }
 
 /// In the order of the mounts.
@@ -81,9 +35,9 @@ fn unescaped(word: &str) -> String {
 /// # Errors
 /// When proc does not say it.
 pub fn lines(system: &System) -> Result<Vec<Line>, Unanswered> {
-    let text =
-        system.proc("self/mountinfo").map_err(|error| Unanswered::reading("/proc/self/mountinfo", &error))?;
-    Ok(text.lines().filter_map(Line::parse).collect())
+    let table = bytes(&system.proc.join("self/mountinfo"))
+        .map_err(|error| Unanswered::reading("/proc/self/mountinfo", &error))?;
+    Ok(mountinfo::parse(&table))
 }
 
 /// How full a file system is.
@@ -101,7 +55,7 @@ struct Room {
 pub fn read(system: &System) -> Result<Vec<Mount>, Unanswered> {
     let lines = lines(system)?;
     // To look at it would have it mounted.
-    let asked: Vec<&Line> = lines.iter().filter(|line| line.kind != "autofs").collect();
+    let asked: Vec<&Line> = lines.iter().filter(|line| line.fs_type != "autofs").collect();
     let mut answers = HashMap::new();
     for some in asked.chunks(ASKED) {
         answers.extend(ask(some, PATIENCE, room));
@@ -113,8 +67,8 @@ pub fn read(system: &System) -> Result<Vec<Mount>, Unanswered> {
 fn ask(
     lines: &[&Line],
     patience: Duration,
-    room: fn(&str) -> Result<Room, String>,
-) -> HashMap<String, Result<Room, String>> {
+    room: fn(&Path) -> Result<Room, String>,
+) -> HashMap<PathBuf, Result<Room, String>> {
     let (sender, receiver) = mpsc::channel();
     let mut open = 0_usize;
     for line in lines {
@@ -135,7 +89,7 @@ fn ask(
     answers
 }
 
-fn room(target: &str) -> Result<Room, String> {
+fn room(target: &Path) -> Result<Room, String> {
     let said = statvfs(target).map_err(|errno| text(&errno.into()))?;
     let bytes = |blocks: u64| blocks.saturating_mul(said.fragment_size());
     Ok(Room {
@@ -148,13 +102,12 @@ fn room(target: &str) -> Result<Room, String> {
 }
 
 fn mount(line: &Line, said: Option<Result<Room, String>>) -> Mount {
-    let line = line.clone();
     let mut mount = Mount {
-        source: line.source,
-        target: line.target,
-        r#type: line.kind,
-        options: line.options,
-        root: line.root,
+        source: line.source.clone(),
+        target: line.target.to_string_lossy().into_owned(),
+        r#type: line.fs_type.clone(),
+        options: options(line),
+        root: line.root.to_string_lossy().into_owned(),
         ..Mount::default()
     };
     match said {
@@ -184,10 +137,11 @@ mod tests {
         let played = Played::new(&[("proc/self/mountinfo", INFO)]);
         let lines = lines(&played.system).unwrap();
         assert_eq!(lines.len(), 2);
-        assert_eq!(lines[0].options, ["rw", "relatime", "errors=remount-ro"]);
-        assert_eq!((lines[1].target.as_str(), lines[1].source.as_str()), ("/with space\\", "tmp\tfs"));
-        assert_eq!(lines[1].options, ["ro", "nosuid", "size=64k"]);
-        assert_eq!((lines[0].device.as_str(), lines[0].root.as_str()), ("254:1", "/"));
+        let mounts: Vec<Mount> = lines.iter().map(|line| mount(line, None)).collect();
+        assert_eq!(mounts[0].options, ["rw", "relatime", "errors=remount-ro"]);
+        assert_eq!((mounts[1].target.as_str(), mounts[1].source.as_str()), ("/with space\\", "tmp\tfs"));
+        assert_eq!(mounts[1].options, ["ro", "nosuid", "size=64k"]);
+        assert_eq!((lines[0].device.to_string().as_str(), mounts[0].root.as_str()), ("254:1", "/"));
     }
 
     #[test]
@@ -195,8 +149,8 @@ mod tests {
         let played = Played::new(&[("proc/self/mountinfo", INFO)]);
         let lines = lines(&played.system).unwrap();
         let asked: Vec<&Line> = lines.iter().collect();
-        let said = ask(&asked, Duration::from_millis(200), |target| match target {
-            "/" => Ok(Room { size: 4096, ..Room::default() }),
+        let said = ask(&asked, Duration::from_millis(200), |target| match target.to_str() {
+            Some("/") => Ok(Room { size: 4096, ..Room::default() }),
             _ => loop {
                 std::thread::park();
             },

@@ -61,9 +61,15 @@ impl System {
 /// # Errors
 /// As the system says.
 pub fn whole(path: &Path) -> io::Result<String> {
+    Ok(String::from_utf8_lossy(&bytes(path)?).into_owned())
+}
+
+/// # Errors
+/// As the system says.
+pub fn bytes(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     fs::File::open(path)?.take(MOST).read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    Ok(bytes)
 }
 
 /// A file of one line; empty: it is not there.

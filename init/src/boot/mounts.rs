@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
+use kelson_sys::mountinfo;
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 
@@ -80,8 +81,8 @@ impl ApiMount {
 
     /// Whether the target is a mount point of this type. Without `/proc` it is asked by the kind of file system.
     fn is_there(&self) -> bool {
-        if let Ok(mounts) = crate::mountinfo::read() {
-            let topmost = crate::mountinfo::topmost(&mounts, Path::new(self.target));
+        if let Ok(mounts) = mountinfo::read() {
+            let topmost = mountinfo::topmost(&mounts, Path::new(self.target));
             return topmost.is_some_and(|mount| mount.fs_type == self.fs_type);
         }
         false
@@ -142,8 +143,8 @@ pub fn runtime_folders(runtime: &Path, own_memory: bool) -> Result<String, TaskF
     if !own_memory {
         return Ok(String::new());
     }
-    let mounts = crate::mountinfo::read().unwrap_or_default();
-    if crate::mountinfo::topmost(&mounts, &state).is_some() {
+    let mounts = mountinfo::read().unwrap_or_default();
+    if mountinfo::topmost(&mounts, &state).is_some() {
         return Ok("it was mounted already".to_owned());
     }
     let unswapped = tmpfs_knows(c"noswap");

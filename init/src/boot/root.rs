@@ -4,8 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kelson_sys::mountinfo::{self, Mount};
+
 use super::{Order, Phase, Task, TaskFailure};
-use crate::mountinfo::{self, Mount};
 use crate::task::{self, Launcher, RESTART_NEEDED, Request};
 
 /// A check of a large disk after a power cut takes minutes.
@@ -23,7 +24,7 @@ pub fn phase(launcher: Arc<dyn Launcher>) -> Phase {
 
 async fn make_writable(launcher: &dyn Launcher, root: Option<&Mount>) -> Result<String, TaskFailure> {
     let root = root.ok_or("no mount is seen at /")?;
-    let read_only = !root.writable() || root.options.split(',').any(|word| word == "ro");
+    let read_only = !root.writable() || root.options.iter().any(|word| word == "ro");
     if !read_only {
         return Ok(format!("{} is writable already", root.source));
     }
@@ -53,7 +54,8 @@ fn device_of(root: &Mount) -> std::path::PathBuf {
     if source.exists() {
         return source.to_owned();
     }
-    let link = std::fs::read_link(Path::new("/sys/dev/block").join(&root.device)).unwrap_or_default();
+    let link =
+        std::fs::read_link(Path::new("/sys/dev/block").join(root.device.to_string())).unwrap_or_default();
     link.file_name().map_or_else(|| source.to_owned(), |name| Path::new("/dev").join(name))
 }
 

@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use kelson_sys::mountinfo::{self, Mount};
+
 use super::{Task, TaskFailure};
 use crate::initramfs;
-use crate::mountinfo::{self, Mount};
 use crate::task::{self, Launcher, Request};
 
 /// The folder on what is laid over the image, beside the overlay's own two.

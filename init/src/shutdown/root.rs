@@ -4,12 +4,12 @@
 use std::path::Path;
 use std::time::Duration;
 
+use kelson_sys::mountinfo;
 use nix::mount::{MsFlags, mount};
 use tokio::time::Instant;
 
 use super::disks;
 use super::unmount::Unmounter;
-use crate::mountinfo;
 use crate::task::{self, Launcher, Request};
 
 /// Where the tmpfs is put together.

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
+use kelson_sys::mountinfo::{self, Mount};
 use tokio::time::Instant;
 
 use super::disks;
 use crate::initramfs;
-use crate::mountinfo::{self, Mount};
 use crate::task::{self, Launcher, Request, TaskError};
 
 /// A mount that did not come off, and why.
@@ -55,7 +55,7 @@ fn is_kept(mount: &Mount) -> bool {
 impl Unmounter<'_> {
     /// Unmounts all that `wanted` names, and returns what would not come off.
     pub async fn run(&self, wanted: &(dyn Fn(&Mount) -> bool + Sync)) -> Vec<Stuck> {
-        let mut dead: BTreeSet<u64> = BTreeSet::new();
+        let mut dead: BTreeSet<u32> = BTreeSet::new();
         loop {
             let mounts = (self.read)();
             let mut stuck = Vec::new();
@@ -154,7 +154,7 @@ mod tests {
 5 2 0:23 / /run/kelson/containerd/state/io.containerd.runtime.v2.task/kelson/web/rootfs rw - overlay overlay rw\n\
 6 1 254:1 /state /var/lib/kelson rw - ext4 /dev/vda rw\n",
         );
-        let gone: Vec<u64> = mounts.iter().filter(|mount| !is_kept(mount)).map(|mount| mount.id).collect();
+        let gone: Vec<u32> = mounts.iter().filter(|mount| !is_kept(mount)).map(|mount| mount.id).collect();
         assert_eq!(gone, [5, 6]);
     }
 

@@ -15,13 +15,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kelson_runner::cgroup::{own_folder, threads};
+use kelson_sys::mountinfo::{self, Device, Mount};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat};
 use nix::mount::{MntFlags, umount2};
 use nix::sched::{CloneFlags, setns};
 use nix::sys::stat::{Mode, fstat};
-
-use crate::mountinfo::{self, Mount};
 
 /// Of this process, in `/proc`.
 const MOUNTINFO: &str = "self/mountinfo";
@@ -36,8 +35,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub fn make_read_only(cgroups: &[PathBuf]) -> Result<(), String> {
     let proc = folder("/proc").map_err(|errno| format!("/proc: {}", errno.desc()))?;
     let table = read_at(&proc, MOUNTINFO).map_err(|error| format!("/proc/{MOUNTINFO}: {error}"))?;
-    let mounts: BTreeSet<Key> = mountinfo::parse(&table).into_iter().map(key).collect();
-    let table = String::from_utf8_lossy(&table);
+    let table = mountinfo::parse(&table);
+    let mounts: BTreeSet<Key> = table.iter().cloned().map(key).collect();
     let own = openat(&proc, "self/ns/mnt", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty());
     let own =
         own.and_then(|own| identity(&own)).map_err(|errno| format!("/proc/self/ns/mnt: {}", errno.desc()))?;
@@ -67,7 +66,7 @@ pub fn make_read_only(cgroups: &[PathBuf]) -> Result<(), String> {
 }
 
 /// A file system, and what of it is mounted.
-type Key = (String, PathBuf);
+type Key = (Device, PathBuf);
 
 fn key(mount: Mount) -> Key {
     (mount.device, mount.root)
@@ -89,7 +88,7 @@ fn identity(namespace: &OwnedFd) -> nix::Result<(u64, u64)> {
 }
 
 /// The mount namespace of a thread. `None`: it has ended, and its number may be another's.
-fn namespace(proc: &OwnedFd, thread: i32, cgroup: &Path, table: &str) -> Option<OwnedFd> {
+fn namespace(proc: &OwnedFd, thread: i32, cgroup: &Path, table: &[Mount]) -> Option<OwnedFd> {
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let thread = openat(proc, thread.to_string().as_str(), flags, Mode::empty()).ok()?;
     let namespace = openat(&thread, "ns/mnt", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()).ok()?;
@@ -141,7 +140,7 @@ fn close_one(proc: &OwnedFd, mount: &Mount) -> Result<(), String> {
 }
 
 /// The number of the mount that a descriptor is on.
-fn mount_of(proc: &OwnedFd, target: &OwnedFd) -> Option<u64> {
+fn mount_of(proc: &OwnedFd, target: &OwnedFd) -> Option<u32> {
     let text = read_at(proc, &format!("self/fdinfo/{}", target.as_raw_fd())).ok()?;
     String::from_utf8_lossy(&text).lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse().ok()
 }

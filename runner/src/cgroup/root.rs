@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use kelson_spec::names::service_of_cgroup;
+use kelson_sys::mountinfo::{self, Mount};
 
 use super::pids::{self, Pids};
 use crate::runner::RunnerError;
@@ -50,11 +51,12 @@ impl CgroupRoot {
     /// # Errors
     /// When there is no cgroup2, or it is not writable.
     pub fn discover() -> Result<CgroupRoot, RunnerError> {
-        let read = |path: &str| {
-            fs::read_to_string(path)
-                .map_err(|error| RunnerError::system(format_args!("cannot read {path}"), &error))
-        };
-        let own = own_folder(&read("/proc/self/mountinfo")?, &read("/proc/self/cgroup")?)
+        let unreadable =
+            |path: &str, error: io::Error| RunnerError::system(format_args!("cannot read {path}"), &error);
+        let mounts = mountinfo::read().map_err(|error| unreadable("/proc/self/mountinfo", error))?;
+        let membership = fs::read_to_string("/proc/self/cgroup")
+            .map_err(|error| unreadable("/proc/self/cgroup", error))?;
+        let own = own_folder(&mounts, &membership)
             .ok_or_else(|| RunnerError::new("there is no cgroup2 that holds this process"))?;
         // An earlier life moved us there.
         let moved = own.file_name().is_some_and(|name| name == INIT);
@@ -195,21 +197,15 @@ fn claim(path: &Path) -> Result<Option<OwnedFd>, RunnerError> {
     if error.raw_os_error() == Some(libc::EWOULDBLOCK) { Ok(None) } else { Err(cannot(&error)) }
 }
 
-/// The folder of this process's own cgroup: `mountinfo` says where cgroup2 is, `membership` (`/proc/self/cgroup`) which
+/// The folder of this process's own cgroup: `mounts` say where cgroup2 is, `membership` (`/proc/self/cgroup`) which
 /// cgroup is ours.
-pub fn own_folder(mountinfo: &str, membership: &str) -> Option<PathBuf> {
+pub fn own_folder(mounts: &[Mount], membership: &str) -> Option<PathBuf> {
     let own = unified(membership)?;
-    mountinfo.lines().find_map(|line| {
-        let (front, back) = line.split_once(" - ")?;
-        if back.split(' ').next()? != "cgroup2" {
-            return None;
-        }
-        let mut fields = front.split(' ').skip(3);
-        let (root, mount_point) = (unescape(fields.next()?), unescape(fields.next()?));
+    mounts.iter().filter(|mount| mount.fs_type == "cgroup2").find_map(|mount| {
         // A mount that does not show our own cgroup serves for nothing.
-        let relative = Path::new(own).strip_prefix(root).ok()?;
+        let relative = Path::new(own).strip_prefix(&mount.root).ok()?;
         let outside = relative.components().any(|part| part == std::path::Component::ParentDir);
-        (!outside).then(|| Path::new(&mount_point).join(relative))
+        (!outside).then(|| mount.target.join(relative))
     })
 }
 
@@ -226,11 +222,6 @@ fn kernel_path(path: &Path, membership: &str) -> Option<String> {
         Some(root) if root.ends_with(name) => Some(root.to_owned()),
         _ => Some(format!("{own}/{name}")),
     }
-}
-
-/// mountinfo writes a space, tab, newline and backslash as three octal digits.
-fn unescape(field: &str) -> String {
-    field.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
 }
 
 /// The controllers that the cgroup at `own` may pass on.
@@ -299,7 +290,9 @@ mod tests {
 
     #[test]
     fn cgroup2_is_found_in_each_kind_of_hierarchy() {
-        let own = |mounts, membership| own_folder(mounts, membership).map(|p| p.display().to_string());
+        let own = |table: &str, membership| {
+            own_folder(&mountinfo::parse(table.as_bytes()), membership).map(|p| p.display().to_string())
+        };
         assert_eq!(own(HYBRID, "5:cpu:/x\n0::/\n").as_deref(), Some("/sys/fs/cgroup/unified/"));
         assert_eq!(own(HYBRID, "0::/a/b\n").as_deref(), Some("/sys/fs/cgroup/unified/a/b"));
         let unified = "25 1 0:22 / /sys/fs/cg\\040roup rw shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";

@@ -1,42 +1,57 @@
-//! `/proc/self/mountinfo`: what is mounted, and in which order it comes off.
+//! `/proc/PID/mountinfo` (proc_pid_mountinfo(5)): what is mounted, and in which order it comes off.
+//!
+//! The kernel prints this table from memory, whatever state the file systems are in.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
+use std::fmt;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+
+/// The number of a file system's device.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Device {
+    pub major: u32,
+    pub minor: u32,
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.major, self.minor)
+    }
+}
 
 /// One mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount {
-    pub id: u64,
-    pub parent: u64,
-    /// `major:minor`
-    pub device: String,
+    pub id: u32,
+    pub parent: u32,
+    pub device: Device,
     /// What of the file system is mounted.
     pub root: PathBuf,
     pub target: PathBuf,
-    /// Options of this mount, such as `ro,nosuid`.
-    pub options: String,
+    /// Of this mount, such as `ro` and `nosuid`.
+    pub options: Vec<String>,
     pub fs_type: String,
     pub source: String,
-    /// Options of the file system, such as `rw,errors=continue`.
-    pub super_options: String,
+    /// Of the file system, such as `rw` and `errors=continue`.
+    pub super_options: Vec<String>,
 }
 
 impl Mount {
     /// Whether the file system itself may be written.
     pub fn writable(&self) -> bool {
-        self.super_options.split(',').next() == Some("rw")
+        self.super_options.first().is_some_and(|word| word == "rw")
     }
 
     /// Whether the file system may be written at this place.
     pub fn writable_here(&self) -> bool {
-        self.options.split(',').next() == Some("rw")
+        self.options.first().is_some_and(|word| word == "rw")
     }
 
     /// Whether it lies on a block device, and so has something to lose.
     pub fn on_disk(&self) -> bool {
-        !self.device.starts_with("0:") || matches!(self.fs_type.as_str(), "btrfs" | "bcachefs" | "zfs")
+        self.device.major != 0 || matches!(self.fs_type.as_str(), "btrfs" | "bcachefs" | "zfs")
     }
 }
 
@@ -58,63 +73,68 @@ pub fn parse(bytes: &[u8]) -> Vec<Mount> {
     bytes.split(|byte| *byte == b'\n').filter_map(parse_line).collect()
 }
 
+/// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`: number, parent, device, root,
+/// target, options, optional fields, a dash, type, source, options.
 fn parse_line(line: &[u8]) -> Option<Mount> {
     let mut words = line.split(|byte| *byte == b' ');
-    let mut text = || words.next().map(|word| String::from_utf8_lossy(&unescape(word)).into_owned());
-    let id = text()?.parse().ok()?;
-    let parent = text()?.parse().ok()?;
-    let device = text()?;
-    let mut path = || Some(PathBuf::from(OsString::from_vec(unescape(words.next()?))));
-    let (root, target) = (path()?, path()?);
-    let mut text = || words.next().map(|word| String::from_utf8_lossy(&unescape(word)).into_owned());
-    let options = text()?;
-    // Optional fields (shared:1 and such) end at a dash.
-    while text()? != "-" {}
-    Some(Mount {
-        id,
-        parent,
-        device,
-        root,
-        target,
-        options,
-        fs_type: text()?,
-        source: text()?,
-        super_options: text().unwrap_or_default(),
-    })
+    let mut next = || words.next();
+    let (id, parent) = (number(next()?)?, number(next()?)?);
+    let mut device = next()?.splitn(2, |byte| *byte == b':');
+    let device = Device { major: number(device.next()?)?, minor: number(device.next()?)? };
+    let (root, target) = (path(next()?), path(next()?));
+    let options = list(next()?);
+    while next()? != b"-" {}
+    let (fs_type, source) = (text(next()?), text(next()?));
+    let super_options = list(next().unwrap_or_default());
+    Some(Mount { id, parent, device, root, target, options, fs_type, source, super_options })
 }
 
-/// The kernel writes space, tab, line end and backslash as three octal digits.
+fn number(word: &[u8]) -> Option<u32> {
+    std::str::from_utf8(word).ok()?.parse().ok()
+}
+
+fn path(word: &[u8]) -> PathBuf {
+    OsString::from_vec(unescape(word)).into()
+}
+
+fn text(word: &[u8]) -> String {
+    String::from_utf8_lossy(&unescape(word)).into_owned()
+}
+
+/// An option may hold a comma, which is written as an escape.
+fn list(word: &[u8]) -> Vec<String> {
+    word.split(|byte| *byte == b',').map(text).collect()
+}
+
+/// Space, tab, newline, backslash and others are written as a backslash and three octal digits.
 fn unescape(word: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(word.len());
     let mut rest = word;
-    while let Some((first, tail)) = rest.split_first() {
-        let octal = (*first == b'\\')
-            .then(|| tail.get(..3))
-            .flatten()
-            .and_then(|digits| std::str::from_utf8(digits).ok())
-            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        match octal {
-            Some(byte) => {
-                out.push(byte);
-                rest = tail.get(3..).unwrap_or_default();
-            }
-            None => {
-                out.push(*first);
-                rest = tail;
-            }
-        }
+    while let [first, after @ ..] = rest {
+        let code = if *first == b'\\' { after.first_chunk::<3>().and_then(octal) } else { None };
+        out.push(code.unwrap_or(*first));
+        let used = if code.is_some() { 4 } else { 1 };
+        rest = rest.get(used..).unwrap_or_default();
     }
     out
+}
+
+fn octal(digits: &[u8; 3]) -> Option<u8> {
+    let text = std::str::from_utf8(digits).ok()?;
+    if !text.bytes().all(|digit| (b'0'..=b'7').contains(&digit)) {
+        return None;
+    }
+    u8::from_str_radix(text, 8).ok()
 }
 
 /// All mounts in an order in which they can come off: whatever lies in or over another before that one, and of
 /// those side by side the newest first.
 pub fn unmount_order(mounts: &[Mount]) -> Vec<&Mount> {
-    let mut children: BTreeMap<u64, Vec<&Mount>> = BTreeMap::new();
+    let mut children: BTreeMap<u32, Vec<&Mount>> = BTreeMap::new();
     for mount in mounts {
         children.entry(mount.parent).or_default().push(mount);
     }
-    let known: BTreeSet<u64> = mounts.iter().map(|mount| mount.id).collect();
+    let known: BTreeSet<u32> = mounts.iter().map(|mount| mount.id).collect();
     let roots = mounts.iter().filter(|mount| mount.parent == mount.id || !known.contains(&mount.parent));
     let mut pending: Vec<&Mount> = roots.collect();
     let mut order = Vec::with_capacity(mounts.len());
@@ -158,6 +178,17 @@ not a line
     }
 
     #[test]
+    fn escapes() {
+        assert_eq!(unescape(b"a\\040b\\011\\134\\04"), b"a b\t\\\\04");
+        assert_eq!(unescape(b"\\999\\777"), b"\\999\\777");
+        let mounts =
+            parse(b"1 0 0:41 / /a rw - overlay o\\040o rw,lowerdir=/x\\054y,index=off\n2 1 0:9 / /\n");
+        assert_eq!(mounts.len(), 1);
+        assert_eq!((mounts[0].source.as_str(), mounts[0].device.to_string().as_str()), ("o o", "0:41"));
+        assert_eq!(mounts[0].super_options, ["rw", "lowerdir=/x,y", "index=off"]);
+    }
+
+    #[test]
     fn this_machines_own_mounts_are_understood() {
         let mounts = read().unwrap();
         assert_eq!(mounts.len(), std::fs::read_to_string("/proc/self/mountinfo").unwrap().lines().count());
@@ -167,7 +198,7 @@ not a line
     #[test]
     fn what_lies_inside_comes_off_first() {
         let mounts = parse(EXAMPLE.as_bytes());
-        let order: Vec<u64> = unmount_order(&mounts).iter().map(|mount| mount.id).collect();
+        let order: Vec<u32> = unmount_order(&mounts).iter().map(|mount| mount.id).collect();
         assert_eq!(order, [50, 41, 42, 40, 30, 22, 28]);
     }
 
@@ -180,7 +211,7 @@ not a line
 5 1 0:5 / / rw - overlay overlay rw
 ";
         let mounts = parse(text.as_bytes());
-        let order: Vec<u64> = unmount_order(&mounts).iter().map(|mount| mount.id).collect();
+        let order: Vec<u32> = unmount_order(&mounts).iter().map(|mount| mount.id).collect();
         assert_eq!(order, [9, 7, 5]);
     }
 
