@@ -1,5 +1,7 @@
 //! Reports on their way through the pipe: a length of four bytes, little end first, and that many bytes of postcard.
 
+use kelson_sys::text::harmless;
+
 use crate::report::Report;
 
 /// A report of more bytes than this is none.
@@ -41,7 +43,7 @@ pub fn decode(body: &[u8]) -> Option<Report> {
 
 /// Text that others wrote, fit to be shown: at most `most` characters, none of which moves a terminal.
 pub fn bounded(text: &str, most: usize) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(most).collect()
+    harmless(text, Some(' ')).take(most).collect()
 }
 
 #[cfg(test)]

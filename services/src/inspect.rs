@@ -13,6 +13,7 @@ use kelson_helper::inspect::{self as wire, HEADER, Kind, NAME};
 use kelson_proto::v1::inspect_question::Question;
 use kelson_proto::v1::{InspectQuestion, InspectService, WriteFileBegin};
 use kelson_runner::{BoxFuture, Stdio};
+use kelson_sys::text::harmless;
 use nix::fcntl::OFlag;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use prost::Message as _;
@@ -226,8 +227,7 @@ impl Answers {
         match timeout(SILENCE, self.frame()).await {
             Err(_) => Err(InspectError::Silent),
             Ok(Ok((kind, content))) => {
-                let sentence =
-                    || String::from_utf8_lossy(&content).chars().filter(|c| !c.is_control()).collect();
+                let sentence = || harmless(&String::from_utf8_lossy(&content), None).collect();
                 match kind {
                     Kind::Message => Ok(Some(content)),
                     Kind::End => Ok(None),

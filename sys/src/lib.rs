@@ -5,3 +5,4 @@ pub mod descriptor;
 pub mod mountinfo;
 pub mod pidfd;
 pub mod process;
+pub mod text;

@@ -8,6 +8,7 @@ use kelson_proto::v1;
 use kelson_proto::v1::machine_server::Machine;
 use kelson_services::Manager;
 use kelson_services::host::{BootReport, Host, HostRequest, PhaseRecord, Reexecution, ShutdownAction};
+use kelson_sys::text::harmless;
 use tokio::sync::{oneshot, watch};
 use tonic::{Request, Response, Status};
 
@@ -44,7 +45,7 @@ fn phase(record: &PhaseRecord) -> v1::BootPhase {
 
 /// Who asks and why, for the log.
 fn reason(caller: &str, given: &str) -> String {
-    let given: String = given.chars().filter(|char| !char.is_control()).take(REASON_MAX).collect();
+    let given: String = harmless(given, None).take(REASON_MAX).collect();
     if given.is_empty() { caller.to_owned() } else { format!("{caller}: {given}") }
 }
 

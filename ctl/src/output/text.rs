@@ -6,13 +6,8 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use kelson_sys::text::is_harmful;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
-
-/// True for what must not reach a terminal: control characters, and those that turn the direction of writing.
-fn is_dangerous(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2028}' | '\u{2029}' | '\u{2066}'..='\u{2069}')
-}
 
 fn push_escaped(out: &mut String, c: char) {
     let written = match c {
@@ -27,12 +22,12 @@ fn push_escaped(out: &mut String, c: char) {
 
 /// One line of text with all control characters shown as `\n`, `\x1b`, `\u{202e}`.
 pub fn escape(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(is_dangerous) {
+    if !text.chars().any(is_harmful) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len() + 16);
     for c in text.chars() {
-        if is_dangerous(c) { push_escaped(&mut out, c) } else { out.push(c) }
+        if is_harmful(c) { push_escaped(&mut out, c) } else { out.push(c) }
     }
     Cow::Owned(out)
 }
@@ -47,7 +42,7 @@ pub fn escape_bytes(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         for c in chunk.valid().chars() {
-            if c != '\t' && is_dangerous(c) { push_escaped(&mut out, c) } else { out.push(c) }
+            if c != '\t' && is_harmful(c) { push_escaped(&mut out, c) } else { out.push(c) }
         }
         for byte in chunk.invalid() {
             let written = write!(out, "\\x{byte:02x}");

@@ -1,6 +1,7 @@
 //! What can go wrong with containerd, in two kinds that are answered differently: it is away (wait and try again), or
 //! it refused (trying again changes nothing).
 
+use kelson_sys::text::harmless;
 use tonic::{Code, Status};
 
 use crate::runner::{ErrorKind, RunnerError};
@@ -99,7 +100,7 @@ pub(super) fn plain(text: &str) -> String {
     if let Some(text) = missing_command(reason) {
         return text;
     }
-    let mut short: String = printable(reason).take(512).collect();
+    let mut short: String = harmless(reason, Some(' ')).take(512).collect();
     if short.is_empty() {
         short.push_str("it gave no reason");
     }
@@ -116,17 +117,13 @@ fn missing_command(reason: &str) -> Option<String> {
     why.contains("permission denied").then(|| format!("the image's {} may not be executed", end_of(command)))
 }
 
-fn printable(text: &str) -> impl DoubleEndedIterator<Item = char> {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c })
-}
-
 /// A path may be as long as the kernel takes; its end tells more than its beginning.
 fn end_of(command: &str) -> String {
     const MOST: usize = 4000;
     let cut = command.char_indices().map(|(at, _)| at).find(|at| command.len().saturating_sub(*at) <= MOST);
     let end = cut.and_then(|at| command.get(at..)).unwrap_or_default();
     let dots = if end.len() < command.len() { "…" } else { "" };
-    printable(end).fold(String::from(dots), |mut text, c| {
+    harmless(end, Some(' ')).fold(String::from(dots), |mut text, c| {
         text.push(c);
         text
     })

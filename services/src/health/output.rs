@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use kelson_sys::text::is_harmful;
+
 /// So much of the output of a check is kept, in bytes.
 pub const KEPT: usize = 3072;
 /// A line in a sentence is no longer than this, in characters.
@@ -33,18 +35,13 @@ pub fn harmless(text: &str) -> String {
     let clean: String = text
         .chars()
         .filter(|c| *c != '\r')
-        .map(|c| if turns_over(c) || (c.is_control() && !matches!(c, '\n' | '\t')) { '\u{fffd}' } else { c })
+        .map(|c| if is_harmful(c) && !matches!(c, '\n' | '\t') { '\u{fffd}' } else { c })
         .collect();
     let mut from = clean.len().saturating_sub(KEPT);
     while !clean.is_char_boundary(from) {
         from = from.saturating_add(1);
     }
     clean.get(from..).unwrap_or_default().to_owned()
-}
-
-/// Characters that change the direction of what follows them.
-fn turns_over(c: char) -> bool {
-    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// The last line that says something, for a sentence; empty where there is none.

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kelson_sys::descriptor::Watched;
+use kelson_sys::text::harmless;
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, bind, recv, recvmsg, socket};
 
@@ -69,11 +70,11 @@ pub fn parse(datagram: &[u8]) -> Vec<Message> {
 /// Text of a service made safe to show: valid UTF-8, no control characters, at most `limit` bytes.
 fn printable(bytes: &[u8], limit: usize) -> String {
     let mut text = String::new();
-    for c in String::from_utf8_lossy(bytes).trim().chars() {
+    for c in harmless(String::from_utf8_lossy(bytes).trim(), Some(' ')) {
         if text.len().saturating_add(c.len_utf8()) > limit {
             break;
         }
-        text.push(if c.is_control() { ' ' } else { c });
+        text.push(c);
     }
     text
 }

@@ -4,18 +4,19 @@ use std::borrow::Cow;
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 
+use kelson_sys::text::is_harmful;
+
 /// The longest, in bytes.
 const LONGEST: usize = 512;
 
 /// What may be shown on any terminal: one line, no control characters, nothing that turns the direction of writing, at
 /// most [`LONGEST`] bytes.
 pub fn harmless(text: Cow<'static, str>) -> Cow<'static, str> {
-    if text.len() <= LONGEST && !text.chars().any(harmful) {
+    if text.len() <= LONGEST && !text.chars().any(is_harmful) {
         return text;
     }
     let mut clean = String::new();
-    for c in text.chars() {
-        let c = if harmful(c) { '\u{fffd}' } else { c };
+    for c in kelson_sys::text::harmless(&text, Some('\u{fffd}')) {
         if clean.len().saturating_add(c.len_utf8()) > LONGEST.saturating_sub('…'.len_utf8()) {
             clean.push('…');
             break;
@@ -23,10 +24,6 @@ pub fn harmless(text: Cow<'static, str>) -> Cow<'static, str> {
         clean.push(c);
     }
     clean.into()
-}
-
-fn harmful(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 pub fn duration(span: Duration) -> String {

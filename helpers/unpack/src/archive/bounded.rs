@@ -5,6 +5,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
+use kelson_sys::text::harmless;
 use serde::de::{DeserializeOwned, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -65,7 +66,7 @@ pub(super) fn parse<T: DeserializeOwned>(file: &str, bytes: &[u8]) -> Result<T, 
     serde_json::from_slice(bytes).map_err(|error| Trouble::Json {
         file: file.to_owned(),
         // What it found may be long and may hold anything.
-        text: error.to_string().chars().filter(|c| !c.is_control()).take(200).collect(),
+        text: harmless(&error.to_string(), None).take(200).collect(),
     })
 }
 

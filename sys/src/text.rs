@@ -1,0 +1,28 @@
+//! Text that others wrote, as it may be shown: a service, a container runtime, a file, a peer.
+//!
+//! An escape sequence could move the cursor of a terminal, change its title or fake other lines.
+
+/// What must not reach a terminal: control characters, and those that end a line or turn the direction of writing.
+pub fn is_harmful(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// The characters of a text, with `instead` in the place of each harmful one, or nothing.
+pub fn harmless(text: &str, instead: Option<char>) -> impl DoubleEndedIterator<Item = char> {
+    text.chars().filter_map(move |c| if is_harmful(c) { instead } else { Some(c) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_acts_on_a_terminal() {
+        let all: String = (0_u32..0x3000).filter_map(char::from_u32).collect();
+        assert!(!harmless(&all, None).any(char::is_control));
+        let of = |text, instead| harmless(text, instead).collect::<String>();
+        assert_eq!(of("a\x1b[2Jb\r\nc\u{202e}\u{9b}", Some(' ')), "a [2Jb  c  ");
+        assert_eq!(of("a\x1b[2Jb\r\nc\u{202e}", None), "a[2Jbc");
+        assert_eq!(of("Grüße, 世界", None), "Grüße, 世界");
+    }
+}
