@@ -6,3 +6,4 @@ pub mod mountinfo;
 pub mod pidfd;
 pub mod process;
 pub mod text;
+pub mod units;

@@ -54,7 +54,7 @@ impl Deadline {
     /// What `step` gives, or that there was no `what` in time.
     async fn bounds<T>(self, what: &str, step: impl Future<Output = Result<T, Answer>>) -> Result<T, Answer> {
         tokio::time::timeout_at(self.by, step).await.unwrap_or_else(|_| {
-            let text = format!("no {what} within {}", text::duration(self.timeout));
+            let text = format!("no {what} within {}", kelson_sys::units::duration(self.timeout));
             Err(Answer { verdict: Verdict::Silent, text: text.into() })
         })
     }

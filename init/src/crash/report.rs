@@ -69,7 +69,7 @@ pub fn goes_on(crash: &Crash, crashes: u32, limit: CrashLimit) -> String {
         "PID 1 crashed and goes on: {} ({crashes} of {} in {})",
         what(crash),
         limit.count,
-        kelson_services::service_runner::words::duration(limit.window)
+        kelson_sys::units::duration(limit.window)
     )
 }
 
@@ -77,7 +77,7 @@ pub fn goes_on(crash: &Crash, crashes: u32, limit: CrashLimit) -> String {
 pub fn too_often(crash: &Crash, crashes: u32, limit: CrashLimit) -> String {
     format!(
         "PID 1 crashed {crashes} times in {} (kelson.crashLimit), last by {}: stopping everything, then this machine starts again",
-        kelson_services::service_runner::words::duration(limit.window),
+        kelson_sys::units::duration(limit.window),
         what(crash)
     )
 }

@@ -109,7 +109,7 @@ impl House {
             }
             manager.host_event(&format!(
                 "the boot is over after {}: every service that it starts is up or down",
-                kelson_services::service_runner::words::duration(sequence.elapsed())
+                kelson_sys::units::duration(sequence.elapsed())
             ));
             crate::heap::give_back();
         });

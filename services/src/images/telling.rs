@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use kelson_image::{Progress, Unpacked};
+use kelson_sys::units;
 use tokio::time::Instant;
-
-use crate::service_runner::words;
 
 /// What takes less is told once, at its end.
 const PATIENCE: Duration = Duration::from_millis(900);
@@ -48,7 +47,7 @@ impl Telling {
             "reading the archives".to_owned()
         } else {
             let layer = if layer == 0 { String::new() } else { format!(", layer {layer} of {layers}") };
-            format!("{}{layer}", of(bytes_done, bytes_total))
+            format!("{}{layer}", units::size_of(bytes_done, bytes_total))
         };
         let text = format!("unpacking {}: {how_far}", self.image);
         if text == self.said {
@@ -66,40 +65,11 @@ impl Telling {
         let Progress { bytes_total, layers, .. } = self.last;
         let what = match (bytes_total, layers) {
             (0, _) => String::new(),
-            (bytes, 1) => format!(" ({}, 1 layer)", size(bytes)),
-            (bytes, layers) => format!(" ({}, {layers} layers)", size(bytes)),
+            (bytes, 1) => format!(" ({}, 1 layer)", units::size(bytes)),
+            (bytes, layers) => format!(" ({}, {layers} layers)", units::size(bytes)),
         };
-        format!("unpacked {}{what} in {}", self.image, words::duration(self.began.elapsed()))
+        format!("unpacked {}{what} in {}", self.image, units::duration(self.began.elapsed()))
     }
-}
-
-const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-
-/// `12.3 of 40.1 MiB`.
-fn of(done: u64, total: u64) -> String {
-    match unit(total) {
-        Some((size, name)) => format!("{} of {} {name}", tenths(done, size), tenths(total, size)),
-        None => format!("{done} of {total} B"),
-    }
-}
-
-/// `40.1 MiB`.
-fn size(bytes: u64) -> String {
-    match unit(bytes) {
-        Some((size, name)) => format!("{} {name}", tenths(bytes, size)),
-        None => format!("{bytes} B"),
-    }
-}
-
-fn unit(bytes: u64) -> Option<(u64, &'static str)> {
-    UNITS.into_iter().find(|(size, _)| bytes >= *size)
-}
-
-/// With one digit behind the point, rounded down: what is not done is not said to be.
-fn tenths(bytes: u64, unit: u64) -> String {
-    let whole = bytes.checked_div(unit).unwrap_or_default();
-    let rest = bytes.checked_rem(unit).unwrap_or_default();
-    format!("{whole}.{}", rest.saturating_mul(10).checked_div(unit).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -148,12 +118,5 @@ mod tests {
         assert_eq!(telling.end(&unpacked), "unpacked demo/nginx:1 (7 B, 1 layer) in 2.1 s");
         let there = Unpacked { was_there: true, ..unpacked };
         assert_eq!(telling.end(&there), "image demo/nginx:1 was unpacked before");
-    }
-
-    #[test]
-    fn sizes_are_rounded_down() {
-        assert_eq!(of(1023, 1024), "0.9 of 1.0 KiB");
-        assert_eq!(of(1, 1000), "1 of 1000 B");
-        assert_eq!(size(u64::MAX), "17179869183.9 GiB");
     }
 }

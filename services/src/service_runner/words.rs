@@ -4,32 +4,10 @@ use std::time::Duration;
 
 use kelson_runner::{Deaf, ErrorKind, Exit};
 use kelson_spec::service::{Readiness, ServiceKind};
+pub use kelson_sys::units::duration;
 
 use super::table::{Ended, Rules, StopReason};
 use crate::model::State;
-
-/// `120 ms`, `1.2 s`, `5m`, `1h30m`.
-pub fn duration(duration: Duration) -> String {
-    let millis = duration.as_millis();
-    if millis < 1000 {
-        return format!("{millis} ms");
-    }
-    let seconds = duration.as_secs();
-    if seconds < 60 {
-        let tenths = duration.subsec_millis() / 100;
-        return if tenths == 0 { format!("{seconds} s") } else { format!("{seconds}.{tenths} s") };
-    }
-    let mut text = String::new();
-    let mut rest = seconds;
-    for (unit, size) in [("d", 86_400_u64), ("h", 3600), ("m", 60), ("s", 1)] {
-        let count = rest.checked_div(size).unwrap_or_default();
-        rest = rest.checked_rem(size).unwrap_or_default();
-        if count > 0 {
-            text.push_str(&format!("{count}{unit}"));
-        }
-    }
-    text
-}
 
 pub fn exit(exit: Exit) -> String {
     match exit {
@@ -143,23 +121,6 @@ pub fn readiness(readiness: Readiness) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn durations_read_well() {
-        for (millis, text) in [
-            (0, "0 ms"),
-            (120, "120 ms"),
-            (1200, "1.2 s"),
-            (2000, "2 s"),
-            (59_999, "59.9 s"),
-            (60_000, "1m"),
-            (300_000, "5m"),
-            (5_400_000, "1h30m"),
-            (90_061_000, "1d1h1m1s"),
-        ] {
-            assert_eq!(duration(Duration::from_millis(millis)), text);
-        }
-    }
 
     #[test]
     fn who_leaves_processes_is_asked_whether_it_forks() {

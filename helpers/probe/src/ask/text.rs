@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::io::{self, ErrorKind};
-use std::time::Duration;
 
 use kelson_sys::text::is_harmful;
 
@@ -24,14 +23,6 @@ pub fn harmless(text: Cow<'static, str>) -> Cow<'static, str> {
         clean.push(c);
     }
     clean.into()
-}
-
-pub fn duration(span: Duration) -> String {
-    match (span.as_secs(), span.subsec_millis()) {
-        (0, millis) => format!("{millis} ms"),
-        (seconds, 0) => format!("{seconds} s"),
-        (seconds, millis) => format!("{seconds}.{millis:03} s").replace("00 s", " s"),
-    }
 }
 
 /// What went wrong with a connection.
@@ -68,14 +59,5 @@ mod tests {
             assert!(short.len() <= LONGEST && short.len() > LONGEST - 4 && short.ends_with('…'));
         }
         assert_eq!(harmless("x".repeat(LONGEST).into()), "x".repeat(LONGEST));
-    }
-
-    #[test]
-    fn durations_are_short() {
-        let of = |millis| duration(Duration::from_millis(millis));
-        assert_eq!(
-            [of(10), of(1000), of(1500), of(2050), of(60_000)],
-            ["10 ms", "1 s", "1.5 s", "2.050 s", "60 s"]
-        );
     }
 }
