@@ -1,17 +1,10 @@
 //! The words of the command line. Each command's own words are in its file; help, man page and completion are made
 //! from these.
 
-use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use clap::{CommandFactory as _, Parser};
 
-#[cfg(feature = "faults")]
-use crate::commands::fault;
-use crate::commands::{
-    boot, cat, cgroups, clock, complete, completion, config, cp, cpu, dashboard, disks, dmesg, events, exec,
-    generate, graph, halt, health, images, logs, ls, memory, metrics, mounts, netstat, poweroff, processes,
-    read, reboot, reexec, reload, restart, schema, services, signal, start, status, stop, support, validate,
-    version, wait, why,
-};
-use crate::output::Format;
+use crate::call::Global;
+use crate::commands::Command;
 
 const AFTER: &str = "\
 Exit status:
@@ -44,85 +37,6 @@ pub struct Cli {
     pub command: Option<Command>,
 }
 
-/// What every command takes.
-#[derive(Debug, Default, Args)]
-#[command(next_help_heading = "Options of every command")]
-pub struct Global {
-    /// The host: HOST[:PORT], unix:///PATH [default: this one]
-    #[arg(short, long, global = true, value_name = "E")]
-    pub endpoint: Option<String>,
-    /// Several hosts, with commas: contexts, HOST, HOST:PORT
-    #[arg(short, long, global = true, value_name = "NODE", value_delimiter = ',')]
-    pub nodes: Vec<String>,
-    /// Form of the result
-    #[arg(short, long, global = true, value_enum, value_name = "FORMAT")]
-    pub output: Option<Format>,
-    /// Tables without the line of headings
-    #[arg(long, global = true)]
-    pub no_headers: bool,
-    /// A context: a name of the file of contexts
-    #[arg(long, global = true, value_name = "NAME")]
-    pub context: Option<String>,
-}
-
-/// One of these is done.
-#[derive(Debug, Clone, Subcommand)]
-pub enum Command {
-    #[command(visible_alias = "list")]
-    Services(services::Arguments),
-    Status(status::Arguments),
-    Start(start::Arguments),
-    Stop(stop::Arguments),
-    Restart(restart::Arguments),
-    Reload(reload::Arguments),
-    #[command(visible_alias = "kill")]
-    Signal(signal::Arguments),
-    Wait(wait::Arguments),
-    Health(health::Arguments),
-    Why(why::Arguments),
-    Graph(graph::Arguments),
-    #[command(visible_alias = "top")]
-    Dashboard(dashboard::Arguments),
-    Events(events::Arguments),
-    Exec(exec::Arguments),
-    Logs(logs::Arguments),
-    Metrics(metrics::Arguments),
-    Dmesg(dmesg::Arguments),
-    Boot(boot::Arguments),
-    Images(images::Arguments),
-    #[command(visible_alias = "ps")]
-    Processes(processes::Arguments),
-    Netstat(netstat::Arguments),
-    Mounts(mounts::Arguments),
-    Memory(memory::Arguments),
-    Cpu(cpu::Arguments),
-    Disks(disks::Arguments),
-    Cgroups(cgroups::Arguments),
-    Time(clock::Arguments),
-    Ls(ls::Arguments),
-    Read(read::Arguments),
-    Cat(cat::Arguments),
-    Cp(cp::Arguments),
-    Support(support::Arguments),
-    Reboot(reboot::Arguments),
-    Poweroff(poweroff::Arguments),
-    Halt(halt::Arguments),
-    Reexec(reexec::Arguments),
-    Validate(validate::Arguments),
-    Schema(schema::Arguments),
-    Gen(generate::Arguments),
-    Config(config::Arguments),
-    Version(version::Arguments),
-    Completion(completion::Arguments),
-    #[cfg(feature = "faults")]
-    Fault(fault::Arguments),
-    #[command(hide = true)]
-    Complete(complete::Arguments),
-    /// Print the manual page
-    #[command(hide = true)]
-    Man,
-}
-
 /// The tree of all commands, options and words.
 pub fn command() -> clap::Command {
     Cli::command()
@@ -136,6 +50,7 @@ pub fn help() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::Format;
 
     fn parse(line: &str) -> Result<Cli, clap::Error> {
         Cli::try_parse_from(line.split_whitespace())

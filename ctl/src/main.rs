@@ -1,58 +1,7 @@
-//! `kelsonctl`: the command line of Kelson.
-//!
-//! A command is one file in [`commands`]; how things look is decided in [`output`] alone; where the host is, in
-//! [`contexts`], and where there are several, in [`nodes`]. Each command ends with a status that scripts can rely on, see [`failure`].
-
-mod cli;
-mod commands;
-mod completion;
-mod console;
-mod contexts;
-mod dashboard;
-mod extract;
-mod failure;
-mod follow;
-mod hints;
-mod man;
-mod nodes;
-mod output;
-mod pki;
-mod store;
-mod support;
-mod watch;
+//! `kelsonctl`.
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
-use cli::Cli;
-use failure::Failure;
-
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(error) => hints::with_related(error).exit(),
-    };
-    match run(cli) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            if let Some(said) = failure.unsaid() {
-                output::note(&said);
-            }
-            ExitCode::from(failure.exit_status())
-        }
-    }
-}
-
-fn run(cli: Cli) -> Result<(), Failure> {
-    let Some(command) = cli.command else {
-        return output::print(&cli::help());
-    };
-    let nodes = cli.global.nodes.clone();
-    let call = commands::Call::new(cli.global);
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::Failed(format!("cannot set up the event loop: {error}")))?
-        .block_on(watch::run(command, call, &nodes))
+    kelsonctl::main()
 }

@@ -11,7 +11,8 @@ use kelson_proto::v1::{ActionResponse, ActionResult, RestartRequest, StartReques
 use tonic::{Code, Response, Status};
 
 use super::awaiting::{Goal, awaiting, note_obstacles};
-use super::{Call, confirm};
+use super::confirm;
+use crate::call::Call;
 use crate::failure::{Failure, answer, explain_names};
 use crate::output::page::Page;
 use crate::output::style::state_name;

@@ -12,7 +12,7 @@ use kelson_proto::v1::{
 };
 use tonic::Response;
 
-use super::Call;
+use crate::call::Call;
 use crate::output::style::state_name;
 use crate::output::terminal::Progress;
 use crate::output::text::list;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use kelson_api::client::Client;
 use kelson_proto::v1::{BootPhase, BootRequest, BootResponse, BootService, BootTask, Event, EventsRequest};
 
-use super::Call;
+use crate::call::{Call, Run};
 use crate::failure::{Failure, answer};
 use crate::output::drawing::plot;
 use crate::output::page::Page;
@@ -40,24 +40,24 @@ enum View {
     Plot,
 }
 
-impl Arguments {
-    /// True where it is drawn, and two drawings would be none.
-    pub fn is_drawing(&self) -> bool {
-        matches!(self.view, Some(View::Plot))
+impl Run for Arguments {
+    /// Two drawings would be none.
+    fn several(&self) -> bool {
+        !matches!(self.view, Some(View::Plot))
     }
-}
 
-pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
-    let boot = answer(call.client()?.machine().boot(BootRequest {})).await?;
-    let terminal = &call.terminal;
-    match arguments.view {
-        None => call.show(|| views::Boot::from(&boot), || Page::Text(phases(&boot, terminal))),
-        Some(View::Blame) => call.show(|| blame(&boot), || Page::Table(blame_table(&blame(&boot)))),
-        Some(View::CriticalChain) => {
-            let tree = || chain_tree(&chain(&boot), &boot, terminal);
-            call.show(|| chain(&boot), || Page::Text(tree()))
+    async fn run(self, call: &Call) -> Result<(), Failure> {
+        let boot = answer(call.client()?.machine().boot(BootRequest {})).await?;
+        let terminal = &call.terminal;
+        match self.view {
+            None => call.show(|| views::Boot::from(&boot), || Page::Text(phases(&boot, terminal))),
+            Some(View::Blame) => call.show(|| blame(&boot), || Page::Table(blame_table(&blame(&boot)))),
+            Some(View::CriticalChain) => {
+                let tree = || chain_tree(&chain(&boot), &boot, terminal);
+                call.show(|| chain(&boot), || Page::Text(tree()))
+            }
+            Some(View::Plot) => print(&plot::draw(&boot, &history(&call.client()?).await?, &chain(&boot))),
         }
-        Some(View::Plot) => print(&plot::draw(&boot, &history(&call.client()?).await?, &chain(&boot))),
     }
 }
 

@@ -2,7 +2,8 @@
 
 use kelson_proto::v1::StatusRequest;
 
-use super::{Call, read};
+use super::read;
+use crate::call::{Call, Run};
 use crate::failure::{Failure, answer, explain_names};
 
 /// Print the file of a service
@@ -23,22 +24,26 @@ pub struct Arguments {
     name: String,
 }
 
-pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
-    let (client, name) = (call.client()?, arguments.name);
-    let status = match answer(client.services().status(StatusRequest { name: name.clone() })).await {
-        Ok(status) => status,
-        Err(failure) => return Err(explain_names(failure, &client, &[name]).await),
-    };
-    if status.file.is_empty() {
-        return Err(Failure::Failed(format!(
-            "{name} is built in and has no file; `kelsonctl status {name}` shows its spec"
-        )));
+impl Run for Arguments {
+    const SEVERAL: bool = false;
+
+    async fn run(self, call: &Call) -> Result<(), Failure> {
+        let (client, name) = (call.client()?, self.name);
+        let status = match answer(client.services().status(StatusRequest { name: name.clone() })).await {
+            Ok(status) => status,
+            Err(failure) => return Err(explain_names(failure, &client, &[name]).await),
+        };
+        if status.file.is_empty() {
+            return Err(Failure::Failed(format!(
+                "{name} is built in and has no file; `kelsonctl status {name}` shows its spec"
+            )));
+        }
+        read::file(call, &client, status.file).await?;
+        if status.service.is_some_and(|service| service.changed) {
+            call.note(&format!(
+                "this file changed since {name} was started; `kelsonctl status {name}` shows the spec it runs with"
+            ));
+        }
+        Ok(())
     }
-    read::file(call, &client, status.file).await?;
-    if status.service.is_some_and(|service| service.changed) {
-        call.note(&format!(
-            "this file changed since {name} was started; `kelsonctl status {name}` shows the spec it runs with"
-        ));
-    }
-    Ok(())
 }

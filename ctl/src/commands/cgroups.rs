@@ -1,10 +1,12 @@
 //! `cgroups`: what services use of what they may use.
 
+use std::time::Duration;
+
 use kelson_api::client::Client;
 use kelson_proto::v1::{Cgroup, CgroupsRequest};
 
-use super::Call;
 use super::looking::gather;
+use crate::call::{Call, Run};
 use crate::failure::Failure;
 use crate::output::page::Page;
 use crate::output::size::size;
@@ -12,7 +14,7 @@ use crate::output::style::Tone;
 use crate::output::table::{Cell, Table, cell, toned};
 use crate::output::tree::forest;
 use crate::output::{time, views};
-use crate::watch::Watching;
+use crate::watching::Watching;
 
 /// Show the cgroups of services, what they use and may use
 #[derive(Debug, Clone, clap::Args)]
@@ -26,13 +28,19 @@ pub struct Arguments {
     pub watching: Watching,
 }
 
-pub async fn run(call: &Call, _: Arguments) -> Result<(), Failure> {
-    let (root, cgroups) = ask(&call.client()?).await?;
-    let view = || views::load::Cgroups {
-        root: root.clone(),
-        cgroups: cgroups.iter().map(views::load::Cgroup::from).collect(),
-    };
-    call.show(view, || Page::Table(table(&root, &cgroups, call.terminal.unicode)))
+impl Run for Arguments {
+    fn watch(&self) -> Option<Duration> {
+        self.watching.watch
+    }
+
+    async fn run(self, call: &Call) -> Result<(), Failure> {
+        let (root, cgroups) = ask(&call.client()?).await?;
+        let view = || views::load::Cgroups {
+            root: root.clone(),
+            cgroups: cgroups.iter().map(views::load::Cgroup::from).collect(),
+        };
+        call.show(view, || Page::Table(table(&root, &cgroups, call.terminal.unicode)))
+    }
 }
 
 /// Where the cgroup of all services is, and those below it.

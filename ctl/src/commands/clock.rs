@@ -6,7 +6,7 @@ use kelson_api::client::{Client, Endpoint};
 use kelson_proto::v1::{ClockRequest, ClockResponse};
 use prost_types::Timestamp;
 
-use super::Call;
+use crate::call::{Call, Run};
 use crate::failure::{Failure, answer};
 use crate::output::page::Page;
 use crate::output::style::Tone;
@@ -33,17 +33,19 @@ Examples:
 )]
 pub struct Arguments {}
 
-pub async fn run(call: &Call, _: Arguments) -> Result<(), Failure> {
-    let is_remote = matches!(call.choice.resolve()?.endpoint, Endpoint::Remote { .. });
-    let clock = ask(&call.client()?, is_remote).await?;
-    call.show(
-        || &clock,
-        || match call.node {
-            None => Page::Text(lines(&clock)),
-            // Beside those of other hosts it is compared.
-            Some(_) => Page::Table(table(&clock)),
-        },
-    )
+impl Run for Arguments {
+    async fn run(self, call: &Call) -> Result<(), Failure> {
+        let is_remote = matches!(call.choice.resolve()?.endpoint, Endpoint::Remote { .. });
+        let clock = ask(&call.client()?, is_remote).await?;
+        call.show(
+            || &clock,
+            || match call.node {
+                None => Page::Text(lines(&clock)),
+                // Beside those of other hosts it is compared.
+                Some(_) => Page::Table(table(&clock)),
+            },
+        )
+    }
 }
 
 /// The clock of the host, and of one elsewhere how far it is from the one here.

@@ -4,61 +4,67 @@ use std::time::Duration;
 
 use kelson_proto::v1::{ListHealthRequest, ListRequest};
 
-use super::Call;
-use crate::cli::{Global, command};
+use crate::call::{Call, Global, Run};
 use crate::completion::{Wanted, wanted};
 use crate::failure::Failure;
-use crate::nodes;
 use crate::output::print;
 use crate::output::style::state_name;
 use crate::output::text::escape;
 use crate::output::views::health::word;
+use crate::targets;
 
 /// A key press does not wait longer for a host.
 const PATIENCE: Duration = Duration::from_millis(700);
 
 /// List what the last of these words could become
 #[derive(Debug, Clone, clap::Args)]
+#[command(hide = true)]
 pub struct Arguments {
     /// The words after `kelsonctl`, up to the one that is being written
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<String>,
 }
 
-pub async fn run(arguments: Arguments) -> Result<(), Failure> {
-    let question = wanted(&command(), &arguments.words);
-    let begun = arguments.words.last().map_or("", String::as_str);
-    let mut call =
-        Call::new(Global { endpoint: question.endpoint, context: question.context, ..Global::default() });
-    // Of several hosts the first one tells.
-    let first = question.nodes.iter().flat_map(|nodes| nodes.split(',')).next();
-    if let Some(choice) = first.and_then(|node| nodes::first(node, &call.choice)) {
-        call.choice = choice;
-    }
-    let candidates = match question.wanted {
-        Wanted::Words(words) => words,
-        Wanted::Services => services(&call).await.unwrap_or_default(),
-        Wanted::Groups => groups(&call).await.unwrap_or_default(),
-        Wanted::Contexts => call.choice.names(),
-        Wanted::Nodes => several(call.choice.names(), begun),
-        Wanted::Nothing => Vec::new(),
-    };
-    let mut out = String::new();
-    for (word, about) in candidates.iter().filter(|(word, _)| word.starts_with(begun)) {
-        // One that is written already need not be offered again.
-        let earlier = arguments.words.split_last().map_or(&[][..], |(_, earlier)| earlier);
-        if !earlier.contains(word) {
-            out += &format!("{}\t{}\n", escape(word), escape(about));
+impl Run for Arguments {
+    const SEVERAL: bool = false;
+
+    async fn run(self, call: &Call) -> Result<(), Failure> {
+        let question = wanted(&(call.grammar)(), &self.words);
+        let begun = self.words.last().map_or("", String::as_str);
+        let mut call = Call::new(
+            Global { endpoint: question.endpoint, context: question.context, ..Global::default() },
+            call.grammar,
+        );
+        // Of several hosts the first one tells.
+        let first = question.nodes.iter().flat_map(|nodes| nodes.split(',')).next();
+        if let Some(choice) = first.and_then(|node| targets::first(node, &call.choice)) {
+            call.choice = choice;
         }
+        let candidates = match question.wanted {
+            Wanted::Words(words) => words,
+            Wanted::Services => services(&call).await.unwrap_or_default(),
+            Wanted::Groups => groups(&call).await.unwrap_or_default(),
+            Wanted::Contexts => call.choice.names(),
+            Wanted::Nodes => several(call.choice.names(), begun),
+            Wanted::Nothing => Vec::new(),
+        };
+        let mut out = String::new();
+        for (word, about) in candidates.iter().filter(|(word, _)| word.starts_with(begun)) {
+            // One that is written already need not be offered again.
+            let earlier = self.words.split_last().map_or(&[][..], |(_, earlier)| earlier);
+            if !earlier.contains(word) {
+                out += &format!("{}\t{}\n", escape(word), escape(about));
+            }
+        }
+        print(&out)
     }
-    print(&out)
 }
 
 /// The contexts that may follow those that stand before the last comma; at the beginning also that for all of them.
 fn several(contexts: Vec<(String, String)>, begun: &str) -> Vec<(String, String)> {
     let earlier = begun.rsplit_once(',').map_or("", |(earlier, _)| earlier);
     let all = (!contexts.is_empty() && earlier.is_empty())
-        .then(|| (nodes::ALL.to_owned(), "every context".to_owned()));
+        .then(|| (targets::ALL.to_owned(), "every context".to_owned()));
     let front = if earlier.is_empty() { String::new() } else { format!("{earlier},") };
     let named = |name: &str| earlier.split(',').any(|one| one == name);
     let next = contexts.into_iter().filter(|(name, _)| !named(name)).chain(all);

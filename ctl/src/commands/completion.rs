@@ -3,6 +3,7 @@
 //! The scripts know nothing of commands and options: they ask `kelsonctl complete` each time, so names of services are
 //! those that the host has now.
 
+use crate::call::{Call, Run};
 use crate::failure::Failure;
 use crate::output::print;
 
@@ -71,10 +72,14 @@ end
 complete -c kelsonctl -f -a '(__kelsonctl_complete)'
 "#;
 
-pub fn run(arguments: Arguments) -> Result<(), Failure> {
-    print(match arguments.shell {
-        Shell::Bash => BASH,
-        Shell::Zsh => ZSH,
-        Shell::Fish => FISH,
-    })
+impl Run for Arguments {
+    const SEVERAL: bool = false;
+
+    async fn run(self, _: &Call) -> Result<(), Failure> {
+        print(match self.shell {
+            Shell::Bash => BASH,
+            Shell::Zsh => ZSH,
+            Shell::Fish => FISH,
+        })
+    }
 }

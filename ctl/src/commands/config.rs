@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use kelson_api::client::Endpoint;
 
-use super::Call;
+use crate::call::{Call, Run};
 use crate::contexts::{self, Choice, Context, File, KELSONCONFIG, WORD, folder_of};
 use crate::failure::Failure;
 use crate::output::print;
@@ -101,68 +101,72 @@ struct Add {
     force: bool,
 }
 
-pub fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
-    let Choice { config, usual, .. } = &call.choice;
-    let (path, word) = match (arguments.file, config, usual) {
-        (Some(path), _, _) => (path, "--file"),
-        (None, Some(path), _) => (path.clone(), KELSONCONFIG),
-        (None, None, Some(path)) => {
-            if matches!(arguments.action, Action::Add(_) | Action::Merge { .. }) {
-                make_folder_of(path)?;
-            } else if path.symlink_metadata().is_err() {
-                return Err(no_file(&format!(" at {}", path.display())));
+impl Run for Arguments {
+    const SEVERAL: bool = false;
+
+    async fn run(self, call: &Call) -> Result<(), Failure> {
+        let Choice { config, usual, .. } = &call.choice;
+        let (path, word) = match (self.file, config, usual) {
+            (Some(path), _, _) => (path, "--file"),
+            (None, Some(path), _) => (path.clone(), KELSONCONFIG),
+            (None, None, Some(path)) => {
+                if matches!(self.action, Action::Add(_) | Action::Merge { .. }) {
+                    make_folder_of(path)?;
+                } else if path.symlink_metadata().is_err() {
+                    return Err(no_file(&format!(" at {}", path.display())));
+                }
+                (path.clone(), WORD)
             }
-            (path.clone(), WORD)
-        }
-        (None, None, None) => {
-            return Err(no_file(""));
-        }
-    };
-    let (file, told) = match arguments.action {
-        Action::Contexts => {
-            let file = File::read(&path, word)?;
-            let now = SystemTime::now();
-            return if call.is_table() {
-                print(&listing::table(&file, &path, &call.terminal, now))
-            } else {
-                call.format.print(&listing::views(&file, &path, now))
-            };
-        }
-        Action::Use { known } => {
-            let mut file = File::read(&path, word)?;
-            if !file.contexts.contains_key(&known) {
-                return Err(file.unknown(&path, &known, "config use"));
+            (None, None, None) => {
+                return Err(no_file(""));
             }
-            let told = format!("{known:?} is the current context");
-            file.current = Some(known);
-            (file, told)
-        }
-        Action::Add(add) => {
-            let mut file = File::read_or_begin(&path, word)?;
-            let told = format!("the context {:?} was added", add.new);
-            add.to(&mut file, &path, call)?;
-            (file, told)
-        }
-        Action::Remove { known } => {
-            let mut file = File::read(&path, word)?;
-            if file.contexts.remove(&known).is_none() {
-                return Err(file.unknown(&path, &known, "config remove"));
+        };
+        let (file, told) = match self.action {
+            Action::Contexts => {
+                let file = File::read(&path, word)?;
+                let now = SystemTime::now();
+                return if call.is_table() {
+                    print(&listing::table(&file, &path, &call.terminal, now))
+                } else {
+                    call.format.print(&listing::views(&file, &path, now))
+                };
             }
-            let was_current = file.current.take_if(|current| *current == known).is_some();
-            let and = if was_current { "; none is the current one now" } else { "" };
-            (file, format!("the context {known:?} was removed{and}"))
+            Action::Use { known } => {
+                let mut file = File::read(&path, word)?;
+                if !file.contexts.contains_key(&known) {
+                    return Err(file.unknown(&path, &known, "config use"));
+                }
+                let told = format!("{known:?} is the current context");
+                file.current = Some(known);
+                (file, told)
+            }
+            Action::Add(add) => {
+                let mut file = File::read_or_begin(&path, word)?;
+                let told = format!("the context {:?} was added", add.new);
+                add.to(&mut file, &path, call)?;
+                (file, told)
+            }
+            Action::Remove { known } => {
+                let mut file = File::read(&path, word)?;
+                if file.contexts.remove(&known).is_none() {
+                    return Err(file.unknown(&path, &known, "config remove"));
+                }
+                let was_current = file.current.take_if(|current| *current == known).is_some();
+                let and = if was_current { "; none is the current one now" } else { "" };
+                (file, format!("the context {known:?} was removed{and}"))
+            }
+            Action::Merge { other, force } => {
+                let mut file = File::read_or_begin(&path, word)?;
+                let told = merge(&mut file, &path, &other, force)?;
+                (file, told)
+            }
+        };
+        file.write(&path)?;
+        if call.is_table() {
+            print(&format!("{}: {}\n", escape(&path.display().to_string()), escape(&told)))
+        } else {
+            call.format.print(&listing::views(&file, &path, SystemTime::now()))
         }
-        Action::Merge { other, force } => {
-            let mut file = File::read_or_begin(&path, word)?;
-            let told = merge(&mut file, &path, &other, force)?;
-            (file, told)
-        }
-    };
-    file.write(&path)?;
-    if call.is_table() {
-        print(&format!("{}: {}\n", escape(&path.display().to_string()), escape(&told)))
-    } else {
-        call.format.print(&listing::views(&file, &path, SystemTime::now()))
     }
 }
 

@@ -13,16 +13,16 @@ use kelson_proto::v1::CopyRequest;
 use kelson_proto::v1::copy_response::Response;
 use tokio::sync::mpsc;
 
-use super::Call;
 use super::looking::within;
 use super::ls::absolute;
+use crate::call::{Call, Run};
 use crate::extract::{Extracted, Target, extract};
 use crate::failure::Failure;
-use crate::nodes::only;
 use crate::output::page::Page;
 use crate::output::size::size;
 use crate::output::text::escape;
 use crate::output::{print_bytes, views};
+use crate::targets::only;
 use side::Side;
 use upload::upload;
 
@@ -65,31 +65,35 @@ pub struct Arguments {
     dest: Side,
 }
 
-pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
-    let Arguments { force, source, dest } = arguments;
-    match (source, dest) {
-        (Side::Host { name, path }, Side::Here(dest)) => {
-            fetch(call, &client(call, name)?, path, dest, force).await
-        }
-        (Side::Here(source), Side::Host { name, path }) => {
-            let uploaded = upload(&client(call, name)?, &source, &path, force).await?;
-            let (bytes, path) = (uploaded.bytes, uploaded.path);
-            let view = || views::files::Copy { files: 1, bytes, troubles: Vec::new() };
-            call.show(view, || {
-                Page::Lines(format!("copied 1 file ({}) to {}\n", size(bytes), escape(&path)))
-            })
-        }
-        // As before there were two directions.
-        (Side::Here(source), Side::Here(dest)) if source.has_root() => {
-            let source = absolute(&source.to_string_lossy()).map_err(Failure::Usage)?;
-            fetch(call, &call.client()?, source, dest, force).await
-        }
-        (Side::Here(_), Side::Here(_)) => Err(Failure::Usage(
-            "neither of the two is on the host; write a path of the host with a colon, such as :/etc/app.conf"
-                .to_owned(),
-        )),
-        (Side::Host { .. }, Side::Host { .. }) => {
-            Err(Failure::Usage("one of the two must be here; copy it here first".to_owned()))
+impl Run for Arguments {
+    const SEVERAL: bool = false;
+
+    async fn run(self, call: &Call) -> Result<(), Failure> {
+        let Arguments { force, source, dest } = self;
+        match (source, dest) {
+            (Side::Host { name, path }, Side::Here(dest)) => {
+                fetch(call, &client(call, name)?, path, dest, force).await
+            }
+            (Side::Here(source), Side::Host { name, path }) => {
+                let uploaded = upload(&client(call, name)?, &source, &path, force).await?;
+                let (bytes, path) = (uploaded.bytes, uploaded.path);
+                let view = || views::files::Copy { files: 1, bytes, troubles: Vec::new() };
+                call.show(view, || {
+                    Page::Lines(format!("copied 1 file ({}) to {}\n", size(bytes), escape(&path)))
+                })
+            }
+            // As before there were two directions.
+            (Side::Here(source), Side::Here(dest)) if source.has_root() => {
+                let source = absolute(&source.to_string_lossy()).map_err(Failure::Usage)?;
+                fetch(call, &call.client()?, source, dest, force).await
+            }
+            (Side::Here(_), Side::Here(_)) => Err(Failure::Usage(
+                "neither of the two is on the host; write a path of the host with a colon, such as :/etc/app.conf"
+                    .to_owned(),
+            )),
+            (Side::Host { .. }, Side::Host { .. }) => {
+                Err(Failure::Usage("one of the two must be here; copy it here first".to_owned()))
+            }
         }
     }
 }

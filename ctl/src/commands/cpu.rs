@@ -5,8 +5,8 @@ use std::time::Duration;
 use kelson_api::client::Client;
 use kelson_proto::v1::{CpuRequest, CpuResponse, CpuTimes};
 
-use super::Call;
 use super::memory::{percent, waited};
+use crate::call::{Call, Run};
 use crate::failure::{Failure, answer};
 use crate::output::page::Page;
 use crate::output::style::Tone;
@@ -15,7 +15,7 @@ use crate::output::terminal::Terminal;
 use crate::output::text::escape;
 use crate::output::time;
 use crate::output::views::load::{Cpu, CpuShares, Pressure};
-use crate::watch::{Watching, parse_period};
+use crate::watching::{Watching, parse_period};
 
 /// Long enough to tell something.
 pub const INTERVAL: Duration = Duration::from_secs(1);
@@ -35,16 +35,22 @@ pub struct Arguments {
     pub watching: Watching,
 }
 
-pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
-    let (cpu, last) = ask(&call.client()?, arguments.interval).await?;
-    call.show(
-        || &cpu,
-        || match call.node {
-            None => Page::Text(lines(&cpu, &last, &call.terminal)),
-            // Beside that of other hosts all processors together are enough.
-            Some(_) => Page::Table(table(std::slice::from_ref(&cpu.all))),
-        },
-    )
+impl Run for Arguments {
+    fn watch(&self) -> Option<Duration> {
+        self.watching.watch
+    }
+
+    async fn run(self, call: &Call) -> Result<(), Failure> {
+        let (cpu, last) = ask(&call.client()?, self.interval).await?;
+        call.show(
+            || &cpu,
+            || match call.node {
+                None => Page::Text(lines(&cpu, &last, &call.terminal)),
+                // Beside that of other hosts all processors together are enough.
+                Some(_) => Page::Table(table(std::slice::from_ref(&cpu.all))),
+            },
+        )
+    }
 }
 
 /// What the processors do in this time, and what the last look told.

@@ -3,7 +3,7 @@
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
-use super::Call;
+use crate::call::{Call, Run};
 use crate::dashboard;
 use crate::failure::Failure;
 use crate::output::time;
@@ -18,6 +18,7 @@ const SHORTEST: Duration = Duration::from_secs(1);
 /// and restart are asked about before they are done.
 #[derive(Debug, Clone, clap::Args)]
 #[command(
+    visible_alias = "top",
     verbatim_doc_comment,
     after_help = "\
 Examples:
@@ -38,30 +39,34 @@ fn interval(text: &str) -> Result<Duration, String> {
     }
 }
 
-pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
-    let missing = match (std::io::stdin().is_terminal(), std::io::stdout().is_terminal()) {
-        (false, _) => Some("input"),
-        (_, false) => Some("output"),
-        _ => None,
-    };
-    let instead = "`kelsonctl services --watch` needs none";
-    if let Some(missing) = missing {
-        return Err(Failure::Usage(format!(
-            "dashboard needs a terminal, and the standard {missing} is none; {instead}"
-        )));
+impl Run for Arguments {
+    const SEVERAL: bool = false;
+
+    async fn run(self, call: &Call) -> Result<(), Failure> {
+        let missing = match (std::io::stdin().is_terminal(), std::io::stdout().is_terminal()) {
+            (false, _) => Some("input"),
+            (_, false) => Some("output"),
+            _ => None,
+        };
+        let instead = "`kelsonctl services --watch` needs none";
+        if let Some(missing) = missing {
+            return Err(Failure::Usage(format!(
+                "dashboard needs a terminal, and the standard {missing} is none; {instead}"
+            )));
+        }
+        if std::env::var("TERM").is_ok_and(|term| term == "dumb") {
+            return Err(Failure::Usage(format!(
+                "dashboard needs a terminal that can place text, and TERM says this one is dumb; {instead}"
+            )));
+        }
+        if !call.is_table() {
+            return Err(Failure::Usage(
+                "dashboard is for people and has no other form; -o belongs to services, events, metrics and others"
+                    .to_owned(),
+            ));
+        }
+        dashboard::show(call, self.interval).await
     }
-    if std::env::var("TERM").is_ok_and(|term| term == "dumb") {
-        return Err(Failure::Usage(format!(
-            "dashboard needs a terminal that can place text, and TERM says this one is dumb; {instead}"
-        )));
-    }
-    if !call.is_table() {
-        return Err(Failure::Usage(
-            "dashboard is for people and has no other form; -o belongs to services, events, metrics and others"
-                .to_owned(),
-        ));
-    }
-    dashboard::show(call, arguments.interval).await
 }
 
 #[cfg(test)]

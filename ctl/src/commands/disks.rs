@@ -3,8 +3,8 @@
 use kelson_api::client::Client;
 use kelson_proto::v1::{Disk, DisksRequest};
 
-use super::Call;
 use super::looking::gather;
+use crate::call::{Call, Run};
 use crate::failure::Failure;
 use crate::output::page::Page;
 use crate::output::size::size;
@@ -20,10 +20,12 @@ Examples:
   kelsonctl disks -o json | jq -r '.[] | select(.readOnly).name'")]
 pub struct Arguments {}
 
-pub async fn run(call: &Call, _: Arguments) -> Result<(), Failure> {
-    let disks = ask(&call.client()?).await?;
-    let view = || disks.iter().map(views::storage::Disk::from).collect::<Vec<_>>();
-    call.show(view, || Page::Table(table(&disks, call.terminal.unicode)))
+impl Run for Arguments {
+    async fn run(self, call: &Call) -> Result<(), Failure> {
+        let disks = ask(&call.client()?).await?;
+        let view = || disks.iter().map(views::storage::Disk::from).collect::<Vec<_>>();
+        call.show(view, || Page::Table(table(&disks, call.terminal.unicode)))
+    }
 }
 
 /// All disks of the host.

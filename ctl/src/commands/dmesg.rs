@@ -3,7 +3,7 @@
 use kelson_api::client::Client;
 use kelson_proto::v1::{DmesgRequest, KernelMessage};
 
-use super::Call;
+use crate::call::{Call, Run};
 use crate::failure::Failure;
 use crate::follow::Reconnect;
 use crate::output::style::{Palette, Tone};
@@ -22,19 +22,21 @@ pub struct Arguments {
     follow: bool,
 }
 
-pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
-    let client = call.client()?;
-    let mut reconnect = call.reconnect();
-    // Only a host that was reached is asked again.
-    let (mut next, mut reached) = (None, false);
-    loop {
-        match stream(call, &client, arguments.follow, &mut next, &mut reconnect).await {
-            Ok(()) => return Ok(()),
-            Err(failure) if arguments.follow && (reached || next.is_some() || failure.is_lost()) => {
-                reached = true;
-                reconnect.pause(failure).await?;
+impl Run for Arguments {
+    async fn run(self, call: &Call) -> Result<(), Failure> {
+        let client = call.client()?;
+        let mut reconnect = call.reconnect();
+        // Only a host that was reached is asked again.
+        let (mut next, mut reached) = (None, false);
+        loop {
+            match stream(call, &client, self.follow, &mut next, &mut reconnect).await {
+                Ok(()) => return Ok(()),
+                Err(failure) if self.follow && (reached || next.is_some() || failure.is_lost()) => {
+                    reached = true;
+                    reconnect.pause(failure).await?;
+                }
+                Err(failure) => return Err(failure),
             }
-            Err(failure) => return Err(failure),
         }
     }
 }

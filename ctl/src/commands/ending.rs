@@ -5,7 +5,8 @@ use std::time::Duration;
 use kelson_proto::v1::shutdown_request::Action;
 use kelson_proto::v1::{EventsRequest, ShutdownRequest};
 
-use super::{Call, events};
+use super::events;
+use crate::call::Call;
 use crate::failure::{Failure, answer};
 use crate::output::text::escape;
 use crate::output::{print, time, views};
@@ -18,10 +19,17 @@ pub struct Ending {
     no_wait: bool,
     /// Do not ask before it is done on a host over the network
     #[arg(short, long)]
-    pub yes: bool,
+    yes: bool,
     /// Why, for the log
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
+}
+
+impl Ending {
+    /// The verb of the question, where it is to be asked.
+    pub fn question(&self, verb: &'static str) -> Option<&'static str> {
+        (!self.yes).then_some(verb)
+    }
 }
 
 /// Asks for the end of the host's run and shows how it goes.

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use kelson_api::client::Client;
 use kelson_proto::v1::{Event, EventsRequest, GraphRequest, ListRequest};
 
-use super::Call;
+use crate::call::{Call, Run};
 use crate::failure::{Failure, answer, explain_names};
 use crate::follow::Reconnect;
 use crate::output::page::Page;
@@ -65,13 +65,6 @@ enum Language {
     Svg,
 }
 
-impl Arguments {
-    /// True where it is drawn, and two drawings would be none.
-    pub fn is_drawing(&self) -> bool {
-        self.format == Some(Language::Svg)
-    }
-}
-
 /// Where to begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Since {
@@ -88,29 +81,36 @@ fn since(text: &str) -> Result<Since, String> {
     }
 }
 
-pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
-    let client = call.client()?;
-    if arguments.timeline {
-        return timeline(call, &client, arguments).await;
+impl Run for Arguments {
+    /// Two drawings would be none.
+    fn several(&self) -> bool {
+        self.format != Some(Language::Svg)
     }
-    let names = arguments.names;
-    let mut request =
-        EventsRequest { follow: arguments.follow, names: names.clone(), ..EventsRequest::default() };
-    match arguments.since {
-        Some(Since::Number(number)) => request.since = number,
-        Some(Since::Last(last)) => request.last = Some(time::to_wire(last)),
-        None => {}
-    }
-    if let Some(Since::Number(number)) = arguments.since {
-        tell_of_none(call, &client, number).await;
-    }
-    let seen = |events: &[Event]| {
-        let lines = events.iter().map(|event| item(call, event)).collect::<Result<String, Failure>>()?;
-        if lines.is_empty() { Ok(()) } else { print(&lines) }
-    };
-    match read(call, &client, request, seen).await {
-        Err(failure) => Err(explain_names(failure, &client, &names).await),
-        Ok(()) => Ok(()),
+
+    async fn run(self, call: &Call) -> Result<(), Failure> {
+        let client = call.client()?;
+        if self.timeline {
+            return timeline(call, &client, self).await;
+        }
+        let names = self.names;
+        let mut request =
+            EventsRequest { follow: self.follow, names: names.clone(), ..EventsRequest::default() };
+        match self.since {
+            Some(Since::Number(number)) => request.since = number,
+            Some(Since::Last(last)) => request.last = Some(time::to_wire(last)),
+            None => {}
+        }
+        if let Some(Since::Number(number)) = self.since {
+            tell_of_none(call, &client, number).await;
+        }
+        let seen = |events: &[Event]| {
+            let lines = events.iter().map(|event| item(call, event)).collect::<Result<String, Failure>>()?;
+            if lines.is_empty() { Ok(()) } else { print(&lines) }
+        };
+        match read(call, &client, request, seen).await {
+            Err(failure) => Err(explain_names(failure, &client, &names).await),
+            Ok(()) => Ok(()),
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Response, Streaming};
 
-use super::Call;
+use crate::call::{Call, Run};
 use crate::console::keyboard::{self, Keyboard};
 use crate::console::read_input;
 use crate::console::signals::{Signals, of_signal};
@@ -69,44 +69,50 @@ fn variable(text: &str) -> Result<String, String> {
     }
 }
 
-pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
-    if arguments.tty {
-        let missing = match (std::io::stdin().is_terminal(), std::io::stdout().is_terminal()) {
-            (false, _) if arguments.interactive => Some("input"),
-            (_, false) => Some("output"),
-            _ => None,
+impl Run for Arguments {
+    const SEVERAL: bool = false;
+
+    async fn run(self, call: &Call) -> Result<(), Failure> {
+        if self.tty {
+            let missing = match (std::io::stdin().is_terminal(), std::io::stdout().is_terminal()) {
+                (false, _) if self.interactive => Some("input"),
+                (_, false) => Some("output"),
+                _ => None,
+            };
+            if let Some(missing) = missing {
+                return Err(Failure::Usage(format!(
+                    "-t needs a terminal, and the standard {missing} is none"
+                )));
+            }
+        }
+        let mut signals = Signals::new()?;
+        let client = call.client()?;
+        let (requests, stream) = mpsc::channel(1);
+        let start = start(&self);
+        let starting = begin(&client, start, &requests, ReceiverStream::new(stream), &self.name);
+        let responses = tokio::select! {
+            started = starting => started?,
+            number = signals.leaving() => return Err(Failure::Ended(of_signal(number))),
         };
-        if let Some(missing) = missing {
-            return Err(Failure::Usage(format!("-t needs a terminal, and the standard {missing} is none")));
+        // From here on to its drop, on whichever way, the terminal is the command's.
+        let keyboard = (self.tty && self.interactive).then(Keyboard::hand_over).transpose()?;
+        let input = self.interactive.then(read_input).transpose()?;
+        let expiry = Expiry::of(responses.metadata(), keyboard.is_some());
+        let (responses, printer) = (responses.into_inner(), Printer::new()?);
+        let session = Session { requests, responses, printer, expiry, tty: self.tty };
+        let ended = session.run(input, &mut signals).await;
+        drop(keyboard);
+        match ended? {
+            End::Exited(RunExited { status: Some(0), .. }) => Ok(()),
+            End::Exited(RunExited { status: Some(status), .. }) => Err(Failure::Ended(lowest_byte(status))),
+            End::Exited(RunExited { signal: Some(signal), .. }) => Err(Failure::Ended(of_signal(signal))),
+            End::Exited(_) => Err(Failure::Failed("the command ended unseen".to_owned())),
+            End::Left(signal) => {
+                note("left the command: the host kills it");
+                Err(Failure::Ended(of_signal(signal)))
+            }
+            End::Unread => end_by_sigpipe(),
         }
-    }
-    let mut signals = Signals::new()?;
-    let client = call.client()?;
-    let (requests, stream) = mpsc::channel(1);
-    let start = start(&arguments);
-    let starting = begin(&client, start, &requests, ReceiverStream::new(stream), &arguments.name);
-    let responses = tokio::select! {
-        started = starting => started?,
-        number = signals.leaving() => return Err(Failure::Ended(of_signal(number))),
-    };
-    // From here on to its drop, on whichever way, the terminal is the command's.
-    let keyboard = (arguments.tty && arguments.interactive).then(Keyboard::hand_over).transpose()?;
-    let input = arguments.interactive.then(read_input).transpose()?;
-    let expiry = Expiry::of(responses.metadata(), keyboard.is_some());
-    let (responses, printer) = (responses.into_inner(), Printer::new()?);
-    let session = Session { requests, responses, printer, expiry, tty: arguments.tty };
-    let ended = session.run(input, &mut signals).await;
-    drop(keyboard);
-    match ended? {
-        End::Exited(RunExited { status: Some(0), .. }) => Ok(()),
-        End::Exited(RunExited { status: Some(status), .. }) => Err(Failure::Ended(lowest_byte(status))),
-        End::Exited(RunExited { signal: Some(signal), .. }) => Err(Failure::Ended(of_signal(signal))),
-        End::Exited(_) => Err(Failure::Failed("the command ended unseen".to_owned())),
-        End::Left(signal) => {
-            note("left the command: the host kills it");
-            Err(Failure::Ended(of_signal(signal)))
-        }
-        End::Unread => end_by_sigpipe(),
     }
 }
 

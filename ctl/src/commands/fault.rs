@@ -2,7 +2,7 @@
 
 use kelson_proto::test::v1::{Fault, ProvokeRequest};
 
-use super::Call;
+use crate::call::{Call, Run};
 use crate::failure::{Failure, answer};
 
 /// Have PID 1 crash
@@ -13,16 +13,20 @@ pub struct Arguments {
 }
 
 /// Returns once the connection has broken, which is the answer.
-pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
-    let name = format!("FAULT_{}", arguments.fault.replace('-', "_").to_uppercase());
-    let Some(fault) = Fault::from_str_name(&name) else {
-        return Err(Failure::Usage(format!("{} is no fault that is known", arguments.fault)));
-    };
-    let client = call.client()?;
-    let provoked = answer(client.faults().provoke(ProvokeRequest { fault: fault.into() })).await;
-    match provoked {
-        Err(failure) if failure.is_passing() => Ok(()),
-        Err(failure) => Err(failure),
-        Ok(_) => Err(Failure::Failed("PID 1 has not crashed".to_owned())),
+impl Run for Arguments {
+    const SEVERAL: bool = false;
+
+    async fn run(self, call: &Call) -> Result<(), Failure> {
+        let name = format!("FAULT_{}", self.fault.replace('-', "_").to_uppercase());
+        let Some(fault) = Fault::from_str_name(&name) else {
+            return Err(Failure::Usage(format!("{} is no fault that is known", self.fault)));
+        };
+        let client = call.client()?;
+        let provoked = answer(client.faults().provoke(ProvokeRequest { fault: fault.into() })).await;
+        match provoked {
+            Err(failure) if failure.is_passing() => Ok(()),
+            Err(failure) => Err(failure),
+            Ok(_) => Err(Failure::Failed("PID 1 has not crashed".to_owned())),
+        }
     }
 }

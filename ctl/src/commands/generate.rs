@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use kelson_proto::access::Role;
 
-use super::Call;
+use crate::call::{Call, Run};
 use crate::failure::Failure;
 use crate::output::text::escape;
 use crate::output::views::certificates::Made;
@@ -54,11 +54,15 @@ struct Signer {
     ca_key: Option<PathBuf>,
 }
 
-pub fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
-    match arguments.what {
-        What::Ca(arguments) => ca::run(call, arguments),
-        What::Cert(arguments) => cert::run(call, arguments),
-        What::Config(arguments) => config::run(call, arguments),
+impl Run for Arguments {
+    const SEVERAL: bool = false;
+
+    async fn run(self, call: &Call) -> Result<(), Failure> {
+        match self.what {
+            What::Ca(arguments) => ca::run(call, arguments),
+            What::Cert(arguments) => cert::run(call, arguments),
+            What::Config(arguments) => config::run(call, arguments),
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use kelson_proto::v1::{GraphEdge, GraphNode, GraphRequest, GraphResponse, ListRequest};
 
-use super::Call;
+use crate::call::{Call, Run};
 use crate::failure::{Failure, answer};
 use crate::output::drawing::graph::{draw, node_tone};
 use crate::output::drawing::xml;
@@ -45,21 +45,25 @@ enum Language {
     Mermaid,
 }
 
-pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
-    let client = call.client()?;
-    let mut graph = answer(client.services().graph(GraphRequest {})).await?;
-    if arguments.reduce {
-        reduction::reduce(&mut graph.edges);
-    }
-    match arguments.format {
-        None if !call.is_table() => call.format.print(&views::Graph::from(&graph)),
-        None | Some(Language::Text) => print(&text(&graph, call.terminal.palette, call.terminal.unicode)),
-        Some(Language::Svg) => {
-            let listed = answer(client.services().list(ListRequest::default())).await?;
-            print(&draw(&graph, &listed.services))
+impl Run for Arguments {
+    const SEVERAL: bool = false;
+
+    async fn run(self, call: &Call) -> Result<(), Failure> {
+        let client = call.client()?;
+        let mut graph = answer(client.services().graph(GraphRequest {})).await?;
+        if self.reduce {
+            reduction::reduce(&mut graph.edges);
         }
-        Some(Language::Dot) => print(&dot(&graph)),
-        Some(Language::Mermaid) => print(&mermaid(&graph)),
+        match self.format {
+            None if !call.is_table() => call.format.print(&views::Graph::from(&graph)),
+            None | Some(Language::Text) => print(&text(&graph, call.terminal.palette, call.terminal.unicode)),
+            Some(Language::Svg) => {
+                let listed = answer(client.services().list(ListRequest::default())).await?;
+                print(&draw(&graph, &listed.services))
+            }
+            Some(Language::Dot) => print(&dot(&graph)),
+            Some(Language::Mermaid) => print(&mermaid(&graph)),
+        }
     }
 }
 

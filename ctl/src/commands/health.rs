@@ -9,7 +9,7 @@ use kelson_proto::v1::{
     WatchHealthRequest,
 };
 
-use super::Call;
+use crate::call::{Call, Run};
 use crate::failure::{Failure, answer};
 use crate::output::page::Page;
 use crate::output::style::{Tone, state_name, state_tone};
@@ -18,7 +18,7 @@ use crate::output::terminal::Terminal;
 use crate::output::text::{escape, nearest};
 use crate::output::views::health::word;
 use crate::output::{faulty, time, views};
-use crate::watch::parse_period;
+use crate::watching::parse_period;
 
 /// The host's last word on a timeout is waited for a little longer than the timeout.
 const GRACE: Duration = Duration::from_secs(2);
@@ -56,25 +56,32 @@ pub struct Arguments {
     timeout: Option<Duration>,
 }
 
-pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
-    let client = call.client()?;
-    let group = arguments.group.clone().unwrap_or_default();
-    let (report, groups) = if arguments.wait {
-        match arguments.timeout {
-            None => (watch(call, &client, &group).await?, None),
-            Some(limit) => match tokio::time::timeout(limit, watch(call, &client, &group)).await {
-                Ok(report) => (report?, None),
-                Err(_) => return Err(timed_out(call, &client, &group, limit).await),
-            },
-        }
-    } else if group.is_empty() {
-        let ListHealthResponse { node, groups } = answer(client.health().list(ListHealthRequest {})).await?;
-        (node.unwrap_or_default(), Some(groups))
-    } else {
-        (get(&client, &group).await?, None)
-    };
-    show(call, &report, groups.as_deref())?;
-    if report.state() == State::Healthy { Ok(()) } else { Err(Failure::Told) }
+impl Run for Arguments {
+    fn watch(&self) -> Option<Duration> {
+        self.watch
+    }
+
+    async fn run(self, call: &Call) -> Result<(), Failure> {
+        let client = call.client()?;
+        let group = self.group.clone().unwrap_or_default();
+        let (report, groups) = if self.wait {
+            match self.timeout {
+                None => (watch(call, &client, &group).await?, None),
+                Some(limit) => match tokio::time::timeout(limit, watch(call, &client, &group)).await {
+                    Ok(report) => (report?, None),
+                    Err(_) => return Err(timed_out(call, &client, &group, limit).await),
+                },
+            }
+        } else if group.is_empty() {
+            let ListHealthResponse { node, groups } =
+                answer(client.health().list(ListHealthRequest {})).await?;
+            (node.unwrap_or_default(), Some(groups))
+        } else {
+            (get(&client, &group).await?, None)
+        };
+        show(call, &report, groups.as_deref())?;
+        if report.state() == State::Healthy { Ok(()) } else { Err(Failure::Told) }
+    }
 }
 
 async fn get(client: &Client, group: &str) -> Result<HealthReport, Failure> {

@@ -7,7 +7,7 @@ use kelson_proto::v1::{
     Image, ListImagesRequest, ListImagesResponse, PruneImagesRequest, PruneImagesResponse,
 };
 
-use super::Call;
+use crate::call::{Call, Run};
 use crate::failure::{Failure, answer_within};
 use crate::output::page::Page;
 use crate::output::size::size;
@@ -42,26 +42,28 @@ enum Action {
     },
 }
 
-pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
-    let mut images = call.client()?.images();
-    let mut progress = call.progress();
-    match arguments.action {
-        None => {
-            progress.show("the host reads its archives");
-            let listing = answer_within(PATIENCE, images.list(ListImagesRequest {})).await?;
-            drop(progress);
-            listing.notes.iter().for_each(|text| call.note(text));
-            let view = || listing.images.iter().map(views::Image::from).collect::<Vec<_>>();
-            call.show(view, || Page::Table(table(&listing)))
-        }
-        Some(Action::Prune { dry_run }) => {
-            progress.show("containerd removes what no service names");
-            let pruned = answer_within(PATIENCE, images.prune(PruneImagesRequest { dry_run })).await?;
-            drop(progress);
-            pruned.notes.iter().for_each(|text| call.note(text));
-            let images = || pruned.images.iter().map(views::PrunedImage::from).collect();
-            let view = || views::Prune { dry_run, images: images() };
-            call.show(view, || Page::Lines(told(&pruned, dry_run)))
+impl Run for Arguments {
+    async fn run(self, call: &Call) -> Result<(), Failure> {
+        let mut images = call.client()?.images();
+        let mut progress = call.progress();
+        match self.action {
+            None => {
+                progress.show("the host reads its archives");
+                let listing = answer_within(PATIENCE, images.list(ListImagesRequest {})).await?;
+                drop(progress);
+                listing.notes.iter().for_each(|text| call.note(text));
+                let view = || listing.images.iter().map(views::Image::from).collect::<Vec<_>>();
+                call.show(view, || Page::Table(table(&listing)))
+            }
+            Some(Action::Prune { dry_run }) => {
+                progress.show("containerd removes what no service names");
+                let pruned = answer_within(PATIENCE, images.prune(PruneImagesRequest { dry_run })).await?;
+                drop(progress);
+                pruned.notes.iter().for_each(|text| call.note(text));
+                let images = || pruned.images.iter().map(views::PrunedImage::from).collect();
+                let view = || views::Prune { dry_run, images: images() };
+                call.show(view, || Page::Lines(told(&pruned, dry_run)))
+            }
         }
     }
 }

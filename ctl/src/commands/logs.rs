@@ -10,7 +10,7 @@ use kelson_proto::v1::{Line, ListRequest, ReadRequest};
 
 use runs::Runs;
 
-use super::Call;
+use crate::call::{Call, Run};
 use crate::failure::{Failure, answer, explain_names, unknown_names};
 use crate::follow::{OVERLAP, Reconnect, Resume};
 use crate::output::style::Tone;
@@ -79,68 +79,70 @@ pub struct Arguments {
     names: Vec<String>,
 }
 
-pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
-    let client = call.client()?;
-    let asked_all = arguments.names.is_empty();
-    let names = if asked_all { all(&client).await? } else { arguments.names };
-    if arguments.follow && !asked_all {
-        // Nothing would ever come, and nothing would tell why.
-        known(&client, &names).await?;
-    }
-    let times = arguments.times || (call.terminal.is_terminal && !arguments.no_times);
-    let mut reader = Reader {
-        writer: Writer::new(&call.terminal, &names, times, asked_all).of(call),
-        call,
-        runs: (call.is_table() && call.terminal.is_terminal).then(Runs::default),
-        resume: Resume::default(),
-        reconnect: call.reconnect(),
-        began: false,
-        arrived: Instant::now(),
-    };
-    let mut request = ReadRequest {
-        names: names.clone(),
-        follow: arguments.follow,
-        tail: arguments.tail,
-        last: arguments.since.map(time::to_wire),
-        until: arguments.until.map(time::to_wire),
-        run: arguments.run,
-        previous: arguments.previous,
-        text: arguments.grep.unwrap_or_default().into_bytes(),
-    };
-    // logd said itself that it ends: another one takes its place, unless the host ends too.
-    let (mut ended, mut reached): (Option<Instant>, bool) = (None, false);
-    loop {
-        let reason = match reader.stream(&client, &request).await {
-            Ok(()) if !arguments.follow => break,
-            Ok(()) => {
-                ended = Some(Instant::now());
-                Failure::NotReachable("the stream of logs has ended".to_owned())
-            }
-            Err(failure) if failure.is_passing() && is_recent(ended) && has_ended(&client).await => break,
-            // Only a host that was reached is asked again.
-            Err(failure) if arguments.follow && (reached || reader.began || failure.is_lost()) => failure,
-            Err(failure) => return Err(explain_names(failure, &client, &names).await),
-        };
-        reached = true;
-        reader.reconnect.pause(reason).await?;
-        if reader.began {
-            reader.resume.begin_again();
-            request.tail = None;
-            request.last = Some(time::to_wire(reader.arrived.elapsed() + OVERLAP));
-        }
-    }
-    reader.writer.finish()?;
-    if reader.resume.is_empty() && !arguments.follow {
-        if !asked_all {
+impl Run for Arguments {
+    async fn run(self, call: &Call) -> Result<(), Failure> {
+        let client = call.client()?;
+        let asked_all = self.names.is_empty();
+        let names = if asked_all { all(&client).await? } else { self.names };
+        if self.follow && !asked_all {
+            // Nothing would ever come, and nothing would tell why.
             known(&client, &names).await?;
         }
-        match arguments.run {
-            Some(run) => call.note(&format!("no such line of run {run} is kept")),
-            None if arguments.previous => call.note("no such line of a run before the current one is kept"),
-            None => {}
+        let times = self.times || (call.terminal.is_terminal && !self.no_times);
+        let mut reader = Reader {
+            writer: Writer::new(&call.terminal, &names, times, asked_all).of(call),
+            call,
+            runs: (call.is_table() && call.terminal.is_terminal).then(Runs::default),
+            resume: Resume::default(),
+            reconnect: call.reconnect(),
+            began: false,
+            arrived: Instant::now(),
+        };
+        let mut request = ReadRequest {
+            names: names.clone(),
+            follow: self.follow,
+            tail: self.tail,
+            last: self.since.map(time::to_wire),
+            until: self.until.map(time::to_wire),
+            run: self.run,
+            previous: self.previous,
+            text: self.grep.unwrap_or_default().into_bytes(),
+        };
+        // logd said itself that it ends: another one takes its place, unless the host ends too.
+        let (mut ended, mut reached): (Option<Instant>, bool) = (None, false);
+        loop {
+            let reason = match reader.stream(&client, &request).await {
+                Ok(()) if !self.follow => break,
+                Ok(()) => {
+                    ended = Some(Instant::now());
+                    Failure::NotReachable("the stream of logs has ended".to_owned())
+                }
+                Err(failure) if failure.is_passing() && is_recent(ended) && has_ended(&client).await => break,
+                // Only a host that was reached is asked again.
+                Err(failure) if self.follow && (reached || reader.began || failure.is_lost()) => failure,
+                Err(failure) => return Err(explain_names(failure, &client, &names).await),
+            };
+            reached = true;
+            reader.reconnect.pause(reason).await?;
+            if reader.began {
+                reader.resume.begin_again();
+                request.tail = None;
+                request.last = Some(time::to_wire(reader.arrived.elapsed() + OVERLAP));
+            }
         }
+        reader.writer.finish()?;
+        if reader.resume.is_empty() && !self.follow {
+            if !asked_all {
+                known(&client, &names).await?;
+            }
+            match self.run {
+                Some(run) => call.note(&format!("no such line of run {run} is kept")),
+                None if self.previous => call.note("no such line of a run before the current one is kept"),
+                None => {}
+            }
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// The names of all services.

@@ -4,8 +4,8 @@ use std::time::SystemTime;
 
 use kelson_proto::v1::{File, FilesRequest};
 
-use super::Call;
 use super::looking::gather;
+use crate::call::{Call, Run};
 use crate::failure::Failure;
 use crate::output::page::Page;
 use crate::output::style::Tone;
@@ -42,21 +42,23 @@ pub fn absolute(text: &str) -> Result<String, String> {
     }
 }
 
-pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
-    let Arguments { long, recursive, path } = arguments;
-    let request = FilesRequest { path: path.clone(), recursive };
-    let files = gather(call.client()?.inspect().files(request), |page| page.files).await?;
-    let view = || files.iter().map(views::files::File::from).collect::<Vec<_>>();
-    call.show(view, || match long {
-        true => Page::Table(table(&files, &path, &call.terminal, SystemTime::now())),
-        false => Page::Lines(files.iter().map(|file| name(file, &path) + "\n").collect()),
-    })?;
-    let mut whole = true;
-    for file in files.iter().filter(|file| !file.trouble.is_empty()) {
-        call.note(&format!("{}: {}", name(file, &path), file.trouble));
-        whole = false;
+impl Run for Arguments {
+    async fn run(self, call: &Call) -> Result<(), Failure> {
+        let Arguments { long, recursive, path } = self;
+        let request = FilesRequest { path: path.clone(), recursive };
+        let files = gather(call.client()?.inspect().files(request), |page| page.files).await?;
+        let view = || files.iter().map(views::files::File::from).collect::<Vec<_>>();
+        call.show(view, || match long {
+            true => Page::Table(table(&files, &path, &call.terminal, SystemTime::now())),
+            false => Page::Lines(files.iter().map(|file| name(file, &path) + "\n").collect()),
+        })?;
+        let mut whole = true;
+        for file in files.iter().filter(|file| !file.trouble.is_empty()) {
+            call.note(&format!("{}: {}", name(file, &path), file.trouble));
+            whole = false;
+        }
+        if whole { Ok(()) } else { Err(Failure::Told) }
     }
-    if whole { Ok(()) } else { Err(Failure::Told) }
 }
 
 /// The name as it is listed: that of the path itself is the path.

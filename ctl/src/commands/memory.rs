@@ -1,15 +1,17 @@
 //! `memory`: what there is, what is left, and whether anybody waits for it.
 
+use std::time::Duration;
+
 use kelson_api::client::Client;
 use kelson_proto::v1::{MemoryRequest, MemoryResponse, Pressure};
 
-use super::Call;
+use crate::call::{Call, Run};
 use crate::failure::{Failure, answer};
 use crate::output::page::Page;
 use crate::output::size::size;
 use crate::output::table::{Table, cell};
 use crate::output::views;
-use crate::watch::Watching;
+use crate::watching::Watching;
 
 /// Show memory, swap, and who waits for them
 #[derive(Debug, Clone, clap::Args)]
@@ -23,14 +25,20 @@ pub struct Arguments {
     pub watching: Watching,
 }
 
-pub async fn run(call: &Call, _: Arguments) -> Result<(), Failure> {
-    let memory = ask(&call.client()?).await?;
-    let view = || views::load::Memory::from(&memory);
-    call.show(view, || match call.node {
-        None => Page::Text(lines(&memory)),
-        // Beside that of other hosts it is compared.
-        Some(_) => Page::Table(table(&memory)),
-    })
+impl Run for Arguments {
+    fn watch(&self) -> Option<Duration> {
+        self.watching.watch
+    }
+
+    async fn run(self, call: &Call) -> Result<(), Failure> {
+        let memory = ask(&call.client()?).await?;
+        let view = || views::load::Memory::from(&memory);
+        call.show(view, || match call.node {
+            None => Page::Text(lines(&memory)),
+            // Beside that of other hosts it is compared.
+            Some(_) => Page::Table(table(&memory)),
+        })
+    }
 }
 
 /// Memory of the host.

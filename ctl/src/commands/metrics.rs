@@ -9,7 +9,7 @@ use kelson_proto::v1::metric_sample::Value;
 use kelson_proto::v1::{GetMetricsRequest, GetMetricsResponse, MetricFamily};
 use tonic::Streaming;
 
-use super::Call;
+use crate::call::{Call, Run};
 use crate::failure::{Failure, answer, explain_names};
 use crate::output::page::Page;
 use crate::output::size::size;
@@ -39,23 +39,25 @@ pub struct Arguments {
     names: Vec<String>,
 }
 
-pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
-    let Arguments { names } = arguments;
-    let client = call.client()?;
-    let request = GetMetricsRequest { names: names.clone() };
-    let pages = match answer(client.metrics().get(request)).await {
-        Ok(pages) => pages,
-        Err(failure) => return Err(explain_names(failure, &client, &names).await),
-    };
-    if call.chosen.is_none() && call.node.is_none() {
-        return print_text(pages).await;
+impl Run for Arguments {
+    async fn run(self, call: &Call) -> Result<(), Failure> {
+        let Arguments { names } = self;
+        let client = call.client()?;
+        let request = GetMetricsRequest { names: names.clone() };
+        let pages = match answer(client.metrics().get(request)).await {
+            Ok(pages) => pages,
+            Err(failure) => return Err(explain_names(failure, &client, &names).await),
+        };
+        if call.chosen.is_none() && call.node.is_none() {
+            return print_text(pages).await;
+        }
+        let families = collect(pages).await?;
+        let view = || families.iter().map(views::MetricFamily::from).collect::<Vec<_>>();
+        call.show(view, || match call.chosen {
+            Some(_) => Page::Table(table(&families)),
+            None => Page::Metrics(families.clone()),
+        })
     }
-    let families = collect(pages).await?;
-    let view = || families.iter().map(views::MetricFamily::from).collect::<Vec<_>>();
-    call.show(view, || match call.chosen {
-        Some(_) => Page::Table(table(&families)),
-        None => Page::Metrics(families.clone()),
-    })
 }
 
 async fn next(pages: &mut Streaming<GetMetricsResponse>) -> Result<Option<GetMetricsResponse>, Failure> {

@@ -1,17 +1,19 @@
 //! `mounts`: what is mounted, and how full it is.
 
+use std::time::Duration;
+
 use kelson_api::client::Client;
 use kelson_proto::v1::{Mount, MountsRequest};
 
-use super::Call;
 use super::looking::gather;
+use crate::call::{Call, Run};
 use crate::failure::Failure;
 use crate::output::page::Page;
 use crate::output::size::size;
 use crate::output::style::Tone;
 use crate::output::table::{Cell, Table, cell, toned};
 use crate::output::views;
-use crate::watch::Watching;
+use crate::watching::Watching;
 
 /// Show what is mounted, and how full it is
 #[derive(Debug, Clone, clap::Args)]
@@ -31,13 +33,18 @@ pub struct Arguments {
     pub watching: Watching,
 }
 
-pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
-    let mut mounts = ask(&call.client()?).await?;
-    mounts.retain(|mount| {
-        arguments.all || mount.size.is_some_and(|size| size > 0) || !mount.trouble.is_empty()
-    });
-    let view = || mounts.iter().map(views::storage::Mount::from).collect::<Vec<_>>();
-    call.show(view, || Page::Table(table(&mounts, arguments.wide)))
+impl Run for Arguments {
+    fn watch(&self) -> Option<Duration> {
+        self.watching.watch
+    }
+
+    async fn run(self, call: &Call) -> Result<(), Failure> {
+        let mut mounts = ask(&call.client()?).await?;
+        mounts
+            .retain(|mount| self.all || mount.size.is_some_and(|size| size > 0) || !mount.trouble.is_empty());
+        let view = || mounts.iter().map(views::storage::Mount::from).collect::<Vec<_>>();
+        call.show(view, || Page::Table(table(&mounts, self.wide)))
+    }
 }
 
 /// All mounts of the host.

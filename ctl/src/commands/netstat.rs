@@ -1,16 +1,18 @@
 //! `netstat`: who waits for connections, and who has some.
 
+use std::time::Duration;
+
 use kelson_api::client::Client;
 use kelson_proto::v1::{Socket, SocketsRequest};
 
-use super::Call;
 use super::looking::{gather, known};
+use crate::call::{Call, Run};
 use crate::failure::Failure;
 use crate::output::page::Page;
 use crate::output::style::Tone;
 use crate::output::table::{Table, cell, toned};
 use crate::output::views;
-use crate::watch::Watching;
+use crate::watching::Watching;
 
 /// Show sockets that services listen on
 #[derive(Debug, Clone, clap::Args)]
@@ -30,15 +32,21 @@ pub struct Arguments {
     names: Vec<String>,
 }
 
-pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
-    let client = call.client()?;
-    let Arguments { connections, names, .. } = arguments;
-    let mut sockets = ask(&client, connections).await?;
-    let holds = |socket: &Socket, name: &str| socket.holders.iter().any(|holder| holder.service == name);
-    known(&client, &names, |name| sockets.iter().any(|socket| holds(socket, name))).await?;
-    sockets.retain(|socket| names.is_empty() || names.iter().any(|name| holds(socket, name)));
-    let view = || sockets.iter().map(views::processes::Socket::from).collect::<Vec<_>>();
-    call.show(view, || Page::Table(table(&sockets)))
+impl Run for Arguments {
+    fn watch(&self) -> Option<Duration> {
+        self.watching.watch
+    }
+
+    async fn run(self, call: &Call) -> Result<(), Failure> {
+        let client = call.client()?;
+        let Arguments { connections, names, .. } = self;
+        let mut sockets = ask(&client, connections).await?;
+        let holds = |socket: &Socket, name: &str| socket.holders.iter().any(|holder| holder.service == name);
+        known(&client, &names, |name| sockets.iter().any(|socket| holds(socket, name))).await?;
+        sockets.retain(|socket| names.is_empty() || names.iter().any(|name| holds(socket, name)));
+        let view = || sockets.iter().map(views::processes::Socket::from).collect::<Vec<_>>();
+        call.show(view, || Page::Table(table(&sockets)))
+    }
 }
 
 /// The sockets of the host, those of a service together and those of none last.

@@ -2,12 +2,13 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
 
 use kelson_api::client::Client;
 use kelson_proto::v1::{Process, ProcessesRequest};
 
-use super::Call;
 use super::looking::{gather, known};
+use crate::call::{Call, Run};
 use crate::failure::Failure;
 use crate::output::page::Page;
 use crate::output::size::size;
@@ -16,7 +17,7 @@ use crate::output::table::{Cell, Table, cell, toned};
 use crate::output::text::escape_bytes;
 use crate::output::tree::forest;
 use crate::output::{time, views};
-use crate::watch::Watching;
+use crate::watching::Watching;
 
 /// Show processes: those of each service, then the others
 ///
@@ -24,6 +25,7 @@ use crate::watch::Watching;
 /// then Kelson's own, then those of nobody.
 #[derive(Debug, Clone, clap::Args)]
 #[command(
+    visible_alias = "ps",
     verbatim_doc_comment,
     after_help = "\
 Examples:
@@ -56,29 +58,35 @@ enum Sort {
     Pid,
 }
 
-pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
-    let client = call.client()?;
-    let Arguments { sort, kernel, names, .. } = arguments;
-    let mut all = ask(&client).await?;
-    known(&client, &names, |name| all.iter().any(|process| process.service == name)).await?;
-    all.retain(|process| {
-        (kernel || !process.kernel) && (names.is_empty() || names.contains(&process.service))
-    });
-    match sort {
-        None | Some(Sort::Pid) => all.sort_by_key(|process| process.pid),
-        Some(Sort::Memory) => all.sort_by_key(|process| (Reverse(process.resident), process.pid)),
-        Some(Sort::Cpu) => {
-            let cpu = |process: &Process| process.cpu.as_ref().map(time::duration).unwrap_or_default();
-            all.sort_by_key(|process| (Reverse(cpu(process)), process.pid));
-        }
+impl Run for Arguments {
+    fn watch(&self) -> Option<Duration> {
+        self.watching.watch
     }
-    let view = || all.iter().map(views::processes::Process::from).collect::<Vec<_>>();
-    call.show(view, || {
-        Page::Table(match sort {
-            None => tree(&all, call.terminal.unicode),
-            Some(_) => list(&all),
+
+    async fn run(self, call: &Call) -> Result<(), Failure> {
+        let client = call.client()?;
+        let Arguments { sort, kernel, names, .. } = self;
+        let mut all = ask(&client).await?;
+        known(&client, &names, |name| all.iter().any(|process| process.service == name)).await?;
+        all.retain(|process| {
+            (kernel || !process.kernel) && (names.is_empty() || names.contains(&process.service))
+        });
+        match sort {
+            None | Some(Sort::Pid) => all.sort_by_key(|process| process.pid),
+            Some(Sort::Memory) => all.sort_by_key(|process| (Reverse(process.resident), process.pid)),
+            Some(Sort::Cpu) => {
+                let cpu = |process: &Process| process.cpu.as_ref().map(time::duration).unwrap_or_default();
+                all.sort_by_key(|process| (Reverse(cpu(process)), process.pid));
+            }
+        }
+        let view = || all.iter().map(views::processes::Process::from).collect::<Vec<_>>();
+        call.show(view, || {
+            Page::Table(match sort {
+                None => tree(&all, call.terminal.unicode),
+                Some(_) => list(&all),
+            })
         })
-    })
+    }
 }
 
 /// All processes of the host.

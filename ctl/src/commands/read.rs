@@ -5,9 +5,9 @@ use std::time::Duration;
 use kelson_api::client::Client;
 use kelson_proto::v1::ReadFileRequest;
 
-use super::Call;
 use super::looking::within;
 use super::ls::absolute;
+use crate::call::{Call, Run};
 use crate::failure::Failure;
 use crate::output::text::escape_bytes;
 use crate::output::{print, print_bytes};
@@ -35,8 +35,12 @@ pub struct Arguments {
     path: String,
 }
 
-pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
-    file(call, &call.client()?, arguments.path).await
+impl Run for Arguments {
+    const SEVERAL: bool = false;
+
+    async fn run(self, call: &Call) -> Result<(), Failure> {
+        file(call, &call.client()?, self.path).await
+    }
 }
 
 /// Prints this file of the host.

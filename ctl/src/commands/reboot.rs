@@ -2,8 +2,8 @@
 
 use kelson_proto::v1::shutdown_request::Action;
 
-use super::Call;
 use super::ending::{Ending, end};
+use crate::call::{Call, Run};
 use crate::failure::Failure;
 
 /// Stop everything in order and reboot the host
@@ -20,9 +20,15 @@ Examples:
 )]
 pub struct Arguments {
     #[command(flatten)]
-    pub ending: Ending,
+    ending: Ending,
 }
 
-pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
-    end(call, Action::Reboot, arguments.ending).await
+impl Run for Arguments {
+    fn confirmed(&self) -> Option<&'static str> {
+        self.ending.question("Reboot")
+    }
+
+    async fn run(self, call: &Call) -> Result<(), Failure> {
+        end(call, Action::Reboot, self.ending).await
+    }
 }

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use kelson_proto::v1::{ReexecRequest, ReexecResponse, VersionRequest, VersionResponse};
 
-use super::Call;
 use super::ending::reason;
+use crate::call::{Call, Run};
 use crate::failure::{Failure, answer};
 use crate::follow::Reconnect;
 use crate::output::text::escape;
@@ -39,27 +39,30 @@ pub struct Arguments {
     reason: Option<String>,
 }
 
-pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
-    let client = call.client()?;
-    let version = || async { answer(client.machine().version(VersionRequest {})).await };
-    let before = version().await?;
-    let request = ReexecRequest { reason: reason(arguments.reason.as_deref()) };
-    let granted = match answer(client.machine().reexec(request)).await {
-        Ok(response) => Some(response),
-        // The answer may have been overtaken by what it tells of.
-        Err(failure) if failure.is_passing() || matches!(failure, Failure::TimedOut(_)) => None,
-        Err(failure) => return Err(failure),
-    };
-    // From here on each end but the one that was asked for is a failure of the host, and none of the way to it.
-    let now = next(version, &before, granted.is_some())
-        .await
-        .and_then(|now| is_done(&before, granted.as_ref(), now))
-        .map_err(|failure| Failure::Failed(failure.to_string()))?;
-    let program = granted.map(|granted| granted.program).unwrap_or_default();
-    let from = if program.is_empty() { String::new() } else { format!(", from {}", escape(&program)) };
-    let (old_version, version, reexecs) = (before.version, now.version, now.reexecs);
-    let line = format!("PID 1 runs version {} (before: {}){from}\n", escape(&version), escape(&old_version));
-    print(&call.item(|| views::Reexec { program, old_version, version, reexecs }, || line)?)
+impl Run for Arguments {
+    async fn run(self, call: &Call) -> Result<(), Failure> {
+        let client = call.client()?;
+        let version = || async { answer(client.machine().version(VersionRequest {})).await };
+        let before = version().await?;
+        let request = ReexecRequest { reason: reason(self.reason.as_deref()) };
+        let granted = match answer(client.machine().reexec(request)).await {
+            Ok(response) => Some(response),
+            // The answer may have been overtaken by what it tells of.
+            Err(failure) if failure.is_passing() || matches!(failure, Failure::TimedOut(_)) => None,
+            Err(failure) => return Err(failure),
+        };
+        // From here on each end but the one that was asked for is a failure of the host, and none of the way to it.
+        let now = next(version, &before, granted.is_some())
+            .await
+            .and_then(|now| is_done(&before, granted.as_ref(), now))
+            .map_err(|failure| Failure::Failed(failure.to_string()))?;
+        let program = granted.map(|granted| granted.program).unwrap_or_default();
+        let from = if program.is_empty() { String::new() } else { format!(", from {}", escape(&program)) };
+        let (old_version, version, reexecs) = (before.version, now.version, now.reexecs);
+        let line =
+            format!("PID 1 runs version {} (before: {}){from}\n", escape(&version), escape(&old_version));
+        print(&call.item(|| views::Reexec { program, old_version, version, reexecs }, || line)?)
+    }
 }
 
 /// What the next incarnation of PID 1 says of itself.

@@ -2,7 +2,7 @@
 
 use kelson_proto::v1::{ReloadRequest, ReloadResponse};
 
-use super::Call;
+use crate::call::{Call, Run};
 use crate::failure::{Failure, answer};
 use crate::output::page::Page;
 use crate::output::text::escape;
@@ -28,18 +28,20 @@ pub struct Arguments {
     name: Option<String>,
 }
 
-pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
-    if let Some(name) = arguments.name {
-        return Err(Failure::Usage(format!(
-            "reload takes no name: it reads all files again; `kelsonctl restart {name}` restarts {name} with its file \
-             as it is then"
-        )));
+impl Run for Arguments {
+    async fn run(self, call: &Call) -> Result<(), Failure> {
+        if let Some(name) = self.name {
+            return Err(Failure::Usage(format!(
+                "reload takes no name: it reads all files again; `kelsonctl restart {name}` restarts {name} with its file \
+                 as it is then"
+            )));
+        }
+        let client = call.client()?;
+        let report = answer(client.services().reload(ReloadRequest {})).await?;
+        call.show(|| views::Reload::from(&report), || Page::Lines(lines(&report)))?;
+        report.errors.iter().for_each(|error| call.note(error));
+        if report.errors.is_empty() { Ok(()) } else { Err(Failure::Told) }
     }
-    let client = call.client()?;
-    let report = answer(client.services().reload(ReloadRequest {})).await?;
-    call.show(|| views::Reload::from(&report), || Page::Lines(lines(&report)))?;
-    report.errors.iter().for_each(|error| call.note(error));
-    if report.errors.is_empty() { Ok(()) } else { Err(Failure::Told) }
 }
 
 /// A line for each service and each key of machine.yaml that changed.

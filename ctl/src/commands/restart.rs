@@ -1,7 +1,7 @@
 //! `restart`: stop and start services at once.
 
-use super::Call;
 use super::acting::{Action, Manner, Staying, act};
+use crate::call::{Call, Run};
 use crate::failure::Failure;
 
 /// Stop services and start them again at once
@@ -25,6 +25,8 @@ pub struct Arguments {
     staying: Staying,
 }
 
-pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
-    act(call, Action::Restart, arguments.names, arguments.staying, Manner::default()).await
+impl Run for Arguments {
+    async fn run(self, call: &Call) -> Result<(), Failure> {
+        act(call, Action::Restart, self.names, self.staying, Manner::default()).await
+    }
 }

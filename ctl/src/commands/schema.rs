@@ -2,6 +2,7 @@
 
 use kelson_load::schema::{self, json};
 
+use crate::call::{Call, Run};
 use crate::failure::Failure;
 use crate::output::print;
 
@@ -33,11 +34,15 @@ enum File {
     Machine,
 }
 
-pub fn run(arguments: Arguments) -> Result<(), Failure> {
-    let root = match arguments.file {
-        File::Service => schema::service(),
-        File::Group => schema::group(),
-        File::Machine => schema::machine(),
-    };
-    print(&json::schema(&root))
+impl Run for Arguments {
+    const SEVERAL: bool = false;
+
+    async fn run(self, _: &Call) -> Result<(), Failure> {
+        let root = match self.file {
+            File::Service => schema::service(),
+            File::Group => schema::group(),
+            File::Machine => schema::machine(),
+        };
+        print(&json::schema(&root))
+    }
 }

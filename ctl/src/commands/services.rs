@@ -4,22 +4,25 @@ use std::time::{Duration, SystemTime};
 
 use kelson_proto::v1::{ListRequest, Service, State};
 
-use super::Call;
+use crate::call::{Call, Run};
 use crate::failure::{Failure, answer};
 use crate::output::page::Page;
 use crate::output::style::{Tone, service_tone, state_name};
 use crate::output::table::{Cell, Table, cell, toned};
 use crate::output::{retry, time, views};
-use crate::watch::parse_period;
+use crate::watching::parse_period;
 
 /// List all services and their state
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = "\
+#[command(
+    visible_alias = "list",
+    after_help = "\
 Examples:
   kelsonctl services
   kelsonctl services --failed
   kelsonctl services --watch=5s
-  kelsonctl services -o json | jq -r '.[] | select(.up | not).name'")]
+  kelsonctl services -o json | jq -r '.[] | select(.up | not).name'"
+)]
 pub struct Arguments {
     /// Show them again every 2s, or every so-and-so often
     #[arg(short, long, value_name = "D", num_args = 0..=1, require_equals = true, default_missing_value = "2s",
@@ -30,10 +33,16 @@ pub struct Arguments {
     failed: bool,
 }
 
-pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
-    let mut services = answer(call.client()?.services().list(ListRequest::default())).await?.services;
-    services.retain(|service| !arguments.failed || is_failed(service));
-    call.show(|| views::services(&services), || Page::Table(table(&services, SystemTime::now())))
+impl Run for Arguments {
+    fn watch(&self) -> Option<Duration> {
+        self.watch
+    }
+
+    async fn run(self, call: &Call) -> Result<(), Failure> {
+        let mut services = answer(call.client()?.services().list(ListRequest::default())).await?.services;
+        services.retain(|service| !self.failed || is_failed(service));
+        call.show(|| views::services(&services), || Page::Table(table(&services, SystemTime::now())))
+    }
 }
 
 fn table(services: &[Service], now: SystemTime) -> Table {

@@ -3,7 +3,7 @@
 use kelson_proto::v1::SignalRequest;
 use kelson_spec::signal_name;
 
-use super::Call;
+use crate::call::{Call, Run};
 use crate::failure::{Failure, answer, explain_names};
 use crate::output::page::Page;
 use crate::output::views;
@@ -14,6 +14,7 @@ use crate::output::views;
 /// stop: if the process ends, its restart policy answers as ever.
 #[derive(Debug, Clone, clap::Args)]
 #[command(
+    visible_alias = "kill",
     verbatim_doc_comment,
     after_help = "\
 Examples:
@@ -30,14 +31,16 @@ pub struct Arguments {
     signal: i32,
 }
 
-pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
-    let client = call.client()?;
-    let Arguments { name, signal } = arguments;
-    let request = SignalRequest { name: name.clone(), signal };
-    let pid = match answer(client.services().signal(request)).await {
-        Ok(answer) => answer.pid,
-        Err(failure) => return Err(explain_names(failure, &client, &[name]).await),
-    };
-    let line = format!("{name}: {} sent to PID {pid}\n", signal_name(signal));
-    call.show(|| views::Signal { name, signal: signal_name(signal), pid }, || Page::Lines(line))
+impl Run for Arguments {
+    async fn run(self, call: &Call) -> Result<(), Failure> {
+        let client = call.client()?;
+        let Arguments { name, signal } = self;
+        let request = SignalRequest { name: name.clone(), signal };
+        let pid = match answer(client.services().signal(request)).await {
+            Ok(answer) => answer.pid,
+            Err(failure) => return Err(explain_names(failure, &client, &[name]).await),
+        };
+        let line = format!("{name}: {} sent to PID {pid}\n", signal_name(signal));
+        call.show(|| views::Signal { name, signal: signal_name(signal), pid }, || Page::Lines(line))
+    }
 }

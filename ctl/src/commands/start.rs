@@ -1,7 +1,7 @@
 //! `start`: start services that are down.
 
-use super::Call;
 use super::acting::{Action, Manner, Staying, act};
+use crate::call::{Call, Run};
 use crate::failure::Failure;
 
 /// Start services that are down
@@ -28,7 +28,9 @@ pub struct Arguments {
     staying: Staying,
 }
 
-pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
-    let action = Action::Start { with_dependencies: arguments.with_dependencies };
-    act(call, action, arguments.names, arguments.staying, Manner::default()).await
+impl Run for Arguments {
+    async fn run(self, call: &Call) -> Result<(), Failure> {
+        let action = Action::Start { with_dependencies: self.with_dependencies };
+        act(call, action, self.names, self.staying, Manner::default()).await
+    }
 }

@@ -9,9 +9,9 @@ use kelson_proto::v1::check::Standing;
 use kelson_proto::v1::line::Stream;
 use kelson_proto::v1::{Check, CheckResult, Line, Service, State, StatusRequest, StatusResponse};
 
-use super::Call;
 use super::last_lines::last_lines;
 use super::services::is_idle;
+use crate::call::{Call, Run};
 use crate::failure::{Failure, answer, explain_names};
 use crate::output::page::Page;
 use crate::output::size::size;
@@ -44,19 +44,21 @@ pub struct Arguments {
     name: Option<String>,
 }
 
-pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
-    let client = call.client()?;
-    let Some(name) = arguments.name else { return host::run(call, &client).await };
-    let status = match answer(client.services().status(StatusRequest { name: name.clone() })).await {
-        Ok(status) => status,
-        Err(failure) => return Err(explain_names(failure, &client, &[name]).await),
-    };
-    let mut shown = String::new();
-    if call.is_table() {
-        let lines = last_lines(&client, &name, LINES, None).await;
-        shown = page(&status, &call.terminal, SystemTime::now()) + &log(lines, &call.terminal);
+impl Run for Arguments {
+    async fn run(self, call: &Call) -> Result<(), Failure> {
+        let client = call.client()?;
+        let Some(name) = self.name else { return host::run(call, &client).await };
+        let status = match answer(client.services().status(StatusRequest { name: name.clone() })).await {
+            Ok(status) => status,
+            Err(failure) => return Err(explain_names(failure, &client, &[name]).await),
+        };
+        let mut shown = String::new();
+        if call.is_table() {
+            let lines = last_lines(&client, &name, LINES, None).await;
+            shown = page(&status, &call.terminal, SystemTime::now()) + &log(lines, &call.terminal);
+        }
+        call.show(|| views::Status::from(&status), || Page::Text(shown))
     }
-    call.show(|| views::Status::from(&status), || Page::Text(shown))
 }
 
 /// The last lines of its log, or why there are none to show.

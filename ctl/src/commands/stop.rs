@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::Call;
 use super::acting::{Action, Manner, Staying, act};
+use crate::call::{Call, Run};
 use crate::failure::Failure;
 use crate::output::time;
 
@@ -40,8 +40,10 @@ pub struct Arguments {
     staying: Staying,
 }
 
-pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
-    let action = Action::Stop { cascade: arguments.cascade };
-    let manner = Manner { force: arguments.force, stop_for: arguments.time, ..Manner::default() };
-    act(call, action, arguments.names, arguments.staying, manner).await
+impl Run for Arguments {
+    async fn run(self, call: &Call) -> Result<(), Failure> {
+        let action = Action::Stop { cascade: self.cascade };
+        let manner = Manner { force: self.force, stop_for: self.time, ..Manner::default() };
+        act(call, action, self.names, self.staying, manner).await
+    }
 }

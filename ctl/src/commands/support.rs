@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use kelson_api::client::Endpoint;
 
-use super::Call;
+use crate::call::{Call, Run};
 use crate::failure::Failure;
 use crate::output::page::Page;
 use crate::output::size::size;
@@ -40,14 +40,18 @@ pub struct Arguments {
     timeout: Duration,
 }
 
-pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
-    let endpoint = call.choice.resolve()?.endpoint;
-    let is_remote = matches!(endpoint, Endpoint::Remote { .. });
-    let extent = Extent { lines: arguments.lines, patience: arguments.timeout, is_remote };
-    let now = time::rfc3339(&SystemTime::now().into());
-    let made =
-        make(&call.client()?, &endpoint.to_string(), &now, arguments.out, extent, call.progress()).await?;
-    call.show(|| &made, || Page::Lines(lines(&made)))
+impl Run for Arguments {
+    const SEVERAL: bool = false;
+
+    async fn run(self, call: &Call) -> Result<(), Failure> {
+        let endpoint = call.choice.resolve()?.endpoint;
+        let is_remote = matches!(endpoint, Endpoint::Remote { .. });
+        let extent = Extent { lines: self.lines, patience: self.timeout, is_remote };
+        let now = time::rfc3339(&SystemTime::now().into());
+        let made =
+            make(&call.client()?, &endpoint.to_string(), &now, self.out, extent, call.progress()).await?;
+        call.show(|| &made, || Page::Lines(lines(&made)))
+    }
 }
 
 fn lines(made: &Made) -> String {

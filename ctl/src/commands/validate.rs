@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use kelson_load::LoadedFile;
 use kelson_spec::{Diagnostic, Loaded, Unchecked};
 
-use super::Call;
+use crate::call::{Call, Run};
 use crate::contexts;
 use crate::failure::Failure;
 use crate::output::style::{Palette, Tone};
@@ -50,51 +50,55 @@ pub struct Arguments {
     root: Option<PathBuf>,
 }
 
-pub fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
-    let Arguments { path, root } = arguments;
-    if let Some(root) = root.as_deref().filter(|root| !root.is_dir()) {
-        return Err(Failure::Failed(format!("--root: {} is not a folder", root.display())));
-    }
-    let elsewhere = not_the_host(&path);
-    let at_hand = root.clone().or_else(|| elsewhere.is_none().then(|| PathBuf::from("/")));
-    let sources = kelson_load::Sources { root: at_hand, ..kelson_load::Sources::default() };
-    let (diagnostics, warnings, unchecked, end) = match std::fs::metadata(&path) {
-        Ok(found) if !found.is_dir() => {
-            let file = kelson_load::load_file(&path, &sources);
-            let end = end_of_file(&file);
-            (file.diagnostics, file.warnings, file.unchecked, end)
+impl Run for Arguments {
+    const SEVERAL: bool = false;
+
+    async fn run(self, call: &Call) -> Result<(), Failure> {
+        let Arguments { path, root } = self;
+        if let Some(root) = root.as_deref().filter(|root| !root.is_dir()) {
+            return Err(Failure::Failed(format!("--root: {} is not a folder", root.display())));
         }
-        Ok(_) if !kelson_load::is_configuration(&path) => return Err(wrong_folder(&path)),
-        Ok(_) => {
-            let mut loaded = kelson_load::load_with(&path, &sources);
-            if let Some(root) = &root {
-                let of_root = root::warnings(&loaded, root);
-                loaded.warnings.extend(of_root);
+        let elsewhere = not_the_host(&path);
+        let at_hand = root.clone().or_else(|| elsewhere.is_none().then(|| PathBuf::from("/")));
+        let sources = kelson_load::Sources { root: at_hand, ..kelson_load::Sources::default() };
+        let (diagnostics, warnings, unchecked, end) = match std::fs::metadata(&path) {
+            Ok(found) if !found.is_dir() => {
+                let file = kelson_load::load_file(&path, &sources);
+                let end = end_of_file(&file);
+                (file.diagnostics, file.warnings, file.unchecked, end)
             }
-            let end = end(&loaded);
-            (loaded.diagnostics, loaded.warnings, loaded.unchecked, end)
+            Ok(_) if !kelson_load::is_configuration(&path) => return Err(wrong_folder(&path)),
+            Ok(_) => {
+                let mut loaded = kelson_load::load_with(&path, &sources);
+                if let Some(root) = &root {
+                    let of_root = root::warnings(&loaded, root);
+                    loaded.warnings.extend(of_root);
+                }
+                let end = end(&loaded);
+                (loaded.diagnostics, loaded.warnings, loaded.unchecked, end)
+            }
+            Err(error) => {
+                let path = path.display();
+                return Err(Failure::Failed(format!(
+                    "{path} cannot be read as a configuration folder or file: {error}"
+                )));
+            }
+        };
+        if call.is_table() {
+            print(&report(&diagnostics, &warnings, &end, call.terminal.palette))?;
+        } else {
+            let mistakes = diagnostics.iter().map(views::Mistake::from);
+            let warnings = warnings.iter().map(views::Mistake::warning);
+            call.format.print(&mistakes.chain(warnings).collect::<Vec<_>>())?;
         }
-        Err(error) => {
-            let path = path.display();
-            return Err(Failure::Failed(format!(
-                "{path} cannot be read as a configuration folder or file: {error}"
-            )));
+        if let Some(why) = elsewhere.filter(|_| !unchecked.is_empty()) {
+            call.note(&format!(
+                "not checked: {}, as this is not the host: {why}; --root DIR looks them up in the root of an image",
+                words(&unchecked)
+            ));
         }
-    };
-    if call.is_table() {
-        print(&report(&diagnostics, &warnings, &end, call.terminal.palette))?;
-    } else {
-        let mistakes = diagnostics.iter().map(views::Mistake::from);
-        let warnings = warnings.iter().map(views::Mistake::warning);
-        call.format.print(&mistakes.chain(warnings).collect::<Vec<_>>())?;
+        if diagnostics.is_empty() { Ok(()) } else { Err(Failure::Told) }
     }
-    if let Some(why) = elsewhere.filter(|_| !unchecked.is_empty()) {
-        call.note(&format!(
-            "not checked: {}, as this is not the host: {why}; --root DIR looks them up in the root of an image",
-            words(&unchecked)
-        ));
-    }
-    if diagnostics.is_empty() { Ok(()) } else { Err(Failure::Told) }
 }
 
 fn words(unchecked: &BTreeSet<Unchecked>) -> String {

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use kelson_proto::v1::{VersionRequest, VersionResponse};
 
-use super::Call;
+use crate::call::{Call, Run};
 use crate::failure::{Failure, answer};
 use crate::output::page::Page;
 use crate::output::style::Tone;
@@ -26,28 +26,27 @@ pub struct Arguments {
     client: bool,
 }
 
-pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
-    let server = if arguments.client { Ok(None) } else { ask(call).await.map(Some) };
-    // Beside other hosts, what kelsonctl is itself says nothing of one that did not answer.
-    if call.node.is_some()
-        && let Err(failure) = server
-    {
-        return Err(failure);
-    }
-    let known = server.as_ref().ok().and_then(Option::as_ref);
-    let view = || views::Version { client: CLIENT, server: known.map(views::ServerVersion::from) };
-    call.show(view, || match call.node {
-        None => Page::Text(lines(known, SystemTime::now())),
-        // That of kelsonctl is the same beside each of several hosts.
-        Some(_) => Page::Table(table(known, SystemTime::now())),
-    })?;
-    server.map(drop)
-}
-
-impl Arguments {
-    /// False where only kelsonctl itself is looked at.
-    pub fn asks_host(&self) -> bool {
+impl Run for Arguments {
+    fn several(&self) -> bool {
         !self.client
+    }
+
+    async fn run(self, call: &Call) -> Result<(), Failure> {
+        let server = if self.client { Ok(None) } else { ask(call).await.map(Some) };
+        // Beside other hosts, what kelsonctl is itself says nothing of one that did not answer.
+        if call.node.is_some()
+            && let Err(failure) = server
+        {
+            return Err(failure);
+        }
+        let known = server.as_ref().ok().and_then(Option::as_ref);
+        let view = || views::Version { client: CLIENT, server: known.map(views::ServerVersion::from) };
+        call.show(view, || match call.node {
+            None => Page::Text(lines(known, SystemTime::now())),
+            // That of kelsonctl is the same beside each of several hosts.
+            Some(_) => Page::Table(table(known, SystemTime::now())),
+        })?;
+        server.map(drop)
     }
 }
 

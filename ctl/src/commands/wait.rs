@@ -6,8 +6,8 @@ use kelson_api::client::Client;
 use kelson_proto::v1::wait_request::For;
 use kelson_proto::v1::{EventsRequest, ListRequest, Service, State, WaitRequest, WaitResponse};
 
-use super::Call;
 use super::awaiting::{Goal, awaiting};
+use crate::call::{Call, Run};
 use crate::failure::{Failure, answer, explain_names};
 use crate::output::page::Page;
 use crate::output::style::state_name;
@@ -104,38 +104,40 @@ impl Event {
     }
 }
 
-pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
-    let client = call.client()?;
-    let deadline = arguments.timeout.map(|timeout| Instant::now() + timeout);
-    let began = Instant::now();
-    // Asked first: who cannot be reached now is not waited for.
-    let before = now(&client, &arguments.names).await?;
-    let mut reconnect = call.reconnect();
-    let answer = loop {
-        let attempt = once(&client, &arguments, &before, deadline);
-        match awaiting(call, &client, &arguments.names, arguments.event.goal(), began, attempt).await {
-            Ok(answer) => break answer,
-            // PID 1 executes itself anew: what is waited for may still come.
-            Err(failure) if failure.is_passing() => reconnect.pause(failure).await?,
-            Err(failure) => return Err(explain_names(failure, &client, &arguments.names).await),
+impl Run for Arguments {
+    async fn run(self, call: &Call) -> Result<(), Failure> {
+        let client = call.client()?;
+        let deadline = self.timeout.map(|timeout| Instant::now() + timeout);
+        let began = Instant::now();
+        // Asked first: who cannot be reached now is not waited for.
+        let before = now(&client, &self.names).await?;
+        let mut reconnect = call.reconnect();
+        let answer = loop {
+            let attempt = once(&client, &self, &before, deadline);
+            match awaiting(call, &client, &self.names, self.event.goal(), began, attempt).await {
+                Ok(answer) => break answer,
+                // PID 1 executes itself anew: what is waited for may still come.
+                Err(failure) if failure.is_passing() => reconnect.pause(failure).await?,
+                Err(failure) => return Err(explain_names(failure, &client, &self.names).await),
+            }
+        };
+        let view = || views::Wait { reached: answer.reached, services: views::services(&answer.services) };
+        // Scripts wait, and people are told only what is missing.
+        call.show(view, || Page::Lines(String::new()))?;
+        if answer.reached {
+            return Ok(());
         }
-    };
-    let view = || views::Wait { reached: answer.reached, services: views::services(&answer.services) };
-    // Scripts wait, and people are told only what is missing.
-    call.show(view, || Page::Lines(String::new()))?;
-    if answer.reached {
-        return Ok(());
+        let missing: Vec<&Service> =
+            answer.services.iter().filter(|service| !self.event.holds(service, &before)).collect();
+        missing.iter().for_each(|service| call.note(&lacking(service)));
+        Err(Failure::TimedOut(format!(
+            "{} not {} within {}; `kelsonctl why {}` tells what it waits for",
+            list(&self.names),
+            self.event.word(),
+            kelson_spec::duration_text(self.timeout.unwrap_or_default()),
+            missing.first().map_or("NAME", |service| service.name.as_str())
+        )))
     }
-    let missing: Vec<&Service> =
-        answer.services.iter().filter(|service| !arguments.event.holds(service, &before)).collect();
-    missing.iter().for_each(|service| call.note(&lacking(service)));
-    Err(Failure::TimedOut(format!(
-        "{} not {} within {}; `kelsonctl why {}` tells what it waits for",
-        list(&arguments.names),
-        arguments.event.word(),
-        kelson_spec::duration_text(arguments.timeout.unwrap_or_default()),
-        missing.first().map_or("NAME", |service| service.name.as_str())
-    )))
 }
 
 /// The services as they are now.

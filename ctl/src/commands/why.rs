@@ -7,8 +7,8 @@ use kelson_api::client::Client;
 use kelson_proto::v1::missing::Kind;
 use kelson_proto::v1::{Reason, State, StatusRequest, WhyRequest};
 
-use super::Call;
 use super::last_lines::last_lines;
+use crate::call::{Call, Run};
 use crate::failure::{Failure, answer, explain_names};
 use crate::output::page::Page;
 use crate::output::style::{Palette, Tone, state_name, state_tone};
@@ -42,25 +42,27 @@ pub struct Arguments {
     name: String,
 }
 
-pub async fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
-    let client = call.client()?;
-    let names = [arguments.name.clone()];
-    let answer = match answer(client.services().why(WhyRequest { name: arguments.name })).await {
-        Ok(answer) => answer,
-        Err(failure) => return Err(explain_names(failure, &client, &names).await),
-    };
-    let reason = answer.reason.unwrap_or_default();
-    let mut shown = String::new();
-    if call.is_table() {
-        let [name] = &names;
-        let mut logs = HashMap::new();
-        for service in failed(name, &reason).into_iter().take(SERVICES) {
-            logs.insert(service.to_owned(), log(&client, service).await);
+impl Run for Arguments {
+    async fn run(self, call: &Call) -> Result<(), Failure> {
+        let client = call.client()?;
+        let names = [self.name.clone()];
+        let answer = match answer(client.services().why(WhyRequest { name: self.name })).await {
+            Ok(answer) => answer,
+            Err(failure) => return Err(explain_names(failure, &client, &names).await),
+        };
+        let reason = answer.reason.unwrap_or_default();
+        let mut shown = String::new();
+        if call.is_table() {
+            let [name] = &names;
+            let mut logs = HashMap::new();
+            for service in failed(name, &reason).into_iter().take(SERVICES) {
+                logs.insert(service.to_owned(), log(&client, service).await);
+            }
+            let told = Told { palette: call.terminal.palette, now: SystemTime::now(), logs };
+            shown = render(&branch(name, &reason, &told), call.terminal.unicode);
         }
-        let told = Told { palette: call.terminal.palette, now: SystemTime::now(), logs };
-        shown = render(&branch(name, &reason, &told), call.terminal.unicode);
+        call.show(|| views::Reason::from(&reason), || Page::Text(shown))
     }
-    call.show(|| views::Reason::from(&reason), || Page::Text(shown))
 }
 
 /// The services of the chain whose last run failed, each once. `name`: that of the head.

@@ -17,7 +17,7 @@ use kelson_proto::v1::{ListRequest, Service};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-use crate::commands::Call;
+use crate::call::Call;
 use crate::console::read_input;
 use crate::console::signals::{Signals, of_signal};
 use crate::failure::{Failure, answer};

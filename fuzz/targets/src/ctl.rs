@@ -7,8 +7,8 @@ use std::sync::{Arc, Once, OnceLock};
 use std::time::Duration;
 
 use clap::Parser as _;
-use kelson_fuzz_ctl::cli::Cli;
-use kelson_fuzz_ctl::{Call, Choice, Format, Palette, Terminal};
+use kelsonctl::cli::{self, Cli};
+use kelsonctl::{Call, Choice, Format, Palette, Terminal};
 
 use crate::grpc::{self, Answer};
 use crate::input::Input;
@@ -99,6 +99,7 @@ pub fn responses(data: &[u8]) {
             terminal,
             choice: Choice { endpoint: Some(format!("unix://{}", init.display())), ..Choice::default() },
             node: None,
+            grammar: cli::command,
             screen: None,
         };
         let _silence = Silence::new();
@@ -106,7 +107,7 @@ pub fn responses(data: &[u8]) {
             let answer = Arc::new(Answer { messages, status });
             grpc::host(&init, &answer);
             grpc::host(&logs, &answer);
-            let failed = kelson_fuzz_ctl::run(cli.command.expect("a command"), &call).await.err();
+            let failed = cli.command.expect("a command").run(&call).await.err();
             failed.map(|failure| failure.to_string())
         });
     });

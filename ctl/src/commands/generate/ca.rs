@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{make_folder, tell, until, within};
-use crate::commands::Call;
+use crate::call::Call;
 use crate::failure::Failure;
 use crate::output::time;
 use crate::output::views::certificates::Made;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use kelson_proto::access::Role;
 
 use super::{Signer, make_folder, role, tell, until, within};
-use crate::commands::Call;
+use crate::call::Call;
 use crate::failure::Failure;
 use crate::output::text::list;
 use crate::output::time;

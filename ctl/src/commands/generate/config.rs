@@ -8,7 +8,7 @@ use kelson_proto::access::Role;
 
 use super::cert::own_name;
 use super::{Signer, role, tell, until};
-use crate::commands::Call;
+use crate::call::Call;
 use crate::contexts::{self, Context, File, KELSONCONFIG, folder_of};
 use crate::failure::Failure;
 use crate::output::text::escape;

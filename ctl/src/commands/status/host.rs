@@ -9,9 +9,9 @@ use kelson_proto::v1::{
     GetHealthRequest, HealthReport, ListRequest, Service, State, VersionRequest, VersionResponse,
 };
 
-use super::super::Call;
 use super::super::health::{lasts, tone};
 use super::super::services::{is_failed, reason, since};
+use crate::call::Call;
 use crate::failure::{Failure, answer};
 use crate::output::page::Page;
 use crate::output::style::{Tone, service_tone, state_name};
