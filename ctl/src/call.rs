@@ -4,7 +4,6 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use kelson_api::client::Client;
-use serde::Serialize;
 
 use crate::contexts::{self, Choice, KELSONCONFIG};
 use crate::failure::Failure;
@@ -13,6 +12,7 @@ use crate::node::Node;
 use crate::output::page::Page;
 use crate::output::screen::Screen;
 use crate::output::terminal::{Progress, Terminal};
+use crate::output::views::View;
 use crate::output::{Format, note_of, print};
 
 /// What a command says of itself: the words of its command line do this.
@@ -107,16 +107,12 @@ impl Call {
     }
 
     /// Shows the result as a whole: at once, or beside that of the other hosts once all have answered.
-    pub fn show<V: Serialize>(
-        &self,
-        view: impl FnOnce() -> V,
-        page: impl FnOnce() -> Page,
-    ) -> Result<(), Failure> {
+    pub fn show(&self, value: &(impl View + ?Sized), page: impl FnOnce() -> Page) -> Result<(), Failure> {
         match (&self.node, self.is_table()) {
             (None, true) => self.print(&page().render(&self.terminal))?,
-            (None, false) => self.print(&self.format.document(&view())?)?,
+            (None, false) => self.print(&self.format.document(&value.view())?)?,
             (Some(node), true) => node.keep_page(page()),
-            (Some(node), false) => node.keep_view(&view())?,
+            (Some(node), false) => node.keep_view(value.view()),
         }
         Ok(())
     }
@@ -131,16 +127,12 @@ impl Call {
     }
 
     /// One item of a stream, to be printed: a line for people, which `line` gives, or for programs.
-    pub fn item<V: Serialize>(
-        &self,
-        view: impl FnOnce() -> V,
-        line: impl FnOnce() -> String,
-    ) -> Result<String, Failure> {
+    pub fn item(&self, value: &impl View, line: impl FnOnce() -> String) -> Result<String, Failure> {
         match (&self.node, self.is_table()) {
             (None, true) => Ok(line()),
-            (None, false) => self.format.item(&view()),
+            (None, false) => self.format.item(&value.view()),
             (Some(node), true) => Ok(node.front(&self.terminal) + &line()),
-            (Some(node), false) => node.item(self.format, &view()),
+            (Some(node), false) => node.item(self.format, value.view()),
         }
     }
 

@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 
-use serde::Serialize;
 use serde_yaml::Value;
 
 use crate::failure::Failure;
@@ -61,14 +60,12 @@ impl Node {
     }
 
     /// Keeps what is to stand in one list with that of the others.
-    pub fn keep_view(&self, view: &impl Serialize) -> Result<(), Failure> {
-        let views = led(&self.name, view)?;
-        self.kept.borrow_mut().push(Kept::Views(views));
-        Ok(())
+    pub fn keep_view(&self, view: Value) {
+        self.kept.borrow_mut().push(Kept::Views(led(&self.name, view)));
     }
 
     /// One item of a stream for programs.
-    pub fn item(&self, format: Format, view: &impl Serialize) -> Result<String, Failure> {
-        led(&self.name, view)?.iter().map(|value| format.item(value)).collect()
+    pub fn item(&self, format: Format, view: Value) -> Result<String, Failure> {
+        led(&self.name, view).iter().map(|value| format.item(value)).collect()
     }
 }

@@ -17,7 +17,7 @@ use crate::failure::{Failure, answer, explain_names};
 use crate::output::page::Page;
 use crate::output::style::state_name;
 use crate::output::text::{escape, list};
-use crate::output::{faulty, time, views};
+use crate::output::{faulty, time};
 
 /// What is to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,7 +88,7 @@ pub async fn act(
         }
         Page::Lines(lines)
     };
-    call.show(|| results.iter().map(views::Action::from).collect::<Vec<_>>(), page)?;
+    call.show(&results, page)?;
     // Who does not stay learns now what stands in the way.
     let waits = |result: &&ActionResult| {
         result.service.as_ref().is_some_and(|service| service.state() == State::Waiting)

@@ -50,11 +50,11 @@ impl Run for Arguments {
         let boot = answer(call.client()?.machine().boot(BootRequest {})).await?;
         let terminal = &call.terminal;
         match self.view {
-            None => call.show(|| views::Boot::from(&boot), || Page::Text(phases(&boot, terminal))),
-            Some(View::Blame) => call.show(|| blame(&boot), || Page::Table(blame_table(&blame(&boot)))),
+            None => call.show(&boot, || Page::Text(phases(&boot, terminal))),
+            Some(View::Blame) => call.show(&blame(&boot), || Page::Table(blame_table(&blame(&boot)))),
             Some(View::CriticalChain) => {
                 let tree = || chain_tree(&chain(&boot), &boot, terminal);
-                call.show(|| chain(&boot), || Page::Text(tree()))
+                call.show(&chain(&boot), || Page::Text(tree()))
             }
             Some(View::Plot) => print(&plot::draw(&boot, &history(&call.client()?).await?, &chain(&boot))),
         }

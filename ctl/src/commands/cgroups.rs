@@ -12,8 +12,9 @@ use crate::output::page::Page;
 use crate::output::size::size;
 use crate::output::style::Tone;
 use crate::output::table::{Cell, Table, cell, toned};
+use crate::output::time;
 use crate::output::tree::forest;
-use crate::output::{time, views};
+use crate::output::views::object;
 use crate::watching::Watching;
 
 /// Show the cgroups of services, what they use and may use
@@ -35,11 +36,8 @@ impl Run for Arguments {
 
     async fn run(self, call: &Call) -> Result<(), Failure> {
         let (root, cgroups) = ask(&call.client()?).await?;
-        let view = || views::load::Cgroups {
-            root: root.clone(),
-            cgroups: cgroups.iter().map(views::load::Cgroup::from).collect(),
-        };
-        call.show(view, || Page::Table(table(&root, &cgroups, call.terminal.unicode)))
+        let view = object!(root: root, cgroups: cgroups);
+        call.show(&view, || Page::Table(table(&root, &cgroups, call.terminal.unicode)))
     }
 }
 

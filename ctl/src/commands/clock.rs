@@ -13,7 +13,7 @@ use crate::output::style::Tone;
 use crate::output::table::{Table, cell, toned};
 use crate::output::text::escape;
 use crate::output::time;
-use crate::output::views::clock::Clock;
+use crate::output::views::Clock;
 
 /// A clock elsewhere is read so often: the fastest answer says most about it, and the first one has to connect.
 const TIMES: usize = 4;
@@ -37,14 +37,11 @@ impl Run for Arguments {
     async fn run(self, call: &Call) -> Result<(), Failure> {
         let is_remote = matches!(call.choice.resolve()?.endpoint, Endpoint::Remote { .. });
         let clock = ask(&call.client()?, is_remote).await?;
-        call.show(
-            || &clock,
-            || match call.node {
-                None => Page::Text(lines(&clock)),
-                // Beside those of other hosts it is compared.
-                Some(_) => Page::Table(table(&clock)),
-            },
-        )
+        call.show(&clock, || match call.node {
+            None => Page::Text(lines(&clock)),
+            // Beside those of other hosts it is compared.
+            Some(_) => Page::Table(table(&clock)),
+        })
     }
 }
 

@@ -8,9 +8,8 @@ use crate::call::{Call, Global, Run};
 use crate::completion::{Wanted, wanted};
 use crate::failure::Failure;
 use crate::output::print;
-use crate::output::style::state_name;
+use crate::output::style::{health_name, state_name};
 use crate::output::text::escape;
-use crate::output::views::health::word;
 use crate::targets;
 
 /// A key press does not wait longer for a host.
@@ -94,7 +93,7 @@ async fn groups(call: &Call) -> Option<Vec<(String, String)>> {
     Some(
         named
             .map(|report| {
-                let state = word(report.state());
+                let state = health_name(report.state());
                 (report.group, state.to_owned())
             })
             .collect(),

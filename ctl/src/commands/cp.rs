@@ -19,9 +19,10 @@ use crate::call::{Call, Run};
 use crate::extract::{Extracted, Target, extract};
 use crate::failure::Failure;
 use crate::output::page::Page;
+use crate::output::print_bytes;
 use crate::output::size::size;
 use crate::output::text::escape;
-use crate::output::{print_bytes, views};
+use crate::output::views::object;
 use crate::targets::only;
 use side::Side;
 use upload::upload;
@@ -77,8 +78,8 @@ impl Run for Arguments {
             (Side::Here(source), Side::Host { name, path }) => {
                 let uploaded = upload(&client(call, name)?, &source, &path, force).await?;
                 let (bytes, path) = (uploaded.bytes, uploaded.path);
-                let view = || views::files::Copy { files: 1, bytes, troubles: Vec::new() };
-                call.show(view, || {
+                let view = object!(files: 1, bytes: bytes, troubles: Vec::<String>::new());
+                call.show(&view, || {
                     Page::Lines(format!("copied 1 file ({}) to {}\n", size(bytes), escape(&path)))
                 })
             }
@@ -143,8 +144,8 @@ async fn fetch(
     if let Some(failure) = failure {
         return Err(failure);
     }
-    let view = || views::files::Copy { files: copied.files, bytes: copied.bytes, troubles: troubles.clone() };
-    call.show(view, || {
+    let view = object!(files: copied.files, bytes: copied.bytes, troubles: troubles);
+    call.show(&view, || {
         let files = if copied.files == 1 { "file" } else { "files" };
         let place = folder.join(&name);
         Page::Lines(format!(

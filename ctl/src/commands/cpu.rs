@@ -14,7 +14,7 @@ use crate::output::table::{Table, cell, toned};
 use crate::output::terminal::Terminal;
 use crate::output::text::escape;
 use crate::output::time;
-use crate::output::views::load::{Cpu, CpuShares, Pressure};
+use crate::output::views::{Cpu, CpuShares};
 use crate::watching::{Watching, parse_period};
 
 /// Long enough to tell something.
@@ -42,14 +42,11 @@ impl Run for Arguments {
 
     async fn run(self, call: &Call) -> Result<(), Failure> {
         let (cpu, last) = ask(&call.client()?, self.interval).await?;
-        call.show(
-            || &cpu,
-            || match call.node {
-                None => Page::Text(lines(&cpu, &last, &call.terminal)),
-                // Beside that of other hosts all processors together are enough.
-                Some(_) => Page::Table(table(std::slice::from_ref(&cpu.all))),
-            },
-        )
+        call.show(&cpu, || match call.node {
+            None => Page::Text(lines(&cpu, &last, &call.terminal)),
+            // Beside that of other hosts all processors together are enough.
+            Some(_) => Page::Table(table(std::slice::from_ref(&cpu.all))),
+        })
     }
 }
 
@@ -77,10 +74,8 @@ fn between(first: &CpuResponse, last: &CpuResponse) -> Cpu {
     Cpu {
         model: last.model.clone(),
         interval_ms: (seconds * 1000.0).round(),
-        load1: last.load_1,
-        load5: last.load_5,
-        load15: last.load_15,
-        pressure: last.pressure.as_ref().map(Pressure::from),
+        load: [last.load_1, last.load_5, last.load_15],
+        pressure: last.pressure,
         switches_per_second: rate(first.switches, last.switches),
         forks_per_second: rate(first.forks, last.forks),
         all: CpuShares { processor: None, ..shares(&all(first), &all(last)) },
@@ -117,8 +112,8 @@ fn lines(cpu: &Cpu, last: &CpuResponse, terminal: &Terminal) -> String {
     if !cpu.model.is_empty() {
         out += &format!(", {}", escape(&cpu.model));
     }
-    out +=
-        &format!("\nload        {:.2}, {:.2}, {:.2} (1, 5, 15 minutes)\n", cpu.load1, cpu.load5, cpu.load15);
+    let [one, five, fifteen] = cpu.load;
+    out += &format!("\nload        {:.2}, {:.2}, {:.2} (1, 5, 15 minutes)\n", one, five, fifteen);
     out += &waited("pressure    ", last.pressure.as_ref());
     let rows: Vec<CpuShares> = std::iter::once(&cpu.all).chain(&cpu.processors).cloned().collect();
     format!("{out}\n{}", table(&rows).render(terminal.width, terminal.palette))

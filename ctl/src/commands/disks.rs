@@ -10,7 +10,6 @@ use crate::output::page::Page;
 use crate::output::size::size;
 use crate::output::table::{Table, cell};
 use crate::output::tree::forest;
-use crate::output::views;
 
 /// Show disks and their partitions
 #[derive(Debug, Clone, clap::Args)]
@@ -23,8 +22,7 @@ pub struct Arguments {}
 impl Run for Arguments {
     async fn run(self, call: &Call) -> Result<(), Failure> {
         let disks = ask(&call.client()?).await?;
-        let view = || disks.iter().map(views::storage::Disk::from).collect::<Vec<_>>();
-        call.show(view, || Page::Table(table(&disks, call.terminal.unicode)))
+        call.show(&disks, || Page::Table(table(&disks, call.terminal.unicode)))
     }
 }
 

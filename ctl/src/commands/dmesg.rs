@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::follow::Reconnect;
 use crate::output::style::{Palette, Tone};
 use crate::output::text::escape;
-use crate::output::{print, time, views};
+use crate::output::{print, time};
 
 /// Show the kernel log, where Kelson writes its own words too
 #[derive(Debug, Clone, clap::Args)]
@@ -57,8 +57,7 @@ async fn stream(
             if next.is_some_and(|next| message.seq < next) {
                 continue;
             }
-            let view = || views::KernelMessage::from(message);
-            lines += &call.item(view, || line(message, call.terminal.palette))?;
+            lines += &call.item(message, || line(message, call.terminal.palette))?;
             *next = Some(message.seq.saturating_add(1));
         }
         if !lines.is_empty() {

@@ -9,7 +9,8 @@ use super::events;
 use crate::call::Call;
 use crate::failure::{Failure, answer};
 use crate::output::text::escape;
-use crate::output::{print, time, views};
+use crate::output::views::object;
+use crate::output::{print, time};
 
 /// What the three have in common on the command line.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -51,7 +52,7 @@ pub async fn end(call: &Call, action: Action, ending: Ending) -> Result<(), Fail
     request.set_action(action);
     let message = answer(client.machine().shutdown(request)).await?.message;
     let line = || format!("{}\n", escape(&message));
-    print(&call.item(|| views::Shutdown { message: message.clone() }, line)?)?;
+    print(&call.item(&object!(message: message), line)?)?;
     // However the stream ends: the host is going away.
     while let Some(Ok(Some(batch))) = match &mut stream {
         Some(stream) => Some(stream.message().await),

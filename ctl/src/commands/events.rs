@@ -15,7 +15,7 @@ use crate::output::terminal::Terminal;
 use crate::output::text::{escape, fit, width};
 use crate::output::timeline::text::render;
 use crate::output::timeline::{From, Timeline};
-use crate::output::{drawing, print, time, views};
+use crate::output::{drawing, print, time};
 
 /// Show what happened, and what happens
 ///
@@ -168,9 +168,7 @@ async fn timeline(call: &Call, client: &Client, arguments: Arguments) -> Result<
     match arguments.format {
         Some(Language::Svg) => print(&drawing::timeline::draw(&timeline)),
         Some(Language::Text) => print(&render(&timeline, &call.terminal)),
-        None => {
-            call.show(|| views::Timeline::from(&timeline), || Page::Text(render(&timeline, &call.terminal)))
-        }
+        None => call.show(&timeline, || Page::Text(render(&timeline, &call.terminal))),
     }
 }
 
@@ -238,7 +236,7 @@ fn missed(count: u64, last: Option<&Event>) -> String {
 
 /// One event of a stream, to be printed.
 pub fn item(call: &Call, event: &Event) -> Result<String, Failure> {
-    call.item(|| views::Event::from(event), || line(event, &call.line_terminal(), SystemTime::now()))
+    call.item(event, || line(event, &call.line_terminal(), SystemTime::now()))
 }
 
 /// One event as a line: number, time, service, state, and as much of the message as there is room for.

@@ -12,7 +12,7 @@ use kelson_proto::access::Role;
 use crate::call::{Call, Run};
 use crate::failure::Failure;
 use crate::output::text::escape;
-use crate::output::views::certificates::Made;
+use crate::output::views::views;
 use crate::output::{note, print, time};
 use crate::pki::Pair;
 
@@ -76,6 +76,24 @@ fn role() -> impl TypedValueParser<Value = Role> {
 fn make_folder(path: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(path)
         .map_err(|error| Failure::Failed(format!("cannot make the folder {}: {error}", path.display())))
+}
+
+/// What was made.
+#[derive(Debug)]
+struct Made {
+    files: Vec<String>,
+    common_name: String,
+    /// None: it is no certificate of a client.
+    role: Option<&'static str>,
+    /// The names and addresses of a machine.
+    hosts: Vec<String>,
+    until: String,
+    /// None: no file of contexts was written.
+    context: Option<String>,
+}
+
+views! {
+    Made: made { files, common_name, role, hosts, until, context }
 }
 
 /// Says what was made: a line a file, `lines` beside [`Made::files`].

@@ -9,10 +9,10 @@ use crate::call::{Call, Run};
 use crate::failure::{Failure, answer};
 use crate::output::drawing::graph::{draw, node_tone};
 use crate::output::drawing::xml;
+use crate::output::print;
 use crate::output::style::{Palette, Tone, state_name};
 use crate::output::text::escape;
 use crate::output::tree::{Branch, render};
-use crate::output::{print, views};
 
 mod reduction;
 
@@ -55,7 +55,7 @@ impl Run for Arguments {
             reduction::reduce(&mut graph.edges);
         }
         match self.format {
-            None if !call.is_table() => call.format.print(&views::Graph::from(&graph)),
+            None if !call.is_table() => call.format.print(&graph),
             None | Some(Language::Text) => print(&text(&graph, call.terminal.palette, call.terminal.unicode)),
             Some(Language::Svg) => {
                 let listed = answer(client.services().list(ListRequest::default())).await?;

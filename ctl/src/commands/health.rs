@@ -12,12 +12,12 @@ use kelson_proto::v1::{
 use crate::call::{Call, Run};
 use crate::failure::{Failure, answer};
 use crate::output::page::Page;
-use crate::output::style::{Tone, state_name, state_tone};
+use crate::output::style::{Tone, health_name, state_name, state_tone};
 use crate::output::table::{Table, cell, toned};
 use crate::output::terminal::Terminal;
 use crate::output::text::{escape, nearest};
-use crate::output::views::health::word;
-use crate::output::{faulty, time, views};
+use crate::output::views::{View as _, joined, object};
+use crate::output::{faulty, time};
 use crate::watching::parse_period;
 
 /// The host's last word on a timeout is waited for a little longer than the timeout.
@@ -180,12 +180,13 @@ fn subject(group: &str) -> String {
 }
 
 fn show(call: &Call, report: &HealthReport, groups: Option<&[HealthReport]>) -> Result<(), Failure> {
-    let view = || {
-        let groups = groups.map(|groups| groups.iter().map(Into::into).collect());
-        views::health::Health { groups, ..report.into() }
+    // Of the host alone, and not while it is awaited.
+    let view = match groups {
+        Some(groups) => joined(report.view(), object!(groups: groups.to_vec())),
+        None => report.view(),
     };
     let text = || text(report, groups.unwrap_or_default(), &call.terminal, SystemTime::now());
-    call.show(view, || Page::Text(text()))
+    call.show(&view, || Page::Text(text()))
 }
 
 pub fn tone(state: State) -> Tone {
@@ -202,7 +203,7 @@ pub fn lasts(report: &HealthReport) -> String {
 }
 
 fn text(report: &HealthReport, groups: &[HealthReport], terminal: &Terminal, now: SystemTime) -> String {
-    let state = terminal.palette.paint(tone(report.state()), word(report.state()));
+    let state = terminal.palette.paint(tone(report.state()), health_name(report.state()));
     let mut out = format!(
         "{} is {state} (for {}): {}\n",
         subject(&report.group),
@@ -231,7 +232,7 @@ fn text(report: &HealthReport, groups: &[HealthReport], terminal: &Terminal, now
         for group in groups {
             table.row(vec![
                 cell(&group.group),
-                toned(tone(group.state()), word(group.state())),
+                toned(tone(group.state()), health_name(group.state())),
                 cell(lasts(group)),
                 cell(&group.message),
             ]);
@@ -353,7 +354,7 @@ check front         1m1s   status 500, wanted 200-399
 "
         );
         assert_eq!(waits_for(&shop), "waiting for check front");
-        let view = serde_json::to_value(views::health::Health::from(&shop)).unwrap();
+        let view = serde_json::to_value(shop.view()).unwrap();
         let named = &view["culprits"][0];
         assert_eq!(
             (&named["check"], &named["service"], &named["state"]),

@@ -14,7 +14,7 @@ use crate::output::size::size;
 use crate::output::style::Tone;
 use crate::output::table::{Cell, Table, cell, toned};
 use crate::output::text::escape;
-use crate::output::views;
+use crate::output::views::object;
 
 /// The host reads every archive for it.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -52,17 +52,16 @@ impl Run for Arguments {
                 let listing = answer_within(PATIENCE, images.list(ListImagesRequest {})).await?;
                 drop(progress);
                 listing.notes.iter().for_each(|text| call.note(text));
-                let view = || listing.images.iter().map(views::Image::from).collect::<Vec<_>>();
-                call.show(view, || Page::Table(table(&listing)))
+                call.show(&listing.images, || Page::Table(table(&listing)))
             }
             Some(Action::Prune { dry_run }) => {
                 progress.show("containerd removes what no service names");
                 let pruned = answer_within(PATIENCE, images.prune(PruneImagesRequest { dry_run })).await?;
                 drop(progress);
                 pruned.notes.iter().for_each(|text| call.note(text));
-                let images = || pruned.images.iter().map(views::PrunedImage::from).collect();
-                let view = || views::Prune { dry_run, images: images() };
-                call.show(view, || Page::Lines(told(&pruned, dry_run)))
+                call.show(&object!(dry_run: dry_run, images: pruned.images), || {
+                    Page::Lines(told(&pruned, dry_run))
+                })
             }
         }
     }

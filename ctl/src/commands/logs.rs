@@ -16,7 +16,7 @@ use crate::follow::{OVERLAP, Reconnect, Resume};
 use crate::output::style::Tone;
 use crate::output::terminal::Terminal;
 use crate::output::text::{escape, escape_bytes, width};
-use crate::output::{note_of, print, print_bytes, time, views};
+use crate::output::{note_of, print, print_bytes, time};
 
 /// Names that kelson-logd takes in one call.
 const MOST: usize = 256;
@@ -209,7 +209,7 @@ impl Reader<'_> {
                     }
                     self.writer.line(line)?;
                 } else {
-                    print(&self.call.item(|| views::LogLine::from(line), String::new)?)?;
+                    print(&self.call.item(line, String::new)?)?;
                 }
             }
             self.writer.flush()?;

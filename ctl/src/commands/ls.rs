@@ -12,8 +12,7 @@ use crate::output::style::Tone;
 use crate::output::table::{Table, cell, toned};
 use crate::output::terminal::Terminal;
 use crate::output::text::escape_bytes;
-use crate::output::views;
-use crate::output::views::files::kind;
+use crate::output::views::file_kind as kind;
 
 /// List a folder of the host
 #[derive(Debug, Clone, clap::Args)]
@@ -47,8 +46,7 @@ impl Run for Arguments {
         let Arguments { long, recursive, path } = self;
         let request = FilesRequest { path: path.clone(), recursive };
         let files = gather(call.client()?.inspect().files(request), |page| page.files).await?;
-        let view = || files.iter().map(views::files::File::from).collect::<Vec<_>>();
-        call.show(view, || match long {
+        call.show(&files, || match long {
             true => Page::Table(table(&files, &path, &call.terminal, SystemTime::now())),
             false => Page::Lines(files.iter().map(|file| name(file, &path) + "\n").collect()),
         })?;

@@ -10,7 +10,6 @@ use crate::failure::{Failure, answer};
 use crate::output::page::Page;
 use crate::output::size::size;
 use crate::output::table::{Table, cell};
-use crate::output::views;
 use crate::watching::Watching;
 
 /// Show memory, swap, and who waits for them
@@ -32,8 +31,7 @@ impl Run for Arguments {
 
     async fn run(self, call: &Call) -> Result<(), Failure> {
         let memory = ask(&call.client()?).await?;
-        let view = || views::load::Memory::from(&memory);
-        call.show(view, || match call.node {
+        call.show(&memory, || match call.node {
             None => Page::Text(lines(&memory)),
             // Beside that of other hosts it is compared.
             Some(_) => Page::Table(table(&memory)),

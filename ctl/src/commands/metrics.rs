@@ -15,7 +15,7 @@ use crate::output::page::Page;
 use crate::output::size::size;
 use crate::output::style::Tone;
 use crate::output::table::{Cell, Table, cell, toned};
-use crate::output::{print, time, views};
+use crate::output::{print, time};
 
 /// The host makes a page in milliseconds.
 const PAGE: Duration = Duration::from_secs(30);
@@ -52,8 +52,7 @@ impl Run for Arguments {
             return print_text(pages).await;
         }
         let families = collect(pages).await?;
-        let view = || families.iter().map(views::MetricFamily::from).collect::<Vec<_>>();
-        call.show(view, || match call.chosen {
+        call.show(&families, || match call.chosen {
             Some(_) => Page::Table(table(&families)),
             None => Page::Metrics(families.clone()),
         })

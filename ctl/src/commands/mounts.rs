@@ -12,7 +12,6 @@ use crate::output::page::Page;
 use crate::output::size::size;
 use crate::output::style::Tone;
 use crate::output::table::{Cell, Table, cell, toned};
-use crate::output::views;
 use crate::watching::Watching;
 
 /// Show what is mounted, and how full it is
@@ -42,8 +41,7 @@ impl Run for Arguments {
         let mut mounts = ask(&call.client()?).await?;
         mounts
             .retain(|mount| self.all || mount.size.is_some_and(|size| size > 0) || !mount.trouble.is_empty());
-        let view = || mounts.iter().map(views::storage::Mount::from).collect::<Vec<_>>();
-        call.show(view, || Page::Table(table(&mounts, self.wide)))
+        call.show(&mounts, || Page::Table(table(&mounts, self.wide)))
     }
 }
 

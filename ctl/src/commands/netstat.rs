@@ -11,7 +11,6 @@ use crate::failure::Failure;
 use crate::output::page::Page;
 use crate::output::style::Tone;
 use crate::output::table::{Table, cell, toned};
-use crate::output::views;
 use crate::watching::Watching;
 
 /// Show sockets that services listen on
@@ -44,8 +43,7 @@ impl Run for Arguments {
         let holds = |socket: &Socket, name: &str| socket.holders.iter().any(|holder| holder.service == name);
         known(&client, &names, |name| sockets.iter().any(|socket| holds(socket, name))).await?;
         sockets.retain(|socket| names.is_empty() || names.iter().any(|name| holds(socket, name)));
-        let view = || sockets.iter().map(views::processes::Socket::from).collect::<Vec<_>>();
-        call.show(view, || Page::Table(table(&sockets)))
+        call.show(&sockets, || Page::Table(table(&sockets)))
     }
 }
 

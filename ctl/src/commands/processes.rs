@@ -15,8 +15,8 @@ use crate::output::size::size;
 use crate::output::style::Tone;
 use crate::output::table::{Cell, Table, cell, toned};
 use crate::output::text::escape_bytes;
+use crate::output::time;
 use crate::output::tree::forest;
-use crate::output::{time, views};
 use crate::watching::Watching;
 
 /// Show processes: those of each service, then the others
@@ -79,8 +79,7 @@ impl Run for Arguments {
                 all.sort_by_key(|process| (Reverse(cpu(process)), process.pid));
             }
         }
-        let view = || all.iter().map(views::processes::Process::from).collect::<Vec<_>>();
-        call.show(view, || {
+        call.show(&all, || {
             Page::Table(match sort {
                 None => tree(&all, call.terminal.unicode),
                 Some(_) => list(&all),

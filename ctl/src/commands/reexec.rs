@@ -8,8 +8,9 @@ use super::ending::reason;
 use crate::call::{Call, Run};
 use crate::failure::{Failure, answer};
 use crate::follow::Reconnect;
+use crate::output::print;
 use crate::output::text::escape;
-use crate::output::{print, views};
+use crate::output::views::object;
 
 /// How long PID 1 may go on as it was after it has granted the request, and where its answer was lost.
 const GRANTED: Duration = Duration::from_secs(10);
@@ -58,10 +59,12 @@ impl Run for Arguments {
             .map_err(|failure| Failure::Failed(failure.to_string()))?;
         let program = granted.map(|granted| granted.program).unwrap_or_default();
         let from = if program.is_empty() { String::new() } else { format!(", from {}", escape(&program)) };
-        let (old_version, version, reexecs) = (before.version, now.version, now.reexecs);
+        let (old_version, version) = (before.version, now.version);
         let line =
             format!("PID 1 runs version {} (before: {}){from}\n", escape(&version), escape(&old_version));
-        print(&call.item(|| views::Reexec { program, old_version, version, reexecs }, || line)?)
+        let view =
+            object!(program: program, old_version: old_version, version: version, reexecs: now.reexecs);
+        print(&call.item(&view, || line)?)
     }
 }
 

@@ -6,7 +6,6 @@ use crate::call::{Call, Run};
 use crate::failure::{Failure, answer};
 use crate::output::page::Page;
 use crate::output::text::escape;
-use crate::output::views;
 
 /// Read the files of the host again, and print what changed
 ///
@@ -38,7 +37,7 @@ impl Run for Arguments {
         }
         let client = call.client()?;
         let report = answer(client.services().reload(ReloadRequest {})).await?;
-        call.show(|| views::Reload::from(&report), || Page::Lines(lines(&report)))?;
+        call.show(&report, || Page::Lines(lines(&report)))?;
         report.errors.iter().for_each(|error| call.note(error));
         if report.errors.is_empty() { Ok(()) } else { Err(Failure::Told) }
     }

@@ -9,7 +9,7 @@ use crate::failure::{Failure, answer};
 use crate::output::page::Page;
 use crate::output::style::{Tone, service_tone, state_name};
 use crate::output::table::{Cell, Table, cell, toned};
-use crate::output::{retry, time, views};
+use crate::output::{retry, time};
 use crate::watching::parse_period;
 
 /// List all services and their state
@@ -41,7 +41,7 @@ impl Run for Arguments {
     async fn run(self, call: &Call) -> Result<(), Failure> {
         let mut services = answer(call.client()?.services().list(ListRequest::default())).await?.services;
         services.retain(|service| !self.failed || is_failed(service));
-        call.show(|| views::services(&services), || Page::Table(table(&services, SystemTime::now())))
+        call.show(&services, || Page::Table(table(&services, SystemTime::now())))
     }
 }
 

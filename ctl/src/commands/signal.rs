@@ -6,7 +6,7 @@ use kelson_spec::signal_name;
 use crate::call::{Call, Run};
 use crate::failure::{Failure, answer, explain_names};
 use crate::output::page::Page;
-use crate::output::views;
+use crate::output::views::object;
 
 /// Send a signal to the main process of a service
 ///
@@ -41,6 +41,6 @@ impl Run for Arguments {
             Err(failure) => return Err(explain_names(failure, &client, &[name]).await),
         };
         let line = format!("{name}: {} sent to PID {pid}\n", signal_name(signal));
-        call.show(|| views::Signal { name, signal: signal_name(signal), pid }, || Page::Lines(line))
+        call.show(&object!(name: name, signal: signal_name(signal), pid: pid), || Page::Lines(line))
     }
 }

@@ -15,11 +15,11 @@ use crate::call::{Call, Run};
 use crate::failure::{Failure, answer, explain_names};
 use crate::output::page::Page;
 use crate::output::size::size;
-use crate::output::style::{Tone, service_tone, state_name, state_tone};
+use crate::output::style::{Tone, service_tone, standing_name, state_name, state_tone};
 use crate::output::table::{Table, cell, toned};
 use crate::output::terminal::Terminal;
 use crate::output::text::{escape, escape_bytes, escape_lines};
-use crate::output::{faulty, retry, time, views};
+use crate::output::{faulty, retry, time};
 
 /// How many lines of its log are shown.
 const LINES: u32 = 10;
@@ -57,7 +57,7 @@ impl Run for Arguments {
             let lines = last_lines(&client, &name, LINES, None).await;
             shown = page(&status, &call.terminal, SystemTime::now()) + &log(lines, &call.terminal);
         }
-        call.show(|| views::Status::from(&status), || Page::Text(shown))
+        call.show(&status, || Page::Text(shown))
     }
 }
 
@@ -151,7 +151,7 @@ fn check(check: &Check, checked: bool, now: SystemTime, terminal: &Terminal) -> 
     let name = palette.paint(Tone::Strong, &escape(&check.name));
     let startup = if check.startup { ", startup" } else { "" };
     let stands = match check.since {
-        Some(_) => views::standing_name(check.standing()),
+        Some(_) => standing_name(check.standing()),
         None if checked => "begins once the startup checks pass",
         None => "not asked now",
     };

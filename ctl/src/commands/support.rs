@@ -50,7 +50,7 @@ impl Run for Arguments {
         let now = time::rfc3339(&SystemTime::now().into());
         let made =
             make(&call.client()?, &endpoint.to_string(), &now, self.out, extent, call.progress()).await?;
-        call.show(|| &made, || Page::Lines(lines(&made)))
+        call.show(&made, || Page::Lines(lines(&made)))
     }
 }
 

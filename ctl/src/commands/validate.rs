@@ -11,9 +11,11 @@ use kelson_spec::{Diagnostic, Loaded, Unchecked};
 use crate::call::{Call, Run};
 use crate::contexts;
 use crate::failure::Failure;
+use crate::output::print;
 use crate::output::style::{Palette, Tone};
 use crate::output::text::{escape, width};
-use crate::output::{print, views};
+use crate::output::views::object;
+use serde_yaml::Value;
 
 /// So much of a long line is shown before a mistake and from there on, in characters.
 const BEFORE: usize = 40;
@@ -87,8 +89,8 @@ impl Run for Arguments {
         if call.is_table() {
             print(&report(&diagnostics, &warnings, &end, call.terminal.palette))?;
         } else {
-            let mistakes = diagnostics.iter().map(views::Mistake::from);
-            let warnings = warnings.iter().map(views::Mistake::warning);
+            let mistakes = diagnostics.iter().map(|diagnostic| view(diagnostic, false));
+            let warnings = warnings.iter().map(|diagnostic| view(diagnostic, true));
             call.format.print(&mistakes.chain(warnings).collect::<Vec<_>>())?;
         }
         if let Some(why) = elsewhere.filter(|_| !unchecked.is_empty()) {
@@ -242,6 +244,12 @@ fn around(line: &str, place: usize) -> (String, String) {
         after.push('…');
     }
     (before, after)
+}
+
+/// What programs read of it; a warning is no mistake and hardly meant.
+fn view(diagnostic: &Diagnostic, warning: bool) -> Value {
+    let file = diagnostic.file.display().to_string();
+    object!(diagnostic => file: file, line, column, service, message, warning: warning)
 }
 
 #[cfg(test)]

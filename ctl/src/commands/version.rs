@@ -10,7 +10,8 @@ use crate::output::page::Page;
 use crate::output::style::Tone;
 use crate::output::table::{Table, cell, toned};
 use crate::output::text::escape;
-use crate::output::{time, views};
+use crate::output::time;
+use crate::output::views::object;
 
 const CLIENT: &str = env!("CARGO_PKG_VERSION");
 
@@ -40,8 +41,8 @@ impl Run for Arguments {
             return Err(failure);
         }
         let known = server.as_ref().ok().and_then(Option::as_ref);
-        let view = || views::Version { client: CLIENT, server: known.map(views::ServerVersion::from) };
-        call.show(view, || match call.node {
+        let view = object!(client: CLIENT, server: known.cloned());
+        call.show(&view, || match call.node {
             None => Page::Text(lines(known, SystemTime::now())),
             // That of kelsonctl is the same beside each of several hosts.
             Some(_) => Page::Table(table(known, SystemTime::now())),

@@ -12,7 +12,8 @@ use crate::failure::{Failure, answer, explain_names};
 use crate::output::page::Page;
 use crate::output::style::state_name;
 use crate::output::text::list;
-use crate::output::{time, views};
+use crate::output::time;
+use crate::output::views::object;
 
 /// A look at the services at least this often.
 const LOOK: Duration = Duration::from_secs(1);
@@ -121,9 +122,9 @@ impl Run for Arguments {
                 Err(failure) => return Err(explain_names(failure, &client, &self.names).await),
             }
         };
-        let view = || views::Wait { reached: answer.reached, services: views::services(&answer.services) };
+        let view = object!(reached: answer.reached, services: answer.services);
         // Scripts wait, and people are told only what is missing.
-        call.show(view, || Page::Lines(String::new()))?;
+        call.show(&view, || Page::Lines(String::new()))?;
         if answer.reached {
             return Ok(());
         }

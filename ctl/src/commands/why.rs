@@ -14,7 +14,7 @@ use crate::output::page::Page;
 use crate::output::style::{Palette, Tone, state_name, state_tone};
 use crate::output::text::{escape, escape_bytes, fit};
 use crate::output::tree::{Branch, render};
-use crate::output::{faulty, retry, views};
+use crate::output::{faulty, retry};
 
 /// So many lines of a run are shown, of so many services, cut to so many columns.
 const LINES: u32 = 3;
@@ -61,7 +61,7 @@ impl Run for Arguments {
             let told = Told { palette: call.terminal.palette, now: SystemTime::now(), logs };
             shown = render(&branch(name, &reason, &told), call.terminal.unicode);
         }
-        call.show(|| views::Reason::from(&reason), || Page::Text(shown))
+        call.show(&reason, || Page::Text(shown))
     }
 }
 

@@ -22,6 +22,8 @@ pub mod views;
 use std::io::Write as _;
 
 use serde::Serialize;
+use serde_yaml::Value;
+use views::{View, object};
 
 use crate::failure::Failure;
 
@@ -39,8 +41,8 @@ pub enum Format {
 
 impl Format {
     /// Writes one value as a whole, in a format for programs. In `Table` nothing is written.
-    pub fn print(self, value: &impl Serialize) -> Result<(), Failure> {
-        print(&self.document(value)?)
+    pub fn print(self, value: &impl View) -> Result<(), Failure> {
+        print(&self.document(&value.view())?)
     }
 
     /// One value as a whole, in a format for programs. In `Table` it is empty.
@@ -63,20 +65,9 @@ impl Format {
 }
 
 /// The value with the name of its host in front; of a list, each of its values.
-pub fn led(node: &str, value: &impl Serialize) -> Result<Vec<serde_yaml::Value>, Failure> {
-    // Of the two formats this one keeps the order of fields.
-    let values = match serde_yaml::to_value(value).map_err(not_written)? {
-        serde_yaml::Value::Sequence(values) => values,
-        value => vec![value],
-    };
-    let lead = |value| match value {
-        serde_yaml::Value::Mapping(fields) => {
-            let node = ("node".into(), node.into());
-            serde_yaml::Value::Mapping(std::iter::once(node).chain(fields).collect())
-        }
-        value => value,
-    };
-    Ok(values.into_iter().map(lead).collect())
+pub fn led(node: &str, value: Value) -> Vec<Value> {
+    let values = if let Value::Sequence(values) = value { values } else { vec![value] };
+    values.into_iter().map(|value| views::joined(object!(node: node), value)).collect()
 }
 
 fn not_written(error: impl std::fmt::Display) -> Failure {
@@ -133,10 +124,10 @@ mod tests {
 
     #[test]
     fn the_host_stands_in_front_of_each_object() {
-        let view = views::Link { kind: "task", name: "a".to_owned(), start_ms: 5.0, duration_ms: 0.5 };
-        let list = led("edge", &vec![&view, &view]).unwrap();
+        let view = object!(kind: "task", name: "a", start_ms: 5.0, duration_ms: 0.5);
+        let list = led("edge", Value::Sequence(vec![view.clone(), view.clone()]));
         assert_eq!(list.len(), 2);
-        assert_eq!(led("edge", &view).unwrap(), list[..1]);
+        assert_eq!(led("edge", view), list[..1]);
         assert_eq!(
             Format::Json.item(&list[0]).unwrap(),
             "{\"node\":\"edge\",\"kind\":\"task\",\"name\":\"a\",\"startMs\":5.0,\"durationMs\":0.5}\n"

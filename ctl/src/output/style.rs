@@ -3,7 +3,8 @@
 //! The colours of a terminal with 256 of them are picked for equal contrast on black and on white (about 4.5 to 1
 //! on both); on others the terminal's own sixteen are used.
 
-use kelson_proto::v1::{Service, State};
+use kelson_proto::v1::check::Standing;
+use kelson_proto::v1::{Service, State, health_report};
 
 /// What a piece of text says by its colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -94,6 +95,26 @@ pub fn state_name(state: State) -> &'static str {
         State::Skipped => "skipped",
         State::Backoff => "backoff",
         State::Stopped => "stopped",
+    }
+}
+
+/// The word for how a check stands.
+pub fn standing_name(standing: Standing) -> &'static str {
+    match standing {
+        Standing::Unspecified | Standing::Pending => "pending",
+        Standing::Passing => "passing",
+        Standing::Failing => "failing",
+    }
+}
+
+/// The word for the health of the host or of a group; empty where none is meant.
+pub fn health_name(state: health_report::State) -> &'static str {
+    match state {
+        health_report::State::Unspecified => "",
+        health_report::State::Pending => "pending",
+        health_report::State::Healthy => "healthy",
+        health_report::State::Unhealthy => "unhealthy",
+        health_report::State::Failed => "failed",
     }
 }
 

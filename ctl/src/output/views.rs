@@ -1,442 +1,157 @@
-//! What programs read: the stable shape of JSON and YAML. `docs/kelsonctl.md` describes each.
+//! What programs read: the stable shape of JSON and YAML, made of the messages of the host. `docs/kelsonctl.md` describes it.
 //!
-//! A field is never renamed and never changes its type; new ones may be added, except to `services` and `events`,
-//! whose fields are a contract of their own.
+//! A field is never renamed and never changes its type; new ones may be added, except to `services` and `events`, whose
+//! fields are a contract of their own. A time is text as of RFC 3339, a duration a number of milliseconds; both are null
+//! where they are not known, as is what [`some`] finds empty.
 
-mod boot;
-pub mod certificates;
-pub mod clock;
-pub mod faulty;
-pub mod files;
-mod graph;
-pub mod health;
-mod images;
-mod lines;
-pub mod load;
+mod inspect;
 mod machine;
-mod metrics;
-pub mod processes;
-pub mod storage;
-mod timeline;
+mod service;
 
 use std::collections::BTreeMap;
 
-use kelson_proto::v1;
-use serde::Serialize;
+use prost_types::{Duration, Timestamp};
+use serde_yaml::{Mapping, Value};
 
-use super::style::state_name;
 use super::time;
-pub use boot::{Blame, Boot, Link};
-use faulty::FaultyFile;
-pub use graph::{Graph, Reason};
-pub use images::{Image, Prune, PrunedImage};
-pub use lines::{KernelMessage, LogLine};
-pub use machine::{Host, Reexec, ServerVersion, Shutdown, Version};
-pub use metrics::MetricFamily;
-pub use timeline::Timeline;
+pub use inspect::{Clock, Cpu, CpuShares, file_kind};
+pub use machine::{Blame, Link};
 
-/// Milliseconds of a duration off the wire.
-fn millis(wire: &Option<prost_types::Duration>) -> Option<f64> {
-    wire.as_ref().map(|wire| time::millis(time::duration(wire)))
+/// Something that programs read. YAML's values are the ones that keep the order of fields; JSON is written from them too.
+pub trait View {
+    fn view(&self) -> Value;
+}
+
+/// An object with these fields in this order, their names in the manner of JSON: `cpu_ms` is `cpuMs`. With a value in
+/// front, `object!(message => a, b: x)`, a field without one of its own is that of the value.
+macro_rules! object {
+    (@value $this:ident $field:ident) => { $crate::output::views::View::view(&$this.$field) };
+    (@value $this:ident $field:ident $value:expr) => { $crate::output::views::View::view(&$value) };
+    ($this:ident => $($field:ident $(: $value:expr)?),* $(,)?) => {
+        $crate::output::views::fields([$((stringify!($field), $crate::output::views::object!(@value $this $field $($value)?))),*])
+    };
+    ($($field:ident: $value:expr),* $(,)?) => {
+        $crate::output::views::fields([$((stringify!($field), $crate::output::views::View::view(&$value))),*])
+    };
+}
+pub(crate) use object;
+
+/// The views of types whose fields, or most of them, are what programs read.
+macro_rules! views {
+    ($($(#[$about:meta])* $kind:ty: $this:ident { $($fields:tt)* })*) => {
+        $(impl $crate::output::views::View for $kind {
+            fn view(&self) -> serde_yaml::Value {
+                let $this = self;
+                $crate::output::views::object!($this => $($fields)*)
+            }
+        })*
+    };
+}
+pub(crate) use views;
+
+/// An object of fields by the names that they have in Rust.
+pub fn fields<const N: usize>(fields: [(&str, Value); N]) -> Value {
+    Value::Mapping(fields.into_iter().map(|(name, value)| (Value::String(camel(name)), value)).collect())
+}
+
+fn camel(name: &str) -> String {
+    let mut words = name.trim_start_matches("r#").split('_');
+    let first = words.next().unwrap_or_default().to_owned();
+    words.fold(first, |name, word| {
+        let mut letters = word.chars();
+        name + &letters.next().map(|first| first.to_ascii_uppercase()).into_iter().collect::<String>()
+            + letters.as_str()
+    })
+}
+
+/// The fields of both objects.
+pub fn joined(first: Value, second: Value) -> Value {
+    let fields = |value| if let Value::Mapping(fields) = value { fields } else { Mapping::new() };
+    Value::Mapping(fields(first).into_iter().chain(fields(second)).collect())
 }
 
 /// Null in place of an empty text.
-fn some(text: &str) -> Option<String> {
-    Some(text.to_owned()).filter(|text| !text.is_empty())
+pub fn some(text: &str) -> Option<&str> {
+    Some(text).filter(|text| !text.is_empty())
 }
 
-/// One line of `services`.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Service {
-    pub name: String,
-    pub state: &'static str,
-    pub up: bool,
-    pub healthy: Option<bool>,
-    pub restarts: u32,
-    pub pid: Option<i32>,
-    /// Null before the first state was entered.
-    pub since: Option<String>,
-    pub waiting_for: Vec<String>,
-    pub message: String,
-    pub builtin: bool,
-    pub stopped: bool,
+/// A word of an enumeration, as `kebab-case`; empty where it is not given.
+pub fn word(name: &str, prefix: &str) -> String {
+    let word = name.trim_start_matches(prefix).to_ascii_lowercase().replace('_', "-");
+    if word == "unspecified" { String::new() } else { word }
 }
 
-impl From<&v1::Service> for Service {
-    fn from(service: &v1::Service) -> Service {
-        Service {
-            name: service.name.clone(),
-            state: state_name(service.state()),
-            up: service.up,
-            healthy: service.healthy,
-            restarts: service.restarts,
-            pid: service.pid,
-            since: service.since.as_ref().map(time::rfc3339),
-            waiting_for: service.waiting_for.clone(),
-            message: service.message.clone(),
-            builtin: service.builtin,
-            stopped: service.stopped,
+macro_rules! plain {
+    ($($kind:ty)*) => { $(impl View for $kind {
+        fn view(&self) -> Value {
+            Value::from(*self)
         }
+    })* };
+}
+plain! { bool i32 u32 u64 usize f64 }
+
+impl View for str {
+    fn view(&self) -> Value {
+        Value::from(self)
     }
 }
 
-/// All services of a list.
-pub fn services(services: &[v1::Service]) -> Vec<Service> {
-    services.iter().map(Service::from).collect()
-}
-
-/// What `reload` did.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Reload {
-    pub added: Vec<String>,
-    pub started: Vec<String>,
-    pub stopped: Vec<String>,
-    pub changed: Vec<String>,
-    /// Those of `changed` that nobody has to restart.
-    pub next_run: Vec<String>,
-    pub faulty: Vec<String>,
-    /// Groups whose files changed.
-    pub groups: Vec<String>,
-    /// Keys of machine.yaml.
-    pub applied: Vec<String>,
-    pub waiting: Vec<String>,
-    pub errors: Vec<String>,
-}
-
-impl From<&v1::ReloadResponse> for Reload {
-    fn from(report: &v1::ReloadResponse) -> Reload {
-        let v1::ReloadResponse {
-            started,
-            stopped,
-            changed,
-            errors,
-            added,
-            faulty,
-            applied,
-            waiting,
-            groups,
-            next_run,
-        } = report.clone();
-        Reload { added, started, stopped, changed, next_run, faulty, groups, applied, waiting, errors }
+impl View for String {
+    fn view(&self) -> Value {
+        Value::String(self.clone())
     }
 }
 
-/// What `signal` did.
-#[derive(Debug, Clone, Serialize)]
-pub struct Signal {
-    pub name: String,
-    pub signal: String,
-    pub pid: i32,
-}
-
-/// One line of `events`.
-#[derive(Debug, Clone, Serialize)]
-pub struct Event {
-    pub seq: u64,
-    pub time: Option<String>,
-    /// Empty: the host itself.
-    pub service: String,
-    /// Empty where no service is meant.
-    pub state: &'static str,
-    pub message: String,
-}
-
-impl From<&v1::Event> for Event {
-    fn from(event: &v1::Event) -> Event {
-        Event {
-            seq: event.seq,
-            time: event.time.as_ref().map(time::rfc3339),
-            service: event.service.clone(),
-            state: if event.service.is_empty() { "" } else { state_name(event.state()) },
-            message: event.message.clone(),
-        }
+impl View for Value {
+    fn view(&self) -> Value {
+        self.clone()
     }
 }
 
-/// The whole of `status`.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Status {
-    #[serde(flatten)]
-    pub service: Service,
-    pub description: String,
-    pub oneshot: bool,
-    pub down: bool,
-    pub changed: bool,
-    pub status_text: String,
-    pub run: u64,
-    /// How often for each reason, in this life of the host.
-    pub restarts_by: BTreeMap<String, u32>,
-    /// Null: it is a member of none.
-    pub group: Option<String>,
-    pub required: bool,
-    /// Null: the last reading of the files found no mistake in its file.
-    pub faulty_file: Option<FaultyFile>,
-    /// How long it has been in its state, on a clock that nobody sets; null: an earlier release does not tell.
-    pub lasts_ms: Option<f64>,
-    /// Null unless it is on its way to another run after one that ended.
-    pub retry: Option<Retry>,
-    pub memory_bytes: Option<u64>,
-    pub cpu_ms: Option<f64>,
-    pub processes: Option<u32>,
-    pub needed_by: Vec<String>,
-    pub file: String,
-    pub checks: Vec<Check>,
-    pub events: Vec<Event>,
-    /// The spec as PID 1 holds it.
-    pub spec: serde_yaml::Value,
-}
-
-impl From<&v1::StatusResponse> for Status {
-    fn from(status: &v1::StatusResponse) -> Status {
-        let service = status.service.clone().unwrap_or_default();
-        Status {
-            service: Service::from(&service),
-            description: service.description,
-            oneshot: service.oneshot,
-            down: service.down,
-            changed: service.changed,
-            status_text: service.status_text,
-            run: service.run,
-            restarts_by: service.restarts_by.into_iter().map(|by| (by.reason, by.count)).collect(),
-            group: Some(service.group).filter(|group| !group.is_empty()),
-            required: service.required,
-            faulty_file: service.faulty_file.as_ref().map(FaultyFile::from),
-            lasts_ms: millis(&service.lasts),
-            retry: service.retry.as_ref().map(Retry::from),
-            memory_bytes: status.memory_bytes,
-            cpu_ms: millis(&status.cpu),
-            processes: status.processes,
-            needed_by: status.needed_by.clone(),
-            file: status.file.clone(),
-            checks: status.checks.iter().map(Check::from).collect(),
-            events: status.events.iter().map(Event::from).collect(),
-            spec: serde_yaml::from_str(&status.spec)
-                .unwrap_or_else(|_| serde_yaml::Value::String(status.spec.clone())),
-        }
+impl View for Timestamp {
+    fn view(&self) -> Value {
+        Value::String(time::rfc3339(self))
     }
 }
 
-/// Another try to run a service.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Retry {
-    /// What ended the last run.
-    pub ended: String,
-    /// How long until it is started again; null unless its state is backoff.
-    pub restart_in_ms: Option<f64>,
-    /// How far its restart budget is used; empty where that does not count.
-    pub budget: String,
-}
-
-impl From<&v1::Retry> for Retry {
-    fn from(retry: &v1::Retry) -> Retry {
-        Retry {
-            ended: retry.ended.clone(),
-            restart_in_ms: millis(&retry.restart_in),
-            budget: retry.budget.clone(),
-        }
+impl View for Duration {
+    fn view(&self) -> Value {
+        time::duration(self).view()
     }
 }
 
-/// One health check of `status`.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Check {
-    pub name: String,
-    pub kind: String,
-    /// It only gates the start.
-    pub startup: bool,
-    /// `pending`, `passing`, `failing`.
-    pub state: &'static str,
-    /// Null while nobody asks it.
-    pub since: Option<String>,
-    pub lasts_ms: Option<f64>,
-    /// How long its next result is overdue; null while it is not.
-    pub late_ms: Option<f64>,
-    /// Oldest first; at most ten.
-    pub results: Vec<CheckResult>,
-}
-
-/// What came of a check once.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct CheckResult {
-    pub time: Option<String>,
-    pub duration_ms: f64,
-    pub passed: bool,
-    /// Of all results but the last, one line.
-    pub output: String,
-}
-
-/// The word for how a check stands.
-pub fn standing_name(standing: v1::check::Standing) -> &'static str {
-    use v1::check::Standing;
-    match standing {
-        Standing::Unspecified | Standing::Pending => "pending",
-        Standing::Passing => "passing",
-        Standing::Failing => "failing",
+impl View for std::time::Duration {
+    fn view(&self) -> Value {
+        Value::from(time::millis(*self))
     }
 }
 
-impl From<&v1::Check> for Check {
-    fn from(check: &v1::Check) -> Check {
-        let results = check.results.iter().map(|result| CheckResult {
-            time: result.time.as_ref().map(time::rfc3339),
-            duration_ms: result
-                .duration
-                .as_ref()
-                .map(|took| time::millis(time::duration(took)))
-                .unwrap_or_default(),
-            passed: result.passed,
-            output: result.output.clone(),
-        });
-        Check {
-            name: check.name.clone(),
-            kind: check.kind.clone(),
-            startup: check.startup,
-            state: standing_name(check.standing()),
-            since: check.since.as_ref().map(time::rfc3339),
-            lasts_ms: millis(&check.lasts),
-            late_ms: check.late.as_ref().map(|late| time::millis(time::duration(late))),
-            results: results.collect(),
-        }
+impl<V: View + ?Sized> View for &V {
+    fn view(&self) -> Value {
+        V::view(self)
     }
 }
 
-/// What became of one name of `start`, `stop`, `restart`.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Action {
-    pub name: String,
-    /// `done`, `nothing-to-do`, `superseded`, `refused`, `failed`.
-    pub outcome: &'static str,
-    pub message: String,
-    /// Empty where there is no such service.
-    pub state: &'static str,
-    pub up: bool,
-    /// Null: the last reading of the files found no mistake in its file.
-    pub faulty_file: Option<FaultyFile>,
-}
-
-/// The word for an outcome.
-pub fn outcome_name(outcome: v1::action_result::Outcome) -> &'static str {
-    use v1::action_result::Outcome;
-    match outcome {
-        Outcome::Unspecified => "",
-        Outcome::Done => "done",
-        Outcome::NothingToDo => "nothing-to-do",
-        Outcome::Superseded => "superseded",
-        Outcome::Refused => "refused",
-        Outcome::Failed => "failed",
+impl<V: View> View for Option<V> {
+    fn view(&self) -> Value {
+        self.as_ref().map_or(Value::Null, View::view)
     }
 }
 
-impl From<&v1::ActionResult> for Action {
-    fn from(result: &v1::ActionResult) -> Action {
-        Action {
-            name: result.name.clone(),
-            outcome: outcome_name(result.outcome()),
-            message: result.message.clone(),
-            state: result.service.as_ref().map_or("", |service| state_name(service.state())),
-            up: result.service.as_ref().is_some_and(|service| service.up),
-            faulty_file: result
-                .service
-                .as_ref()
-                .and_then(|service| Some(service.faulty_file.as_ref()?.into())),
-        }
+impl<V: View> View for [V] {
+    fn view(&self) -> Value {
+        Value::Sequence(self.iter().map(View::view).collect())
     }
 }
 
-/// The result of `wait`.
-#[derive(Debug, Clone, Serialize)]
-pub struct Wait {
-    pub reached: bool,
-    pub services: Vec<Service>,
-}
-
-/// One mistake that `validate` found.
-#[derive(Debug, Clone, Serialize)]
-pub struct Mistake {
-    pub file: String,
-    pub line: u32,
-    pub column: u32,
-    pub service: Option<String>,
-    pub message: String,
-    /// It is no mistake and hardly meant.
-    pub warning: bool,
-}
-
-impl Mistake {
-    pub fn warning(diagnostic: &kelson_spec::Diagnostic) -> Mistake {
-        Mistake { warning: true, ..diagnostic.into() }
+impl<V: View> View for Vec<V> {
+    fn view(&self) -> Value {
+        self.as_slice().view()
     }
 }
 
-impl From<&kelson_spec::Diagnostic> for Mistake {
-    fn from(diagnostic: &kelson_spec::Diagnostic) -> Mistake {
-        Mistake {
-            file: diagnostic.file.display().to_string(),
-            line: diagnostic.line,
-            column: diagnostic.column,
-            service: diagnostic.service.clone(),
-            message: diagnostic.message.clone(),
-            warning: false,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_service_has_exactly_the_fields_of_the_contract() {
-        let mut service = v1::Service {
-            name: "web".to_owned(),
-            since: Some(prost_types::Timestamp { seconds: 1_795_254_485, nanos: 123_456_789 }),
-            waiting_for: vec!["service \"db\" to be up".to_owned()],
-            description: "not in the contract".to_owned(),
-            ..v1::Service::default()
-        };
-        service.set_state(v1::State::Waiting);
-        assert_eq!(
-            serde_json::to_string(&Service::from(&service)).unwrap(),
-            "{\"name\":\"web\",\"state\":\"waiting\",\"up\":false,\"healthy\":null,\"restarts\":0,\"pid\":null,\
-             \"since\":\"2026-11-21T09:48:05.123Z\",\"waitingFor\":[\"service \\\"db\\\" to be up\"],\"message\":\"\",\
-             \"builtin\":false,\"stopped\":false}"
-        );
-    }
-
-    #[test]
-    fn an_event_has_exactly_the_fields_of_the_contract() {
-        let mut event = v1::Event {
-            seq: 7,
-            time: Some(prost_types::Timestamp { seconds: 0, nanos: 0 }),
-            message: "boot is done".to_owned(),
-            run: 3,
-            ..v1::Event::default()
-        };
-        event.set_state(v1::State::Initialized);
-        assert_eq!(
-            serde_json::to_string(&Event::from(&event)).unwrap(),
-            "{\"seq\":7,\"time\":\"1970-01-01T00:00:00.000Z\",\"service\":\"\",\"state\":\"\",\
-             \"message\":\"boot is done\"}",
-            "an event of the host has no state"
-        );
-    }
-
-    #[test]
-    fn a_spec_is_data_where_it_can_be_read() {
-        let status = |spec: &str| {
-            Status::from(&v1::StatusResponse { spec: spec.to_owned(), ..v1::StatusResponse::default() })
-        };
-        let json = serde_json::to_value(status("stop: {timeout: 10s}\n")).unwrap();
-        assert_eq!(json["spec"]["stop"]["timeout"], "10s");
-        assert_eq!(json["name"], "", "the service's own fields stand at the top");
-        let json = serde_json::to_value(status("a: [")).unwrap();
-        assert_eq!(json["spec"], "a: [");
+impl<K: AsRef<str>, V: View> View for BTreeMap<K, V> {
+    fn view(&self) -> Value {
+        Value::Mapping(self.iter().map(|(name, value)| (name.as_ref().view(), value.view())).collect())
     }
 }

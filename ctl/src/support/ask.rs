@@ -11,7 +11,7 @@ use kelson_proto::v1::{
     BootRequest, DmesgRequest, EventsRequest, GetMetricsRequest, GraphRequest, Line, ListHealthRequest,
     ListImagesRequest, ListRequest, ReadRequest, StatusRequest, VersionRequest, WhyRequest,
 };
-use serde::Serialize;
+use serde_yaml::Value;
 
 use super::Extent;
 use super::name;
@@ -22,7 +22,8 @@ use crate::commands::{cgroups, clock, cpu, disks, graph, memory, metrics, mounts
 use crate::failure::{Failure, answer, answer_within};
 use crate::output::style::Palette;
 use crate::output::terminal::Progress;
-use crate::output::{Format, time, views};
+use crate::output::views::{View, joined, object};
+use crate::output::{Format, time};
 
 /// For the images it reads archives, which takes so many times as long as anything else.
 const IMAGES: u32 = 4;
@@ -40,7 +41,7 @@ pub struct Asker<'a> {
     lost: u32,
     /// For one answer.
     patience: Duration,
-    version: Option<views::Version>,
+    version: Option<Value>,
 }
 
 impl<'a> Asker<'a> {
@@ -93,12 +94,24 @@ impl<'a> Asker<'a> {
     }
 
     /// A document for programs.
-    fn document(&mut self, pack: &mut Pack, name: &str, view: &impl Serialize) -> io::Result<()> {
-        // Of the two formats this one keeps the order of fields.
-        let mut value = serde_yaml::to_value(view).map_err(io::Error::other)?;
+    fn document(&mut self, pack: &mut Pack, name: &str, view: &impl View) -> io::Result<()> {
+        let mut value = view.view();
         self.redactor.value(&mut value);
         let text = Format::Json.document(&value).map_err(|failure| io::Error::other(failure.to_string()))?;
         self.put(pack, name, &text, Keep::Beginning)
+    }
+
+    /// The document of an answer, where there is one.
+    async fn told<V: View>(
+        &mut self,
+        pack: &mut Pack,
+        name: &str,
+        question: impl Future<Output = Result<V, Failure>>,
+    ) -> io::Result<()> {
+        match self.ask(name, question).await {
+            Some(told) => self.document(pack, name, &told),
+            None => Ok(()),
+        }
     }
 
     fn text(&mut self, pack: &mut Pack, name: &str, text: &str, keep: Keep) -> io::Result<()> {
@@ -111,8 +124,7 @@ impl<'a> Asker<'a> {
         let client = self.client;
         let question = async { answer(client.machine().version(VersionRequest {})).await };
         let version = self.ask("version.json", question).await?;
-        let server = Some(views::ServerVersion::from(&version));
-        self.version = Some(views::Version { client: env!("CARGO_PKG_VERSION"), server });
+        self.version = Some(object!(client: env!("CARGO_PKG_VERSION"), server: version));
         Some(version.hostname)
     }
 
@@ -134,7 +146,7 @@ impl<'a> Asker<'a> {
         let question = async { answer(client.services().list(ListRequest::default())).await };
         let services = self.ask("services.json", question).await.map(|list| list.services);
         if let Some(services) = &services {
-            self.document(pack, "services.json", &views::services(services))?;
+            self.document(pack, "services.json", services)?;
         }
         for service in services.iter().flatten() {
             let asked = service.name.clone();
@@ -142,14 +154,14 @@ impl<'a> Asker<'a> {
             let question =
                 async { answer(client.services().status(StatusRequest { name: asked.clone() })).await };
             if let Some(status) = self.ask(&file, question).await {
-                self.document(pack, &file, &views::Status::from(&status))?;
+                self.document(pack, &file, &status)?;
             }
             if !service.up {
                 let file = format!("why/{}.json", name(&asked));
                 let question =
                     async { answer(client.services().why(WhyRequest { name: asked.clone() })).await };
                 if let Some(why) = self.ask(&file, question).await {
-                    self.document(pack, &file, &views::Reason::from(&why.reason.unwrap_or_default()))?;
+                    self.document(pack, &file, &why.reason.unwrap_or_default())?;
                 }
             }
             let file = format!("logs/{}.log", name(&asked));
@@ -167,9 +179,8 @@ impl<'a> Asker<'a> {
         }
         let question = async { answer(client.health().list(ListHealthRequest {})).await };
         if let Some(told) = self.ask("health.json", question).await {
-            let groups = Some(told.groups.iter().map(Into::into).collect());
-            let node = told.node.unwrap_or_default();
-            self.document(pack, "health.json", &views::health::Health { groups, ..(&node).into() })?;
+            let node = told.node.unwrap_or_default().view();
+            self.document(pack, "health.json", &joined(node, object!(groups: told.groups)))?;
         }
         Ok(())
     }
@@ -204,19 +215,13 @@ impl<'a> Asker<'a> {
         let client = self.client;
         let events =
             gather(async { client.services().events(EventsRequest::default()).await }, |page| page.events);
-        if let Some(events) = self.ask("events.json", events).await {
-            let events: Vec<_> = events.iter().map(views::Event::from).collect();
-            self.document(pack, "events.json", &events)?;
-        }
+        self.told(pack, "events.json", events).await?;
         let question = async { answer(client.machine().boot(BootRequest {})).await };
-        if let Some(boot) = self.ask("boot.json", question).await {
-            self.document(pack, "boot.json", &views::Boot::from(&boot))?;
-        }
+        self.told(pack, "boot.json", question).await?;
         let patience = self.patience * IMAGES;
         let question = async { answer_within(patience, client.images().list(ListImagesRequest {})).await };
         if let Some(told) = self.ask_within(patience, "images.json", question).await {
-            let images: Vec<_> = told.images.iter().map(views::Image::from).collect();
-            self.document(pack, "images.json", &images)?;
+            self.document(pack, "images.json", &told.images)?;
             if !told.notes.is_empty() {
                 self.text(pack, "images.txt", &(told.notes.join("\n") + "\n"), Keep::Beginning)?;
             }
@@ -245,36 +250,18 @@ impl<'a> Asker<'a> {
 
     async fn machine(&mut self, pack: &mut Pack, is_remote: bool) -> io::Result<()> {
         let client = self.client;
-        if let Some(all) = self.ask("processes.json", processes::ask(client)).await {
-            let all: Vec<_> = all.iter().map(views::processes::Process::from).collect();
-            self.document(pack, "processes.json", &all)?;
-        }
-        if let Some(all) = self.ask("netstat.json", netstat::ask(client, true)).await {
-            let all: Vec<_> = all.iter().map(views::processes::Socket::from).collect();
-            self.document(pack, "netstat.json", &all)?;
-        }
-        if let Some(all) = self.ask("mounts.json", mounts::ask(client)).await {
-            let all: Vec<_> = all.iter().map(views::storage::Mount::from).collect();
-            self.document(pack, "mounts.json", &all)?;
-        }
-        if let Some(all) = self.ask("disks.json", disks::ask(client)).await {
-            let all: Vec<_> = all.iter().map(views::storage::Disk::from).collect();
-            self.document(pack, "disks.json", &all)?;
-        }
-        if let Some(memory) = self.ask("memory.json", memory::ask(client)).await {
-            self.document(pack, "memory.json", &views::load::Memory::from(&memory))?;
-        }
+        self.told(pack, "processes.json", processes::ask(client)).await?;
+        self.told(pack, "netstat.json", netstat::ask(client, true)).await?;
+        self.told(pack, "mounts.json", mounts::ask(client)).await?;
+        self.told(pack, "disks.json", disks::ask(client)).await?;
+        self.told(pack, "memory.json", memory::ask(client)).await?;
         let patience = self.patience + cpu::INTERVAL;
         if let Some((cpu, _)) = self.ask_within(patience, "cpu.json", cpu::ask(client, cpu::INTERVAL)).await {
             self.document(pack, "cpu.json", &cpu)?;
         }
         if let Some((root, all)) = self.ask("cgroups.json", cgroups::ask(client)).await {
-            let cgroups = all.iter().map(views::load::Cgroup::from).collect();
-            self.document(pack, "cgroups.json", &views::load::Cgroups { root, cgroups })?;
+            self.document(pack, "cgroups.json", &object!(root: root, cgroups: all))?;
         }
-        if let Some(clock) = self.ask("time.json", clock::ask(client, is_remote)).await {
-            self.document(pack, "time.json", &clock)?;
-        }
-        Ok(())
+        self.told(pack, "time.json", clock::ask(client, is_remote)).await
     }
 }

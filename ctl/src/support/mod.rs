@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kelson_api::client::Client;
-use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::output::terminal::Progress;
+use crate::output::views::{object, views};
 use ask::Asker;
-use pack::{Kept, Missing, Pack};
+use pack::{Missing, Pack};
 
 /// What is asked, and how much of it.
 #[derive(Debug, Clone, Copy)]
@@ -32,7 +32,7 @@ pub struct Extent {
 }
 
 /// What became of it.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone)]
 pub struct Made {
     pub file: String,
     pub bytes: u64,
@@ -42,16 +42,8 @@ pub struct Made {
     pub removed: BTreeMap<&'static str, u64>,
 }
 
-/// What the archive says of itself.
-#[derive(Debug, Serialize)]
-struct Manifest<'a> {
-    about: &'static str,
-    kelsonctl: &'static str,
-    endpoint: &'a str,
-    time: &'a str,
-    files: &'a [Kept],
-    missing: &'a [Missing],
-    removed: &'a BTreeMap<&'static str, u64>,
+views! {
+    Made: made { file, bytes, files, missing, removed }
 }
 
 const ABOUT: &str = "What kelsonctl support could have of a host. `missing` is what it could not have, and why. Of what \
@@ -81,15 +73,15 @@ pub async fn make(
     if let Some(failure) = first.filter(|_| pack.files.is_empty()) {
         return Err(failure);
     }
-    let manifest = Manifest {
+    let manifest = object!(
         about: ABOUT,
         kelsonctl: env!("CARGO_PKG_VERSION"),
-        endpoint,
-        time,
-        files: &pack.files,
-        missing: &missing,
-        removed: &redactor.removed,
-    };
+        endpoint: endpoint,
+        time: time,
+        files: pack.files,
+        missing: missing,
+        removed: redactor.removed,
+    );
     let manifest = crate::output::Format::Json.document(&manifest)?;
     let files = pack.files.len();
     let bytes = pack.finish(&manifest).map_err(|error| cannot(&file, &error))?;

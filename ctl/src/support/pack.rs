@@ -8,8 +8,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use serde::Serialize;
 use tar::{Builder, EntryType, Header};
+
+use crate::output::views::views;
 
 /// Of one file, in bytes.
 pub const FILE_MAX: usize = 4 << 20;
@@ -17,7 +18,7 @@ pub const FILE_MAX: usize = 4 << 20;
 const ALL_MAX: usize = 256 << 20;
 
 /// A file of the archive.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kept {
     pub name: String,
     pub bytes: usize,
@@ -26,10 +27,15 @@ pub struct Kept {
 }
 
 /// What is not in the archive.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
     pub name: String,
     pub why: String,
+}
+
+views! {
+    Kept: kept { name, bytes, cut }
+    Missing: missing { name, why }
 }
 
 /// Which end of a file that is too long stays.

@@ -7,13 +7,14 @@ use kelson_api::client::Endpoint;
 use kelson_apid::certificate::{self, Certificate};
 use kelson_proto::access::Role;
 use prost_types::Timestamp;
+use serde_yaml::Value;
 
 use crate::contexts::{self, Context, File};
 use crate::output::style::Tone;
 use crate::output::table::{Cell, Table, cell, toned};
 use crate::output::terminal::Terminal;
 use crate::output::time;
-use crate::output::views::certificates as views;
+use crate::output::views::object;
 use crate::pki::DAY;
 
 /// What is known of a context's own certificate.
@@ -60,18 +61,14 @@ impl Known {
 }
 
 /// The contexts as programs read them.
-pub fn views(file: &File, path: &Path, now: SystemTime) -> Vec<views::Context> {
+pub fn views(file: &File, path: &Path, now: SystemTime) -> Vec<Value> {
     let view = |(name, context): (&String, &Context)| {
         let known = Known::of(context, path, now);
-        views::Context {
-            name: name.clone(),
-            endpoint: context.endpoint.clone(),
-            current: file.current.as_ref() == Some(name),
-            common_name: known.common_name,
-            role: known.role.map(Role::name),
-            until: known.until.as_ref().map(time::rfc3339),
-            trouble: known.trouble,
-        }
+        let current = file.current.as_ref() == Some(name);
+        object!(known =>
+            name: name, endpoint: context.endpoint, current: current, common_name,
+            role: known.role.map(Role::name), until, trouble,
+        )
     };
     file.contexts.iter().map(view).collect()
 }

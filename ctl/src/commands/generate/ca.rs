@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{make_folder, tell, until, within};
+use super::{Made, make_folder, tell, until, within};
 use crate::call::Call;
 use crate::failure::Failure;
 use crate::output::time;
-use crate::output::views::certificates::Made;
 use crate::pki::{self, Algorithm, DAY};
 use crate::store::{self, New, PRIVATE, PUBLIC};
 

@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use kelson_proto::access::Role;
 
-use super::{Signer, make_folder, role, tell, until, within};
+use super::{Made, Signer, make_folder, role, tell, until, within};
 use crate::call::Call;
 use crate::failure::Failure;
 use crate::output::text::list;
 use crate::output::time;
-use crate::output::views::certificates::Made;
 use crate::pki::{self, Algorithm, Authority, DAY, Holder};
 use crate::store::{self, New, PRIVATE, PUBLIC};
 

@@ -7,12 +7,11 @@ use kelson_api::client::Endpoint;
 use kelson_proto::access::Role;
 
 use super::cert::own_name;
-use super::{Signer, role, tell, until};
+use super::{Made, Signer, role, tell, until};
 use crate::call::Call;
 use crate::contexts::{self, Context, File, KELSONCONFIG, folder_of};
 use crate::failure::Failure;
 use crate::output::text::escape;
-use crate::output::views::certificates::Made;
 use crate::output::{print, time};
 use crate::pki::{self, Algorithm, Authority, Holder};
 

@@ -8,18 +8,19 @@ use kelson_proto::v1::health_report;
 use kelson_proto::v1::{
     GetHealthRequest, HealthReport, ListRequest, Service, State, VersionRequest, VersionResponse,
 };
+use serde_yaml::Value;
 
 use super::super::health::{lasts, tone};
 use super::super::services::{is_failed, reason, since};
 use crate::call::Call;
 use crate::failure::{Failure, answer};
 use crate::output::page::Page;
-use crate::output::style::{Tone, service_tone, state_name};
+use crate::output::style::{Tone, health_name, service_tone, state_name};
 use crate::output::table::{Table, cell, toned};
 use crate::output::terminal::Terminal;
 use crate::output::text::escape;
-use crate::output::views::health::word;
-use crate::output::{time, views};
+use crate::output::time;
+use crate::output::views::{View, joined, object};
 
 pub async fn run(call: &Call, client: &Client) -> Result<(), Failure> {
     let host = Host {
@@ -28,7 +29,7 @@ pub async fn run(call: &Call, client: &Client) -> Result<(), Failure> {
         services: answer(client.services().list(ListRequest::default())).await?.services,
     };
     let now = SystemTime::now();
-    call.show(|| host.view(now), || Page::Text(host.text(&call.terminal, now)))
+    call.show(&host.view(now), || Page::Text(host.text(&call.terminal, now)))
 }
 
 /// What the host told.
@@ -39,16 +40,20 @@ struct Host {
 }
 
 impl Host {
-    fn view(&self, now: SystemTime) -> views::Host {
-        views::Host {
-            version: (&self.version).into(),
-            uptime_ms: time::age(&self.version.uptime, &self.version.started, now).map(time::millis),
-            health: (&self.health).into(),
+    fn view(&self, now: SystemTime) -> Value {
+        let only = |wanted: fn(&Service) -> bool| {
+            self.services.iter().filter(|service| wanted(service)).map(View::view).collect::<Vec<_>>()
+        };
+        let states = self.states().into_iter().map(|(state, count)| (state_name(state).to_owned(), count));
+        let own = object!(
+            uptime_ms: time::age(&self.version.uptime, &self.version.started, now),
+            health: self.health,
             up: self.up(),
-            states: self.states().into_iter().map(|(state, count)| (state_name(state), count)).collect(),
-            failed: self.services.iter().filter(|service| is_failed(service)).map(Into::into).collect(),
-            waiting: self.services.iter().filter(|service| waits(service)).map(Into::into).collect(),
-        }
+            states: states.collect::<BTreeMap<_, _>>(),
+            failed: only(is_failed),
+            waiting: only(waits),
+        );
+        joined(self.version.view(), own)
     }
 
     fn text(&self, terminal: &Terminal, now: SystemTime) -> String {
@@ -72,7 +77,7 @@ impl Host {
         {
             fact("uptime", format!("{}, since {}", time::relative(uptime), time::rfc3339(started)));
         }
-        let state = palette.paint(tone(self.health.state()), word(self.health.state()));
+        let state = palette.paint(tone(self.health.state()), health_name(self.health.state()));
         fact(
             "health",
             match self.health.state() {
