@@ -19,8 +19,7 @@ use crate::builtins::apid;
 use crate::manager::child_of;
 use crate::service_runner::hooks::{Hooks, KILL};
 use crate::service_runner::surroundings::{LogPipes, RunningProcess};
-use crate::service_runner::table::{RemainingStop, Timer};
-use crate::service_runner::task::timer_index;
+use crate::service_runner::table::RemainingStop;
 use crate::service_runner::words;
 use crate::state_store::{Kind, Past, Record};
 
@@ -110,16 +109,14 @@ async fn take_over(
         None
     });
     let executor = survivors.executor(&spec, RunningProcess { run, pid, start_time });
-    let left = |at: Option<Duration>| at.map(|at| at.saturating_sub(now));
     let mut plan = StopPlan { signal: spec.stop.signal, timeout: spec.stop.timeout };
     let mut remaining = RemainingStop::default();
     if let Some(record) = &record {
-        let clock = record.timers.get(timer_index(Timer::StopDelay)).copied().flatten();
-        remaining =
-            record.service.remaining_stop(exit.is_some(), spec.stop.delay, left(clock).unwrap_or_default());
+        remaining = record.service.remaining_stop(exit.is_some(), spec.stop.delay, now);
         plan.signal = record.service.stop_signal().unwrap_or(plan.signal);
         if remaining.signalled {
-            plan.timeout = left(record.stop_until).unwrap_or(plan.timeout);
+            plan.timeout =
+                record.service.stop_until().map_or(plan.timeout, |until| until.saturating_sub(now));
         }
     }
     let exit = exit.map(|running| running.exit);

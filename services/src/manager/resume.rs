@@ -172,8 +172,8 @@ impl Manager {
 pub fn child_of(record: &Record, making: &[Leftover]) -> Option<i32> {
     let (service, run) = (service_id(&record.name), record.service.run);
     let of_it = |child: &&Leftover| child.service == service && child.run == run;
-    let unrecorded =
-        record.service.pid.is_none() && matches!(record.service.phase, Phase::Spawning | Phase::Ending);
+    let unrecorded = record.service.pid.is_none()
+        && matches!(record.service.phase, Phase::Spawning | Phase::Ending { .. });
     let child = making.iter().find(of_it).filter(|_| unrecorded);
     child.map(|child| child.pid)
 }

@@ -22,7 +22,8 @@
 //! [`State`] is what is shown. It is coarser than the phase, and each change of it is an event (`Effect::Tell`).
 //!
 //! docs/reference/service-table.md prints the table, as `page_tests` makes it. `vocabulary` has the words, `requests` what is
-//! asked from outside, `starting` the way up, `ending` the way down, `resume` the way through a re-exec.
+//! asked from outside, `starting` the way up, `ending` the way down, `resume` the way through a re-exec, `facts`
+//! what others ask of a state.
 
 use std::num::NonZeroU8;
 use std::sync::Arc;
@@ -31,12 +32,13 @@ use std::time::Duration;
 use kelson_conditions::Missing;
 use kelson_runner::restart::RestartHistory;
 use kelson_runner::{ErrorKind, Exit};
-use kelson_spec::service::{RestartScope, ServiceKind};
+use kelson_spec::service::RestartScope;
 
 use crate::model::{RestartCounts, RestartReason, Retry, State};
 use ending::After;
 
 mod ending;
+mod facts;
 #[cfg(test)]
 mod page_tests;
 mod remaining;
@@ -46,12 +48,26 @@ mod starting;
 mod stored;
 mod vocabulary;
 
-use Phase::{
-    Active, Backoff, Clearing, Closing, Ending, Gate, Opening, Post, Pre, PreStop, Rest, Spawning, StopDelay,
-    When,
-};
+use Phase::{Clearing, Closing, Gate, Opening, Post, Pre, Rest, Spawning, When};
 pub use remaining::RemainingStop;
-pub use vocabulary::{Answer, Effect, Ended, HookKinds, Input, Phase, Rules, Step, StopReason, Timer, Work};
+use vocabulary::Effects;
+pub use vocabulary::{
+    Active, Answer, Effect, Ended, HookKinds, Input, Phase, Rules, Step, StopReason, Timer, Work,
+};
+
+/// The phases from `when` to the spawn.
+macro_rules! way_up {
+    () => {
+        When | Gate | Opening | Pre | Spawning
+    };
+}
+
+/// The phases from the first `preStop` hook to the last cleanup.
+macro_rules! way_down {
+    () => {
+        Phase::PreStop { .. } | Phase::StopDelay { .. } | Phase::Ending { .. } | Clearing | Post | Closing
+    };
+}
 
 /// One service as the table sees it.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,10 +77,6 @@ pub struct ServiceState {
     /// Number of the current or last run.
     pub run: u64,
     pub pid: Option<i32>,
-    pub ready: bool,
-    pub healthy: Option<bool>,
-    /// It has been healthy in this run.
-    proven: bool,
     pub restarts: u32,
     pub restarts_by: RestartCounts,
     pub stopped: bool,
@@ -92,8 +104,6 @@ pub struct ServiceState {
     owes_post: bool,
     /// How often its gate went shut after its `pre` hooks since it was last spawned.
     broken_off: u32,
-    /// `stop.delay` counts for the stop that is under way.
-    delays: bool,
     /// It is stopped because its file is gone.
     leaving: bool,
     /// Its group has stopped it and is to start it again.
@@ -106,23 +116,17 @@ pub struct ServiceState {
     after: Option<After>,
     history: RestartHistory,
     spawned_at: Duration,
+    /// Until when an operator stopped it.
+    pub stop_for: Option<Duration>,
 }
 
 impl ServiceState {
-    /// The host is stopping.
-    pub fn starts_nothing(&self) -> bool {
-        self.closing
-    }
-
     pub fn new(will_start: bool) -> ServiceState {
         ServiceState {
             state: State::Initialized,
             phase: Phase::Rest,
             run: 0,
             pid: None,
-            ready: false,
-            healthy: None,
-            proven: false,
             restarts: 0,
             restarts_by: RestartCounts::default(),
             stopped: false,
@@ -138,7 +142,6 @@ impl ServiceState {
             opened: false,
             owes_post: false,
             broken_off: 0,
-            delays: false,
             leaving: false,
             awaits_group: false,
             asked_group: None,
@@ -147,80 +150,37 @@ impl ServiceState {
             after: None,
             history: RestartHistory::default(),
             spawned_at: Duration::ZERO,
+            stop_for: None,
         }
-    }
-
-    /// Running, and everything that says whether it is ready and healthy says so now.
-    pub fn up(&self, rules: &Rules) -> bool {
-        match rules.kind {
-            ServiceKind::Oneshot => self.finished,
-            ServiceKind::Service => {
-                self.state == State::Running
-                    && self.pid.is_some()
-                    && self.ready
-                    && (!rules.has_checks || self.healthy == Some(true))
-            }
-        }
-    }
-
-    /// At rest, and nothing that is under way will change it. A successful one-shot is not down.
-    pub fn down(&self, rules: &Rules) -> bool {
-        self.phase == Phase::Rest
-            && !(self.finished && rules.kind == ServiceKind::Oneshot)
-            && (self.state != State::Initialized || !self.will_start)
-            && !self.awaits_group
-            // It has asked its group for a restart and is not yet told to stop with it.
-            && (self.asked_group.is_none() || self.is_stopped() || self.closing)
-    }
-
-    /// Its start failed, and it is tried again only once what was wrong has changed.
-    pub fn is_refused(&self) -> bool {
-        self.phase == Phase::Rest
-            && matches!(self.after, Some(After::Refused { .. }))
-            && !self.is_stopped()
-            && !self.closing
-            && !self.leaving
-    }
-
-    /// Somebody does not want it to run.
-    fn is_stopped(&self) -> bool {
-        self.stopped || self.unwanted
-    }
-
-    /// When its process was last spawned, since PID 1's start.
-    pub fn spawned_at(&self) -> Duration {
-        self.spawned_at
-    }
-
-    /// Whether the preparations stand.
-    pub fn is_open(&self) -> bool {
-        self.opened
     }
 
     /// One step. `now` is the time since PID 1's start; `chance` is any number, for jitter.
     pub fn step(&mut self, rules: &Rules, input: Input, now: Duration, chance: u32) -> Step {
         let mut step = Step::default();
+        let mut fx = Effects { all: Vec::new(), now };
         if input.run().is_some_and(|run| run != self.run) {
             // A message of an earlier run ends here.
         } else if self.closing && matches!(input, Input::Start { .. } | Input::Restart { .. }) {
             let text = "the host is stopping, nothing is started any more";
             step.answer = Some(Answer::Refused(text.into()));
         } else {
-            step.answer = self.follow(rules, input, (now, chance), &mut step.effects);
+            step.answer = self.follow(rules, input, (now, chance), &mut fx);
         }
         if self.retry.is_some() && self.up(rules) {
             self.retry = None;
         }
+        step.effects = fx.all;
         step
     }
 
-    /// The table itself. An empty arm lists the pairs that are ignored: what no longer fits the phase is stale.
+    /// The table itself. `_` stands for a phase only where all of them do the same. An empty arm lists the pairs that are
+    /// ignored: what no longer fits the phase is stale.
     fn follow(
         &mut self,
         rules: &Rules,
         input: Input,
         (now, chance): (Duration, u32),
-        fx: &mut Vec<Effect>,
+        fx: &mut Effects,
     ) -> Option<Answer> {
         match (self.phase, input) {
             // Requests.
@@ -230,62 +190,47 @@ impl ServiceState {
                     self.begin(rules, true, fx);
                 }
             }
-            (
-                When | Gate | Opening | Pre | Spawning | Active | PreStop | StopDelay | Ending | Clearing
-                | Post | Closing | Backoff,
-                Input::Begin,
-            ) => {}
+            (way_up!() | Phase::Active(_) | way_down!() | Phase::Backoff { .. }, Input::Begin) => {}
 
             (Rest, Input::Start { ticket }) => return Some(self.start_from_rest(rules, ticket, fx)),
-            (Backoff, Input::Start { ticket }) => {
+            (Phase::Backoff { .. }, Input::Start { ticket }) => {
                 self.take_up(ticket);
                 self.history = RestartHistory::default();
                 self.again_from_gate(rules, fx);
                 return Some(Answer::Done);
             }
-            (PreStop | StopDelay | Ending | Clearing | Post | Closing, Input::Start { ticket }) => {
+            (way_down!(), Input::Start { ticket }) => {
                 return Some(self.start_after_stop(rules, ticket, fx));
             }
             // A request that changes nothing replaces none.
-            (When | Gate | Opening | Pre | Spawning, Input::Start { .. }) => {
+            (way_up!(), Input::Start { .. }) => {
                 return Some(Answer::NothingToDo("it is starting already".into()));
             }
-            (Active, Input::Start { .. }) => return Some(Answer::NothingToDo("it runs already".into())),
+            (Phase::Active(_), Input::Start { .. }) => {
+                return Some(Answer::NothingToDo("it runs already".into()));
+            }
 
-            (
-                Rest | When | Gate | Opening | Pre | Spawning | Active | PreStop | StopDelay | Ending
-                | Clearing | Post | Closing | Backoff,
-                Input::Restart { ticket },
-            ) => {
+            (_, Input::Restart { ticket }) => {
                 self.history = RestartHistory::default();
                 self.restart(rules, ticket, "asked by an operator", fx);
                 return Some(Answer::Done);
             }
-            (Gate | Active | Backoff, Input::Replace { text }) => {
+            (Gate | Phase::Active(_) | Phase::Backoff { .. }, Input::Replace { text }) => {
                 // The one that closes starts nothing any more.
                 if !self.closing {
                     self.restart(rules, self.ticket, &text, fx);
                 }
             }
             // What is on its way already, up or down, ends as it would.
-            (
-                Rest | When | Opening | Pre | Spawning | PreStop | StopDelay | Ending | Clearing | Post
-                | Closing,
-                Input::Replace { .. },
-            ) => {}
+            (Rest | When | Opening | Pre | Spawning | way_down!(), Input::Replace { .. }) => {}
 
             (Rest, Input::Stop { ticket, reason }) => return Some(self.stop_at_rest(ticket, &reason, fx)),
             (
-                When | Gate | Opening | Pre | Spawning | Active | PreStop | StopDelay | Ending | Clearing
-                | Post | Closing | Backoff,
+                way_up!() | Phase::Active(_) | way_down!() | Phase::Backoff { .. },
                 Input::Stop { ticket, reason },
             ) => return Some(self.stop(rules, ticket, &reason, fx)),
 
-            (
-                Rest | When | Gate | Opening | Pre | Spawning | Active | PreStop | StopDelay | Ending
-                | Clearing | Post | Closing | Backoff,
-                Input::StopFor(time),
-            ) => self.stop_for(time, fx),
+            (_, Input::StopFor(time)) => self.stop_for(time, fx),
 
             (Rest, Input::GroupStart { text }) => self.group_start(rules, &text, fx),
             (Rest, Input::Arm) => {
@@ -294,39 +239,22 @@ impl ServiceState {
                 }
             }
             (
-                When | Gate | Opening | Pre | Spawning | Active | PreStop | StopDelay | Ending | Clearing
-                | Post | Closing | Backoff,
+                way_up!() | Phase::Active(_) | way_down!() | Phase::Backoff { .. },
                 Input::GroupStart { .. } | Input::Arm,
             ) => {}
-            (
-                Rest | When | Gate | Opening | Pre | Spawning | Active | PreStop | StopDelay | Ending
-                | Clearing | Post | Closing | Backoff,
-                Input::GroupRefused { text },
-            ) => self.group_refused(rules, &text, fx),
+            (_, Input::GroupRefused { text }) => self.group_refused(rules, &text, fx),
 
             // Its file, and the host.
-            (
-                Rest | When | Gate | Opening | Pre | Spawning | Active | PreStop | StopDelay | Ending
-                | Clearing | Post | Closing | Backoff,
-                Input::NewSpec { has_when },
-            ) => {
+            (_, Input::NewSpec { has_when }) => {
                 self.new_spec = Some(has_when);
                 fx.push(Effect::Publish);
                 self.has_new_spec(rules, fx);
             }
-            (
-                Rest | When | Gate | Opening | Pre | Spawning | Active | PreStop | StopDelay | Ending
-                | Clearing | Post | Closing | Backoff,
-                Input::OldSpec,
-            ) => {
+            (_, Input::OldSpec) => {
                 self.new_spec = None;
                 fx.push(Effect::Publish);
             }
-            (
-                Rest | When | Gate | Opening | Pre | Spawning | Active | PreStop | StopDelay | Ending
-                | Clearing | Post | Closing | Backoff,
-                Input::Leaving,
-            ) => {
+            (_, Input::Leaving) => {
                 self.leaving = true;
                 fx.push(Effect::Publish);
             }
@@ -336,11 +264,7 @@ impl ServiceState {
                     self.begin(rules, true, fx);
                 }
             }
-            (
-                When | Gate | Opening | Pre | Spawning | Active | PreStop | StopDelay | Ending | Clearing
-                | Post | Closing | Backoff,
-                Input::ArchivesChanged,
-            ) => {}
+            (way_up!() | Phase::Active(_) | way_down!() | Phase::Backoff { .. }, Input::ArchivesChanged) => {}
             // Its process is not begun any more, so its hooks need not wait until those that need it are down. One that is
             // just being made is stopped in its turn.
             (Pre, Input::Closing) => {
@@ -348,15 +272,19 @@ impl ServiceState {
                 self.stop(rules, self.ticket, &StopReason::Shutdown, fx);
             }
             (
-                Rest | When | Gate | Opening | Spawning | Active | PreStop | StopDelay | Ending | Clearing
-                | Post | Closing | Backoff,
+                Rest
+                | When
+                | Gate
+                | Opening
+                | Spawning
+                | Phase::Active(_)
+                | way_down!()
+                | Phase::Backoff { .. },
                 Input::Closing,
             ) => self.closing = true,
-            (
-                Rest | When | Gate | Opening | Pre | Spawning | Active | PreStop | StopDelay | Ending
-                | Clearing | Post | Closing | Backoff,
-                Input::Attached { found, closing },
-            ) => self.attached(rules, (found, closing), (now, chance), fx),
+            (_, Input::Attached { found, closing }) => {
+                self.attached(rules, (found, closing), (now, chance), fx)
+            }
 
             // What the gate and `when` say.
             (When, Input::WhenHolds) => self.ask_gate(fx),
@@ -365,8 +293,14 @@ impl ServiceState {
                 self.rest(State::Skipped, format!("skipped: {text}"), fx);
             }
             (
-                Rest | Gate | Opening | Pre | Spawning | Active | PreStop | StopDelay | Ending | Clearing
-                | Post | Closing | Backoff,
+                Rest
+                | Gate
+                | Opening
+                | Pre
+                | Spawning
+                | Phase::Active(_)
+                | way_down!()
+                | Phase::Backoff { .. },
                 Input::WhenHolds | Input::WhenFails(_),
             ) => {}
             (Gate | Pre | Spawning, Input::GateShut(missing)) => {
@@ -378,8 +312,7 @@ impl ServiceState {
                 }
             }
             (
-                Rest | When | Opening | Active | PreStop | StopDelay | Ending | Clearing | Post | Closing
-                | Backoff,
+                Rest | When | Opening | Phase::Active(_) | way_down!() | Phase::Backoff { .. },
                 Input::GateShut(_) | Input::GateHolds,
             )
             | (Pre | Spawning, Input::GateHolds) => {}
@@ -398,8 +331,7 @@ impl ServiceState {
                 self.close(fx);
             }
             (
-                Rest | When | Gate | Pre | Spawning | Active | PreStop | StopDelay | Ending | Clearing | Post
-                | Closing | Backoff,
+                Rest | When | Gate | Pre | Spawning | Phase::Active(_) | way_down!() | Phase::Backoff { .. },
                 Input::Opened(_),
             ) => {}
             (Pre | Spawning, Input::Turn) => self.owes_post = rules.hooks.post,
@@ -411,7 +343,6 @@ impl ServiceState {
                 fx.push(Effect::DropGate);
                 let kind = ErrorKind::Retryable;
                 self.after = Some(After::Decide(Ended::NotStarted { text, kind }));
-                self.run_is_over(fx);
                 self.run_post(rules, now, chance, fx);
             }
             (Spawning, Input::Spawned(Ok(pid))) => self.spawned(rules, pid, now, fx),
@@ -421,31 +352,30 @@ impl ServiceState {
                 self.run_post(rules, now, chance, fx);
             }
             (
-                Rest | When | Gate | Opening | Active | PreStop | StopDelay | Ending | Clearing | Post
-                | Closing | Backoff,
+                Rest | When | Gate | Opening | Phase::Active(_) | way_down!() | Phase::Backoff { .. },
                 Input::Turn | Input::PreDone(_) | Input::Spawned(_),
             )
             | (Pre, Input::Spawned(_))
             | (Spawning, Input::PreDone(_)) => {}
 
             // What the run says of itself, and what is learnt of it.
-            (Active, Input::Ready { .. }) => {
-                if !self.ready {
-                    self.is_ready(rules, now, fx);
+            (Phase::Active(active), Input::Ready { .. }) => {
+                if !active.ready {
+                    self.is_ready(rules, active, now, fx);
                 }
             }
-            (Active, Input::Unready { text, .. }) => {
-                if self.ready {
-                    self.ready = false;
+            (Phase::Active(active), Input::Unready { text, .. }) => {
+                if active.ready {
+                    self.phase = Phase::Active(Active { ready: false, ..active });
                     self.tell(self.state, text, fx);
                 }
             }
-            (Active, Input::NeverReady { text, .. }) => {
-                if !self.ready {
+            (Phase::Active(active), Input::NeverReady { text, .. }) => {
+                if !active.ready {
                     self.end_run(rules, RestartReason::NotReady, text, now, fx);
                 }
             }
-            (Active, Input::Broken { reason, text, .. }) => {
+            (Phase::Active(_), Input::Broken { reason, text, .. }) => {
                 if reason == RestartReason::Check && rules.restart.scope == RestartScope::Group {
                     // The coordinator stops it in its turn, after those that need it.
                     self.check_asks_group(rules, text, (now, chance), fx);
@@ -453,13 +383,14 @@ impl ServiceState {
                     self.end_run(rules, reason, text, now, fx);
                 }
             }
-            (Active, Input::Health { healthy, missing, .. }) => self.health(healthy, &missing, now, fx),
-            (Active, Input::DependencyDown { rule, text, .. }) => {
+            (Phase::Active(active), Input::Health { healthy, missing, .. }) => {
+                self.health(active, healthy, &missing, now, fx);
+            }
+            (Phase::Active(_), Input::DependencyDown { rule, text, .. }) => {
                 self.dependency_down(rules, rule, &text, fx)
             }
             (
-                Rest | When | Gate | Opening | Pre | Spawning | PreStop | StopDelay | Ending | Clearing
-                | Post | Closing | Backoff,
+                Rest | way_up!() | way_down!() | Phase::Backoff { .. },
                 Input::Ready { .. }
                 | Input::Unready { .. }
                 | Input::NeverReady { .. }
@@ -469,29 +400,31 @@ impl ServiceState {
             ) => {}
 
             // Its end.
-            (Active, Input::Exited { exit, .. }) => self.ended(rules, exit, now, fx),
-            (PreStop | StopDelay, Input::Exited { exit, .. }) => self.clear_away(exit, fx),
-            (Ending, Input::Exited { exit, .. }) => {
+            (Phase::Active(active), Input::Exited { exit, .. }) => self.ended(rules, active, exit, now, fx),
+            (Phase::PreStop { .. } | Phase::StopDelay { .. }, Input::Exited { exit, .. }) => {
+                self.clear_away(exit, fx)
+            }
+            (Phase::Ending { .. }, Input::Exited { exit, .. }) => {
                 self.exit = Some(exit);
                 self.pid = None;
                 fx.push(Effect::Publish);
             }
             // The process of a run that has been cleared away: only its status is news.
             (
-                Rest | When | Gate | Opening | Pre | Spawning | Clearing | Post | Closing | Backoff,
+                Rest | way_up!() | Clearing | Post | Closing | Phase::Backoff { .. },
                 Input::Exited { exit, .. },
             ) => self.exit = Some(exit),
-            (PreStop, Input::PreStopDone(failures)) => {
-                fx.extend(failures.into_iter().map(Effect::Note));
-                self.delay_stop(rules, fx);
+            (Phase::PreStop { delays }, Input::PreStopDone(failures)) => {
+                fx.note(failures);
+                self.delay_stop(rules, delays, fx);
             }
-            (Ending | Clearing, Input::Cleared { exit, report }) => {
+            (Phase::Ending { .. } | Clearing, Input::Cleared { exit, report }) => {
                 self.exit = exit.or(self.exit);
                 self.cleared(rules, report, fx);
                 self.run_post(rules, now, chance, fx);
             }
             (Post, Input::PostDone(failures)) => {
-                fx.extend(failures.into_iter().map(Effect::Note));
+                fx.note(failures);
                 fx.push(Effect::Work(Work::None));
                 self.conclude(rules, now, chance, fx);
             }
@@ -504,74 +437,103 @@ impl ServiceState {
                 self.conclude(rules, now, chance, fx);
             }
             (
-                Rest | When | Gate | Opening | Pre | Spawning | Active | Backoff,
+                Rest | way_up!() | Phase::Active(_) | Phase::Backoff { .. },
                 Input::PreStopDone(_) | Input::Cleared { .. } | Input::PostDone(_) | Input::Closed(_),
             )
-            | (PreStop | StopDelay, Input::Cleared { .. } | Input::PostDone(_) | Input::Closed(_))
-            | (StopDelay, Input::PreStopDone(_))
-            | (Ending | Clearing, Input::PreStopDone(_) | Input::PostDone(_) | Input::Closed(_))
+            | (
+                Phase::PreStop { .. } | Phase::StopDelay { .. },
+                Input::Cleared { .. } | Input::PostDone(_) | Input::Closed(_),
+            )
+            | (Phase::StopDelay { .. }, Input::PreStopDone(_))
+            | (
+                Phase::Ending { .. } | Clearing,
+                Input::PreStopDone(_) | Input::PostDone(_) | Input::Closed(_),
+            )
             | (Post, Input::PreStopDone(_) | Input::Cleared { .. } | Input::Closed(_))
             | (Closing, Input::PreStopDone(_) | Input::Cleared { .. } | Input::PostDone(_)) => {}
 
-            // Its clocks.
-            (Active, Input::Timer(Timer::Start)) => self.start_timeout(rules, now, fx),
-            (Active, Input::Timer(Timer::Watchdog)) => {
+            // Its deadlines: one that has passed, and what moves one.
+            (Phase::Active(active), Input::Timer(Timer::Start)) => {
+                self.phase = Phase::Active(Active { start: None, ..active });
+                self.start_timeout(rules, active, now, fx);
+            }
+            (Phase::Active(_), Input::Timer(Timer::Watchdog)) => {
                 let text = "no WATCHDOG=1 within its interval".to_owned();
                 self.end_run(rules, RestartReason::Watchdog, text, now, fx);
             }
-            (PreStop | StopDelay, Input::Timer(Timer::StopDelay)) => {
-                self.phase = Ending;
-                fx.push(Effect::Timer(Timer::StopDelay, None));
+            (Phase::StopDelay { .. }, Input::Timer(Timer::StopDelay)) => self.signal(rules, fx),
+            (Phase::Backoff { .. }, Input::Timer(Timer::Backoff)) => self.ask_gate(fx),
+            (_, Input::Timer(Timer::StopFor)) => self.stopped_for_long_enough(rules, fx),
+            (Phase::Active(active), Input::Watchdog(interval)) => {
+                let watchdog = interval.map(|interval| now.saturating_add(interval));
+                self.phase = Phase::Active(Active { watchdog, ..active });
+            }
+            (Phase::Active(active), Input::Extend(by)) => {
+                let start = active.start.map(|start| start.max(now.saturating_add(by)));
+                self.phase = Phase::Active(Active { start, ..active });
+                fx.push(Effect::Record);
+            }
+            (Phase::Ending { until: Some(until) }, Input::Extend(by)) => {
+                let later = now.saturating_add(by);
+                if until < later {
+                    self.phase = Phase::Ending { until: Some(later) };
+                    fx.push(Effect::Record);
+                    fx.push(Effect::Work(Work::Stop));
+                }
+            }
+            // What is left of its time is nothing, also in a later incarnation of PID 1.
+            (Phase::PreStop { .. } | Phase::StopDelay { .. } | Phase::Ending { .. }, Input::Force) => {
+                fx.push(Effect::Note("killed: asked by an operator".into()));
+                self.phase = Phase::Ending { until: Some(now) };
+                fx.push(Effect::Record);
                 fx.push(Effect::Work(Work::Stop));
             }
-            (Backoff, Input::Timer(Timer::Backoff)) => self.ask_gate(fx),
+            (Phase::PreStop { .. } | Phase::StopDelay { .. } | Phase::Ending { .. }, Input::Kill) => {
+                self.phase = Phase::Ending { until: Some(now) };
+                fx.push(Effect::Work(Work::Stop));
+            }
+            (Clearing, Input::Kill) => fx.push(Effect::Work(Work::Clear)),
+            (Post, Input::Kill) => fx.push(Effect::Work(Work::Post)),
             (
-                Rest | When | Gate | Opening | Pre | Spawning | Active | PreStop | StopDelay | Ending
-                | Clearing | Post | Closing | Backoff,
-                Input::Timer(Timer::StopFor),
-            ) => self.stopped_for_long_enough(rules, fx),
-            (
-                Rest | When | Gate | Opening | Pre | Spawning | PreStop | StopDelay | Ending | Clearing
-                | Post | Closing | Backoff,
-                Input::Timer(Timer::Start | Timer::Watchdog),
+                Rest | way_up!() | way_down!() | Phase::Backoff { .. },
+                Input::Timer(Timer::Start | Timer::Watchdog) | Input::Watchdog(_),
             )
             | (
-                Rest | When | Gate | Opening | Pre | Spawning | Active | Ending | Clearing | Post | Closing
-                | Backoff,
+                Rest
+                | way_up!()
+                | Phase::Active(_)
+                | Phase::PreStop { .. }
+                | Phase::Ending { .. }
+                | Clearing
+                | Post
+                | Closing
+                | Phase::Backoff { .. },
                 Input::Timer(Timer::StopDelay),
             )
+            | (Rest | way_up!() | Phase::Active(_) | way_down!(), Input::Timer(Timer::Backoff))
             | (
-                Rest | When | Gate | Opening | Pre | Spawning | Active | PreStop | StopDelay | Ending
-                | Clearing | Post | Closing,
-                Input::Timer(Timer::Backoff),
-            ) => {}
+                Rest
+                | When
+                | Gate
+                | Opening
+                | Pre
+                | Spawning
+                | Phase::PreStop { .. }
+                | Phase::StopDelay { .. }
+                | Phase::Ending { until: None }
+                | Clearing
+                | Post
+                | Closing
+                | Phase::Backoff { .. },
+                Input::Extend(_),
+            )
+            | (
+                Rest | way_up!() | Phase::Active(_) | Clearing | Post | Closing | Phase::Backoff { .. },
+                Input::Force,
+            )
+            | (Rest | way_up!() | Phase::Active(_) | Closing | Phase::Backoff { .. }, Input::Kill) => {}
         }
         None
-    }
-
-    /// What ended its last run, on the way to another one.
-    pub fn retry(&self) -> Option<&Arc<Retry>> {
-        let on_the_way = matches!(
-            self.phase,
-            Phase::When
-                | Phase::Gate
-                | Phase::Opening
-                | Phase::Pre
-                | Phase::Spawning
-                | Phase::Active
-                | Phase::Backoff
-        );
-        self.retry.as_ref().filter(|_| on_the_way)
-    }
-
-    /// Why it is in its state, and what ended its last run where that is not said anyhow.
-    pub fn reason(&self) -> Arc<str> {
-        match self.retry() {
-            Some(retry) if self.phase != Phase::Backoff => {
-                format!("{}; the last run: {}", self.message, retry.ended).into()
-            }
-            _ => Arc::clone(&self.message),
-        }
     }
 
     /// It is to run again after this.
@@ -579,19 +541,9 @@ impl ServiceState {
         self.retry = Some(Arc::new(Retry { ended, budget: String::new() }));
     }
 
-    fn tell(&mut self, state: State, message: String, fx: &mut Vec<Effect>) {
+    fn tell(&mut self, state: State, message: String, fx: &mut Effects) {
         self.state = state;
         self.message = Arc::from(message);
         fx.push(Effect::Tell);
-    }
-
-    /// Facts of a run are gone with it.
-    fn run_is_over(&mut self, fx: &mut Vec<Effect>) {
-        self.pid = None;
-        self.ready = false;
-        self.healthy = None;
-        for timer in [Timer::Start, Timer::StopDelay, Timer::Watchdog] {
-            fx.push(Effect::Timer(timer, None));
-        }
     }
 }

@@ -42,7 +42,6 @@ struct Case {
     told: Vec<String>,
     rested: usize,
     asked: Vec<String>,
-    timers: Vec<(Timer, Option<Duration>)>,
 }
 
 impl Case {
@@ -56,7 +55,6 @@ impl Case {
             told: Vec::new(),
             rested: 0,
             asked: Vec::new(),
-            timers: Vec::new(),
         }
     }
 
@@ -75,8 +73,7 @@ impl Case {
                 }
                 Effect::AskGroup { text, .. } => self.asked.push(text),
                 Effect::Rested => self.rested += 1,
-                Effect::Timer(timer, after) => self.timers.push((timer, after)),
-                Effect::Note(_) | Effect::Publish | Effect::DropGate | Effect::Adopt => {}
+                Effect::Note(_) | Effect::Publish | Effect::Record | Effect::DropGate | Effect::Adopt => {}
             }
         }
         step.answer
@@ -94,7 +91,7 @@ impl Case {
         }
         assert_eq!(self.work, Work::Spawn);
         self.feed(Input::Spawned(Ok(100 + i32::try_from(self.service.run).unwrap())));
-        assert_eq!(self.service.phase, Phase::Active);
+        assert!(self.service.active().is_some());
     }
 
     fn exit(&mut self, status: i32) {
@@ -118,6 +115,10 @@ impl Case {
 
     fn stop(&mut self) -> Answer {
         self.feed(Input::Stop { ticket: 1, reason: StopReason::Operator }).unwrap()
+    }
+
+    fn deadlines(&self) -> Vec<(Timer, Duration)> {
+        self.service.deadlines().collect()
     }
 
     fn up(&self) -> bool {
@@ -236,9 +237,11 @@ fn h1_h2_nothing_of_an_earlier_run_counts() {
     case.opened_and_spawned();
     case.feed(Input::Ready { run: 1 });
     case.feed(Input::Health { run: 1, healthy: Some(true), missing: String::new() });
-    assert!(!case.up() && !case.service.ready && case.service.healthy.is_none());
+    assert!(
+        !case.up() && case.service.active().is_some_and(|active| !active.ready && active.healthy.is_none())
+    );
     case.feed(Input::Exited { run: 1, exit: Exit::Status(0) });
-    assert_eq!(case.service.phase, Phase::Active);
+    assert!(case.service.active().is_some());
     case.feed(Input::Health { run: 2, healthy: Some(true), missing: String::new() });
     assert!(!case.up(), "ready is missing");
     case.feed(Input::Ready { run: 2 });
@@ -373,9 +376,10 @@ fn s4_the_delay_takes_it_down_at_once_and_ends_early_with_the_process() {
     let mut case = Case::new(with_delay);
     case.run();
     case.stop();
-    assert_eq!((case.service.phase, case.service.state), (Phase::StopDelay, State::Stopping));
+    let until = Duration::from_secs(5);
+    assert_eq!((case.service.phase, case.service.state), (Phase::StopDelay { until }, State::Stopping));
     assert!(!case.up());
-    assert!(case.timers.contains(&(Timer::StopDelay, Some(Duration::from_secs(5)))));
+    assert_eq!(case.deadlines(), [(Timer::StopDelay, until)]);
     case.feed(Input::Exited { run: 1, exit: Exit::Status(0) });
     assert_eq!(case.work, Work::Clear, "no signal: it is gone");
     case.cleared();
@@ -532,6 +536,12 @@ fn no_order_of_inputs_breaks_the_invariants() {
             let text = format!("round {round}: {input:?} in {:?}", case.service);
             let spawned = matches!(input, Input::Spawned(Ok(_)));
             case.feed(input);
+            let mut record = kelson_proto::state::v1::ServiceRecord::default();
+            case.service.store(&mut record);
+            // What is missing is asked again.
+            let mut stored = case.service.clone();
+            stored.missing.clear();
+            assert_eq!(ServiceState::of_stored(&record), (stored, Ok(())), "{text}");
             let service = &case.service;
             assert!(
                 !case.service.up(&case.rules) || case.rules.kind == ServiceKind::Oneshot || alive,
@@ -599,7 +609,7 @@ fn a_check_restarts_the_group_until_the_budget_is_used_up() {
         broken(&mut case);
         // A second wish of the same run is the same one.
         broken(&mut case);
-        assert_eq!((case.service.phase, case.asked.len()), (Phase::Active, asked));
+        assert_eq!((case.service.active().is_some(), case.asked.len()), (true, asked));
         assert!(case.asked[asked - 1].ends_with(&format!("({asked} of 2 in 5m)")), "{:?}", case.asked);
         case.feed(Input::Stop { ticket: 0, reason: StopReason::Group("why".into()) });
         case.cleared();
@@ -746,7 +756,7 @@ fn a_stop_for_a_time_ends_by_itself_unless_somebody_was_there_first() {
         let mut case = Case::new(rules());
         case.run();
         case.feed(Input::StopFor(time));
-        assert_eq!(case.timers.last(), Some(&(Timer::StopFor, time)));
+        assert_eq!(case.service.stop_for, time);
         assert_eq!(case.stop(), Answer::Done);
         case
     };
@@ -765,7 +775,7 @@ fn a_stop_for_a_time_ends_by_itself_unless_somebody_was_there_first() {
     assert!(case.up());
     // Neither what runs again already, nor what leaves, nor a host that is stopping.
     case.feed(Input::Timer(Timer::StopFor));
-    assert_eq!((case.service.run, case.service.phase), (2, Phase::Active));
+    assert!(case.service.run == 2 && case.service.active().is_some());
     for input in [Input::Leaving, Input::Closing] {
         let mut case = stopped_for(Some(HOUR));
         case.cleared();
@@ -777,7 +787,7 @@ fn a_stop_for_a_time_ends_by_itself_unless_somebody_was_there_first() {
     // Another stop, for no time.
     let mut case = stopped_for(Some(HOUR));
     case.feed(Input::StopFor(None));
-    assert_eq!(case.timers.last(), Some(&(Timer::StopFor, None)));
+    assert_eq!(case.service.stop_for, None);
 }
 
 #[test]
@@ -811,5 +821,5 @@ fn a_start_without_a_limit_has_no_clock() {
     let mut case = Case::new(Rules { readiness: Readiness::Notify, start_timeout: endless, ..rules() });
     case.run();
     assert_eq!(case.told.last().unwrap(), "starting: PID 101 started, waiting for READY=1");
-    assert_eq!(case.timers.last(), Some(&(Timer::Start, None)));
+    assert_eq!(case.deadlines(), []);
 }

@@ -4,6 +4,7 @@
 //! run says of itself, `telling` how a state is recorded, published and told.
 
 use std::collections::VecDeque;
+use std::mem::{Discriminant, discriminant};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use super::mailbox::Mailbox;
 use super::random::Random;
 use super::readiness::{Heard, Voice};
 use super::surroundings::Surroundings;
-use super::table::{Answer, Effect, Input, Phase, Rules, ServiceState, Timer, Work};
+use super::table::{Answer, Effect, Input, Phase, Rules, ServiceState, Work};
 use crate::groups::GroupRequest;
 use crate::health::{Checks, News, OwnCheck, Totals};
 use crate::model::{Snapshot, State};
@@ -45,19 +46,6 @@ pub use resume::{Making, Resumed, resume};
 const LAST_WORDS: usize = 64;
 /// A start that takes longer (its disk is slow) gives its turn away.
 const TURN: Duration = Duration::from_secs(1);
-
-const TIMERS: usize = 5;
-
-/// The place of a clock among those of a task, and of its record.
-pub fn timer_index(timer: Timer) -> usize {
-    match timer {
-        Timer::Start => 0,
-        Timer::StopDelay => 1,
-        Timer::Backoff => 2,
-        Timer::Watchdog => 3,
-        Timer::StopFor => 4,
-    }
-}
 
 /// What a piece of work brought.
 enum Brought {
@@ -112,8 +100,7 @@ struct Core {
     /// The `postStart` hooks while they run, and the run whose they are or were.
     post_start: Option<BoxFuture<'static, Vec<String>>>,
     post_start_of: u64,
-    timers: Box<[Option<Instant>; TIMERS]>,
-    /// Rings at the first of them.
+    /// Rings at the first of its deadlines.
     sleep: Option<std::pin::Pin<Box<tokio::time::Sleep>>>,
     watchdog: Option<Duration>,
     status_text: Option<Arc<str>>,
@@ -124,8 +111,6 @@ struct Core {
     /// The run of which that is.
     start_took_run: u64,
     totals: Arc<Totals>,
-    /// When the running stop loses its patience.
-    stop_until: Option<Instant>,
     killing: Killing,
     /// Held while it prepares and spawns.
     turn: Option<OwnedSemaphorePermit>,
@@ -138,7 +123,7 @@ struct Core {
     /// What its checks said in an earlier life of PID 1 counts until they have said something in this one.
     health_kept: bool,
     /// The phase that stands in the record, and whether `post` hooks are owed.
-    recorded: Option<(Phase, bool)>,
+    recorded: Option<(Discriminant<Phase>, bool)>,
     random: Random,
 }
 
@@ -202,13 +187,18 @@ impl Core {
         Instant::now().saturating_duration_since(self.surroundings.origin)
     }
 
+    /// A time since PID 1's start. `None`: never.
+    fn instant(&self, at: Duration) -> Option<Instant> {
+        self.surroundings.origin.checked_add(at)
+    }
+
     /// Waits for the next thing that concerns this service. Cancelled by dropping; loses nothing then.
     async fn happen(&mut self, doing: &mut Option<BoxFuture<'_, Brought>>) -> Happened {
         self.arm();
         // What a run says before its spawn has been reported waits until then.
         let listening = self.service.phase != Phase::Spawning;
         let Core { mailbox, voice, exit, gate, sleep, checks, bonds, post_start, service, .. } = self;
-        let bonds = bonds.as_mut().filter(|_| service.phase == Phase::Active);
+        let bonds = bonds.as_mut().filter(|_| service.active().is_some());
         tokio::select! {
             // In turns, so that no flood of one starves another.
             brought = async { match doing { Some(doing) => doing.await, None => std::future::pending().await } } => {
@@ -237,11 +227,12 @@ impl Core {
 
     /// Sets the alarm for the next of the clocks.
     fn arm(&mut self) {
-        match (self.timers.iter().flatten().min(), &mut self.sleep) {
+        let first = self.service.deadlines().map(|(_, at)| at).min();
+        match (first.and_then(|first| self.instant(first)), &mut self.sleep) {
             (None, sleep) => *sleep = None,
-            (Some(deadline), Some(sleep)) if sleep.deadline() != *deadline => sleep.as_mut().reset(*deadline),
+            (Some(deadline), Some(sleep)) if sleep.deadline() != deadline => sleep.as_mut().reset(deadline),
             (Some(_), Some(_)) => {}
-            (Some(deadline), sleep) => *sleep = Some(Box::pin(tokio::time::sleep_until(*deadline))),
+            (Some(deadline), sleep) => *sleep = Some(Box::pin(tokio::time::sleep_until(deadline))),
         }
     }
 
@@ -286,16 +277,9 @@ impl Core {
     /// The clocks that have run out.
     fn times_up(&mut self) -> Next {
         self.sleep = None;
-        let now = Instant::now();
-        for timer in [Timer::Start, Timer::StopDelay, Timer::Backoff, Timer::Watchdog, Timer::StopFor] {
-            if let Some(slot) = self.timers.get_mut(timer_index(timer))
-                && slot.is_some_and(|deadline| deadline <= now)
-            {
-                *slot = None;
-                return self.step(Input::Timer(timer));
-            }
-        }
-        Next::Same
+        let now = self.now();
+        let passed = self.service.deadlines().find(|(_, at)| *at <= now);
+        passed.map_or(Next::Same, |(timer, _)| self.step(Input::Timer(timer)))
     }
 
     /// Takes in what the work brought.
@@ -304,7 +288,6 @@ impl Core {
             Brought::Cleared(report) => {
                 let exit = self.exit_now();
                 self.exit = None;
-                self.stop_until = None;
                 let report = match report {
                     // Who had it killed has been told.
                     Ok(report) => {
@@ -396,16 +379,11 @@ impl Core {
             if step.answer.is_some() {
                 answer = step.answer;
             }
-            // The record that is written with the state tells of its clocks too.
-            for effect in &step.effects {
-                if let Effect::Timer(timer, after) = effect {
-                    self.set_timer(*timer, *after);
-                }
-            }
             for effect in step.effects {
                 match effect {
                     Effect::Tell => self.tell(),
                     Effect::Publish => self.publish(),
+                    Effect::Record => self.record(),
                     Effect::Note(text) => self.note(&text),
                     Effect::Work(next) => work = Some(next),
                     Effect::AskGate => {
@@ -415,7 +393,6 @@ impl Core {
                         inputs.push_back(self.look_at_gate());
                     }
                     Effect::DropGate => self.gate = None,
-                    Effect::Timer(..) => {}
                     Effect::Adopt => {
                         if let Some(spec) = self.new_spec.take() {
                             self.write_down(Kind::Spec, &spec);
@@ -434,14 +411,11 @@ impl Core {
             inputs.extend(self.mind_checks());
             self.mind_hooks();
         }
-        if self.service.phase != Phase::Active
-            && self.service.pid.is_none()
-            && self.service.phase != Phase::Spawning
-        {
+        if self.service.pid.is_none() && self.service.phase != Phase::Spawning {
             self.voice = Voice::Silent;
             self.watchdog = None;
         }
-        if self.recorded != Some((self.service.phase, self.service.owes_post())) {
+        if self.recorded != Some((discriminant(&self.service.phase), self.service.owes_post())) {
             self.record();
         }
         let next = match work {
@@ -450,13 +424,6 @@ impl Core {
             None => Next::Same,
         };
         (next, answer)
-    }
-
-    fn set_timer(&mut self, timer: Timer, after: Option<Duration>) {
-        let deadline = after.and_then(|after| Instant::now().checked_add(after));
-        if let Some(slot) = self.timers.get_mut(timer_index(timer)) {
-            *slot = deadline;
-        }
     }
 
     /// The whole group is to be restarted. Only a member is asked to say so.

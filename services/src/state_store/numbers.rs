@@ -8,7 +8,6 @@ use kelson_runner::Exit;
 
 use crate::model::{RestartReason, Standing, State};
 use crate::node_health::HealthState;
-use crate::service_runner::table::Phase;
 
 /// A word that has a number in the state.
 pub trait Numbered: Sized {
@@ -40,10 +39,6 @@ macro_rules! numbered {
 
 numbered!(
     State: Initialized, Waiting, Preparing, Starting, Running, Stopping, Finished, Failed, Skipped, Backoff, Stopped
-);
-numbered!(
-    Phase: Rest, When, Gate, Opening, Pre, Spawning, Active, PreStop, StopDelay, Ending, Clearing, Post, Closing,
-    Backoff
 );
 numbered!(
     RestartReason: Exit, Signal, OutOfMemory, Lost, NotStarted, NotReady, Check, Watchdog, Dependency, Group, Operator
@@ -91,7 +86,6 @@ mod tests {
     #[test]
     fn a_word_has_one_number_and_others_have_none() {
         each_comes_back::<State>(0..100);
-        each_comes_back::<Phase>(0..100);
         each_comes_back::<RestartReason>(0..100);
         each_comes_back::<Standing>(0..100);
         each_comes_back::<HealthState>(0..100);

@@ -31,10 +31,6 @@ pub struct Record {
     pub since: u64,
     /// The same since PID 1's start. `None`: an earlier release has not written it down.
     pub entered: Option<Duration>,
-    /// When its clocks run out.
-    pub timers: [Option<Duration>; 5],
-    /// When the running stop loses its patience.
-    pub stop_until: Option<Duration>,
     pub watchdog: Option<Duration>,
     pub status_text: Option<String>,
     pub spawned_after: Option<Duration>,
@@ -83,20 +79,12 @@ impl Record {
     }
 
     fn to_stored(&self) -> stored::ServiceRecord {
-        let [start_timer, stop_delay_timer, backoff_timer, watchdog_timer, stop_for_timer] =
-            self.timers.map(|timer| timer.map(nanos));
         let mut record = stored::ServiceRecord {
             name: self.name.clone(),
             builtin: self.builtin,
             start_time: self.start_time,
             since: self.since,
             entered: self.entered.map(nanos),
-            start_timer,
-            stop_delay_timer,
-            backoff_timer,
-            watchdog_timer,
-            stop_for_timer,
-            stop_until: self.stop_until.map(nanos),
             watchdog: self.watchdog.map(nanos),
             status_text: self.status_text.clone(),
             spawned_after: self.spawned_after.map(nanos),
@@ -116,13 +104,6 @@ impl Record {
         let unknown = unknown_fields(bytes, KNOWN)?;
         let (service, phase) = ServiceState::of_stored(&record);
         let time = |nanos: Option<u64>| nanos.map(Duration::from_nanos);
-        let timers = [
-            record.start_timer,
-            record.stop_delay_timer,
-            record.backoff_timer,
-            record.watchdog_timer,
-            record.stop_for_timer,
-        ];
         let record = Record {
             name: record.name,
             builtin: record.builtin,
@@ -130,8 +111,6 @@ impl Record {
             start_time: record.start_time,
             since: record.since,
             entered: time(record.entered),
-            timers: timers.map(time),
-            stop_until: time(record.stop_until),
             watchdog: time(record.watchdog),
             status_text: record.status_text,
             spawned_after: time(record.spawned_after),

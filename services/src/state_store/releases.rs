@@ -90,6 +90,20 @@ fn again(record: &Record, unknown: &[u8]) -> stored::ServiceRecord {
     Message::decode(unseal(&record.seal(1, unknown).unwrap()).unwrap().1).unwrap()
 }
 
+/// What belongs to another phase than that of the record is not kept.
+pub(super) fn of_its_phase(mut record: stored::ServiceRecord) -> stored::ServiceRecord {
+    let phase = record.phase();
+    if phase != stored::Phase::Active {
+        (record.ready, record.healthy, record.proven) = (false, None, false);
+        (record.start_timer, record.watchdog_timer) = (None, None);
+    }
+    record.delays &= phase == stored::Phase::PreStop;
+    record.stop_delay_timer.take_if(|_| phase != stored::Phase::StopDelay);
+    record.stop_until.take_if(|_| phase != stored::Phase::Ending);
+    record.backoff_timer.take_if(|_| phase != stored::Phase::Backoff);
+    record
+}
+
 /// Reads the state of a release, which holds what [`write`] has written. What a later release adds to that has its
 /// default here: it is to be taken out of what is expected of the releases before it.
 fn reads(release: &str) -> (Past, BTreeMap<String, Record>) {
@@ -100,7 +114,7 @@ fn reads(release: &str) -> (Past, BTreeMap<String, Record>) {
     for expected in records() {
         let read =
             records_read.get(&expected.name).unwrap_or_else(|| panic!("{release}: no {}", expected.name));
-        assert_eq!(again(read, b""), expected, "{release}");
+        assert_eq!(again(read, b""), of_its_phase(expected), "{release}");
     }
     records_read.retain(|name, _| !name.starts_with("phase-"));
 
@@ -175,12 +189,13 @@ fn the_stored_state_of_each_release_is_read() {
 
 #[test]
 fn the_stored_state_of_a_later_release_is_read_and_its_fields_are_kept() {
-    use crate::service_runner::table::Phase;
+    use crate::service_runner::table::{Active, Phase};
+    let active = Active { ready: true, ..Active::default() };
     let (past, others) = reads(VARIANT);
     let phases = ["new-phase", "new-phase-at-rest"].map(|name| (name.to_owned(), NEW));
     assert_eq!(past.unknown_phases, phases);
     let of = |name: &str| others[name].service.clone();
-    assert_eq!((of("new-phase").phase, of("new-phase").state), (Phase::Active, State::Running));
+    assert_eq!((of("new-phase").phase, of("new-phase").state), (Phase::Active(active), State::Running));
     assert_eq!(of("new-phase-at-rest").phase, Phase::Rest);
     // What asks for its group does so still, and what follows in an unknown way is for the restart policy.
     assert!(of("new-values").phase == Phase::Closing && of("new-values").group_restarts());

@@ -1,7 +1,8 @@
 use super::*;
 use crate::model::{Event, State};
-use crate::service_runner::table::ServiceState;
+use crate::service_runner::table::{Phase, ServiceState};
 use file::unseal;
+use kelson_proto::state::v1 as stored;
 use std::fs::OpenOptions;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt;
@@ -15,6 +16,7 @@ fn record(name: &str, run: u64) -> Record {
     service.state = State::Running;
     service.pid = Some(42);
     service.restarts = 3;
+    service.phase = Phase::Backoff { until: Some(Duration::from_millis(12_345)) };
     service.exit = Some(kelson_runner::Exit::Signal { signal: 9, core: false });
     Record {
         name: name.into(),
@@ -23,8 +25,6 @@ fn record(name: &str, run: u64) -> Record {
         start_time: 7,
         since: 1_800_000_000_000_000_000,
         entered: Some(Duration::from_millis(4)),
-        timers: [None, None, Some(Duration::from_millis(12_345)), None, None],
-        stop_until: None,
         watchdog: None,
         status_text: Some("all well".into()),
         spawned_after: Some(Duration::from_millis(5)),
@@ -151,11 +151,11 @@ fn failed(times: u32) -> ServiceState {
     (rules.restart.attempts, rules.restart.interval) = (20_000, Duration::from_secs(1_000_000));
     let mut service = ServiceState::new(true);
     for time in 1..=times {
-        use crate::service_runner::table::{Input, Phase};
+        use crate::service_runner::table::Input;
         service.phase = Phase::Spawning;
         let now = Duration::from_secs(time.into());
         service.step(&rules, Input::Spawned(Err(kelson_runner::RunnerError::new("no"))), now, 0);
-        assert_eq!(service.phase, Phase::Backoff);
+        assert!(matches!(service.phase, Phase::Backoff { .. }));
     }
     service
 }
@@ -211,7 +211,7 @@ fn a_field_of_a_later_release_is_written_back() {
 #[test]
 fn a_number_says_which_fields_are_known() {
     // All fields of the message: whoever adds one adds it here, and counts on.
-    let every = kelson_proto::state::v1::ServiceRecord {
+    let every = stored::ServiceRecord {
         name: "a".into(),
         builtin: true,
         state: 1,
@@ -262,22 +262,25 @@ fn a_number_says_which_fields_are_known() {
         escalated: true,
         broken_off: 1,
         entered: Some(1),
-        retry: Some(kelson_proto::state::v1::Retry { ended: "a".into(), budget: "b".into() }),
+        retry: Some(stored::Retry { ended: "a".into(), budget: "b".into() }),
     };
     let bytes = prost::Message::encode_to_vec(&every);
     assert_eq!(record::unknown_fields(&bytes, record::KNOWN).unwrap(), b"");
     assert_ne!(record::unknown_fields(&bytes, record::KNOWN - 1).unwrap(), b"", "the last one is the last");
-    let found = Record::read(&bytes).unwrap();
-    let again = found.record.seal(1, b"").unwrap();
-    let mut expected = every;
-    // One each is the usual, and is not written.
-    expected.failure_counts.clear();
-    // What follows in a way that is not known is for the restart policy.
-    let mut stored: kelson_proto::state::v1::ServiceRecord =
-        prost::Message::decode(unseal(&again).unwrap().1).unwrap();
-    assert!(stored.after.take().is_some_and(|after| after.what.is_some()));
-    expected.after = None;
-    assert_eq!(stored, expected);
+    // Each phase keeps what belongs to it.
+    for phase in (1..).map_while(|phase| stored::Phase::try_from(phase).ok()) {
+        let every = stored::ServiceRecord { phase: phase.into(), ..every.clone() };
+        let found = Record::read(&prost::Message::encode_to_vec(&every)).unwrap();
+        let again = found.record.seal(1, b"").unwrap();
+        let mut expected = releases::of_its_phase(every);
+        // One each is the usual, and is not written.
+        expected.failure_counts.clear();
+        // What follows in a way that is not known is for the restart policy.
+        let mut read: stored::ServiceRecord = prost::Message::decode(unseal(&again).unwrap().1).unwrap();
+        assert!(read.after.take().is_some_and(|after| after.what.is_some()));
+        expected.after = None;
+        assert_eq!(read, expected);
+    }
 }
 
 #[test]
@@ -297,7 +300,8 @@ fn one_that_an_earlier_release_has_stopped_is_stopped() {
 
 #[test]
 fn a_phase_that_is_not_known_is_gone_on_with() {
-    use crate::service_runner::table::Phase;
+    use crate::service_runner::table::Active;
+    let active = Phase::Active(Active { ready: true, ..Active::default() });
     let with = |pid: i32, state: i32| {
         let stored = kelson_proto::state::v1::ServiceRecord {
             name: "a".into(),
@@ -310,11 +314,11 @@ fn a_phase_that_is_not_known_is_gone_on_with() {
         assert_eq!(found.unknown_phase, Some(99));
         (found.record.service.phase, found.record.service.state)
     };
-    assert_eq!(with(42, 99), (Phase::Active, State::Running));
-    assert_eq!(with(42, 6), (Phase::Active, State::Running));
+    assert_eq!(with(42, 99), (active, State::Running));
+    assert_eq!(with(42, 6), (active, State::Running));
     assert_eq!(with(0, 7), (Phase::Rest, State::Finished));
     assert_eq!(with(0, 3), (Phase::Gate, State::Preparing));
-    assert_eq!(with(0, 10), (Phase::Backoff, State::Backoff));
+    assert_eq!(with(0, 10), (Phase::Backoff { until: None }, State::Backoff));
     assert_eq!(with(0, 99), (Phase::Clearing, State::Stopping));
 }
 
@@ -328,7 +332,7 @@ fn what_does_not_fit_is_shortened_and_not_lost() {
     long.status_text = Some("x".repeat(256));
     store.record(&Arc::from("a"), &long);
     let back = read(&dir, &life).unwrap().records.remove(0);
-    assert_eq!((back.service.run, back.service.pid, back.timers), (9, Some(42), long.timers));
+    assert_eq!((back.service.run, back.service.pid, back.service.phase), (9, Some(42), long.service.phase));
     assert!(back.service.message.len() >= 90 && "ä".repeat(2000).starts_with(&*back.service.message));
     std::fs::remove_dir_all(dir).unwrap();
 }

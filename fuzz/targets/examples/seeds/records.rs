@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use kelson_load::{Sources, load_with};
 use kelson_services::host::{BootReport, PhaseRecord, TaskRecord};
 use kelson_services::model::{Event, State};
-use kelson_services::service_runner::table::ServiceState;
+use kelson_services::service_runner::table::{Phase, ServiceState};
 use kelson_services::state_store::{Kind, LifeId, Record, StateStore};
 use kelson_spec::{Loaded, wire};
 
@@ -16,6 +16,7 @@ use super::{Seeds, piece};
 fn record(name: &str, state: State) -> Record {
     let mut service = ServiceState::new(true);
     service.state = state;
+    service.phase = Phase::Ending { until: Some(Duration::from_secs(9)) };
     service.run = 3;
     service.pid = Some(42);
     service.restarts = 2;
@@ -27,8 +28,6 @@ fn record(name: &str, state: State) -> Record {
         start_time: 7,
         since: 1_800_000_000_000_000_000,
         entered: Some(Duration::from_secs(6)),
-        timers: [None, None, Some(Duration::from_millis(12_345)), None, None],
-        stop_until: Some(Duration::from_secs(9)),
         watchdog: None,
         status_text: Some("all well".to_owned()),
         spawned_after: Some(Duration::from_millis(5)),

@@ -8,7 +8,7 @@ use kelson_runner::{ErrorKind, Exit, StopReport};
 use kelson_spec::service::{RestartPolicy, RestartScope, ServiceKind, WhenDown};
 
 use super::starting::TRIED_AGAIN;
-use super::{Effect, Ended, Phase, Rules, ServiceState, StopReason, Timer, Work};
+use super::{Active, Effect, Effects, Ended, Phase, Rules, ServiceState, StopReason, Work};
 use crate::model::{RestartReason, Retry, State};
 use crate::service_runner::words;
 
@@ -43,10 +43,10 @@ impl After {
 
 impl ServiceState {
     /// `startTimeout` is over, which covers ready, and where checks may restart it also healthy.
-    pub(super) fn start_timeout(&mut self, rules: &Rules, now: Duration, fx: &mut Vec<Effect>) {
+    pub(super) fn start_timeout(&mut self, rules: &Rules, active: Active, now: Duration, fx: &mut Effects) {
         let missing = match self.state {
             State::Starting => "ready",
-            _ if rules.awaits_health() && !self.proven => "healthy",
+            _ if rules.awaits_health() && !active.proven => "healthy",
             _ => return,
         };
         let text = format!("not {missing} after {}", words::duration(rules.start_timeout));
@@ -60,7 +60,7 @@ impl ServiceState {
         reason: RestartReason,
         text: String,
         now: Duration,
-        fx: &mut Vec<Effect>,
+        fx: &mut Effects,
     ) {
         let told = format!("{text}, stopping it");
         let ran = now.saturating_sub(self.spawned_at);
@@ -69,13 +69,7 @@ impl ServiceState {
     }
 
     /// One that it needs went down, and it is told to mind.
-    pub(super) fn dependency_down(
-        &mut self,
-        rules: &Rules,
-        rule: WhenDown,
-        text: &str,
-        fx: &mut Vec<Effect>,
-    ) {
+    pub(super) fn dependency_down(&mut self, rules: &Rules, rule: WhenDown, text: &str, fx: &mut Effects) {
         match rule {
             WhenDown::Ignore => {}
             WhenDown::Stop => {
@@ -98,7 +92,7 @@ impl ServiceState {
     }
 
     /// The coordinator of its group answers with a stop in its turn.
-    fn ask_group(&mut self, reason: RestartReason, text: String, after: Duration, fx: &mut Vec<Effect>) {
+    fn ask_group(&mut self, reason: RestartReason, text: String, after: Duration, fx: &mut Effects) {
         if !self.closing && self.asked_group.is_none() {
             self.asked_group = Some(reason);
             fx.push(Effect::AskGroup { text, after });
@@ -106,10 +100,10 @@ impl ServiceState {
     }
 
     /// Its group's own budget is used up: the service that has asked for the restart ends as failed.
-    pub(super) fn group_refused(&mut self, rules: &Rules, text: &str, fx: &mut Vec<Effect>) {
+    pub(super) fn group_refused(&mut self, rules: &Rules, text: &str, fx: &mut Effects) {
         let Some(reason) = self.asked_group.take() else { return };
         match self.phase {
-            Phase::Active => {
+            Phase::Active(_) => {
                 let text = format!("a restart of its group was asked for ({}); {text}", reason.name());
                 let told = format!("{text}, stopping it");
                 self.after = Some(After::failed(text));
@@ -136,7 +130,7 @@ impl ServiceState {
         rules: &Rules,
         text: String,
         (now, chance): (Duration, u32),
-        fx: &mut Vec<Effect>,
+        fx: &mut Effects,
     ) {
         if self.asked_group.is_some() || self.closing {
             return;
@@ -159,50 +153,54 @@ impl ServiceState {
     }
 
     /// No longer up: `preStop`, then `stop.delay`, then the signal.
-    pub(super) fn begin_stop(&mut self, rules: &Rules, text: String, fx: &mut Vec<Effect>) {
+    pub(super) fn begin_stop(&mut self, rules: &Rules, text: String, fx: &mut Effects) {
         // Nobody was sent to one that was not up, so nobody has to be given time to go.
         let was_up = self.up(rules) || rules.kind == ServiceKind::Oneshot;
-        let failed = matches!(self.after, Some(After::Decide(_)));
-        self.delays = was_up || !failed;
-        // Nothing is checked any more.
-        self.healthy = None;
-        fx.push(Effect::Timer(Timer::Start, None));
-        fx.push(Effect::Timer(Timer::Watchdog, None));
+        let delays = was_up || !matches!(self.after, Some(After::Decide(_)));
         if rules.hooks.pre_stop {
-            self.phase = Phase::PreStop;
+            self.phase = Phase::PreStop { delays };
             self.tell(State::Stopping, format!("{text}; its preStop hooks first"), fx);
             fx.push(Effect::Work(Work::PreStop));
             return;
         }
-        let told = match self.stop_delay(rules) {
-            Duration::ZERO => text,
-            delay => format!("{text}; its stop signal comes in {}", words::duration(delay)),
+        let told = match rules.stop.delay {
+            delay if delays && !delay.is_zero() => {
+                format!("{text}; its stop signal comes in {}", words::duration(delay))
+            }
+            _ => text,
         };
         self.tell(State::Stopping, told, fx);
-        self.delay_stop(rules, fx);
-    }
-
-    fn stop_delay(&self, rules: &Rules) -> Duration {
-        if self.delays { rules.stop.delay } else { Duration::ZERO }
+        self.delay_stop(rules, delays, fx);
     }
 
     /// The stop signal, after `stop.delay`.
-    pub(super) fn delay_stop(&mut self, rules: &Rules, fx: &mut Vec<Effect>) {
-        let delay = self.stop_delay(rules);
-        if delay.is_zero() {
-            self.phase = Phase::Ending;
-            fx.push(Effect::Work(Work::Stop));
-        } else {
-            self.phase = Phase::StopDelay;
+    pub(super) fn delay_stop(&mut self, rules: &Rules, delays: bool, fx: &mut Effects) {
+        if delays && !rules.stop.delay.is_zero() {
+            self.phase = Phase::StopDelay { until: fx.now.saturating_add(rules.stop.delay) };
             fx.push(Effect::Work(Work::None));
-            fx.push(Effect::Timer(Timer::StopDelay, Some(delay)));
+        } else {
+            self.signal(rules, fx);
         }
     }
 
+    /// The stop signal, now.
+    pub(super) fn signal(&mut self, rules: &Rules, fx: &mut Effects) {
+        self.phase = Phase::Ending { until: Some(fx.now.saturating_add(rules.stop.timeout)) };
+        fx.push(Effect::Work(Work::Stop));
+    }
+
     /// The process ended by itself.
-    pub(super) fn ended(&mut self, rules: &Rules, exit: Exit, now: Duration, fx: &mut Vec<Effect>) {
+    pub(super) fn ended(
+        &mut self,
+        rules: &Rules,
+        active: Active,
+        exit: Exit,
+        now: Duration,
+        fx: &mut Effects,
+    ) {
         let ran = now.saturating_sub(self.spawned_at);
-        let before_ready = rules.kind == ServiceKind::Service && !self.ready && self.state == State::Starting;
+        let before_ready =
+            rules.kind == ServiceKind::Service && !active.ready && self.state == State::Starting;
         let ended = Ended::Exited { exit, ran, before_ready, out_of_memory: false, outlived: 0 };
         // Clearing away may take its time: who minds it learns by now that it went down, and why.
         self.message = words::ended(&ended, rules).into();
@@ -210,18 +208,18 @@ impl ServiceState {
         self.clear_away(exit, fx);
     }
 
-    pub(super) fn clear_away(&mut self, exit: Exit, fx: &mut Vec<Effect>) {
+    pub(super) fn clear_away(&mut self, exit: Exit, fx: &mut Effects) {
         self.exit = Some(exit);
         self.phase = Phase::Clearing;
-        self.run_is_over(fx);
+        self.pid = None;
         fx.push(Effect::Publish);
         fx.push(Effect::Work(Work::Clear));
     }
 
     /// Nothing of the run is left, but what no signal ends.
-    pub(super) fn cleared(&mut self, rules: &Rules, report: StopReport, fx: &mut Vec<Effect>) {
+    pub(super) fn cleared(&mut self, rules: &Rules, report: StopReport, fx: &mut Effects) {
         let StopReport { killed, deaf, outlived, left_behind, out_of_memory } = report;
-        if killed && self.phase == Phase::Ending {
+        if killed && matches!(self.phase, Phase::Ending { .. }) {
             let after = words::duration(rules.stop.timeout);
             let signal = self.stop_signal().unwrap_or(rules.stop.signal);
             let why = deaf.map(|deaf| words::deaf(deaf, signal));
@@ -246,16 +244,14 @@ impl ServiceState {
         } else if out_of_memory {
             fx.push(Effect::Note(words::out_of_memory(rules.memory_max)));
         }
-        let news = self.pid.is_some();
-        self.run_is_over(fx);
-        if news {
+        if self.pid.take().is_some() {
             // Cleaning up may take its time, and nobody is to take a PID of the dead for one that lives.
             fx.push(Effect::Publish);
         }
     }
 
     /// The `post` hooks, where something of the run was begun; then what follows.
-    pub(super) fn run_post(&mut self, rules: &Rules, now: Duration, chance: u32, fx: &mut Vec<Effect>) {
+    pub(super) fn run_post(&mut self, rules: &Rules, now: Duration, chance: u32, fx: &mut Effects) {
         if std::mem::take(&mut self.owes_post) {
             self.phase = Phase::Post;
             let what = match &self.after {
@@ -271,7 +267,7 @@ impl ServiceState {
     }
 
     /// The run (or its preparation) is over and cleared away: what now?
-    pub(super) fn conclude(&mut self, rules: &Rules, now: Duration, chance: u32, fx: &mut Vec<Effect>) {
+    pub(super) fn conclude(&mut self, rules: &Rules, now: Duration, chance: u32, fx: &mut Effects) {
         match self.after.take() {
             Some(After::Decide(ended)) => self.decide(rules, ended, now, chance, fx),
             Some(After::Again(_) | After::Gate) if self.closing => {
@@ -294,7 +290,7 @@ impl ServiceState {
     }
 
     /// Asks the restart policy.
-    fn decide(&mut self, rules: &Rules, ended: Ended, now: Duration, chance: u32, fx: &mut Vec<Effect>) {
+    fn decide(&mut self, rules: &Rules, ended: Ended, now: Duration, chance: u32, fx: &mut Effects) {
         let what = words::ended(&ended, rules);
         let end = |state, text| After::End {
             state,
@@ -325,14 +321,13 @@ impl ServiceState {
                 self.history.escalated = false;
                 self.restarts = self.restarts.saturating_add(1);
                 self.restarts_by.add(ended.reason());
-                self.phase = Phase::Backoff;
+                let until = (!after.is_zero()).then(|| now.saturating_add(after));
+                self.phase = Phase::Backoff { until };
                 let text = format!("{what}, {}", restart::restarting(after, &budget));
                 self.retry = Some(Arc::new(Retry { ended: what, budget }));
                 self.tell(State::Backoff, text, fx);
-                if after.is_zero() {
+                if until.is_none() {
                     self.ask_gate(fx);
-                } else {
-                    fx.push(Effect::Timer(Timer::Backoff, Some(after)));
                 }
             }
             Decision::End { .. } => {
@@ -357,7 +352,7 @@ impl ServiceState {
     }
 
     /// Cleans up what is open, then rests.
-    pub(super) fn end(&mut self, end: After, fx: &mut Vec<Effect>) {
+    pub(super) fn end(&mut self, end: After, fx: &mut Effects) {
         if self.opened {
             self.after = Some(end);
             self.close(fx);
@@ -378,17 +373,17 @@ impl ServiceState {
         }
     }
 
-    pub(super) fn close(&mut self, fx: &mut Vec<Effect>) {
+    pub(super) fn close(&mut self, fx: &mut Effects) {
         self.phase = Phase::Closing;
         fx.push(Effect::Work(Work::Close));
     }
 
-    pub(super) fn rest(&mut self, state: State, text: String, fx: &mut Vec<Effect>) {
+    pub(super) fn rest(&mut self, state: State, text: String, fx: &mut Effects) {
         self.after = None;
         self.come_to_rest(state, text, fx);
     }
 
-    fn come_to_rest(&mut self, state: State, text: String, fx: &mut Vec<Effect>) {
+    fn come_to_rest(&mut self, state: State, text: String, fx: &mut Effects) {
         self.phase = Phase::Rest;
         self.retry = None;
         self.missing.clear();
@@ -405,7 +400,7 @@ impl ServiceState {
     }
 
     /// At rest: waits for other archives where that can help.
-    pub(super) fn await_change(&self, fx: &mut Vec<Effect>) {
+    pub(super) fn await_change(&self, fx: &mut Effects) {
         if self.refused_archives().is_some() {
             fx.push(Effect::Work(Work::AwaitArchives));
         }

@@ -6,9 +6,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use kelson_conditions::Missing;
+use kelson_proto::state::v1 as stored;
 use kelson_runner::{Exit, RunnerError, StopReport};
 use kelson_spec::service::{Readiness, WhenDown};
 
+use super::stored::phase_number;
 use super::{Answer, Effect, HookKinds, Input, Phase, Rules, ServiceState, Step, StopReason, Timer};
 use crate::model::RestartReason;
 use crate::service_runner::table_tests;
@@ -47,15 +49,14 @@ fn stop(reason: StopReason) -> Input {
 
 /// A state in each phase, as a service comes to it.
 fn states() -> BTreeMap<i32, ServiceState> {
-    use crate::state_store::numbers::Numbered as _;
     let mut states = BTreeMap::new();
     let mut state = ServiceState::new(true);
     let mut come = |state: &mut ServiceState, inputs: Vec<Input>| {
         for input in inputs {
-            states.entry(state.phase.number()).or_insert_with(|| state.clone());
+            states.entry(phase_number(state.phase).into()).or_insert_with(|| state.clone());
             state.step(&rules(), input, NOW, 0);
         }
-        states.entry(state.phase.number()).or_insert_with(|| state.clone());
+        states.entry(phase_number(state.phase).into()).or_insert_with(|| state.clone());
     };
     let to_active = vec![
         Input::Begin,
@@ -79,7 +80,7 @@ fn states() -> BTreeMap<i32, ServiceState> {
         Input::PostDone(vec![]),
     ];
     come(&mut state, to_rest);
-    let all = (1..).map_while(|number| Phase::of_number(number).map(|_| number));
+    let all = (1..).map_while(|number| stored::Phase::try_from(number).ok().map(|_| number));
     assert!(all.eq(states.keys().copied()), "a phase is not reached");
     states
 }
@@ -134,17 +135,26 @@ fn inputs() -> Vec<(&'static str, Input)> {
         ("Timer Backoff", Input::Timer(Timer::Backoff)),
         ("Timer Watchdog", Input::Timer(Timer::Watchdog)),
         ("Timer StopFor", Input::Timer(Timer::StopFor)),
+        ("Watchdog", Input::Watchdog(Some(NOW))),
+        ("Extend", Input::Extend(2 * NOW)),
+        ("Force", Input::Force),
+        ("Kill", Input::Kill),
     ]
+}
+
+/// Without its data.
+fn name_of(phase: Phase) -> String {
+    let text = format!("{phase:?}");
+    text.split([' ', '(']).next().unwrap_or_default().to_owned()
 }
 
 fn name(effect: &Effect) -> String {
     match effect {
         Effect::Note(_) => "Note".to_owned(),
         Effect::AskGroup { .. } => "AskGroup".to_owned(),
-        Effect::Timer(timer, None) => format!("Timer {timer:?} off"),
-        Effect::Timer(timer, Some(_)) => format!("Timer {timer:?} on"),
         Effect::Work(work) => format!("Work {work:?}"),
         Effect::Tell
+        | Effect::Record
         | Effect::Publish
         | Effect::AskGate
         | Effect::DropGate
@@ -159,7 +169,8 @@ fn page() -> String {
     let mut page = HEAD.to_owned();
     for before in states().values() {
         let mut ignored = Vec::new();
-        write!(page, "\n## {:?}\n\n| input | next phase | effects |\n|---|---|---|\n", before.phase).unwrap();
+        write!(page, "\n## {}\n\n| input | next phase | effects |\n|---|---|---|\n", name_of(before.phase))
+            .unwrap();
         for (input, given) in inputs() {
             let mut after = before.clone();
             let Step { effects, answer } = after.step(&rules(), given, NOW, 0);
@@ -177,7 +188,7 @@ fn page() -> String {
                 Some(Answer::Refused(text)) => what.push(format!("refused: {text}")),
             }
             let same = std::mem::discriminant(&after.phase) == std::mem::discriminant(&before.phase);
-            let next = if same { String::new() } else { format!("{:?}", after.phase) };
+            let next = if same { String::new() } else { name_of(after.phase) };
             writeln!(page, "| {input} | {next} | {} |", what.join(", ")).unwrap();
         }
         writeln!(page, "\nIgnored: {}.", ignored.join(", ")).unwrap();

@@ -6,8 +6,9 @@ use kelson_conditions::sentence;
 use kelson_runner::restart::RestartHistory;
 use kelson_spec::service::ServiceKind;
 
+use super::Work;
 use super::ending::After;
-use super::{Answer, Effect, Phase, Rules, ServiceState, StopReason, Timer, Work};
+use super::{Answer, Effect, Effects, Phase, Rules, ServiceState, StopReason};
 use crate::model::{RestartReason, State};
 use crate::service_runner::words;
 
@@ -19,7 +20,7 @@ impl ServiceState {
         self.retry = None;
     }
 
-    pub(super) fn start_from_rest(&mut self, rules: &Rules, ticket: u64, fx: &mut Vec<Effect>) -> Answer {
+    pub(super) fn start_from_rest(&mut self, rules: &Rules, ticket: u64, fx: &mut Effects) -> Answer {
         self.take_up(ticket);
         self.restarts = 0;
         self.history = RestartHistory::default();
@@ -28,7 +29,7 @@ impl ServiceState {
     }
 
     /// It is ending, and begins again once it has.
-    pub(super) fn start_after_stop(&mut self, rules: &Rules, ticket: u64, fx: &mut Vec<Effect>) -> Answer {
+    pub(super) fn start_after_stop(&mut self, rules: &Rules, ticket: u64, fx: &mut Effects) -> Answer {
         if matches!(self.after, Some(After::Again(_) | After::Gate)) {
             return Answer::NothingToDo("it is restarting already".into());
         }
@@ -45,14 +46,14 @@ impl ServiceState {
         Answer::Done
     }
 
-    pub(super) fn restart(&mut self, rules: &Rules, ticket: u64, why: &str, fx: &mut Vec<Effect>) {
+    pub(super) fn restart(&mut self, rules: &Rules, ticket: u64, why: &str, fx: &mut Effects) {
         let text = format!("restarting: {why}");
         self.take_up(ticket);
         let again = Some(After::Again(RestartReason::Operator));
         match self.phase {
             Phase::Rest => self.begin(rules, true, fx),
             Phase::When => fx.push(Effect::Publish),
-            Phase::Gate | Phase::Backoff => self.again_from_gate(rules, fx),
+            Phase::Gate | Phase::Backoff { .. } => self.again_from_gate(rules, fx),
             Phase::Opening => {
                 fx.push(Effect::DropGate);
                 self.after = again;
@@ -61,15 +62,15 @@ impl ServiceState {
             }
             Phase::Pre | Phase::Spawning => {
                 self.after = again;
-                self.break_start(text, fx);
+                self.break_start(rules, text, fx);
             }
-            Phase::Active => {
+            Phase::Active(_) => {
                 self.after = again;
                 self.begin_stop(rules, text, fx);
             }
-            Phase::PreStop
-            | Phase::StopDelay
-            | Phase::Ending
+            Phase::PreStop { .. }
+            | Phase::StopDelay { .. }
+            | Phase::Ending { .. }
             | Phase::Clearing
             | Phase::Post
             | Phase::Closing => {
@@ -80,20 +81,19 @@ impl ServiceState {
     }
 
     /// A hook that runs is killed. A program that is just being started may run by now: then it has its stop signal.
-    fn break_start(&mut self, text: String, fx: &mut Vec<Effect>) {
+    fn break_start(&mut self, rules: &Rules, text: String, fx: &mut Effects) {
         fx.push(Effect::DropGate);
-        let (phase, work) = match self.phase {
-            Phase::Spawning => (Phase::Ending, Work::Stop),
-            _ => (Phase::Clearing, Work::Clear),
-        };
-        self.phase = phase;
         self.tell(State::Stopping, text, fx);
-        fx.push(Effect::Work(work));
+        if self.phase == Phase::Spawning {
+            self.signal(rules, fx);
+        } else {
+            self.phase = Phase::Clearing;
+            fx.push(Effect::Work(Work::Clear));
+        }
     }
 
     /// Nothing runs; a new spec may be waiting.
-    pub(super) fn again_from_gate(&mut self, rules: &Rules, fx: &mut Vec<Effect>) {
-        fx.push(Effect::Timer(Timer::Backoff, None));
+    pub(super) fn again_from_gate(&mut self, rules: &Rules, fx: &mut Effects) {
         if self.new_spec.is_some() && self.opened {
             self.undo_for_new_spec(After::Again(RestartReason::Operator), fx);
         } else {
@@ -108,7 +108,7 @@ impl ServiceState {
         self.leaving |= *reason == StopReason::Removed;
     }
 
-    pub(super) fn stop_at_rest(&mut self, ticket: u64, reason: &StopReason, fx: &mut Vec<Effect>) -> Answer {
+    pub(super) fn stop_at_rest(&mut self, ticket: u64, reason: &StopReason, fx: &mut Effects) -> Answer {
         self.stops_for(reason);
         if matches!(reason, StopReason::Group(_)) {
             return self.rests_for_group(fx);
@@ -138,7 +138,7 @@ impl ServiceState {
         rules: &Rules,
         ticket: u64,
         reason: &StopReason,
-        fx: &mut Vec<Effect>,
+        fx: &mut Effects,
     ) -> Answer {
         self.stops_for(reason);
         let text = words::stopped(reason, "");
@@ -147,10 +147,9 @@ impl ServiceState {
         let end = |text: String| After::stopped(reason, text);
         match self.phase {
             Phase::Rest => {}
-            Phase::When | Phase::Gate | Phase::Backoff => {
+            Phase::When | Phase::Gate | Phase::Backoff { .. } => {
                 fx.push(Effect::Work(Work::None));
                 fx.push(Effect::DropGate);
-                fx.push(Effect::Timer(Timer::Backoff, None));
                 let during = match self.state {
                     State::Waiting if !self.missing.is_empty() => {
                         format!(" while waiting for {}", sentence(&self.missing))
@@ -174,15 +173,15 @@ impl ServiceState {
             }
             Phase::Pre | Phase::Spawning => {
                 self.after = Some(end(words::stopped(reason, " while starting")));
-                self.break_start(text, fx);
+                self.break_start(rules, text, fx);
             }
-            Phase::Active => {
+            Phase::Active(_) => {
                 self.after = Some(end(text.clone()));
                 self.begin_stop(rules, text, fx);
             }
-            Phase::PreStop
-            | Phase::StopDelay
-            | Phase::Ending
+            Phase::PreStop { .. }
+            | Phase::StopDelay { .. }
+            | Phase::Ending { .. }
             | Phase::Clearing
             | Phase::Post
             | Phase::Closing => match &mut self.after {
@@ -219,8 +218,8 @@ impl ServiceState {
         Answer::Done
     }
 
-    pub(super) fn stop_for(&mut self, time: Option<Duration>, fx: &mut Vec<Effect>) {
-        fx.push(Effect::Timer(Timer::StopFor, time));
+    pub(super) fn stop_for(&mut self, time: Option<Duration>, fx: &mut Effects) {
+        self.stop_for = time.map(|time| fx.now.saturating_add(time));
         if let Some(time) = time {
             let time = words::duration(time);
             fx.push(Effect::Note(format!("to be stopped for {time}, then it starts again by itself")));
@@ -230,7 +229,8 @@ impl ServiceState {
     }
 
     /// An operator who started it meanwhile, or stopped it again, wins.
-    pub(super) fn stopped_for_long_enough(&mut self, rules: &Rules, fx: &mut Vec<Effect>) {
+    pub(super) fn stopped_for_long_enough(&mut self, rules: &Rules, fx: &mut Effects) {
+        self.stop_for = None;
         let stopped = match self.phase {
             Phase::Rest => self.stopped,
             _ => matches!(self.after, Some(After::End { stopped: true, .. })),
@@ -245,7 +245,7 @@ impl ServiceState {
     }
 
     /// It is stopped with its group while nothing of it runs.
-    fn rests_for_group(&mut self, fx: &mut Vec<Effect>) -> Answer {
+    fn rests_for_group(&mut self, fx: &mut Effects) -> Answer {
         if !self.is_stopped() && self.state != State::Initialized {
             self.awaits_group = true;
             // Whoever waits for its success waits for the next one.
@@ -257,7 +257,7 @@ impl ServiceState {
     }
 
     /// All of its group has stopped, and starts again. An operator who stopped it meanwhile wins.
-    pub(super) fn group_start(&mut self, rules: &Rules, text: &str, fx: &mut Vec<Effect>) {
+    pub(super) fn group_start(&mut self, rules: &Rules, text: &str, fx: &mut Effects) {
         if self.closing || self.is_stopped() {
             return;
         }

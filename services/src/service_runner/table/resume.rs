@@ -6,7 +6,7 @@ use kelson_runner::Exit;
 use kelson_spec::ServiceSpec;
 
 use super::ending::After;
-use super::{Effect, Phase, Rules, ServiceState, Work};
+use super::{Effect, Effects, Phase, Rules, ServiceState, Work};
 use crate::model::State;
 
 impl ServiceState {
@@ -16,7 +16,7 @@ impl ServiceState {
         rules: &Rules,
         (found, closing): (Result<i32, Exit>, bool),
         (now, chance): (Duration, u32),
-        fx: &mut Vec<Effect>,
+        fx: &mut Effects,
     ) {
         self.closing = closing;
         match self.phase {
@@ -31,21 +31,24 @@ impl ServiceState {
                 self.after = Some(After::Gate);
                 self.run_post(rules, now, chance, fx);
             }
-            Phase::PreStop => match found {
+            Phase::PreStop { .. } => match found {
                 Ok(_) => fx.push(Effect::Work(Work::PreStop)),
                 Err(exit) => self.clear_away(exit, fx),
             },
-            Phase::StopDelay => {
+            Phase::StopDelay { .. } => {
                 if let Err(exit) = found {
                     self.clear_away(exit, fx);
                 }
             }
-            Phase::Active => {
+            Phase::Active(active) => {
                 if let Err(exit) = found {
-                    self.ended(rules, exit, now, fx);
+                    self.ended(rules, active, exit, now, fx);
                 }
             }
-            Phase::Ending => {
+            Phase::Ending { until } => {
+                let until = until.unwrap_or_else(|| now.saturating_add(rules.stop.timeout));
+                self.phase = Phase::Ending { until: Some(until) };
+                fx.push(Effect::Record);
                 if let Err(exit) = found {
                     self.pid = None;
                     self.exit.get_or_insert(exit);
@@ -58,7 +61,7 @@ impl ServiceState {
             Phase::Post => fx.push(Effect::Work(Work::Post)),
             Phase::Closing => fx.push(Effect::Work(Work::Close)),
             // Its clock goes on; one that had run out rings at once.
-            Phase::Backoff => {}
+            Phase::Backoff { .. } => {}
         }
     }
 
@@ -69,7 +72,7 @@ impl ServiceState {
 
     /// Whether this run has been ready, also where it is reloading now.
     pub fn has_been_ready(&self) -> bool {
-        self.ready || (self.phase == Phase::Active && self.state == State::Running)
+        self.active().is_some_and(|active| active.ready || self.state == State::Running)
     }
 
     /// Whether its `post` hooks are owed.

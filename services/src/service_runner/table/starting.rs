@@ -7,7 +7,7 @@ use kelson_runner::ErrorKind;
 use kelson_spec::service::Readiness;
 
 use super::ending::After;
-use super::{Effect, Ended, Phase, Rules, ServiceState, Timer, Work};
+use super::{Active, Effect, Effects, Ended, Phase, Rules, ServiceState, Work};
 use crate::model::State;
 use crate::service_runner::words;
 
@@ -16,7 +16,7 @@ pub(super) const TRIED_AGAIN: &str = "its file changed, it is tried again";
 
 impl ServiceState {
     /// From rest to `when` or the gate.
-    pub(super) fn begin(&mut self, rules: &Rules, ask_when: bool, fx: &mut Vec<Effect>) {
+    pub(super) fn begin(&mut self, rules: &Rules, ask_when: bool, fx: &mut Effects) {
         self.will_start = false;
         self.finished = false;
         self.stopped = false;
@@ -40,7 +40,7 @@ impl ServiceState {
     }
 
     /// The way to the next run, which is of the newest spec: what was prepared for another one is undone first.
-    pub(super) fn ask_gate(&mut self, fx: &mut Vec<Effect>) {
+    pub(super) fn ask_gate(&mut self, fx: &mut Effects) {
         if self.new_spec.is_some() && self.opened {
             self.undo_for_new_spec(After::Gate, fx);
             return;
@@ -54,7 +54,7 @@ impl ServiceState {
     }
 
     /// A new spec has come. Where no run has begun it counts at once, and otherwise from the next run on.
-    pub(super) fn has_new_spec(&mut self, rules: &Rules, fx: &mut Vec<Effect>) {
+    pub(super) fn has_new_spec(&mut self, rules: &Rules, fx: &mut Effects) {
         if self.is_refused() {
             fx.push(Effect::Note(TRIED_AGAIN.into()));
             self.begin(rules, true, fx);
@@ -68,12 +68,12 @@ impl ServiceState {
                 self.ask_gate(fx);
             }
             Phase::Opening => self.undo_for_new_spec(After::Gate, fx),
-            Phase::Backoff => fx.push(Effect::Note("its file changed, its next run uses it".into())),
+            Phase::Backoff { .. } => fx.push(Effect::Note("its file changed, its next run uses it".into())),
             _ => {}
         }
     }
 
-    pub(super) fn undo_for_new_spec(&mut self, after: After, fx: &mut Vec<Effect>) {
+    pub(super) fn undo_for_new_spec(&mut self, after: After, fx: &mut Effects) {
         self.after = Some(after);
         fx.push(Effect::DropGate);
         self.missing.clear();
@@ -86,7 +86,7 @@ impl ServiceState {
         rules: &Rules,
         missing: Vec<Missing>,
         (now, chance): (Duration, u32),
-        fx: &mut Vec<Effect>,
+        fx: &mut Effects,
     ) {
         match self.phase {
             Phase::Gate if self.state != State::Waiting || self.missing != missing => {}
@@ -121,7 +121,7 @@ impl ServiceState {
         }
     }
 
-    pub(super) fn gate_holds(&mut self, rules: &Rules, fx: &mut Vec<Effect>) {
+    pub(super) fn gate_holds(&mut self, rules: &Rules, fx: &mut Effects) {
         self.missing.clear();
         if self.opened {
             self.launch(rules, fx);
@@ -134,10 +134,9 @@ impl ServiceState {
     }
 
     /// A new run, from its `pre` hooks on.
-    fn launch(&mut self, rules: &Rules, fx: &mut Vec<Effect>) {
+    fn launch(&mut self, rules: &Rules, fx: &mut Effects) {
         self.run = self.run.saturating_add(1);
         self.exit = None;
-        self.proven = false;
         self.owes_post = false;
         let run = self.run;
         if rules.hooks.pre {
@@ -151,37 +150,29 @@ impl ServiceState {
         }
     }
 
-    pub(super) fn spawned(&mut self, rules: &Rules, pid: i32, now: Duration, fx: &mut Vec<Effect>) {
-        self.phase = Phase::Active;
+    pub(super) fn spawned(&mut self, rules: &Rules, pid: i32, now: Duration, fx: &mut Effects) {
         self.broken_off = 0;
         self.pid = Some(pid);
         self.spawned_at = now;
         fx.push(Effect::Work(Work::None));
-        match rules.readiness {
-            Readiness::None => {
-                self.ready = true;
-                let text = format!("running (PID {pid}){}", words::before_checks(rules));
-                self.tell(State::Running, text, fx);
-                if rules.awaits_health() {
-                    fx.push(Effect::Timer(Timer::Start, rules.start_limit()));
-                }
-            }
-            Readiness::Notify | Readiness::Descriptor(_) => {
-                let limit = rules
-                    .start_limit()
-                    .map_or_else(String::new, |limit| format!("at most {} ", words::duration(limit)));
-                let signal = words::readiness(rules.readiness);
-                self.tell(State::Starting, format!("PID {pid} started, waiting {limit}for {signal}"), fx);
-                fx.push(Effect::Timer(Timer::Start, rules.start_limit()));
-            }
+        let ready = rules.readiness == Readiness::None;
+        let limit = rules.start_limit().filter(|_| !ready || rules.awaits_health());
+        let start = limit.map(|limit| now.saturating_add(limit));
+        self.phase = Phase::Active(Active { ready, start, ..Active::default() });
+        if ready {
+            let text = format!("running (PID {pid}){}", words::before_checks(rules));
+            self.tell(State::Running, text, fx);
+        } else {
+            let limit =
+                limit.map_or_else(String::new, |limit| format!("at most {} ", words::duration(limit)));
+            let signal = words::readiness(rules.readiness);
+            self.tell(State::Starting, format!("PID {pid} started, waiting {limit}for {signal}"), fx);
         }
     }
 
-    pub(super) fn is_ready(&mut self, rules: &Rules, now: Duration, fx: &mut Vec<Effect>) {
-        self.ready = true;
-        if self.proven || !rules.awaits_health() {
-            fx.push(Effect::Timer(Timer::Start, None));
-        }
+    pub(super) fn is_ready(&mut self, rules: &Rules, active: Active, now: Duration, fx: &mut Effects) {
+        let start = active.start.filter(|_| !active.proven && rules.awaits_health());
+        self.phase = Phase::Active(Active { ready: true, start, ..active });
         let text = if self.state == State::Running {
             "ready again".to_owned()
         } else {
@@ -195,30 +186,31 @@ impl ServiceState {
     /// What its checks say together.
     pub(super) fn health(
         &mut self,
+        mut active: Active,
         healthy: Option<bool>,
         missing: &str,
         now: Duration,
-        fx: &mut Vec<Effect>,
+        fx: &mut Effects,
     ) {
-        let changed = healthy != self.healthy;
-        self.healthy = healthy;
+        let changed = healthy != active.healthy;
+        active.healthy = healthy;
         let text = match healthy {
             Some(true) if !changed => return,
-            Some(true) if self.proven => "running, healthy again".to_owned(),
+            Some(true) if active.proven => "running, healthy again".to_owned(),
             Some(true) => {
-                self.proven = true;
-                fx.push(Effect::Timer(Timer::Start, None));
+                (active.proven, active.start) = (true, None);
                 let took = words::duration(now.saturating_sub(self.spawned_at));
                 format!("running, healthy after {took} (PID {})", self.pid.unwrap_or_default())
             }
             _ => format!("running, waits for {missing}"),
         };
-        if changed && self.ready {
+        self.phase = Phase::Active(active);
+        if changed && active.ready {
             self.tell(self.state, text, fx);
         } else if changed {
             // That it is not ready is the better reason.
             fx.push(Effect::Publish);
-        } else if self.ready && *self.message != *text {
+        } else if active.ready && *self.message != *text {
             self.message = std::sync::Arc::from(text);
             fx.push(Effect::Publish);
         }

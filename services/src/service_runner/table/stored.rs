@@ -9,7 +9,7 @@ use kelson_runner::ErrorKind;
 use kelson_runner::restart::{Failures, RestartHistory};
 
 use super::ending::After;
-use super::{Ended, Phase, ServiceState};
+use super::{Active, Ended, Phase, ServiceState};
 use crate::model::{RestartCounts, RestartReason, Retry, State};
 use crate::state_store::numbers::{Numbered as _, exit_of_stored, exit_to_stored, nanos};
 use crate::state_store::start_of;
@@ -18,12 +18,32 @@ impl ServiceState {
     /// Fills in what the table knows.
     pub(crate) fn store(&self, record: &mut stored::ServiceRecord) {
         record.state = self.state.number();
-        record.phase = self.phase.number();
+        record.phase = phase_number(self.phase).into();
         record.run = self.run;
         record.pid = self.pid.unwrap_or_default();
-        record.ready = self.ready;
-        record.healthy = self.healthy;
-        record.proven = self.proven;
+        match self.phase {
+            Phase::Active(active) => {
+                record.ready = active.ready;
+                record.healthy = active.healthy;
+                record.proven = active.proven;
+                record.start_timer = active.start.map(nanos);
+                record.watchdog_timer = active.watchdog.map(nanos);
+            }
+            Phase::PreStop { delays } => record.delays = delays,
+            Phase::StopDelay { until } => record.stop_delay_timer = Some(nanos(until)),
+            Phase::Ending { until } => record.stop_until = until.map(nanos),
+            Phase::Backoff { until } => record.backoff_timer = until.map(nanos),
+            Phase::Rest
+            | Phase::When
+            | Phase::Gate
+            | Phase::Opening
+            | Phase::Pre
+            | Phase::Spawning
+            | Phase::Clearing
+            | Phase::Post
+            | Phase::Closing => {}
+        }
+        record.stop_for_timer = self.stop_for.map(nanos);
         record.restarts = self.restarts;
         record.restarts_by = self.restarts_by.to_stored();
         record.stopped = self.stopped;
@@ -41,7 +61,6 @@ impl ServiceState {
             .retry
             .as_deref()
             .map(|Retry { ended, budget }| stored::Retry { ended: ended.clone(), budget: budget.clone() });
-        record.delays = self.delays;
         record.leaving = self.leaving;
         record.awaits_group = self.awaits_group;
         record.asked_group = self.asked_group.map(RestartReason::number).unwrap_or_default();
@@ -66,7 +85,7 @@ impl ServiceState {
     /// The service that a record tells of. A phase that this version does not know is `Err`; [`ServiceState::adopt`] tells what
     /// stands for it then.
     pub(crate) fn of_stored(record: &stored::ServiceRecord) -> (ServiceState, Result<(), i32>) {
-        let phase = Phase::of_number(record.phase);
+        let phase = phase(record);
         let mut before = Duration::ZERO;
         let mut counts = record.failure_counts.iter().copied();
         let failures = record.failures.iter().map(|since| {
@@ -78,9 +97,6 @@ impl ServiceState {
             phase: phase.unwrap_or(Phase::Rest),
             run: record.run,
             pid: Some(record.pid).filter(|pid| *pid > 0),
-            ready: record.ready,
-            healthy: record.healthy,
-            proven: record.proven,
             restarts: record.restarts,
             restarts_by: RestartCounts::of_stored(&record.restarts_by),
             stopped: record.stopped,
@@ -99,7 +115,6 @@ impl ServiceState {
             opened: record.opened,
             owes_post: record.owes_post,
             broken_off: record.broken_off,
-            delays: record.delays,
             leaving: record.leaving,
             awaits_group: record.awaits_group,
             asked_group: asked(record.asked_group),
@@ -108,31 +123,31 @@ impl ServiceState {
             after: record.after.as_ref().map(After::of_stored),
             history: RestartHistory::of(failures, record.doublings),
             spawned_at: Duration::from_nanos(record.spawned_at),
+            stop_for: record.stop_for_timer.map(Duration::from_nanos),
         };
         service.history.escalated = record.escalated;
         if phase.is_some() {
             return (service, Ok(()));
         }
-        service.adopt(state(record.state, record.stopped));
+        service.adopt(record);
         (service, Err(record.phase))
     }
 
     /// Goes on from a phase that this version does not know: with a process it runs; without one its state tells how far
     /// it had come.
-    fn adopt(&mut self, state: Option<State>) {
+    fn adopt(&mut self, record: &stored::ServiceRecord) {
         if self.pid.is_some() {
-            self.phase = Phase::Active;
+            self.phase = Phase::Active(Active { ready: true, ..active(record) });
             self.state = State::Running;
-            self.ready = true;
             self.after = None;
             return;
         }
-        self.phase = match state {
+        self.phase = match state(record.state, record.stopped) {
             Some(State::Initialized | State::Finished | State::Failed | State::Skipped | State::Stopped) => {
                 Phase::Rest
             }
             Some(State::Waiting | State::Preparing | State::Starting) => Phase::Gate,
-            Some(State::Backoff) => Phase::Backoff,
+            Some(State::Backoff) => Phase::Backoff { until: record.backoff_timer.map(Duration::from_nanos) },
             Some(State::Running | State::Stopping) | None => Phase::Clearing,
         };
         if self.phase == Phase::Clearing {
@@ -163,6 +178,60 @@ impl ServiceState {
             }
             _ => {}
         }
+    }
+}
+
+pub(crate) fn phase_number(phase: Phase) -> stored::Phase {
+    match phase {
+        Phase::Rest => stored::Phase::Rest,
+        Phase::When => stored::Phase::When,
+        Phase::Gate => stored::Phase::Gate,
+        Phase::Opening => stored::Phase::Opening,
+        Phase::Pre => stored::Phase::Pre,
+        Phase::Spawning => stored::Phase::Spawning,
+        Phase::Active(_) => stored::Phase::Active,
+        Phase::PreStop { .. } => stored::Phase::PreStop,
+        Phase::StopDelay { .. } => stored::Phase::StopDelay,
+        Phase::Ending { .. } => stored::Phase::Ending,
+        Phase::Clearing => stored::Phase::Clearing,
+        Phase::Post => stored::Phase::Post,
+        Phase::Closing => stored::Phase::Closing,
+        Phase::Backoff { .. } => stored::Phase::Backoff,
+    }
+}
+
+/// `None`: this version does not know it.
+fn phase(record: &stored::ServiceRecord) -> Option<Phase> {
+    let time = |nanos: Option<u64>| nanos.map(Duration::from_nanos);
+    Some(match stored::Phase::try_from(record.phase).ok()? {
+        stored::Phase::Unspecified => return None,
+        stored::Phase::Rest => Phase::Rest,
+        stored::Phase::When => Phase::When,
+        stored::Phase::Gate => Phase::Gate,
+        stored::Phase::Opening => Phase::Opening,
+        stored::Phase::Pre => Phase::Pre,
+        stored::Phase::Spawning => Phase::Spawning,
+        stored::Phase::Active => Phase::Active(active(record)),
+        stored::Phase::PreStop => Phase::PreStop { delays: record.delays },
+        // One without a deadline has waited for long enough.
+        stored::Phase::StopDelay => {
+            Phase::StopDelay { until: time(record.stop_delay_timer).unwrap_or_default() }
+        }
+        stored::Phase::Ending => Phase::Ending { until: time(record.stop_until) },
+        stored::Phase::Clearing => Phase::Clearing,
+        stored::Phase::Post => Phase::Post,
+        stored::Phase::Closing => Phase::Closing,
+        stored::Phase::Backoff => Phase::Backoff { until: time(record.backoff_timer) },
+    })
+}
+
+fn active(record: &stored::ServiceRecord) -> Active {
+    Active {
+        ready: record.ready,
+        healthy: record.healthy,
+        proven: record.proven,
+        start: record.start_timer.map(Duration::from_nanos),
+        watchdog: record.watchdog_timer.map(Duration::from_nanos),
     }
 }
 

@@ -47,7 +47,7 @@ impl Rules {
     }
 }
 
-/// Where the service is, finer than the [`State`] that is shown.
+/// Where the service is, finer than the [`State`] that is shown, with its deadlines. Times count from PID 1's start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     /// Nothing runs and nothing is under way: initialized, finished, failed, skipped.
@@ -61,19 +61,41 @@ pub enum Phase {
     Pre,
     Spawning,
     /// A process lives: starting or running.
-    Active,
-    /// No longer up; the `preStop` hooks run.
-    PreStop,
-    /// No longer up; the signal comes after `stop.delay`.
-    StopDelay,
-    /// Signal sent, waiting for the end, killing.
-    Ending,
+    Active(Active),
+    /// No longer up; the `preStop` hooks run. `delays`: `stop.delay` counts for this stop.
+    PreStop {
+        delays: bool,
+    },
+    /// No longer up; the signal comes at this time.
+    StopDelay {
+        until: Duration,
+    },
+    /// Signal sent, waiting for the end, killing. `None`: a stop that an earlier incarnation of PID 1 was about to begin.
+    Ending {
+        until: Option<Duration>,
+    },
     /// The process ended by itself; what it left is cleared away.
     Clearing,
     /// Nothing of the run is left; the `post` hooks run.
     Post,
     Closing,
-    Backoff,
+    /// The next run comes at this time. `None`: at once, or not by itself.
+    Backoff {
+        until: Option<Duration>,
+    },
+}
+
+/// What is known of a run while its process lives.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Active {
+    pub ready: bool,
+    pub healthy: Option<bool>,
+    /// It has been healthy in this run.
+    pub proven: bool,
+    /// When it has to be ready, or healthy for the first time.
+    pub start: Option<Duration>,
+    /// When the next `WATCHDOG=1` has to have come.
+    pub watchdog: Option<Duration>,
 }
 
 /// How a run came to its end, for the policy and in words.
@@ -215,6 +237,14 @@ pub enum Input {
         closing: bool,
     },
     Timer(Timer),
+    /// `WATCHDOG=1`, or another interval: the next one has to come within this time.
+    Watchdog(Option<Duration>),
+    /// `EXTEND_TIMEOUT_USEC`: the deadline of its start or stop is at least so far away.
+    Extend(Duration),
+    /// An operator wants what is stopping to be killed at once.
+    Force,
+    /// The total deadline of the host's stop has passed: what is left of it is killed at once.
+    Kill,
     /// It is found broken: by a check, or it says so itself.
     Broken {
         run: u64,
@@ -279,6 +309,10 @@ impl Input {
             | Input::Closed(_)
             | Input::Attached { .. }
             | Input::Timer(_)
+            | Input::Watchdog(_)
+            | Input::Extend(_)
+            | Input::Force
+            | Input::Kill
             | Input::NewSpec { .. }
             | Input::OldSpec
             | Input::Replace { .. }
@@ -292,7 +326,7 @@ impl Input {
     }
 }
 
-/// The clocks of one service; each runs or does not.
+/// What a deadline that has passed was for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Timer {
     Start,
@@ -329,6 +363,8 @@ pub enum Effect {
     Tell,
     /// Record and publish what changed, without an event.
     Publish,
+    /// Record what changed: a deadline was moved.
+    Record,
     /// An event that changes nothing.
     Note(String),
     Work(Work),
@@ -336,8 +372,6 @@ pub enum Effect {
     AskGate,
     /// Stop watching the gate.
     DropGate,
-    /// Start (again) or stop a clock.
-    Timer(Timer, Option<Duration>),
     /// Take up the new spec: nothing of the old one is open.
     Adopt,
     /// At rest.
@@ -355,6 +389,23 @@ pub enum Answer {
     Done,
     NothingToDo(String),
     Refused(String),
+}
+
+/// What comes of an input, as far as the step has come, and when it happens.
+pub(super) struct Effects {
+    pub all: Vec<Effect>,
+    pub now: Duration,
+}
+
+impl Effects {
+    pub fn push(&mut self, effect: Effect) {
+        self.all.push(effect);
+    }
+
+    /// Tells of failures.
+    pub fn note(&mut self, texts: Vec<String>) {
+        self.all.extend(texts.into_iter().map(Effect::Note));
+    }
 }
 
 /// What comes of an input.

@@ -9,21 +9,21 @@ use super::{Core, Next};
 use crate::health::network::Network;
 use crate::health::{self, Asks, Checks, News, OwnCheck, Plan, Recall, ToMind};
 use crate::model::{CheckReport, RestartReason, Standing};
-use crate::service_runner::table::{Input, Phase};
+use crate::service_runner::table::Input;
 
 impl Core {
     /// Begins the checks of a run that is ready, and drops those of a run that is ending: both are asked after each
     /// step, so that no other place has to think of them.
     pub(super) fn mind_checks(&mut self) -> Option<Input> {
-        if self.service.phase != Phase::Active {
+        let Some(active) = self.service.active() else {
             self.checks = None;
             self.past_checks = None;
             self.health_kept = false;
             return None;
-        }
+        };
         if let Some(checks) = &mut self.checks {
             // Once it is ready again, a check that it waits for is the better reason again.
-            let (run, again) = (self.service.run, checks.turns_ready(self.service.ready));
+            let (run, again) = (self.service.run, checks.turns_ready(active.ready));
             return again.then(|| Input::Health {
                 run,
                 healthy: checks.healthy(),
@@ -68,7 +68,7 @@ impl Core {
             },
         );
         let mut checks = Box::new(Checks::begin(own.into_iter().chain(of_spec), random));
-        checks.turns_ready(self.service.ready);
+        checks.turns_ready(active.ready);
         let (healthy, missing) = (checks.healthy(), checks.missing());
         self.checks = Some(checks);
         if self.health_kept && healthy.is_none() {

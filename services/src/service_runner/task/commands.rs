@@ -7,7 +7,7 @@ use kelson_spec::ServiceSpec;
 use tokio::sync::{mpsc, oneshot};
 
 use super::super::surroundings::RunningProcess;
-use super::super::table::{Answer, Input, Phase, StopReason, Timer, Work};
+use super::super::table::{Answer, Input, Phase, StopReason, Work};
 use super::{Core, Killing, Next};
 use crate::model::CheckReport;
 use crate::state_store::Kind;
@@ -87,29 +87,16 @@ impl Core {
             Command::Kill => {
                 self.killing = Killing::Deadline;
                 self.note("the total deadline has passed: killed");
-                match self.service.phase {
-                    Phase::PreStop | Phase::StopDelay => self.step(Input::Timer(Timer::StopDelay)),
-                    Phase::Ending | Phase::Clearing => Next::Work(Work::Stop, false),
-                    Phase::Post => Next::Work(Work::Post, false),
-                    _ => Next::Same,
-                }
+                self.step(Input::Kill)
             }
-            Command::Force => {
-                let phase = self.service.phase;
-                let stops = matches!(phase, Phase::PreStop | Phase::StopDelay | Phase::Ending);
-                if !stops || self.killing != Killing::Nobody {
-                    return Next::Same;
+            Command::Force if self.killing == Killing::Nobody => {
+                let next = self.step(Input::Force);
+                if matches!(next, Next::Work(Work::Stop, _)) {
+                    self.killing = Killing::Operator;
                 }
-                self.note("killed: asked by an operator");
-                self.killing = Killing::Operator;
-                // Written down with the state: what is left of its time is nothing, also in a later incarnation.
-                self.stop_until = Some(tokio::time::Instant::now());
-                self.record();
-                match phase {
-                    Phase::Ending => Next::Work(Work::Stop, false),
-                    _ => self.step(Input::Timer(Timer::StopDelay)),
-                }
+                next
             }
+            Command::Force => Next::Same,
             Command::Leave { left } => {
                 let rests = self.service.phase == Phase::Rest;
                 if rests {
@@ -143,9 +130,9 @@ impl Core {
 
     /// For the present run, while it is neither ending nor about to.
     pub(super) fn executor(&self) -> Result<Arc<dyn Executor>, String> {
-        match self.service.phase {
-            Phase::Active => self.executor_of_run(),
-            _ => Err(self.does_not_run()),
+        match self.service.active() {
+            Some(_) => self.executor_of_run(),
+            None => Err(self.does_not_run()),
         }
     }
 

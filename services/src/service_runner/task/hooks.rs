@@ -6,7 +6,6 @@ use kelson_runner::BoxFuture;
 
 use super::Core;
 use crate::service_runner::hooks::Hooks;
-use crate::service_runner::table::Phase;
 
 impl Core {
     pub(super) fn hooks(&self) -> Hooks {
@@ -27,12 +26,12 @@ impl Core {
     /// Starts the `postStart` hooks of a run that is ready, and drops those of a run that is ending: asked after each
     /// step, as the checks are.
     pub(super) fn mind_hooks(&mut self) {
-        if self.service.phase != Phase::Active {
+        let Some(active) = self.service.active() else {
             self.post_start = None;
-        } else if self.service.ready
-            && self.post_start_of != self.service.run
-            && !self.spec.hooks.post_start.is_empty()
-        {
+            return;
+        };
+        let begun = self.post_start_of == self.service.run;
+        if active.ready && !begun && !self.spec.hooks.post_start.is_empty() {
             self.post_start_of = self.service.run;
             self.post_start = Some(Box::pin(self.hooks().post_start(self.executor_of_run())));
         }

@@ -13,7 +13,7 @@ use super::super::random::Random;
 use super::super::readiness::Voice;
 use super::super::surroundings::Surroundings;
 use super::super::table::{HookKinds, Rules, ServiceState, Work};
-use super::{Command, Core, Killing, TIMERS, drive};
+use super::{Command, Core, Killing, drive};
 use crate::health::Totals;
 use crate::model::{Snapshot, State};
 use crate::state_store::Kind;
@@ -86,7 +86,6 @@ pub(super) fn make(
         bonds: None,
         post_start: None,
         post_start_of: 0,
-        timers: Box::new([None; TIMERS]),
         sleep: None,
         watchdog: None,
         status_text: None,
@@ -96,7 +95,6 @@ pub(super) fn make(
         start_took: None,
         start_took_run: 0,
         totals: Arc::clone(&totals),
-        stop_until: None,
         killing: Killing::Nobody,
         turn: None,
         rested: Vec::new(),

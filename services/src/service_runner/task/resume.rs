@@ -98,11 +98,10 @@ impl Core {
         let origin = self.surroundings.origin;
         let at = |after: Duration| origin.checked_add(after);
         self.start_time = record.start_time;
-        *self.timers = record.timers.map(|timer| timer.and_then(at));
-        self.stop_until = record.stop_until.and_then(at);
         self.watchdog = record.watchdog;
         // When it last pinged is not written down.
-        self.arm_watchdog();
+        let (rules, now) = (self.rules(), self.now());
+        self.service.step(&rules, Input::Watchdog(self.watchdog), now, 0);
         self.status_text = record.status_text.as_deref().map(Arc::from);
         let since = SystemTime::UNIX_EPOCH
             .checked_add(Duration::from_nanos(record.since))
@@ -119,7 +118,7 @@ impl Core {
         self.start_took = record.start_took;
         self.start_took_run = record.start_took_run;
         self.bonds = Bonds::recall(&record.noted_runs);
-        self.health_kept = record.service.healthy.is_some();
+        self.health_kept = record.service.active().is_some_and(|active| active.healthy.is_some());
         if record.service.has_been_ready() {
             // Its `postStart` hooks have begun, and are not begun twice.
             self.post_start_of = record.service.run;
@@ -128,8 +127,10 @@ impl Core {
 
     /// Goes on listening to the run.
     fn speak_on(&mut self, voice: Option<OwnedFd>) {
-        let speaks =
-            matches!(self.service.phase, Phase::Spawning | Phase::Active | Phase::StopDelay | Phase::Ending);
+        let speaks = matches!(
+            self.service.phase,
+            Phase::Spawning | Phase::Active(_) | Phase::StopDelay { .. } | Phase::Ending { .. }
+        );
         let Some(descriptor) = voice.filter(|_| speaks) else { return };
         let (run, store) = (self.service.run, self.surroundings.store.as_ref());
         let service = self.name.to_string();

@@ -1,16 +1,14 @@
 //! What a run says of itself: readiness, status, watchdog, more time.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use kelson_spec::service::Workload;
-use tokio::time::Instant;
 
-use super::{Core, Killing, Next, timer_index};
+use super::{Core, Killing, Next};
 use crate::model::RestartReason;
 use crate::service_runner::notify::Message;
 use crate::service_runner::readiness::{Heard, Voice};
-use crate::service_runner::table::{Input, Phase, Timer, Work};
+use crate::service_runner::table::Input;
 
 impl Core {
     /// What was heard is let go once it is written down: another incarnation of PID 1 hears it again otherwise.
@@ -51,21 +49,20 @@ impl Core {
                 }
                 Next::Same
             }
-            Message::Watchdog => {
-                self.arm_watchdog();
-                Next::Same
-            }
+            Message::Watchdog => self.step(Input::Watchdog(self.watchdog)),
             Message::WatchdogInterval(interval) => {
                 self.watchdog = (!interval.is_zero()).then_some(interval);
-                self.arm_watchdog();
+                let next = self.step(Input::Watchdog(self.watchdog));
                 self.record();
-                Next::Same
+                next
             }
             Message::WatchdogTrigger => {
                 let text = "says that it is broken (WATCHDOG=trigger)".into();
                 self.step(Input::Broken { run, reason: RestartReason::Watchdog, text })
             }
-            Message::ExtendTimeout(by) => self.extend(by),
+            // What is being killed has no more time.
+            Message::ExtendTimeout(_) if self.killing != Killing::Nobody => Next::Same,
+            Message::ExtendTimeout(by) => self.step(Input::Extend(by)),
             Message::MainPid(_) if self.main_pid_refused => Next::Same,
             // What it is anyway; in a container its process is the first of its PID namespace.
             Message::MainPid(pid) if self.is_main_pid(&pid) => Next::Same,
@@ -84,38 +81,5 @@ impl Core {
         pid.is_some()
             && (pid == self.service.pid
                 || (pid == Some(1) && matches!(self.spec.workload, Workload::Container(_))))
-    }
-
-    pub(super) fn arm_watchdog(&mut self) {
-        let deadline = match self.service.phase {
-            Phase::Active => self.watchdog.and_then(|interval| Instant::now().checked_add(interval)),
-            _ => None,
-        };
-        if let Some(slot) = self.timers.get_mut(timer_index(Timer::Watchdog)) {
-            *slot = deadline;
-        }
-    }
-
-    /// `EXTEND_TIMEOUT_USEC`: the clock that runs has at least so much left.
-    fn extend(&mut self, by: Duration) -> Next {
-        let Some(until) = Instant::now().checked_add(by) else { return Next::Same };
-        match self.service.phase {
-            Phase::Active => {
-                if let Some(Some(deadline)) = self.timers.get_mut(timer_index(Timer::Start)) {
-                    *deadline = (*deadline).max(until);
-                }
-                self.record();
-                Next::Same
-            }
-            Phase::Ending
-                if self.killing == Killing::Nobody
-                    && self.stop_until.is_some_and(|deadline| deadline < until) =>
-            {
-                self.stop_until = Some(until);
-                self.record();
-                Next::Work(Work::Stop, false)
-            }
-            _ => Next::Same,
-        }
     }
 }

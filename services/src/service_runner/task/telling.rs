@@ -6,9 +6,9 @@ use std::time::SystemTime;
 use kelson_spec::ServiceSpec;
 use tokio::time::Instant;
 
-use super::{Core, timer_index};
-use crate::model::{Snapshot, State};
-use crate::service_runner::table::Timer;
+use super::Core;
+use crate::model::Snapshot;
+use crate::service_runner::table::Phase;
 use crate::state_store::{Kind, Record};
 
 impl Core {
@@ -52,7 +52,10 @@ impl Core {
         };
         self.record_in(entered);
         let (since, entered) = entered;
-        let backoff = self.timers.get(timer_index(Timer::Backoff)).copied().flatten();
+        let restart_at = match self.service.phase {
+            Phase::Backoff { until } => until.and_then(|until| self.instant(until)),
+            _ => None,
+        };
         let service = &self.service;
         self.publisher.send_replace(Snapshot {
             name: Arc::clone(&self.name),
@@ -60,14 +63,14 @@ impl Core {
             up,
             down: service.down(&rules),
             finished: service.finished,
-            healthy: service.healthy,
+            healthy: service.active().and_then(|active| active.healthy),
             restarts: service.restarts,
             restarts_by: service.restarts_by,
             pid: service.pid,
             since,
             entered,
             retry: service.retry().cloned(),
-            restart_at: backoff.filter(|_| service.state == State::Backoff),
+            restart_at,
             missing: service.missing.clone(),
             message: service.reason(),
             builtin: self.builtin,
@@ -96,7 +99,7 @@ impl Core {
 
     /// As [`Core::record`], where it entered its state at that time.
     fn record_in(&mut self, (since, entered): (SystemTime, Instant)) {
-        self.recorded = Some((self.service.phase, self.service.owes_post()));
+        self.recorded = Some((std::mem::discriminant(&self.service.phase), self.service.owes_post()));
         let Some(store) = &self.surroundings.store else { return };
         let origin = self.surroundings.origin;
         let since_start = |at: tokio::time::Instant| at.saturating_duration_since(origin);
@@ -110,8 +113,6 @@ impl Core {
                 start_time: if self.service.pid.is_some() { self.start_time } else { 0 },
                 since: u64::try_from(since.as_nanos()).unwrap_or_default(),
                 entered: Some(since_start(entered)),
-                timers: (*self.timers).map(|timer| timer.map(since_start)),
-                stop_until: self.stop_until.map(since_start),
                 watchdog: self.watchdog,
                 status_text: self.status_text.as_deref().map(str::to_owned),
                 spawned_after: self.spawned_after,

@@ -7,7 +7,6 @@ use std::time::Duration;
 use kelson_runner::{BoxFuture, RunContext, Runner, RunnerError, StopPlan, errno_text};
 use kelson_spec::service::Readiness;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::Instant;
 
 use super::{Brought, Core, Killing, TURN};
 use crate::service_runner::gate;
@@ -116,23 +115,15 @@ impl Core {
     }
 
     /// `is_signalled`: the stop signal was sent already, in this incarnation.
-    fn stop_plan(&mut self, work: Work, is_signalled: bool) -> StopPlan {
-        let now = Instant::now();
-        if self.killing != Killing::Nobody || work == Work::Clear {
+    fn stop_plan(&self, work: Work, is_signalled: bool) -> StopPlan {
+        let until =
+            self.service.stop_until().filter(|_| self.killing == Killing::Nobody && work == Work::Stop);
+        let Some(until) = until else {
             return StopPlan { signal: libc::SIGKILL, timeout: Duration::ZERO };
-        }
-        match self.stop_until {
-            // A longer timeout, or another incarnation. Where the signal may not have been sent it is sent again.
-            Some(until) => {
-                let signal = if is_signalled { 0 } else { self.spec.stop.signal };
-                StopPlan { signal, timeout: until.saturating_duration_since(now) }
-            }
-            None => {
-                self.stop_until = now.checked_add(self.spec.stop.timeout);
-                self.record();
-                StopPlan { signal: self.spec.stop.signal, timeout: self.spec.stop.timeout }
-            }
-        }
+        };
+        // After a longer timeout it has been sent. Another incarnation sends it again: it may not have been.
+        let signal = if is_signalled { 0 } else { self.spec.stop.signal };
+        StopPlan { signal, timeout: until.saturating_sub(self.now()) }
     }
 
     /// What the next run is given.
