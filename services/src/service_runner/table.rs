@@ -35,7 +35,7 @@ use kelson_runner::{ErrorKind, Exit};
 use kelson_spec::service::RestartScope;
 
 use crate::model::{RestartCounts, RestartReason, Retry, State};
-use ending::After;
+pub(crate) use ending::After;
 
 mod ending;
 mod facts;
@@ -45,7 +45,6 @@ mod remaining;
 mod requests;
 mod resume;
 mod starting;
-mod stored;
 mod vocabulary;
 
 use Phase::{Clearing, Closing, Gate, Opening, Post, Pre, Rest, Spawning, When};
@@ -81,14 +80,14 @@ pub struct ServiceState {
     pub restarts_by: RestartCounts,
     pub stopped: bool,
     /// Somebody stopped it after it had ended by itself: its group does not start it.
-    unwanted: bool,
+    pub(crate) unwanted: bool,
     /// Ended successfully by itself.
     pub finished: bool,
     pub ticket: u64,
     /// Shared with the snapshot and the event that tell it.
     pub message: Arc<str>,
     /// It is tried again, and was not up since.
-    retry: Option<Arc<Retry>>,
+    pub(crate) retry: Option<Arc<Retry>>,
     /// What the gate lacks. Not recorded: another incarnation of PID 1 asks the gate at once.
     pub missing: Vec<Missing>,
     /// The next [`Input::Begin`] starts it: not yet begun, but not down either. Settled when the service was added, and
@@ -98,24 +97,24 @@ pub struct ServiceState {
     pub exit: Option<Exit>,
     /// The stop signal of its image, where that counts and not the service file's. For the crash limit, which does not
     /// ask containerd.
-    stop_signal: Option<NonZeroU8>,
-    opened: bool,
+    pub(crate) stop_signal: Option<NonZeroU8>,
+    pub(crate) opened: bool,
     /// Something of this run was begun: its `post` hooks are owed.
-    owes_post: bool,
+    pub(crate) owes_post: bool,
     /// How often its gate went shut after its `pre` hooks since it was last spawned.
-    broken_off: u32,
+    pub(crate) broken_off: u32,
     /// It is stopped because its file is gone.
-    leaving: bool,
+    pub(crate) leaving: bool,
     /// Its group has stopped it and is to start it again.
-    awaits_group: bool,
+    pub(crate) awaits_group: bool,
     /// It asked for its group to be restarted, for this reason.
-    asked_group: Option<RestartReason>,
+    pub(crate) asked_group: Option<RestartReason>,
     /// A new spec waits; whether that has a `when`.
-    new_spec: Option<bool>,
-    closing: bool,
-    after: Option<After>,
-    history: RestartHistory,
-    spawned_at: Duration,
+    pub(crate) new_spec: Option<bool>,
+    pub(crate) closing: bool,
+    pub(crate) after: Option<After>,
+    pub(crate) history: RestartHistory,
+    pub(crate) spawned_at: Duration,
     /// Until when an operator stopped it.
     pub stop_for: Option<Duration>,
 }

@@ -33,6 +33,7 @@ mod past;
 mod record;
 mod ring;
 mod rings;
+pub(crate) mod service;
 mod unwritten;
 
 use std::collections::HashMap;

@@ -14,7 +14,7 @@ use crate::service_runner::words;
 
 /// What follows once the present ending is over.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum After {
+pub(crate) enum After {
     /// The restart policy decides.
     Decide(Ended),
     /// It is to run again, and nobody asks the policy.

@@ -10,10 +10,10 @@ use kelson_proto::state::v1 as stored;
 use kelson_runner::{Exit, RunnerError, StopReport};
 use kelson_spec::service::{Readiness, WhenDown};
 
-use super::stored::phase_number;
 use super::{Answer, Effect, HookKinds, Input, Phase, Rules, ServiceState, Step, StopReason, Timer};
 use crate::model::RestartReason;
 use crate::service_runner::table_tests;
+use crate::state_store::service::phase_number;
 
 const NOW: Duration = Duration::from_secs(100);
 const HEAD: &str = "# The table of a service

@@ -1,4 +1,4 @@
-//! A [`ServiceState`] as it stands in the state, and what this version makes of what a later one has written.
+//! The record of a [`ServiceState`], the one place that knows both, and what this version makes of what a later one has written.
 
 use std::num::NonZeroU8;
 use std::sync::Arc;
@@ -8,11 +8,10 @@ use kelson_proto::state::v1 as stored;
 use kelson_runner::ErrorKind;
 use kelson_runner::restart::{Failures, RestartHistory};
 
-use super::ending::After;
-use super::{Active, Ended, Phase, ServiceState};
+use super::numbers::{Numbered as _, exit_of_stored, exit_to_stored, nanos};
+use super::start_of;
 use crate::model::{RestartCounts, RestartReason, Retry, State};
-use crate::state_store::numbers::{Numbered as _, exit_of_stored, exit_to_stored, nanos};
-use crate::state_store::start_of;
+use crate::service_runner::table::{Active, After, Ended, Phase, ServiceState};
 
 impl ServiceState {
     /// Fills in what the table knows.
