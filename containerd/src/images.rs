@@ -2,12 +2,11 @@
 
 use std::collections::HashMap;
 
-use api::images_client::ImagesClient;
 use containerd_client::services::v1 as api;
 use containerd_client::types::Descriptor;
 use prost_types::FieldMask;
 
-use crate::{Containerd, PROMPT, Result, SLOW, call, found, there};
+use crate::{Containerd, Result, found, there};
 
 /// The record of an image.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -44,27 +43,20 @@ impl Record {
 }
 
 impl Containerd {
-    fn images_client(&self) -> ImagesClient<tonic::transport::Channel> {
-        ImagesClient::new(self.channel.clone())
-    }
-
     pub async fn image(&self, name: &str) -> Result<Option<Record>> {
-        let request = self.request(api::GetImageRequest { name: name.to_owned() });
-        let answer = found(call("Images.Get", PROMPT, self.images_client().get(request)).await)?;
+        let answer = found(self.call(api::GetImageRequest { name: name.to_owned() }).await)?;
         Ok(answer.and_then(|answer| answer.image).map(Record::from))
     }
 
     pub async fn images(&self) -> Result<Vec<Record>> {
-        let request = self.request(api::ListImagesRequest::default());
-        let images = call("Images.List", PROMPT, self.images_client().list(request)).await?.images;
+        let images = self.call(api::ListImagesRequest::default()).await?.images;
         Ok(images.into_iter().map(Record::from).collect())
     }
 
     /// Makes the record, or has it stand for this manifest from now on.
     pub async fn set_image(&self, record: &Record) -> Result<()> {
         let create = api::CreateImageRequest { image: Some(record.message()), source_date_epoch: None };
-        let request = self.request(create);
-        if there(call("Images.Create", PROMPT, self.images_client().create(request)).await)?.is_some() {
+        if there(self.call(create).await)?.is_some() {
             return Ok(());
         }
         let update = api::UpdateImageRequest {
@@ -72,15 +64,12 @@ impl Containerd {
             update_mask: Some(FieldMask { paths: vec![String::from("target")] }),
             source_date_epoch: None,
         };
-        let request = self.request(update);
-        call("Images.Update", PROMPT, self.images_client().update(request)).await.map(drop)
+        self.call(update).await.map(drop)
     }
 
     /// Removes the record, and what nothing else refers to. `false`: it was not there any more.
     pub async fn remove_image(&self, name: &str) -> Result<bool> {
-        let request =
-            self.request(api::DeleteImageRequest { name: name.to_owned(), sync: true, target: None });
-        let answer = found(call("Images.Delete", SLOW, self.images_client().delete(request)).await)?;
-        Ok(answer.is_some())
+        let request = api::DeleteImageRequest { name: name.to_owned(), sync: true, target: None };
+        Ok(found(self.call(request).await)?.is_some())
     }
 }

@@ -1,36 +1,50 @@
-//! containerd, as `kelson-unpack` uses it: content, snapshots, images and leases of Kelson's namespace.
+//! The client of containerd, for PID 1 and for `kelson-unpack`: containers, tasks, images, content, snapshots and
+//! leases of Kelson's namespace.
 //!
-//! Every call bears the namespace, most the lease that keeps what is made from garbage collection, and each has a
-//! deadline. A connection that was lost is an error of its own kind ([`CallError::Away`]): all that is done here can be
-//! done again, so whoever asked looks at what is there and goes on.
+//! The connection is made with the first call, and again whenever it was lost. Every call carries the namespace, with
+//! [`Containerd::with_lease`] also the lease that keeps what is made from garbage collection, and has a deadline
+//! (`calls`). [`CallError`] tells a containerd that is away, where another try may help, from one that refused.
 
+mod calls;
+mod containers;
 mod content;
 mod error;
+mod health;
 mod images;
 mod leases;
 mod snapshots;
 mod stream;
+mod tasks;
+#[cfg(feature = "testing")]
+pub mod testing;
 
-use std::future::Future;
 use std::path::Path;
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
 
 use containerd_client::services::v1 as api;
+use tokio::time::timeout;
+use tonic::client::Grpc;
+use tonic::codegen::http::uri::PathAndQuery;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Request, Response, Status};
+use tonic::{Request, Status};
+use tonic_prost::ProstCodec;
 
+use calls::{Call, Deadlines};
+pub use containers::NewContainer;
 pub use error::CallError;
 pub use images::Record;
 pub use leases::Resource;
 pub use snapshots::{Mount, patience};
+pub use tasks::{Streams, TaskProcess};
+pub use tonic::Code;
 
 /// Kelson's own namespace in containerd.
 pub const NAMESPACE: &str = "kelson";
 
-/// For calls that read or write containerd's own records, on a disk that may be slow.
-const PROMPT: Duration = Duration::from_secs(30);
-/// For calls that wait for the disk: a commit's sync, an apply, garbage collection. More comes on top for each byte.
+/// The longest that a disk is waited for. More comes on top for each byte.
 const SLOW: Duration = Duration::from_secs(120);
 /// A Unix socket is connected at once, or its owner hangs.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -38,10 +52,14 @@ const CONNECT: Duration = Duration::from_secs(5);
 pub type Result<T> = std::result::Result<T, CallError>;
 
 /// containerd of this host. Cheap to clone: all clones share one connection.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Containerd {
     channel: Channel,
+    socket: Arc<str>,
     lease: Option<MetadataValue<Ascii>>,
+    deadlines: Deadlines,
+    /// For names that are used once.
+    numbers: Arc<AtomicU64>,
 }
 
 /// Where layers are unpacked to.
@@ -53,22 +71,51 @@ pub struct Snapshotter {
 }
 
 impl Containerd {
-    /// Connects with the first call, and again whenever the connection was lost.
-    pub fn at(socket: &Path) -> Result<Self> {
-        let endpoint = Endpoint::from_shared(format!("unix:{}", socket.display()))
-            .map_err(|_| CallError::Refused(format!("{} is no path of a socket", socket.display())))?
+    /// The containerd whose socket is below this runtime folder.
+    pub fn below(runtime_dir: &Path) -> Self {
+        Self::at(&runtime_dir.join("containerd/containerd.sock"))
+    }
+
+    /// Connects with the first call, and again whenever the connection was lost. Must be called within a Tokio runtime.
+    pub fn at(socket: &Path) -> Self {
+        let socket: Arc<str> = Arc::from(socket.to_string_lossy().as_ref());
+        let endpoint = Endpoint::from_shared(format!("unix:{socket}"))
+            // It cannot be: a path needs no parsing.
+            .unwrap_or_else(|_| Endpoint::from_static("unix:/"))
             .connect_timeout(CONNECT)
             // A layer's bytes come in large messages; the windows of HTTP/2 as they are would break each into four.
             .initial_stream_window_size(256 << 10)
             .initial_connection_window_size(1 << 20);
-        Ok(Self { channel: endpoint.connect_lazy(), lease: None })
+        // Another incarnation of PID 1 used other numbers.
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let first = u64::from(now.subsec_nanos()).saturating_add(now.as_secs().wrapping_mul(1_000_000_000));
+        Self {
+            channel: endpoint.connect_lazy(),
+            socket,
+            lease: None,
+            deadlines: Deadlines::PROMPT,
+            numbers: Arc::new(AtomicU64::new(first)),
+        }
     }
 
-    /// The same, with a lease that takes hold of all that is made.
+    /// The same, with the deadlines of a helper, which can wait for a slow disk.
+    pub fn patient(self) -> Self {
+        Self { deadlines: Deadlines::PATIENT, ..self }
+    }
+
+    /// The same, with a lease that holds everything that is made.
     pub fn with_lease(&self, id: &str) -> Result<Self> {
-        let lease = MetadataValue::try_from(id)
-            .map_err(|_| CallError::Refused(format!("{id:?} cannot be the name of a lease")))?;
-        Ok(Self { channel: self.channel.clone(), lease: Some(lease) })
+        let refused = |_| CallError::Refused {
+            call: "Leases.Create",
+            code: Code::InvalidArgument,
+            text: format!("{id:?} cannot be the name of a lease"),
+        };
+        Ok(Self { lease: Some(MetadataValue::try_from(id).map_err(refused)?), ..self.clone() })
+    }
+
+    /// A number that no other call returned, in this incarnation of PID 1 nor as a rule in another.
+    pub fn next_number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
     fn request<T>(&self, message: T) -> Request<T> {
@@ -80,60 +127,72 @@ impl Containerd {
         request
     }
 
+    /// One call, with the deadline of its kind.
+    async fn call<Q: Call>(&self, request: Q) -> Result<Q::Answer> {
+        self.call_within(request, self.deadlines.of(Q::KIND)).await
+    }
+
+    async fn call_within<Q: Call>(&self, request: Q, within: Duration) -> Result<Q::Answer> {
+        self.timed(Q::PATH, within, self.unary(request)).await
+    }
+
+    /// One call that is answered when something happens: it ends with the connection, or by dropping it.
+    async fn call_long<Q: Call>(&self, request: Q) -> Result<Q::Answer> {
+        self.unary(request).await.map_err(|status| CallError::of(Q::PATH, &self.socket, &status))
+    }
+
+    async fn timed<T>(
+        &self,
+        call: &'static str,
+        within: Duration,
+        work: impl Future<Output = std::result::Result<T, Status>>,
+    ) -> Result<T> {
+        match timeout(within, work).await {
+            Ok(answer) => answer.map_err(|status| CallError::of(call, &self.socket, &status)),
+            Err(_) => Err(CallError::Silent { call, within }),
+        }
+    }
+
+    async fn unary<Q: Call>(&self, request: Q) -> std::result::Result<Q::Answer, Status> {
+        let mut grpc = Grpc::new(self.channel.clone());
+        grpc.ready().await.map_err(|error| Status::from_error(Box::new(error)))?;
+        let codec = ProstCodec::<Q, Q::Answer>::default();
+        let path = PathAndQuery::from_static(Q::PATH);
+        grpc.unary(self.request(request), path, codec).await.map(tonic::Response::into_inner)
+    }
+
     /// Makes Kelson's namespace where it is missing.
     pub async fn make_namespace(&self) -> Result<()> {
         let namespace = api::Namespace { name: NAMESPACE.to_owned(), ..Default::default() };
-        let request = self.request(api::CreateNamespaceRequest { namespace: Some(namespace) });
-        let mut client = api::namespaces_client::NamespacesClient::new(self.channel.clone());
-        there(call("Namespaces.Create", PROMPT, client.create(request)).await).map(drop)
+        there(self.call(api::CreateNamespaceRequest { namespace: Some(namespace) }).await).map(drop)
     }
 
     /// The best snapshotter that works on this host: overlayfs, or native where the kernel or the disk has none.
     pub async fn snapshotter(&self) -> Result<Snapshotter> {
         let filters = vec![String::from("type==io.containerd.snapshotter.v1")];
-        let request = self.request(api::PluginsRequest { filters });
-        let mut client = api::introspection_client::IntrospectionClient::new(self.channel.clone());
-        let plugins = call("Introspection.Plugins", PROMPT, client.plugins(request)).await?.plugins;
+        let plugins = self.call(api::PluginsRequest { filters }).await?.plugins;
         let usable = |name: &str| {
             plugins.iter().find(|plugin| plugin.id == name && plugin.init_err.is_none()).map(|plugin| {
                 Snapshotter { name: plugin.id.clone(), root: plugin.exports.get("root").cloned() }
             })
         };
-        usable("overlayfs").or_else(|| usable("native")).ok_or_else(|| {
-            CallError::Refused(String::from(
-                "containerd has no snapshotter that works: overlayfs in the kernel would be right",
-            ))
-        })
-    }
-}
-
-/// One call with its deadline.
-async fn call<T>(
-    name: &'static str,
-    within: Duration,
-    work: impl Future<Output = std::result::Result<Response<T>, Status>>,
-) -> Result<T> {
-    match tokio::time::timeout(within, work).await {
-        Ok(Ok(answer)) => Ok(answer.into_inner()),
-        Ok(Err(status)) => Err(CallError::of(name, &status)),
-        Err(_) => Err(CallError::Silent { call: name, within }),
+        usable("overlayfs").or_else(|| usable("native")).ok_or(CallError::NoSnapshotter)
     }
 }
 
 /// What is there already is as good as made.
 fn there<T>(result: Result<T>) -> Result<Option<T>> {
-    match result {
-        Ok(made) => Ok(Some(made)),
-        Err(CallError::AlreadyExists) => Ok(None),
-        Err(error) => Err(error),
-    }
+    unless(result, Code::AlreadyExists)
 }
 
 /// What is not there is nothing.
 fn found<T>(result: Result<T>) -> Result<Option<T>> {
+    unless(result, Code::NotFound)
+}
+
+fn unless<T>(result: Result<T>, code: Code) -> Result<Option<T>> {
     match result {
-        Ok(found) => Ok(Some(found)),
-        Err(CallError::NotFound) => Ok(None),
-        Err(error) => Err(error),
+        Err(error) if error.is(code) => Ok(None),
+        other => other.map(Some),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -12,13 +13,13 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tonic::codegen::tokio_stream::Stream;
 
-use crate::{CallError, Containerd, Result, SLOW};
+use crate::{CallError, Code, Containerd, Result, SLOW};
 
 /// Messages that wait for containerd; with the bytes that wait in front of them they bound what is held in memory.
 const IN_FLIGHT: usize = 2;
 /// containerd takes a message within this time, or hangs.
 const TAKES: Duration = Duration::from_secs(60);
-const CALL: &str = "Content.Write";
+const CALL: &str = "/containerd.services.content.v1.Content/Write";
 
 /// Writes one blob. Dropped before its end it leaves nothing but a half-written name, for
 /// [`abort_write`](Containerd::abort_write).
@@ -52,9 +53,9 @@ impl Containerd {
     pub fn write_blob(&self, name: &str, digest: &str, size: u64) -> BlobWriter {
         let (messages, queue) = mpsc::channel(IN_FLIGHT);
         let request = self.request(Messages(queue));
-        let mut client = self.content();
+        let (mut client, socket) = (self.content(), Arc::clone(&self.socket));
         let answers = tokio::spawn(async move {
-            let status = |status: tonic::Status| CallError::of(CALL, &status);
+            let status = |status: tonic::Status| CallError::of(CALL, &socket, &status);
             let mut answers = client.write(request).await.map_err(status)?.into_inner();
             while let Some(answer) = answers.message().await.map_err(status)? {
                 if is_committed(&answer) {
@@ -79,7 +80,7 @@ fn is_committed(answer: &WriteContentResponse) -> bool {
 }
 
 impl BlobWriter {
-    /// The next bytes. An error [`AlreadyExists`](CallError::AlreadyExists) means that the blob is there by now.
+    /// The next bytes. An error [`AlreadyExists`](Code::AlreadyExists) means that the blob is there by now.
     pub async fn bytes(&mut self, bytes: Vec<u8>) -> Result<()> {
         let length = i64::try_from(bytes.len()).unwrap_or(i64::MAX);
         let message = self.message(WriteAction::Write, bytes, HashMap::new());
@@ -96,7 +97,7 @@ impl BlobWriter {
             Err(error) => Err(error),
         };
         match sent {
-            Err(CallError::AlreadyExists) => Ok(()),
+            Err(error) if error.is(Code::AlreadyExists) => Ok(()),
             other => other,
         }
     }
@@ -123,7 +124,11 @@ impl BlobWriter {
             Ok(Ok(())) => Ok(()),
             // Nobody takes messages any more: the answer says why.
             Ok(Err(_)) => match self.answer(TAKES).await {
-                Ok(()) => Err(CallError::AlreadyExists),
+                Ok(()) => Err(CallError::Refused {
+                    call: CALL,
+                    code: Code::AlreadyExists,
+                    text: String::from("it is there already"),
+                }),
                 Err(error) => Err(error),
             },
             Err(_) => Err(CallError::Silent { call: CALL, within: TAKES }),

@@ -38,10 +38,11 @@ mod strays;
 
 pub use cgroup::{Cgroup, CgroupRoot, Place, Usage};
 pub use command::{Command, Program, Stdio};
-pub use containerd::{ContainerExecutor, ContainerRunner, Containerd, ContainerdError, DetachedContainer};
+pub use containerd::{ContainerExecutor, ContainerRunner, ContainerdError, DetachedContainer};
 pub use deaf::Deaf;
 pub use exec::{ExecControl, ExecRequest, Executing, Executor, Leash, Outputs, WindowSize};
 pub use images::{ImageConfig, Images};
+pub use kelson_containerd::Containerd;
 pub use network::open_network;
 pub use process::{ProcessRunner, service_id};
 pub use process_exec::ProcessExecutor;

@@ -1,24 +1,17 @@
 //! The container runner over a containerd that is played: answers that are lost, slow or no, leftovers, and starts
 //! that are given up at each step.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::arithmetic_side_effects,
-    reason = "a test that panics has failed, as it should"
-)]
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed, as it should")]
 
-mod containerd;
-
-use std::collections::VecDeque;
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use containerd::{Fake, Fault, State, Task};
 use containerd_client::services::v1::Container;
 use containerd_client::types::v1::Status;
+use kelson_containerd::testing::{Fake, Fault, State, Task};
 use kelson_runner::{
     Attachment, BoxFuture, ContainerRunner, Containerd, Exit, ImageConfig, Images, Options, Processes,
     RunContext, Runner, RunnerError, Running, StopPlan,
@@ -116,18 +109,18 @@ impl Host {
     }
 
     fn fault(&self, call: &str, fault: Fault) {
-        self.state.lock().unwrap().faults.insert(call.to_owned(), VecDeque::from([fault]));
+        self.state.lock().unwrap().fault(call, &[fault]);
     }
 
     fn count(&self, call: &str) -> usize {
-        self.state.lock().unwrap().calls.iter().filter(|made| *made == call).count()
+        self.state.lock().unwrap().count(call)
     }
 
     fn nothing_is_left(&self, why: &str) {
         let state = self.state.lock().unwrap();
         assert!(state.task.is_none(), "a task after {why}");
         assert!(state.containers.is_empty(), "a container after {why}");
-        assert!(state.snapshots.is_empty(), "a snapshot after {why}");
+        assert!(state.active.is_empty(), "a snapshot after {why}");
         assert!(state.leases.is_empty(), "a lease after {why}");
     }
 }
@@ -192,7 +185,7 @@ async fn a_task_whose_end_the_shim_has_yet_to_see_is_not_killed_again() {
 async fn c4_an_answer_that_is_lost_is_asked_for_again() {
     for step in STEPS {
         let mut host = Host::new("lost");
-        host.fault(step, Fault::Lost);
+        host.fault(step, Fault::LostAnswer);
         host.runner.open().await.unwrap();
         let running = host.runner.run(context(1)).await.unwrap();
         assert_eq!(host.state.lock().unwrap().started, 1, "{step}");
@@ -226,10 +219,9 @@ async fn v6_what_is_refused_is_named_and_what_was_made_is_undone() {
 
 #[tokio::test]
 async fn g3_a_start_that_is_given_up_at_any_step_leaves_nothing() {
-    let slow = STEPS.map(|step| (step, Fault::Slow));
-    for (step, fault) in
-        slow.into_iter().chain([("Tasks/Create", Fault::Hangs), ("Tasks/Start", Fault::Hangs)])
-    {
+    let slow = STEPS.map(|step| (step, Fault::Slow(Duration::from_secs(1))));
+    let hangs = Fault::Slow(Duration::from_secs(3));
+    for (step, fault) in slow.into_iter().chain([("Tasks/Create", hangs), ("Tasks/Start", hangs)]) {
         let mut host = Host::new("given-up");
         host.fault(step, fault);
         let work = async {
@@ -274,7 +266,7 @@ async fn c1_any_leftovers_of_an_earlier_life_go() {
                     .insert("web".into(), Container { snapshotter: "old".into(), ..Default::default() });
             }
             if has(1) {
-                state.snapshots.insert("web".into());
+                state.active.insert("web".into(), String::new());
             }
             if has(2) {
                 state.task = Some(Task::new(if has(0) { Status::Running } else { Status::Created }));

@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use kelson_containerd::{CallError, Containerd, Resource};
+use kelson_containerd::{CallError, Code, Containerd, Resource};
 use kelson_image::Digest;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -73,8 +73,8 @@ impl Porter {
             writer.commit(labels.clone()).await
         };
         match call.await {
-            Ok(()) | Err(CallError::AlreadyExists) => {}
-            Err(error) => return Err(of_image(error)),
+            Err(error) if !error.is(Code::AlreadyExists) => return Err(of_image(error)),
+            _ => {}
         }
         self.reporter.add_bytes(size);
         Ok(())
@@ -195,7 +195,7 @@ impl Porter {
                         match open.bytes(bytes).await {
                             Ok(()) => {}
                             // Another tool brought it: the rest is read and dropped.
-                            Err(CallError::AlreadyExists) => writer = None,
+                            Err(error) if error.is(Code::AlreadyExists) => writer = None,
                             Err(error) => return Err(error),
                         }
                     }

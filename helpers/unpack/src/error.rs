@@ -69,12 +69,12 @@ impl fmt::Display for LayerOf {
 impl UnpackError {
     /// Whether containerd went away meanwhile: when it is back, the same can be tried again.
     pub fn is_away(&self) -> bool {
-        matches!(
-            self,
-            Self::Containerd(CallError::Away(_))
-                | Self::InLayer { error: CallError::Away(_), .. }
-                | Self::InImage { error: CallError::Away(_), .. }
-        )
+        match self {
+            Self::Containerd(error) | Self::InLayer { error, .. } | Self::InImage { error, .. } => {
+                error.is_away()
+            }
+            _ => false,
+        }
     }
 
     /// Whether another try fails as well, until an archive changes.

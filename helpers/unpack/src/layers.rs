@@ -41,16 +41,16 @@ pub async fn unpack(
             let key = tenancy.name(&format!("extract-{}", chain_id.hex()));
             // Left by a try of this same process that lost its connection.
             containerd.remove_snapshot(snapshotter, &key).await.map_err(in_layer)?;
-            let mounts = containerd.prepare(snapshotter, &key, &parent, &chain).await.map_err(in_layer)?;
+            let mounts = containerd.prepare_as(snapshotter, &key, &parent, &chain).await.map_err(in_layer)?;
             if let Some(mounts) = mounts {
                 let digest = blob.digest.to_string();
                 let applied =
                     containerd.apply(&blob.media_type, &digest, blob.size, mounts).await.map_err(in_layer)?;
-                if applied.digest != layer.diff_id.to_string() {
+                if applied != layer.diff_id.to_string() {
                     return Err(UnpackError::DiffId {
                         at: at(),
                         expected: layer.diff_id.to_string(),
-                        found: applied.digest,
+                        found: applied,
                     });
                 }
                 durable::sync(folder, patience(blob.size))

@@ -125,7 +125,7 @@ impl Bench {
         let folder = arguments.runtime_dir.join("unpack");
         Ok(Self {
             reporter,
-            containerd: Containerd::at(&arguments.containerd_socket)?,
+            containerd: Containerd::at(&arguments.containerd_socket).patient(),
             locks: Locks::below(&folder)?,
             host: Platform::host(),
             images: arguments.images,

@@ -8,7 +8,6 @@
 #![expect(clippy::arithmetic_side_effects, reason = "small numbers")]
 
 mod daemon;
-mod fake;
 mod image;
 
 use std::ffi::OsString;
@@ -20,7 +19,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use fake::{Fake, Fault, State};
+use kelson_containerd::testing::{Fake, Fault, State};
 use kelson_image::{
     BoxFuture, Launched, Launcher, News, REPORT_DESCRIPTOR, Unpacked, Unpacker, UnpackerOptions,
 };
@@ -128,7 +127,7 @@ impl Host {
     }
 
     fn fault(&self, call: &str, faults: &[Fault]) {
-        self.state().faults.insert(call.to_owned(), faults.iter().copied().collect());
+        self.state().fault(call, faults);
     }
 
     /// Nothing is left but what stands.
@@ -208,8 +207,8 @@ async fn what_two_want_at_once_is_done_once() {
     let shared: &[u8] = b"shared";
     image::write(&host.archive("a.tar"), "a:1", &[shared, b"a"]);
     image::write(&host.archive("b.tar"), "b:1", &[shared, b"b"]);
-    host.fault("Content/Write", &[Fault::Slow; 8]);
-    host.fault("Diff/Apply", &[Fault::Slow; 8]);
+    host.fault("Content/Write", &[Fault::Slow(Duration::from_millis(300)); 8]);
+    host.fault("Diff/Apply", &[Fault::Slow(Duration::from_millis(300)); 8]);
     let (a, b, c) = tokio::join!(host.unpack("a:1"), host.unpack("b:1"), host.unpack("a:1"));
     for unpacked in [a, b, c] {
         unpacked.unwrap();
@@ -244,7 +243,7 @@ async fn a_connection_that_is_lost_is_made_again() {
     for call in ["Content/Write", "Content/Info", "Diff/Apply", "Snapshots/Commit", "Images/Create"] {
         let host = Host::new();
         image::write(&host.archive("a.tar"), "a:1", &[b"one", b"two"]);
-        host.fault(call, &[Fault::Lost, Fault::Lost]);
+        host.fault(call, &[Fault::LostRequest; 2]);
         host.unpack("a:1").await.unwrap_or_else(|error| panic!("{call}: {error}"));
         assert!(host.state().count(call) > 2);
         host.assert_tidy();

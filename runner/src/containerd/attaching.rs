@@ -6,9 +6,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use kelson_containerd::TaskProcess;
 use tokio::time::timeout;
 
-use super::calls::TaskProcess;
 use super::error::ContainerdError;
 use super::launch::Launched;
 use super::pidfd::ProcessHandle;

@@ -1,10 +1,11 @@
 //! What can go wrong with containerd, in two kinds that are answered differently: it is away (wait and try again), or
 //! it refused (trying again changes nothing).
 
+use kelson_containerd::{CallError, Code};
 use kelson_sys::text::harmless;
-use tonic::{Code, Status};
 
 use crate::runner::{ErrorKind, RunnerError};
+use crate::spawn::errno_text;
 
 /// Why a call to containerd gave nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -21,24 +22,8 @@ pub enum ContainerdError {
 }
 
 impl ContainerdError {
-    pub(super) fn from_status(status: &Status) -> ContainerdError {
-        // What the server says bears no source; what the connection says does.
-        let lost = std::error::Error::source(status).is_some();
-        match status.code() {
-            Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled => {
-                ContainerdError::Away(plain(status.message()))
-            }
-            _ if lost => ContainerdError::Away(plain(status.message())),
-            code => ContainerdError::Refused { code, text: plain(status.message()) },
-        }
-    }
-
     pub fn is_away(&self) -> bool {
         matches!(self, ContainerdError::Away(_))
-    }
-
-    pub(super) fn is(&self, wanted: Code) -> bool {
-        matches!(self, ContainerdError::Refused { code, .. } if *code == wanted)
     }
 
     /// With what was being done before it: `cannot make the snapshot of service web: …`.
@@ -50,6 +35,32 @@ impl ContainerdError {
             }
             ContainerdError::Host(error) => ContainerdError::Host(error),
         }
+    }
+}
+
+impl From<CallError> for ContainerdError {
+    fn from(error: CallError) -> ContainerdError {
+        match error {
+            CallError::Unreachable { socket, errno } => {
+                ContainerdError::Away(format!("{socket}: {}", errno_text(errno)))
+            }
+            CallError::Away(why) => ContainerdError::Away(plain(&why)),
+            CallError::Silent { call, within } => {
+                let call = call.rsplit('/').next().unwrap_or(call);
+                ContainerdError::Away(format!("{call} took longer than {within:?}"))
+            }
+            CallError::Refused { code: Code::DeadlineExceeded, text, .. } => {
+                ContainerdError::Away(plain(&text))
+            }
+            CallError::Refused { code, text, .. } => ContainerdError::Refused { code, text: plain(&text) },
+            other => ContainerdError::Refused { code: Code::Unknown, text: other.to_string() },
+        }
+    }
+}
+
+impl From<CallError> for RunnerError {
+    fn from(error: CallError) -> RunnerError {
+        ContainerdError::from(error).into()
     }
 }
 
@@ -131,6 +142,8 @@ fn end_of(command: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -166,12 +179,21 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_says_is_told_from_what_the_connection_says() {
-        let away = |status: &Status| ContainerdError::from_status(status).is_away();
-        assert!(away(&Status::unavailable("x")));
-        assert!(away(&Status::deadline_exceeded("x")));
-        assert!(!away(&Status::not_found("x")));
-        assert!(!away(&Status::unknown("runc failed")));
-        assert!(away(&Status::from_error(Box::new(std::io::Error::other("broken pipe")))));
+    fn one_that_does_not_answer_is_told_from_one_that_refuses() {
+        let call = "/containerd.services.tasks.v1.Tasks/Start";
+        let silent = CallError::Silent { call, within: Duration::from_secs(60) };
+        let absent = CallError::Unreachable { socket: "/c.sock".into(), errno: libc::ENOENT };
+        for (error, expected) in [
+            (silent, "containerd does not answer: Start took longer than 60s"),
+            (absent, "containerd does not answer: /c.sock: no such file or directory"),
+        ] {
+            let error = ContainerdError::from(error);
+            assert!(error.is_away() && error.to_string() == expected, "{error}");
+        }
+        let refused = |code| {
+            ContainerdError::from(CallError::Refused { call, code, text: String::from("runc failed") })
+        };
+        assert!(refused(Code::DeadlineExceeded).is_away());
+        assert!(!refused(Code::Unknown).is_away() && !refused(Code::NotFound).is_away());
     }
 }

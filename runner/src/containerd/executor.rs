@@ -6,14 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use containerd_client::types::v1::{Process as TaskState, Status};
+use kelson_containerd::{CallError, Containerd, Streams, TaskProcess};
 use nix::fcntl::OFlag;
 use nix::unistd::pipe2;
 use prost_types::Any;
 use tokio::sync::{oneshot, watch as channel};
 use tokio::time::{Instant, sleep};
 
-use super::calls::{Streams, TaskProcess};
-use super::client::Containerd;
 use super::error::ContainerdError;
 use super::launch::path_of;
 use super::oci::{ConsoleSize, Process, Running};
@@ -56,7 +55,7 @@ impl ContainerExecutor {
             exec: format!("exec-{}", self.containerd.next_number()),
         };
         let cleanup = Cleanup { containerd: self.containerd.clone(), process: Some(process.clone()) };
-        let refused = |error: ContainerdError| match error {
+        let refused = |error: CallError| match ContainerdError::from(error) {
             ContainerdError::Refused { text, .. } => {
                 RunnerError::new(format!("cannot run a command in service {}: {text}", self.service))
             }
@@ -265,7 +264,7 @@ async fn forget(containerd: &Containerd, process: &TaskProcess) {
             Ok(()) => return,
             Err(error) => tracing::debug!("a command in {} is still there: {error}", process.container),
         }
-        let _ = containerd.kill_exec(process).await;
+        let _ = containerd.kill(process).await;
         sleep(LOOK).await;
     }
 }

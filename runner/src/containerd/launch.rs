@@ -7,14 +7,13 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use containerd_client::types::v1::{Process, Status};
+use kelson_containerd::{Code, Containerd, Streams, TaskProcess};
 use kelson_spec::ServiceSpec;
 use prost_types::Any;
 use tokio::sync::watch as channel;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::calls::{Streams, TaskProcess};
-use super::client::Containerd;
 use super::error::ContainerdError;
 use super::patience::Patience;
 use super::pidfd::ProcessHandle;
@@ -158,7 +157,8 @@ impl Launch {
         wanted: &mut Wanted,
         patience: &mut Patience,
     ) -> Result<(), ContainerdError> {
-        let mut result = self.containerd.start(main).await;
+        let start = async || self.containerd.start(main).await.map_err(ContainerdError::from);
+        let mut result = start().await;
         loop {
             match result {
                 Err(error) if error.is_away() => {
@@ -166,15 +166,13 @@ impl Launch {
                         return Err(error);
                     }
                     result = match self.containerd.process(main).await {
-                        Ok(Some(Process { status, .. })) if status == Status::Created as i32 => {
-                            self.containerd.start(main).await
-                        }
+                        Ok(Some(Process { status, .. })) if status == Status::Created as i32 => start().await,
                         Ok(Some(_)) => return Ok(()),
                         Ok(None) => {
                             let text = String::from("containerd lost the container while it was started");
-                            return Err(ContainerdError::Refused { code: tonic::Code::NotFound, text });
+                            return Err(ContainerdError::Refused { code: Code::NotFound, text });
                         }
-                        Err(again) => Err(again),
+                        Err(again) => Err(again.into()),
                     };
                 }
                 other => return other.map(|_| ()),

@@ -4,11 +4,9 @@
 use std::time::Duration;
 
 use containerd_client::types::v1::{Process, Status};
+use kelson_containerd::{CallError, Code, Containerd, TaskProcess};
 use tokio::time::{Instant, sleep};
-use tonic::Code;
 
-use super::calls::TaskProcess;
-use super::client::{Containerd, PROMPT};
 use super::error::ContainerdError;
 use crate::cgroup::Place;
 
@@ -39,7 +37,7 @@ pub(super) async fn remove(
         .map_err(|error| error.while_doing("cannot remove the task of an earlier run"))?;
     let mut snapshotters = vec![snapshotter.to_owned()];
     let mut failures = Vec::new();
-    let mut note = |result: Result<(), ContainerdError>, what: &str| match result {
+    let mut note = |result: Result<(), CallError>, what: &str| match result.map_err(ContainerdError::from) {
         Err(error) if error.is_away() => Err(error),
         Err(error) => {
             failures.push(error.while_doing(what));
@@ -93,17 +91,17 @@ pub(super) async fn remove_task(
             place.kill()?;
         }
         // A task that was made and never started is not in the cgroup of an earlier life, say.
-        match containerd.kill_task(service).await {
+        match containerd.kill(&TaskProcess::main(service)).await.map_err(ContainerdError::from) {
             Err(error) if error.is_away() => return Err(error),
             _ => break,
         }
     }
     let begun = Instant::now();
     loop {
-        match containerd.remove_task(service, PROMPT).await {
+        match containerd.remove_task(service).await {
             // The shim has not yet seen its end, which is no event.
             Err(error) if error.is(Code::FailedPrecondition) && begun.elapsed() < SEEN => sleep(LOOK).await,
-            other => return other,
+            other => return Ok(other?),
         }
     }
 }

@@ -4,21 +4,18 @@
 //! before. Three things are kept apart here, since each fails on its own:
 //!
 //! - **containerd's records** (container, snapshot, task) are made and removed by calls, each with a deadline
-//!   ([`Containerd`]). What could not be removed is removed by the next start (`leftovers`).
+//!   (crate `containerd`). What could not be removed is removed by the next start (`leftovers`).
 //! - **the process** is the kernel's: signalled by pidfd, killed through the service's cgroup, seen to end (`pidfd`).
 //! - **its exit status** is the shim's to tell, through containerd, however often that went away meanwhile (`watch`).
 //!
 //! [`ContainerRunner`] is the [`Runner`](crate::Runner) over them, [`ContainerExecutor`] runs further commands inside.
 
 mod attaching;
-mod calls;
 mod capabilities;
-mod client;
 mod detached;
 mod devices;
 mod error;
 mod executor;
-mod health;
 mod launch;
 mod leftovers;
 mod limits;
@@ -37,7 +34,6 @@ use std::time::Duration;
 
 use crate::runner::KILL_DEADLINE;
 
-pub use client::{Containerd, NAMESPACE};
 pub use detached::DetachedContainer;
 pub use error::ContainerdError;
 pub use executor::ContainerExecutor;

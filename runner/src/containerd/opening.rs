@@ -2,10 +2,10 @@
 
 use std::time::{Duration, SystemTime};
 
+use kelson_containerd::{CallError, NewContainer};
 use prost_types::Timestamp;
 use tokio::time::timeout;
 
-use super::calls::NewContainer;
 use super::error::ContainerdError;
 use super::launch::fresh_cgroup;
 use super::patience::Patience;
@@ -42,7 +42,7 @@ impl ContainerRunner {
         let mut patience = Patience::new(PATIENCE);
         loop {
             match self.containerd.health().await {
-                Err(error) if error.is_away() => {
+                Err(error) if ContainerdError::from(error.clone()).is_away() => {
                     if !patience.lasts().await {
                         return Err(error.into());
                     }
@@ -76,12 +76,13 @@ impl ContainerRunner {
         let expires = SystemTime::now().checked_add(LEASE).unwrap_or_else(SystemTime::now);
         let expires = Timestamp::from(expires).to_string();
         let containerd = &self.containerd;
-        let why = |what: &str| format!("cannot make the {what} of service {service}");
-        containerd.make_lease(&lease, expires).await.map_err(|e| e.while_doing(&why("lease")))?;
-        containerd
-            .make_snapshot(&image.snapshotter, service, &image.chain_id, &lease)
-            .await
-            .map_err(|error| error.while_doing(&why("snapshot")))?;
+        let made = |what: &str, result: Result<(), CallError>| {
+            let doing = format!("cannot make the {what} of service {service}");
+            result.map_err(|error| ContainerdError::from(error).while_doing(&doing))
+        };
+        made("lease", containerd.make_lease(&lease, Some(expires)).await)?;
+        let leased = containerd.with_lease(&lease)?;
+        made("snapshot", leased.prepare(&image.snapshotter, service, &image.chain_id).await)?;
         let container = NewContainer {
             id: service.to_owned(),
             image: image.image.clone(),
@@ -91,8 +92,8 @@ impl ContainerRunner {
             snapshotter: image.snapshotter.clone(),
             extension: made_of::written(image)?,
         };
-        containerd.make_container(container).await.map_err(|error| error.while_doing(&why("container")))?;
-        containerd.end_lease(&lease).await
+        made("container", containerd.make_container(container).await)?;
+        Ok(containerd.end_lease(&lease).await?)
     }
 
     /// Takes back what a failed `open` made. The first failure is the reason; another does not hide it.

@@ -8,11 +8,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kelson_containerd::Containerd;
 use kelson_spec::ServiceSpec;
 use nix::unistd::{Gid, Uid, chown};
 use tokio::time::timeout;
 
-use super::client::Containerd;
 use super::error::ContainerdError;
 use super::launch::{Launch, Launched, Launching};
 use super::spec::{self, Host, Run};

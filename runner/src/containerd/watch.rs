@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use containerd_client::types::v1::{Process, Status};
+use kelson_containerd::{Containerd, TaskProcess};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use super::calls::TaskProcess;
-use super::client::Containerd;
 use super::patience::Pauses;
 use super::pidfd::ProcessHandle;
 use crate::runner::{BoxFuture, Exit};

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use prost::Message;
 
-use super::client::Containerd;
-use super::error::ContainerdError;
+use crate::calls::{Call, Kind};
+use crate::{CallError, Containerd, Result};
 
 /// A containerd that takes longer is not ready.
 const DEADLINE: Duration = Duration::from_secs(2);
@@ -19,24 +19,23 @@ struct HealthCheckRequest {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct HealthCheckResponse {
+pub(crate) struct HealthCheckResponse {
     #[prost(int32, tag = "1")]
-    status: i32,
+    pub(crate) status: i32,
+}
+
+impl Call for HealthCheckRequest {
+    type Answer = HealthCheckResponse;
+    const PATH: &'static str = "/grpc.health.v1.Health/Check";
+    const KIND: Kind = Kind::Records;
 }
 
 impl Containerd {
     /// Asks whether it serves; answers within two seconds. Cancelled by dropping.
-    ///
-    /// # Errors
-    /// A sentence, when it does not.
-    pub async fn health(&self) -> Result<(), ContainerdError> {
-        let request = HealthCheckRequest { service: String::new() };
-        let answer: HealthCheckResponse =
-            self.call("/grpc.health.v1.Health/Check", request, DEADLINE).await?;
-        if answer.status == SERVING {
-            Ok(())
-        } else {
-            Err(ContainerdError::Away(String::from("it says that it is not serving yet")))
+    pub async fn health(&self) -> Result<()> {
+        match self.call_within(HealthCheckRequest { service: String::new() }, DEADLINE).await?.status {
+            SERVING => Ok(()),
+            _ => Err(CallError::Away(String::from("it says that it is not serving yet"))),
         }
     }
 }
