@@ -28,14 +28,12 @@ pub use missing::{Missing, PathProblem, ServiceProblem, sentence};
 pub use network::{Network, NetworkCondition};
 pub use path::{Helper, HelperSpawner, PathCondition, Paths, path_helper, serve_paths};
 
-use std::future::{Future, pending};
-use std::pin::Pin;
+use std::future::pending;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-/// A boxed future that may be sent between threads.
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub use futures_util::future::BoxFuture;
 
 /// The answer of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

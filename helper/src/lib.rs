@@ -1,11 +1,15 @@
-//! What PID 1 and its helper processes share: the transport between them, and the messages of each helper.
+//! What PID 1 and its helper processes share: how one is started, the transport between them, and the messages of each helper.
 //!
 //! PID 1's side of a helper is in the crates above, the helper itself in `helpers/`. Neither imports the other.
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, clippy::unwrap_used, clippy::indexing_slicing))]
 
 pub mod inspect;
+mod launch;
 pub mod places;
 pub mod probe;
 pub mod random;
 pub mod transport;
+
+pub use futures_util::future::BoxFuture;
+pub use launch::{CONTROL, Launched, Launcher, Start};

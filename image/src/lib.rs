@@ -16,6 +16,4 @@ pub use digest::{Digest, DigestError};
 pub use frame::{bounded, encode};
 pub use reference::{Reference, ReferenceError, is_tag};
 pub use report::{ImageRow, Progress, Pruned, Report, Unpacked};
-pub use unpacker::{
-    BoxFuture, Launched, Launcher, Listing, News, PruneResult, UnpackFailure, Unpacker, UnpackerOptions,
-};
+pub use unpacker::{Listing, News, PruneResult, UnpackFailure, Unpacker, UnpackerOptions};

@@ -7,37 +7,14 @@ mod hearing;
 #[cfg(test)]
 mod tests;
 
-use std::ffi::OsString;
-use std::future::Future;
-use std::io;
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::Arc;
+
+use kelson_helper::Launcher;
 
 use crate::arguments::{Arguments, Work};
 use crate::report::{ImageRow, Progress, Pruned, Report, Unpacked};
 use hearing::Hearing;
-
-/// A boxed future that may be sent between threads.
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-
-/// Starts `kelson-unpack`.
-pub trait Launcher: Send + Sync {
-    /// Starts one with these words behind `argv[0]` and `report` as its descriptor 3, its only link to PID 1. If the
-    /// future is dropped, whatever it started may live on: it ends by itself once it finds the other end of `report`
-    /// closed.
-    fn launch(&self, arguments: Vec<OsString>, report: OwnedFd) -> BoxFuture<'static, io::Result<Launched>>;
-}
-
-/// A `kelson-unpack` that was started.
-pub struct Launched {
-    pub pid: i32,
-    /// Ends when it has, and says how (`killed by SIGKILL`); dropping it loses nothing.
-    pub exit: BoxFuture<'static, String>,
-    /// Sends SIGKILL to this very process; may be called after its end.
-    pub kill: Box<dyn Fn() + Send + Sync>,
-}
 
 /// Where images come from and go to.
 #[derive(Debug, Clone, PartialEq, Eq)]

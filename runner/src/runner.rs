@@ -1,8 +1,6 @@
 //! The trait that everything runnable implements, and the words it is spoken to in.
 
-use std::future::Future;
 use std::os::fd::OwnedFd;
-use std::pin::Pin;
 use std::time::Duration;
 
 use crate::deaf::Deaf;
@@ -14,8 +12,7 @@ pub(crate) const KILL_DEADLINE: Duration = Duration::from_secs(2);
 /// How long a stop waits before it looks whether the service is frozen.
 pub(crate) const PROMPT_STOP: Duration = Duration::from_millis(100);
 
-/// A boxed future that may be sent between threads.
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub use futures_util::future::BoxFuture;
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,20 +10,16 @@ mod kept;
 mod life;
 mod processor;
 
-use std::future::Future;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use kelson_helper::{BoxFuture, Launcher};
 pub use kept::{InheritedLog, Keeper, KeptLog, forgetful};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
-
-/// A boxed future that may be sent between threads.
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// How the log of a service is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,27 +32,6 @@ pub struct LogOptions {
     pub rate_limit: Option<u32>,
     /// Its lines also go to the console.
     pub console: bool,
-}
-
-/// Starts `kelson-logd`.
-pub trait Launcher: Send + Sync {
-    /// Starts one with `control` as its descriptor 3. If the future is dropped, whatever it started may live on: it
-    /// ends by itself once it finds the other end of `control` closed.
-    fn launch(&self, control: OwnedFd) -> BoxFuture<'static, io::Result<Launched>>;
-
-    /// Goes on with one that an earlier life of PID 1 has started. `None`: it is gone.
-    fn attach(&self, pid: i32, start_time: u64) -> Option<Launched>;
-}
-
-/// A logd that was started.
-pub struct Launched {
-    pub pid: i32,
-    /// With the PID it names the process for good.
-    pub start_time: u64,
-    /// Ends when it has, and says how (`killed by SIGKILL`); dropping it loses nothing.
-    pub exit: BoxFuture<'static, String>,
-    /// Sends SIGKILL to this very process; may be called after its end.
-    pub kill: Box<dyn Fn() + Send + Sync>,
 }
 
 /// logd as the built-in service `logd` shows it.

@@ -1,13 +1,16 @@
 //! Starting Kelson's own helpers from PID 1's copy in memory, each in a cgroup of its own that goes with it.
 
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use kelson_helper::{BoxFuture, Launched, Launcher, Start};
 use kelson_runner::cgroup::Cgroup;
-use kelson_runner::{BoxFuture, CgroupRoot, Child, Command, Processes};
+use kelson_runner::{CgroupRoot, Child, Command, Processes, Stdio};
 use kelson_spec::service::Resources;
 use tokio::sync::{Notify, oneshot};
 
@@ -27,14 +30,6 @@ pub struct HelperKind {
     pub memory: u64,
 }
 
-/// A helper that has started.
-pub struct Helper {
-    pub pid: i32,
-    /// How it ended, in words.
-    pub exit: BoxFuture<'static, String>,
-    pub kill: Box<dyn Fn() + Send + Sync>,
-}
-
 /// Starts helpers of one kind.
 pub struct HelperLauncher {
     processes: Processes,
@@ -50,11 +45,6 @@ impl HelperLauncher {
             sweep(root, kind.cgroup);
         }
         HelperLauncher { processes, binary, kind, number: AtomicU64::new(0) }
-    }
-
-    /// Where the cgroups of services are.
-    pub fn cgroups(&self) -> Option<&CgroupRoot> {
-        self.processes.cgroups()
     }
 
     fn cgroup(&self) -> Option<Cgroup> {
@@ -73,12 +63,13 @@ impl HelperLauncher {
         }
         Some(cgroup)
     }
+}
 
-    /// Starts one; `arrange` gives it its arguments and descriptors.
-    pub fn launch(&self, arrange: impl FnOnce(Command) -> Command) -> BoxFuture<'static, io::Result<Helper>> {
+impl Launcher for HelperLauncher {
+    fn launch(&self, start: Start) -> BoxFuture<'static, io::Result<Launched>> {
         let (cgroup, name) = (self.cgroup(), self.kind.name);
         let command = self.binary.try_clone().map(|binary| {
-            let command = arrange(Command::from_descriptor(binary, name));
+            let command = arrange(Command::from_descriptor(binary, name), start);
             match &cgroup {
                 Some(cgroup) => command.cgroup(cgroup.folder(), cgroup.name()),
                 None => command,
@@ -94,7 +85,7 @@ impl HelperLauncher {
                 }
                 Err(error) => Err(error),
             };
-            let Child { pid, pidfd, exit, .. } = match spawned {
+            let Child { pid, start_time, pidfd, exit } = match spawned {
                 Ok(child) => child,
                 Err(error) => {
                     remove(cgroup);
@@ -105,8 +96,9 @@ impl HelperLauncher {
             let (ended, end) = oneshot::channel();
             let killing = Arc::new(Notify::new());
             let killed = Arc::clone(&killing);
-            let helper = Helper {
+            let helper = Launched {
                 pid,
+                start_time,
                 exit: Box::pin(async move { end.await.unwrap_or_else(|_| "PID 1 is ending".to_owned()) }),
                 kill: Box::new(move || {
                     kelson_sys::pidfd::signal(&pidfd, libc::SIGKILL);
@@ -132,6 +124,27 @@ impl HelperLauncher {
             let _ = ended.send(how);
         });
         Box::pin(async move { start.await.unwrap_or_else(|_| Err(io::Error::other("PID 1 is ending"))) })
+    }
+}
+
+/// Gives a command its arguments and descriptors.
+pub fn arrange(command: Command, start: Start) -> Command {
+    let command = command.args(start.arguments.into_iter().map(OsString::into_vec));
+    start.descriptors.into_iter().fold(command, |command, (number, descriptor)| match number {
+        libc::STDIN_FILENO => command.stdin(Stdio::Descriptor(descriptor)),
+        libc::STDOUT_FILENO => command.stdout(Stdio::Descriptor(descriptor)),
+        _ => command.descriptor(descriptor, number),
+    })
+}
+
+/// What PID 1 holds of a process that was spawned.
+pub fn launched(child: Child) -> Launched {
+    let Child { pid, start_time, pidfd, exit } = child;
+    Launched {
+        pid,
+        start_time,
+        exit: Box::pin(async move { words::exit(exit.await) }),
+        kill: Box::new(move || kelson_sys::pidfd::signal(&pidfd, libc::SIGKILL)),
     }
 }
 
@@ -177,7 +190,7 @@ mod tests {
         let kind = HelperKind { name: "kelson-test", cgroup: "_test", memory: 1 << 20 };
         let launcher = HelperLauncher::new(processes, binary, kind);
         assert_eq!(cgroups(), 1, "that of the life before is gone, but for the one in which something is");
-        let starts = [(); 2].map(|()| launcher.launch(|command| command));
+        let starts = [(); 2].map(|()| launcher.launch(Start::default()));
         assert_eq!(cgroups(), 3);
         assert!(path.join("_test-2").exists());
         drop(starts);

@@ -6,13 +6,14 @@
 use std::fs::File;
 use std::io::{self, Seek as _, Write as _};
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use kelson_helper::inspect::{self as wire, HEADER, Kind, NAME};
+use kelson_helper::{BoxFuture, Launched, Launcher, Start};
 use kelson_proto::v1::inspect_question::Question;
 use kelson_proto::v1::{InspectQuestion, InspectService, WriteFileBegin};
-use kelson_runner::{BoxFuture, Stdio};
 use kelson_sys::text::harmless;
 use nix::fcntl::OFlag;
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -23,7 +24,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::Manager;
-use crate::helpers::{HelperKind, HelperLauncher};
+use crate::helpers::HelperKind;
 
 /// Many times what it takes, and little for a host.
 pub const INSPECT: HelperKind = HelperKind { name: NAME, cgroup: "_inspect", memory: 64 << 20 };
@@ -59,49 +60,6 @@ pub enum InspectError {
     Failed(String),
 }
 
-/// One that has been started.
-pub struct Looking {
-    /// From which its answer comes.
-    pub output: OwnedFd,
-    /// Where the bytes go that it is to write; only where it was asked for one.
-    pub input: Option<OwnedFd>,
-    /// How it ended, in words.
-    pub exit: BoxFuture<'static, String>,
-    pub kill: Box<dyn Fn() + Send + Sync>,
-}
-
-/// Starts the personality with a question.
-pub trait Launcher: Send + Sync {
-    /// `writes`: more than the question comes.
-    fn launch(&self, question: Vec<u8>, writes: bool) -> BoxFuture<'static, io::Result<Looking>>;
-    /// Path of the cgroup of all services; empty: there is none.
-    fn cgroups(&self) -> String;
-}
-
-/// As a host does.
-pub struct InspectLauncher(pub HelperLauncher);
-
-impl Launcher for InspectLauncher {
-    fn launch(&self, question: Vec<u8>, writes: bool) -> BoxFuture<'static, io::Result<Looking>> {
-        let Descriptors { ours: (output, data), its: (input, answer) } = match descriptors(&question, writes)
-        {
-            Ok(made) => made,
-            Err(error) => return Box::pin(std::future::ready(Err(error))),
-        };
-        let start = self
-            .0
-            .launch(|command| command.stdin(Stdio::Descriptor(input)).stdout(Stdio::Descriptor(answer)));
-        Box::pin(async move {
-            let helper = start.await?;
-            Ok(Looking { output, input: data, exit: helper.exit, kill: helper.kill })
-        })
-    }
-
-    fn cgroups(&self) -> String {
-        self.0.cgroups().map(|root| root.path().to_string_lossy().into_owned()).unwrap_or_default()
-    }
-}
-
 /// The ends of the pipes.
 struct Descriptors {
     /// That of the answer, and that of what it writes.
@@ -134,12 +92,16 @@ fn descriptors(question: &[u8], writes: bool) -> io::Result<Descriptors> {
 #[derive(Clone)]
 pub struct Inspector {
     launcher: Arc<dyn Launcher>,
+    /// Path of the cgroup of all services; empty: there is none.
+    cgroups: Arc<str>,
     places: Arc<Semaphore>,
 }
 
 impl Inspector {
-    pub fn new(launcher: Arc<dyn Launcher>) -> Inspector {
-        Inspector { launcher, places: Arc::new(Semaphore::new(MOST)) }
+    /// `cgroups`: where those of services are.
+    pub fn new(launcher: Arc<dyn Launcher>, cgroups: Option<&Path>) -> Inspector {
+        let cgroups = cgroups.map(|path| path.to_string_lossy().into()).unwrap_or_default();
+        Inspector { launcher, cgroups, places: Arc::new(Semaphore::new(MOST)) }
     }
 
     /// Has it looked at. Dropping the future or the answers ends the looking.
@@ -153,7 +115,7 @@ impl Inspector {
             Some(InspectService { name: snapshot.name.to_string(), pid: snapshot.pid? })
         });
         let asked = InspectQuestion {
-            cgroups_path: self.launcher.cgroups(),
+            cgroups_path: self.cgroups.to_string(),
             services: named.collect(),
             question: Some(question),
         };
@@ -186,12 +148,15 @@ impl Inspector {
         writes: bool,
     ) -> Result<(Answers, Option<OwnedFd>), InspectError> {
         let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| InspectError::Busy)?;
-        let starting = self.launcher.launch(question, writes);
+        let Descriptors { ours: (output, data), its: (input, answer) } =
+            descriptors(&question, writes).map_err(InspectError::Start)?;
+        let descriptors = vec![(libc::STDIN_FILENO, input), (libc::STDOUT_FILENO, answer)];
+        let starting = self.launcher.launch(Start { arguments: Vec::new(), descriptors });
         let started = timeout(SILENCE, starting).await.map_err(|_| InspectError::Silent)?;
-        let Looking { output, input, exit, kill } = started.map_err(InspectError::Start)?;
+        let Launched { exit, kill, .. } = started.map_err(InspectError::Start)?;
         let lease = Lease(kill);
         let reader = pipe::Receiver::from_owned_fd(output).map_err(InspectError::Start)?;
-        Ok((Answers { reader, exit: Some(exit), _lease: lease, _place: place }, input))
+        Ok((Answers { reader, exit: Some(exit), _lease: lease, _place: place }, data))
     }
 }
 
@@ -300,9 +265,8 @@ mod tests {
     }
 
     impl Launcher for Played {
-        fn launch(&self, _: Vec<u8>, _: bool) -> BoxFuture<'static, io::Result<Looking>> {
-            let (output, answer) = nix::unistd::pipe2(OFlag::O_CLOEXEC).unwrap();
-            let mut answer = File::from(answer);
+        fn launch(&self, mut start: Start) -> BoxFuture<'static, io::Result<Launched>> {
+            let mut answer = File::from(start.take(libc::STDOUT_FILENO).unwrap());
             answer.write_all(&self.says).unwrap();
             if !self.ends {
                 std::mem::forget(answer);
@@ -312,18 +276,14 @@ mod tests {
                 killed.fetch_add(1, Ordering::Relaxed);
             });
             let exit = Box::pin(std::future::ready("was killed by signal 9".to_owned()));
-            Box::pin(std::future::ready(Ok(Looking { output, input: None, exit, kill })))
-        }
-
-        fn cgroups(&self) -> String {
-            String::new()
+            Box::pin(std::future::ready(Ok(Launched { pid: 7, start_time: 0, exit, kill })))
         }
     }
 
     async fn said(says: Vec<u8>, ends: bool) -> (Vec<Vec<u8>>, Option<InspectError>) {
         let played = Played { says, ends, ..Played::default() };
         let killed = Arc::clone(&played.killed);
-        let mut answers = Inspector::new(Arc::new(played)).begin(Vec::new()).await.unwrap();
+        let mut answers = Inspector::new(Arc::new(played), None).begin(Vec::new()).await.unwrap();
         let mut messages = Vec::new();
         let error = loop {
             match answers.next().await {
@@ -360,7 +320,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn only_so_many_look_at_the_same_time() {
-        let inspector = Inspector::new(Arc::new(Played::default()));
+        let inspector = Inspector::new(Arc::new(Played::default()), None);
         let mut looking = Vec::new();
         for _ in 0..MOST {
             looking.push(inspector.begin(Vec::new()).await.unwrap());

@@ -10,22 +10,18 @@ mod keeper;
 mod life;
 mod watched;
 
-use std::future::Future;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
+use kelson_helper::{BoxFuture, Launched};
 use kelson_spec::service::{Check, NetworkProbe, Probe};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 pub use kelson_helper::probe::Verdict;
-
-/// A boxed future that may be sent between threads.
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// In whose network a check asks.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -43,15 +39,6 @@ pub trait Launcher: Send + Sync {
     /// Starts one at this place with `control` as its descriptor 3. If the future is dropped, whatever it started may
     /// live on: it ends by itself once it finds the other end of `control` closed.
     fn launch(&self, control: OwnedFd, place: &Place) -> BoxFuture<'static, io::Result<Launched>>;
-}
-
-/// A probe that was started.
-pub struct Launched {
-    pub pid: i32,
-    /// Ends when it has, and says how (`killed by SIGKILL`); dropping it loses nothing.
-    pub exit: BoxFuture<'static, String>,
-    /// Sends SIGKILL to this very process; may be called after its end.
-    pub kill: Box<dyn Fn() + Send + Sync>,
 }
 
 /// What one check asks, and when.

@@ -1,15 +1,12 @@
 //! The service Images, over a `kelson-unpack` that says what a test wants.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use kelson_image::{
-    BoxFuture, ImageRow, Launched, Launcher, Pruned, Report, Unpacker, UnpackerOptions, encode,
-};
+use kelson_helper::{BoxFuture, CONTROL, Launched, Launcher, Start};
+use kelson_image::{ImageRow, Pruned, Report, Unpacker, UnpackerOptions, encode};
 use kelson_proto::v1;
 use kelson_services::events::EventLog;
 use kelson_services::images::ImageStore;
@@ -25,7 +22,9 @@ struct Played;
 const HELD: [&str; 2] = ["demo/old:1", "demo/web:1"];
 
 impl Launcher for Played {
-    fn launch(&self, words: Vec<OsString>, report: OwnedFd) -> BoxFuture<'static, io::Result<Launched>> {
+    fn launch(&self, mut start: Start) -> BoxFuture<'static, io::Result<Launched>> {
+        let report = start.take(CONTROL).unwrap();
+        let words = start.arguments;
         let words: Vec<String> = words.into_iter().map(|word| word.into_string().unwrap()).collect();
         let reports: Vec<Report> = match words[0].as_str() {
             "list" => HELD.iter().map(|name| Report::Image(row(name))).chain([Report::Done]).collect(),
@@ -44,6 +43,7 @@ impl Launcher for Played {
             }
             Ok(Launched {
                 pid: 7,
+                start_time: 0,
                 exit: Box::pin(std::future::ready("exited with status 0".to_owned())),
                 kill: Box::new(|| {}),
             })

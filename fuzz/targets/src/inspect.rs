@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kelson_helper::inspect::{HEADER, Kind, header, question};
+use kelson_helper::{BoxFuture, Launched, Launcher, Start};
 use kelson_inspect::{System, serve};
 use kelson_proto::v1::inspect_question::Question;
 use kelson_proto::v1::{self, InspectQuestion, InspectService};
-use kelson_runner::BoxFuture;
-use kelson_services::inspect::{InspectError, Inspector, Launcher, Looking};
+use kelson_services::inspect::{InspectError, Inspector};
 use prost::Message as _;
 
 use crate::place::{self, Place};
@@ -94,24 +94,20 @@ fn check(mut answer: &[u8]) {
 struct Says(Vec<u8>);
 
 impl Launcher for Says {
-    fn launch(&self, _: Vec<u8>, _: bool) -> BoxFuture<'static, io::Result<Looking>> {
-        let made = nix::unistd::pipe().map_err(io::Error::from).and_then(|(output, pipe)| {
+    fn launch(&self, mut start: Start) -> BoxFuture<'static, io::Result<Launched>> {
+        let made = start.take(libc::STDOUT_FILENO).and_then(|pipe| {
             // It fits into the pipe.
             File::from(pipe).write_all(&self.0)?;
             let exit = Box::pin(std::future::ready("exited with status 0".to_owned()));
-            Ok(Looking { output, input: None, exit, kill: Box::new(|| {}) })
+            Ok(Launched { pid: 7, start_time: 0, exit, kill: Box::new(|| {}) })
         });
         Box::pin(std::future::ready(made))
-    }
-
-    fn cgroups(&self) -> String {
-        String::new()
     }
 }
 
 /// The bytes are the pipe's.
 pub fn frames(data: &[u8]) {
-    let inspector = Inspector::new(Arc::new(Says(data.to_vec())));
+    let inspector = Inspector::new(Arc::new(Says(data.to_vec())), None);
     let work = async {
         let mut answers = inspector.begin(Vec::new()).await?;
         let mut bytes = 0_usize;

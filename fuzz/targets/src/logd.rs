@@ -1,12 +1,12 @@
 //! What `kelson-logd` tells PID 1, and the files of logs that it reads.
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kelson_services::collector::{BoxFuture, Collector, Launched, Launcher, LogOptions};
+use kelson_helper::{BoxFuture, CONTROL, Launched, Launcher, Start};
+use kelson_services::collector::{Collector, LogOptions};
 
 use crate::input::Input;
 use crate::time;
@@ -22,8 +22,8 @@ mod run;
 struct Says(Vec<u8>);
 
 impl Launcher for Says {
-    fn launch(&self, control: OwnedFd) -> BoxFuture<'static, io::Result<Launched>> {
-        let socket = UnixDatagram::from(control);
+    fn launch(&self, mut start: Start) -> BoxFuture<'static, io::Result<Launched>> {
+        let socket = UnixDatagram::from(start.take(CONTROL).expect("it has one"));
         let mut input = Input(&self.0);
         while !input.is_empty() {
             // The socket may be full by then.
@@ -39,10 +39,6 @@ impl Launcher for Says {
             kill: Box::new(|| {}),
         };
         Box::pin(std::future::ready(Ok(launched)))
-    }
-
-    fn attach(&self, _: i32, _: u64) -> Option<Launched> {
-        None
     }
 }
 

@@ -8,7 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use kelson_api::server::{self, ServerOptions};
 use kelson_conditions::{Clock, Helper, HelperSpawner, Network, Paths};
-use kelson_image::{Launched, Launcher, Unpacker, UnpackerOptions};
+use kelson_helper::{Launched, Launcher, Start};
+use kelson_image::{Unpacker, UnpackerOptions};
 use kelson_runner::{
     BoxFuture, ExecControl, ExecRequest, Executing, Executor, Exit, RunContext, Runner, RunnerError, Running,
     StopPlan, StopReport, WindowSize,
@@ -18,7 +19,7 @@ use kelson_services::admission::Admission;
 use kelson_services::events::EventLog;
 use kelson_services::host::{BootReport, Host, HostRequest, ReloadReport};
 use kelson_services::images::ImageStore;
-use kelson_services::inspect::{self, Inspector};
+use kelson_services::inspect::Inspector;
 use kelson_services::manager::{Usage, UsageSource};
 use kelson_services::node_health::{NodeHealth, NodeHealthSpec};
 use kelson_services::service_runner::gate::{Registry, Sources};
@@ -111,16 +112,6 @@ impl LogPipes for Nothing {
     fn forget(&self, _: &str) {}
 }
 
-impl inspect::Launcher for Nothing {
-    fn launch(&self, _: Vec<u8>, _: bool) -> BoxFuture<'static, io::Result<inspect::Looking>> {
-        Box::pin(async { Err(io::Error::other("nothing is looked at here")) })
-    }
-
-    fn cgroups(&self) -> String {
-        String::new()
-    }
-}
-
 impl UsageSource for Nothing {
     fn usage(&self, _: &str) -> Usage {
         Usage { memory_bytes: Some(1 << 20), cpu: Some(Duration::from_millis(1500)), processes: Some(2) }
@@ -128,17 +119,13 @@ impl UsageSource for Nothing {
 }
 
 impl HelperSpawner for Nothing {
-    fn spawn(&self) -> kelson_conditions::BoxFuture<'static, io::Result<Helper>> {
+    fn spawn(&self) -> BoxFuture<'static, io::Result<Helper>> {
         Box::pin(std::future::ready(Err(io::Error::other("there is none here"))))
     }
 }
 
 impl Launcher for Nothing {
-    fn launch(
-        &self,
-        _: Vec<std::ffi::OsString>,
-        _: OwnedFd,
-    ) -> kelson_image::BoxFuture<'static, io::Result<Launched>> {
+    fn launch(&self, _: Start) -> BoxFuture<'static, io::Result<Launched>> {
         Box::pin(std::future::ready(Err(io::Error::other("there is none here"))))
     }
 }
@@ -184,7 +171,7 @@ pub async fn host(folder: &Path, socket: &Path) {
     let options = ServerOptions {
         socket: socket.to_owned(),
         images,
-        inspector: Inspector::new(Arc::new(Nothing)),
+        inspector: Inspector::new(Arc::new(Nothing), None),
         health: NodeHealth::of(&manager, health),
         admission: Admission::new(manager.clone(), None, u32::MAX),
         manager,

@@ -6,7 +6,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kelson_services::prober::{BoxFuture, CheckAnswer, Launched, Launcher, Place, Prober, Schedule, Sink};
+use kelson_helper::{BoxFuture, Launched};
+use kelson_services::prober::{CheckAnswer, Launcher, Place, Prober, Schedule, Sink};
 use kelson_spec::service::{Asks, NetworkProbe};
 
 use crate::time;
@@ -21,6 +22,7 @@ impl Launcher for Says {
         let written = socket.write_all(&self.0);
         let launched = Launched {
             pid: 7,
+            start_time: 0,
             exit: Box::pin(async move {
                 let _open = socket;
                 std::future::pending().await

@@ -1,24 +1,25 @@
 //! What `kelson-unpack` tells PID 1 over its pipe.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kelson_image::{BoxFuture, Launched, Launcher, Unpacker, UnpackerOptions};
+use kelson_helper::{BoxFuture, CONTROL, Launched, Launcher, Start};
+use kelson_image::{Unpacker, UnpackerOptions};
 
 use crate::time;
 
 struct Says(Vec<u8>);
 
 impl Launcher for Says {
-    fn launch(&self, _: Vec<OsString>, report: OwnedFd) -> BoxFuture<'static, io::Result<Launched>> {
+    fn launch(&self, mut start: Start) -> BoxFuture<'static, io::Result<Launched>> {
+        let report = start.take(CONTROL).expect("it has one");
         // It fits into the pipe.
         let written = File::from(report).write_all(&self.0);
         let launched = Launched {
             pid: 7,
+            start_time: 0,
             exit: Box::pin(std::future::ready("exited with status 0".to_owned())),
             kill: Box::new(|| {}),
         };

@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::io::Write as _;
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -14,17 +14,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use kelson_services::collector::{BoxFuture, Collector, Launched, Launcher, LogOptions};
+use kelson_helper::{BoxFuture, CONTROL, Launched, Launcher, Start};
+use kelson_services::collector::{Collector, LogOptions};
 
 const OPTIONS: LogOptions = LogOptions { max_size: 64 << 20, max_files: 2, rate_limit: None, console: false };
 
-struct Start {
+struct Starter {
     folder: PathBuf,
     child: Arc<Mutex<Option<Child>>>,
 }
 
-impl Launcher for Start {
-    fn launch(&self, control: OwnedFd) -> BoxFuture<'static, std::io::Result<Launched>> {
+impl Launcher for Starter {
+    fn launch(&self, mut start: Start) -> BoxFuture<'static, std::io::Result<Launched>> {
+        let control = start.take(CONTROL).unwrap();
         let mut command = Command::new("/proc/self/exe");
         command.arg0("kelson-logd").arg("--runtime-dir").arg(&self.folder);
         let raw = control.as_raw_fd();
@@ -48,10 +50,6 @@ impl Launcher for Start {
             *kept.lock().unwrap() = Some(child);
             Ok(Launched { pid, start_time: 0, exit: Box::pin(std::future::pending()), kill: Box::new(|| ()) })
         })
-    }
-
-    fn attach(&self, _: i32, _: u64) -> Option<Launched> {
-        None
     }
 }
 
@@ -82,7 +80,7 @@ impl Measured {
         let folder = std::env::temp_dir().join(format!("kelson-throughput-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let child = Arc::new(Mutex::new(None));
-        let start = Start { folder: folder.clone(), child: child.clone() };
+        let start = Starter { folder: folder.clone(), child: child.clone() };
         let (collector, driver, _reports) = Collector::new(Arc::new(start), folder.join("logs")).unwrap();
         tokio::spawn(driver);
         let pid = collector.status().wait_for(|status| status.up).await.unwrap().pid.unwrap();

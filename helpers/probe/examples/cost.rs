@@ -20,9 +20,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use kelson_services::prober::{
-    BoxFuture, CheckAnswer, Launched, Launcher, Place, Prober, Schedule, Sink, Verdict,
-};
+use kelson_helper::{BoxFuture, Launched};
+use kelson_services::prober::{CheckAnswer, Launcher, Place, Prober, Schedule, Sink, Verdict};
 use kelson_spec::service::{Asks, NetworkProbe};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -212,7 +211,7 @@ impl Launcher for Starter {
                 let _child = child;
                 std::future::pending().await
             });
-            Ok(Launched { pid, exit, kill: Box::new(|| {}) })
+            Ok(Launched { pid, start_time: 0, exit, kill: Box::new(|| {}) })
         })
     }
 }

@@ -3,19 +3,23 @@
 //! `unpack SOCKET RUNTIME_DIR STATE_DIR IMAGES_DIR unpack IMAGE [USER]`, `… list` or `… prune|would-prune [KEEP…]`
 
 use std::error::Error;
-use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::sync::Arc;
 
-use kelson_image::{BoxFuture, Launched, Launcher, NAME, News, REPORT_DESCRIPTOR, Unpacker, UnpackerOptions};
+use kelson_helper::{BoxFuture, CONTROL, Launched, Launcher, Start};
+use kelson_image::{NAME, News, REPORT_DESCRIPTOR, Unpacker, UnpackerOptions};
 
 struct Itself;
 
 impl Launcher for Itself {
-    fn launch(&self, arguments: Vec<OsString>, report: OwnedFd) -> BoxFuture<'static, io::Result<Launched>> {
+    fn launch(&self, mut start: Start) -> BoxFuture<'static, io::Result<Launched>> {
+        let Ok(report) = start.take(CONTROL) else {
+            return Box::pin(std::future::ready(Err(io::ErrorKind::InvalidInput.into())));
+        };
+        let arguments = start.arguments;
         Box::pin(async move {
             let mut command = Command::new("/proc/self/exe");
             command.arg0(NAME).args(arguments);
@@ -36,6 +40,7 @@ impl Launcher for Itself {
             });
             Ok(Launched {
                 pid,
+                start_time: 0,
                 exit: Box::pin(async move { exit.await.unwrap_or_default() }),
                 kill: Box::new(move || {
                     // SAFETY: a system call on numbers.

@@ -12,7 +12,7 @@ mod image;
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
@@ -20,9 +20,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use kelson_containerd::testing::{Fake, Fault, State};
-use kelson_image::{
-    BoxFuture, Launched, Launcher, News, REPORT_DESCRIPTOR, Unpacked, Unpacker, UnpackerOptions,
-};
+use kelson_helper::{BoxFuture, CONTROL, Launched, Launcher, Start};
+use kelson_image::{News, REPORT_DESCRIPTOR, Unpacked, Unpacker, UnpackerOptions};
 use tokio::sync::watch;
 
 /// How the test's own file knows that it is to be `kelson-unpack`.
@@ -45,7 +44,9 @@ struct Itself {
 }
 
 impl Launcher for Itself {
-    fn launch(&self, arguments: Vec<OsString>, report: OwnedFd) -> BoxFuture<'static, io::Result<Launched>> {
+    fn launch(&self, mut start: Start) -> BoxFuture<'static, io::Result<Launched>> {
+        let report = start.take(CONTROL).unwrap();
+        let arguments = start.arguments;
         let alive = self.alive.clone();
         Box::pin(async move {
             let mut command = Command::new("/proc/self/exe");
@@ -71,6 +72,7 @@ impl Launcher for Itself {
             });
             Ok(Launched {
                 pid,
+                start_time: 0,
                 exit: Box::pin(async move { exit.await.unwrap() }),
                 kill: Box::new(move || {
                     // SAFETY: a system call on numbers.

@@ -5,12 +5,12 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use kelson_helper::{Launched, Launcher, Start};
 use nix::fcntl::OFlag;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
 use tokio::time::{Instant, timeout};
 
-use super::{Launched, Launcher};
 use crate::arguments::NAME;
 use crate::frame;
 use crate::report::Report;
@@ -48,7 +48,7 @@ impl Hearing {
         let (ours, theirs): (OwnedFd, OwnedFd) =
             nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(|errno| cannot(errno.into()))?;
         let pipe = pipe::Receiver::from_owned_fd(ours).map_err(cannot)?;
-        let process = timeout(LAUNCH, launcher.launch(words, theirs))
+        let process = timeout(LAUNCH, launcher.launch(Start::new(words, theirs)))
             .await
             .map_err(|_| format!("{NAME} was not started within {} s", LAUNCH.as_secs()))?
             .map_err(cannot)?;

@@ -1,9 +1,11 @@
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::Notify;
+
+use kelson_helper::{BoxFuture, CONTROL, Launched, Start};
 
 use super::*;
 
@@ -29,7 +31,8 @@ fn unpacker(act: impl FnOnce(File) + Send + 'static) -> (Unpacker, Arc<Fake>) {
 }
 
 impl Launcher for Fake {
-    fn launch(&self, _: Vec<OsString>, report: OwnedFd) -> BoxFuture<'static, io::Result<Launched>> {
+    fn launch(&self, mut start: Start) -> BoxFuture<'static, io::Result<Launched>> {
+        let report = start.take(CONTROL).unwrap();
         let act = self.act.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap();
         let (killed, gone) = (Arc::clone(&self.killed), Arc::clone(&self.gone));
         let exit = Arc::clone(&gone);
@@ -37,6 +40,7 @@ impl Launcher for Fake {
             std::thread::spawn(move || act(File::from(report)));
             Ok(Launched {
                 pid: 7,
+                start_time: 0,
                 exit: Box::pin(async move {
                     exit.notified().await;
                     String::from("killed by SIGKILL")

@@ -7,14 +7,14 @@ use std::time::SystemTime;
 use kelson_api::server::{self, AUDIT_LOG, Audit, ServerOptions};
 use kelson_conditions::{Clock, Network, Paths};
 use kelson_image::{Unpacker, UnpackerOptions};
-use kelson_runner::Containerd;
+use kelson_runner::{CgroupRoot, Containerd};
 use kelson_services::admission::Admission;
 use kelson_services::builtins::{apid, containerd, logd, probe};
 use kelson_services::collector::{Collector, LogOptions};
 use kelson_services::groups::{self, Groups};
 use kelson_services::host::Host;
-use kelson_services::images::{ImageStore, UNPACK, UnpackLauncher};
-use kelson_services::inspect::{INSPECT, InspectLauncher, Inspector};
+use kelson_services::images::{ImageStore, UNPACK};
+use kelson_services::inspect::{INSPECT, Inspector};
 use kelson_services::manager::Manager;
 use kelson_services::node_health::{HealthSpecs, NodeHealth};
 use kelson_services::prober::Prober;
@@ -155,7 +155,10 @@ pub(super) fn open(
         socket: socket.clone(),
         manager: manager.clone(),
         images,
-        inspector: Inspector::new(Arc::new(InspectLauncher(personalities.helpers(INSPECT)))),
+        inspector: Inspector::new(
+            Arc::new(personalities.helpers(INSPECT)),
+            personalities.processes.cgroups().map(CgroupRoot::path),
+        ),
         health: health.clone(),
         host,
         admission,
@@ -231,7 +234,7 @@ fn probes(
 
 /// What unpacks images: the command line's folder of archives wins over the machine file's.
 fn unpacker(options: &Options, personalities: &Personalities, machine: &MachineSpec) -> Unpacker {
-    let launcher = UnpackLauncher(personalities.helpers(UNPACK));
+    let launcher = personalities.helpers(UNPACK);
     let folder = options.images.as_ref().map(|folder| vec![folder.clone()]);
     let options = UnpackerOptions {
         images: folder.unwrap_or_else(|| machine.images.clone()),

@@ -8,19 +8,20 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::collector::{BoxFuture, Collector, Launched, Launcher, LogOptions, LogdStatus, Report};
+use kelson_helper::{BoxFuture, Launched, Launcher, Start};
 use kelson_runner::cgroup::Cgroup;
 use kelson_runner::seccomp::Filter;
-use kelson_runner::{Child, Command, Processes};
+use kelson_runner::{Command, Processes};
 use kelson_spec::service::{LogSpec, Resources};
 use tokio::sync::{mpsc, watch};
 
+use crate::collector::{Collector, LogOptions, LogdStatus, Report};
 use crate::events::EventLog;
+use crate::helpers::{arrange, launched};
 use crate::manager::{Foreign, Manager};
 use crate::metrics::Dropped;
 use crate::model::{Snapshot, State, wall};
 use crate::service_runner::surroundings::LogPipes;
-use crate::service_runner::words;
 
 /// The name under which it is shown.
 pub const NAME: &str = "logd";
@@ -42,12 +43,11 @@ pub struct LogdLauncher {
 }
 
 impl Launcher for LogdLauncher {
-    fn launch(&self, control: OwnedFd) -> BoxFuture<'static, io::Result<Launched>> {
+    fn launch(&self, start: Start) -> BoxFuture<'static, io::Result<Launched>> {
         let command = self.binary.try_clone().map(|binary| {
-            let mut command = Command::from_descriptor(binary, "kelson-logd")
+            let mut command = arrange(Command::from_descriptor(binary, "kelson-logd"), start)
                 .arg("--runtime-dir")
                 .arg(self.runtime_dir.as_os_str().as_encoded_bytes())
-                .descriptor(control, 3)
                 .bounding(Some(CAPABILITIES))
                 .no_new_privileges(true)
                 .seccomp(Some(Arc::new(Filter::logd())))
@@ -77,16 +77,6 @@ impl Launcher for LogdLauncher {
 
     fn attach(&self, pid: i32, start_time: u64) -> Option<Launched> {
         self.processes.adopt(pid, start_time).ok().flatten().map(launched)
-    }
-}
-
-fn launched(child: Child) -> Launched {
-    let Child { pid, start_time, pidfd, exit } = child;
-    Launched {
-        pid,
-        start_time,
-        exit: Box::pin(async move { words::exit(exit.await) }),
-        kill: Box::new(move || kelson_sys::pidfd::signal(&pidfd, libc::SIGKILL)),
     }
 }
 

@@ -11,21 +11,20 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::prober::{
-    BoxFuture, Launched, Launcher, Place, Prober, ProberStatus, Report, Schedule, Sink, Watch,
-};
+use crate::prober::{Launcher, Place, Prober, ProberStatus, Report, Schedule, Sink, Watch};
+use kelson_helper::{BoxFuture, Launched};
 use kelson_runner::cgroup::Cgroup;
-use kelson_runner::{Child, Command, Processes, open_network};
+use kelson_runner::{Command, Processes, open_network};
 use kelson_spec::MachineSpec;
 use kelson_spec::service::{ContainerNetwork, Resources, ServiceSpec, Workload};
 use tokio::sync::{mpsc, watch};
 
 use crate::events::EventLog;
 use crate::health::network::{Network, Watched};
+use crate::helpers::launched;
 use crate::manager::{Foreign, Manager};
 use crate::model::{Snapshot, State, wall};
 use crate::service_runner::surroundings::RunningProcess;
-use crate::service_runner::words;
 
 /// The name under which it is shown, and of its cgroup.
 pub const NAME: &str = "probe";
@@ -95,12 +94,7 @@ impl Launcher for ProbeLauncher {
         Box::pin(async move {
             let child =
                 processes.spawn(command?).await.map_err(|error| io::Error::other(error.to_string()))?;
-            let Child { pid, pidfd, exit, .. } = child;
-            Ok(Launched {
-                pid,
-                exit: Box::pin(async move { words::exit(exit.await) }),
-                kill: Box::new(move || kelson_sys::pidfd::signal(&pidfd, libc::SIGKILL)),
-            })
+            Ok(launched(child))
         })
     }
 }

@@ -21,7 +21,8 @@ use super::beat::{self, Step, after};
 use super::held::{Held, Lost};
 use super::kept::{InheritedLog, KeptLog};
 use super::life::{Asked, Event, Life, Logd, Outgoing};
-use super::{Command, Judge, Launcher, LogdStatus, Report};
+use super::{Command, Judge, LogdStatus, Report};
+use kelson_helper::Launcher;
 use kelson_helper::transport::{self as control, Packet};
 use launching::PAUSE;
 

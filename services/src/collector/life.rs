@@ -12,11 +12,12 @@ use kelson_sys::descriptor::Watched;
 use tokio::io::Interest;
 use tokio::time::Instant;
 
+use super::Command;
 use super::beat::{Beat, after};
 use super::kept::Kept;
 use super::processor::Shares;
-use super::{BoxFuture, Command, Launched};
 use kelson_helper::transport::{Packet, Receiver};
+use kelson_helper::{BoxFuture, Launched};
 
 /// What waits to be sent: numbers and small things, never a pipe.
 pub enum Outgoing {

@@ -3,7 +3,6 @@
 //! The work is done by `kelson-unpack` (crate unpack), a process for each piece of it; here it gets its turn, and what it
 //! tells becomes events of the service that waits for it.
 
-mod launcher;
 mod telling;
 #[cfg(test)]
 mod tests;
@@ -21,15 +20,18 @@ use kelson_spec::service::Workload;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-pub use launcher::{UNPACK, UnpackLauncher};
 use telling::Telling;
 
 use crate::Manager;
 use crate::events::EventLog;
+use crate::helpers::HelperKind;
 use crate::service_runner::gate::Registry;
 
 /// So many unpacks at the same time: their disk is the same, and each has its few megabytes.
 pub const UNPACKS: u32 = 4;
+
+/// Each needs less memory than this for any archive.
+pub const UNPACK: HelperKind = HelperKind { name: kelson_image::NAME, cgroup: "_unpack", memory: 64 << 20 };
 /// So many listings at the same time.
 const LISTINGS: usize = 2;
 /// So many notes are told once.

@@ -1,10 +1,9 @@
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use kelson_image::{Launched, Launcher, Progress, Report, UnpackerOptions, encode};
+use kelson_helper::{CONTROL, Launched, Launcher, Start};
+use kelson_image::{Progress, Report, UnpackerOptions, encode};
 use tokio::sync::{mpsc, watch};
 
 use super::*;
@@ -17,16 +16,14 @@ struct Played {
 }
 
 impl Launcher for Played {
-    fn launch(
-        &self,
-        words: Vec<OsString>,
-        report: OwnedFd,
-    ) -> kelson_image::BoxFuture<'static, io::Result<Launched>> {
-        let words = words.into_iter().map(|word| word.into_string().unwrap()).collect();
+    fn launch(&self, mut start: Start) -> BoxFuture<'static, io::Result<Launched>> {
+        let report = start.take(CONTROL).unwrap();
+        let words = start.arguments.into_iter().map(|word| word.into_string().unwrap()).collect();
         self.started.send((words, File::from(report))).unwrap();
         let killed = Arc::clone(&self.killed);
         Box::pin(std::future::ready(Ok(Launched {
             pid: 7,
+            start_time: 0,
             exit: Box::pin(std::future::ready("exited with status 0".to_owned())),
             kill: Box::new(move || {
                 killed.fetch_add(1, Ordering::SeqCst);

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
+use kelson_helper::BoxFuture;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::keeper::{Keeper, Order};
-use super::{BoxFuture, Command, Launcher, Place, ProberStatus, Report};
+use super::{Command, Launcher, Place, ProberStatus, Report};
 
 /// Why no probe runs where there is no check.
 pub const NOTHING: &str = "nothing to ask";

@@ -14,7 +14,8 @@ use super::beat::{self, Step, after};
 use super::driver::{NOTHING, Shared};
 use super::life::{Event, Launch, Life, Outgoing, Process, would_block};
 use super::watched::{Entry, Watched};
-use super::{Launched, Place, ProberStatus, Report};
+use super::{Place, ProberStatus, Report};
+use kelson_helper::Launched;
 use kelson_helper::probe::{self as wire, FromProbe, Verdict, WireError};
 use kelson_helper::random::Random;
 

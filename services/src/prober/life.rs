@@ -11,9 +11,9 @@ use tokio::time::Instant;
 use super::beat::{Beat, after};
 use super::keeper::Order;
 use super::watched::Watched;
-use super::{BoxFuture, Launched};
 use kelson_helper::probe::{self as wire, FROM_PROBE_MAX, Incoming, TO_PROBE_MAX, ToProbe};
 use kelson_helper::random::Random;
+use kelson_helper::{BoxFuture, Launched};
 
 /// So many bytes are made of what waits before they are written.
 const AHEAD: usize = 32 << 10;

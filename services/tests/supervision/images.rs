@@ -1,11 +1,11 @@
 //! Pruning images: what stays, and when nothing is pruned.
 
-use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
-use kelson_image::{BoxFuture, Launched, Launcher, Report, Unpacker, UnpackerOptions, encode};
+use kelson_helper::{BoxFuture, CONTROL, Launched, Launcher, Start};
+use kelson_image::{Report, Unpacker, UnpackerOptions, encode};
 use kelson_runner::Images as _;
 use kelson_services::images::{ImageStore, ImagesError};
 use kelson_spec::service::{ContainerSpec, Workload};
@@ -21,7 +21,9 @@ struct Played {
 }
 
 impl Launcher for Played {
-    fn launch(&self, words: Vec<OsString>, report: OwnedFd) -> BoxFuture<'static, io::Result<Launched>> {
+    fn launch(&self, mut start: Start) -> BoxFuture<'static, io::Result<Launched>> {
+        let report = start.take(CONTROL).unwrap();
+        let words = start.arguments;
         let words: Vec<String> = words.into_iter().map(|word| word.into_string().unwrap()).collect();
         if words[0] == "unpack" {
             self.held.lock().unwrap().push(report);
@@ -30,7 +32,12 @@ impl Launcher for Played {
         }
         self.asked.lock().unwrap().push(words);
         Box::pin(async {
-            Ok(Launched { pid: 7, exit: Box::pin(async { "ended".to_owned() }), kill: Box::new(|| {}) })
+            Ok(Launched {
+                pid: 7,
+                start_time: 0,
+                exit: Box::pin(async { "ended".to_owned() }),
+                kill: Box::new(|| {}),
+            })
         })
     }
 }

@@ -13,10 +13,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use kelson_helper::{BoxFuture, CONTROL, Launched, Launcher, Start};
 use kelson_proto::v1;
-use kelson_services::collector::{
-    BoxFuture, Collector, InheritedLog, KeptLog, Launched, Launcher, LogOptions, Report,
-};
+use kelson_services::collector::{Collector, InheritedLog, KeptLog, LogOptions, Report};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::sync::mpsc;
@@ -46,13 +45,13 @@ pub struct TestLauncher {
 }
 
 impl Launcher for TestLauncher {
-    fn launch(&self, control: OwnedFd) -> BoxFuture<'static, io::Result<Launched>> {
+    fn launch(&self, mut start: Start) -> BoxFuture<'static, io::Result<Launched>> {
         let mut failing = self.failing.lock().unwrap();
         if *failing > 0 {
             *failing -= 1;
             return Box::pin(async { Err(io::Error::other("the test wants it so")) });
         }
-        let result = self.spawn(control);
+        let result = start.take(CONTROL).and_then(|control| self.spawn(control));
         Box::pin(async move { result })
     }
 

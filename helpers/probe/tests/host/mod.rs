@@ -12,9 +12,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use kelson_services::prober::{
-    BoxFuture, CheckAnswer, Launched, Launcher, Place, Prober, Report, Schedule, Sink, Watch,
-};
+use kelson_helper::{BoxFuture, Launched};
+use kelson_services::prober::{CheckAnswer, Launcher, Place, Prober, Report, Schedule, Sink, Watch};
 use kelson_spec::service::{Asks, NetworkProbe};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -104,6 +103,7 @@ impl TestLauncher {
         });
         Ok(Launched {
             pid,
+            start_time: 0,
             exit: Box::pin(async move { exit.await.unwrap() }),
             kill: Box::new(move || {
                 if *alive.lock().unwrap() {

@@ -7,12 +7,13 @@ use kelson_sys::descriptor::Watched;
 use tokio::io::Interest;
 use tokio::time::Instant;
 
+use super::super::Report;
 use super::super::beat::{Beat, after};
 use super::super::kept::{InheritedLog, Kept, KeptLog};
 use super::super::life::{Asked, Launch, Life, Logd, Outgoing};
-use super::super::{Launched, Report};
 use super::Driver;
 use kelson_helper::transport::{self as control, Receiver};
+use kelson_helper::{Launched, Start};
 
 /// From the end of one logd to the start of the next, unless they keep ending.
 pub(super) const PAUSE: Duration = Duration::from_millis(100);
@@ -33,7 +34,7 @@ impl Driver {
     pub(super) fn launch(&mut self, now: Instant) {
         match control::pair() {
             Ok((control, theirs)) => {
-                let future = self.launcher.launch(theirs);
+                let future = self.launcher.launch(Start::new(Vec::new(), theirs));
                 self.logd = Logd::Launching(Launch { future, control, by: after(now, LAUNCH) });
             }
             Err(error) => self.not_launched(&format!("could not be started: {error}"), now),
