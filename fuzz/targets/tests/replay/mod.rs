@@ -1,29 +1,49 @@
 //! Runs a target over its folders, as it is built here.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, Once, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use flate2::read::GzDecoder;
 use kelson_fuzz_targets::find;
 
-/// None takes more than milliseconds by itself; this computer may have other things to do.
+/// An input takes milliseconds; the machine may be busy.
 const LONGEST: Duration = Duration::from_secs(20);
 
 static HOOK: Once = Once::new();
-/// A runtime keeps the panics of its tasks to itself.
+/// A runtime catches the panics of its tasks.
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 static INPUT: RwLock<Option<PathBuf>> = RwLock::new(None);
-/// Whose they are is told by who runs.
-static TURN: Mutex<()> = Mutex::new(());
+/// One target runs at a time, so that a panic belongs to its input.
+static SERIAL: Mutex<()> = Mutex::new(());
 
-fn inputs(kind: &str, name: &str) -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(kind).join(name);
-    let entries = fs::read_dir(folder).into_iter().flatten();
-    let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    files
+type Inputs = Vec<(PathBuf, Vec<u8>)>;
+
+/// The inputs of one target in `fuzz/corpus.tar.gz`, sorted by name.
+fn corpus(fuzz: &Path, name: &str) -> Inputs {
+    let mut archive = tar::Archive::new(GzDecoder::new(File::open(fuzz.join("corpus.tar.gz")).unwrap()));
+    let mut inputs = Inputs::new();
+    for entry in archive.entries().unwrap() {
+        let mut entry = entry.unwrap();
+        let path = entry.path().unwrap().into_owned();
+        if entry.header().entry_type().is_file() && path.starts_with(name) {
+            let mut bytes = Vec::new();
+            entry.read_to_end(&mut bytes).unwrap();
+            inputs.push((path, bytes));
+        }
+    }
+    inputs
+}
+
+/// The inputs that once broke a target, sorted by name.
+fn findings(fuzz: &Path, name: &str) -> Inputs {
+    let entries = fs::read_dir(fuzz.join("findings").join(name)).into_iter().flatten();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    paths.into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect()
 }
 
 pub fn replay(name: &str) {
@@ -36,13 +56,13 @@ pub fn replay(name: &str) {
             earlier(what);
         }));
     });
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _serial = SERIAL.lock().unwrap_or_else(PoisonError::into_inner);
     let before = PANICS.load(Ordering::SeqCst);
     let target = find(name).unwrap();
-    let corpus = inputs("corpus", name);
+    let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let corpus = corpus(&fuzz, name);
     assert!(!corpus.is_empty(), "{name} has no corpus");
-    for path in corpus.into_iter().chain(inputs("findings", name)) {
-        let bytes = fs::read(&path).unwrap();
+    for (path, bytes) in corpus.into_iter().chain(findings(&fuzz, name)) {
         *INPUT.write().unwrap_or_else(PoisonError::into_inner) = Some(path.clone());
         let began = Instant::now();
         (target.run)(&bytes);
