@@ -10,24 +10,14 @@
 //! that a test says exactly which processes there are and depends on no shell. In service files `$PROGRAM` stands for
 //! it and `$DIR` for the test's own folder.
 //!
-//! ```no_run
-//! use kelson_tests::Host;
-//!
-//! let mut host = Host::builder()
-//!     .service("db", "process: {command: [$PROGRAM, 'sleep=50ms', 'notify=READY=1', serve]}\nreadiness: notify")
-//!     .service("web", "process: {command: [$PROGRAM, serve]}\ndepends: [{service: db}]")
-//!     .start();
-//! host.wait_up("web");
-//! let order: Vec<String> = host.events().into_iter().filter(|e| e.state == "running").map(|e| e.service).collect();
-//! assert_eq!(order, ["db", "web"]);
-//! host.poweroff();
-//! ```
+//! `tests/scenarios/basics` is a short example.
 //!
 //! Nothing sleeps and hopes: what a test waits for is an event of the host, the answer of `kelsonctl wait`, or a
 //! level that is looked at until a deadline ([`deadline::until`]). A test that fails prints what the host said on its
 //! console and its last events, and keeps its folder.
 //!
-//! The binaries are those of `KELSON_BIN_DIR`, else the ones beside the running test (`cargo build` puts them there).
+//! `init` and `kelsonctl` are those of `KELSON_BIN_DIR`, else the ones beside the running test (`cargo build` puts them
+//! there), where the programs of the tests are.
 
 pub mod authority;
 pub mod cgroup;

@@ -2,26 +2,24 @@
 
 use std::path::{Path, PathBuf};
 
-/// A binary of the project: from `KELSON_BIN_DIR`, else beside the running test.
+/// A program: `init` and `kelsonctl` from `KELSON_BIN_DIR`; without it, and programs of the tests, beside the running one.
 #[track_caller]
 pub fn binary(name: &str) -> PathBuf {
-    let folder = match std::env::var_os("KELSON_BIN_DIR") {
-        Some(folder) => PathBuf::from(folder),
-        // target/…/debug/deps/scenarios-0123456789abcdef
-        None => std::env::current_exe()
-            .expect("a test knows its own path")
-            .ancestors()
-            .nth(2)
-            .expect("deps")
-            .into(),
-    };
-    let path = folder.join(name);
+    let shipped = std::env::var_os("KELSON_BIN_DIR").filter(|_| matches!(name, "init" | "kelsonctl"));
+    let path = shipped.map_or_else(programs, PathBuf::from).join(name);
     assert!(
         path.exists(),
         "{} is missing: build it with `cargo build`, or name the folder of the binaries in KELSON_BIN_DIR",
         path.display()
     );
     path
+}
+
+/// The folder that cargo puts programs in: that of this one, or above it (`deps/scenarios-0123456789abcdef`).
+fn programs() -> PathBuf {
+    let program = std::env::current_exe().expect("a program knows its own path");
+    let folder = program.parent().expect("a program is in a folder");
+    if folder.ends_with("deps") { folder.parent().expect("deps is in a folder").into() } else { folder.into() }
 }
 
 /// A binary that crashes on demand (`kelsonctl fault`): `hack/faults` builds it.
