@@ -37,7 +37,7 @@ pub use containers::NewContainer;
 pub use error::CallError;
 pub use images::Record;
 pub use leases::Resource;
-pub use snapshots::{Mount, patience};
+pub use snapshots::{Mount, write_timeout};
 pub use tasks::{Streams, TaskProcess};
 pub use tonic::Code;
 

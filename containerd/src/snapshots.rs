@@ -15,8 +15,8 @@ const REFERENCE: &str = "containerd.io/snapshot.ref";
 /// The slowest disk that is worth waiting for.
 const BYTES_A_SECOND: u64 = 256 << 10;
 
-/// How long a disk may take for so many bytes.
-pub fn patience(size: u64) -> Duration {
+/// How long a disk may take to write `size` bytes.
+pub fn write_timeout(size: u64) -> Duration {
     SLOW.saturating_add(Duration::from_secs(size.checked_div(BYTES_A_SECOND).unwrap_or(0)))
 }
 
@@ -106,7 +106,7 @@ impl Containerd {
             annotations: HashMap::new(),
         };
         let request = api::ApplyRequest { diff: Some(diff), mounts, ..Default::default() };
-        let answer = self.call_within(request, patience(size)).await?;
+        let answer = self.call_within(request, write_timeout(size)).await?;
         Ok(answer.applied.unwrap_or_default().digest)
     }
 }

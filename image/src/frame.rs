@@ -18,7 +18,7 @@ pub fn encode(report: &Report) -> Vec<u8> {
             Report::Note(text) | Report::Failed(text) | Report::Refused { text, .. } => {
                 return encode(&Report::Failed(bounded(text, 4096)));
             }
-            _ => String::from("a name of an image is too long to be told"),
+            _ => String::from("a name of an image is too long for a report"),
         };
         frame(&Report::Failed(text)).unwrap_or_default()
     })

@@ -19,7 +19,11 @@ pub fn binary(name: &str) -> PathBuf {
 fn programs() -> PathBuf {
     let program = std::env::current_exe().expect("a program knows its own path");
     let folder = program.parent().expect("a program is in a folder");
-    if folder.ends_with("deps") { folder.parent().expect("deps is in a folder").into() } else { folder.into() }
+    if folder.ends_with("deps") {
+        folder.parent().expect("deps is in a folder").into()
+    } else {
+        folder.into()
+    }
 }
 
 /// A binary that crashes on demand (`kelsonctl fault`): `hack/faults` builds it.

@@ -1,4 +1,4 @@
-//! Where a host is reached: its Unix socket, or the door of a machine elsewhere.
+//! Where a host is reached: its Unix socket, or the API endpoint of another machine.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -50,7 +50,7 @@ impl FromStr for Endpoint {
             return Ok(Endpoint::Unix(PathBuf::from(path)));
         }
         if text.contains("//") {
-            return Err(wrong("the door speaks gRPC, it has no http:// or https:// before its name"));
+            return Err(wrong("an API endpoint speaks gRPC; leave http:// or https:// away"));
         }
         let is_ipv6 = |host: &str| host.parse::<Ipv6Addr>().is_ok();
         let (host, port) = match text.rsplit_once(':') {

@@ -11,7 +11,7 @@ use crate::error::ApidError;
 const USAGE: &str = "usage: kelson-apid --listen ADDRESS:PORT... --ca FILE --certificate FILE --key FILE \
                      [--runtime-dir DIR] [--user UID] [--group GID] [--connection-lifetime MILLISECONDS]";
 
-/// What the door is told.
+/// The command line.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Arguments {
     pub listen: Vec<SocketAddr>,
@@ -30,7 +30,7 @@ pub struct Arguments {
     pub lifetime: Duration,
 }
 
-/// A client makes a handshake at least this often, unless it is told otherwise.
+/// A client makes a handshake at least this often, by default.
 const LIFETIME: Duration = Duration::from_secs(3600);
 
 impl Arguments {

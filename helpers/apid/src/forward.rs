@@ -2,7 +2,7 @@
 //!
 //! Each call has a connection of its own to the Unix socket, which costs some hundred microseconds. So remote clients that
 //! are idle cost PID 1 nothing, a stream that is read slowly holds up no other one, and the first call after PID 1 has
-//! executed itself anew finds it at once.
+//! re-executed itself is found at once.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use tonic::codegen::http::header::{HOST, HeaderMap, HeaderName, HeaderValue};
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::codegen::http::{Request, Response, Uri};
 
-use super::limiter::Crowd;
+use super::limiter::Limiter;
 use super::peer::Peer;
 use super::relay::{Connection, Relay};
 use super::term::Calls;
@@ -40,7 +40,7 @@ pub struct Caller {
 
 impl Caller {
     /// # Errors
-    /// A sentence, when its name cannot be told.
+    /// A sentence, when its name is not known.
     pub fn new(peer: &Peer) -> Result<Caller, String> {
         let identity = HeaderValue::from_str(&peer.identity).map_err(|error| error.to_string())?;
         Ok(Caller { identity, role: peer.role })
@@ -67,19 +67,24 @@ struct Target {
 pub struct Forward {
     init: Target,
     logs: Target,
-    crowd: Crowd,
-    /// Its sender is dropped when the door closes.
+    limiter: Limiter,
+    /// Its sender is dropped when the endpoint closes.
     closed: watch::Receiver<()>,
 }
 
 impl Forward {
-    pub fn new(runtime_dir: PathBuf, crowd: Crowd, closed: watch::Receiver<()>) -> Forward {
+    pub fn new(runtime_dir: PathBuf, limiter: Limiter, closed: watch::Receiver<()>) -> Forward {
         let target = |socket: &str, name| Target {
             path: runtime_dir.join(socket),
             name,
             calls: Arc::new(Semaphore::new(CALLS)),
         };
-        Forward { init: target(INIT_SOCKET, "PID 1"), logs: target(LOG_SOCKET, "kelson-logd"), crowd, closed }
+        Forward {
+            init: target(INIT_SOCKET, "PID 1"),
+            logs: target(LOG_SOCKET, "kelson-logd"),
+            limiter,
+            closed,
+        }
     }
 
     /// Answers one call; that it could not be forwarded is an answer too. Dropping it ends the call.
@@ -92,7 +97,7 @@ impl Forward {
         }
     }
 
-    /// A connection to PID 1 for one call of the door's own.
+    /// A connection to PID 1 for a call of kelson-apid itself.
     pub async fn init(&self) -> Result<(SendRequest<Body>, Connection), Status> {
         connect(&self.init).await
     }
@@ -101,7 +106,7 @@ impl Forward {
     fn tell_denied(&self, caller: &Caller, path: &str) {
         let role = caller.role.map_or("no role", Role::name);
         let who = String::from_utf8_lossy(caller.identity.as_bytes());
-        self.crowd.tell(&format!("{who} ({role}) was denied {}", access::method(path)));
+        self.limiter.tell(&format!("{who} ({role}) was denied {}", access::method(path)));
     }
 
     async fn forward(
@@ -128,7 +133,7 @@ where
 {
     let call = Arc::clone(&target.calls).try_acquire_owned().map_err(|_| {
         Status::resource_exhausted(format!(
-            "{CALLS} calls to {} are under way through the door, which is all: end some of them",
+            "{CALLS} calls to {} are under way through this endpoint, which is the limit: end some of them",
             target.name
         ))
     })?;
@@ -166,7 +171,7 @@ fn rewrite(request: Request<Incoming>, caller: &Caller) -> Result<Request<Incomi
     Ok(Request::from_parts(parts, body))
 }
 
-/// All names that begin with `kelson-` are the door's own.
+/// All names that begin with `kelson-` belong to kelson-apid.
 fn introduce(headers: &mut HeaderMap, caller: &Caller) {
     let own: Vec<HeaderName> =
         headers.keys().filter(|name| name.as_str().starts_with("kelson-")).cloned().collect();

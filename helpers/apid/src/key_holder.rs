@@ -1,9 +1,9 @@
-//! The door is two processes. The keeper may read the key, and does nothing else: it meets nobody. The one that meets
-//! strangers is another user, has no rights at all, and gets the key from the keeper.
+//! kelson-apid is two processes. The key holder may read the key and takes no connection. The TLS worker takes the
+//! connections; it is another user, has no privileges, and gets the key from the key holder.
 //!
-//! Between them is a socket. The keeper sends the files, again whenever they have changed, and asks every few seconds
-//! whether the other is alive; closing the socket ends the door. What of the two dies, the other one ends too, and PID 1
-//! begins the service anew by its policy.
+//! A socket connects them. The key holder sends the files, again whenever they change, and asks the worker every few
+//! seconds whether it is alive. Closing the socket ends the worker. When one of the two dies, the other ends too, and
+//! PID 1 restarts the service by its policy.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsFd as _;
@@ -24,22 +24,22 @@ use super::notify::notify;
 use super::{say, tls_worker};
 use crate::error::ApidError;
 
-/// What the keeper sends: files, with their length, or a question.
+/// What the key holder sends: files, with their length, or a question.
 pub const FILES: u8 = b'F';
 pub const PING: u8 = b'P';
-/// What it is answered.
+/// The worker's answers.
 pub const READY: u8 = b'R';
 pub const CLOSING: u8 = b'C';
 pub const ALIVE: u8 = b'A';
 
-/// From one look at the files, and one question, to the next.
-const TURN: Duration = Duration::from_secs(5);
-/// Who does not answer for so long hangs: it looks after each connection in turn and waits for none.
+/// How often the key holder compares the files and asks the worker.
+const INTERVAL: Duration = Duration::from_secs(5);
+/// A worker that is silent for longer hangs: it waits for no connection.
 const SILENT: Duration = Duration::from_secs(20);
-/// A file is sent within that, or the other one hangs.
+/// A worker that takes longer to read a file hangs.
 const SENDING: Duration = Duration::from_secs(5);
 
-/// Runs the door until SIGTERM or SIGINT, or the other process has ended; gives the exit status.
+/// Runs both processes until SIGTERM or SIGINT, or the other process has ended; gives the exit status.
 ///
 /// # Errors
 /// When a file cannot be read, or there is no second process.
@@ -66,8 +66,16 @@ pub fn run(arguments: &Arguments) -> Result<i32, ApidError> {
         }
         ForkResult::Parent { child } => {
             drop((theirs, material));
-            Keeper { arguments, stamp, socket: ours, signals, child, heard: Instant::now(), closing: false }
-                .run()
+            KeyHolder {
+                arguments,
+                stamp,
+                socket: ours,
+                signals,
+                child,
+                answered: Instant::now(),
+                closing: false,
+            }
+            .run()
         }
     }
 }
@@ -79,12 +87,12 @@ fn signals() -> Result<SignalFd, ApidError> {
         .map_err(|errno| ApidError::Runtime(errno.into()))
 }
 
-/// Becomes the user that the door has for itself, where this is root. All capabilities go with root.
+/// Becomes the worker's own user, if this is root. All capabilities go with root.
 fn put_off_rights(arguments: &Arguments) -> Result<(), ApidError> {
     let Some(user) = arguments.user.filter(|_| geteuid().is_root()) else { return Ok(()) };
     if !is_mapped(user, &std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default()) {
         // PID 1 knows its own user, and that it calls for others.
-        say(&format!("this user namespace has no user {user}: the door runs as the user of PID 1"));
+        say(&format!("this user namespace has no user {user}: the TLS worker runs as the user of PID 1"));
         return Ok(());
     }
     let group = Gid::from_raw(arguments.group.unwrap_or(user));
@@ -103,26 +111,26 @@ fn is_mapped(user: u32, map: &str) -> bool {
     })
 }
 
-struct Keeper<'a> {
+struct KeyHolder<'a> {
     arguments: &'a Arguments,
     stamp: Stamp,
     socket: UnixStream,
     signals: SignalFd,
     child: Pid,
-    /// When the other one was last heard.
-    heard: Instant,
+    /// When the worker last answered.
+    answered: Instant,
     closing: bool,
 }
 
-impl Keeper<'_> {
+impl KeyHolder<'_> {
     fn run(mut self) -> Result<i32, ApidError> {
         if let Err(error) = capability::drop_all().map_err(io::Error::from) {
-            say(&format!("the keeper of the door cannot give up its capabilities: {error}"));
+            say(&format!("the key holder cannot drop its capabilities: {error}"));
         }
         self.socket.set_write_timeout(Some(SENDING)).map_err(ApidError::Runtime)?;
-        let mut turn = Instant::now();
+        let mut asked = Instant::now();
         loop {
-            let left = TURN.saturating_sub(turn.elapsed());
+            let left = INTERVAL.saturating_sub(asked.elapsed());
             let (signalled, spoken) = self.wait(left).map_err(ApidError::Runtime)?;
             if signalled {
                 while let Ok(Some(_)) = self.signals.read_signal() {}
@@ -133,11 +141,11 @@ impl Keeper<'_> {
             if spoken && !self.listen() {
                 return Ok(self.status());
             }
-            if !self.closing && turn.elapsed() >= TURN {
-                turn = Instant::now();
-                if self.heard.elapsed() > SILENT {
+            if !self.closing && asked.elapsed() >= INTERVAL {
+                asked = Instant::now();
+                if self.answered.elapsed() > SILENT {
                     say(&format!(
-                        "the door has not answered its keeper for {} s and is begun anew",
+                        "the TLS worker has not answered for {} s; PID 1 restarts the service",
                         SILENT.as_secs()
                     ));
                     return Ok(1);
@@ -163,7 +171,7 @@ impl Keeper<'_> {
         Ok((signals, socket))
     }
 
-    /// False: the other one has ended.
+    /// False: the worker has ended.
     fn listen(&mut self) -> bool {
         let mut words = [0; 64];
         let length = match self.socket.read(&mut words) {
@@ -171,7 +179,7 @@ impl Keeper<'_> {
             Ok(length) => length,
             Err(error) => return error.kind() == io::ErrorKind::Interrupted,
         };
-        self.heard = Instant::now();
+        self.answered = Instant::now();
         for word in words.iter().take(length) {
             match *word {
                 READY => tell("READY=1"),
@@ -190,11 +198,11 @@ impl Keeper<'_> {
         self.stamp = stamp;
         match Material::read(self.arguments) {
             Ok(material) => self.send(FILES, &material.to_bytes()),
-            Err(error) => say(&format!("{error}; the door goes on with what it has")),
+            Err(error) => say(&format!("{error}; the current files stay in use")),
         }
     }
 
-    /// That it does not take it shows by its silence.
+    /// A worker that does not read it is found by its silence.
     fn send(&mut self, what: u8, bytes: &[u8]) {
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let mut frame = vec![what];
@@ -203,12 +211,12 @@ impl Keeper<'_> {
         let _ = self.socket.write_all(&frame);
     }
 
-    /// How the other one has ended.
+    /// The worker's exit status.
     fn status(&self) -> i32 {
         match waitpid(self.child, None) {
             Ok(WaitStatus::Exited(_, status)) => status,
             Ok(WaitStatus::Signaled(_, signal, _)) => {
-                say(&format!("the door was killed by {signal}"));
+                say(&format!("the TLS worker was killed by {signal}"));
                 1
             }
             _ => 1,
@@ -218,7 +226,7 @@ impl Keeper<'_> {
 
 fn tell(state: &str) {
     if let Err(error) = notify(state) {
-        say(&format!("PID 1 cannot be told {state}: {error}"));
+        say(&format!("cannot send {state} to PID 1: {error}"));
     }
 }
 

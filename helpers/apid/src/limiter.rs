@@ -21,8 +21,8 @@ const OF_ONE: Rate = Rate { interval: Duration::from_micros(15_625), burst: Dura
 const OF_ALL: Rate = Rate { interval: Duration::from_micros(3_906), burst: Duration::from_secs(1) };
 /// Addresses that are remembered; each is forgotten within seconds.
 const REMEMBERED: usize = 4096;
-/// Refusals that are told one by one, in each [`PERIOD`].
-const TOLD: u32 = 20;
+/// Refusals logged one by one in each [`PERIOD`].
+const LOGGED: u32 = 20;
 const PERIOD: Duration = Duration::from_secs(10);
 
 /// How often something may be, and how much of it may come together: what `burst` holds of `interval`s.
@@ -63,7 +63,7 @@ impl fmt::Display for TooMany {
 
 /// All strangers.
 #[derive(Clone)]
-pub struct Crowd(Arc<Mutex<State>>);
+pub struct Limiter(Arc<Mutex<State>>);
 
 struct State {
     addresses: HashMap<IpAddr, Address>,
@@ -80,15 +80,15 @@ struct Address {
 
 /// One handshake that is under way, until it is dropped.
 pub struct Handshake {
-    crowd: Crowd,
+    limiter: Limiter,
     address: IpAddr,
 }
 
-impl Crowd {
-    pub fn new() -> Crowd {
+impl Limiter {
+    pub fn new() -> Limiter {
         let now = Instant::now();
         let state = State { addresses: HashMap::new(), next: now, refused: 0, period_ends: now };
-        Crowd(Arc::new(Mutex::new(state)))
+        Limiter(Arc::new(Mutex::new(state)))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -120,7 +120,7 @@ impl Crowd {
         one.under_way = one.under_way.saturating_add(1);
         state.next = of_all;
         drop(state);
-        Ok(Handshake { crowd: self.clone(), address })
+        Ok(Handshake { limiter: self.clone(), address })
     }
 
     /// Says in the log that somebody was refused, unless many were.
@@ -130,27 +130,27 @@ impl Crowd {
         }
     }
 
-    /// What is to be told of this refusal: some of each period one by one, of the others how many there were.
+    /// What to log about this refusal: some of each period one by one, of the others their number.
     fn refused(&self, line: &str) -> Option<String> {
         let now = Instant::now();
         let mut state = self.state();
-        let untold = state.refused.saturating_sub(TOLD);
+        let unlogged = state.refused.saturating_sub(LOGGED);
         let first = now >= state.period_ends;
         if first {
             state.refused = 0;
             state.period_ends = now.checked_add(PERIOD).unwrap_or(now);
         }
         state.refused = state.refused.saturating_add(1);
-        if first && untold > 0 {
-            return Some(format!("{untold} more were refused\n{line}"));
+        if first && unlogged > 0 {
+            return Some(format!("{unlogged} more were refused\n{line}"));
         }
-        (state.refused <= TOLD).then(|| line.to_owned())
+        (state.refused <= LOGGED).then(|| line.to_owned())
     }
 }
 
 impl Drop for Handshake {
     fn drop(&mut self) {
-        let mut state = self.crowd.state();
+        let mut state = self.limiter.state();
         if let Some(address) = state.addresses.get_mut(&self.address) {
             address.under_way = address.under_way.saturating_sub(1);
         }
@@ -175,63 +175,66 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_address_does_not_take_all_the_room() {
-        let crowd = Crowd::new();
-        let mut slow: Vec<_> = (0..AT_ONCE).map(|_| crowd.enter(ip("192.0.2.1")).unwrap()).collect();
-        assert_eq!(crowd.enter(ip("192.0.2.1")).err(), Some(TooMany::AtOnce));
-        assert_eq!(crowd.enter(ip("::ffff:192.0.2.1")).err(), Some(TooMany::AtOnce), "the same by IPv6");
-        assert!(crowd.enter(ip("192.0.2.2")).is_ok());
+        let limiter = Limiter::new();
+        let mut slow: Vec<_> = (0..AT_ONCE).map(|_| limiter.enter(ip("192.0.2.1")).unwrap()).collect();
+        assert_eq!(limiter.enter(ip("192.0.2.1")).err(), Some(TooMany::AtOnce));
+        assert_eq!(limiter.enter(ip("::ffff:192.0.2.1")).err(), Some(TooMany::AtOnce), "the same by IPv6");
+        assert!(limiter.enter(ip("192.0.2.2")).is_ok());
         slow.pop();
-        assert!(crowd.enter(ip("192.0.2.1")).is_ok());
+        assert!(limiter.enter(ip("192.0.2.1")).is_ok());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_network_of_ipv6_is_one() {
-        let crowd = Crowd::new();
+        let limiter = Limiter::new();
         let slow: Vec<_> =
-            (0..AT_ONCE).map(|n| crowd.enter(ip(&format!("2001:db8:0:7::{n:x}"))).unwrap()).collect();
-        assert_eq!(crowd.enter(ip("2001:db8:0:7:ffff::1")).err(), Some(TooMany::AtOnce));
-        assert!(crowd.enter(ip("2001:db8:0:8::1")).is_ok());
+            (0..AT_ONCE).map(|n| limiter.enter(ip(&format!("2001:db8:0:7::{n:x}"))).unwrap()).collect();
+        assert_eq!(limiter.enter(ip("2001:db8:0:7:ffff::1")).err(), Some(TooMany::AtOnce));
+        assert!(limiter.enter(ip("2001:db8:0:8::1")).is_ok());
         drop(slow);
     }
 
     #[tokio::test(start_paused = true)]
     async fn so_many_a_second_and_no_more() {
-        let crowd = Crowd::new();
+        let limiter = Limiter::new();
         let attempt = |seconds: u64| async move {
             let mut taken = 0;
             for _ in 0..seconds * 1000 {
                 tokio::time::advance(Duration::from_millis(1)).await;
-                taken += u64::from(crowd.enter(ip("192.0.2.1")).is_ok());
+                taken += u64::from(limiter.enter(ip("192.0.2.1")).is_ok());
             }
-            (crowd, taken)
+            (limiter, taken)
         };
         // The burst, and 64 in each second.
-        let (crowd, taken) = attempt(10).await;
+        let (limiter, taken) = attempt(10).await;
         assert!((640 + 100..=640 + 140).contains(&taken), "{taken}");
         let mut others = 0;
         for number in 0..1000u32 {
-            others += u32::from(crowd.enter(IpAddr::V4(number.into())).is_ok());
+            others += u32::from(limiter.enter(IpAddr::V4(number.into())).is_ok());
         }
         assert!((200..=300).contains(&others), "{others}");
-        assert!(crowd.state().addresses.len() <= REMEMBERED);
+        assert!(limiter.state().addresses.len() <= REMEMBERED);
     }
 
     #[tokio::test(start_paused = true)]
     async fn addresses_are_forgotten() {
-        let crowd = Crowd::new();
+        let limiter = Limiter::new();
         for number in 0..20_000u32 {
             tokio::time::advance(Duration::from_millis(20)).await;
-            crowd.enter(IpAddr::V4(number.into())).unwrap();
+            limiter.enter(IpAddr::V4(number.into())).unwrap();
         }
-        assert!(crowd.state().addresses.len() <= REMEMBERED);
+        assert!(limiter.state().addresses.len() <= REMEMBERED);
     }
 
     #[tokio::test(start_paused = true)]
     async fn refusals_do_not_fill_the_log() {
-        let crowd = Crowd::new();
-        let told = (0..1000).filter_map(|_| crowd.refused("192.0.2.1: refused")).count();
-        assert_eq!(told, 20);
+        let limiter = Limiter::new();
+        let logged = (0..1000).filter_map(|_| limiter.refused("192.0.2.1: refused")).count();
+        assert_eq!(logged, 20);
         tokio::time::advance(PERIOD).await;
-        assert_eq!(crowd.refused("192.0.2.1: refused").unwrap(), "980 more were refused\n192.0.2.1: refused");
+        assert_eq!(
+            limiter.refused("192.0.2.1: refused").unwrap(),
+            "980 more were refused\n192.0.2.1: refused"
+        );
     }
 }

@@ -15,7 +15,7 @@ use tonic::codegen::http::{Request, Response, StatusCode, Version};
 
 use super::arguments::Arguments;
 use super::forward::{Caller, Forward, WINDOW};
-use super::limiter::{Crowd, Handshake};
+use super::limiter::{Handshake, Limiter};
 use super::metrics::{self, Metrics};
 use super::page;
 use super::peer::Peer;
@@ -37,13 +37,13 @@ const ONE_REQUEST: Duration = metrics::LIMIT;
 /// A client that does not answer a ping has gone.
 const PING: Duration = Duration::from_secs(30);
 const PONG: Duration = Duration::from_secs(20);
-/// How long the last words of streams may take when the door closes.
+/// How long streams may take to end when the endpoint closes.
 const GRACE: Duration = Duration::from_secs(1);
 /// Before the next try when there is no descriptor or no memory for a connection.
 const SHORTAGE: Duration = Duration::from_millis(200);
 
 /// What all connections share.
-struct Door {
+struct Endpoint {
     trust: watch::Receiver<Trust>,
     /// After this time a connection takes no new calls.
     lifetime: Duration,
@@ -51,12 +51,12 @@ struct Door {
     metrics: Metrics,
     connections: Arc<Semaphore>,
     handshakes: Arc<Semaphore>,
-    crowd: Crowd,
-    /// Its sender is dropped when the door closes.
+    limiter: Limiter,
+    /// Its sender is dropped when the endpoint closes.
     closed: watch::Receiver<()>,
 }
 
-impl Door {
+impl Endpoint {
     /// Answers a call, or cuts it when the connection's term ends.
     async fn answer(&self, caller: &Caller, calls: Calls, request: Request<Incoming>) -> Response<Body> {
         let mut response = tokio::select! {
@@ -87,7 +87,7 @@ impl Door {
     }
 }
 
-/// The door, open: connections are taken until [`Open::close`].
+/// A listening endpoint: it takes connections until [`Open::close`].
 pub struct Open {
     accepting: JoinSet<()>,
     closing: watch::Sender<()>,
@@ -107,21 +107,21 @@ impl Open {
 /// When an address cannot be listened on.
 pub fn open(arguments: &Arguments, trust: watch::Receiver<Trust>) -> Result<Open, ApidError> {
     let (closing, closed) = watch::channel(());
-    let crowd = Crowd::new();
-    let door = Arc::new(Door {
+    let limiter = Limiter::new();
+    let endpoint = Arc::new(Endpoint {
         trust,
         lifetime: arguments.lifetime,
-        forward: Forward::new(arguments.runtime_dir.clone(), crowd.clone(), closed.clone()),
+        forward: Forward::new(arguments.runtime_dir.clone(), limiter.clone(), closed.clone()),
         metrics: Metrics::new(),
         connections: Arc::new(Semaphore::new(CONNECTIONS)),
         handshakes: Arc::new(Semaphore::new(HANDSHAKES)),
-        crowd,
+        limiter,
         closed,
     });
     let listeners = arguments.listen.iter().copied().map(listen).collect::<Result<Vec<_>, _>>()?;
     let mut accepting = JoinSet::new();
     for listener in listeners {
-        accepting.spawn(accept(listener, Arc::clone(&door)));
+        accepting.spawn(accept(listener, Arc::clone(&endpoint)));
     }
     Ok(Open { accepting, closing })
 }
@@ -138,14 +138,14 @@ fn listen(address: SocketAddr) -> Result<TcpListener, ApidError> {
     Ok(listener)
 }
 
-/// Takes connections until the door closes.
-async fn accept(listener: TcpListener, door: Arc<Door>) {
-    let mut closed = door.closed.clone();
+/// Takes connections until the endpoint closes.
+async fn accept(listener: TcpListener, endpoint: Arc<Endpoint>) {
+    let mut closed = endpoint.closed.clone();
     let mut connections = JoinSet::new();
     loop {
         // Who finds no room here waits in the kernel's queue, at most as long as a handshake may take.
         let next = async {
-            let handshake = Arc::clone(&door.handshakes).acquire_owned().await;
+            let handshake = Arc::clone(&endpoint.handshakes).acquire_owned().await;
             (handshake, listener.accept().await)
         };
         tokio::select! {
@@ -153,17 +153,17 @@ async fn accept(listener: TcpListener, door: Arc<Door>) {
             Some(_) = connections.join_next() => {}
             (handshake, accepted) = next => match (handshake, accepted) {
                 (Ok(handshake), Ok((stream, peer))) => {
-                    let stranger = match door.crowd.enter(peer.ip()) {
+                    let stranger = match endpoint.limiter.enter(peer.ip()) {
                         Ok(stranger) => stranger,
                         Err(too_many) => {
-                            door.crowd.tell(&format!("{peer}: {too_many}"));
+                            endpoint.limiter.tell(&format!("{peer}: {too_many}"));
                             continue;
                         }
                     };
-                    let door = Arc::clone(&door);
+                    let endpoint = Arc::clone(&endpoint);
                     connections.spawn(async move {
-                        if let Err(why) = connection(&door, stream, peer, (handshake, stranger)).await {
-                            door.crowd.tell(&format!("{peer}: {why}"));
+                        if let Err(why) = connection(&endpoint, stream, peer, (handshake, stranger)).await {
+                            endpoint.limiter.tell(&format!("{peer}: {why}"));
                         }
                     });
                 }
@@ -188,14 +188,14 @@ async fn accept(listener: TcpListener, door: Arc<Door>) {
 
 /// One connection until its end; `Err` says why it was refused.
 async fn connection(
-    door: &Arc<Door>,
+    endpoint: &Arc<Endpoint>,
     stream: TcpStream,
     peer: SocketAddr,
     handshake: (OwnedSemaphorePermit, Handshake),
 ) -> Result<(), String> {
-    let mut closed = door.closed.clone();
+    let mut closed = endpoint.closed.clone();
     let _ = stream.set_nodelay(true);
-    let acceptor = door.trust.borrow().acceptor.clone();
+    let acceptor = endpoint.trust.borrow().acceptor.clone();
     let accepting = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream));
     let accepted = tokio::select! {
         accepted = accepting => accepted,
@@ -211,11 +211,11 @@ async fn connection(
         return Err("refused: it sent no certificate".to_owned());
     };
     let known = Peer::of(leaf, peer);
-    let guard = Guard::new(chain, door.trust.clone(), door.lifetime);
+    let guard = Guard::new(chain, endpoint.trust.clone(), endpoint.lifetime);
     let mut guard = guard.ok_or_else(|| "refused: its certificate is no longer trusted".to_owned())?;
     // Who does not say what it speaks, speaks HTTP/1.1: so do clients of a plain HTTP library.
     let is_http2 = stream.get_ref().1.alpn_protocol() == Some(tls::HTTP_2);
-    let _place = Arc::clone(&door.connections).try_acquire_owned().map_err(|_| {
+    let _place = Arc::clone(&endpoint.connections).try_acquire_owned().map_err(|_| {
         format!("refused: {CONNECTIONS} clients are connected, which is all that are served at the same time")
     })?;
     drop(handshake);
@@ -224,8 +224,8 @@ async fn connection(
     let caller = Caller::new(&known).map_err(|error| format!("refused: {error}"))?;
     let calls = guard.calls();
     let service = hyper::service::service_fn(|request| {
-        let (door, caller, calls) = (Arc::clone(door), caller.clone(), calls.clone());
-        async move { Ok::<_, std::convert::Infallible>(door.answer(&caller, calls, request).await) }
+        let (endpoint, caller, calls) = (Arc::clone(endpoint), caller.clone(), calls.clone());
+        async move { Ok::<_, std::convert::Infallible>(endpoint.answer(&caller, calls, request).await) }
     });
     if !is_http2 {
         // One request, for those who read metrics and know no HTTP/2; it is over when they have, or soon after.

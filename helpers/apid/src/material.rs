@@ -1,4 +1,4 @@
-//! The three files of the door as bytes, and how they go from the process that may read them to the one that may not.
+//! The certificate files as bytes, and their way from the key holder to the TLS worker.
 
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;

@@ -30,7 +30,7 @@ use kelson_proto::access;
 /// Where they are.
 pub const PATH: &str = "/metrics";
 
-/// Who reads them through the door at the same time: fewer than PID 1 serves.
+/// Readers at the same time: fewer than PID 1 serves.
 const READERS: usize = 2;
 /// Who has not read all of it by then never will.
 pub const LIMIT: Duration = Duration::from_secs(60);
@@ -75,7 +75,7 @@ impl Metrics {
         access::check("/kelson.v1.Metrics/Get", caller.role)?;
         let place = Arc::clone(&self.readers).try_acquire_owned().map_err(|_| {
             Status::resource_exhausted(format!(
-                "{READERS} others are reading the metrics through the door, which is all at the same time: ask again \
+                "{READERS} others are reading the metrics through this endpoint, which is the limit: ask again \
                  in a moment"
             ))
         })?;
@@ -87,13 +87,13 @@ impl Metrics {
             caller.introduce(&mut headers);
             *request.metadata_mut() = MetadataMap::from_headers(headers);
             let mut pages = client.get(request).await?.into_inner();
-            // Whoever reads hears a refusal as such, and not as a text that breaks off.
+            // The reader gets a refusal, not a text that breaks off.
             let first = pages.message().await?;
             Ok::<_, Status>((pages, first, connection))
         };
         let opened = tokio::time::timeout(LIMIT, opening).await;
         let (pages, first, connection) = opened.unwrap_or_else(|_| {
-            Err(Status::deadline_exceeded(format!("PID 1 told no metrics within {} s", LIMIT.as_secs())))
+            Err(Status::deadline_exceeded(format!("PID 1 sent no metrics within {} s", LIMIT.as_secs())))
         })?;
         let mut text = openmetrics::Text::new(format);
         let ended = first.is_none();
@@ -102,7 +102,7 @@ impl Metrics {
     }
 }
 
-/// What is not metrics, in a line for whoever looks.
+/// A line for a reader in place of metrics.
 pub fn plain(status: StatusCode, text: String) -> Response<Body> {
     let mut response = Response::new(Body::new(text));
     *response.status_mut() = status;
@@ -141,11 +141,11 @@ impl Service<Request<Body>> for Wire {
     }
 }
 
-/// What is told to one reader, and its place.
+/// The pages for one reader, and its place.
 struct Reader {
     pages: Streaming<v1::GetMetricsResponse>,
     text: openmetrics::Text,
-    /// PID 1 has told all.
+    /// PID 1 has sent all.
     ended: bool,
     _connection: Connection,
     _place: OwnedSemaphorePermit,
@@ -172,9 +172,9 @@ impl Reader {
 
 /// The text on its way to the reader. One that does not take it gives its place up when the time is over.
 struct Pages {
-    /// Absent once all is told, or the time is over.
+    /// Absent once all is sent, or the time is over.
     reader: Arc<Mutex<Option<Reader>>>,
-    told: bool,
+    complete: bool,
     limit: JoinHandle<()>,
 }
 
@@ -187,7 +187,7 @@ impl Pages {
             tokio::time::sleep(LIMIT).await;
             late.lock().unwrap_or_else(PoisonError::into_inner).take();
         });
-        Pages { reader, told: false, limit }
+        Pages { reader, complete: false, limit }
     }
 }
 
@@ -205,7 +205,7 @@ impl hyper::body::Body for Pages {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        if self.told {
+        if self.complete {
             return Poll::Ready(None);
         }
         let (next, ended) = {
@@ -220,7 +220,7 @@ impl hyper::body::Body for Pages {
         };
         // A text that breaks off has no end, and so is taken for none.
         if ended || next.is_err() {
-            self.told = true;
+            self.complete = true;
             self.reader.lock().unwrap_or_else(PoisonError::into_inner).take();
         }
         Poll::Ready(Some(next.map(Frame::data)))

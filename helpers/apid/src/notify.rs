@@ -1,4 +1,4 @@
-//! Telling PID 1 that the door is open, by the protocol of sd_notify.
+//! Reports to PID 1 by the protocol of sd_notify that the endpoint is open.
 
 use std::ffi::OsStr;
 use std::os::linux::net::SocketAddrExt as _;

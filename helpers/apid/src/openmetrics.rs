@@ -1,7 +1,7 @@
 //! Metrics as OpenMetrics text (version 1.0.0) or in the classic format of Prometheus, made by those who ask PID 1 for
 //! them: kelsonctl and kelson-apid.
 //!
-//! Text grows with each part that comes and is taken away by whoever sends it on, so neither holds all of it.
+//! Text grows with each part that comes and shrinks as it is sent, so that nobody holds all of it.
 
 mod format;
 

@@ -1,4 +1,4 @@
-//! What a browser gets at the door: which machine this is, and how it is spoken to instead.
+//! What a browser gets: which machine this is, and how to reach it with kelsonctl.
 
 use tonic::body::Body;
 use tonic::codegen::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue};
@@ -14,7 +14,7 @@ pub fn is_for_people<B>(request: &Request<B>) -> bool {
     matches!(*request.method(), Method::GET | Method::HEAD)
 }
 
-/// The page. Its reader has shown a certificate by now, like everybody who hears anything from the door.
+/// The page. Its reader has shown a certificate, as for every other answer.
 pub fn answer(method: &Method) -> Response<Body> {
     let host = nix::sys::utsname::uname().map(|names| names.nodename().to_string_lossy().into_owned());
     let text = page(&host.unwrap_or_default());

@@ -86,7 +86,7 @@ pub enum Due {
 /// When what is due.
 #[derive(Debug, Clone, Copy)]
 struct Term {
-    /// `None`: it was told.
+    /// `None`: it was sent.
     renew_at: Option<Instant>,
     /// The last second in which the certificate holds, since 1970.
     last: u64,

@@ -1,4 +1,4 @@
-//! Mutual TLS of the door: TLS 1.3, ring, and a client certificate that the CA has signed.
+//! Mutual TLS of the API endpoint: TLS 1.3, ring, and a client certificate that the CA has signed.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ fn acceptor(
         .with_single_cert(chain, key)
         .map_err(|error| unusable(&error, arguments))?;
     config.alpn_protocols.extend([HTTP_2, HTTP_1].map(<[u8]>::to_vec));
-    // Each connection shows its certificate anew: one that has expired is not carried on by a ticket.
+    // Each connection shows its certificate again: a ticket would outlive one that has expired.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(TlsAcceptor::from(Arc::new(config)))

@@ -1,4 +1,4 @@
-//! The process that meets strangers. What it needs of files the keeper sends it.
+//! The process that takes connections. The key holder sends it the certificate files.
 
 use std::os::unix::net::UnixStream as StdUnixStream;
 
@@ -13,46 +13,46 @@ use super::tls::Trust;
 use super::{listen, say};
 use crate::error::ApidError;
 
-/// The longest that the keeper sends.
+/// The longest message of the key holder.
 const LONGEST: u32 = 4 << 20;
 
-/// Serves until the keeper closes the socket, or is gone.
+/// Serves until the key holder closes the socket or ends.
 ///
 /// # Errors
 /// When what the files hold cannot be used, or an address cannot be listened on.
-pub fn run(arguments: &Arguments, material: &Material, keeper: StdUnixStream) -> Result<(), ApidError> {
+pub fn run(arguments: &Arguments, material: &Material, key_holder: StdUnixStream) -> Result<(), ApidError> {
     let trust = Trust::new(arguments, material)?;
-    keeper.set_nonblocking(true).map_err(ApidError::Runtime)?;
+    key_holder.set_nonblocking(true).map_err(ApidError::Runtime)?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ApidError::Runtime)?;
     runtime.block_on(async {
-        let mut keeper = UnixStream::from_std(keeper).map_err(ApidError::Runtime)?;
+        let mut key_holder = UnixStream::from_std(key_holder).map_err(ApidError::Runtime)?;
         let (renew, trust) = watch::channel(trust);
-        let door = listen::open(arguments, trust)?;
-        let _ = keeper.write_u8(READY).await;
-        heed(&mut keeper, arguments, &renew).await;
+        let endpoint = listen::open(arguments, trust)?;
+        let _ = key_holder.write_u8(READY).await;
+        heed(&mut key_holder, arguments, &renew).await;
         say("closing");
-        let _ = keeper.write_u8(CLOSING).await;
-        door.close().await;
+        let _ = key_holder.write_u8(CLOSING).await;
+        endpoint.close().await;
         Ok(())
     })
 }
 
-/// Does what the keeper says, until it says no more.
-async fn heed(keeper: &mut UnixStream, arguments: &Arguments, renew: &watch::Sender<Trust>) {
-    while let Ok(what) = keeper.read_u8().await {
-        let Ok(length) = keeper.read_u32().await else { return };
+/// Answers the key holder until it closes the socket.
+async fn heed(key_holder: &mut UnixStream, arguments: &Arguments, renew: &watch::Sender<Trust>) {
+    while let Ok(what) = key_holder.read_u8().await {
+        let Ok(length) = key_holder.read_u32().await else { return };
         if length > LONGEST {
             return;
         }
         let mut bytes = vec![0; usize::try_from(length).unwrap_or_default()];
-        if keeper.read_exact(&mut bytes).await.is_err() {
+        if key_holder.read_exact(&mut bytes).await.is_err() {
             return;
         }
         if what == FILES {
             take(&bytes, arguments, renew);
         }
-        if keeper.write_u8(ALIVE).await.is_err() {
+        if key_holder.write_u8(ALIVE).await.is_err() {
             return;
         }
     }
@@ -64,9 +64,11 @@ fn take(bytes: &[u8], arguments: &Arguments, renew: &watch::Sender<Trust>) {
     match Trust::new(arguments, &material) {
         Ok(trust) => {
             renew.send_replace(trust);
-            say("the files of the door have changed: it shows the new certificate and trusts the new CA");
+            say(
+                "the certificate files have changed: the endpoint uses the new certificate and trusts the new CA",
+            );
         }
         // One of them is written after the other: the next look finds both.
-        Err(error) => say(&format!("{error}; the door goes on with what it had")),
+        Err(error) => say(&format!("{error}; the previous files stay in use")),
     }
 }

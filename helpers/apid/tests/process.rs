@@ -34,13 +34,13 @@ const VALID: std::ops::Range<i32> = 2020..2100;
 
 /// The process that the tests start: this test binary, told to be kelson-apid.
 #[test]
-#[ignore = "is the door of the other tests"]
-fn door_process() {
+#[ignore = "is apid of the other tests"]
+fn apid_process() {
     let arguments = std::env::var("DOOR_ARGUMENTS").unwrap();
     std::process::exit(kelson_apid::main(arguments.split('\n').map(Into::into)));
 }
 
-struct Door {
+struct Apid {
     process: Child,
     port: u16,
     log: BufReader<ChildStderr>,
@@ -50,8 +50,8 @@ struct Door {
 
 fn spawn(arguments: &[&str], notify: Option<&Path>) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["door_process", "--exact", "--ignored", "--nocapture"]);
-    // The test runner has threads before the door can block its signals in them: they inherit that.
+    command.args(["apid_process", "--exact", "--ignored", "--nocapture"]);
+    // The test runner has threads before apid can block its signals in them: they inherit that.
     let block = || Ok(SigSet::from(Signal::SIGTERM).thread_block()?);
     // SAFETY: all that runs between fork and exec is sigprocmask, which may be called there.
     unsafe { command.pre_exec(block) };
@@ -62,12 +62,12 @@ fn spawn(arguments: &[&str], notify: Option<&Path>) -> Child {
     command.spawn().unwrap()
 }
 
-impl Door {
-    fn open() -> Door {
-        Door::open_with(&[])
+impl Apid {
+    fn open() -> Apid {
+        Apid::open_with(&[])
     }
 
-    fn open_with(more: &[&str]) -> Door {
+    fn open_with(more: &[&str]) -> Apid {
         let folder = tempfile::tempdir().unwrap();
         let pki = Pki::new();
         let (certificate, key) = pki.issue("edge-1", None, &["127.0.0.1"], VALID);
@@ -90,7 +90,7 @@ impl Door {
         let mut ready = [0; 16];
         let length = notified.recv(&mut ready).unwrap();
         assert_eq!(&ready[..length], b"READY=1");
-        Door { process, port, log, pki, folder }
+        Apid { process, port, log, pki, folder }
     }
 
     fn socket(&self, name: &str) -> std::path::PathBuf {
@@ -118,10 +118,10 @@ impl Door {
     }
 
     fn terminate(&self) {
-        kill(self.keeper(), Signal::SIGTERM).unwrap();
+        kill(self.key_holder(), Signal::SIGTERM).unwrap();
     }
 
-    fn keeper(&self) -> Pid {
+    fn key_holder(&self) -> Pid {
         Pid::from_raw(i32::try_from(self.process.id()).unwrap())
     }
 
@@ -140,7 +140,7 @@ impl Door {
     }
 }
 
-impl Drop for Door {
+impl Drop for Apid {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -156,10 +156,10 @@ async fn version(client: &Client) -> Result<v1::VersionResponse, Failure> {
 
 #[tokio::test]
 async fn each_call_bears_the_identity_of_the_certificate_and_no_other() {
-    let mut door = Door::open();
-    world::serve(&door.socket("init.sock"), Echo::new("init").machine());
-    world::serve(&door.socket("log.sock"), Echo::new("logd").logs());
-    let ann = door.ann();
+    let mut apid = Apid::open();
+    world::serve(&apid.socket("init.sock"), Echo::new("init").machine());
+    world::serve(&apid.socket("log.sock"), Echo::new("logd").logs());
+    let ann = apid.ann();
     let mut forged = Request::new(v1::VersionRequest {});
     forged.metadata_mut().append("kelson-identity", "CN=root".parse().unwrap());
     forged.metadata_mut().append("kelson-identity", "CN=other".parse().unwrap());
@@ -169,7 +169,7 @@ async fn each_call_bears_the_identity_of_the_certificate_and_no_other() {
     assert_eq!(answer.version, "init");
     assert!(answer.hostname.starts_with("CN=ann sha256:"), "{}", answer.hostname);
     assert!(!answer.hostname.contains(" and "), "{}", answer.hostname);
-    assert!(door.logged("has connected").contains(&answer.hostname));
+    assert!(apid.logged("has connected").contains(&answer.hostname));
     let request = v1::ReadRequest { names: vec!["web".into()], ..Default::default() };
     let mut lines = ann.logs().read(request).await.unwrap().into_inner();
     let line = lines.message().await.unwrap().unwrap().lines.remove(0);
@@ -180,21 +180,21 @@ async fn each_call_bears_the_identity_of_the_certificate_and_no_other() {
 
 #[tokio::test]
 async fn strangers_are_refused() {
-    let mut door = Door::open();
-    world::serve(&door.socket("init.sock"), Echo::new("init").machine());
+    let mut apid = Apid::open();
+    world::serve(&apid.socket("init.sock"), Echo::new("init").machine());
     let mut other = Pki::new().client("eve", VALID);
-    other.ca = door.pki.ca().into();
-    for (material, why) in [(other, "CA"), (door.pki.client("old", 2001..2002), "expired")] {
-        let refused = version(&door.client(&material)).await.unwrap_err();
+    other.ca = apid.pki.ca().into();
+    for (material, why) in [(other, "CA"), (apid.pki.client("old", 2001..2002), "expired")] {
+        let refused = version(&apid.client(&material)).await.unwrap_err();
         assert!(matches!(&refused, Failure::Denied(said) if said.contains(why)), "{why}: {refused:?}");
-        door.logged("refused");
+        apid.logged("refused");
     }
     // The machine is another one than the context's.
-    let mut elsewhere = door.pki.client("ann", VALID);
+    let mut elsewhere = apid.pki.client("ann", VALID);
     elsewhere.ca = Pki::new().ca().into();
-    let refused = version(&door.client(&elsewhere)).await.unwrap_err();
+    let refused = version(&apid.client(&elsewhere)).await.unwrap_err();
     assert!(matches!(&refused, Failure::NotReachable(said) if said.contains("not signed")), "{refused:?}");
-    assert_eq!(version(&door.ann()).await.unwrap().version, "init", "a friend is let in all the same");
+    assert_eq!(version(&apid.ann()).await.unwrap().version, "init", "a friend is let in all the same");
 }
 
 #[tokio::test]
@@ -203,27 +203,27 @@ async fn no_certificate_no_entry() {
     use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, pem::PemObject as _};
     use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
 
-    let mut door = Door::open();
+    let mut apid = Apid::open();
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(door.pki.ca().as_bytes()).unwrap()).unwrap();
+    roots.add(CertificateDer::from_pem_slice(apid.pki.ca().as_bytes()).unwrap()).unwrap();
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_root_certificates(roots)
         .with_no_client_auth();
-    let stream = tokio::net::TcpStream::connect(("127.0.0.1", door.port)).await.unwrap();
+    let stream = tokio::net::TcpStream::connect(("127.0.0.1", apid.port)).await.unwrap();
     let name = ServerName::try_from("127.0.0.1").unwrap();
     let mut stream = tokio_rustls::TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap();
     let error = stream.read(&mut [0; 1]).await.unwrap_err().to_string();
     assert!(error.contains("CertificateRequired"), "{error}");
-    assert!(door.logged("refused").contains("certificate"));
+    assert!(apid.logged("refused").contains("certificate"));
 }
 
 #[tokio::test]
 async fn errors_and_large_requests_go_through_unchanged() {
-    let door = Door::open();
-    world::serve(&door.socket("init.sock"), Echo::new("init").machine());
-    let mut machine = door.ann().machine();
+    let apid = Apid::open();
+    world::serve(&apid.socket("init.sock"), Echo::new("init").machine());
+    let mut machine = apid.ann().machine();
     let error = machine.shutdown(v1::ShutdownRequest::default()).await.unwrap_err();
     assert_eq!((error.code(), error.message()), (Code::FailedPrecondition, "a reason, grüß: 100 %"));
     let reason = "r".repeat(1_000_000);
@@ -238,10 +238,10 @@ async fn errors_and_large_requests_go_through_unchanged() {
 
 #[tokio::test]
 async fn a_stream_is_as_fast_as_its_reader_and_ends_with_it() {
-    let door = Door::open();
+    let apid = Apid::open();
     let echo = Echo::new("init");
-    world::serve(&door.socket("init.sock"), echo.machine());
-    let client = door.ann();
+    world::serve(&apid.socket("init.sock"), echo.machine());
+    let client = apid.ann();
     let mut messages = client.machine().dmesg(v1::DmesgRequest { follow: true }).await.unwrap().into_inner();
     for seq in 0..1000 {
         assert_eq!(messages.message().await.unwrap().unwrap().messages[0].seq, seq);
@@ -266,29 +266,29 @@ async fn a_stream_is_as_fast_as_its_reader_and_ends_with_it() {
 
 #[tokio::test]
 async fn what_is_not_there_is_unavailable_until_it_is() {
-    let door = Door::open();
-    let ann = door.ann();
+    let apid = Apid::open();
+    let ann = apid.ann();
     let error = version(&ann).await.unwrap_err();
     assert!(matches!(&error, Failure::Lost(said) if said.contains("init.sock")), "{error:?}");
     let error = ann.logs().read(v1::ReadRequest::default()).await.unwrap_err();
     assert_eq!(error.code(), Code::Unavailable);
     assert!(error.message().contains("kelson-logd"), "{error:?}");
-    world::serve(&door.socket("init.sock"), Echo::new("init").machine());
+    world::serve(&apid.socket("init.sock"), Echo::new("init").machine());
     assert_eq!(version(&ann).await.unwrap().version, "init");
 }
 
 #[tokio::test]
 async fn s6_when_it_is_stopped_streams_end_with_a_word_and_it_with_0() {
-    let door = Door::open();
-    world::serve(&door.socket("log.sock"), Echo::new("logd").logs());
+    let apid = Apid::open();
+    world::serve(&apid.socket("log.sock"), Echo::new("logd").logs());
     let request = v1::ReadRequest { names: vec!["web".into()], follow: true, ..Default::default() };
-    let mut lines = door.ann().logs().read(request).await.unwrap().into_inner();
+    let mut lines = apid.ann().logs().read(request).await.unwrap().into_inner();
     assert!(lines.message().await.unwrap().is_some());
-    door.terminate();
+    apid.terminate();
     let end = lines.message().await.unwrap_err();
     assert_eq!((end.code(), end.message()), (Code::Unavailable, "kelson-apid is being stopped"));
     drop(lines);
-    assert_eq!(door.ended().await, Some(0));
+    assert_eq!(apid.ended().await, Some(0));
 }
 
 #[test]
@@ -322,13 +322,13 @@ fn exec_start(command: &str) -> v1::RunRequest {
 #[tokio::test]
 async fn a_stream_both_ways_goes_through() {
     use v1::run_response::Response as Told;
-    let door = Door::open();
+    let apid = Apid::open();
     let echo = Echo::new("init");
-    world::serve(&door.socket("init.sock"), echo.exec());
+    world::serve(&apid.socket("init.sock"), echo.exec());
     let (requests, stream) = tokio::sync::mpsc::channel(1);
     requests.send(exec_start("echo")).await.unwrap();
     let stream = tokio_stream::wrappers::ReceiverStream::new(stream);
-    let mut responses = door.ann().exec().run(stream).await.unwrap().into_inner();
+    let mut responses = apid.ann().exec().run(stream).await.unwrap().into_inner();
     for number in 0..200u8 {
         let bytes = vec![number; 10_000];
         requests.send(exec_request(v1::run_request::Request::Input(bytes.clone()))).await.unwrap();
@@ -344,10 +344,10 @@ async fn a_stream_both_ways_goes_through() {
 /// While PID 1 does not take what the client has sent, nothing of the call moves: its end is seen all the same.
 #[tokio::test]
 async fn a_client_that_goes_away_is_missed_though_nobody_reads_it() {
-    let door = Door::open();
+    let apid = Apid::open();
     let echo = Echo::new("init");
-    world::serve(&door.socket("init.sock"), echo.exec());
-    let (material, port) = (door.pki.client("ann", VALID), door.port);
+    world::serve(&apid.socket("init.sock"), echo.exec());
+    let (material, port) = (apid.pki.client("ann", VALID), apid.port);
     let client = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {

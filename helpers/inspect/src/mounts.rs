@@ -13,7 +13,7 @@ use crate::answer::{Unanswered, text};
 use crate::system::{System, bytes};
 
 /// A file system that has not said by then how full it is does not answer.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// Each is asked by a thread of its own, of so many at the same time.
 const ASKED: usize = 64;
 /// Bytes of such a thread's stack.
@@ -58,7 +58,7 @@ pub fn read(system: &System) -> Result<Vec<Mount>, Unanswered> {
     let asked: Vec<&Line> = lines.iter().filter(|line| line.fs_type != "autofs").collect();
     let mut answers = HashMap::new();
     for some in asked.chunks(ASKED) {
-        answers.extend(ask(some, PATIENCE, room));
+        answers.extend(ask(some, TIMEOUT, room));
     }
     Ok(lines.iter().map(|line| mount(line, answers.remove(&line.target))).collect())
 }

@@ -48,19 +48,19 @@ impl Admission {
 
     /// Asks about the client at the other end of this socket.
     pub fn ask(self: &Arc<Self>, socket: BorrowedFd<'_>) -> Asked {
-        let (said, heard) = watch::channel(None);
+        let (sender, receiver) = watch::channel(None);
         let (admission, socket) = (Arc::clone(self), socket.try_clone_to_owned());
         tokio::spawn(async move {
             let verdict = match socket {
-                Ok(socket) => admission.heard(&socket).await,
+                Ok(socket) => admission.verdict(&socket).await,
                 Err(error) => Err(without(&error)),
             };
-            said.send_replace(Some(verdict));
+            sender.send_replace(Some(verdict));
         });
-        Asked(heard)
+        Asked(receiver)
     }
 
-    async fn heard(&self, socket: &OwnedFd) -> Verdict {
+    async fn verdict(&self, socket: &OwnedFd) -> Verdict {
         for _ in 0..ATTEMPTS {
             let copy = socket.try_clone().map_err(|error| without(&error))?;
             let (answer, answered) = oneshot::channel();

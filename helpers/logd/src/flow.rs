@@ -30,7 +30,7 @@ const LINE: usize = 1024;
 pub struct Flow {
     /// Those that are open, by their tokens.
     pub streams: Vec<u64>,
-    pub patience: Patience,
+    pub wait_budget: WaitBudget,
     pub rate: Option<Rate>,
     pub pause: Option<Pause>,
 }
@@ -54,13 +54,13 @@ impl Pause {
 
 /// How much longer the writers of a service may wait: at most [`WAIT`], and then not for a second.
 #[derive(Debug, Default)]
-pub struct Patience {
+pub struct WaitBudget {
     spent: Duration,
     since: Option<Instant>,
     ended: Option<Instant>,
 }
 
-impl Patience {
+impl WaitBudget {
     /// Begins a wait, and gives its end; `None`: nobody may wait any longer.
     pub fn begin(&mut self, now: Instant) -> Option<Instant> {
         if self.ended.is_some_and(|ended| now.saturating_duration_since(ended) >= SECOND) {
@@ -168,13 +168,13 @@ mod tests {
     fn writers_wait_at_most_so_long_in_any_second() {
         // Whenever waits are asked for, and however long they are made use of.
         for (every, used) in [(1, 1), (5, 3), (100, 7), (333, 40), (990, 40), (1000, 40), (1001, 25)] {
-            let (begin, mut patience, mut waits) = (Instant::now(), Patience::default(), Vec::new());
+            let (begin, mut wait_budget, mut waits) = (Instant::now(), WaitBudget::default(), Vec::new());
             let mut now = begin;
             while now < begin + SECOND * 10 {
-                if let Some(until) = patience.begin(now) {
+                if let Some(until) = wait_budget.begin(now) {
                     let end = until.min(now + MILLI * used);
                     waits.push((now, end));
-                    patience.end(end);
+                    wait_budget.end(end);
                     now = end;
                 }
                 now += MILLI * every;

@@ -424,7 +424,7 @@ impl Reader {
             return self.pause(&service, until);
         }
         if self.store.crowded(&service) {
-            let until = flow.patience.begin(Instant::now()).map(Pause::Crowded);
+            let until = flow.wait_budget.begin(Instant::now()).map(Pause::Crowded);
             self.pause(&service, until);
         }
     }
@@ -465,7 +465,7 @@ impl Reader {
                 // The pipes of a run that has come meanwhile are there already.
                 all &= matches!(added, Ok(()) | Err(Errno::EEXIST));
             }
-            flow.patience.end(now);
+            flow.wait_budget.end(now);
             // The kernel had no memory: at the next turn, a moment later.
             flow.pause = now.checked_add(Duration::from_millis(10)).map(Pause::Resting).filter(|_| !all);
             !all

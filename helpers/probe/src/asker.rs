@@ -19,8 +19,8 @@ use kelson_helper::random::Random;
 const TOGETHER: Duration = Duration::from_millis(10);
 /// The most by which the first asking is later than it might be.
 const FIRST: Duration = Duration::from_millis(100);
-/// So many are asked before PID 1 is heard again.
-const TURN: usize = 256;
+/// Checks asked before the next message of PID 1 is read.
+const BATCH: usize = 256;
 /// That checks wait for their turn is said no more often.
 const SAY: Duration = Duration::from_secs(60);
 
@@ -158,7 +158,7 @@ impl Asker {
             return;
         }
         self.looked = Some(now);
-        for _ in 0..TURN {
+        for _ in 0..BATCH {
             if self.under_way.len() >= self.connections {
                 return self.hold_back(now);
             }
@@ -166,7 +166,7 @@ impl Asker {
             let Some(id) = next else { return };
             self.ask(id);
         }
-        // More are due: they are next, once PID 1 has been heard.
+        // More are due: they are next, after the next message of PID 1.
         self.looked = None;
     }
 

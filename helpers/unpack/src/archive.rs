@@ -26,7 +26,7 @@ mod packing;
 mod platform;
 mod reading;
 mod store;
-mod tape;
+mod tar_reader;
 #[cfg(test)]
 #[allow(clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 mod testing;

@@ -14,9 +14,9 @@ use tokio::task::JoinSet;
 
 use crate::archive::{Archive, Blob, BlobSink, Document, Image, LayerCheck, LayerError, ReadError};
 use crate::error::{LayerOf, UnpackError};
+use crate::lease::Lease;
 use crate::locks::Locks;
 use crate::reporter::Reporter;
-use crate::tenancy::Tenancy;
 
 /// Pieces of a blob that wait between its thread and its task.
 const QUEUE: usize = 2;
@@ -31,18 +31,18 @@ pub type There = watch::Sender<BTreeSet<Digest>>;
 
 /// Everything that those need who bring blobs.
 #[derive(Clone)]
-pub struct Porter {
+pub struct Uploader {
     pub containerd: Containerd,
     pub lease: String,
     pub locks: Locks,
     pub reporter: Arc<Reporter>,
 }
 
-impl Porter {
-    pub fn new(tenancy: &Tenancy, locks: &Locks, reporter: &Arc<Reporter>) -> Self {
+impl Uploader {
+    pub fn new(lease: &Lease, locks: &Locks, reporter: &Arc<Reporter>) -> Self {
         Self {
-            containerd: tenancy.containerd.clone(),
-            lease: tenancy.id.clone(),
+            containerd: lease.containerd.clone(),
+            lease: lease.id.clone(),
             locks: locks.clone(),
             reporter: Arc::clone(reporter),
         }
@@ -118,8 +118,8 @@ impl Porter {
             tokio::select! {
                 event = readers.recv(), if open => match event {
                     Some(Event::Begin { blob, answer }) => {
-                        let (porter, plan, there) = (self.clone(), Arc::clone(&plan), there.clone());
-                        tasks.spawn(async move { porter.bring(&plan, blob, answer, &there).await });
+                        let (uploader, plan, there) = (self.clone(), Arc::clone(&plan), there.clone());
+                        tasks.spawn(async move { uploader.bring(&plan, blob, answer, &there).await });
                     }
                     Some(Event::Failed(error)) => return Err(error),
                     None => open = false,

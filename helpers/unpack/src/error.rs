@@ -25,7 +25,7 @@ pub enum UnpackError {
     DiffId { at: Box<LayerOf>, expected: String, found: String },
     #[error("{at}: {error}")]
     InLayer { at: Box<LayerOf>, error: CallError },
-    #[error("{at}: its files could not be brought to the disk: {error}")]
+    #[error("{at}: its files could not be written to the disk: {error}")]
     Sync { at: Box<LayerOf>, error: io::Error },
     #[error("image {image}: {error}")]
     InImage { image: String, error: CallError },

@@ -3,28 +3,28 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use kelson_containerd::{CallError, Resource, Snapshotter, patience};
+use kelson_containerd::{CallError, Resource, Snapshotter, write_timeout};
 use kelson_image::Digest;
 use tokio::sync::watch;
 
-use crate::Bench;
+use crate::Context;
 use crate::archive::Image;
 use crate::durable;
 use crate::error::{LayerOf, UnpackError};
-use crate::tenancy::Tenancy;
+use crate::lease::Lease;
 
 /// Unpacks the layers of an image in their order, each as soon as its blob is there. A layer that stands is left as it
 /// is; of several processes that want the same one, one unpacks it and the others wait.
 pub async fn unpack(
-    bench: &Bench,
-    tenancy: &Tenancy,
+    context: &Context,
+    lease: &Lease,
     name: &str,
     image: &Image,
     chain_ids: &[Digest],
     snapshotter: &Snapshotter,
     mut there: watch::Receiver<BTreeSet<Digest>>,
 ) -> Result<(), UnpackError> {
-    let containerd = &tenancy.containerd;
+    let containerd = &lease.containerd;
     let (snapshotter, folder) = (snapshotter.name.as_str(), snapshotter.root.as_deref().map(Path::new));
     let mut parent = String::new();
     let layers = image.layers.len();
@@ -33,12 +33,12 @@ pub async fn unpack(
         let in_layer = |error: CallError| UnpackError::InLayer { at: at(), error };
         let blob = &layer.blob;
         there.wait_for(|there| there.contains(&blob.digest)).await.map_err(|_| UnpackError::Thread)?;
-        bench.reporter.at_layer(number);
+        context.reporter.at_layer(number);
         let chain = chain_id.to_string();
-        let _lock = bench.locks.take(&format!("chain-{snapshotter}-{}", chain_id.hex())).await?;
-        tenancy.hold(Resource::Snapshot { snapshotter, name: &chain }).await?;
+        let _lock = context.locks.take(&format!("chain-{snapshotter}-{}", chain_id.hex())).await?;
+        lease.hold(Resource::Snapshot { snapshotter, name: &chain }).await?;
         if !containerd.is_committed(snapshotter, &chain).await.map_err(in_layer)? {
-            let key = tenancy.name(&format!("extract-{}", chain_id.hex()));
+            let key = lease.name(&format!("extract-{}", chain_id.hex()));
             // Left by a try of this same process that lost its connection.
             containerd.remove_snapshot(snapshotter, &key).await.map_err(in_layer)?;
             let mounts = containerd.prepare_as(snapshotter, &key, &parent, &chain).await.map_err(in_layer)?;
@@ -53,7 +53,7 @@ pub async fn unpack(
                         found: applied,
                     });
                 }
-                durable::sync(folder, patience(blob.size))
+                durable::sync(folder, write_timeout(blob.size))
                     .await
                     .map_err(|error| UnpackError::Sync { at: at(), error })?;
                 containerd.commit(snapshotter, &key, &chain).await.map_err(in_layer)?;

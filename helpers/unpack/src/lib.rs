@@ -2,7 +2,7 @@
 //!
 //! It reads archives that others made, so it first gives away what it does not need ([`sandbox`]). What it does can be
 //! cut off at any moment, by a `stop` or by the power: all of it can be done again, what stands is found and used, and
-//! what hangs half done is removed by the next ([`tenancy`], [`locks`]). One task speaks with containerd, threads read
+//! what hangs half done is removed by the next ([`lease`], [`locks`]). One task speaks with containerd, threads read
 //! and check the archive; what is on its way between them is bounded ([`blobs`]).
 
 mod account;
@@ -12,6 +12,7 @@ mod chain;
 mod durable;
 mod error;
 mod layers;
+mod lease;
 mod list;
 mod locks;
 mod nearest;
@@ -21,7 +22,6 @@ mod reporter;
 mod rootfs;
 mod sandbox;
 mod stop_signal;
-mod tenancy;
 mod unpack;
 
 use std::ffi::OsString;
@@ -38,10 +38,10 @@ use reporter::Reporter;
 use crate::archive::{Archive, Catalog, Platform, Scan};
 
 /// A sign of life, and how far the work is.
-const BEAT: Duration = Duration::from_secs(1);
+const HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// What the work is done with.
-pub(crate) struct Bench {
+pub(crate) struct Context {
     pub(crate) reporter: Arc<Reporter>,
     pub(crate) containerd: Containerd,
     pub(crate) locks: Locks,
@@ -88,39 +88,39 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> i32 {
 }
 
 async fn run(arguments: Arguments, reporter: &Arc<Reporter>) -> Report {
-    let beat = Arc::clone(reporter);
-    let beat = tokio::spawn(async move {
-        let mut clock = tokio::time::interval(BEAT);
+    let heartbeat = Arc::clone(reporter);
+    let heartbeat = tokio::spawn(async move {
+        let mut clock = tokio::time::interval(HEARTBEAT);
         clock.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             clock.tick().await;
-            beat.beat();
+            heartbeat.heartbeat();
         }
     });
     let work = arguments.work.clone();
-    let end = match Bench::new(arguments, Arc::clone(reporter)) {
-        Ok(bench) => match work {
+    let end = match Context::new(arguments, Arc::clone(reporter)) {
+        Ok(context) => match work {
             Work::Unpack { image, user } => {
-                let end = unpack::run(&bench, &image, user.as_deref()).await;
+                let end = unpack::run(&context, &image, user.as_deref()).await;
                 // However short it was: PID 1 tells how much there was of it.
-                bench.reporter.beat();
+                context.reporter.heartbeat();
                 end
             }
-            Work::List => list::run(&bench).await,
+            Work::List => list::run(&context).await,
             Work::Look => {
-                let folders = bench.images.clone();
+                let folders = context.images.clone();
                 let looked = tokio::task::spawn_blocking(move || archive::archives(&folders)).await;
                 looked.map(Report::Archives).map_err(|_| UnpackError::Thread)
             }
-            Work::Prune { keep, dry_run } => prune::run(&bench, keep, dry_run).await,
+            Work::Prune { keep, dry_run } => prune::run(&context, keep, dry_run).await,
         },
         Err(error) => Err(error),
     };
-    beat.abort();
+    heartbeat.abort();
     end.unwrap_or_else(|error| Report::Failed(error.to_string()))
 }
 
-impl Bench {
+impl Context {
     fn new(arguments: Arguments, reporter: Arc<Reporter>) -> Result<Self, UnpackError> {
         let folder = arguments.runtime_dir.join("unpack");
         Ok(Self {

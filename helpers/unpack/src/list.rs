@@ -5,18 +5,18 @@ use std::collections::HashMap;
 use kelson_containerd::{Record, Result as CallResult};
 use kelson_image::{Digest, ImageRow, Reference, Report};
 
-use crate::Bench;
+use crate::Context;
 use crate::archive::Found;
 use crate::error::UnpackError;
 use crate::present::{self, Present};
 
-pub async fn run(bench: &Bench) -> Result<Report, UnpackError> {
-    let (scan, _) = bench.scan(None).await?;
-    let mut present = match look(bench).await {
+pub async fn run(context: &Context) -> Result<Report, UnpackError> {
+    let (scan, _) = context.scan(None).await?;
+    let mut present = match look(context).await {
         Ok(present) => present,
         Err(error) => {
             let note = format!("which images are unpacked is not known: {error}");
-            bench.reporter.send(&Report::Note(note));
+            context.reporter.send(&Report::Note(note));
             HashMap::new()
         }
     };
@@ -27,13 +27,13 @@ pub async fn run(bench: &Bench) -> Result<Report, UnpackError> {
             if present.get(reference).is_some_and(|(_, image)| digest(image) == Some(found.manifest)) {
                 present.remove(reference);
             }
-            bench.reporter.send(&Report::Image(archive_row(found, reference, unpacked)));
+            context.reporter.send(&Report::Image(archive_row(found, reference, unpacked)));
         }
     }
     let mut rest: Vec<_> = present.into_iter().collect();
     rest.sort_by(|(a, _), (b, _)| a.cmp(b));
     for (_, (record, image)) in rest {
-        bench.reporter.send(&Report::Image(containerd_row(record, image)));
+        context.reporter.send(&Report::Image(containerd_row(record, image)));
     }
     Ok(Report::Done)
 }
@@ -45,13 +45,14 @@ fn digest(image: &Result<Present, String>) -> Option<Digest> {
 }
 
 /// What containerd has, by its names.
-async fn look(bench: &Bench) -> CallResult<HashMap<Reference, Looked>> {
-    let snapshotter = bench.containerd.snapshotter().await?;
+async fn look(context: &Context) -> CallResult<HashMap<Reference, Looked>> {
+    let snapshotter = context.containerd.snapshotter().await?;
     let mut all = HashMap::new();
-    for record in bench.containerd.images().await? {
+    for record in context.containerd.images().await? {
         // A name that is none was made by another tool; no service can ask for it.
         let Ok(name) = Reference::parse(&record.name) else { continue };
-        let image = match present::look(&bench.containerd, &record, &snapshotter.name, &bench.host).await {
+        let image = match present::look(&context.containerd, &record, &snapshotter.name, &context.host).await
+        {
             Ok(Some(image)) => Ok(image),
             Ok(None) => Err(String::from("parts of it are missing in containerd")),
             Err(error) => Err(error.to_string()),

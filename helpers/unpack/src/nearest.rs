@@ -1,7 +1,7 @@
 //! What an operator may have meant.
 
-/// Names that are told at most.
-const TOLD: usize = 8;
+/// Names that are shown at most.
+const SHOWN: usize = 8;
 /// Letters that are compared; where two names differ later they are near anyhow.
 const COMPARED: usize = 64;
 
@@ -10,10 +10,10 @@ pub fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> String
     let mut names: Vec<(usize, &str)> = names.map(|name| (distance(wanted, name), name)).collect();
     names.sort_unstable();
     names.dedup();
-    let told: Vec<&str> = names.iter().take(TOLD).map(|(_, name)| *name).collect();
-    match names.len().saturating_sub(told.len()) {
-        0 => told.join(", "),
-        more => format!("{} and {more} more", told.join(", ")),
+    let shown: Vec<&str> = names.iter().take(SHOWN).map(|(_, name)| *name).collect();
+    match names.len().saturating_sub(shown.len()) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
     }
 }
 

@@ -2,29 +2,29 @@
 
 use kelson_image::{Pruned, Reference, Report};
 
-use crate::Bench;
+use crate::Context;
 use crate::error::UnpackError;
+use crate::lease::end_dead;
 use crate::present;
-use crate::tenancy::end_dead;
 
-pub async fn run(bench: &Bench, keep: Vec<String>, dry_run: bool) -> Result<Report, UnpackError> {
+pub async fn run(context: &Context, keep: Vec<String>, dry_run: bool) -> Result<Report, UnpackError> {
     // A name that is kept but cannot be read keeps nothing: all that containerd has was once read.
     let keep: Vec<Reference> = keep.iter().filter_map(|name| Reference::parse(name).ok()).collect();
-    end_dead(bench).await?;
-    let snapshotter = bench.containerd.snapshotter().await?;
-    for record in bench.containerd.images().await? {
+    end_dead(context).await?;
+    let snapshotter = context.containerd.snapshotter().await?;
+    for record in context.containerd.images().await? {
         let kept = Reference::parse(&record.name).is_ok_and(|name| keep.contains(&name));
         if kept {
             continue;
         }
         // One that is damaged goes as well; its size is that of what is known.
-        let size = match present::look(&bench.containerd, &record, &snapshotter.name, &bench.host).await {
+        let size = match present::look(&context.containerd, &record, &snapshotter.name, &context.host).await {
             Ok(Some(image)) => image.size,
             Err(error) if error.is_away() => return Err(error),
             _ => record.size,
         };
-        if dry_run || bench.containerd.remove_image(&record.name).await? {
-            bench.reporter.send(&Report::Pruned(Pruned { reference: record.name, size }));
+        if dry_run || context.containerd.remove_image(&record.name).await? {
+            context.reporter.send(&Report::Pruned(Pruned { reference: record.name, size }));
         }
     }
     Ok(Report::Done)

@@ -69,7 +69,7 @@ impl Reporter {
         let _ = std::thread::Builder::new().stack_size(64 << 10).spawn(watch);
     }
 
-    pub fn beat(&self) {
+    pub fn heartbeat(&self) {
         self.send(&Report::Progress(Progress {
             bytes_done: self.bytes_done.load(Ordering::Relaxed),
             bytes_total: self.bytes_total.load(Ordering::Relaxed),

@@ -10,15 +10,15 @@ use kelson_image::{Digest, Reference, Report, Unpacked};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::Bench;
+use crate::Context;
 use crate::account::{self, Account};
 use crate::archive::{Archive, Config, Found, Image, Scan};
-use crate::blobs::Porter;
+use crate::blobs::Uploader;
 use crate::chain::chain_ids;
 use crate::error::UnpackError;
+use crate::lease::Lease;
 use crate::nearest::nearest;
 use crate::present::{self, Present};
-use crate::tenancy::Tenancy;
 use crate::{layers, rootfs, stop_signal};
 
 /// How long containerd may be away before the work is given up, and how often it may go away.
@@ -48,11 +48,11 @@ struct Standing {
     was_there: bool,
 }
 
-pub async fn run(bench: &Bench, image: &str, user: Option<&str>) -> Result<Report, UnpackError> {
+pub async fn run(context: &Context, image: &str, user: Option<&str>) -> Result<Report, UnpackError> {
     let wanted = Reference::parse(image)?;
-    let (scan, opened) = bench.scan(Some(wanted.clone())).await?;
+    let (scan, opened) = context.scan(Some(wanted.clone())).await?;
     let archives = scan.archives;
-    match bring(bench, &wanted, user, scan, opened).await {
+    match bring(context, &wanted, user, scan, opened).await {
         Ok(unpacked) => Ok(Report::Unpacked(Box::new(Unpacked { archives, ..unpacked }))),
         Err(error) if error.lasts() => Ok(Report::Refused { text: error.to_string(), archives }),
         Err(error) => Err(error),
@@ -61,7 +61,7 @@ pub async fn run(bench: &Bench, image: &str, user: Option<&str>) -> Result<Repor
 
 /// Tries until containerd stays.
 async fn bring(
-    bench: &Bench,
+    context: &Context,
     wanted: &Reference,
     user: Option<&str>,
     scan: Scan,
@@ -73,12 +73,12 @@ async fn bring(
         let names = scan.images.iter().flat_map(|image| &image.references).map(Reference::to_string);
         names.collect::<Vec<_>>()
     };
-    let missing = || no_archive(bench, wanted, &names(), &scan);
+    let missing = || no_archive(context, wanted, &names(), &scan);
     let (mut tries, mut pause) = (0_u32, FIRST_PAUSE);
     let mut reached = Instant::now();
     loop {
         let began = Instant::now();
-        match attempt(bench, wanted, found, user, &missing).await {
+        match attempt(context, wanted, found, user, &missing).await {
             // All of it can be done again; what stands is found and used.
             Err(error) if error.is_away() => {
                 if began.elapsed() > Duration::from_secs(1) {
@@ -98,9 +98,9 @@ async fn bring(
 }
 
 /// It may be in one of those that cannot be read.
-fn no_archive(bench: &Bench, wanted: &Reference, names: &[String], scan: &Scan) -> UnpackError {
+fn no_archive(context: &Context, wanted: &Reference, names: &[String], scan: &Scan) -> UnpackError {
     let name = wanted.to_string();
-    let folders: Vec<String> = bench.images.iter().map(|folder| folder.display().to_string()).collect();
+    let folders: Vec<String> = context.images.iter().map(|folder| folder.display().to_string()).collect();
     let held = match names {
         [] => String::from("there is none at all"),
         _ => format!("there are {}", nearest(&name, names.iter().map(String::as_str))),
@@ -115,29 +115,29 @@ fn no_archive(bench: &Bench, wanted: &Reference, names: &[String], scan: &Scan) 
 }
 
 async fn attempt(
-    bench: &Bench,
+    context: &Context,
     wanted: &Reference,
     source: Option<Source<'_>>,
     user: Option<&str>,
     missing: &impl Fn() -> UnpackError,
 ) -> Result<Unpacked, UnpackError> {
     let name = wanted.to_string();
-    bench.containerd.make_namespace().await?;
-    let snapshotter = bench.containerd.snapshotter().await?;
-    let present = match bench.containerd.image(&name).await? {
-        Some(record) => present::look(&bench.containerd, &record, &snapshotter.name, &bench.host).await,
+    context.containerd.make_namespace().await?;
+    let snapshotter = context.containerd.snapshotter().await?;
+    let present = match context.containerd.image(&name).await? {
+        Some(record) => present::look(&context.containerd, &record, &snapshotter.name, &context.host).await,
         None => Ok(None),
     };
     let usable = |present: &Present| {
         present.complete && source.is_none_or(|source| source.found.manifest == present.digest)
     };
-    let tenancy = Tenancy::begin(bench).await?;
+    let lease = Lease::begin(context).await?;
     let work = async {
         let standing = match (present, source) {
             (Ok(Some(present)), _) if usable(&present) => {
-                bench.reporter.begin(present.size, present.chain_ids.len());
-                bench.reporter.add_bytes(present.size);
-                bench.reporter.at_layer(present.chain_ids.len());
+                context.reporter.begin(present.size, present.chain_ids.len());
+                context.reporter.add_bytes(present.size);
+                context.reporter.at_layer(present.chain_ids.len());
                 Standing {
                     digest: present.digest,
                     settings: present.settings,
@@ -146,40 +146,40 @@ async fn attempt(
                 }
             }
             // Whatever containerd has, the archive has it whole.
-            (_, Some(source)) => import(bench, &tenancy, &name, wanted, source, &snapshotter).await?,
+            (_, Some(source)) => import(context, &lease, &name, wanted, source, &snapshotter).await?,
             (Err(error), None) => return Err(error),
             (Ok(_), None) => return Err(missing()),
         };
-        describe(bench, &tenancy, name.clone(), standing, &snapshotter.name, user).await
+        describe(context, &lease, name.clone(), standing, &snapshotter.name, user).await
     };
     let unpacked = work.await;
     // When containerd is away there is nothing to give back to.
     if !matches!(&unpacked, Err(error) if error.is_away()) {
-        tenancy.end(bench).await;
+        lease.end(context).await;
     }
     unpacked
 }
 
 /// Brings an image from its archive.
 async fn import(
-    bench: &Bench,
-    tenancy: &Tenancy,
+    context: &Context,
+    lease: &Lease,
     name: &str,
     wanted: &Reference,
     source: Source<'_>,
     snapshotter: &Snapshotter,
 ) -> Result<Standing, UnpackError> {
-    let (archive, image, space) = open(bench, name, wanted, source, snapshotter).await?;
+    let (archive, image, space) = open(context, name, wanted, source, snapshotter).await?;
     let chain_ids = chain_ids(&image.settings.diff_ids);
-    bench.reporter.begin(image.size(), image.layers.len());
-    let porter = Porter::new(tenancy, &bench.locks, &bench.reporter);
-    porter.bring_document(name, &image.config, config_labels(&chain_ids, &snapshotter.name)).await?;
-    porter.bring_document(name, &image.manifest, manifest_labels(&image)).await?;
+    context.reporter.begin(image.size(), image.layers.len());
+    let uploader = Uploader::new(lease, &context.locks, &context.reporter);
+    uploader.bring_document(name, &image.config, config_labels(&chain_ids, &snapshotter.name)).await?;
+    uploader.bring_document(name, &image.manifest, manifest_labels(&image)).await?;
     let there = watch::Sender::new(BTreeSet::new());
     let arrivals = there.subscribe();
     tokio::try_join!(
-        porter.bring_layers(name, &archive, &image, space, &there),
-        layers::unpack(bench, tenancy, name, &image, &chain_ids, snapshotter, arrivals),
+        uploader.bring_layers(name, &archive, &image, space, &there),
+        layers::unpack(context, lease, name, &image, &chain_ids, snapshotter, arrivals),
     )?;
     let record = Record {
         name: name.to_owned(),
@@ -188,7 +188,7 @@ async fn import(
         size: image.manifest.bytes.len() as u64,
     };
     // Last, so that a name stands for a whole image at any time.
-    tenancy
+    lease
         .containerd
         .set_image(&record)
         .await
@@ -198,13 +198,13 @@ async fn import(
 
 /// Opens the archive and asks how much room containerd's disk has, where both may have to wait for a disk.
 async fn open(
-    bench: &Bench,
+    context: &Context,
     name: &str,
     wanted: &Reference,
     source: Source<'_>,
     snapshotter: &Snapshotter,
 ) -> Result<(Arc<Archive>, Image, u64), UnpackError> {
-    let (path, wanted, host) = (source.found.archive.clone(), wanted.clone(), bench.host.clone());
+    let (path, wanted, host) = (source.found.archive.clone(), wanted.clone(), context.host.clone());
     let opened = source.opened.cloned();
     let (name, root) = (name.to_owned(), snapshotter.root.clone());
     let work = move || {
@@ -243,8 +243,8 @@ fn manifest_labels(image: &Image) -> HashMap<String, String> {
 }
 
 async fn describe(
-    bench: &Bench,
-    tenancy: &Tenancy,
+    context: &Context,
+    lease: &Lease,
     name: String,
     standing: Standing,
     snapshotter: &str,
@@ -260,7 +260,7 @@ async fn describe(
     };
     let chain_id = chain_ids.last().map(Digest::to_string).unwrap_or_default();
     let user = user.unwrap_or(&settings.user);
-    let account = look_up(bench, tenancy, &name, &chain_id, snapshotter, user).await?;
+    let account = look_up(context, lease, &name, &chain_id, snapshotter, user).await?;
     let exists = || HOST_FILES.iter().filter(|path| Path::new(path).is_file()).map(|path| (*path).to_owned());
     let host_files =
         tokio::task::spawn_blocking(move || exists().collect()).await.map_err(|_| UnpackError::Thread)?;
@@ -286,8 +286,8 @@ async fn describe(
 
 /// Looks a user up in the image's files.
 async fn look_up(
-    bench: &Bench,
-    tenancy: &Tenancy,
+    context: &Context,
+    lease: &Lease,
     name: &str,
     chain_id: &str,
     snapshotter: &str,
@@ -301,17 +301,17 @@ async fn look_up(
     if chain_id.is_empty() {
         return of(b"", b"");
     }
-    tenancy.hold(Resource::Snapshot { snapshotter, name: chain_id }).await?;
-    let key = tenancy.name("users");
-    tenancy.containerd.remove_snapshot(snapshotter, &key).await.map_err(in_image)?;
-    let mounts = tenancy.containerd.view(snapshotter, &key, chain_id).await.map_err(in_image)?;
-    let files = rootfs::account_files(mounts, bench.folder.join(&key)).await;
-    tenancy.containerd.remove_snapshot(snapshotter, &key).await.map_err(in_image)?;
+    lease.hold(Resource::Snapshot { snapshotter, name: chain_id }).await?;
+    let key = lease.name("users");
+    lease.containerd.remove_snapshot(snapshotter, &key).await.map_err(in_image)?;
+    let mounts = lease.containerd.view(snapshotter, &key, chain_id).await.map_err(in_image)?;
+    let files = rootfs::account_files(mounts, context.folder.join(&key)).await;
+    lease.containerd.remove_snapshot(snapshotter, &key).await.map_err(in_image)?;
     match files {
         Ok(files) => of(&files.passwd, &files.group),
         // Numbers do without the files.
         Err(error) if !account::needs_names(user) => {
-            bench
+            context
                 .reporter
                 .send(&Report::Note(format!("image {name}: its users cannot be looked up: {error}")));
             of(b"", b"")

@@ -195,7 +195,7 @@ async fn a_layer_that_is_not_on_the_disk_is_not_called_whole() {
     image::write(&host.archive("web.tar"), "web:1", &[b"one"]);
     let root = std::mem::replace(&mut host.state().root, String::from("/no/such/folder"));
     let error = host.unpack("web:1").await.unwrap_err();
-    assert!(error.contains("layer 1 of 1: its files could not be brought to the disk"), "{error}");
+    assert!(error.contains("layer 1 of 1: its files could not be written to the disk"), "{error}");
     let calls = ["Diff/Apply", "Snapshots/Commit"].map(|call| host.state().count(call));
     assert_eq!(calls, [1, 0]);
     host.assert_tidy();

@@ -99,7 +99,7 @@ impl Hearing {
                 self.rows = self.rows.saturating_add(1);
                 if self.rows > MOST_ROWS {
                     return Err(format!(
-                        "{NAME} told more than {MOST_ROWS} images and notes, and was killed"
+                        "{NAME} sent more than {MOST_ROWS} images and notes, and was killed"
                     ));
                 }
             }

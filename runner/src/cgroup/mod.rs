@@ -221,14 +221,14 @@ impl Place {
     }
 
     /// Kills all that is in it, and waits for their end for as long as there is any: returns once none of them has ended for
-    /// `patience`, with how many are left. A thousand processes take their time to end. Cancelled by dropping.
+    /// `timeout`, with how many are left. A thousand processes take their time to end. Cancelled by dropping.
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub async fn end(&self, patience: Duration) -> Result<u32, RunnerError> {
+    pub async fn end(&self, timeout: Duration) -> Result<u32, RunnerError> {
         self.kill()?;
         let mut before = self.processes(MOST).len();
-        while !self.unpopulated(patience).await? {
+        while !self.unpopulated(timeout).await? {
             let left = self.processes(MOST).len();
             if left >= before {
                 return Ok(u32::try_from(left).unwrap_or(u32::MAX).max(1));

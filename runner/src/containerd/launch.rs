@@ -15,10 +15,10 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::error::ContainerdError;
-use super::patience::Patience;
 use super::pidfd::ProcessHandle;
+use super::retry::RetryWindow;
 use super::watch::{self, Ending};
-use super::{KILL_DEADLINE, PATIENCE, leftovers};
+use super::{KILL_DEADLINE, RETRY_WINDOW, leftovers};
 use crate::cgroup::{CgroupRoot, Place};
 use crate::runner::RunnerError;
 
@@ -91,12 +91,12 @@ impl Wanted {
     }
 
     /// Waits before another try. Returns false when there is to be none.
-    async fn bears(&mut self, patience: &mut Patience) -> bool {
+    async fn bears(&mut self, window: &mut RetryWindow) -> bool {
         tokio::select! {
             biased;
             // Also when nobody is left who could want it.
             _ = self.0.wait_for(|wanted| !wanted) => false,
-            lasts = patience.lasts() => lasts,
+            lasts = window.lasts() => lasts,
         }
     }
 }
@@ -109,11 +109,11 @@ pub(super) fn path_of(descriptor: &OwnedFd) -> String {
 
 impl Launch {
     async fn carry_out(self, mut wanted: Wanted) -> Result<Launched, ContainerdError> {
-        let mut patience = Patience::new(PATIENCE);
+        let mut window = RetryWindow::new(RETRY_WINDOW);
         loop {
-            match self.attempt(&mut wanted, &mut patience).await {
+            match self.attempt(&mut wanted, &mut window).await {
                 Err(error) if error.is_away() => {
-                    if !wanted.bears(&mut patience).await {
+                    if !wanted.bears(&mut window).await {
                         return Err(error);
                     }
                 }
@@ -125,7 +125,7 @@ impl Launch {
     async fn attempt(
         &self,
         wanted: &mut Wanted,
-        patience: &mut Patience,
+        window: &mut RetryWindow,
     ) -> Result<Launched, ContainerdError> {
         let Launch { containerd, service, .. } = self;
         let place = self.cgroups.as_ref().map(|root| root.place(service));
@@ -146,7 +146,7 @@ impl Launch {
         let main = TaskProcess::main(service);
         let ending = watch::begin(containerd.clone(), main.clone(), Arc::clone(&handle));
         wanted.check()?;
-        self.start(&main, wanted, patience).await?;
+        self.start(&main, wanted, window).await?;
         Ok(Launched { pid, handle, ending, is_signalled: false })
     }
 
@@ -155,14 +155,14 @@ impl Launch {
         &self,
         main: &TaskProcess,
         wanted: &mut Wanted,
-        patience: &mut Patience,
+        window: &mut RetryWindow,
     ) -> Result<(), ContainerdError> {
         let start = async || self.containerd.start(main).await.map_err(ContainerdError::from);
         let mut result = start().await;
         loop {
             match result {
                 Err(error) if error.is_away() => {
-                    if !wanted.bears(patience).await {
+                    if !wanted.bears(window).await {
                         return Err(error);
                     }
                     result = match self.containerd.process(main).await {

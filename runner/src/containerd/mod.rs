@@ -23,8 +23,8 @@ mod made_of;
 mod mounts;
 mod oci;
 mod opening;
-mod patience;
 mod pidfd;
+mod retry;
 mod runner;
 mod runtime;
 mod spec;
@@ -40,4 +40,4 @@ pub use executor::ContainerExecutor;
 pub use runner::ContainerRunner;
 
 /// How long a start bears a containerd that is away.
-const PATIENCE: Duration = Duration::from_secs(60);
+const RETRY_WINDOW: Duration = Duration::from_secs(60);

@@ -8,11 +8,11 @@ use tokio::time::timeout;
 
 use super::error::ContainerdError;
 use super::launch::fresh_cgroup;
-use super::patience::Patience;
+use super::retry::RetryWindow;
 use super::runner::{CLOSE, ContainerRunner};
 use super::runtime::{self, RUNTIME};
 use super::spec::{self, Run};
-use super::{PATIENCE, leftovers, made_of};
+use super::{RETRY_WINDOW, leftovers, made_of};
 use crate::images::ImageConfig;
 use crate::runner::RunnerError;
 
@@ -27,10 +27,10 @@ impl ContainerRunner {
         self.reach().await?;
         let image = self.images.prepare(&self.spec.name, &image, user.as_deref()).await?;
         self.image = Some(image.clone());
-        let mut patience = Patience::new(PATIENCE);
+        let mut window = RetryWindow::new(RETRY_WINDOW);
         loop {
             match self.make(&image).await {
-                Err(error) if error.is_away() && patience.lasts().await => {}
+                Err(error) if error.is_away() && window.lasts().await => {}
                 Err(error) => return Err(self.undo(error.into(), &image).await),
                 Ok(()) => return Ok(()),
             }
@@ -39,11 +39,11 @@ impl ContainerRunner {
 
     /// Waits for containerd, for a while.
     pub(super) async fn reach(&self) -> Result<(), RunnerError> {
-        let mut patience = Patience::new(PATIENCE);
+        let mut window = RetryWindow::new(RETRY_WINDOW);
         loop {
             match self.containerd.health().await {
                 Err(error) if ContainerdError::from(error.clone()).is_away() => {
-                    if !patience.lasts().await {
+                    if !window.lasts().await {
                         return Err(error.into());
                     }
                 }

@@ -9,8 +9,8 @@ use kelson_containerd::{Containerd, TaskProcess};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use super::patience::Pauses;
 use super::pidfd::ProcessHandle;
+use super::retry::Pauses;
 use crate::runner::{BoxFuture, Exit};
 
 /// How long containerd may take to tell the status of a process that has ended. Then it is not learnt.

@@ -24,7 +24,7 @@ fn open() -> Host {
     host
 }
 
-/// The keeper of the door, and the process that meets strangers.
+/// The key holder of apid, and its TLS worker.
 #[track_caller]
 fn both(host: &Host) -> [Process; 2] {
     let keeper = host.pid_of("apid");

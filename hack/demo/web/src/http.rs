@@ -63,10 +63,10 @@ impl Answer {
 }
 
 /// The whole answer of a server to a GET, at most as long as a head may be.
-pub fn get(address: SocketAddr, path: &str, patience: Duration) -> io::Result<String> {
-    let mut server = TcpStream::connect_timeout(&address, patience)?;
-    server.set_read_timeout(Some(patience))?;
-    server.set_write_timeout(Some(patience))?;
+pub fn get(address: SocketAddr, path: &str, timeout: Duration) -> io::Result<String> {
+    let mut server = TcpStream::connect_timeout(&address, timeout)?;
+    server.set_read_timeout(Some(timeout))?;
+    server.set_write_timeout(Some(timeout))?;
     server.write_all(
         format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").as_bytes(),
     )?;

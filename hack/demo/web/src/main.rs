@@ -15,7 +15,7 @@ use std::time::Duration;
 use http::Answer;
 
 /// Nobody keeps a worker longer than this with one read or write.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// How many visitors are served side by side; the others wait in the queue of the kernel.
 const WORKERS: usize = 4;
 
@@ -70,7 +70,7 @@ fn serve(listen: SocketAddr, redis: SocketAddr) -> Result<(), String> {
 /// Answers one request. A visitor who leaves half way is nobody's loss.
 fn attend(mut visitor: TcpStream, redis: SocketAddr) {
     let bounded =
-        visitor.set_read_timeout(Some(PATIENCE)).and_then(|()| visitor.set_write_timeout(Some(PATIENCE)));
+        visitor.set_read_timeout(Some(TIMEOUT)).and_then(|()| visitor.set_write_timeout(Some(TIMEOUT)));
     if bounded.is_err() {
         return;
     }
@@ -87,7 +87,7 @@ fn attend(mut visitor: TcpStream, redis: SocketAddr) {
 
 /// What the one-shot wrote into redis, and the number of this visit.
 fn greet(address: SocketAddr) -> Answer {
-    let asked = redis::Connection::open(address, PATIENCE).and_then(|mut redis| {
+    let asked = redis::Connection::open(address, TIMEOUT).and_then(|mut redis| {
         let visits = redis.ask(&["INCR", "visits"])?;
         let greeting = redis.ask(&["GET", "greeting"])?;
         Ok((greeting, visits))
@@ -108,7 +108,7 @@ fn greet(address: SocketAddr) -> Answer {
 }
 
 fn check(address: SocketAddr) -> Result<(), String> {
-    let answer = http::get(address, "/healthz", PATIENCE).map_err(|error| format!("{address}: {error}"))?;
+    let answer = http::get(address, "/healthz", TIMEOUT).map_err(|error| format!("{address}: {error}"))?;
     if answer.starts_with("HTTP/1.1 200 ") {
         return Ok(());
     }

@@ -13,11 +13,11 @@ pub struct Connection<S = TcpStream> {
 }
 
 impl Connection {
-    /// `patience` bounds the connecting, and each read and write after it.
-    pub fn open(address: SocketAddr, patience: Duration) -> io::Result<Connection> {
-        let stream = TcpStream::connect_timeout(&address, patience)?;
-        stream.set_read_timeout(Some(patience))?;
-        stream.set_write_timeout(Some(patience))?;
+    /// `timeout` bounds the connecting, and each read and write after it.
+    pub fn open(address: SocketAddr, timeout: Duration) -> io::Result<Connection> {
+        let stream = TcpStream::connect_timeout(&address, timeout)?;
+        stream.set_read_timeout(Some(timeout))?;
+        stream.set_write_timeout(Some(timeout))?;
         Ok(Connection { stream: BufReader::new(stream) })
     }
 }

@@ -1,4 +1,4 @@
-//! The door as somebody would try it who is not meant to come in: each attempt is refused or bounded, and others are let
+//! The apid as somebody would try it who is not meant to come in: each attempt is refused or bounded, and others are let
 //! in meanwhile.
 
 use std::io;
@@ -17,23 +17,23 @@ use tonic::body::Body;
 use tonic::codegen::http::Request;
 
 use super::world::{self, Echo};
-use super::{Door, VALID, metrics, version};
+use super::{Apid, VALID, metrics, version};
 
 /// Another address of this computer than that of the attacker.
 const FRIEND: &str = "127.0.0.9:0";
 const SOON: Duration = Duration::from_secs(20);
 
-async fn connect_from(door: &Door, from: &str) -> io::Result<TcpStream> {
+async fn connect_from(apid: &Apid, from: &str) -> io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.bind(from.parse().unwrap())?;
-    socket.connect(SocketAddr::from(([127, 0, 0, 1], door.port))).await
+    socket.connect(SocketAddr::from(([127, 0, 0, 1], apid.port))).await
 }
 
 /// Somebody with a certificate, who comes from elsewhere, is served.
-async fn friend_is_served(door: &Door) {
-    let material = door.pki.client("ann", VALID);
+async fn friend_is_served(apid: &Apid) {
+    let material = apid.pki.client("ann", VALID);
     let greeting = async {
-        let stream = connect_from(door, FRIEND).await?;
+        let stream = connect_from(apid, FRIEND).await?;
         metrics::greet(stream, &material, "h2").await
     };
     let stream = tokio::time::timeout(SOON, greeting).await.expect("no handshake in time").unwrap();
@@ -64,16 +64,16 @@ impl hyper::body::Body for Pieces {
 }
 
 /// What the process that strangers reach has in memory of its own, in KiB.
-fn memory(door: &Door) -> u64 {
-    let rollup = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", door.worker())).unwrap();
+fn memory(apid: &Apid) -> u64 {
+    let rollup = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", apid.worker())).unwrap();
     let line = rollup.lines().find_map(|line| line.strip_prefix("Private_Dirty:"));
     line.unwrap().trim().trim_end_matches(" kB").parse().unwrap()
 }
 
 /// What the kernel has reclaimed meanwhile counts for nothing.
 #[track_caller]
-fn assert_small_growth(door: &Door, before: u64) {
-    let grown = memory(door).saturating_sub(before);
+fn assert_small_growth(apid: &Apid, before: u64) {
+    let grown = memory(apid).saturating_sub(before);
     assert!(grown < 8 << 10, "{grown} KiB");
 }
 
@@ -91,29 +91,29 @@ fn many_descriptors() {
 #[tokio::test]
 async fn a_thousand_slow_handshakes_keep_nobody_out() {
     many_descriptors();
-    let mut door = Door::open();
-    world::serve(&door.socket("init.sock"), Echo::new("init").machine());
-    let before = memory(&door);
+    let mut apid = Apid::open();
+    world::serve(&apid.socket("init.sock"), Echo::new("init").machine());
+    let before = memory(&apid);
     let mut slow = Vec::new();
     for number in 0..1000 {
-        let mut stream = TcpStream::connect(("127.0.0.1", door.port)).await.unwrap();
+        let mut stream = TcpStream::connect(("127.0.0.1", apid.port)).await.unwrap();
         // The beginning of a handshake, a byte of it now and then.
         let _ = stream.write_all(&[0x16, 0x03, 0x01][..number % 4]).await;
         slow.push(stream);
     }
-    friend_is_served(&door).await;
-    assert!(door.logged("refused").contains("handshakes"));
-    assert_small_growth(&door, before);
+    friend_is_served(&apid).await;
+    assert!(apid.logged("refused").contains("handshakes"));
+    assert_small_growth(&apid, before);
     drop(slow);
-    friend_is_served(&door).await;
+    friend_is_served(&apid).await;
 }
 
 #[tokio::test]
 async fn ten_thousand_connections_keep_nobody_out() {
-    let door = Door::open();
-    world::serve(&door.socket("init.sock"), Echo::new("init").machine());
-    let before = memory(&door);
-    let (port, flood) = (door.port, 8);
+    let apid = Apid::open();
+    world::serve(&apid.socket("init.sock"), Echo::new("init").machine());
+    let before = memory(&apid);
+    let (port, flood) = (apid.port, 8);
     let flooding: Vec<_> = (0..flood)
         .map(|_| {
             tokio::spawn(async move {
@@ -128,29 +128,29 @@ async fn ten_thousand_connections_keep_nobody_out() {
             })
         })
         .collect();
-    friend_is_served(&door).await;
+    friend_is_served(&apid).await;
     for one in flooding {
         one.await.unwrap();
     }
-    friend_is_served(&door).await;
-    assert_small_growth(&door, before);
+    friend_is_served(&apid).await;
+    assert_small_growth(&apid, before);
 }
 
 #[tokio::test]
 async fn no_more_clients_than_there_are_places() {
-    let door = Door::open();
-    world::serve(&door.socket("init.sock"), Echo::new("init").machine());
-    let material = door.pki.client("ann", VALID);
+    let apid = Apid::open();
+    world::serve(&apid.socket("init.sock"), Echo::new("init").machine());
+    let material = apid.pki.client("ann", VALID);
     let mut connected = Vec::new();
     // With a certificate, so that each stays; at the pace at which they are taken in.
     while connected.len() < 300 {
-        let stream = TcpStream::connect(("127.0.0.1", door.port)).await.unwrap();
+        let stream = TcpStream::connect(("127.0.0.1", apid.port)).await.unwrap();
         match metrics::greet(stream, &material, "h2").await {
             Ok(stream) => connected.push(stream),
             Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
         }
     }
-    // To one who is served the door says at once how it speaks HTTP/2; the others find the connection closed.
+    // To a client that is served, apid says at once how it speaks HTTP/2; the others find the connection closed.
     let mut served = 0;
     for stream in &mut connected {
         let mut byte = [0; 1];
@@ -160,9 +160,9 @@ async fn no_more_clients_than_there_are_places() {
     }
     assert!((200..=256).contains(&served), "{served} of 300");
     drop(connected);
-    // Once the door has seen that they are gone.
+    // Once apid has seen that they are gone.
     let end = tokio::time::Instant::now() + SOON;
-    while version(&door.ann()).await.is_err() {
+    while version(&apid.ann()).await.is_err() {
         assert!(tokio::time::Instant::now() < end, "the places are not given back");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -170,11 +170,11 @@ async fn no_more_clients_than_there_are_places() {
 
 #[tokio::test]
 async fn a_message_of_100_mb_is_not_held() {
-    let door = Door::open();
-    world::serve(&door.socket("init.sock"), Echo::new("init").machine());
-    let before = memory(&door);
-    let material = door.pki.client("ann", VALID);
-    let mut sender = metrics::speak(metrics::connect_as(&door, &material, "h2").await).await;
+    let apid = Apid::open();
+    world::serve(&apid.socket("init.sock"), Echo::new("init").machine());
+    let before = memory(&apid);
+    let material = apid.pki.client("ann", VALID);
+    let mut sender = metrics::speak(metrics::connect_as(&apid, &material, "h2").await).await;
     let length: u32 = 100 << 20;
     let (pieces, stream) = tokio::sync::mpsc::channel::<Vec<u8>>(1);
     let body = Body::new(Pieces(ReceiverStream::new(stream)));
@@ -196,20 +196,20 @@ async fn a_message_of_100_mb_is_not_held() {
     let answer = tokio::time::timeout(SOON, answer).await.expect("no answer").unwrap().unwrap();
     let status = answer.headers().get("grpc-status").expect("refused at once").to_str().unwrap().to_owned();
     assert_eq!(status, "11", "{:?}", answer.headers());
-    assert_small_growth(&door, before);
-    friend_is_served(&door).await;
+    assert_small_growth(&apid, before);
+    friend_is_served(&apid).await;
 }
 
 /// CVE-2023-44487: streams that are opened and reset as fast as can be.
 #[tokio::test]
 async fn rapid_resets_end_the_connection_and_no_other() {
-    let door = Door::open();
+    let apid = Apid::open();
     let echo = Echo::new("init");
-    world::serve(&door.socket("init.sock"), echo.machine());
-    let before = memory(&door);
-    let friend = door.ann();
+    world::serve(&apid.socket("init.sock"), echo.machine());
+    let before = memory(&apid);
+    let friend = apid.ann();
     assert_eq!(version(&friend).await.unwrap().version, "init");
-    let mut stream = metrics::connect_as(&door, &door.pki.client("eve", VALID), "h2").await;
+    let mut stream = metrics::connect_as(&apid, &apid.pki.client("eve", VALID), "h2").await;
     stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
     let mut resets = 0;
     for number in (1u32..).step_by(2).take(100_000) {
@@ -228,19 +228,19 @@ async fn rapid_resets_end_the_connection_and_no_other() {
         }
         resets += 1;
     }
-    assert!(resets < 100_000, "it was never shown the door");
+    assert!(resets < 100_000, "no connection was reset");
     let mut rest = Vec::new();
     let ended = tokio::time::timeout(SOON, stream.read_to_end(&mut rest)).await;
     assert!(ended.is_ok(), "the connection goes on after {resets} resets");
     assert_eq!(version(&friend).await.unwrap().version, "init");
     echo.opened(0).await;
-    assert_small_growth(&door, before);
+    assert_small_growth(&apid, before);
 }
 
 #[tokio::test]
 async fn garbage_is_refused() {
-    let mut door = Door::open();
-    world::serve(&door.socket("init.sock"), Echo::new("init").machine());
+    let mut apid = Apid::open();
+    world::serve(&apid.socket("init.sock"), Echo::new("init").machine());
     // TLS 1.2 is what a client says that offers no version besides.
     let hello = |version: u8| {
         let mut hello = vec![0x16, 3, 1, 0, 45, 1, 0, 0, 41, 3, version];
@@ -257,25 +257,25 @@ async fn garbage_is_refused() {
         &hello(9),
     ];
     for bytes in garbage {
-        let mut stream = TcpStream::connect(("127.0.0.1", door.port)).await.unwrap();
+        let mut stream = TcpStream::connect(("127.0.0.1", apid.port)).await.unwrap();
         let _ = stream.write_all(bytes).await;
         let _ = stream.shutdown().await;
         let mut answer = Vec::new();
         let _ = tokio::time::timeout(SOON, stream.read_to_end(&mut answer)).await.expect("it was not closed");
         // An alert of TLS, or nothing.
         assert!(answer.is_empty() || answer[0] == 0x15, "{answer:?}");
-        door.logged("refused");
+        apid.logged("refused");
     }
     // After a handshake as well.
-    for material in [door.pki.client("eve", VALID)] {
-        garbage_after_the_handshake(&door, &material).await;
+    for material in [apid.pki.client("eve", VALID)] {
+        garbage_after_the_handshake(&apid, &material).await;
     }
-    friend_is_served(&door).await;
+    friend_is_served(&apid).await;
 }
 
-async fn garbage_after_the_handshake(door: &Door, material: &TlsMaterial) {
+async fn garbage_after_the_handshake(apid: &Apid, material: &TlsMaterial) {
     for alpn in ["h2", "http/1.1"] {
-        let mut stream = metrics::connect_as(door, material, alpn).await;
+        let mut stream = metrics::connect_as(apid, material, alpn).await;
         let _ = stream.write_all(&[0xf3; 70_000]).await;
         let ended = tokio::time::timeout(SOON, stream.read_to_end(&mut Vec::new())).await;
         assert!(ended.is_ok(), "{alpn}: the connection goes on");

@@ -1,4 +1,4 @@
-//! `/metrics` of the door, read as scrapers do: over HTTP/2 and over HTTP/1.1.
+//! `/metrics` of apid, read as scrapers do: over HTTP/2 and over HTTP/1.1.
 
 use std::io;
 use std::sync::Arc;
@@ -20,15 +20,15 @@ use tonic::body::Body;
 use tonic::codegen::http::{Request, Response};
 
 use super::world::{self, Echo};
-use super::{Door, VALID};
+use super::{Apid, VALID};
 
 /// A connection as ann; `alpn` is what she says that she speaks.
-async fn connect(door: &Door, alpn: &str) -> TlsStream<TcpStream> {
-    connect_as(door, &door.pki.client("ann", VALID), alpn).await
+async fn connect(apid: &Apid, alpn: &str) -> TlsStream<TcpStream> {
+    connect_as(apid, &apid.pki.client("ann", VALID), alpn).await
 }
 
-pub async fn connect_as(door: &Door, material: &TlsMaterial, alpn: &str) -> TlsStream<TcpStream> {
-    let stream = TcpStream::connect(("127.0.0.1", door.port)).await.unwrap();
+pub async fn connect_as(apid: &Apid, material: &TlsMaterial, alpn: &str) -> TlsStream<TcpStream> {
+    let stream = TcpStream::connect(("127.0.0.1", apid.port)).await.unwrap();
     greet(stream, material, alpn).await.unwrap()
 }
 
@@ -63,13 +63,13 @@ pub async fn speak(stream: TlsStream<TcpStream>) -> SendRequest<Body> {
     sender
 }
 
-/// What is answered to a request over HTTP/1.1, until the door closes the connection.
-async fn http1(door: &Door, request: &str) -> String {
-    http1_as(door, "http/1.1", request).await
+/// What is answered to a request over HTTP/1.1, until apid closes the connection.
+async fn http1(apid: &Apid, request: &str) -> String {
+    http1_as(apid, "http/1.1", request).await
 }
 
-async fn http1_as(door: &Door, alpn: &str, request: &str) -> String {
-    let mut stream = connect(door, alpn).await;
+async fn http1_as(apid: &Apid, alpn: &str, request: &str) -> String {
+    let mut stream = connect(apid, alpn).await;
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     // A text that breaks off may end without a farewell of TLS.
@@ -77,12 +77,12 @@ async fn http1_as(door: &Door, alpn: &str, request: &str) -> String {
     String::from_utf8(answer).unwrap()
 }
 
-async fn http2(door: &Door, method: &str) -> Response<Incoming> {
-    try_http2(door, method).await.unwrap()
+async fn http2(apid: &Apid, method: &str) -> Response<Incoming> {
+    try_http2(apid, method).await.unwrap()
 }
 
-async fn try_http2(door: &Door, method: &str) -> Result<Response<Incoming>, hyper::Error> {
-    let mut sender = speak(connect(door, "h2").await).await;
+async fn try_http2(apid: &Apid, method: &str) -> Result<Response<Incoming>, hyper::Error> {
+    let mut sender = speak(connect(apid, "h2").await).await;
     let request = Request::builder().method(method).uri("https://127.0.0.1/metrics");
     // What a client says of itself does not count.
     let request = request.header("kelson-identity", "CN=root").body(Body::empty()).unwrap();
@@ -118,19 +118,19 @@ fn is_whole(text: &str) -> bool {
 
 #[tokio::test]
 async fn a_scraper_reads_them_over_http2_and_over_http1() {
-    let mut door = Door::open();
+    let mut apid = Apid::open();
     let echo = Echo::new("init");
-    world::serve(&door.socket("init.sock"), echo.metrics());
-    let response = http2(&door, "GET").await;
+    world::serve(&apid.socket("init.sock"), echo.metrics());
+    let response = http2(&apid, "GET").await;
     assert_eq!(
         (response.status().as_u16(), response.headers()["content-type"].to_str().unwrap()),
         (200, Format::OpenMetrics.content_type())
     );
     let told = text(response.into_body()).await.unwrap();
     assert!(is_whole(&told), "{told}");
-    assert!(door.logged("has connected").contains("CN=ann"));
+    assert!(apid.logged("has connected").contains("CN=ann"));
 
-    let answer = http1(&door, "GET /metrics HTTP/1.1\r\nHost: edge\r\nAccept: */*\r\n\r\n").await;
+    let answer = http1(&apid, "GET /metrics HTTP/1.1\r\nHost: edge\r\nAccept: */*\r\n\r\n").await;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
     assert!(
@@ -140,7 +140,7 @@ async fn a_scraper_reads_them_over_http2_and_over_http1() {
     let told: String = chunks(body);
     assert!(is_whole(&told), "{told}");
 
-    let answer = http1(&door, "GET /metrics HTTP/1.1\r\nHost: edge\r\nAccept: text/plain\r\n\r\n").await;
+    let answer = http1(&apid, "GET /metrics HTTP/1.1\r\nHost: edge\r\nAccept: text/plain\r\n\r\n").await;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     assert!(head.contains(Format::Prometheus.content_type()) && head.contains("vary: accept"), "{head}");
     let told: String = chunks(body);
@@ -149,10 +149,10 @@ async fn a_scraper_reads_them_over_http2_and_over_http1() {
         "{told}"
     );
 
-    let silent = http1_as(&door, "", "GET /metrics HTTP/1.1\r\nHost: edge\r\n\r\n").await;
+    let silent = http1_as(&apid, "", "GET /metrics HTTP/1.1\r\nHost: edge\r\n\r\n").await;
     assert!(silent.starts_with("HTTP/1.1 200 OK\r\n") && silent.contains("# EOF\n"), "{silent}");
 
-    let response = http2(&door, "HEAD").await;
+    let response = http2(&apid, "HEAD").await;
     assert_eq!((response.status().as_u16(), text(response.into_body()).await.unwrap().as_str()), (200, ""));
     echo.opened(0).await;
 }
@@ -173,41 +173,41 @@ fn chunks(mut body: &str) -> String {
 
 #[tokio::test]
 async fn what_is_wrong_is_said_in_a_sentence() {
-    let door = Door::open();
-    let response = http2(&door, "GET").await;
+    let apid = Apid::open();
+    let response = http2(&apid, "GET").await;
     assert_eq!(response.status().as_u16(), 503);
     assert_eq!(response.headers()["retry-after"], "1");
     let told = text(response.into_body()).await.unwrap();
     assert!(told.starts_with("PID 1 does not serve") && told.ends_with('\n'), "{told}");
 
-    world::serve(&door.socket("init.sock"), Echo::new("full").metrics());
-    let response = http2(&door, "GET").await;
+    world::serve(&apid.socket("init.sock"), Echo::new("full").metrics());
+    let response = http2(&apid, "GET").await;
     assert_eq!(response.status().as_u16(), 503);
     assert_eq!(text(response.into_body()).await.unwrap(), "all places are taken\n");
-    let response = http2(&door, "POST").await;
+    let response = http2(&apid, "POST").await;
     assert_eq!(
         (response.status().as_u16(), response.headers()["allow"].to_str().unwrap()),
         (405, "GET, HEAD")
     );
 
-    let answer = http1(&door, "GET /favicon.ico HTTP/1.1\r\nHost: edge\r\n\r\n").await;
+    let answer = http1(&apid, "GET /favicon.ico HTTP/1.1\r\nHost: edge\r\n\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 404 Not Found\r\n"), "{answer}");
     assert!(answer.ends_with("there is / and /metrics for GET; all else is gRPC\n"), "{answer}");
-    let answer = http1(&door, "POST /a.B/C HTTP/1.1\r\nHost: edge\r\nContent-Length: 0\r\n\r\n").await;
+    let answer = http1(&apid, "POST /a.B/C HTTP/1.1\r\nHost: edge\r\nContent-Length: 0\r\n\r\n").await;
     assert!(answer.ends_with("gRPC needs HTTP/2\n"), "{answer}");
 }
 
 #[tokio::test]
 async fn a_browser_is_told_which_machine_this_is() {
-    let door = Door::open();
-    let answer = http1(&door, "GET / HTTP/1.1\r\nHost: edge\r\nAccept: text/html\r\n\r\n").await;
+    let apid = Apid::open();
+    let answer = http1(&apid, "GET / HTTP/1.1\r\nHost: edge\r\nAccept: text/html\r\n\r\n").await;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.contains("text/html; charset=utf-8"), "{head}");
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     for part in [&format!("<h1>{}</h1>", host.trim()), "Kelson 0.", "kelsonctl", "href=\"/metrics\""] {
         assert!(body.contains(part), "{part} is not in {body}");
     }
-    let mut sender = speak(connect(&door, "h2").await).await;
+    let mut sender = speak(connect(&apid, "h2").await).await;
     let request = Request::builder().uri("https://127.0.0.1/").body(Body::empty()).unwrap();
     let response = sender.send_request(request).await.unwrap();
     assert_eq!(response.headers()["content-type"], "text/html; charset=utf-8");
@@ -217,32 +217,32 @@ async fn a_browser_is_told_which_machine_this_is() {
 /// Half of the metrics is not taken for all of them.
 #[tokio::test]
 async fn a_text_that_breaks_off_is_not_whole() {
-    let door = Door::open();
-    world::serve(&door.socket("init.sock"), Echo::new("broken").metrics());
+    let apid = Apid::open();
+    world::serve(&apid.socket("init.sock"), Echo::new("broken").metrics());
     // The reset may come before the head of the answer.
-    if let Ok(response) = try_http2(&door, "GET").await {
+    if let Ok(response) = try_http2(&apid, "GET").await {
         text(response.into_body()).await.unwrap_err();
     }
-    let answer = http1(&door, "GET /metrics HTTP/1.1\r\nHost: edge\r\n\r\n").await;
+    let answer = http1(&apid, "GET /metrics HTTP/1.1\r\nHost: edge\r\n\r\n").await;
     assert!(!answer.contains("# EOF") && !answer.ends_with("0\r\n\r\n"), "{answer}");
 }
 
 #[tokio::test]
 async fn two_read_at_the_same_time_and_nothing_is_made_ahead_of_them() {
-    let door = Door::open();
+    let apid = Apid::open();
     let echo = Echo::new("endless");
-    world::serve(&door.socket("init.sock"), echo.metrics());
-    let mut first = http2(&door, "GET").await.into_body();
-    let second = http2(&door, "GET").await;
+    world::serve(&apid.socket("init.sock"), echo.metrics());
+    let mut first = http2(&apid, "GET").await.into_body();
+    let second = http2(&apid, "GET").await;
     assert!(piece(&mut first).await.unwrap().unwrap().contains("kelson_echo_total"));
     echo.opened(2).await;
-    let third = http2(&door, "GET").await;
+    let third = http2(&apid, "GET").await;
     assert_eq!(third.status().as_u16(), 503);
     let told = text(third.into_body()).await.unwrap();
     assert!(told.contains("2 others are reading"), "{told}");
     drop(second);
     echo.opened(1).await;
-    assert_eq!(http2(&door, "GET").await.status().as_u16(), 200, "a place that was left is free");
+    assert_eq!(http2(&apid, "GET").await.status().as_u16(), 200, "a place that was left is free");
     drop(first);
     tokio::time::timeout(Duration::from_secs(10), echo.opened(0)).await.expect("both have gone");
     // 25 KiB each; what fits into windows on the way is some megabytes of them.

@@ -1,4 +1,4 @@
-//! The two processes of the door: what each may do, what becomes of the one when the other ends, and new files.
+//! The two processes of apid: what each may do, what becomes of the one when the other ends, and new files.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 use tokio_rustls::rustls::pki_types::{CertificateDer, pem::PemObject as _};
 
 use super::world::{self, Echo};
-use super::{Door, VALID, metrics, version};
+use super::{Apid, VALID, metrics, version};
 
 const USER: &str = "65432";
 
@@ -40,12 +40,12 @@ async fn gone(pid: Pid) {
 #[tokio::test]
 async fn who_meets_strangers_is_nobody_and_has_no_rights() {
     assert!(nix::unistd::geteuid().is_root(), "this makes processes of other users: run it as root");
-    let door = Door::open_with(&["--user", USER, "--group", "65431"]);
-    world::serve(&door.socket("init.sock"), Echo::new("init").machine());
-    open_to(door.folder.path(), 0o755);
-    open_to(&door.socket("init.sock"), 0o666);
-    open_to(&door.socket("key.pem"), 0o600);
-    let worker = door.worker();
+    let apid = Apid::open_with(&["--user", USER, "--group", "65431"]);
+    world::serve(&apid.socket("init.sock"), Echo::new("init").machine());
+    open_to(apid.folder.path(), 0o755);
+    open_to(&apid.socket("init.sock"), 0o666);
+    open_to(&apid.socket("key.pem"), 0o600);
+    let worker = apid.worker();
     assert_eq!(status(worker, "Uid"), [USER; 4].join(" "));
     assert_eq!(status(worker, "Gid"), ["65431"; 4].join(" "));
     assert_eq!(status(worker, "Groups"), "");
@@ -53,56 +53,56 @@ async fn who_meets_strangers_is_nobody_and_has_no_rights() {
         assert_eq!(status(worker, set), "0000000000000000", "{set}");
     }
     // The files were read by the other one.
-    assert_eq!(version(&door.ann()).await.unwrap().version, "init");
+    assert_eq!(version(&apid.ann()).await.unwrap().version, "init");
 }
 
 #[tokio::test]
 async fn each_ends_with_the_other() {
     for signal in [Signal::SIGKILL, Signal::SIGABRT] {
-        let door = Door::open();
-        kill(door.worker(), signal).unwrap();
-        assert_eq!(door.ended().await, Some(1), "{signal}");
-        let door = Door::open();
-        let worker = door.worker();
-        kill(door.keeper(), signal).unwrap();
+        let apid = Apid::open();
+        kill(apid.worker(), signal).unwrap();
+        assert_eq!(apid.ended().await, Some(1), "{signal}");
+        let apid = Apid::open();
+        let worker = apid.worker();
+        kill(apid.key_holder(), signal).unwrap();
         gone(worker).await;
     }
 }
 
 #[tokio::test]
 async fn one_that_hangs_is_begun_anew() {
-    let mut door = Door::open();
-    let worker = door.worker();
+    let mut apid = Apid::open();
+    let worker = apid.worker();
     kill(worker, Signal::SIGSTOP).unwrap();
-    assert!(door.logged("has not answered its keeper").contains("begun anew"));
-    assert_eq!(door.ended().await, Some(1));
+    assert!(apid.logged("the TLS worker has not answered").contains("restarts the service"));
+    assert_eq!(apid.ended().await, Some(1));
     kill(worker, Signal::SIGKILL).unwrap();
 }
 
-/// The certificate that the door shows now.
-async fn shown(door: &Door) -> CertificateDer<'static> {
-    let stream = metrics::connect_as(door, &door.pki.client("ann", VALID), "h2").await;
+/// The certificate that apid shows now.
+async fn shown(apid: &Apid) -> CertificateDer<'static> {
+    let stream = metrics::connect_as(apid, &apid.pki.client("ann", VALID), "h2").await;
     stream.get_ref().1.peer_certificates().unwrap()[0].clone()
 }
 
 #[tokio::test]
 async fn certificates_are_read_again_when_they_change() {
-    let mut door = Door::open();
-    world::serve(&door.socket("init.sock"), Echo::new("init").machine());
-    let ann = door.ann();
+    let mut apid = Apid::open();
+    world::serve(&apid.socket("init.sock"), Echo::new("init").machine());
+    let ann = apid.ann();
     assert_eq!(version(&ann).await.unwrap().version, "init");
-    let before = shown(&door).await;
-    let (certificate, key) = door.pki.issue("edge-1", None, &["127.0.0.1"], VALID);
-    // The one is there before the other: the door goes on with what it had.
-    std::fs::write(door.socket("certificate.pem"), &certificate).unwrap();
-    assert!(door.logged("is not that of the certificate").contains("goes on with what it had"));
-    assert_eq!(shown(&door).await, before);
-    std::fs::write(door.socket("key.pem"), key).unwrap();
-    door.logged("files of the door have changed");
-    assert_eq!(shown(&door).await, CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap());
+    let before = shown(&apid).await;
+    let (certificate, key) = apid.pki.issue("edge-1", None, &["127.0.0.1"], VALID);
+    // The one is there before the other: apid goes on with the previous ones.
+    std::fs::write(apid.socket("certificate.pem"), &certificate).unwrap();
+    assert!(apid.logged("is not that of the certificate").contains("the previous files stay in use"));
+    assert_eq!(shown(&apid).await, before);
+    std::fs::write(apid.socket("key.pem"), key).unwrap();
+    apid.logged("certificate files have changed");
+    assert_eq!(shown(&apid).await, CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap());
     // Who was there stays.
     assert_eq!(version(&ann).await.unwrap().version, "init");
-    std::fs::remove_file(door.socket("ca.pem")).unwrap();
-    door.logged("cannot read the CA");
-    assert_eq!(version(&door.ann()).await.unwrap().version, "init");
+    std::fs::remove_file(apid.socket("ca.pem")).unwrap();
+    apid.logged("cannot read the CA");
+    assert_eq!(version(&apid.ann()).await.unwrap().version, "init");
 }

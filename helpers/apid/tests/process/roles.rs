@@ -10,14 +10,14 @@ use tonic::body::Body;
 use tonic::codegen::http::Request;
 
 use super::world::{self, Echo};
-use super::{Door, VALID, metrics};
+use super::{Apid, VALID, metrics};
 
 /// A client that knows nothing of the interface.
 struct Raw(hyper::client::conn::http2::SendRequest<Body>);
 
 impl Raw {
-    async fn connect(door: &Door, material: &TlsMaterial) -> Raw {
-        Raw(metrics::speak(metrics::connect_as(door, material, "h2").await).await)
+    async fn connect(apid: &Apid, material: &TlsMaterial) -> Raw {
+        Raw(metrics::speak(metrics::connect_as(apid, material, "h2").await).await)
     }
 
     /// What comes of a call with an empty message. `None`: it was taken, and is under way.
@@ -46,15 +46,15 @@ fn documented() -> String {
 
 #[tokio::test]
 async fn every_method_as_each_role_is_what_the_docs_say() {
-    let mut door = Door::open();
+    let mut apid = Apid::open();
     // What stands in for PID 1 serves one of the services: of the others it says that it does not know them, to whoever
     // gets as far as that.
-    world::serve(&door.socket("init.sock"), Echo::new("init").metrics());
-    world::serve(&door.socket("log.sock"), Echo::new("logd").logs());
+    world::serve(&apid.socket("init.sock"), Echo::new("init").metrics());
+    world::serve(&apid.socket("log.sock"), Echo::new("logd").logs());
     let mut clients = Vec::new();
     for role in [None, Some(Role::Reader), Some(Role::Operator), Some(Role::Admin)] {
-        let material = door.pki.member("ann", role.map(Role::name), VALID);
-        clients.push(Raw::connect(&door, &material).await);
+        let material = apid.pki.member("ann", role.map(Role::name), VALID);
+        clients.push(Raw::connect(&apid, &material).await);
     }
     let mut table =
         "| method | no role | `os:reader` | `os:operator` | `os:admin` |\n|---|---|---|---|---|".to_owned();
@@ -66,7 +66,7 @@ async fn every_method_as_each_role_is_what_the_docs_say() {
             table.push_str(if denied { " denied |" } else { " yes |" });
         }
     }
-    let told = door.logged("was denied Machine.Shutdown");
+    let told = apid.logged("was denied Machine.Shutdown");
     assert!(told.starts_with("CN=ann sha256:") && told.contains("(no role)"), "{told}");
     assert_eq!(documented(), table, "docs/api.md has another table than\n{table}\n");
     for client in &mut clients {
@@ -78,16 +78,16 @@ async fn every_method_as_each_role_is_what_the_docs_say() {
 
 #[tokio::test]
 async fn metrics_are_read_by_readers() {
-    let mut door = Door::open();
-    world::serve(&door.socket("init.sock"), Echo::new("init").metrics());
-    let nobody = door.pki.member("eve", Some("Harbour"), VALID);
-    let mut raw = Raw::connect(&door, &nobody).await;
+    let mut apid = Apid::open();
+    world::serve(&apid.socket("init.sock"), Echo::new("init").metrics());
+    let nobody = apid.pki.member("eve", Some("Harbour"), VALID);
+    let mut raw = Raw::connect(&apid, &nobody).await;
     let request = Request::get("https://127.0.0.1/metrics").body(Body::empty()).unwrap();
     let refused = raw.0.send_request(request).await.unwrap();
     assert_eq!(refused.status().as_u16(), 403);
-    assert!(door.logged("has connected").contains("(no role)"));
-    let reader = door.pki.member("ann", Some("os:reader"), VALID);
-    let mut raw = Raw::connect(&door, &reader).await;
+    assert!(apid.logged("has connected").contains("(no role)"));
+    let reader = apid.pki.member("ann", Some("os:reader"), VALID);
+    let mut raw = Raw::connect(&apid, &reader).await;
     let request = Request::get("https://127.0.0.1/metrics").body(Body::empty()).unwrap();
     assert_eq!(raw.0.send_request(request).await.unwrap().status().as_u16(), 200);
 }

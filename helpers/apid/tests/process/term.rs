@@ -7,7 +7,7 @@ use kelson_proto::v1;
 use tonic::{Code, Status, Streaming};
 
 use super::world::{self, Echo, Pki};
-use super::{Door, VALID, version};
+use super::{Apid, VALID, version};
 
 async fn follow(client: &Client) -> Streaming<v1::ReadResponse> {
     let request = v1::ReadRequest { names: vec!["web".into()], follow: true, ..Default::default() };
@@ -22,9 +22,9 @@ async fn end(mut lines: Streaming<v1::ReadResponse>) -> Status {
     end.expect("the stream is cut").unwrap_err()
 }
 
-fn serve(door: &Door) {
-    world::serve(&door.socket("init.sock"), Echo::new("init").machine());
-    world::serve(&door.socket("log.sock"), Echo::new("logd").logs());
+fn serve(apid: &Apid) {
+    world::serve(&apid.socket("init.sock"), Echo::new("init").machine());
+    world::serve(&apid.socket("log.sock"), Echo::new("logd").logs());
 }
 
 /// Whether the stream is still there.
@@ -34,10 +34,10 @@ async fn goes_on(lines: &mut Streaming<v1::ReadResponse>) -> bool {
 
 #[tokio::test]
 async fn at_the_end_of_the_certificate_calls_are_cut_and_no_handshake_succeeds() {
-    let mut door = Door::open();
-    serve(&door);
+    let mut apid = Apid::open();
+    serve(&apid);
     let until = SystemTime::now() + Duration::from_secs(4);
-    let ann = door.client(&door.pki.client_for("ann", Duration::from_secs(4)));
+    let ann = apid.client(&apid.pki.client_for("ann", Duration::from_secs(4)));
     let lines = follow(&ann).await;
     let mut machine = ann.machine();
     // This one is never answered.
@@ -54,17 +54,17 @@ async fn at_the_end_of_the_certificate_calls_are_cut_and_no_handshake_succeeds()
     // The last second of a certificate belongs to it, and a certificate knows whole seconds.
     let after = SystemTime::now().duration_since(until - Duration::from_secs(1)).expect("not before");
     assert!(after < Duration::from_secs(5), "{after:?}");
-    assert!(door.logged("the client's certificate ended").starts_with("CN=ann sha256:"));
+    assert!(apid.logged("the client's certificate ended").starts_with("CN=ann sha256:"));
     let refused = version(&ann).await.unwrap_err();
     assert!(matches!(&refused, Failure::Denied(said) if said.contains("expired")), "{refused:?}");
 }
 
 #[tokio::test]
 async fn a_client_that_reads_nothing_is_cut_too() {
-    let door = Door::open();
+    let apid = Apid::open();
     let echo = Echo::new("init");
-    world::serve(&door.socket("init.sock"), echo.machine());
-    let ann = door.client(&door.pki.client_for("ann", Duration::from_secs(3)));
+    world::serve(&apid.socket("init.sock"), echo.machine());
+    let ann = apid.client(&apid.pki.client_for("ann", Duration::from_secs(3)));
     // More comes than fits on the way.
     let mut messages = ann.machine().dmesg(v1::DmesgRequest { follow: true }).await.unwrap().into_inner();
     assert!(messages.message().await.unwrap().is_some());
@@ -74,29 +74,29 @@ async fn a_client_that_reads_nothing_is_cut_too() {
 
 #[tokio::test]
 async fn when_another_ca_is_trusted_calls_are_cut_at_once() {
-    let mut door = Door::open();
-    serve(&door);
-    let (ann, others) = (door.ann(), Pki::new());
-    let bob = door.client(&{
+    let mut apid = Apid::open();
+    serve(&apid);
+    let (ann, others) = (apid.ann(), Pki::new());
+    let bob = apid.client(&{
         // He trusts the machine's certificate, which is that of the old CA.
         let mut bob = others.client("bob", VALID);
-        bob.ca = door.pki.ca().into();
+        bob.ca = apid.pki.ca().into();
         bob
     });
     let mut lines = follow(&ann).await;
     assert!(matches!(version(&bob).await, Err(Failure::Denied(_))));
 
     // Both, as at a change of the CA that nobody is to notice.
-    std::fs::write(door.socket("ca.pem"), door.pki.ca() + &others.ca()).unwrap();
-    door.logged("files of the door have changed");
+    std::fs::write(apid.socket("ca.pem"), apid.pki.ca() + &others.ca()).unwrap();
+    apid.logged("certificate files have changed");
     let bobs = follow(&bob).await;
     assert!(goes_on(&mut lines).await);
 
-    std::fs::write(door.socket("ca.pem"), others.ca()).unwrap();
+    std::fs::write(apid.socket("ca.pem"), others.ca()).unwrap();
     let end = end(lines).await;
     assert_eq!(end.code(), Code::Unauthenticated, "{end:?}");
     assert!(end.message().contains("no longer trusts the CA"), "{end:?}");
-    door.logged("no longer trusts the CA");
+    apid.logged("no longer trusts the CA");
     let refused = version(&ann).await.unwrap_err();
     assert!(matches!(&refused, Failure::Denied(said) if said.contains("CA")), "{refused:?}");
     let mut bobs = bobs;
@@ -106,9 +106,9 @@ async fn when_another_ca_is_trusted_calls_are_cut_at_once() {
 
 #[tokio::test]
 async fn a_connection_has_a_lifetime_and_nobody_notices() {
-    let mut door = Door::open_with(&["--connection-lifetime", "300"]);
-    serve(&door);
-    let ann = door.ann();
+    let mut apid = Apid::open_with(&["--connection-lifetime", "300"]);
+    serve(&apid);
+    let ann = apid.ann();
     // A stream keeps its connection, so that calls meet one that takes no more of them.
     let mut streams = vec![follow(&ann).await];
     let opened = tokio::time::Instant::now();
@@ -124,13 +124,13 @@ async fn a_connection_has_a_lifetime_and_nobody_notices() {
     // Each connection was one of the same client.
     let ports: std::collections::HashSet<String> = (0..4)
         .map(|_| {
-            let line = door.logged("has connected");
+            let line = apid.logged("has connected");
             line.split("from 127.0.0.1:").nth(1).unwrap().to_owned()
         })
         .collect();
     assert_eq!(ports.len(), 4);
     // What has ended gives its place up.
-    let places = || std::fs::read_dir(format!("/proc/{}/fd", door.worker())).unwrap().count();
+    let places = || std::fs::read_dir(format!("/proc/{}/fd", apid.worker())).unwrap().count();
     let before = places();
     drop(streams);
     let end = tokio::time::Instant::now() + Duration::from_secs(10);

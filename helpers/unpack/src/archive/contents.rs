@@ -6,7 +6,7 @@ use super::bounded::MAX_JSON;
 use super::error::Trouble;
 use super::headers::{BLOCK, Entry, Headers, Kind, Step, padded, shown};
 use super::packing::Packing;
-use super::tape::Tape;
+use super::tar_reader::TarReader;
 
 /// Headers of an archive: `docker save` writes four a layer.
 const MAX_ENTRIES: u64 = 32 << 10;
@@ -45,14 +45,14 @@ pub(super) struct Contents {
 
 impl Contents {
     /// Reads all headers. `keep`: a second look costs a pass.
-    pub(super) fn read(tape: &mut Tape<'_>, keep: bool) -> Result<Self, Trouble> {
+    pub(super) fn read(tar: &mut TarReader<'_>, keep: bool) -> Result<Self, Trouble> {
         let mut contents = Self { items: HashMap::new(), kept: HashMap::new(), whole: false };
         let mut headers = Headers::default();
         let (mut names, mut kept) = (0_usize, 0_usize);
         let mut count = 0_u64;
         loop {
-            let (at, mut block) = (tape.at(), [0; BLOCK]);
-            match tape.fill(&mut block)? {
+            let (at, mut block) = (tar.at(), [0; BLOCK]);
+            match tar.fill(&mut block)? {
                 0 => return Ok(contents),
                 BLOCK => {}
                 read => {
@@ -63,7 +63,7 @@ impl Contents {
             if count > MAX_ENTRIES {
                 return Err(Trouble::TooMany { what: "tar entries", most: MAX_ENTRIES });
             }
-            let from = tape.at();
+            let from = tar.at();
             let (name, size) = match headers.block(at, &block)? {
                 Step::HalfEnd => continue,
                 Step::End => {
@@ -73,7 +73,7 @@ impl Contents {
                 Step::Skip(size) => ("attributes".to_owned(), size),
                 Step::Extension(size) => {
                     let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
-                    tape.fill(&mut bytes)?;
+                    tar.fill(&mut bytes)?;
                     headers.extension(at, &bytes)?;
                     ("a long name".to_owned(), size)
                 }
@@ -82,12 +82,12 @@ impl Contents {
                     if names > MAX_NAMES {
                         return Err(Trouble::TooMany { what: "bytes of names", most: MAX_NAMES as u64 });
                     }
-                    contents.take(tape, &entry, keep, &mut kept)?;
+                    contents.take(tar, &entry, keep, &mut kept)?;
                     (shown(&entry.name), entry.size)
                 }
             };
             let end = padded(size).and_then(|size| from.checked_add(size)).unwrap_or(u64::MAX);
-            let found = tape.go_to(end)?;
+            let found = tar.go_to(end)?;
             if found < from.saturating_add(size) {
                 return Err(cut_short(&name, from, size, found));
             }
@@ -96,16 +96,16 @@ impl Contents {
 
     fn take(
         &mut self,
-        tape: &mut Tape<'_>,
+        tar: &mut TarReader<'_>,
         entry: &Entry,
         keep: bool,
         kept: &mut usize,
     ) -> Result<(), Trouble> {
         let name = normal("", &entry.name).ok_or_else(|| Trouble::Outside(shown(&entry.name)))?;
-        let offset = tape.at();
+        let offset = tar.at();
         let item = match entry.kind {
             Kind::File => {
-                let bytes = self.first(tape, entry.size, keep)?;
+                let bytes = self.first(tar, entry.size, keep)?;
                 let packing = Packing::of(&bytes);
                 if keep && bytes.len() as u64 == entry.size {
                     *kept = kept.saturating_add(bytes.len());
@@ -132,9 +132,9 @@ impl Contents {
     }
 
     /// The first bytes of a file, or all of one that may be JSON.
-    fn first(&self, tape: &mut Tape<'_>, size: u64, keep: bool) -> Result<Vec<u8>, Trouble> {
+    fn first(&self, tar: &mut TarReader<'_>, size: u64, keep: bool) -> Result<Vec<u8>, Trouble> {
         let mut bytes = vec![0; usize::try_from(size).unwrap_or(usize::MAX).min(Packing::MAGIC)];
-        let read = tape.fill(&mut bytes)?;
+        let read = tar.fill(&mut bytes)?;
         bytes.truncate(read);
         if keep
             && size <= MAX_JSON
@@ -142,7 +142,7 @@ impl Contents {
         {
             let first = bytes.len();
             bytes.resize(usize::try_from(size).unwrap_or(first).max(first), 0);
-            let rest = tape.fill(bytes.get_mut(first..).unwrap_or_default())?;
+            let rest = tar.fill(bytes.get_mut(first..).unwrap_or_default())?;
             bytes.truncate(first.saturating_add(rest));
         }
         Ok(bytes)

@@ -15,7 +15,7 @@ use super::contents::{Contents, Spot, cut_short, normal};
 use super::error::Trouble;
 use super::image::{Blob, Place};
 use super::packing::Packing;
-use super::tape::Tape;
+use super::tar_reader::TarReader;
 
 /// Bytes of a blob that are handed on at once.
 const BUFFER: usize = 128 << 10;
@@ -62,9 +62,9 @@ impl Store {
             return Err(Trouble::NotAFile);
         }
         let mut magic = [0; Packing::MAGIC];
-        let read = Tape::new(&file, Packing::Plain)?.fill(&mut magic)?;
+        let read = TarReader::new(&file, Packing::Plain)?.fill(&mut magic)?;
         let packing = Packing::of(magic.get(..read).unwrap_or_default());
-        let contents = Contents::read(&mut Tape::new(&file, packing)?, packing != Packing::Plain)?;
+        let contents = Contents::read(&mut TarReader::new(&file, packing)?, packing != Packing::Plain)?;
         Ok(Self::Tar { file, packing, contents, passes: AtomicU32::new(0) })
     }
 
@@ -83,7 +83,7 @@ impl Store {
             Self::Directory(top) => {
                 let Some((file, size)) = open_below(top, &name)? else { return Ok(None) };
                 let mut magic = [0; Packing::MAGIC];
-                let read = Tape::new(&file, Packing::Plain)?.fill(&mut magic)?;
+                let read = TarReader::new(&file, Packing::Plain)?.fill(&mut magic)?;
                 let packing = Packing::of(magic.get(..read).unwrap_or_default());
                 Ok(Some(Located { place: Place::File(name), size, packing }))
             }
@@ -123,12 +123,12 @@ impl Store {
                         most: u64::from(MAX_PASSES),
                     });
                 }
-                let mut tape = Tape::new(file, *packing)?;
-                tape.go_to(*offset)?;
-                tape.fill(&mut bytes)?
+                let mut tar = TarReader::new(file, *packing)?;
+                tar.go_to(*offset)?;
+                tar.fill(&mut bytes)?
             }
             (Self::Directory(top), Place::File(name)) => match open_below(top, name)? {
-                Some((file, _)) => Tape::new(&file, Packing::Plain)?.fill(&mut bytes)?,
+                Some((file, _)) => TarReader::new(&file, Packing::Plain)?.fill(&mut bytes)?,
                 None => return Ok(None),
             },
             _ => 0,
@@ -154,7 +154,7 @@ impl Store {
                 for blob in blobs {
                     let Place::File(name) = &blob.place else { continue };
                     let (file, _) = open_below(top, name)?.ok_or_else(|| self.missing(name))?;
-                    copy(&mut Tape::new(&file, Packing::Plain)?, blob, &mut buffer, sink)?;
+                    copy(&mut TarReader::new(&file, Packing::Plain)?, blob, &mut buffer, sink)?;
                 }
             }
             Self::Tar { file, packing, .. } => {
@@ -164,20 +164,20 @@ impl Store {
                 };
                 let mut ordered = blobs.to_vec();
                 ordered.sort_by_key(|blob| offset(blob));
-                let mut tape = Tape::new(file, *packing)?;
+                let mut tar = TarReader::new(file, *packing)?;
                 for blob in ordered {
                     let from = offset(blob);
                     // The same bytes again, by another name.
-                    if tape.at() > from {
-                        tape = Tape::new(file, *packing)?;
+                    if tar.at() > from {
+                        tar = TarReader::new(file, *packing)?;
                     }
-                    let found = tape.go_to(from)?;
+                    let found = tar.go_to(from)?;
                     if found < from {
                         return Err(
                             cut_short(&format!("blob {}", blob.digest), from, blob.size, found).into()
                         );
                     }
-                    copy(&mut tape, blob, &mut buffer, sink)?;
+                    copy(&mut tar, blob, &mut buffer, sink)?;
                 }
             }
         }
@@ -185,9 +185,9 @@ impl Store {
     }
 }
 
-/// Hands the next bytes of `tape` on as `blob`.
+/// Hands the next bytes of `tar` on as `blob`.
 fn copy<S: BlobSink>(
-    tape: &mut Tape<'_>,
+    tar: &mut TarReader<'_>,
     blob: &Blob,
     buffer: &mut [u8],
     sink: &mut S,
@@ -195,13 +195,13 @@ fn copy<S: BlobSink>(
     if !sink.begin(blob).map_err(Stop::Sink)? {
         return Ok(());
     }
-    let from = tape.at();
+    let from = tar.at();
     let mut left = blob.size;
     while left > 0 {
         let most = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
-        let read = tape.fill(buffer.get_mut(..most).unwrap_or_default())?;
+        let read = tar.fill(buffer.get_mut(..most).unwrap_or_default())?;
         if read == 0 {
-            return Err(cut_short(&format!("blob {}", blob.digest), from, blob.size, tape.at()).into());
+            return Err(cut_short(&format!("blob {}", blob.digest), from, blob.size, tar.at()).into());
         }
         sink.bytes(buffer.get(..read).unwrap_or_default()).map_err(Stop::Sink)?;
         left = left.saturating_sub(read as u64);

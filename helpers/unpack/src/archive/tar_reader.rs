@@ -11,7 +11,7 @@ use super::packing::{Packing, compression_text};
 const SCRATCH: usize = 64 << 10;
 
 /// A position in the uncompressed tar. Several tapes of one file do not disturb each other.
-pub(super) struct Tape<'a> {
+pub(super) struct TarReader<'a> {
     at: u64,
     reader: Reader<'a>,
 }
@@ -21,7 +21,7 @@ enum Reader<'a> {
     Packed(Box<dyn Read + 'a>),
 }
 
-impl<'a> Tape<'a> {
+impl<'a> TarReader<'a> {
     pub(super) fn new(file: &'a File, packing: Packing) -> Result<Self, Trouble> {
         let reader = match packing {
             Packing::Plain => Reader::Plain { file, size: file.metadata().map_err(Trouble::Io)?.len() },

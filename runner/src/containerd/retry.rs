@@ -25,17 +25,17 @@ impl Pauses {
     }
 }
 
-/// Patience with a containerd that is away.
+/// How long calls to a containerd that is away are repeated.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(super) struct RetryWindow {
     until: Instant,
     pauses: Pauses,
 }
 
-impl Patience {
-    pub(super) fn new(patience: Duration) -> Patience {
+impl RetryWindow {
+    pub(super) fn new(window: Duration) -> RetryWindow {
         let now = Instant::now();
-        Patience { until: now.checked_add(patience).unwrap_or(now), pauses: Pauses::new() }
+        RetryWindow { until: now.checked_add(window).unwrap_or(now), pauses: Pauses::new() }
     }
 
     /// Waits before another try. Returns false, at once, when there is to be none.
@@ -55,12 +55,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn patience_ends() {
         let begun = Instant::now();
-        let mut patience = Patience::new(Duration::from_secs(60));
+        let mut window = RetryWindow::new(Duration::from_secs(60));
         let mut tries = 0;
-        while patience.lasts().await {
+        while window.lasts().await {
             tries += 1;
         }
         assert!(tries > 30 && begun.elapsed() < Duration::from_secs(62), "{tries}");
-        assert!(!patience.lasts().await);
+        assert!(!window.lasts().await);
     }
 }

@@ -8,30 +8,30 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use kelson_containerd::{CallError, Code, Containerd, Resource};
 
-use crate::Bench;
+use crate::Context;
 use crate::archive::Hasher;
 use crate::error::UnpackError;
 use crate::locks::Lock;
 
 const PREFIX: &str = "kelson-unpack-";
 
-pub struct Tenancy {
+pub struct Lease {
     pub id: String,
     /// All that is made with it belongs to the lease.
     pub containerd: Containerd,
     _lock: Lock,
 }
 
-impl Tenancy {
+impl Lease {
     /// Ends the leases of the dead, and makes one.
-    pub async fn begin(bench: &Bench) -> Result<Self, UnpackError> {
-        end_dead(bench).await?;
+    pub async fn begin(context: &Context) -> Result<Self, UnpackError> {
+        end_dead(context).await?;
         let id = format!("{PREFIX}{}", nonce());
-        let lock = bench.locks.take(&id).await?;
+        let lock = context.locks.take(&id).await?;
         // It never expires: containerd goes by the wall clock, which leaps by years when the host's time is set. The next
         // unpack ends a lease whose owner is dead.
-        bench.containerd.make_lease(&id, None).await?;
-        Ok(Self { containerd: bench.containerd.with_lease(&id)?, id, _lock: lock })
+        context.containerd.make_lease(&id, None).await?;
+        Ok(Self { containerd: context.containerd.with_lease(&id)?, id, _lock: lock })
     }
 
     /// Keeps it from being taken, if it is there.
@@ -41,9 +41,9 @@ impl Tenancy {
 
     /// Gives back what nothing else refers to. A lease that stays is ended by the next. One that was killed just
     /// before this one began is dead by now, too.
-    pub async fn end(self, bench: &Bench) {
+    pub async fn end(self, context: &Context) {
         let _ = self.containerd.end_lease(&self.id).await;
-        let _ = end_dead(bench).await;
+        let _ = end_dead(context).await;
     }
 
     /// A name that nobody else uses.
@@ -53,15 +53,15 @@ impl Tenancy {
 }
 
 /// Ends the leases whose owner does not live any more.
-pub async fn end_dead(bench: &Bench) -> Result<(), UnpackError> {
-    for id in bench.containerd.leases_named(PREFIX).await? {
+pub async fn end_dead(context: &Context) -> Result<(), UnpackError> {
+    for id in context.containerd.leases_named(PREFIX).await? {
         if id.contains('/') {
             continue;
         }
-        if let Some(_dead) = bench.locks.try_take(&id)? {
+        if let Some(_dead) = context.locks.try_take(&id)? {
             // It helps to tidy up, no more: on a full disk, say, the lease ends without it.
-            let _ = leave_traces(bench, &id).await;
-            bench.containerd.end_lease(&id).await?;
+            let _ = leave_traces(context, &id).await;
+            context.containerd.end_lease(&id).await?;
         }
     }
     Ok(())
@@ -72,8 +72,8 @@ pub async fn end_dead(bench: &Bench) -> Result<(), UnpackError> {
 /// What containerd was making when the power went can be on the disk without being in its records. It looks for such
 /// only in a store of which garbage collection takes something (`dirtySS` and `dirtyCS` in its metadata/db.go); and the
 /// lease of who died then may hold nothing yet.
-async fn leave_traces(bench: &Bench, id: &str) -> Result<(), CallError> {
-    let containerd = bench.containerd.with_lease(id)?;
+async fn leave_traces(context: &Context, id: &str) -> Result<(), CallError> {
+    let containerd = context.containerd.with_lease(id)?;
     let name = format!("{id}-trace");
     let snapshotter = containerd.snapshotter().await?;
     match containerd.prepare(&snapshotter.name, &name, "").await {
