@@ -13,8 +13,6 @@ use kelson_proto::v1::{
 };
 use serde_yaml::Value;
 
-use super::Extent;
-use super::name;
 use super::pack::{Keep, Missing, Pack};
 use super::redact::Redactor;
 use crate::commands::looking::gather;
@@ -24,6 +22,17 @@ use crate::output::style::Palette;
 use crate::output::terminal::Progress;
 use crate::output::views::{View, joined, object};
 use crate::output::{Format, time};
+
+/// What is asked, and how much of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Extent {
+    /// So many of the last lines of each log.
+    pub lines: u32,
+    /// So long each answer is waited for.
+    pub patience: Duration,
+    /// Its clock is another than the one here.
+    pub is_remote: bool,
+}
 
 /// For the images it reads archives, which takes so many times as long as anything else.
 const IMAGES: u32 = 4;
@@ -263,5 +272,16 @@ impl<'a> Asker<'a> {
             self.document(pack, "cgroups.json", &object!(root: root, cgroups: all))?;
         }
         self.told(pack, "time.json", clock::ask(client, is_remote)).await
+    }
+}
+
+/// A word of the host as part of a file's name: it leads nowhere and is none that is hidden.
+pub fn name(word: &str) -> String {
+    let safe = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
+    let name: String = word.chars().take(64).map(safe).collect();
+    match name.strip_prefix('.') {
+        Some(rest) => format!("_{rest}"),
+        None if name.is_empty() => "_".to_owned(),
+        None => name,
     }
 }

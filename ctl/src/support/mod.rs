@@ -10,26 +10,15 @@ pub mod redact;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use kelson_api::client::Client;
 
 use crate::failure::Failure;
 use crate::output::terminal::Progress;
 use crate::output::views::{object, views};
-use ask::Asker;
+pub use ask::Extent;
+use ask::{Asker, name};
 use pack::{Missing, Pack};
-
-/// What is asked, and how much of it.
-#[derive(Debug, Clone, Copy)]
-pub struct Extent {
-    /// So many of the last lines of each log.
-    pub lines: u32,
-    /// So long each answer is waited for.
-    pub patience: Duration,
-    /// Its clock is another than the one here.
-    pub is_remote: bool,
-}
 
 /// What became of it.
 #[derive(Debug, Clone)]
@@ -95,17 +84,6 @@ fn cannot(file: &Path, error: &io::Error) -> Failure {
             file.display()
         )),
         _ => Failure::Failed(format!("cannot write {}: {error}", file.display())),
-    }
-}
-
-/// A word of the host as part of a file's name: it leads nowhere and is none that is hidden.
-fn name(word: &str) -> String {
-    let safe = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
-    let name: String = word.chars().take(64).map(safe).collect();
-    match name.strip_prefix('.') {
-        Some(rest) => format!("_{rest}"),
-        None if name.is_empty() => "_".to_owned(),
-        None => name,
     }
 }
 

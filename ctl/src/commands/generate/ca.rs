@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{Made, make_folder, tell, until, within};
+use super::made::{Made, make_folder, tell, until, within};
 use crate::call::Call;
 use crate::failure::Failure;
 use crate::output::time;

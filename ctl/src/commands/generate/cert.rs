@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kelson_proto::access::Role;
 
-use super::{Made, Signer, make_folder, role, tell, until, within};
+use super::made::{Made, Signer, make_folder, role, tell, until, within};
 use crate::call::Call;
 use crate::failure::Failure;
 use crate::output::text::list;

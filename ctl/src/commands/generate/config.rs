@@ -7,7 +7,7 @@ use kelson_api::client::Endpoint;
 use kelson_proto::access::Role;
 
 use super::cert::own_name;
-use super::{Made, Signer, role, tell, until};
+use super::made::{Made, Signer, role, tell, until};
 use crate::call::Call;
 use crate::contexts::{self, Context, File, KELSONCONFIG, folder_of};
 use crate::failure::Failure;

@@ -3,10 +3,10 @@
 //! Each source is a task of its own, none waits for another, and whatever a task asks has a deadline. A host that is gone
 //! is called for as long as the dashboard stays.
 
+mod answer;
 mod poll;
 mod streams;
 
-use std::future::Future;
 use std::time::Duration;
 
 use kelson_api::client::Client;
@@ -16,12 +16,7 @@ use tokio::task::JoinSet;
 use super::model::{News, Wish};
 use crate::commands::acting::{Action, Manner, request};
 use crate::contexts::Choice;
-use crate::failure::{Failure, answer, answer_within};
-
-/// A host that is there answers a question within this time.
-const ANSWER: Duration = Duration::from_secs(5);
-/// Who goes through a list does not want to see what stands on the way.
-const PASSING: Duration = Duration::from_millis(150);
+use crate::failure::{Failure, answer};
 
 /// The sources, for as long as this is held.
 #[derive(Debug)]
@@ -89,9 +84,4 @@ impl Feed {
             }
         }
     }
-}
-
-/// The answer of a host that is there.
-async fn ask<T>(call: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>) -> Result<T, Failure> {
-    answer_within(ANSWER, call).await
 }

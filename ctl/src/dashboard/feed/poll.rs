@@ -10,7 +10,7 @@ use prost_types::Timestamp;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, sleep, timeout};
 
-use super::{ANSWER, PASSING, ask};
+use super::answer::{ANSWER, PASSING, ask};
 use crate::commands::metrics;
 use crate::contexts::Choice;
 use crate::dashboard::model::{News, Usage, Wish};

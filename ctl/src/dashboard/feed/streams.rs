@@ -7,7 +7,7 @@ use kelson_proto::v1::{EventsRequest, ReadRequest};
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
-use super::{PASSING, ask};
+use super::answer::{PASSING, ask};
 use crate::dashboard::model::{News, Wish};
 use crate::failure::Failure;
 use crate::follow::{OVERLAP, Pauses, Resume};

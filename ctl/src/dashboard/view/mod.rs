@@ -5,6 +5,7 @@
 mod foot;
 mod head;
 mod help;
+mod looks;
 mod pane;
 mod table;
 mod text;
@@ -16,19 +17,12 @@ use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 
 use super::model::{Mode, Model, Shown};
-use crate::output::style::{Palette, Tone};
+use crate::output::style::Tone;
+pub use looks::Looks;
 use text::{Text, line, wrapped};
 
 /// Smaller than this, nothing of use can be seen.
 pub const SMALLEST: (u16, u16) = (40, 10);
-
-/// What the terminal can show.
-#[derive(Debug, Clone, Copy)]
-pub struct Looks {
-    pub palette: Palette,
-    /// Lines may be drawn with more than ASCII.
-    pub unicode: bool,
-}
 
 /// Draws all of it.
 pub fn draw(frame: &mut Frame, model: &Model, looks: Looks, now: SystemTime) -> Shown {

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use super::Looks;
+use super::looks::Looks;
 use super::text::{MARKS, Text, foreign, unpainted, wide, wrapped};
 use crate::commands::{graph, status};
 use crate::dashboard::model::{Happening, LogLine, Model, Pane, Ring};

@@ -1,6 +1,6 @@
 //! The table of services.
 
-use super::Looks;
+use super::looks::Looks;
 use super::text::{MARKS, Text, unpainted};
 use crate::commands::services::{reason, restarts, standing};
 use crate::dashboard::model::Model;

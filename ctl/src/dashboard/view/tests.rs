@@ -1,3 +1,4 @@
+use crate::output::style::Palette;
 use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, Instant};

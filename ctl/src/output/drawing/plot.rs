@@ -5,7 +5,7 @@ mod told;
 use std::time::Duration;
 
 use kelson_proto::v1::{BootResponse, Event};
-use told::{Piece, Told};
+use told::{Piece, Told, ms};
 
 use super::Drawing;
 use super::axis::Axis;
@@ -218,10 +218,6 @@ fn rows(boot: &BootResponse, kernel: f64, events: &[Event], chain: &[Link]) -> V
 
 fn shown(millis: f64) -> String {
     measured(Duration::from_secs_f64(millis.max(0.0) / 1000.0))
-}
-
-fn ms(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1000.0
 }
 
 #[cfg(test)]

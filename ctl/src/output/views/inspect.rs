@@ -2,7 +2,7 @@
 
 use kelson_proto::v1;
 
-use super::{some, views};
+use super::value::{some, views};
 
 /// What the processors did between two looks. `pressure`: null where the kernel does not count it.
 #[derive(Debug, Clone)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kelson_proto::v1;
 use serde_yaml::Value;
 
-use super::{View, object, some, views};
+use super::value::{View, object, some, views};
 
 /// One line of `boot blame`.
 #[derive(Debug, Clone, PartialEq)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kelson_proto::v1;
 use serde_yaml::Value;
 
-use super::{View, joined, object, some, views, word};
+use super::value::{View, joined, object, some, views, word};
 use crate::output::style::{health_name, standing_name, state_name};
 use crate::output::timeline;
 

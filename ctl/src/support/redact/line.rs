@@ -1,6 +1,7 @@
 //! The forms that secrets have within a line.
 
-use super::GONE;
+/// What stands in place of a secret.
+pub const GONE: &str = "(removed)";
 
 /// What in a name says that it is of a secret, wherever it stands in it.
 const SECRET: &[&str] = &[

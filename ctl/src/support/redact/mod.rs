@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use serde_yaml::Value;
 
-/// What stands in its place.
-pub const GONE: &str = "(removed)";
+use line::GONE;
+
 /// A private key has fewer lines; what goes on for longer has lost its end.
 const KEY_LINES: usize = 400;
 

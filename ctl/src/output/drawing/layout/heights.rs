@@ -1,6 +1,6 @@
 //! The height of each item, so that edges are straight where they can be.
 
-use super::{Item, Sketch};
+use super::sketch::{Item, Sketch};
 
 /// What an edge that passes through a layer takes of its height.
 pub const LANE: f64 = 4.0;

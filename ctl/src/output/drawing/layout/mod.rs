@@ -9,15 +9,11 @@
 mod heights;
 mod layers;
 mod order;
+mod sketch;
 
 use heights::{LANE, heights};
-
-/// A box to be placed.
-#[derive(Debug, Clone, Copy)]
-pub struct Size {
-    pub width: f64,
-    pub height: f64,
-}
+pub use sketch::Size;
+use sketch::{Item, Sketch};
 
 /// A box in its place, by its upper left corner.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -52,23 +48,6 @@ const MOST_ROOM: f64 = 120.0;
 const GAP: f64 = 16.0;
 /// Parts stand side by side, and boxes without an edge in rows, up to about this width.
 const PAGE: f64 = 1100.0;
-
-/// A node, or (above the nodes' number) a waypoint of an edge.
-type Item = usize;
-
-/// A part of the graph while it is laid out: nodes and waypoints in layers.
-struct Sketch<'a> {
-    sizes: &'a [Size],
-    edges: &'a [(usize, usize)],
-    layers: Vec<Vec<Item>>,
-    /// For each item: its neighbours in the layer before and in the one after.
-    before: Vec<Vec<Item>>,
-    after: Vec<Vec<Item>>,
-    /// For each edge: its items from the later layer to the earlier one. Empty: it leads from a node to itself.
-    chains: Vec<Vec<Item>>,
-    /// The middle of each item.
-    middle: Vec<f64>,
-}
 
 /// Lays the graph out. An edge `(from, to)` says that `from` waits for `to`; both are indices into `sizes`.
 pub fn layout(sizes: &[Size], edges: &[(usize, usize)]) -> Layout {

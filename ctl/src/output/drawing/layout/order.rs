@@ -1,6 +1,6 @@
 //! The order within each layer, with few crossings of edges.
 
-use super::{Item, Sketch};
+use super::sketch::{Item, Sketch};
 
 /// How often all layers are gone through.
 const SWEEPS: usize = 24;

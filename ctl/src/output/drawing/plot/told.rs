@@ -1,10 +1,10 @@
 //! What events tell of the boot beside when services were spawned and up.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use kelson_proto::v1::{BootService, Event, State};
 
-use super::ms;
 use crate::output::time::duration;
 
 /// A piece of a bar: from, to (`None`: not over yet), class.
@@ -97,4 +97,9 @@ impl<'a> Told<'a> {
 fn clock(event: &Event) -> Option<f64> {
     let time = event.time.as_ref()?;
     Some(time.seconds as f64 * 1000.0 + f64::from(time.nanos) / 1e6)
+}
+
+/// In milliseconds.
+pub fn ms(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1000.0
 }

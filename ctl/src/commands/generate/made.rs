@@ -1,0 +1,79 @@
+//! What `gen ca`, `gen cert` and `gen config` share: who signs, and what is told of what was made.
+
+use std::path::{Path, PathBuf};
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use kelson_proto::access::Role;
+
+use crate::call::Call;
+use crate::failure::Failure;
+use crate::output::text::escape;
+use crate::output::views::views;
+use crate::output::{note, print, time};
+use crate::pki::Pair;
+
+/// Which CA signs.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Signer {
+    /// The CA: the folder of `gen ca`, or a certificate
+    #[arg(long, value_name = "DIR|FILE")]
+    pub ca: PathBuf,
+    /// Its key [default: beside it, with the end .key]
+    #[arg(long, value_name = "FILE")]
+    pub ca_key: Option<PathBuf>,
+}
+
+/// Reads the role of a client.
+pub fn role() -> impl TypedValueParser<Value = Role> {
+    let named = |name: String| Role::named(name.as_bytes()).ok_or("no role");
+    PossibleValuesParser::new(Role::ALL.map(Role::name)).try_map(named)
+}
+
+/// Makes the folder for files, where it is not there.
+pub fn make_folder(path: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(path)
+        .map_err(|error| Failure::Failed(format!("cannot make the folder {}: {error}", path.display())))
+}
+
+/// What was made.
+#[derive(Debug)]
+pub struct Made {
+    pub files: Vec<String>,
+    pub common_name: String,
+    /// None: it is no certificate of a client.
+    pub role: Option<&'static str>,
+    /// The names and addresses of a machine.
+    pub hosts: Vec<String>,
+    pub until: String,
+    /// None: no file of contexts was written.
+    pub context: Option<String>,
+}
+
+views! {
+    Made: made { files, common_name, role, hosts, until, context }
+}
+
+/// Says what was made: a line a file, `lines` beside [`Made::files`].
+pub fn tell(call: &Call, made: &Made, pair: &Pair, lines: &[String]) -> Result<(), Failure> {
+    if pair.is_cut {
+        note("the CA ends before the time that was asked for, and the certificate ends with it");
+    }
+    if !call.is_table() {
+        return call.format.print(made);
+    }
+    let mut out = String::new();
+    for (file, what) in made.files.iter().zip(lines) {
+        out += &format!("wrote {}: {}\n", escape(file), escape(what));
+    }
+    print(&out)
+}
+
+/// `until 2026-12-21T09:48:05.000Z`.
+pub fn until(pair: &Pair) -> String {
+    format!("until {}", time::rfc3339(&pair.until))
+}
+
+/// A file in a folder, named as short as it can be.
+pub fn within(folder: &Path, name: &str) -> PathBuf {
+    if folder == Path::new(".") { PathBuf::from(name) } else { folder.join(name) }
+}
