@@ -142,7 +142,7 @@ impl Call {
         Terminal { width: self.terminal.width.map(|columns| columns.saturating_sub(front)), ..self.terminal }
     }
 
-    /// The name under which the host is told of, where there are several.
+    /// The name shown for the host, if there are several.
     pub fn node_name(&self) -> Option<&str> {
         self.node.as_ref().map(Node::name)
     }

@@ -1,4 +1,4 @@
-//! The commands, one file each. A command asks the host and hands what it heard to [`crate::output`].
+//! The commands, one file each. A command asks the host and hands the answer to [`crate::output`].
 //!
 //! A new one is a file with its `Arguments`, which implement [`Run`], and its name in the list below.
 

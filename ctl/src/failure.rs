@@ -30,8 +30,8 @@ pub enum Failure {
     Failed(String),
     /// What is wrong was already printed.
     #[error("")]
-    Told,
-    /// All is said, and this is the status: that of a command of `exec`, or what several hosts came to.
+    Reported,
+    /// Everything is printed; this is the status of a command of `exec`, or of several hosts.
     #[error("")]
     Ended(u8),
     #[error("{0}")]
@@ -57,7 +57,7 @@ impl Failure {
     /// The exit status: part of the contract of the command line.
     pub fn exit_status(&self) -> u8 {
         match self {
-            Failure::Failed(_) | Failure::Told | Failure::NeedsForce(_) | Failure::Unknown(_) => 1,
+            Failure::Failed(_) | Failure::Reported | Failure::NeedsForce(_) | Failure::Unknown(_) => 1,
             Failure::Ended(status) => *status,
             Failure::Usage(_) => 2,
             Failure::NotReachable(_) | Failure::Lost(_) => 3,
@@ -69,7 +69,7 @@ impl Failure {
     /// What is still to be said about it.
     pub fn unsaid(&self) -> Option<String> {
         match self {
-            Failure::Told | Failure::Ended(_) => None,
+            Failure::Reported | Failure::Ended(_) => None,
             other => Some(other.to_string()),
         }
     }

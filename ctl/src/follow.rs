@@ -1,4 +1,4 @@
-//! Streams that outlive a connection: PID 1 executes itself anew, logd is replaced, and the stream goes on.
+//! Streams that outlive a connection: PID 1 re-executes itself, logd is replaced, and the stream continues.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::output::note_of;
 
 /// For so long a new connection is tried for.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// After a break, log lines that are this much older than the last one are asked for again; doubles are dropped.
@@ -33,7 +33,7 @@ impl Pauses {
     }
 }
 
-/// The pauses between attempts at a new connection, and the end of patience.
+/// The pauses between attempts at a new connection, and the end of the attempts.
 #[derive(Debug, Default)]
 pub struct Reconnect {
     broken: Option<Instant>,
@@ -77,10 +77,10 @@ impl Reconnect {
                 self.broken = Some(Instant::now());
                 self.pauses = Pauses::default();
             }
-            Some(since) if since.elapsed() + self.pauses.0 > PATIENCE => {
+            Some(since) if since.elapsed() + self.pauses.0 > TIMEOUT => {
                 return Err(Failure::NotReachable(format!(
                     "no connection for {} s: {reason}",
-                    PATIENCE.as_secs()
+                    TIMEOUT.as_secs()
                 )));
             }
             Some(_) => {}
@@ -110,7 +110,7 @@ impl Resume {
         self.again = self.last.iter().map(|(name, (_, count))| (name.clone(), *count)).collect();
     }
 
-    /// False for a line that an earlier stream brought.
+    /// False for a line of an earlier stream.
     pub fn is_new(&mut self, line: &Line) -> bool {
         let time = line.time.as_ref().map_or((0, 0), |time| (time.seconds, time.nanos));
         let Some((last, count)) = self.last.get_mut(&line.service) else {
@@ -152,8 +152,7 @@ mod tests {
 
     #[tokio::test]
     async fn patience_ends_and_says_why() {
-        let mut reconnect =
-            Reconnect { broken: Instant::now().checked_sub(PATIENCE), ..Reconnect::default() };
+        let mut reconnect = Reconnect { broken: Instant::now().checked_sub(TIMEOUT), ..Reconnect::default() };
         let Err(failure) = reconnect.pause(Failure::NotReachable("gone".to_owned())).await else {
             panic!("it ends")
         };

@@ -62,7 +62,7 @@ pub fn page(command: &Command) -> String {
 /// The page as it grows.
 struct Page {
     out: String,
-    /// The options of every command, which are told once.
+    /// The options that every command has; the page shows them once.
     everywhere: Vec<Id>,
 }
 
@@ -109,9 +109,9 @@ impl Page {
             self.raw(".PP");
             self.text(&quoted(paragraph.trim_end()));
         }
-        // What a command hands down to those within it is told once as well.
-        let told = if before.is_empty() { self.everywhere.clone() } else { ids(command) };
-        self.arguments(command.get_arguments().filter(|argument| !told.contains(argument.get_id())));
+        // Options of a command with subcommands are shown once as well.
+        let shown = if before.is_empty() { self.everywhere.clone() } else { ids(command) };
+        self.arguments(command.get_arguments().filter(|argument| !shown.contains(argument.get_id())));
         for inner in command.get_subcommands().filter(|inner| !inner.is_hide_set()) {
             self.raw(&format!(".TP\n.B {}", quoted(&format!("{name} {}", inner.get_name()))));
             self.text(&quoted(&about(inner.get_about())));

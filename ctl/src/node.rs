@@ -1,4 +1,4 @@
-//! One of several hosts of a call: its name, and what it told as a whole.
+//! One of several hosts of a call: its name, and its whole answer.
 
 use std::cell::RefCell;
 
@@ -9,7 +9,7 @@ use crate::output::page::{Page, front};
 use crate::output::terminal::Terminal;
 use crate::output::{Format, led};
 
-/// The name of one host, and what it told as a whole.
+/// The name of one host, and its whole answer.
 #[derive(Debug)]
 pub struct Node {
     name: String,
@@ -30,7 +30,7 @@ impl Node {
         Node { name, widest, kept: RefCell::default() }
     }
 
-    /// Takes what it told.
+    /// Takes its answer.
     pub fn take(&self) -> Vec<Kept> {
         self.kept.take()
     }

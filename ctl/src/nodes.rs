@@ -51,7 +51,7 @@ pub async fn run(command: Command, call: Call, names: &[String]) -> Result<(), F
     outcome(&failures)
 }
 
-/// Asks all at the same time. Who fails is told at once: the others may go on for long.
+/// Asks all at the same time. A failure is shown at once: the others may take long.
 async fn ask(command: &Command, calls: &[Rc<Call>], targets: &[Target]) -> Vec<Failure> {
     let local = LocalSet::new();
     let mut running = JoinSet::new();
@@ -71,13 +71,13 @@ async fn ask(command: &Command, calls: &[Rc<Call>], targets: &[Target]) -> Vec<F
     local.run_until(running.join_all()).await.into_iter().flatten().collect()
 }
 
-/// Shows as one what the hosts told as a whole.
+/// Shows the whole answers of the hosts as one.
 fn show(call: &Call, calls: &[Rc<Call>], whole: bool) -> Result<(), Failure> {
     let nodes = || calls.iter().filter_map(|call| call.node.as_ref());
-    let (mut pages, mut views, mut told) = (Vec::new(), Vec::new(), false);
+    let (mut pages, mut views, mut reported) = (Vec::new(), Vec::new(), false);
     for node in nodes() {
         for kept in node.take() {
-            told = true;
+            reported = true;
             match kept {
                 Kept::Page(page) => pages.push((node.name(), page)),
                 Kept::Views(more) => views.extend(more),
@@ -85,7 +85,7 @@ fn show(call: &Call, calls: &[Rc<Call>], whole: bool) -> Result<(), Failure> {
         }
     }
     let widest = nodes().map(|node| node.widest()).max().unwrap_or_default();
-    match told {
+    match reported {
         // A stream, or nobody answered.
         false => Ok(()),
         true if call.is_table() => call.print(&merged(pages, widest, whole, &call.terminal)),
@@ -134,6 +134,6 @@ mod tests {
         assert_eq!(status(&[gone()]), Err(3));
         assert_eq!(status(&[gone(), gone()]), Err(3));
         assert_eq!(status(&[gone(), Failure::Denied(String::new())]), Err(1));
-        assert_eq!(status(&[Failure::Told]), Err(1));
+        assert_eq!(status(&[Failure::Reported]), Err(1));
     }
 }

@@ -47,7 +47,7 @@ pub fn create(files: &[New], force: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes a file anew, or for the first time, and then for its owner alone. What is there keeps its owner and its mode,
+/// Writes a file, replacing one that exists; a new one is for its owner alone. What is there keeps its owner and its mode,
 /// but that nobody else may read what is `private`. A symbolic link goes on pointing to it.
 pub fn replace(path: &Path, text: String, private: bool) -> Result<(), Failure> {
     // Where a link leads to; of one that leads nowhere nothing is known.
@@ -83,7 +83,7 @@ impl Place {
         match OpenOptions::new().write(true).create_new(true).mode(PRIVATE).open(path) {
             Ok(_) => Ok(Place { path: path.to_owned(), kept: false }),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(Failure::Failed(format!(
-                "{} is there already and is not overwritten; nothing was written (--force writes it anew)",
+                "{} is there already and is not overwritten; nothing was written (--force replaces it)",
                 path.display()
             ))),
             Err(error) => Err(cannot(path, &error)),

@@ -102,7 +102,7 @@ pub async fn act(
         results.iter().filter_map(|result| with_mistakes(action, result, SystemTime::now())).collect();
     with_mistakes.iter().for_each(|line| call.note(line));
     let bad = never || results.iter().any(is_bad) || !with_mistakes.is_empty();
-    if bad { Err(Failure::Told) } else { Ok(()) }
+    if bad { Err(Failure::Reported) } else { Ok(()) }
 }
 
 /// What to say where it was done with an earlier version of the service's file, because that has a mistake.

@@ -147,13 +147,13 @@ async fn show(client: &Client, names: &[String], goal: Goal, mut progress: Progr
         ..EventsRequest::default()
     };
     let mut stream = client.services().events(request).await.map(Response::into_inner).ok();
-    // What was told last of each, and in which state: how far an image is unpacked stands there alone.
-    let mut told: HashMap<String, (State, String)> = HashMap::new();
+    // The last event of each, with its state: only it has the progress of an image.
+    let mut last: HashMap<String, (State, String)> = HashMap::new();
     loop {
         // All: who is not named may be what is waited for.
         let listed = tokio::time::timeout(TICK, client.services().list(ListRequest::default())).await;
         if let Ok(Ok(answer)) = listed {
-            progress.show(&line(names, &answer.into_inner().services, &told, goal));
+            progress.show(&line(names, &answer.into_inner().services, &last, goal));
         } else {
             progress.show(&format!("waiting for {}", list(names)));
         }
@@ -166,7 +166,7 @@ async fn show(client: &Client, names: &[String], goal: Goal, mut progress: Progr
         match tokio::time::timeout(TICK, next).await {
             Ok(Ok(Some(batch))) => {
                 let news = batch.events.into_iter().map(|event| (event.state(), event));
-                told.extend(news.map(|(state, event)| (event.service, (state, event.message))));
+                last.extend(news.map(|(state, event)| (event.service, (state, event.message))));
             }
             // The line stays; the answer that is awaited will say what is wrong.
             Ok(Ok(None) | Err(_)) => stream = None,
@@ -179,7 +179,7 @@ async fn show(client: &Client, names: &[String], goal: Goal, mut progress: Progr
 fn line(
     names: &[String],
     services: &[Service],
-    told: &HashMap<String, (State, String)>,
+    last: &HashMap<String, (State, String)>,
     goal: Goal,
 ) -> String {
     let awaited = services.iter().filter(|service| names.contains(&service.name) && !goal.holds(service));
@@ -192,7 +192,7 @@ fn line(
     let state = first.state();
     let stopping = services.iter().filter(|other| other.state() == State::Stopping);
     let stopping: Vec<String> = stopping.map(|other| other.name.clone()).collect();
-    let what = match told.get(&first.name) {
+    let what = match last.get(&first.name) {
         _ if !first.waiting_for.is_empty() => format!("waiting for {}", first.waiting_for.join(", ")),
         // It stops once all that need it are down.
         _ if goal == Goal::Down && state == State::Running && !stopping.is_empty() => {
@@ -228,16 +228,16 @@ mod tests {
         let mut web = service("web", State::Waiting);
         web.waiting_for = vec!["service \"db\" to be up".to_owned()];
         let up = Service { up: true, ..service("mail", State::Running) };
-        let mut told = HashMap::new();
-        let said = |services: &[Service], told: &HashMap<_, _>| line(&names, services, told, Goal::Up);
+        let mut last = HashMap::new();
+        let said = |services: &[Service], last: &HashMap<_, _>| line(&names, services, last, Goal::Up);
         let two = [web.clone(), service("db", State::Preparing), up.clone()];
-        assert_eq!(said(&two, &told), "db: preparing (and 1 more)");
-        told.insert("db".to_owned(), (State::Preparing, "unpacking demo/db:1: 3 of 9 MiB".to_owned()));
-        assert_eq!(said(&two, &told), "db: preparing, unpacking demo/db:1: 3 of 9 MiB (and 1 more)");
-        told.insert("db".to_owned(), (State::Waiting, "of another state".to_owned()));
-        assert_eq!(said(&two, &told), "db: preparing (and 1 more)");
-        assert_eq!(said(&[web], &told), "web: waiting for service \"db\" to be up");
-        assert_eq!(said(&[up], &told), "waiting for db, web and mail");
+        assert_eq!(said(&two, &last), "db: preparing (and 1 more)");
+        last.insert("db".to_owned(), (State::Preparing, "unpacking demo/db:1: 3 of 9 MiB".to_owned()));
+        assert_eq!(said(&two, &last), "db: preparing, unpacking demo/db:1: 3 of 9 MiB (and 1 more)");
+        last.insert("db".to_owned(), (State::Waiting, "of another state".to_owned()));
+        assert_eq!(said(&two, &last), "db: preparing (and 1 more)");
+        assert_eq!(said(&[web], &last), "web: waiting for service \"db\" to be up");
+        assert_eq!(said(&[up], &last), "waiting for db, web and mail");
     }
 
     #[test]

@@ -21,7 +21,7 @@ const TIMES: usize = 4;
 /// Show the clock, and how good it is
 ///
 /// Of a host elsewhere also how far its clock is from the one here: it can be
-/// told no better than by half of the time that the answer took.
+/// known no better than by half of the time that the answer took.
 #[derive(Debug, Clone, clap::Args)]
 #[command(
     verbatim_doc_comment,

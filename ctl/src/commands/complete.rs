@@ -13,7 +13,7 @@ use crate::output::text::escape;
 use crate::targets;
 
 /// A key press does not wait longer for a host.
-const PATIENCE: Duration = Duration::from_millis(700);
+const TIMEOUT: Duration = Duration::from_millis(700);
 
 /// List what the last of these words could become
 #[derive(Debug, Clone, clap::Args)]
@@ -73,7 +73,7 @@ fn several(contexts: Vec<(String, String)>, begun: &str) -> Vec<(String, String)
 /// The names of all services, each with its state. A host that cannot be asked has none: a prompt is no place for errors.
 async fn services(call: &Call) -> Option<Vec<(String, String)>> {
     let mut services = call.client().ok()?.services();
-    let answer = tokio::time::timeout(PATIENCE, services.list(ListRequest::default())).await.ok()?.ok()?;
+    let answer = tokio::time::timeout(TIMEOUT, services.list(ListRequest::default())).await.ok()?.ok()?;
     let named = answer.into_inner().services.into_iter();
     Some(
         named
@@ -88,7 +88,7 @@ async fn services(call: &Call) -> Option<Vec<(String, String)>> {
 /// The names of all groups, each with its health.
 async fn groups(call: &Call) -> Option<Vec<(String, String)>> {
     let mut health = call.client().ok()?.health();
-    let answer = tokio::time::timeout(PATIENCE, health.list(ListHealthRequest {})).await.ok()?.ok()?;
+    let answer = tokio::time::timeout(TIMEOUT, health.list(ListHealthRequest {})).await.ok()?.ok()?;
     let named = answer.into_inner().groups.into_iter();
     Some(
         named

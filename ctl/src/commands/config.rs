@@ -1,4 +1,4 @@
-//! `config`: the contexts of the file that KELSONCONFIG names, or of the usual one: listed, chosen, added, removed, brought together.
+//! `config`: the contexts of the file that KELSONCONFIG names, or of the usual one: listed, chosen, added, removed, merged.
 
 mod listing;
 
@@ -121,7 +121,7 @@ impl Run for Arguments {
                 return Err(no_file(""));
             }
         };
-        let (file, told) = match self.action {
+        let (file, summary) = match self.action {
             Action::Contexts => {
                 let file = File::read(&path, word)?;
                 let now = SystemTime::now();
@@ -136,15 +136,15 @@ impl Run for Arguments {
                 if !file.contexts.contains_key(&known) {
                     return Err(file.unknown(&path, &known, "config use"));
                 }
-                let told = format!("{known:?} is the current context");
+                let summary = format!("{known:?} is the current context");
                 file.current = Some(known);
-                (file, told)
+                (file, summary)
             }
             Action::Add(add) => {
                 let mut file = File::read_or_begin(&path, word)?;
-                let told = format!("the context {:?} was added", add.new);
+                let summary = format!("the context {:?} was added", add.new);
                 add.to(&mut file, &path, call)?;
-                (file, told)
+                (file, summary)
             }
             Action::Remove { known } => {
                 let mut file = File::read(&path, word)?;
@@ -157,13 +157,13 @@ impl Run for Arguments {
             }
             Action::Merge { other, force } => {
                 let mut file = File::read_or_begin(&path, word)?;
-                let told = merge(&mut file, &path, &other, force)?;
-                (file, told)
+                let summary = merge(&mut file, &path, &other, force)?;
+                (file, summary)
             }
         };
         file.write(&path)?;
         if call.is_table() {
-            print(&format!("{}: {}\n", escape(&path.display().to_string()), escape(&told)))
+            print(&format!("{}: {}\n", escape(&path.display().to_string()), escape(&summary)))
         } else {
             call.format.print(&listing::views(&file, &path, SystemTime::now()))
         }

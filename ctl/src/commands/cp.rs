@@ -28,7 +28,7 @@ use side::Side;
 use upload::upload;
 
 /// The next piece comes in this time, or never.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Copy a file or folder of the host here, or a file to the host
 ///
@@ -128,7 +128,7 @@ async fn fetch(
             call.note(&said);
         })
         .await?;
-        return if troubles > 0 { Err(Failure::Told) } else { Ok(()) };
+        return if troubles > 0 { Err(Failure::Reported) } else { Ok(()) };
     }
     let (folder, top, name) = place(&source, &dest, force)?;
     let target = Target::new(&folder, &name, force)
@@ -155,7 +155,7 @@ async fn fetch(
             escape(&place.display().to_string())
         ))
     })?;
-    if troubles.is_empty() { Ok(()) } else { Err(Failure::Told) }
+    if troubles.is_empty() { Ok(()) } else { Err(Failure::Reported) }
 }
 
 /// The folder that it goes to, what it is called on the host, and what it will be called here.
@@ -171,7 +171,7 @@ fn place(source: &str, dest: &Path, force: bool) -> Result<(PathBuf, OsString, O
         Ok(found) if found.is_dir() => return Ok((dest.to_owned(), top.clone(), top)),
         Ok(_) if !force => {
             return Err(Failure::Failed(format!(
-                "{} is there already and is not overwritten (--force writes it anew)",
+                "{} is there already and is not overwritten (--force replaces it)",
                 dest.display()
             )));
         }
@@ -221,8 +221,8 @@ async fn pump(
 ) -> Result<(), Failure> {
     let request = CopyRequest { path: source.to_owned() };
     let opened = async { Ok(client.inspect().copy(request).await?.into_inner()) };
-    let mut stream = within(PATIENCE, opened).await?;
-    while let Some(next) = within(PATIENCE, async { Ok(stream.message().await?) }).await? {
+    let mut stream = within(TIMEOUT, opened).await?;
+    while let Some(next) = within(TIMEOUT, async { Ok(stream.message().await?) }).await? {
         let more = match next.response {
             Some(Response::Data(data)) => take(data).await?,
             Some(Response::Trouble(said)) => {

@@ -50,7 +50,7 @@ impl Run for Arguments {
     }
 }
 
-/// What the processors do in this time, and what the last look told.
+/// What the processors do in this time, and the values of the last sample.
 pub async fn ask(client: &Client, interval: Duration) -> Result<(Cpu, CpuResponse), Failure> {
     let first = answer(client.inspect().cpu(CpuRequest {})).await?;
     tokio::time::sleep(interval).await;

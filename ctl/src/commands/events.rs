@@ -21,7 +21,7 @@ use crate::output::{drawing, print, time};
 ///
 /// The host keeps 4096 events; when it is full, the oldest event of the service
 /// that holds most is evicted. While following, a connection that
-/// breaks is made anew, and the events go on from the next number. Numbers begin
+/// breaks is opened again, and the events go on from the next number. Numbers begin
 /// again when the host starts: --since says so where no event has the number yet.
 ///
 /// With --timeline it is one line a service: what it did over time, and at a
@@ -115,7 +115,7 @@ impl Run for Arguments {
 }
 
 /// Says so where no event has the number yet, nor is the next one to have it: it may be of an earlier start of the host.
-/// When the host cannot be asked, nothing is said.
+/// When the host does not answer, none is reported.
 async fn tell_of_none(call: &Call, client: &Client, number: u64) {
     let before = number.saturating_sub(1);
     if before > 0
@@ -153,9 +153,9 @@ async fn timeline(call: &Call, client: &Client, arguments: Arguments) -> Result<
         Ok(())
     });
     match read.await {
-        // From elsewhere the end of a host is not heard, as its door closes first: what was heard is drawn.
+        // A remote connection ends before the host does, as apid stops first: what came until then is drawn.
         Err(failure) if failure.is_passing() && arguments.follow && !events.is_empty() => {
-            call.note(&format!("{failure}; what was heard until then is drawn"));
+            call.note(&format!("{failure}; what came until then is drawn"));
         }
         read => read?,
     }

@@ -7,7 +7,7 @@ use std::io::IsTerminal as _;
 
 use kelson_api::client::Client;
 use kelson_proto::v1::run_request::Request as Asked;
-use kelson_proto::v1::run_response::Response as Told;
+use kelson_proto::v1::run_response::Response as Answer;
 use kelson_proto::v1::{RunExited, RunRequest, RunResponse, RunStart};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -30,7 +30,7 @@ use pipes::Printer;
 /// SIGINT (Ctrl-C) or SIGTERM is sent on to it, the second one leaves it.
 ///
 /// The exit status is that of the command, 128+N where signal N ended it. What
-/// kelsonctl itself fails with (1 to 5, as always) is told apart by the line
+/// kelsonctl itself fails with (1 to 5, as always) is distinguished by the line
 /// `kelsonctl: ...` on the standard error, which is there then and only then.
 ///
 /// From elsewhere it ends with the client's certificate. One minute before, a
@@ -134,7 +134,7 @@ fn start(arguments: &Arguments) -> RunStart {
     }
 }
 
-/// Opens the stream; the command runs, or it is told why not.
+/// Opens the stream; the command runs, or an error says why not.
 async fn begin(
     client: &Client,
     start: RunStart,
@@ -248,10 +248,10 @@ async fn print(mut responses: Streaming<RunResponse>, printer: Printer) -> Resul
             Err(status) => break Err(status.into()),
         };
         let goes_on = match response {
-            Some(Told::Output(bytes)) => printer.output(bytes).await,
-            Some(Told::Errors(bytes)) => printer.errors(bytes).await,
-            Some(Told::Exited(exited)) => break Ok(End::Exited(exited)),
-            Some(Told::Started(_)) | None => true,
+            Some(Answer::Output(bytes)) => printer.output(bytes).await,
+            Some(Answer::Errors(bytes)) => printer.errors(bytes).await,
+            Some(Answer::Exited(exited)) => break Ok(End::Exited(exited)),
+            Some(Answer::Started(_)) | None => true,
         };
         if !goes_on {
             break Ok(End::Unread);

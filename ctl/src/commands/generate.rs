@@ -11,8 +11,8 @@ use crate::failure::Failure;
 /// Make a CA, certificates, and files of contexts
 ///
 /// A machine that trusts the CA is reached with the certificates that it signs.
-/// Nothing is revoked: certificates of clients are short-lived, and made anew.
-/// Whoever has the CA's key can make an administrator: keep it off the machines.
+/// Nothing is revoked: certificates of clients are short-lived, and made again.
+/// The CA's key can make an administrator: keep it off the machines.
 #[derive(Debug, Clone, clap::Args)]
 #[command(
     verbatim_doc_comment,

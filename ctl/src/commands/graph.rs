@@ -73,7 +73,7 @@ pub fn text(graph: &GraphResponse, palette: Palette, unicode: bool) -> String {
     let waited_for: HashSet<&str> = graph.edges.iter().map(|edge| edge.to.as_str()).collect();
     let mut out = String::new();
     let tops = graph.nodes.iter().filter(|node| !waited_for.contains(node.id.as_str()));
-    // Whoever is left after the tops is in a cycle, or behind one.
+    // A service left after the tops is in a cycle, or behind one.
     for node in tops.chain(&graph.nodes) {
         if !tree.shown.contains(node.id.as_str()) {
             out.push_str(&render(&tree.branch(&node.id, None), unicode));

@@ -80,7 +80,7 @@ impl Run for Arguments {
             (get(&client, &group).await?, None)
         };
         show(call, &report, groups.as_deref())?;
-        if report.state() == State::Healthy { Ok(()) } else { Err(Failure::Told) }
+        if report.state() == State::Healthy { Ok(()) } else { Err(Failure::Reported) }
     }
 }
 
@@ -136,7 +136,7 @@ async fn watch(call: &Call, client: &Client, group: &str) -> Result<HealthReport
                 }
             }
         };
-        // PID 1 executes itself anew, or it ends: then no connection comes.
+        // PID 1 re-executes itself, or it ends: then no connection comes.
         match broken {
             passing if passing.is_passing() => reconnect.pause(passing).await?,
             failure => return Err(explain(failure, client, group).await),

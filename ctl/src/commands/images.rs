@@ -17,7 +17,7 @@ use crate::output::text::escape;
 use crate::output::views::object;
 
 /// The host reads every archive for it.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// List the images of services: where from, unpacked or not
 #[derive(Debug, Clone, clap::Args)]
@@ -49,18 +49,18 @@ impl Run for Arguments {
         match self.action {
             None => {
                 progress.show("the host reads its archives");
-                let listing = answer_within(PATIENCE, images.list(ListImagesRequest {})).await?;
+                let listing = answer_within(TIMEOUT, images.list(ListImagesRequest {})).await?;
                 drop(progress);
                 listing.notes.iter().for_each(|text| call.note(text));
                 call.show(&listing.images, || Page::Table(table(&listing)))
             }
             Some(Action::Prune { dry_run }) => {
                 progress.show("containerd removes what no service names");
-                let pruned = answer_within(PATIENCE, images.prune(PruneImagesRequest { dry_run })).await?;
+                let pruned = answer_within(TIMEOUT, images.prune(PruneImagesRequest { dry_run })).await?;
                 drop(progress);
                 pruned.notes.iter().for_each(|text| call.note(text));
                 call.show(&object!(dry_run: dry_run, images: pruned.images), || {
-                    Page::Lines(told(&pruned, dry_run))
+                    Page::Lines(summary(&pruned, dry_run))
                 })
             }
         }
@@ -84,7 +84,7 @@ fn table(listing: &ListImagesResponse) -> Table {
     table
 }
 
-/// The file's name; its folder is told by the other formats.
+/// The file's name; the other formats have its folder.
 fn archive(image: &Image) -> Cell {
     match Path::new(&image.archive).file_name() {
         Some(name) => cell(name.to_string_lossy()),
@@ -92,7 +92,7 @@ fn archive(image: &Image) -> Cell {
     }
 }
 
-fn told(pruned: &PruneImagesResponse, dry_run: bool) -> String {
+fn summary(pruned: &PruneImagesResponse, dry_run: bool) -> String {
     let verb = if dry_run { "would remove" } else { "removed" };
     if pruned.images.is_empty() {
         return "nothing to remove: containerd has no image that no service names\n".to_owned();
@@ -152,8 +152,8 @@ demo/arm:1\\x1b[2J  arm.tar             7 B  no                    it holds linu
             images: vec![PrunedImage { reference: "demo/old:1".to_owned(), size: 2048 }],
             notes: Vec::new(),
         };
-        assert_eq!(told(&pruned, false), "removed demo/old:1 (2.0 KiB)\n");
-        assert_eq!(told(&pruned, true), "would remove demo/old:1 (2.0 KiB)\n");
-        assert!(told(&PruneImagesResponse::default(), false).starts_with("nothing to remove"));
+        assert_eq!(summary(&pruned, false), "removed demo/old:1 (2.0 KiB)\n");
+        assert_eq!(summary(&pruned, true), "would remove demo/old:1 (2.0 KiB)\n");
+        assert!(summary(&PruneImagesResponse::default(), false).starts_with("nothing to remove"));
     }
 }

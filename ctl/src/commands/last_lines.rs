@@ -8,7 +8,7 @@ use kelson_proto::v1::{Line, ReadRequest};
 use crate::failure::Failure;
 
 /// The log is shown beside what was asked for: nobody waits long for it.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The last lines of its log, oldest first; of one run alone where `run` names it.
 ///
@@ -30,10 +30,10 @@ pub async fn last_lines(
         }
         Ok::<_, tonic::Status>(lines)
     };
-    let failure = match tokio::time::timeout(PATIENCE, read).await {
+    let failure = match tokio::time::timeout(TIMEOUT, read).await {
         Ok(Ok(lines)) => return Ok(lines),
         Ok(Err(status)) => Failure::from(status),
-        Err(_) => Failure::TimedOut(format!("logd did not answer within {} s", PATIENCE.as_secs())),
+        Err(_) => Failure::TimedOut(format!("logd did not answer within {} s", TIMEOUT.as_secs())),
     };
     Err(format!("its log cannot be read: {failure}"))
 }

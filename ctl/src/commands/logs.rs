@@ -29,7 +29,7 @@ const MOST: usize = 256;
 /// On a terminal the time stands before each line, a line tells where a new run
 /// of the service begins, and control characters are shown escaped. To anything
 /// else all bytes go as they were written. While following, a connection that
-/// breaks is made anew.
+/// breaks is opened again.
 #[derive(Debug, Clone, clap::Args)]
 #[command(
     verbatim_doc_comment,
@@ -47,7 +47,7 @@ pub struct Arguments {
     /// Go on with what is still to come
     #[arg(short, long)]
     follow: bool,
-    /// At most so many of the last lines (-n names nodes)
+    /// At most the last N lines (-n names nodes)
     #[arg(long, value_name = "N")]
     tail: Option<u32>,
     /// Only lines of the last so-and-so long, such as 30s or 10m
@@ -161,7 +161,7 @@ async fn all(client: &Client) -> Result<Vec<String>, Failure> {
     }
 }
 
-/// Names of which the host knows nothing are mistakes. When it cannot be asked, nothing is said.
+/// A name that the host does not know is a mistake. When it does not answer, none is reported.
 async fn known(client: &Client, names: &[String]) -> Result<(), Failure> {
     let Ok(all) = answer(client.services().list(ListRequest::default())).await else { return Ok(()) };
     let known: Vec<String> = all.services.into_iter().map(|service| service.name).collect();
@@ -181,7 +181,7 @@ async fn has_ended(client: &Client) -> bool {
 struct Reader<'a> {
     call: &'a Call,
     writer: Writer,
-    /// Where it is to be told which run lines are of.
+    /// Set if the output names the run of lines.
     runs: Option<Runs>,
     resume: Resume,
     reconnect: Reconnect,

@@ -10,9 +10,9 @@ use tonic::{Response, Status, Streaming};
 use crate::failure::{Failure, answer, unknown_names};
 
 /// The host gives a look 10 s itself; what it saw comes in less.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// All that is told page by page.
+/// All pages of an answer.
 ///
 /// # Errors
 /// The call failed, or was not over in 30 seconds.
@@ -27,7 +27,7 @@ pub async fn gather<T, I: IntoIterator>(
         }
         Ok(all)
     };
-    within(PATIENCE, all).await
+    within(TIMEOUT, all).await
 }
 
 /// What comes in this time.
@@ -40,7 +40,7 @@ pub async fn within<T>(time: Duration, all: impl Future<Output = Result<T, Failu
     })
 }
 
-/// Names of services of which nothing was `seen` may be mistakes. When the host cannot be asked, nothing is said.
+/// Names of services of which nothing was `seen` may be mistakes. When the host does not answer, none is reported.
 pub async fn known(client: &Client, names: &[String], seen: impl Fn(&str) -> bool) -> Result<(), Failure> {
     if names.iter().all(|name| seen(name)) {
         return Ok(());

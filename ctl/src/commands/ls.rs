@@ -55,7 +55,7 @@ impl Run for Arguments {
             call.note(&format!("{}: {}", name(file, &path), file.trouble));
             whole = false;
         }
-        if whole { Ok(()) } else { Err(Failure::Told) }
+        if whole { Ok(()) } else { Err(Failure::Reported) }
     }
 }
 

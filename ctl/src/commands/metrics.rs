@@ -63,7 +63,7 @@ async fn next(pages: &mut Streaming<GetMetricsResponse>) -> Result<Option<GetMet
     match tokio::time::timeout(PAGE, pages.message()).await {
         Ok(page) => Ok(page?),
         Err(_) => {
-            Err(Failure::TimedOut(format!("the host told no further metrics within {} s", PAGE.as_secs())))
+            Err(Failure::TimedOut(format!("the host sent no further metrics within {} s", PAGE.as_secs())))
         }
     }
 }

@@ -93,7 +93,7 @@ pub async fn ask(client: &Client) -> Result<Vec<Process>, Failure> {
     gather(client.inspect().processes(ProcessesRequest {}), |page| page.processes).await
 }
 
-/// To whom a process belongs, in the order in which they are told.
+/// The owners of processes, in the order of the output.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Owner {
     Service(String),

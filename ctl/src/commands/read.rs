@@ -13,7 +13,7 @@ use crate::output::text::escape_bytes;
 use crate::output::{print, print_bytes};
 
 /// The next bytes come in this time, or never.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// A line that is longer is shown piece by piece.
 const LONGEST: usize = 1 << 16;
 
@@ -50,10 +50,10 @@ impl Run for Arguments {
 pub async fn file(call: &Call, client: &Client, path: String) -> Result<(), Failure> {
     let request = ReadFileRequest { path };
     let opened = async { Ok(client.inspect().read_file(request).await?.into_inner()) };
-    let mut stream = within(PATIENCE, opened).await?;
+    let mut stream = within(TIMEOUT, opened).await?;
     let mut lines = Lines::default();
     let broken = loop {
-        match within(PATIENCE, async { Ok(stream.message().await?) }).await {
+        match within(TIMEOUT, async { Ok(stream.message().await?) }).await {
             Ok(Some(next)) if call.terminal.is_terminal => print(&lines.take(&next.data))?,
             Ok(Some(next)) => print_bytes(&next.data)?,
             Ok(None) => break None,

@@ -1,4 +1,4 @@
-//! `reexec`: PID 1 executes itself anew, for an upgrade in place.
+//! `reexec`: PID 1 re-executes itself, for an upgrade in place.
 
 use std::time::{Duration, Instant};
 
@@ -18,11 +18,11 @@ const ASKED: Duration = Duration::from_secs(40);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Have PID 1 execute itself anew, for an upgrade in place
+/// Have PID 1 re-execute itself, for an upgrade in place
 ///
 /// It is executed from its file on disk, which is tried first, or from its copy
 /// in memory where the file cannot be read. The file is found by the path by
-/// which the host was started; a link is followed anew. Services and containers
+/// which the host was started; a link is followed again. Services and containers
 /// run on, and nothing of them is counted. Returns once PID 1 answers again, and
 /// names the old and the new version. Ends with status 1 where PID 1 refuses, goes
 /// on as it was, crashes meanwhile or runs another version than it was to.
@@ -107,7 +107,7 @@ fn is_done(
         format!("PID 1 crashed meanwhile, and runs version {runs}")
     } else if now.reexecs < before.reexecs {
         format!(
-            "PID 1 could not read the state of the incarnation before, and began anew; it runs version {runs}"
+            "PID 1 could not read the state of the incarnation before, and started without it; it runs version {runs}"
         )
     } else if now.reexecs == before.reexecs {
         format!("PID 1 goes on as it was, and runs version {runs}")
@@ -142,7 +142,7 @@ mod tests {
             (version("1", 4, 1), "runs version 1, and not 2"),
             (version("1", 4, 2), "crashed meanwhile, and runs version 1"),
             (version("2", 4, 2), "crashed meanwhile, and runs version 2"),
-            (version("2", 0, 0), "began anew"),
+            (version("2", 0, 0), "started without it"),
         ] {
             let refused = said(Some(&granted), now).unwrap_err();
             assert!(refused.contains(words) && refused.contains("kelsonctl events"), "{refused}");

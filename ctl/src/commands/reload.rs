@@ -39,7 +39,7 @@ impl Run for Arguments {
         let report = answer(client.services().reload(ReloadRequest {})).await?;
         call.show(&report, || Page::Lines(lines(&report)))?;
         report.errors.iter().for_each(|error| call.note(error));
-        if report.errors.is_empty() { Ok(()) } else { Err(Failure::Told) }
+        if report.errors.is_empty() { Ok(()) } else { Err(Failure::Reported) }
     }
 }
 

@@ -32,7 +32,7 @@ pub struct Arguments {
     /// The archive [default: kelson-support-HOST-TIME.tar.gz]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// So many of the last lines of each log
+    /// The number of last lines of each log
     #[arg(long, value_name = "N", default_value_t = 2000)]
     lines: u32,
     /// So long each answer is waited for
@@ -46,7 +46,7 @@ impl Run for Arguments {
     async fn run(self, call: &Call) -> Result<(), Failure> {
         let endpoint = call.choice.resolve()?.endpoint;
         let is_remote = matches!(endpoint, Endpoint::Remote { .. });
-        let extent = Extent { lines: self.lines, patience: self.timeout, is_remote };
+        let extent = Extent { lines: self.lines, timeout: self.timeout, is_remote };
         let now = time::rfc3339(&SystemTime::now().into());
         let made =
             make(&call.client()?, &endpoint.to_string(), &now, self.out, extent, call.progress()).await?;

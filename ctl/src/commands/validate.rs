@@ -99,7 +99,7 @@ impl Run for Arguments {
                 words(&unchecked)
             ));
         }
-        if diagnostics.is_empty() { Ok(()) } else { Err(Failure::Told) }
+        if diagnostics.is_empty() { Ok(()) } else { Err(Failure::Reported) }
     }
 }
 

@@ -117,13 +117,13 @@ impl Run for Arguments {
             let attempt = once(&client, &self, &before, deadline);
             match awaiting(call, &client, &self.names, self.event.goal(), began, attempt).await {
                 Ok(answer) => break answer,
-                // PID 1 executes itself anew: what is waited for may still come.
+                // PID 1 re-executes itself: what is waited for may still come.
                 Err(failure) if failure.is_passing() => reconnect.pause(failure).await?,
                 Err(failure) => return Err(explain_names(failure, &client, &self.names).await),
             }
         };
         let view = object!(reached: answer.reached, services: answer.services);
-        // Scripts wait, and people are told only what is missing.
+        // A script waits silently; a person sees what is missing.
         call.show(&view, || Page::Lines(String::new()))?;
         if answer.reached {
             return Ok(());

@@ -16,13 +16,13 @@ use crate::output::text::{escape, escape_bytes, fit};
 use crate::output::tree::{Branch, render};
 use crate::output::{faulty, retry};
 
-/// So many lines of a run are shown, of so many services, cut to so many columns.
+/// Lines of a run, services and columns that are shown at most.
 const LINES: u32 = 3;
 const SERVICES: usize = 3;
 const COLUMNS: usize = 160;
 
-/// What is told beside the chain itself.
-struct Told {
+/// What is shown beside the chain itself.
+struct Beside {
     palette: Palette,
     now: SystemTime,
     /// Below which service the lines of its log stand.
@@ -58,8 +58,8 @@ impl Run for Arguments {
             for service in failed(name, &reason).into_iter().take(SERVICES) {
                 logs.insert(service.to_owned(), log(&client, service).await);
             }
-            let told = Told { palette: call.terminal.palette, now: SystemTime::now(), logs };
-            shown = render(&branch(name, &reason, &told), call.terminal.unicode);
+            let beside = Beside { palette: call.terminal.palette, now: SystemTime::now(), logs };
+            shown = render(&branch(name, &reason, &beside), call.terminal.unicode);
         }
         call.show(&reason, || Page::Text(shown))
     }
@@ -104,8 +104,8 @@ async fn log(client: &Client, service: &str) -> Vec<Branch> {
 }
 
 /// A line for a link of the chain: `service "db": failed, exited with status 3`.
-fn branch(name: &str, reason: &Reason, told: &Told) -> Branch {
-    let Told { palette, now, logs } = told;
+fn branch(name: &str, reason: &Reason, beside: &Beside) -> Branch {
+    let Beside { palette, now, logs } = beside;
     let state = state_name(reason.state());
     let text = retry::message(&reason.text, reason.retry.as_ref());
     let text = escape(&text);
@@ -129,7 +129,7 @@ fn branch(name: &str, reason: &Reason, told: &Told) -> Branch {
         format!("{subject}: {}", palette.paint(tone, &said))
     };
     let mut below: Vec<Branch> =
-        reason.causes.iter().map(|cause| branch(service_of(cause), cause, told)).collect();
+        reason.causes.iter().map(|cause| branch(service_of(cause), cause, beside)).collect();
     let mistakes = reason.faulty_file.iter().flat_map(|file| faulty::lines(file, *now));
     let mistakes: Vec<Branch> =
         mistakes.map(|line| Branch { line: escape(&line).into_owned(), below: Vec::new() }).collect();
@@ -145,8 +145,8 @@ mod tests {
     use super::*;
     use kelson_proto::v1::{FaultyFile, FileMistake};
 
-    fn told() -> Told {
-        Told { palette: Palette::None, now: SystemTime::now(), logs: HashMap::new() }
+    fn beside() -> Beside {
+        Beside { palette: Palette::None, now: SystemTime::now(), logs: HashMap::new() }
     }
 
     fn reason(subject: &str, state: State, text: &str, causes: Vec<Reason>) -> Reason {
@@ -171,7 +171,7 @@ mod tests {
             ],
         );
         assert_eq!(
-            render(&branch("web", &chain, &told()), true),
+            render(&branch("web", &chain, &beside()), true),
             "\
 service \"web\": waiting for service \"db\" to be up
 ├─ service \"db\": backoff, exited with status 3, restarting in 2 s
@@ -188,7 +188,7 @@ service \"web\": waiting for service \"db\" to be up
         let web = reason("web", State::Waiting, "", vec![reason("db", State::Failed, "", vec![])]);
         let web = Reason { faulty_file: Some(file), ..web };
         assert_eq!(
-            render(&branch("web", &web, &told()), true),
+            render(&branch("web", &web, &beside()), true),
             "\
 web: waiting
 ├─ db: failed
@@ -201,7 +201,7 @@ web: waiting
 
     #[test]
     fn the_state_is_said_once() {
-        let line = |state, text| branch("web", &reason("web", state, text, vec![]), &told()).line;
+        let line = |state, text| branch("web", &reason("web", state, text, vec![]), &beside()).line;
         assert_eq!(line(State::Waiting, "waiting for path \"/x\""), "web: waiting for path \"/x\"");
         assert_eq!(line(State::Running, "running, ready after 2 s"), "web: running, ready after 2 s");
         assert_eq!(line(State::Backoff, "exited with status 3"), "web: backoff, exited with status 3");
@@ -212,6 +212,6 @@ web: waiting
     #[test]
     fn nothing_foreign_steers_the_terminal() {
         let evil = reason("a\x1b[2J", State::Failed, "b\nc", vec![]);
-        assert_eq!(render(&branch("web", &evil, &told()), true), "a\\x1b[2J: failed, b\\nc\n");
+        assert_eq!(render(&branch("web", &evil, &beside()), true), "a\\x1b[2J: failed, b\\nc\n");
     }
 }

@@ -110,7 +110,7 @@ impl Backend for Bytes {
         Ok(())
     }
 
-    /// All of it: what is cleared is drawn anew anyway.
+    /// All of it: what is cleared is redrawn anyway.
     fn clear_region(&mut self, _: ClearType) -> Result<(), Infallible> {
         self.clear()
     }

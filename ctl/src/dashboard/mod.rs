@@ -73,7 +73,7 @@ impl Session {
     }
 
     async fn run(&mut self, signals: &mut Signals) -> Result<(), Failure> {
-        // The terminal hung up. Nobody is there to be told.
+        // The terminal hung up: there is nobody to tell.
         let gone = || Failure::Ended(of_signal(libc::SIGHUP));
         let mut open: Option<Instant> = None;
         loop {

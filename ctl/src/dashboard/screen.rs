@@ -79,7 +79,7 @@ impl Screen {
         shown
     }
 
-    /// Has everything drawn anew.
+    /// Has everything redrawn.
     pub fn forget(&mut self) {
         let Ok(()) = self.terminal.clear();
     }
@@ -103,8 +103,8 @@ impl Screen {
 
 /// The terminal's size; a serial console does not tell.
 fn size() -> Size {
-    let told = window_size();
-    match (u16::try_from(told.columns), u16::try_from(told.rows)) {
+    let answer = window_size();
+    match (u16::try_from(answer.columns), u16::try_from(answer.rows)) {
         (Ok(columns @ 1..), Ok(rows @ 1..)) => Size::new(columns, rows),
         _ => Size::new(80, 24),
     }

@@ -1,6 +1,6 @@
 //! A tar archive of a host, laid out in a folder here.
 //!
-//! The host is not trusted: whoever runs it must not write anywhere but below the one name that was asked for. So each
+//! The host is not trusted: it must not write anywhere but below the one name that was asked for. So each
 //! entry is looked at before anything is made of it, every folder on the way is opened by itself and never through a
 //! symbolic link, devices are not made, and what a file would gain by set-user-id is dropped. A file is written under
 //! another name and moved to its place once it is whole.

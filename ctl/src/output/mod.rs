@@ -95,7 +95,7 @@ pub fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
 
 /// Says something beside the result, on the standard error.
 pub fn note(text: &str) {
-    // Nobody is left to be told when this fails.
+    // There is nobody to report a failure to.
     drop(writeln!(std::io::stderr().lock(), "kelsonctl: {}", text::escape_lines(text)));
 }
 

@@ -66,10 +66,10 @@ pub fn merged(pages: Vec<(&str, Page)>, widest: usize, whole: bool, terminal: &T
                 let heading = format!("==> {} <==", escape(node));
                 out += &format!("{}\n{text}", terminal.palette.paint(Tone::Strong, &heading));
             }
-            Page::Metrics(told) => {
+            Page::Metrics(reported) => {
                 families
                     .get_or_insert_default()
-                    .extend(told.into_iter().map(|family| labelled(node, family)));
+                    .extend(reported.into_iter().map(|family| labelled(node, family)));
             }
         }
     }
@@ -87,7 +87,7 @@ fn whole_table(table: Table, terminal: &Terminal) -> String {
     table.render(terminal.width, terminal.palette)
 }
 
-/// The samples of a family, told apart from those of other hosts.
+/// The samples of a family, with the name of their host.
 fn labelled(node: &str, mut family: MetricFamily) -> MetricFamily {
     family.labels.insert(0, "node".to_owned());
     family.samples.iter_mut().for_each(|sample| sample.labels.insert(0, node.to_owned()));

@@ -58,11 +58,11 @@ pub fn ago(time: &Timestamp, now: SystemTime) -> Duration {
 
 /// How long that is, or how long ago that was, by the host's own clock. A host with an earlier release tells a time alone.
 pub fn age(
-    told: &Option<prost_types::Duration>,
+    shown: &Option<prost_types::Duration>,
     since: &Option<Timestamp>,
     now: SystemTime,
 ) -> Option<Duration> {
-    told.as_ref().map(duration).or_else(|| since.as_ref().map(|since| ago(since, now)))
+    shown.as_ref().map(duration).or_else(|| since.as_ref().map(|since| ago(since, now)))
 }
 
 /// How long it is until then; zero once it is over.
@@ -239,8 +239,8 @@ mod tests {
     fn an_age_is_what_the_host_says_whatever_its_clock_shows() {
         let now = UNIX_EPOCH + Duration::from_secs(1_795_254_485);
         let since = Some(Timestamp { seconds: 3, nanos: 0 });
-        let told = Some(to_wire(Duration::from_secs(192)));
-        assert_eq!(age(&told, &since, now), Some(Duration::from_secs(192)));
+        let shown = Some(to_wire(Duration::from_secs(192)));
+        assert_eq!(age(&shown, &since, now), Some(Duration::from_secs(192)));
         assert_eq!(age(&None, &since, now), Some(Duration::from_secs(1_795_254_482)));
         assert_eq!(age(&None, &None, now), None);
     }

@@ -43,14 +43,14 @@ pub fn forest<T, K: Eq + Hash>(
             below.entry(parent).or_default().push(place);
         }
     }
-    let (mut rows, mut told) = (Vec::new(), HashSet::new());
+    let (mut rows, mut shown) = (Vec::new(), HashSet::new());
     // What no top leads to is in a circle, or behind one.
     for round in [tops, (0..things.len()).collect()] {
         let last = round.len();
         for (number, place) in round.into_iter().enumerate() {
             let mut waiting = vec![(place, String::new(), 0, number + 1 == last)];
             while let Some((place, indent, depth, last)) = waiting.pop() {
-                let Some(thing) = things.get(place).filter(|_| told.insert(place)) else { continue };
+                let Some(thing) = things.get(place).filter(|_| shown.insert(place)) else { continue };
                 let (knot, rail) = if depth == 0 && !hung { ("", "") } else { rails(unicode, last) };
                 rows.push((format!("{indent}{knot}"), thing));
                 let under = if depth < DEEPEST { format!("{indent}{rail}") } else { indent };

@@ -1,6 +1,6 @@
 //! A small PKI: a CA, and the certificates that it signs for people and for machines.
 //!
-//! There is no list of what was revoked: certificates of people live for weeks, and are made anew.
+//! There is no list of what was revoked: certificates of people are valid for weeks, and are made again.
 
 mod authority;
 

@@ -26,15 +26,15 @@ use crate::output::{Format, time};
 /// What is asked, and how much of it.
 #[derive(Debug, Clone, Copy)]
 pub struct Extent {
-    /// So many of the last lines of each log.
+    /// The number of last lines of each log.
     pub lines: u32,
     /// So long each answer is waited for.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// Its clock is another than the one here.
     pub is_remote: bool,
 }
 
-/// For the images it reads archives, which takes so many times as long as anything else.
+/// The host reads archives for the images: the timeout of that question is this many times longer.
 const IMAGES: u32 = 4;
 /// So often in a row a host may be out of reach before it is asked no more.
 const LOST: u32 = 2;
@@ -49,24 +49,24 @@ pub struct Asker<'a> {
     pub first: Option<Failure>,
     lost: u32,
     /// For one answer.
-    patience: Duration,
+    timeout: Duration,
     version: Option<Value>,
 }
 
 impl<'a> Asker<'a> {
-    pub fn new(client: &'a Client, patience: Duration, progress: Progress) -> Asker<'a> {
+    pub fn new(client: &'a Client, timeout: Duration, progress: Progress) -> Asker<'a> {
         let (redactor, missing) = (Redactor::default(), Vec::new());
-        Asker { client, progress, redactor, missing, first: None, lost: 0, patience, version: None }
+        Asker { client, progress, redactor, missing, first: None, lost: 0, timeout, version: None }
     }
 
     /// The answer, where there is one.
     async fn ask<T>(&mut self, name: &str, question: impl Future<Output = Result<T, Failure>>) -> Option<T> {
-        self.ask_within(self.patience, name, question).await
+        self.ask_within(self.timeout, name, question).await
     }
 
     async fn ask_within<T>(
         &mut self,
-        patience: Duration,
+        timeout: Duration,
         name: &str,
         question: impl Future<Output = Result<T, Failure>>,
     ) -> Option<T> {
@@ -75,13 +75,13 @@ impl<'a> Asker<'a> {
             return None;
         }
         self.progress.show(name);
-        let failure = match tokio::time::timeout(patience, question).await {
+        let failure = match tokio::time::timeout(timeout, question).await {
             Ok(Ok(answer)) => {
                 self.lost = 0;
                 return Some(answer);
             }
             Ok(Err(failure)) => failure,
-            Err(_) => Failure::TimedOut(format!("no answer within {}", kelson_spec::duration_text(patience))),
+            Err(_) => Failure::TimedOut(format!("no answer within {}", kelson_spec::duration_text(timeout))),
         };
         self.lost = if failure.is_passing() { self.lost + 1 } else { 0 };
         self.miss(name, &failure.to_string());
@@ -111,14 +111,14 @@ impl<'a> Asker<'a> {
     }
 
     /// The document of an answer, where there is one.
-    async fn told<V: View>(
+    async fn answer<V: View>(
         &mut self,
         pack: &mut Pack,
         name: &str,
         question: impl Future<Output = Result<V, Failure>>,
     ) -> io::Result<()> {
         match self.ask(name, question).await {
-            Some(told) => self.document(pack, name, &told),
+            Some(answer) => self.document(pack, name, &answer),
             None => Ok(()),
         }
     }
@@ -182,14 +182,14 @@ impl<'a> Asker<'a> {
             }
         }
         let question = async { answer(client.services().graph(GraphRequest {})).await };
-        if let Some(told) = self.ask("graph.dot", question).await {
-            self.text(pack, "graph.dot", &graph::dot(&told), Keep::Beginning)?;
-            self.text(pack, "graph.txt", &graph::text(&told, Palette::None, true), Keep::Beginning)?;
+        if let Some(answer) = self.ask("graph.dot", question).await {
+            self.text(pack, "graph.dot", &graph::dot(&answer), Keep::Beginning)?;
+            self.text(pack, "graph.txt", &graph::text(&answer, Palette::None, true), Keep::Beginning)?;
         }
         let question = async { answer(client.health().list(ListHealthRequest {})).await };
-        if let Some(told) = self.ask("health.json", question).await {
-            let node = told.node.unwrap_or_default().view();
-            self.document(pack, "health.json", &joined(node, object!(groups: told.groups)))?;
+        if let Some(answer) = self.ask("health.json", question).await {
+            let node = answer.node.unwrap_or_default().view();
+            self.document(pack, "health.json", &joined(node, object!(groups: answer.groups)))?;
         }
         Ok(())
     }
@@ -224,15 +224,15 @@ impl<'a> Asker<'a> {
         let client = self.client;
         let events =
             gather(async { client.services().events(EventsRequest::default()).await }, |page| page.events);
-        self.told(pack, "events.json", events).await?;
+        self.answer(pack, "events.json", events).await?;
         let question = async { answer(client.machine().boot(BootRequest {})).await };
-        self.told(pack, "boot.json", question).await?;
-        let patience = self.patience * IMAGES;
-        let question = async { answer_within(patience, client.images().list(ListImagesRequest {})).await };
-        if let Some(told) = self.ask_within(patience, "images.json", question).await {
-            self.document(pack, "images.json", &told.images)?;
-            if !told.notes.is_empty() {
-                self.text(pack, "images.txt", &(told.notes.join("\n") + "\n"), Keep::Beginning)?;
+        self.answer(pack, "boot.json", question).await?;
+        let timeout = self.timeout * IMAGES;
+        let question = async { answer_within(timeout, client.images().list(ListImagesRequest {})).await };
+        if let Some(answer) = self.ask_within(timeout, "images.json", question).await {
+            self.document(pack, "images.json", &answer.images)?;
+            if !answer.notes.is_empty() {
+                self.text(pack, "images.txt", &(answer.notes.join("\n") + "\n"), Keep::Beginning)?;
             }
         }
         let question = metrics::ask(client, GetMetricsRequest::default());
@@ -259,19 +259,19 @@ impl<'a> Asker<'a> {
 
     async fn machine(&mut self, pack: &mut Pack, is_remote: bool) -> io::Result<()> {
         let client = self.client;
-        self.told(pack, "processes.json", processes::ask(client)).await?;
-        self.told(pack, "netstat.json", netstat::ask(client, true)).await?;
-        self.told(pack, "mounts.json", mounts::ask(client)).await?;
-        self.told(pack, "disks.json", disks::ask(client)).await?;
-        self.told(pack, "memory.json", memory::ask(client)).await?;
-        let patience = self.patience + cpu::INTERVAL;
-        if let Some((cpu, _)) = self.ask_within(patience, "cpu.json", cpu::ask(client, cpu::INTERVAL)).await {
+        self.answer(pack, "processes.json", processes::ask(client)).await?;
+        self.answer(pack, "netstat.json", netstat::ask(client, true)).await?;
+        self.answer(pack, "mounts.json", mounts::ask(client)).await?;
+        self.answer(pack, "disks.json", disks::ask(client)).await?;
+        self.answer(pack, "memory.json", memory::ask(client)).await?;
+        let timeout = self.timeout + cpu::INTERVAL;
+        if let Some((cpu, _)) = self.ask_within(timeout, "cpu.json", cpu::ask(client, cpu::INTERVAL)).await {
             self.document(pack, "cpu.json", &cpu)?;
         }
         if let Some((root, all)) = self.ask("cgroups.json", cgroups::ask(client)).await {
             self.document(pack, "cgroups.json", &object!(root: root, cgroups: all))?;
         }
-        self.told(pack, "time.json", clock::ask(client, is_remote)).await
+        self.answer(pack, "time.json", clock::ask(client, is_remote)).await
     }
 }
 

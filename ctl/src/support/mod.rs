@@ -43,7 +43,7 @@ const ABOUT: &str = "What kelsonctl support could have of a host. `missing` is w
 /// Makes the archive. Without `file` it is in this folder, under the host's name and the time.
 ///
 /// # Errors
-/// The host told nothing at all, or the archive cannot be written; then there is none.
+/// The host did not answer at all, or the archive cannot be written; then there is none.
 pub async fn make(
     client: &Client,
     endpoint: &str,
@@ -52,7 +52,7 @@ pub async fn make(
     extent: Extent,
     progress: Progress,
 ) -> Result<Made, Failure> {
-    let mut asker = Asker::new(client, extent.patience, progress);
+    let mut asker = Asker::new(client, extent.timeout, progress);
     let host = asker.version().await;
     let stem = format!("kelson-support-{}-{}", name(host.as_deref().unwrap_or("host")), compact(time));
     let file = file.unwrap_or_else(|| PathBuf::from(format!("{stem}.tar.gz")));

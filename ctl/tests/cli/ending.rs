@@ -54,7 +54,7 @@ fn a_reexec_that_is_not_what_was_asked_for_ends_with_status_1() {
         (Reexec::GoesOnAsItWas, "PID 1 goes on as it was, and runs version 9.8.7"),
         (Reexec::Crashes, "PID 1 crashed meanwhile, and runs version 9.8.7"),
         (Reexec::OtherVersion, "PID 1 runs version 9.8.7, and not 9.9.0"),
-        (Reexec::BeginsAnew, "began anew; it runs version 9.8.7"),
+        (Reexec::BeginsAnew, "started without it; it runs version 9.8.7"),
     ] {
         let fake = Fake::start(State { reexec, reexecs: 3, ..two() });
         let done = fake.run("-o json reexec");

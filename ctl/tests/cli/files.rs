@@ -273,7 +273,7 @@ fn a_place_that_will_not_do_is_told_before_the_host_is_asked() {
     assert_eq!(
         refused,
         format!(
-            "kelsonctl: {} is there already and is not overwritten (--force writes it anew)\n",
+            "kelsonctl: {} is there already and is not overwritten (--force replaces it)\n",
             here.display()
         )
     );

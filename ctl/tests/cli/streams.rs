@@ -360,7 +360,7 @@ fn a_timeline_of_a_host_that_does_not_come_back_is_drawn_all_the_same() {
     drop(fake);
     let (status, rest, errors) = following.end();
     assert_eq!(status, Some(0), "{errors}");
-    assert!(errors.contains("what was heard until then is drawn"), "{errors}");
+    assert!(errors.contains("what came until then is drawn"), "{errors}");
     assert!(rest.ends_with("\ndb     200 ms  for web\n"), "{rest}");
 }
 

@@ -93,7 +93,7 @@ fn look(folder: &impl AsFd, name: &Path, place: &Path, overwrite: bool) -> Resul
 }
 
 fn there(place: &Path) -> Unanswered {
-    Unanswered::Unfit(format!("{place:?} is there already and is not overwritten (--force writes it anew)"))
+    Unanswered::Unfit(format!("{place:?} is there already and is not overwritten (--force replaces it)"))
 }
 
 /// A file that is not whole yet. Dropped before it is put in its place, it is removed.

@@ -22,9 +22,9 @@ pub struct Expiry {
 impl Expiry {
     /// What the host says with its answer of how long our certificate holds. On the host itself it says nothing.
     pub fn of(metadata: &MetadataMap, raw: bool) -> Expiry {
-        let told =
+        let given =
             metadata.get(kelson_proto::call::ENDS_IN).and_then(|value| value.to_str().ok()?.parse().ok());
-        let left = told.map(Duration::from_secs);
+        let left = given.map(Duration::from_secs);
         let due = left.and_then(|left| Instant::now().checked_add(left.saturating_sub(NOTICE)));
         Expiry { due, left: left.unwrap_or_default().min(NOTICE), raw }
     }
@@ -53,7 +53,7 @@ impl Expiry {
 mod tests {
     use super::*;
 
-    fn told(seconds: &'static str) -> MetadataMap {
+    fn given(seconds: &'static str) -> MetadataMap {
         let mut metadata = MetadataMap::new();
         metadata.insert(kelson_proto::call::ENDS_IN, seconds.parse().unwrap());
         metadata
@@ -72,18 +72,18 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_minute_before_the_end() {
         for (seconds, after) in [("3600", 3540), ("61", 1), ("60", 0), ("5", 0), ("0", 0)] {
-            let warned = warned(&told(seconds)).await.unwrap();
+            let warned = warned(&given(seconds)).await.unwrap();
             assert_eq!(warned.as_secs(), after, "{seconds}");
         }
         assert_eq!(warned(&MetadataMap::new()).await, None);
-        assert_eq!(warned(&told("soon")).await, None);
+        assert_eq!(warned(&given("soon")).await, None);
     }
 
     #[tokio::test]
     async fn in_raw_mode_it_has_lines_of_its_own() {
-        let text = |raw| Expiry::of(&told("90"), raw).text();
+        let text = |raw| Expiry::of(&given("90"), raw).text();
         assert!(text(false).starts_with("warning: the client's certificate ends in 60 s, and this session"));
         assert!(text(true).starts_with("\r\nwarning: ") && text(true).ends_with("one\r\n"));
-        assert!(Expiry::of(&told("7"), false).text().contains(" in 7 s"));
+        assert!(Expiry::of(&given("7"), false).text().contains(" in 7 s"));
     }
 }

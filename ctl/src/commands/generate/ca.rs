@@ -34,7 +34,7 @@ pub struct Arguments {
     /// Its key
     #[arg(long, value_enum, value_name = "A", default_value = "p256")]
     algorithm: Algorithm,
-    /// Write files that are there anew
+    /// Replace files that exist
     #[arg(long)]
     force: bool,
 }

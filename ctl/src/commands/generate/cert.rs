@@ -51,7 +51,7 @@ pub struct Arguments {
     /// The folder for both files
     #[arg(long, value_name = "DIR", default_value = ".")]
     out: PathBuf,
-    /// Write files that are there anew
+    /// Replace files that exist
     #[arg(long)]
     force: bool,
 }

@@ -51,7 +51,7 @@ pub struct Arguments {
     /// The file [default: KELSONCONFIG's, or kelsonconfig]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Write a context that is there anew
+    /// Replace a context that exists
     #[arg(long)]
     force: bool,
 }
@@ -77,7 +77,7 @@ pub fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
     let mut file = File::read_or_begin(&path, word)?;
     if file.contexts.contains_key(&context) && !force {
         return Err(Failure::Failed(format!(
-            "{} has a context {context:?} already; nothing was written (--force writes it anew, --context NAME gives \
+            "{} has a context {context:?} already; nothing was written (--force replaces it, --context NAME gives \
              another name)",
             path.display()
         )));

@@ -1,4 +1,4 @@
-//! What `gen ca`, `gen cert` and `gen config` share: who signs, and what is told of what was made.
+//! What `gen ca`, `gen cert` and `gen config` share: who signs, and the lines about the files.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Where a log goes over from one run of its service to another, and what is said there.
+//! Where a log goes over from one run of its service to another, and the line shown there.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use prost_types::Timestamp;
 use crate::output::text::escape;
 use crate::output::time;
 
-/// What is said of a run stands beside its lines: nobody waits long for it.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// The line about a run is an addition: nobody waits long for it.
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// An event may be so much older than a line that was written before it: logd reads the line a little later.
 const LATE: i64 = 2;
 
@@ -33,7 +33,7 @@ pub struct Change {
 #[derive(Debug, Default)]
 pub struct Runs {
     last: HashMap<String, (Run, Option<Timestamp>)>,
-    /// What the host told of a service.
+    /// The events of a service.
     events: HashMap<String, Vec<Event>>,
 }
 
@@ -54,7 +54,7 @@ impl Runs {
         let known = self.events.get(&change.service);
         let is_known = known.is_some_and(|events| events.iter().any(|event| event.run >= change.to.0));
         if !is_known {
-            let events = tokio::time::timeout(PATIENCE, events(client, &change.service)).await;
+            let events = tokio::time::timeout(TIMEOUT, events(client, &change.service)).await;
             self.events.insert(change.service.clone(), events.unwrap_or_default());
         }
         change.text(self.events.get(&change.service).map(Vec::as_slice).unwrap_or_default())

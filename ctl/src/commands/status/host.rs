@@ -32,7 +32,7 @@ pub async fn run(call: &Call, client: &Client) -> Result<(), Failure> {
     call.show(&host.view(now), || Page::Text(host.text(&call.terminal, now)))
 }
 
-/// What the host told.
+/// The answer of the host.
 struct Host {
     version: VersionResponse,
     health: HealthReport,

@@ -1,4 +1,4 @@
-//! What comes from the host: asked again and again, or streams that are made anew when they break.
+//! What comes from the host: asked again and again, or streams that are opened again when they break.
 //!
 //! Each source is a task of its own, none waits for another, and whatever a task asks has a deadline. A host that is gone
 //! is called for as long as the dashboard stays.
@@ -36,11 +36,12 @@ impl Feed {
         let (wish, wishes) = watch::channel(Wish::Nothing);
         let (renewed, clients) = watch::channel(client);
         let (stir, stirred) = watch::channel(());
-        let (life, lives) = watch::channel(());
+        let (incarnation, lives) = watch::channel(());
         let mut tasks = JoinSet::new();
         let (wished, told) = (wishes.clone(), to.clone());
         tasks.spawn(
-            poll::Poll { choice, clients: renewed, wish: wished, stirred, life, to: told, interval }.run(),
+            poll::Poll { choice, clients: renewed, wish: wished, stirred, incarnation, to: told, interval }
+                .run(),
         );
         tasks.spawn(poll::usage(clients.clone(), interval, to.clone()));
         tasks.spawn(streams::events(clients.clone(), lives, stir.clone(), to.clone()));

@@ -27,28 +27,28 @@ pub struct Poll {
     pub clients: watch::Sender<Client>,
     pub wish: watch::Receiver<Wish>,
     pub stirred: watch::Receiver<()>,
-    /// Told when PID 1 is another one.
-    pub life: watch::Sender<()>,
+    /// Notified when PID 1 is another one.
+    pub incarnation: watch::Sender<()>,
     pub to: mpsc::Sender<News>,
     pub interval: Duration,
 }
 
-/// What is known of this life of PID 1.
+/// What is known of this incarnation of PID 1.
 #[derive(Default)]
-struct Life {
+struct Incarnation {
     started: Option<Timestamp>,
-    /// Its boot is over, and there is no more to be told of it.
+    /// Its boot is over, and there is no more to be answer of it.
     booted: bool,
 }
 
 impl Poll {
     pub async fn run(mut self) {
-        let (mut pauses, mut life) = (Pauses::default(), Life::default());
+        let (mut pauses, mut incarnation) = (Pauses::default(), Incarnation::default());
         loop {
             self.stirred.mark_unchanged();
             let wish = self.wish.borrow_and_update().clone();
             let client = self.clients.borrow().clone();
-            match self.host(&client, &mut life).await {
+            match self.host(&client, &mut incarnation).await {
                 Ok(news) => {
                     pauses = Pauses::default();
                     let _ = self.to.send(news).await;
@@ -66,9 +66,9 @@ impl Poll {
         }
     }
 
-    async fn host(&self, client: &Client, life: &mut Life) -> Result<News, Failure> {
+    async fn host(&self, client: &Client, incarnation: &mut Incarnation) -> Result<News, Failure> {
         let (mut services, mut machine, mut boots) = (client.services(), client.machine(), client.machine());
-        let booted = life.booted;
+        let booted = incarnation.booted;
         let (services, version, boot) = tokio::join!(
             ask(services.list(ListRequest::default())),
             ask(machine.version(VersionRequest {})),
@@ -77,12 +77,12 @@ impl Poll {
         let services = services?.services;
         // Besides the list nothing is needed to go on.
         let version = version.ok();
-        life.booted |= boot.as_ref().is_some_and(|boot| boot.total.is_some());
+        incarnation.booted |= boot.as_ref().is_some_and(|boot| boot.total.is_some());
         if let Some(now) = version.as_ref().and_then(|version| version.started)
-            && life.started.replace(now).is_some_and(|before| before != now)
+            && incarnation.started.replace(now).is_some_and(|before| before != now)
         {
-            life.booted = false;
-            self.life.send_replace(());
+            incarnation.booted = false;
+            self.incarnation.send_replace(());
         }
         Ok(News::Host { services, version: version.map(Box::new), boot })
     }
@@ -96,7 +96,7 @@ impl Poll {
         }
     }
 
-    /// A new way to the host: a connection that is silent is given up, and certificates are read anew.
+    /// A new way to the host: a connection that is silent is given up, and certificates are read again.
     fn renew(&self) {
         let client = self.choice.resolve().and_then(|host| host.client());
         if let Ok(client) = client {
@@ -107,14 +107,14 @@ impl Poll {
 
 async fn detail(client: &Client, wish: Wish) -> Option<News> {
     let mut services = client.services();
-    let told = match wish {
+    let answer = match wish {
         Wish::Graph => ask(services.graph(GraphRequest {})).await.map(News::Graph),
         Wish::Status(name) => {
             ask(services.status(StatusRequest { name })).await.map(|status| News::Status(Box::new(status)))
         }
         Wish::Nothing | Wish::LogOf(_) => return None,
     };
-    Some(told.unwrap_or_else(|failure| News::NoDetail(failure.to_string())))
+    Some(answer.unwrap_or_else(|failure| News::NoDetail(failure.to_string())))
 }
 
 /// Asks every so often what services have used.

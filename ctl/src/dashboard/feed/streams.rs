@@ -13,10 +13,10 @@ use crate::failure::Failure;
 use crate::follow::{OVERLAP, Pauses, Resume};
 use crate::output::time;
 
-/// So many lines of the past are shown.
+/// Lines of the past that are shown.
 const TAIL: u32 = 200;
 
-/// Attempts at a stream. The first that fails says nothing: streams break when PID 1 executes itself anew or logd is
+/// Attempts at a stream. The first that fails says nothing: streams break when PID 1 re-executes itself or logd is
 /// replaced, and are there again at once.
 #[derive(Default)]
 struct Attempts {
@@ -25,7 +25,7 @@ struct Attempts {
 }
 
 impl Attempts {
-    /// The pause, and what is to be told.
+    /// The pause, and what to show.
     fn fail(&mut self, failure: &Failure) -> (Duration, Option<String>) {
         self.failed += 1;
         (self.pauses.take(), (self.failed == 2).then(|| failure.to_string()))
@@ -50,7 +50,7 @@ pub async fn events(
             Err(failure) = event_stream(&client, &mut since, &mut attempts, &stir, &to) => failure,
             Ok(()) = lives.changed() => {
                 since = 0;
-                let _ = to.send(News::Life).await;
+                let _ = to.send(News::Incarnation).await;
                 continue;
             }
             Ok(()) = clients.changed() => continue,
@@ -79,7 +79,7 @@ async fn event_stream(
     while let Some(batch) = batches.message().await? {
         *attempts = Attempts::default();
         stir.send_replace(());
-        // Smaller numbers are those of another life, of which we are told soon.
+        // Smaller numbers are those of another incarnation, of which a message comes soon.
         let events: Vec<_> = batch.events.into_iter().filter(|event| event.seq >= *since).collect();
         if let Some(last) = events.last() {
             *since = last.seq.saturating_add(1);

@@ -22,7 +22,7 @@ pub use press::Effect;
 pub use ring::Ring;
 pub use usage::{Usage, Usages};
 
-/// So many events and log lines are kept.
+/// Events and log lines that are kept.
 const KEPT: usize = 1000;
 /// Longer than this a log line is cut.
 const LINE_MAX: usize = 2000;
@@ -38,22 +38,22 @@ pub enum News {
     },
     /// It does not, and why.
     Lost(String),
-    /// What services have used until then; `None`: it was not told.
+    /// What services have used until then; `None`: it is not known.
     Usage(Instant, Option<HashMap<String, Usage>>),
-    /// PID 1 is another one: events are counted anew.
-    Life,
+    /// PID 1 is another one: events are counted from 1.
+    Incarnation,
     /// Events, and how many before them are no longer kept.
     Events(Vec<Event>, u64),
-    /// They are not told at present, and why.
+    /// They are not available at present, and why.
     NoEvents(String),
     /// From here on the lines are those of this service.
     LogOf(String),
     Lines(Vec<Line>),
-    /// They are not told at present, and why.
+    /// They are not available at present, and why.
     NoLog(String),
     Graph(GraphResponse),
     Status(Box<StatusResponse>),
-    /// The graph or the status was not told, and why.
+    /// The graph or the status is not available, and why.
     NoDetail(String),
     /// What became of what was asked.
     Acted(Action, String, Box<Result<ActionResult, String>>),
@@ -66,7 +66,7 @@ pub enum Link {
     Lost(String),
 }
 
-/// What is told of below the table.
+/// The subject of the pane below the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pane {
     Logs,
@@ -235,9 +235,9 @@ impl Model {
             News::Lost(reason) => self.link = Link::Lost(reason),
             News::Usage(at, Some(sample)) => self.usages.take(at, sample),
             News::Usage(_, None) => self.usages.fail(),
-            News::Life => {
+            News::Incarnation => {
                 self.boot = None;
-                self.events.push(Happening::Note("the host has begun anew, and counts anew".to_owned()));
+                self.events.push(Happening::Note("PID 1 has restarted, and counts events from 1".to_owned()));
             }
             News::Events(events, missed) => {
                 if missed > 0 {
@@ -274,7 +274,7 @@ impl Model {
             }
         };
         let text = describe(action, false, &result);
-        // Who is in the middle of something else is told, and not asked.
+        // In the middle of something else the question becomes a note.
         let refused = action == Action::Stop { cascade: false } && result.outcome() == Outcome::Refused;
         if refused && self.mode == Mode::Browse && self.services.iter().any(|service| service.name == name) {
             self.mode = Mode::Confirm(Action::Stop { cascade: true }, name, text);

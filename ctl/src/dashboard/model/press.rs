@@ -9,7 +9,7 @@ use crate::output::style::Tone;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     Quit,
-    /// Draw everything anew: something else has written on the terminal.
+    /// Redraw everything: something else has written on the terminal.
     Redraw,
     Act(Action, String),
 }
@@ -116,7 +116,7 @@ impl Model {
         isize::try_from(lines.saturating_sub(1)).unwrap_or(isize::MAX).max(1)
     }
 
-    /// Moves the choice, or the pane, by so many lines.
+    /// Moves the choice, or the pane, by this many lines.
     fn go(&mut self, lines: isize) {
         match (self.in_pane, self.followed()) {
             (false, _) => {

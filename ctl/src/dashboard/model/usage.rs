@@ -1,10 +1,10 @@
-//! What services use: memory as it is told, and the share of a CPU, which is told by two samples.
+//! What services use: memory as reported, and the share of a CPU from two samples.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// So many samples in a row may fail before what is known counts as old.
-const PATIENCE: u32 = 3;
+/// Failed samples in a row after which the last values are dropped.
+const TIMEOUT: u32 = 3;
 
 /// What one service has used so far, as far as its cgroup tells.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -30,7 +30,7 @@ impl Usages {
         if let Some((before, old)) = &self.last {
             let passed = at.saturating_duration_since(*before).as_secs_f64();
             for (name, usage) in &sample {
-                // A service that was started again counts anew.
+                // A service that was started again counts from 0.
                 if let (Some(now), Some(then)) = (usage.cpu, old.get(name).and_then(|old| old.cpu))
                     && let Some(used) = now.checked_sub(then)
                     && passed > 0.0
@@ -45,8 +45,8 @@ impl Usages {
     /// There was no sample.
     pub fn fail(&mut self) {
         self.failed += 1;
-        if self.failed >= PATIENCE {
-            *self = Usages { failed: PATIENCE, ..Usages::default() };
+        if self.failed >= TIMEOUT {
+            *self = Usages { failed: TIMEOUT, ..Usages::default() };
         }
     }
 

@@ -1,6 +1,6 @@
 //! The last lines: what is wrong, what is asked, what is said, or which keys there are.
 
-use super::text::{Text, foreign, wrapped};
+use super::text::{Text, external, wrapped};
 use crate::commands::acting::Action;
 use crate::dashboard::model::{Link, Mode, Model};
 use crate::output::style::Tone;
@@ -11,7 +11,7 @@ const MOST: usize = 3;
 pub fn rows(model: &Model, columns: usize) -> Vec<Text> {
     let mut rows = Vec::new();
     if let Link::Lost(reason) = &model.link {
-        let lost = foreign(Tone::Bad, &format!("not connected: {reason}; trying again"));
+        let lost = external(Tone::Bad, &format!("not connected: {reason}; trying again"));
         rows.extend(wrapped(vec![lost], columns).into_iter().take(MOST));
     }
     let text = match (&model.mode, &model.said) {
@@ -20,13 +20,13 @@ pub fn rows(model: &Model, columns: usize) -> Vec<Text> {
                 Action::Stop { cascade: true } => ". Use --cascade?",
                 _ => "",
             };
-            foreign(Tone::Waiting, &format!("{said}{more} (y/n)"))
+            external(Tone::Waiting, &format!("{said}{more} (y/n)"))
         }
         (Mode::Filter, _) => {
-            foreign(Tone::Busy, &format!("/{}_  (Enter keeps it, Esc shows all)", model.filter))
+            external(Tone::Busy, &format!("/{}_  (Enter keeps it, Esc shows all)", model.filter))
         }
         (Mode::Help, _) => (Tone::Quiet, "any key goes back".to_owned()),
-        (Mode::Browse, Some((tone, said))) => foreign(*tone, said),
+        (Mode::Browse, Some((tone, said))) => external(*tone, said),
         (Mode::Browse, None) => (Tone::Quiet, keys(model).to_owned()),
     };
     let hint = model.mode == Mode::Browse && model.said.is_none();

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use kelson_proto::v1::BootResponse;
 
-use super::text::{Text, foreign, wide};
+use super::text::{Text, external, wide};
 use crate::commands::services::is_idle;
 use crate::dashboard::model::{Link, Model};
 use crate::output::style::Tone;
@@ -15,11 +15,11 @@ use crate::output::time::{age, relative};
 pub fn row(model: &Model, columns: usize, now: SystemTime) -> Text {
     let mut facts = Text::new();
     if let Some(version) = &model.version {
-        facts.push(foreign(Tone::Strong, &version.hostname));
-        facts.push(foreign(Tone::Plain, &version.mode));
-        facts.push(foreign(Tone::Plain, &format!("Kelson {}", version.version)));
+        facts.push(external(Tone::Strong, &version.hostname));
+        facts.push(external(Tone::Plain, &version.mode));
+        facts.push(external(Tone::Plain, &format!("Kelson {}", version.version)));
         match (model.boot.as_ref().and_then(booting), age(&version.uptime, &version.started, now)) {
-            (Some(phase), _) => facts.push(foreign(Tone::Busy, &format!("booting: {phase}"))),
+            (Some(phase), _) => facts.push(external(Tone::Busy, &format!("booting: {phase}"))),
             (None, Some(uptime)) => facts.push((Tone::Plain, format!("for {}", relative(uptime)))),
             (None, None) => {}
         }
@@ -28,7 +28,7 @@ pub fn row(model: &Model, columns: usize, now: SystemTime) -> Text {
     let not = model.services.iter().filter(|service| !service.up && !is_idle(service)).count();
     facts.push((if not == 0 { Tone::Good } else { Tone::Waiting }, format!("{up} up, {not} not")));
     if !model.filter.is_empty() {
-        facts.push(foreign(Tone::Busy, &format!("/{}", model.filter)));
+        facts.push(external(Tone::Busy, &format!("/{}", model.filter)));
     }
     let link = match &model.link {
         Link::Connected => (Tone::Good, "connected".to_owned()),

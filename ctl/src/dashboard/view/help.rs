@@ -16,7 +16,7 @@ const KEYS: &[(&str, &str)] = &[
     ("Enter", "the pane alone, and back"),
     ("s x r", "start, stop, restart it; asked about first"),
     ("Esc", "back; shows all services again"),
-    ("Ctrl-L", "draw anew"),
+    ("Ctrl-L", "redraw"),
     ("q, Ctrl-C", "quit"),
     ("", ""),
     ("RST, CPU", "restarts that counted; percent of one CPU"),

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use super::looks::Looks;
-use super::text::{MARKS, Text, foreign, unpainted, wide, wrapped};
+use super::text::{MARKS, Text, external, unpainted, wide, wrapped};
 use crate::commands::{graph, status};
 use crate::dashboard::model::{Happening, LogLine, Model, Pane, Ring};
 use crate::output::style::{Tone, state_name, state_tone};
@@ -43,7 +43,7 @@ pub fn title(model: &Model, columns: usize, looks: Looks) -> Text {
     };
     let focus = if model.in_pane { "* " } else { "" };
     let room = columns.saturating_sub(wide(&row) + 3);
-    let (_, of) = foreign(Tone::Plain, &format!("{focus}{of}{below}"));
+    let (_, of) = external(Tone::Plain, &format!("{focus}{of}{below}"));
     let of = fit(&of, room).into_owned();
     row.push(quiet(bar.repeat(room.saturating_sub(wide(&vec![(Tone::Plain, of.clone())])))));
     row.extend([(Tone::Strong, format!(" {of} ")), quiet(bar.to_owned())]);
@@ -92,7 +92,7 @@ pub fn body(model: &Model, columns: usize, lines: usize, looks: Looks, now: Syst
 }
 
 fn note(text: &str) -> Body {
-    Body { rows: vec![vec![foreign(Tone::Quiet, text)]], ..Body::default() }
+    Body { rows: vec![vec![external(Tone::Quiet, text)]], ..Body::default() }
 }
 
 fn log_line(line: &LogLine) -> Text {
@@ -110,7 +110,7 @@ fn events(model: &Model, columns: usize, lines: usize) -> Body {
 fn event(happening: &Happening) -> Text {
     let event = match happening {
         Happening::Event(event) => event,
-        Happening::Note(text) => return vec![foreign(Tone::Quiet, &format!("      {text}"))],
+        Happening::Note(text) => return vec![external(Tone::Quiet, &format!("      {text}"))],
     };
     let when = event.time.as_ref().map_or_else(String::new, time::clock);
     let (service, state) = match event.service.as_str() {
@@ -119,9 +119,9 @@ fn event(happening: &Happening) -> Text {
     };
     vec![
         (Tone::Quiet, format!("{:>5} {when} ", event.seq)),
-        foreign(Tone::Plain, &format!("{service:<12} ")),
+        external(Tone::Plain, &format!("{service:<12} ")),
         (state_tone(event.state(), true), format!("{state:<9} ")),
-        foreign(Tone::Plain, &event.message),
+        external(Tone::Plain, &event.message),
     ]
 }
 

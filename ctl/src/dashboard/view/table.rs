@@ -8,7 +8,7 @@ use crate::output::size::size;
 use crate::output::style::Tone;
 use crate::output::table::{Cell, Table, cell, toned};
 
-/// The head and so many rows around the chosen one, which is told apart.
+/// The head and the rows around the chosen one, which is marked.
 pub fn rows(model: &Model, columns: usize, lines: usize, looks: Looks) -> Vec<(bool, Text)> {
     let listed = model.listed();
     let chosen = model.chosen().map(|(place, _)| place);

@@ -11,7 +11,7 @@ use crate::output::text::{escape, width};
 pub type Text = Vec<(Tone, String)>;
 
 /// A piece that comes from a service or the host: what could steer the terminal is shown.
-pub fn foreign(tone: Tone, text: &str) -> (Tone, String) {
+pub fn external(tone: Tone, text: &str) -> (Tone, String) {
     (tone, escape(text).into_owned())
 }
 
@@ -37,7 +37,7 @@ pub fn unpainted(text: &str) -> Text {
     pieces
 }
 
-/// The text in rows of so many columns; at least one.
+/// The text in rows of `width` columns; at least one row.
 pub fn wrapped(text: Text, columns: usize) -> Vec<Text> {
     let mut rows = vec![Text::new()];
     let mut room = columns;

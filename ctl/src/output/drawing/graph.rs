@@ -11,7 +11,7 @@ use super::measure::{Font, fit_width, text_width};
 use super::{Drawing, xml};
 use crate::output::style::{Tone, state_name, state_tone};
 
-/// The widest that a name, and what is said below it, may be.
+/// The widest that a name and the line below it may be.
 const WIDEST: f64 = 250.0;
 /// Between the side of a box and its text.
 const PADDING: f64 = 13.0;
@@ -167,7 +167,7 @@ fn draw_edges(drawing: &mut Drawing, edges: &[&GraphEdge], places: &Layout) {
         drawing.add(&format!(
             "<path d=\"{}\" class=\"{class}\" marker-end=\"url(#{tip})\"><title>{}</title></path>",
             curve(route),
-            xml(&told(edge))
+            xml(&title(edge))
         ));
         let mut label =
             if matches!(edge.event.as_str(), "" | "up") { String::new() } else { edge.event.clone() };
@@ -184,7 +184,7 @@ fn draw_edges(drawing: &mut Drawing, edges: &[&GraphEdge], places: &Layout) {
     }
 }
 
-fn told(edge: &GraphEdge) -> String {
+fn title(edge: &GraphEdge) -> String {
     let event = if edge.event.is_empty() { String::new() } else { format!(" to be {}", edge.event) };
     let holds = if edge.holds { "it holds" } else { "it does not hold yet" };
     format!("{} waits for {}{event}: {holds}", edge.from, edge.to)

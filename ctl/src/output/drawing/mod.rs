@@ -23,7 +23,7 @@ pub struct Drawing {
 }
 
 impl Drawing {
-    /// Adds an element as it is; what it holds of foreign text has passed [`xml`].
+    /// Adds an element as it is; text from outside has passed [`xml`].
     pub fn add(&mut self, element: &str) {
         self.body.push_str(element);
         self.body.push('\n');

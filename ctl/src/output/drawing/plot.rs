@@ -1,11 +1,11 @@
 //! The boot over time: the kernel, phases with their tasks, and services as bars, with the chain that all of it waited for.
 
-mod told;
+mod reported;
 
 use std::time::Duration;
 
 use kelson_proto::v1::{BootResponse, Event};
-use told::{Piece, Told, ms};
+use reported::{Piece, Reported, ms};
 
 use super::Drawing;
 use super::axis::Axis;
@@ -184,20 +184,20 @@ fn rows(boot: &BootResponse, kernel: f64, events: &[Event], chain: &[Link]) -> V
             rows.push(step(&task.name, "task", &task.start, &task.duration, &task.error));
         }
     }
-    let told = Told::new(events, &boot.services);
+    let reported = Reported::new(events, &boot.services);
     for service in &boot.services {
         let (spawned, up) = (service.spawned.as_ref(), service.up.as_ref());
-        let before = told.before(service);
+        let before = reported.before(service);
         let mut pieces: Vec<Piece> = before
             .iter()
             .map(|(from, to, class)| (kernel + from, to.map(|to| kernel + to), *class))
             .collect();
         let note = match (spawned.map(duration), up.map(duration)) {
             (Some(spawned), Some(up)) => {
-                let ready = told.ready(service).filter(|ready| *ready < ms(up)).unwrap_or(ms(up));
+                let ready = reported.ready(service).filter(|ready| *ready < ms(up)).unwrap_or(ms(up));
                 pieces.push((kernel + ms(spawned), Some(kernel + ready), "bar-starting"));
                 pieces.push((kernel + ready, Some(kernel + ms(up)), "bar-checked"));
-                let gone = told.gone(service).map(|gone| kernel + gone.max(ms(up)));
+                let gone = reported.gone(service).map(|gone| kernel + gone.max(ms(up)));
                 pieces.push((kernel + ms(up), gone, "bar-stays"));
                 measured(up.saturating_sub(spawned))
             }

@@ -95,7 +95,7 @@ fn bar(drawing: &mut Drawing, (from, to): (f64, f64), y: f64, look: Look, title:
     drawing.rect((from, y + down), ((to - from).max(1.5), height), 2.0, class(look), title);
 }
 
-/// What the host told: a dot for each, with its words where there is room for them.
+/// Events of the host: a dot for each, with its text where there is room.
 fn draw_host(drawing: &mut Drawing, timeline: &Timeline, (left, top): (f64, f64), x: impl Fn(f64) -> f64) {
     drawing.text(LEFT, top + 16.5, "mute", "host");
     let mut free = left;
@@ -151,14 +151,14 @@ fn note(lane: &Lane) -> String {
 
 /// The whole in a sentence for each service.
 fn about(timeline: &Timeline) -> String {
-    let told = timeline.lanes.iter().map(|lane| {
+    let reported = timeline.lanes.iter().map(|lane| {
         let state = lane.spans.last().map_or("", |span| state_name(span.state));
         match note(lane) {
             note if note.is_empty() => format!("{} {state}", lane.name),
             note => format!("{} {state}, {note}", lane.name),
         }
     });
-    format!("How they stand at the end: {}", told.collect::<Vec<_>>().join("; "))
+    format!("How they stand at the end: {}", reported.collect::<Vec<_>>().join("; "))
 }
 
 #[cfg(test)]

@@ -121,7 +121,7 @@ pub struct Timeline {
     /// When time 0 was, by the clock of the host.
     pub begun: Option<Timestamp>,
     pub lanes: Vec<Lane>,
-    /// What the host itself told, and when.
+    /// Events of the host itself, with their times.
     pub host: Vec<(f64, String)>,
     pub axis: Axis,
 }
@@ -158,14 +158,14 @@ impl Timeline {
             lane.spans.iter_mut().for_each(|span| span.from = span.from.max(start));
         }
         lanes.retain(|lane| !lane.spans.is_empty() && (names.is_empty() || names.contains(&lane.name)));
-        let told =
+        let reported =
             events.iter().zip(&times).filter(|(event, time)| event.service.is_empty() && **time >= start);
         let shown: Vec<f64> =
             std::iter::once(start).chain(times.iter().copied().filter(|t| *t >= start)).collect();
         Timeline {
             begun: events.first().and_then(|event| event.time),
             lanes,
-            host: told.map(|(event, time)| (*time, event.message.clone())).collect(),
+            host: reported.map(|(event, time)| (*time, event.message.clone())).collect(),
             axis: Axis::of_times(&shown).with_tail(),
         }
     }
@@ -200,7 +200,7 @@ fn lanes(events: &[Event], times: &[f64]) -> Vec<Lane> {
         let spans = &mut lanes[place].spans;
         let (state, look) = (event.state(), Look::of(event.state()));
         match spans.last_mut() {
-            // It is told again what it waits for, or how it goes.
+            // A repeated report of what it waits for, or of its progress.
             Some(last) if last.state == state => continue,
             Some(last) => last.to = time,
             None => {}
@@ -223,13 +223,13 @@ struct Stop {
 /// it is found by what happened: it stopped at once after the last of them.
 fn hold(lanes: &mut [Lane], edges: &[GraphEdge]) {
     let mut stops: Vec<Stop> = Vec::new();
-    for (lane, told) in lanes.iter().enumerate() {
-        for (span, piece) in told.spans.iter().enumerate() {
+    for (lane, reported) in lanes.iter().enumerate() {
+        for (span, piece) in reported.spans.iter().enumerate() {
             // Who ends by itself holds nobody. Who never gets down does, but nobody got further by it.
             if piece.state != State::Stopping {
                 continue;
             }
-            let down = told.spans.get(span + 1).map_or(f64::INFINITY, |next| next.from);
+            let down = reported.spans.get(span + 1).map_or(f64::INFINITY, |next| next.from);
             stops.push(Stop { lane, span, from: piece.from, down });
         }
     }

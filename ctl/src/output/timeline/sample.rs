@@ -3,7 +3,7 @@
 use kelson_proto::v1::{Event, GraphEdge, State};
 
 /// Events at these milliseconds after the first, with numbers from 1 on.
-pub fn told(events: &[(i64, &str, State, &str)]) -> Vec<Event> {
+pub fn sampled(events: &[(i64, &str, State, &str)]) -> Vec<Event> {
     let event = |(place, (millis, service, state, message)): (usize, &(i64, &str, State, &str))| Event {
         seq: place as u64 + 1,
         time: Some(prost_types::Timestamp {
@@ -19,7 +19,7 @@ pub fn told(events: &[(i64, &str, State, &str)]) -> Vec<Event> {
 }
 
 pub fn events() -> Vec<Event> {
-    told(&[
+    sampled(&[
         (0, "db", State::Preparing, "all that it waits for holds"),
         (0, "db", State::Starting, "run 1"),
         (0, "web", State::Waiting, "waiting for service \"db\" to be up"),

@@ -1,6 +1,6 @@
 //! States over time, as events tell them.
 
-use super::sample::{edge, edges, events, told};
+use super::sample::{edge, edges, events, sampled};
 use super::*;
 use crate::output::style::Palette;
 use crate::output::terminal::Terminal;
@@ -46,7 +46,7 @@ fn who_needs_a_service_holds_it_at_the_stop() {
 #[test]
 fn a_stop_is_wanted_since_the_first_of_its_chain() {
     use State::{Finished, Running, Stopping};
-    let events = told(&[
+    let events = sampled(&[
         (0, "db", Running, ""),
         (0, "web", Running, ""),
         (0, "mail", Running, ""),
@@ -69,7 +69,7 @@ fn a_stop_is_wanted_since_the_first_of_its_chain() {
 #[test]
 fn a_stop_long_after_has_another_reason() {
     use State::{Finished, Running, Stopping};
-    let events = told(&[
+    let events = sampled(&[
         (0, "db", Running, ""),
         (0, "web", Running, ""),
         (100, "web", Stopping, ""),
@@ -103,7 +103,7 @@ fn it_begins_where_it_is_asked_to() {
 
 #[test]
 fn a_clock_that_is_set_back_stands_still() {
-    let events = told(&[
+    let events = sampled(&[
         (5000, "db", State::Starting, ""),
         (5100, "db", State::Running, ""),
         (0, "db", State::Stopping, ""),

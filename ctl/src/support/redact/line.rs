@@ -19,7 +19,7 @@ const SECRET: &[&str] = &[
 /// What in the name of an argument says so where it is a word by itself.
 const ARGUMENT: &[&str] = &["key", "pass", "pwd", "auth"];
 
-/// Told of each that is taken out, by its kind.
+/// Called with the kind of each one that is removed.
 type Count<'a> = &'a mut dyn FnMut(&'static str);
 
 /// The name of a variable, or of a field, that holds a secret.

@@ -1,6 +1,6 @@
 //! What looks like a secret is taken out of what leaves the host. Nothing is asked and nothing is kept here but counts.
 //!
-//! A secret cannot be told from another word for certain. So names decide, and the few forms that everybody uses: where
+//! No rule tells a secret from another word for certain. So names decide, and the few forms that everybody uses: where
 //! in doubt a word too many goes, since one too few cannot be called back.
 
 mod line;

@@ -20,7 +20,7 @@ pub fn parts(count: usize, edges: &[(usize, usize)]) -> Vec<usize> {
     part
 }
 
-/// For each edge: whether it closes a cycle, and so has to be turned round before layers can be told.
+/// For each edge: whether it closes a cycle, and so has to be reversed before layers exist.
 pub fn turned(count: usize, edges: &[(usize, usize)]) -> Vec<bool> {
     #[derive(Clone, Copy, PartialEq)]
     enum Seen {

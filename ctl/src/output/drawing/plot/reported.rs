@@ -11,25 +11,25 @@ use crate::output::time::duration;
 pub type Piece = (f64, Option<f64>, &'static str);
 
 /// Events by service. They have times of a clock that may be set in between, so each service is measured from its own spawn.
-pub struct Told<'a> {
+pub struct Reported<'a> {
     by_name: HashMap<&'a str, Vec<&'a Event>>,
     /// PID 1's start on the clock of the events, as most services have it.
     usual: Option<f64>,
 }
 
-impl<'a> Told<'a> {
-    pub fn new(events: &'a [Event], services: &[BootService]) -> Told<'a> {
-        let mut told = Told { by_name: HashMap::new(), usual: None };
+impl<'a> Reported<'a> {
+    pub fn new(events: &'a [Event], services: &[BootService]) -> Reported<'a> {
+        let mut reported = Reported { by_name: HashMap::new(), usual: None };
         // Of a boot whose beginning is no longer kept nothing is known for sure.
         if events.first().is_some_and(|event| event.seq == 1) {
             for event in events {
-                told.by_name.entry(&event.service).or_default().push(event);
+                reported.by_name.entry(&event.service).or_default().push(event);
             }
         }
-        let mut starts: Vec<f64> = services.iter().filter_map(|service| told.start(service)).collect();
+        let mut starts: Vec<f64> = services.iter().filter_map(|service| reported.start(service)).collect();
         starts.sort_by(f64::total_cmp);
-        told.usual = starts.get(starts.len() / 2).copied();
-        told
+        reported.usual = starts.get(starts.len() / 2).copied();
+        reported
     }
 
     /// PID 1's start on the clock of this service's events.
