@@ -9,6 +9,7 @@ mod launch;
 pub mod places;
 pub mod probe;
 pub mod random;
+pub mod task;
 pub mod transport;
 
 pub use futures_util::future::BoxFuture;

@@ -31,7 +31,7 @@ impl Personality {
             "kelson-load" => Personality::Load,
             kelson_image::NAME => Personality::Unpack,
             kelson_helper::inspect::NAME => Personality::Inspect,
-            "kelson-task" => Personality::Task,
+            kelson_helper::task::NAME => Personality::Task,
             "reboot" => Personality::Ask(Wish::Reboot),
             "poweroff" => Personality::Ask(Wish::PowerOff),
             "halt" => Personality::Ask(Wish::Halt),

@@ -14,7 +14,6 @@
 mod ask;
 mod boot;
 mod crash;
-mod devices;
 mod entry;
 mod failure;
 mod heap;
@@ -23,15 +22,11 @@ mod kernel_words;
 mod kmsg;
 mod log;
 mod memory;
-mod modules;
-mod mount_options;
-mod netlink;
 mod options;
 mod protection;
 mod reexec;
 mod shutdown;
 mod signals;
-mod superblock;
 mod supervisor;
 mod swap;
 mod task;
@@ -97,7 +92,7 @@ fn start() -> i32 {
         Personality::Unpack => kelson_unpack::main(rest.iter().cloned()),
         Personality::Inspect => kelson_inspect::main(),
         Personality::Task if rest.first().is_some_and(|word| word == reexec::COPY) => reexec::copy(rest),
-        Personality::Task => task::main(rest).into(),
+        Personality::Task => kelson_task::main(rest).into(),
         Personality::Ask(wish) => ask::main(wish, rest).into(),
     }
 }
@@ -135,7 +130,7 @@ fn init(program: &str, rest: &[OsString]) -> ! {
     }
     let arrival = crash::install(options.mode, options.crash_limit);
     if options.mode == Mode::Machine && initramfs::is_first_stage(program, &options.kernel) {
-        let Err(reason) = initramfs::run(&options.kernel);
+        let Err(reason) = initramfs::run(&options.kernel, kelson_task::perform);
         failure::at_the_start(&options, &reason);
     }
     let started = reexec::started().unwrap_or(now);

@@ -3,6 +3,7 @@
 pub mod capability;
 pub mod descriptor;
 pub mod mountinfo;
+pub mod netlink;
 pub mod pidfd;
 pub mod process;
 pub mod text;

@@ -6,10 +6,9 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
 use kelson_sys::descriptor::Watched;
+use kelson_sys::netlink;
 use nix::errno::Errno;
-use nix::sys::socket::{
-    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recvfrom, sendto, socket,
-};
+use nix::sys::socket::{MsgFlags, NetlinkAddr, SockProtocol, recvfrom, sendto};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -87,15 +86,12 @@ async fn follow_one_socket(
 }
 
 fn open() -> io::Result<OwnedFd> {
-    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-    let socket = socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkRoute)?;
     let groups = libc::RTMGRP_LINK
         | libc::RTMGRP_IPV4_IFADDR
         | libc::RTMGRP_IPV6_IFADDR
         | libc::RTMGRP_IPV4_ROUTE
         | libc::RTMGRP_IPV6_ROUTE;
-    bind(socket.as_raw_fd(), &NetlinkAddr::new(0, groups.cast_unsigned()))?;
-    Ok(socket)
+    Ok(netlink::open(SockProtocol::NetlinkRoute, groups.cast_unsigned())?)
 }
 
 /// The tables, and how far asking for them has come.

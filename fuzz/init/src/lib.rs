@@ -3,12 +3,7 @@
 
 #[path = "../../../init/src/kernel_words.rs"]
 pub mod kernel_words;
-#[path = "../../../init/src/modules.rs"]
-pub mod modules;
-#[path = "../../../init/src/mount_options.rs"]
-pub mod mount_options;
 #[path = "../../../init/src/options.rs"]
 pub mod options;
-#[path = "../../../init/src/superblock.rs"]
-pub mod superblock;
+#[path = "../../../init/src/task.rs"]
 pub mod task;

@@ -1,6 +1,6 @@
 //! What a disk says of its file system.
 
-use kelson_fuzz_init::superblock::{ReadAt, identify};
+use kelson_task::{ReadAt, identify};
 
 struct Disk<'a>(&'a [u8]);
 

@@ -2,13 +2,12 @@
 
 use std::ffi::{CString, OsString};
 use std::fs::File;
-use std::future::Future;
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt as _;
-use std::pin::Pin;
 use std::time::Duration;
 
+use kelson_conditions::BoxFuture;
 use kelson_fuzz_init::task::{Launcher, Request, run};
 
 use crate::time;
@@ -27,11 +26,7 @@ pub fn words(data: &[u8]) {
 struct Says<'a>(&'a [u8]);
 
 impl Launcher for Says<'_> {
-    fn launch(
-        &self,
-        _: Vec<CString>,
-        output: OwnedFd,
-    ) -> Pin<Box<dyn Future<Output = io::Result<()>> + Send + '_>> {
+    fn launch(&self, _: Vec<CString>, output: OwnedFd) -> BoxFuture<'_, io::Result<()>> {
         // It fits into a pipe.
         let written = File::from(output).write_all(self.0);
         Box::pin(std::future::ready(written))

@@ -1,8 +1,8 @@
 //! The kernel's command line, and the arguments of `init`.
 
-use kelson_fuzz_init::mount_options::MountOptions;
 use kelson_fuzz_init::options::{Mode, Options};
 use kelson_spec::{duration_text, parse_duration, parse_size, size_text};
+use kelson_task::MountOptions;
 
 /// The first line is the kernel's, each further one an argument of `init`.
 pub fn kernel_line(data: &[u8]) {

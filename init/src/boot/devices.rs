@@ -8,12 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use kelson_helper::task::names_disk;
 use kelson_spec::machine::MountSpec;
-use nix::mount::MsFlags;
 
 use super::{Task, TaskFailure};
-use crate::devices;
-use crate::mount_options::MountOptions;
 use crate::task::{self, Launcher, Request};
 
 /// How long a disk may take to appear.
@@ -75,9 +73,11 @@ async fn carry_out(launcher: &dyn Launcher, mount: MountSpec) -> Result<String, 
 
 /// A check writes to the disk, and is for ext4 and its forerunners.
 fn is_checked(mount: &MountSpec) -> bool {
-    let flags = MountOptions::parse(mount.options.iter().map(String::as_str)).flags;
-    devices::names_disk(&mount.source)
-        && !flags.intersects(MsFlags::MS_BIND | MsFlags::MS_RDONLY)
+    let words = || mount.options.iter().flat_map(|option| option.split(',')).map(str::trim);
+    let read_only = words().rfind(|word| matches!(*word, "ro" | "rw")) == Some("ro");
+    names_disk(&mount.source)
+        && !read_only
+        && !words().any(|word| matches!(word, "bind" | "rbind"))
         && matches!(mount.fs_type.as_str(), "" | "auto" | "ext2" | "ext3" | "ext4")
 }
 

@@ -7,6 +7,7 @@
 pub mod container;
 pub mod devices;
 pub mod history;
+mod interface;
 pub mod machine;
 pub mod mounts;
 pub mod network;

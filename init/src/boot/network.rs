@@ -6,11 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kelson_helper::task::Prefixed;
 use kelson_spec::machine::InterfaceSpec;
 
+use super::interface::{appear, names};
 use super::{Order, Phase, Task, TaskFailure};
 use crate::kernel_words::IpWord;
-use crate::netlink;
 use crate::task::{self, Launcher, Request};
 
 /// How long an interface may take to appear: a driver is loaded, the card is not found yet.
@@ -25,8 +26,7 @@ const RESOLVER: Duration = Duration::from_secs(10);
 struct Wanted {
     /// `None`: the first network card.
     interface: Option<String>,
-    address: IpAddr,
-    prefix: u8,
+    address: Prefixed,
     gateway: Option<IpAddr>,
 }
 
@@ -63,8 +63,7 @@ fn wanted(configured: &[InterfaceSpec], from_kernel: &[IpWord]) -> Vec<Wanted> {
         .iter()
         .map(|spec| Wanted {
             interface: Some(spec.interface.clone()),
-            address: spec.address,
-            prefix: spec.prefix,
+            address: Prefixed(spec.address, spec.prefix),
             gateway: spec.gateway,
         })
         .collect();
@@ -76,8 +75,7 @@ fn wanted(configured: &[InterfaceSpec], from_kernel: &[IpWord]) -> Vec<Wanted> {
         if !taken {
             all.push(Wanted {
                 interface: word.device.clone(),
-                address: word.address,
-                prefix: word.prefix,
+                address: Prefixed(word.address, word.prefix),
                 gateway: word.gateway,
             });
         }
@@ -98,19 +96,19 @@ fn name_servers(configured: &[InterfaceSpec], from_kernel: &[IpWord]) -> Vec<IpA
 }
 
 async fn bring_up(launcher: Arc<dyn Launcher>, wanted: Wanted) -> Result<String, TaskFailure> {
-    let appear = netlink::appear(wanted.interface.as_deref());
+    let appear = appear(wanted.interface.as_deref());
     let Ok(found) = tokio::time::timeout(APPEAR, appear).await else {
         let name = wanted.interface.as_deref().unwrap_or("network card");
         return Err(format!(
             "no {name} has come within {} s (there are: {}); is its driver among the modules of machine.yaml?",
             APPEAR.as_secs(),
-            netlink::names().join(", ")
+            names().join(", ")
         )
         .into());
     };
     let (name, index) = found?;
-    let Wanted { address, prefix, gateway, .. } = wanted;
-    let request = Request::SetUpInterface { name, index, address, prefix, gateway };
+    let Wanted { address, gateway, .. } = wanted;
+    let request = Request::SetUpInterface { name, index, address, gateway };
     Ok(task::run(launcher.as_ref(), &request, SET_UP).await?)
 }
 
@@ -142,7 +140,8 @@ mod tests {
 
     #[test]
     fn the_machine_file_wins_over_the_kernel_command_line() {
-        let names = |all: Vec<Wanted>| all.into_iter().map(|one| one.address.to_string()).collect::<Vec<_>>();
+        let names =
+            |all: Vec<Wanted>| all.into_iter().map(|one| one.address.0.to_string()).collect::<Vec<_>>();
         let configured = [spec("eth0", "10.0.0.1", &[])];
         assert_eq!(names(wanted(&configured, &[word(Some("eth0"), "10.0.0.9")])), ["10.0.0.1"]);
         assert_eq!(names(wanted(&configured, &[word(None, "10.0.0.9")])), ["10.0.0.1"]);

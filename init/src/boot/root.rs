@@ -4,10 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kelson_helper::task::RESTART_NEEDED;
 use kelson_sys::mountinfo::{self, Mount};
 
 use super::{Order, Phase, Task, TaskFailure};
-use crate::task::{self, Launcher, RESTART_NEEDED, Request};
+use crate::task::{self, Launcher, Request};
 
 /// A check of a large disk after a power cut takes minutes.
 const CHECK: Duration = Duration::from_secs(600);

@@ -2,13 +2,14 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use kelson_helper::task::EARLIEST_TIME;
 use kelson_spec::service::ResourceLimit;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::Task;
-use crate::task::{self, Launcher, Request};
+use crate::task::{Launcher, Request};
 
 /// What is kept of the kernel's randomness from one run to the next.
 pub const RANDOM_SEED: &str = "/var/lib/kelson/random-seed";
@@ -82,7 +83,7 @@ pub fn machine_id(launcher: &Arc<dyn Launcher>, runtime: &Path) -> Task {
 /// Sets the clock from the hardware's where the kernel has not done it.
 pub fn clock(launcher: &Arc<dyn Launcher>) -> Task {
     let name = "clock";
-    if task::clock_is_set() {
+    if SystemTime::now().duration_since(UNIX_EPOCH).is_ok_and(|time| time >= EARLIEST_TIME) {
         return Task::call(name, || Ok("the kernel has set it".to_owned()));
     }
     Task::request(name, launcher, Request::SetClock, STEP)

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use kelson_helper::task::Octal;
 use kelson_sys::mountinfo::{self, Mount};
 
 use super::{Task, TaskFailure};
@@ -18,7 +19,7 @@ use crate::task::{self, Launcher, Request};
 /// The folder on what is laid over the image, beside the overlay's own two.
 const NAME: &str = "state";
 /// Root's alone: it holds the files of all containers.
-const MODE: u32 = 0o700;
+const MODE: Octal = Octal(0o700);
 /// One call; the disk may be slow.
 const CALL: Duration = Duration::from_secs(30);
 
@@ -67,7 +68,7 @@ async fn carry_out(launcher: &dyn Launcher, plan: &Plan, folder: PathBuf) -> Res
             task::run(launcher, &request, CALL).await?;
             (source.display().to_string(), "none", "bind".to_owned())
         }
-        Plan::Memory => ("tmpfs".to_owned(), "tmpfs", format!("mode={MODE:04o}")),
+        Plan::Memory => ("tmpfs".to_owned(), "tmpfs", format!("mode={:04o}", MODE.0)),
     };
     let fs_type = fs_type.to_owned();
     let request = Request::Mount { source, target: folder, fs_type, options, patience: Duration::ZERO };

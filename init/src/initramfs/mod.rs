@@ -22,7 +22,7 @@ use nix::mount::{MsFlags, mount};
 
 use crate::boot::{history, mounts};
 use crate::kernel_words::KernelWords;
-use crate::task::Request;
+use crate::task::{Perform, Request};
 
 /// The image of the root within the initramfs.
 const IMAGE: &str = "/root.squashfs";
@@ -55,29 +55,30 @@ pub fn is_first_stage(program: &str, words: &KernelWords) -> bool {
 ///
 /// # Errors
 /// Returns only when there is no root to go to: a sentence that says why.
-pub fn run(words: &KernelWords) -> Result<std::convert::Infallible, String> {
+pub fn run(words: &KernelWords, perform: Perform) -> Result<std::convert::Infallible, String> {
     let mut steps = Steps::new();
     for api in mounts::FIRST {
         steps.run(&format!("mount {}", api.target), || api.mount().map_err(|failed| failed.message))?;
     }
     // A module that is missing may still not be needed; the root says what was.
-    let _ = steps.run("kernel modules", load_modules);
+    let _ = steps.run("kernel modules", || load_modules(perform));
     let root = Path::new(NEW_ROOT);
     make_folder(root)?;
     if Path::new(IMAGE).exists() {
-        assemble(words, root, &mut steps)?;
+        assemble(words, root, perform, &mut steps)?;
     } else {
-        steps.run("root disk", || mount_disk_root(words, root))?;
+        steps.run("root disk", || mount_disk_root(words, root, perform))?;
     }
     steps.save();
     switch::switch_root(root)
 }
 
 /// The image, and what is written laid over it.
-fn assemble(words: &KernelWords, root: &Path, steps: &mut Steps) -> Result<(), String> {
+fn assemble(words: &KernelWords, root: &Path, perform: Perform, steps: &mut Steps) -> Result<(), String> {
     let image = Path::new(PARTS).join("image");
     steps.run("root image", || mount_image(&image))?;
-    let on_disk = words.disk.as_deref().map(|disk| steps.run("writable disk", || mount_writable_disk(disk)));
+    let on_disk =
+        words.disk.as_deref().map(|disk| steps.run("writable disk", || mount_writable_disk(disk, perform)));
     let upper = match on_disk {
         Some(Ok(())) => Path::new(PARTS).join(DISK),
         // A machine that can be reached and says what is wrong is better than none.
@@ -89,14 +90,14 @@ fn assemble(words: &KernelWords, root: &Path, steps: &mut Steps) -> Result<(), S
     steps.run("overlay", || mount_overlay(&image, &upper, root))
 }
 
-fn load_modules() -> Result<String, String> {
+fn load_modules(perform: Perform) -> Result<String, String> {
     let names = match std::fs::read_to_string(MODULES) {
         Ok(names) => names,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok("none are named".to_owned()),
         Err(error) => return Err(format!("{MODULES}: {error}")),
     };
     let names = names.lines().map(str::trim).filter(|name| !name.is_empty() && !name.starts_with('#'));
-    crate::task::perform(&Request::LoadModules { names: names.map(str::to_owned).collect() })
+    perform(&Request::LoadModules { names: names.map(str::to_owned).collect() })
 }
 
 fn mount_image(target: &Path) -> Result<String, String> {
@@ -107,8 +108,8 @@ fn mount_image(target: &Path) -> Result<String, String> {
     Ok(device.display().to_string())
 }
 
-fn mount_writable_disk(disk: &str) -> Result<String, String> {
-    crate::task::perform(&Request::Mount {
+fn mount_writable_disk(disk: &str, perform: Perform) -> Result<String, String> {
+    perform(&Request::Mount {
         source: disk.to_owned(),
         target: Path::new(PARTS).join(DISK),
         fs_type: String::new(),
@@ -138,11 +139,11 @@ fn mount_overlay(image: &Path, writable: &Path, root: &Path) -> Result<String, S
 
 /// The disk that `root=` names, as `ro` or `rw` and `rootflags=` say. Read-only unless told otherwise, as the kernel
 /// does it: `/sbin/init` checks it first and then makes it writable.
-fn mount_disk_root(words: &KernelWords, root: &Path) -> Result<String, String> {
+fn mount_disk_root(words: &KernelWords, root: &Path, perform: Perform) -> Result<String, String> {
     let source = words.root.clone().ok_or_else(|| format!("there is neither {IMAGE} nor a root= word"))?;
     let access = if words.read_only == Some(false) { "rw" } else { "ro" };
     let flags = words.root_flags.as_deref().unwrap_or_default();
-    crate::task::perform(&Request::Mount {
+    perform(&Request::Mount {
         source,
         target: root.to_owned(),
         fs_type: words.root_fs_type.clone().unwrap_or_default(),
@@ -229,7 +230,8 @@ mod tests {
 
     #[test]
     fn a_root_is_needed() {
-        let error = mount_disk_root(&KernelWords::default(), Path::new("/newroot")).unwrap_err();
+        let error = mount_disk_root(&KernelWords::default(), Path::new("/newroot"), |_| Ok(String::new()))
+            .unwrap_err();
         assert!(error.contains("neither /root.squashfs nor a root="), "{error}");
     }
 }

@@ -1,15 +1,14 @@
 //! Starting Kelson's other personalities from PID 1's copy in memory.
 
 use std::ffi::CString;
-use std::future::Future;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use kelson_conditions::{BoxFuture, Helper, HelperSpawner};
+use kelson_helper::task::{NAME, WATCH_PATHS};
 use kelson_runner::{Command, Processes, Stdio};
 use kelson_services::helpers::{HelperKind, HelperLauncher};
 use kelson_spec::{Diagnostic, Loaded, MachineSpec};
@@ -114,14 +113,10 @@ impl Personalities {
 }
 
 impl task::Launcher for Personalities {
-    fn launch(
-        &self,
-        arguments: Vec<CString>,
-        output: OwnedFd,
-    ) -> Pin<Box<dyn Future<Output = io::Result<()>> + Send + '_>> {
+    fn launch(&self, arguments: Vec<CString>, output: OwnedFd) -> BoxFuture<'_, io::Result<()>> {
         Box::pin(async move {
             let mut arguments = arguments.into_iter().map(CString::into_bytes);
-            let name = arguments.next().unwrap_or_else(|| b"kelson-task".to_vec());
+            let name = arguments.next().unwrap_or_else(|| NAME.into());
             let command = Command::from_descriptor(self.binary.try_clone()?, name)
                 .args(arguments)
                 .stdout(Stdio::Descriptor(output))
@@ -147,8 +142,7 @@ impl HelperSpawner for Personalities {
         Box::pin(async move {
             let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
             ours.set_nonblocking(true)?;
-            let command =
-                this.command("kelson-task")?.arg("watch-paths").descriptor(theirs.into(), 3).spared();
+            let command = this.command(NAME)?.arg(WATCH_PATHS).descriptor(theirs.into(), 3).spared();
             let child =
                 this.processes.spawn(command).await.map_err(|error| io::Error::other(error.to_string()))?;
             Ok(Helper { socket: ours.into(), lease: Box::new(KilledOnDrop(child.pidfd)) })

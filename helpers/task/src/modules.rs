@@ -1,6 +1,6 @@
 //! Kernel modules, loaded by name with what they depend on, as modprobe does it.
 //!
-//! Runs in `kelson-task` and in our own initramfs: it reads files of a disk. `modules.dep` names the file and the
+//! `modules.dep` names the file and the
 //! dependencies of each module, `modules.softdep` what a module asks for by another name while it runs (ext4 wants
 //! `crc32c`), `modules.alias` who answers to such a name, `modules.builtin` what the kernel holds already.
 
@@ -114,6 +114,21 @@ impl Modules {
         }
         Ok(outcome)
     }
+}
+
+/// Loads all of them, and names those that could not be loaded.
+pub fn load(names: &[String]) -> Result<String, String> {
+    let modules = Modules::of_running_kernel()?;
+    let mut failures = Vec::new();
+    let mut new = 0_usize;
+    for name in names {
+        match modules.load(name) {
+            Ok(Loaded::New) => new = new.saturating_add(1),
+            Ok(_) => {}
+            Err(text) => failures.push(text),
+        }
+    }
+    if failures.is_empty() { Ok(format!("{new} loaded")) } else { Err(failures.join("; ")) }
 }
 
 fn insert(path: &Path) -> Result<Loaded, String> {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use nix::mount::{MsFlags, mount};
 
 use crate::netlink;
+use kelson_helper::task::Prefixed;
 
 const RESOLVER: &str = "/etc/resolv.conf";
 
@@ -20,8 +21,7 @@ pub fn set_up_loopback() -> Result<String, String> {
 pub fn set_up(
     name: &str,
     index: u32,
-    address: IpAddr,
-    prefix: u8,
+    Prefixed(address, prefix): Prefixed,
     gateway: Option<IpAddr>,
 ) -> Result<String, String> {
     netlink::set_up(index).map_err(|error| format!("{name}: taking it up: {error}"))?;

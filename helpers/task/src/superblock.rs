@@ -1,8 +1,7 @@
 //! What file system is on a disk, and its label and UUID, read from its superblock.
 //!
-//! This is what `LABEL=` and `UUID=` need, for the file systems that a small host boots from. It runs in
-//! `kelson-task` and in our own initramfs, never in a PID 1 that is up: a disk may be dead, and what is on it is a
-//! stranger's.
+//! This is what `LABEL=` and `UUID=` need, for the file systems that a small host boots from. A disk
+//! may be dead, and what is on it is a stranger's.
 
 use std::fmt::Write as _;
 

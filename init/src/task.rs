@@ -1,28 +1,28 @@
-//! PID 1's side: starting a task and waiting for its answer up to a deadline.
+//! One call that may hang, made by a process of its own: `kelson-task`.
+//!
+//! A dead disk puts whoever touches it into a sleep that no signal ends. So PID 1 touches none: it starts this
+//! helper with the [`Request`] as arguments, and waits for its answer no longer than a deadline. After that the
+//! process is left behind, and that is said.
+//!
+//! The answer is one line on standard output, `done` or `failed` and a text; an end without it is a failure.
 
 use std::ffi::CString;
-use std::future::Future;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::pin::Pin;
 use std::time::Duration;
 
+use kelson_helper::BoxFuture;
+pub use kelson_helper::task::Request;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
-
-use super::Request;
 
 /// Answers are one sentence; whoever says more is cut off.
 const ANSWER_MAX: u64 = 16 * 1024;
 
-/// Starts the personality. Somebody else reaps it.
+/// Starts the helper. Somebody else reaps it.
 pub trait Launcher: Send + Sync {
     /// Starts Kelson's own file with these arguments (`argv[0]` first) and this standard output.
-    fn launch(
-        &self,
-        arguments: Vec<CString>,
-        output: OwnedFd,
-    ) -> Pin<Box<dyn Future<Output = io::Result<()>> + Send + '_>>;
+    fn launch(&self, arguments: Vec<CString>, output: OwnedFd) -> BoxFuture<'_, io::Result<()>>;
 }
 
 /// Why a task did not do what it was asked for.
@@ -39,6 +39,10 @@ pub enum TaskError {
     #[error("kelson-task {verb} did not answer within {} s and is left behind", .deadline.as_secs_f32())]
     Late { verb: &'static str, deadline: Duration },
 }
+
+/// Makes a call in this very process: the helper's own code, which `main.rs` passes to the initramfs. Nothing else runs
+/// there yet, and without a root nothing ever will.
+pub type Perform = fn(&Request) -> Result<String, String>;
 
 /// Does what `request` says in a process of its own. Returns what it did, as a text.
 ///
@@ -94,11 +98,7 @@ pub mod testing {
     }
 
     impl<F: Fn(&str) -> Option<&'static str> + Send + Sync> Launcher for Scripted<F> {
-        fn launch(
-            &self,
-            arguments: Vec<CString>,
-            output: OwnedFd,
-        ) -> Pin<Box<dyn Future<Output = io::Result<()>> + Send + '_>> {
+        fn launch(&self, arguments: Vec<CString>, output: OwnedFd) -> BoxFuture<'_, io::Result<()>> {
             let words: Vec<&str> = arguments.iter().skip(1).map(|word| word.to_str().unwrap()).collect();
             let line = words.join(" ");
             let answer = (self.0)(&line);

@@ -1,6 +1,6 @@
 //! Finding a disk by path, `LABEL=` or `UUID=`, and waiting for one that the kernel has not found yet.
 //!
-//! Runs in `kelson-task` and in our own initramfs. It waits for the kernel's word (a uevent) that a device has
+//! It waits for the kernel's word (a uevent) that a device has
 //! come, asks again, and gives up at a deadline.
 
 use std::fs::File;
@@ -8,10 +8,9 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use kelson_sys::netlink;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{
-    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, socket,
-};
+use nix::sys::socket::{MsgFlags, SockProtocol, recv};
 
 use crate::superblock::{Superblock, identify};
 
@@ -44,11 +43,6 @@ impl<'a> Name<'a> {
     }
 }
 
-/// Whether a mount source names a disk rather than something that the file system makes up (`tmpfs`, `overlay`).
-pub fn names_disk(source: &str) -> bool {
-    source.starts_with("/dev/") || matches!(Name::parse(source), Ok(Name::Label(_) | Name::Uuid(_)) | Err(_))
-}
-
 /// The device that `source` names, waited for at most `patience`.
 ///
 /// # Errors
@@ -57,7 +51,8 @@ pub fn find(source: &str, patience: Duration) -> Result<PathBuf, String> {
     let name = Name::parse(source)?;
     let deadline = Instant::now().checked_add(patience);
     // Before the first look, so that a device that comes between look and wait is not missed.
-    let news = uevents();
+    // The kernel tells of each device that comes or goes.
+    let news = netlink::open(SockProtocol::NetlinkKObjectUEvent, 1);
     loop {
         if let Some(device) = look(&name) {
             return Ok(device);
@@ -91,14 +86,6 @@ fn look(name: &Name<'_>) -> Option<PathBuf> {
     })
 }
 
-/// A socket that tells of each device that comes or goes.
-fn uevents() -> nix::Result<OwnedFd> {
-    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-    let fd = socket(AddressFamily::Netlink, SockType::Datagram, flags, SockProtocol::NetlinkKObjectUEvent)?;
-    bind(fd.as_raw_fd(), &NetlinkAddr::new(0, 1))?;
-    Ok(fd)
-}
-
 /// Returns true once there is news, false when the time is over.
 fn wait(news: &OwnedFd, left: Duration) -> bool {
     let Ok(timeout) = PollTimeout::try_from(left) else { return false };
@@ -122,9 +109,6 @@ mod tests {
         assert_eq!(Name::parse("UUID=\"ab\""), Ok(Name::Uuid("ab")));
         assert_eq!(Name::parse("/dev/vda1"), Ok(Name::Path(Path::new("/dev/vda1"))));
         assert!(Name::parse("PARTUUID=1").unwrap_err().contains("not supported"));
-        assert!(
-            names_disk("LABEL=a") && names_disk("/dev/sda") && !names_disk("tmpfs") && !names_disk("/srv")
-        );
     }
 
     #[test]

@@ -1,18 +1,12 @@
-//! The few rtnetlink messages that a boot needs: an interface up, an address, a default route, and the wait for an
-//! interface to come. Our own, because the crates for it are larger than the whole of `init`'s boot.
-//!
-//! The kernel answers these from memory at once; none of it can hang.
+//! The few rtnetlink messages that a boot needs: an interface up, an address, a default route. Our own, because the
+//! crates for it are larger than the whole of `init`'s boot.
 
-use std::ffi::CString;
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 
-use kelson_sys::descriptor::Watched;
-use nix::errno::Errno;
-use nix::sys::socket::{
-    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, sendto, socket,
-};
+use kelson_sys::netlink;
+use nix::sys::socket::{MsgFlags, NetlinkAddr, SockProtocol, recv, sendto};
 
 const RTM_NEWLINK: u16 = 16;
 const RTM_NEWADDR: u16 = 20;
@@ -24,8 +18,6 @@ const CREATE: u16 = 0x400;
 /// Put it in the place of what is there.
 const REPLACE: u16 = 0x100;
 const NLMSG_ERROR: u16 = 2;
-/// The multicast group of changes to interfaces (`RTMGRP_LINK`).
-const GROUP_LINK: u32 = 1;
 
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
@@ -115,16 +107,9 @@ fn default_route_message(index: u32, gateway: IpAddr) -> Vec<u8> {
         .finish()
 }
 
-fn route_socket(groups: u32) -> nix::Result<OwnedFd> {
-    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-    let fd = socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkRoute)?;
-    bind(fd.as_raw_fd(), &NetlinkAddr::new(0, groups))?;
-    Ok(fd)
-}
-
 /// Sends one request and reads its answer, which the kernel has put there before the send returns.
 fn ask(message: &[u8]) -> io::Result<()> {
-    let fd = route_socket(0)?;
+    let fd = netlink::open(SockProtocol::NetlinkRoute, 0)?;
     sendto(fd.as_raw_fd(), message, &NetlinkAddr::new(0, 0), MsgFlags::empty())?;
     let mut answer = [0; 1024];
     let length = recv(fd.as_raw_fd(), &mut answer, MsgFlags::empty())?;
@@ -167,58 +152,7 @@ pub fn set_default_route(index: u32, gateway: IpAddr) -> io::Result<()> {
 
 /// The number of an interface; `None`: there is none of that name.
 pub fn index_of(name: &str) -> Option<u32> {
-    nix::net::if_::if_nametoindex(CString::new(name).ok()?.as_c_str()).ok()
-}
-
-/// The names of all interfaces, sorted.
-pub fn names() -> Vec<String> {
-    let Ok(folder) = std::fs::read_dir("/sys/class/net") else { return Vec::new() };
-    let mut names: Vec<String> =
-        folder.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    names.sort();
-    names
-}
-
-/// The network card that came first: the lowest number of those that are Ethernet and belong to a device.
-fn first_card() -> Option<(String, u32)> {
-    let mut cards: Vec<(u32, String)> = std::fs::read_dir("/sys/class/net")
-        .ok()?
-        .flatten()
-        .filter(|entry| {
-            let kind = std::fs::read_to_string(entry.path().join("type")).unwrap_or_default();
-            kind.trim() == "1" && entry.path().join("device").exists()
-        })
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .filter_map(|name| index_of(&name).map(|index| (index, name)))
-        .collect();
-    cards.sort_unstable();
-    cards.into_iter().next().map(|(index, name)| (name, index))
-}
-
-/// Waits until an interface is there: the one of that name, or the first network card. Returns its name and number.
-/// Waits without end; cancelled by dropping.
-///
-/// # Errors
-/// When no netlink socket can be had.
-pub async fn appear(name: Option<&str>) -> io::Result<(String, u32)> {
-    // Before the first look, so that what comes between look and wait is not missed.
-    let news = Watched::reading(route_socket(GROUP_LINK)?)?;
-    loop {
-        let found = match name {
-            Some(name) => index_of(name).map(|index| (name.to_owned(), index)),
-            None => first_card(),
-        };
-        if let Some(found) = found {
-            return Ok(found);
-        }
-        let mut guard = news.readable().await?;
-        let mut buffer = [0; 4096];
-        while !matches!(
-            recv(guard.get_inner().as_raw_fd(), &mut buffer, MsgFlags::empty()),
-            Err(Errno::EAGAIN)
-        ) {}
-        guard.clear_ready();
-    }
+    nix::net::if_::if_nametoindex(name).ok()
 }
 
 #[cfg(test)]
@@ -262,11 +196,5 @@ mod tests {
             assert!(set_up(4711).is_err());
         });
         done.join().unwrap();
-    }
-
-    #[test]
-    fn an_interface_that_is_there_is_not_waited_for() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        assert_eq!(runtime.block_on(appear(Some("lo"))).unwrap().0, "lo");
     }
 }

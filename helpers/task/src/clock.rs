@@ -1,15 +1,9 @@
 //! The clock: set from the hardware's where the kernel has not done it.
 
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-/// 2025-01-01: a clock before this was never set.
-const SURELY_WRONG: Duration = Duration::from_secs(1_735_689_600);
-
-/// Whether the clock shows a time that can be right.
-pub fn is_set() -> bool {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() >= SURELY_WRONG
-}
+use kelson_helper::task::EARLIEST_TIME;
 
 /// Sets the clock from the first hardware clock that shows a time that can be right.
 pub fn set() -> Result<String, String> {
@@ -27,7 +21,7 @@ fn read(clocks: &Path) -> Option<Duration> {
     names.sort();
     names.into_iter().find_map(|clock| {
         let seconds = std::fs::read_to_string(clock.join("since_epoch")).ok()?.trim().parse().ok()?;
-        Some(Duration::from_secs(seconds)).filter(|time| *time >= SURELY_WRONG)
+        Some(Duration::from_secs(seconds)).filter(|time| *time >= EARLIEST_TIME)
     })
 }
 

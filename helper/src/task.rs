@@ -1,0 +1,308 @@
+//! What PID 1 can ask of `kelson-task`, and how it is written as arguments.
+//!
+//! `ps` shows the request, and so what hangs (`kelson-task mount /dev/vdb /var ext4`). A request is one line of the table
+//! [`Request`] here, and one of the helper's `perform`.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::net::IpAddr;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+use std::slice::Iter;
+use std::time::Duration;
+
+/// The name under which it runs.
+pub const NAME: &str = "kelson-task";
+
+/// The one word that is no request: with it the helper watches paths for the conditions of services.
+pub const WATCH_PATHS: &str = "watch-paths";
+
+/// What the answer to a check says when the kernel's view of the disk is no longer right.
+pub const RESTART_NEEDED: &str = "the machine must start again before the disk is written";
+
+/// 2025-01-01, since 1970: a clock before this was never set.
+pub const EARLIEST_TIME: Duration = Duration::from_secs(1_735_689_600);
+
+/// Whether the source of a mount names a disk rather than something that the file system makes up (`tmpfs`, `overlay`).
+pub fn names_disk(source: &str) -> bool {
+    let kind = source.split_once('=').map(|(kind, _)| kind);
+    source.starts_with("/dev/") || matches!(kind, Some("LABEL" | "UUID" | "PARTUUID" | "PARTLABEL" | "ID"))
+}
+
+/// Makes the requests, their words, and both directions between them.
+macro_rules! requests {
+    ($($(#[$doc:meta])* $verb:literal => $name:ident $({ $($field:ident: $kind:ty),* })?,)*) => {
+        /// One call.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub enum Request {
+            $($(#[$doc])* $name $({ $($field: $kind),* })?,)*
+        }
+
+        impl Request {
+            /// The word of the request.
+            pub fn verb(&self) -> &'static str {
+                match self {
+                    $(Request::$name $({ $($field: _),* })? => $verb,)*
+                }
+            }
+
+            fn put(&self, words: &mut Vec<OsString>) {
+                match self {
+                    $(Request::$name $({ $($field),* })? => { $($($field.put(words);)*)? })*
+                }
+            }
+
+            /// Reads the arguments after `argv[0]`.
+            ///
+            /// # Errors
+            /// A sentence that says what is wrong.
+            pub fn from_arguments(words: &[OsString]) -> Result<Request, String> {
+                let (verb, rest) = words.split_first().ok_or("nothing is asked for")?;
+                let verb = verb.to_str().unwrap_or_default();
+                let mut rest = rest.iter();
+                let missing = || format!("\"{verb}\" needs more words after it");
+                match verb {
+                    $($verb => Ok(Request::$name $({
+                        $($field: Words::take(&mut rest).ok_or_else(missing)?),*
+                    })?),)*
+                    _ => Err(format!("\"{verb}\" is not known")),
+                }
+            }
+        }
+    };
+}
+
+requests! {
+    /// Mount a file system; a disk that has not come yet is waited for. An empty type: look what it is.
+    "mount" => Mount { source: String, target: PathBuf, fs_type: String, options: String, patience: Duration },
+    /// Which device a source names, and what file system is on it; a disk that has not come yet is waited for. The
+    /// answer is the type (`ext4`, or `-` where it is not known), a space, and the path of the device.
+    "identify" => Identify { source: String, patience: Duration },
+    /// Change the options of a mount.
+    "remount" => Remount { target: PathBuf, options: String },
+    "umount" => Unmount { target: PathBuf },
+    /// Make a folder in one that is there, with these permissions; one that is there already is left as it is.
+    "mkdir" => MakeFolder { path: PathBuf, mode: Octal },
+    /// Check the ext4 file system on a device, if the program for it is there.
+    "fsck" => Check { device: PathBuf },
+    /// Write out everything that waits to be written.
+    "sync" => Sync,
+    /// Whether a path exists.
+    "stat" => Stat { path: PathBuf },
+    "modules" => LoadModules { names: Vec<String> },
+    "swapoff" => SwapOff { device: PathBuf },
+    /// Take the file away from a loop device.
+    "detach-loop" => DetachLoop { device: PathBuf },
+    /// Stir a saved seed into the kernel's randomness and save a new one.
+    "load-seed" => LoadSeed { path: PathBuf },
+    "save-seed" => SaveSeed { path: PathBuf },
+    /// Set these kernel parameters, in their order; one that fails does not keep the others.
+    "sysctl" => SetParameters { settings: Vec<(String, String)> },
+    /// Set the host name to this one, else to that of `/etc/hostname`.
+    "hostname" => SetHostName { name: Option<String> },
+    /// Make sure that there is a machine id. Where the disk cannot be written, this file holds it for the run.
+    "machine-id" => SetMachineId { transient: PathBuf },
+    /// Set the clock from the hardware's.
+    "clock" => SetClock,
+    "loopback" => SetUpLoopback,
+    /// Set up an interface that exists, given by its name and number.
+    "interface" => SetUpInterface { name: String, index: u32, address: Prefixed, gateway: Option<IpAddr> },
+    /// Write this file of name servers, and make `/etc/resolv.conf` lead to it.
+    "resolver" => WriteResolver { resolver: PathBuf, servers: Vec<IpAddr> },
+    /// Make the mounts of the machine read-only in the mount namespaces of what runs in these cgroups.
+    "read-only" => ReadOnly { cgroups: Vec<PathBuf> },
+}
+
+impl Request {
+    /// The arguments, `argv[0]` first. `None` where a word holds a NUL.
+    pub fn to_arguments(&self) -> Option<Vec<CString>> {
+        let mut words: Vec<OsString> = vec![NAME.into(), self.verb().into()];
+        self.put(&mut words);
+        words.into_iter().map(|word| CString::new(word.into_vec()).ok()).collect()
+    }
+}
+
+/// Permissions, written as they are usually read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Octal(pub u32);
+
+/// An address and the length of its prefix: `10.0.2.15/24`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Prefixed(pub IpAddr, pub u8);
+
+/// One field of a request, as the words of a command line.
+trait Words: Sized {
+    fn put(&self, words: &mut Vec<OsString>);
+    /// `None`: words are missing, or say something else.
+    fn take(words: &mut Iter<'_, OsString>) -> Option<Self>;
+}
+
+/// A field of one word.
+trait Word: Sized {
+    fn write(&self) -> OsString;
+    fn read(word: &OsStr) -> Option<Self>;
+}
+
+impl<T: Word> Words for T {
+    fn put(&self, words: &mut Vec<OsString>) {
+        words.push(self.write());
+    }
+
+    fn take(words: &mut Iter<'_, OsString>) -> Option<T> {
+        T::read(words.next()?)
+    }
+}
+
+impl Words for (String, String) {
+    fn put(&self, words: &mut Vec<OsString>) {
+        words.extend([self.0.write(), self.1.write()]);
+    }
+
+    fn take(words: &mut Iter<'_, OsString>) -> Option<(String, String)> {
+        Some((String::read(words.next()?)?, String::read(words.next()?)?))
+    }
+}
+
+/// Stands at the end of a request.
+impl<T: Words> Words for Option<T> {
+    fn put(&self, words: &mut Vec<OsString>) {
+        self.iter().for_each(|word| word.put(words));
+    }
+
+    fn take(words: &mut Iter<'_, OsString>) -> Option<Option<T>> {
+        if words.len() == 0 { Some(None) } else { T::take(words).map(Some) }
+    }
+}
+
+/// Stands at the end of a request.
+impl<T: Words> Words for Vec<T> {
+    fn put(&self, words: &mut Vec<OsString>) {
+        self.iter().for_each(|word| word.put(words));
+    }
+
+    fn take(words: &mut Iter<'_, OsString>) -> Option<Vec<T>> {
+        std::iter::from_fn(|| (words.len() > 0).then(|| T::take(words))).collect()
+    }
+}
+
+/// Makes fields of one word.
+macro_rules! words {
+    ($($kind:ty: $write:expr, $read:expr;)*) => {
+        $(impl Word for $kind {
+            fn write(&self) -> OsString {
+                let write: fn(&$kind) -> String = $write;
+                write(self).into()
+            }
+
+            fn read(word: &OsStr) -> Option<$kind> {
+                let read: fn(&str) -> Option<$kind> = $read;
+                read(&String::from_utf8_lossy(word.as_bytes()))
+            }
+        })*
+    };
+}
+
+words! {
+    String: String::clone, |text| Some(text.to_owned());
+    u32: u32::to_string, |text| text.parse().ok();
+    IpAddr: IpAddr::to_string, |text| text.parse().ok();
+    // In milliseconds.
+    Duration: |time| time.as_millis().to_string(), |text| text.parse().ok().map(Duration::from_millis);
+    Octal: |mode| format!("{:o}", mode.0), |text| u32::from_str_radix(text, 8).ok().map(Octal);
+    Prefixed: |address| format!("{}/{}", address.0, address.1), |text| {
+        let (address, prefix) = text.split_once('/')?;
+        Some(Prefixed(address.parse().ok()?, prefix.parse().ok()?))
+    };
+}
+
+impl Word for PathBuf {
+    fn write(&self) -> OsString {
+        self.into()
+    }
+
+    fn read(word: &OsStr) -> Option<PathBuf> {
+        Some(word.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_request_survives_its_arguments() {
+        let path = PathBuf::from(OsString::from_vec(b"/a b/\xFF".to_vec()));
+        for request in [
+            Request::Mount {
+                source: "LABEL=x y".to_owned(),
+                target: path.clone(),
+                fs_type: String::new(),
+                options: "ro,noatime".to_owned(),
+                patience: Duration::from_millis(1500),
+            },
+            Request::Identify { source: "LABEL=x y".to_owned(), patience: Duration::from_secs(10) },
+            Request::Remount { target: path.clone(), options: "ro".to_owned() },
+            Request::Unmount { target: path.clone() },
+            Request::MakeFolder { path: path.clone(), mode: Octal(0o700) },
+            Request::Check { device: path.clone() },
+            Request::Sync,
+            Request::Stat { path: path.clone() },
+            Request::LoadModules { names: vec!["a".to_owned(), "b".to_owned()] },
+            Request::SwapOff { device: path.clone() },
+            Request::DetachLoop { device: path.clone() },
+            Request::LoadSeed { path: path.clone() },
+            Request::SaveSeed { path: path.clone() },
+            Request::SetParameters {
+                settings: vec![("kernel.x".to_owned(), "1 2".to_owned()), ("y".to_owned(), String::new())],
+            },
+            Request::SetHostName { name: Some("edge-1".to_owned()) },
+            Request::SetHostName { name: None },
+            Request::SetMachineId { transient: path.clone() },
+            Request::SetClock,
+            Request::SetUpLoopback,
+            Request::SetUpInterface {
+                name: "eth0".to_owned(),
+                index: 2,
+                address: Prefixed("fd00::5".parse().unwrap(), 64),
+                gateway: Some("fd00::1".parse().unwrap()),
+            },
+            Request::SetUpInterface {
+                name: "eth1".to_owned(),
+                index: 3,
+                address: Prefixed("10.0.2.15".parse().unwrap(), 24),
+                gateway: None,
+            },
+            Request::WriteResolver {
+                resolver: path.clone(),
+                servers: vec!["10.0.2.3".parse().unwrap(), "::1".parse().unwrap()],
+            },
+            Request::ReadOnly { cgroups: vec![path.clone(), path.clone()] },
+        ] {
+            let arguments = request.to_arguments().unwrap();
+            assert_eq!(arguments[0].to_bytes(), NAME.as_bytes());
+            let words: Vec<OsString> =
+                arguments[1..].iter().map(|word| OsString::from_vec(word.to_bytes().to_vec())).collect();
+            assert_eq!(Request::from_arguments(&words), Ok(request));
+        }
+    }
+
+    #[test]
+    fn what_is_not_understood_is_said() {
+        let ask =
+            |words: &[&str]| Request::from_arguments(&words.iter().map(OsString::from).collect::<Vec<_>>());
+        assert!(ask(&[]).is_err());
+        assert_eq!(ask(&["dance"]), Err("\"dance\" is not known".to_owned()));
+        assert_eq!(ask(&["mount", "a"]), Err("\"mount\" needs more words after it".to_owned()));
+        for words in [&["sysctl", "a"][..], &["interface", "eth0", "2", "10.0.0.1"], &["resolver", "/r", "x"]]
+        {
+            assert!(ask(words).is_err(), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn a_disk_is_told_from_what_a_file_system_makes_up() {
+        for disk in ["/dev/sda", "LABEL=a", "UUID=\"ab\"", "PARTUUID=1"] {
+            assert!(names_disk(disk), "{disk}");
+        }
+        assert!(!names_disk("tmpfs") && !names_disk("/srv"));
+    }
+}

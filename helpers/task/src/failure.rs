@@ -1,0 +1,9 @@
+//! Failures as PID 1 shows them.
+
+use std::fmt::Display;
+use std::path::Path;
+
+/// What failed at this path.
+pub fn at(path: &Path, why: impl Display) -> String {
+    format!("{}: {why}", path.display())
+}

@@ -1,0 +1,175 @@
+//! `kelson-task`: one call that may hang, made by a process of its own in PID 1's stead.
+//!
+//! A dead disk puts whoever touches it into a sleep that no signal ends: then it is this process that sleeps. [`main`] is
+//! the process, which makes one call and ends; [`perform`] is the call, which our own initramfs makes too.
+
+#![cfg_attr(test, allow(clippy::arithmetic_side_effects))]
+
+mod check;
+mod clock;
+mod disk;
+mod failure;
+mod identity;
+mod modules;
+mod mount;
+mod mount_options;
+mod netlink;
+mod network;
+mod parameters;
+mod read_only;
+mod seed;
+mod superblock;
+
+use std::ffi::OsString;
+use std::fs::{DirBuilder, File};
+use std::io::{ErrorKind, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+
+use kelson_helper::CONTROL;
+use kelson_helper::task::{NAME, Request, WATCH_PATHS};
+use nix::mount::{MntFlags, umount2};
+
+use failure::at;
+pub use mount_options::MountOptions;
+pub use superblock::{ReadAt, identify};
+
+/// Does what the arguments (after `argv[0]`) ask for and answers on standard output. Returns the exit status.
+pub fn main(arguments: &[OsString]) -> u8 {
+    if arguments == [OsString::from(WATCH_PATHS)] {
+        return watch_paths();
+    }
+    let result = Request::from_arguments(arguments).and_then(|request| perform(&request));
+    let (line, status) = match result {
+        Ok(text) => (format!("done {}\n", text.replace('\n', " ")), 0),
+        Err(text) => (format!("failed {}\n", text.replace('\n', " ")), 1),
+    };
+    // Whoever asked may have given up; there is nobody else to tell.
+    let _ = std::io::stdout().write_all(line.as_bytes());
+    let _ = std::io::stdout().flush();
+    status
+}
+
+/// The one call that lasts: the helper of path conditions, which may hang on a disk in PID 1's stead.
+fn watch_paths() -> u8 {
+    // SAFETY: the first thing that this process does with a descriptor; PID 1 has put the socket there.
+    let socket = unsafe { OwnedFd::from_raw_fd(CONTROL) };
+    match kelson_conditions::path_helper(socket) {
+        Ok(()) => 0,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "{NAME} {WATCH_PATHS}: {error}");
+            1
+        }
+    }
+}
+
+/// Makes the call.
+///
+/// # Errors
+/// A sentence that says what failed and why.
+pub fn perform(request: &Request) -> Result<String, String> {
+    match request {
+        Request::Mount { source, target, fs_type, options, patience } => {
+            mount::mount(source, target, fs_type, options, *patience)
+        }
+        Request::Identify { source, patience } => {
+            let device = disk::find(source, *patience)?;
+            let file = File::open(&device).map_err(|error| at(&device, error))?;
+            Ok(format!("{} {}", identify(&file).map_or("-", |found| found.fs_type), device.display()))
+        }
+        Request::Remount { target, options } => mount::remount(target, options),
+        Request::Unmount { target } => {
+            umount2(target, MntFlags::UMOUNT_NOFOLLOW).map_err(|errno| at(target, errno.desc()))?;
+            Ok(String::new())
+        }
+        Request::MakeFolder { path, mode } => make_folder(path, mode.0),
+        Request::Check { device } => check::check(device),
+        Request::Sync => {
+            nix::unistd::sync();
+            Ok(String::new())
+        }
+        Request::Stat { path } => match path.symlink_metadata() {
+            Ok(_) => Ok("it exists".to_owned()),
+            Err(error) => Err(at(path, error)),
+        },
+        Request::LoadModules { names } => modules::load(names),
+        Request::SwapOff { device } => swap_off(device),
+        Request::DetachLoop { device } => detach_loop(device),
+        Request::LoadSeed { path } => seed::load(path),
+        Request::SaveSeed { path } => seed::save(path),
+        Request::SetParameters { settings } => parameters::set(settings),
+        Request::SetHostName { name } => identity::set_host_name(name.as_deref()),
+        Request::SetMachineId { transient } => identity::set_machine_id(transient),
+        Request::SetClock => clock::set(),
+        Request::SetUpLoopback => network::set_up_loopback(),
+        Request::SetUpInterface { name, index, address, gateway } => {
+            network::set_up(name, *index, *address, *gateway)
+        }
+        Request::WriteResolver { resolver, servers } => network::write_resolver(servers, resolver),
+        Request::ReadOnly { cgroups } => read_only::make_read_only(cgroups).map(|()| String::new()),
+    }
+}
+
+fn make_folder(path: &Path, mode: u32) -> Result<String, String> {
+    match DirBuilder::new().mode(mode).create(path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => {
+            Ok("it was there already".to_owned())
+        }
+        result => result.map(|()| String::new()).map_err(|error| at(path, error)),
+    }
+}
+
+fn swap_off(device: &Path) -> Result<String, String> {
+    use std::os::unix::ffi::OsStrExt;
+    let path = std::ffi::CString::new(device.as_os_str().as_bytes()).map_err(|error| at(device, error))?;
+    // SAFETY: a C string that lives over the call.
+    let result = unsafe { libc::swapoff(path.as_ptr()) };
+    nix::errno::Errno::result(result).map(|_| String::new()).map_err(|errno| at(device, errno.desc()))
+}
+
+/// `LOOP_CLR_FD` of the kernel's `loop.h`.
+const LOOP_CLR_FD: libc::Ioctl = 0x4C01;
+
+fn detach_loop(device: &Path) -> Result<String, String> {
+    let file = File::open(device).map_err(|error| at(device, error))?;
+    // SAFETY: the descriptor is open, and this call takes no argument.
+    let result = unsafe { libc::ioctl(file.as_raw_fd(), LOOP_CLR_FD, 0) };
+    match nix::errno::Errno::result(result) {
+        // ENXIO: it has let go by itself.
+        Ok(_) | Err(nix::errno::Errno::ENXIO) => Ok(String::new()),
+        Err(errno) => Err(at(device, errno.desc())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+    use std::time::Duration;
+
+    #[test]
+    fn a_disk_is_identified() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = folder.path().join("disk");
+        let asked = || {
+            let source = disk.display().to_string();
+            perform(&Request::Identify { source, patience: Duration::ZERO })
+        };
+        File::create(&disk).unwrap().set_len(4 << 20).unwrap();
+        assert_eq!(asked().unwrap(), format!("- {}", disk.display()));
+        let made = Command::new("/sbin/mke2fs").args(["-q", "-t", "ext4"]).arg(&disk).status().unwrap();
+        assert!(made.success());
+        assert_eq!(asked().unwrap(), format!("ext4 {}", disk.display()));
+        folder.close().unwrap();
+        assert!(asked().unwrap_err().contains("has come within 0 s"));
+    }
+
+    #[test]
+    fn failures_name_the_path() {
+        let error = perform(&Request::Stat { path: "/no/such".into() }).unwrap_err();
+        assert!(error.starts_with("/no/such: "), "{error}");
+        let error = perform(&Request::Unmount { target: "/no/such".into() }).unwrap_err();
+        assert!(error.starts_with("/no/such: "), "{error}");
+    }
+}

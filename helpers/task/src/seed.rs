@@ -1,0 +1,121 @@
+//! What is kept of the kernel's randomness from one run to the next.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::path::Path;
+
+use crate::failure::at;
+
+/// As much as the kernel's generator holds.
+const LENGTH: usize = 512;
+
+/// Stirs the seed in without crediting it: it may have been copied with the disk. A new one is saved at once, so
+/// that no seed is ever used twice, also after a power cut.
+pub fn load(path: &Path) -> Result<String, String> {
+    let seed = read(path)?;
+    let urandom = Path::new("/dev/urandom");
+    std::fs::OpenOptions::new()
+        .write(true)
+        .open(urandom)
+        .and_then(|mut file| file.write_all(&seed))
+        .map_err(|error| at(urandom, error))?;
+    let found = if seed.is_empty() { "there was no seed" } else { "stirred in" };
+    match write(path, &seed) {
+        Ok(()) => Ok(found.to_owned()),
+        Err(text) => Err(format!("{found}, but no new one could be saved: {text}")),
+    }
+}
+
+/// The seed on the disk; nothing where there is none.
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    let mut seed = Vec::new();
+    match File::open(path) {
+        Ok(file) => file.take(LENGTH as u64).read_to_end(&mut seed).map_err(|error| at(path, error))?,
+        Err(error) if error.kind() == ErrorKind::NotFound => 0,
+        Err(error) => return Err(at(path, error)),
+    };
+    Ok(seed)
+}
+
+/// The old seed and fresh bytes of the kernel, hashed together: what either holds is in each part of the new one, so a
+/// kernel that has gathered nothing yet does not make the seed worse than it was.
+fn next(old: &[u8], fresh: &[u8]) -> Vec<u8> {
+    let block = |number: u8| {
+        let mut hash = ring::digest::Context::new(&ring::digest::SHA512);
+        let length = (old.len() as u64).to_le_bytes();
+        [b"kelson random seed".as_slice(), &[number], &length, old, fresh]
+            .into_iter()
+            .for_each(|part| hash.update(part));
+        hash.finish()
+    };
+    let blocks = (0..=u8::MAX).map(block).flat_map(|digest| digest.as_ref().to_vec());
+    blocks.take(LENGTH).collect()
+}
+
+/// Random bytes as good as the kernel has them now. Early in a boot `/dev/urandom` would make a reader wait for seconds
+/// until it has gathered some; what is saved here is mixed with later seeds and never credited.
+fn fill_at_once(bytes: &mut [u8]) -> std::io::Result<()> {
+    // SAFETY: the buffer is ours and as long as is said.
+    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), libc::GRND_INSECURE) };
+    if usize::try_from(got).is_ok_and(|got| got == bytes.len()) {
+        return Ok(());
+    }
+    // Kernels before 5.6 do not know the flag.
+    File::open("/dev/urandom")?.read_exact(bytes)
+}
+
+/// Saves a new one for the next boot.
+pub fn save(path: &Path) -> Result<String, String> {
+    // One that cannot be read is replaced all the same.
+    write(path, &read(path).unwrap_or_default()).map(|()| String::new())
+}
+
+fn write(path: &Path, old: &[u8]) -> Result<(), String> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut fresh = [0; LENGTH];
+    fill_at_once(&mut fresh).map_err(|error| at(Path::new("getrandom"), error))?;
+    let seed = next(old, &fresh);
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    std::fs::create_dir_all(folder).map_err(|error| at(folder, error))?;
+    let new = path.with_extension("new");
+    let replace = || {
+        let mut file =
+            std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        file.write_all(&seed)?;
+        file.sync_all()?;
+        std::fs::rename(&new, path)?;
+        // Until its folder is on the disk a power cut would bring the old one back.
+        File::open(folder)?.sync_all()
+    };
+    replace().map_err(|error| at(path, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_is_new_after_each_use() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lib/random-seed");
+        assert_eq!(load(&path).unwrap(), "there was no seed");
+        let first = std::fs::read(&path).unwrap();
+        assert_eq!(first.len(), LENGTH);
+        assert_eq!(load(&path).unwrap(), "stirred in");
+        assert_ne!(std::fs::read(&path).unwrap(), first);
+    }
+
+    #[test]
+    fn a_new_seed_holds_what_the_old_one_and_the_kernel_gave() {
+        let (old, fresh) = ([1; LENGTH], [2; LENGTH]);
+        let seed = next(&old, &fresh);
+        assert_eq!(seed.len(), LENGTH);
+        assert_eq!(next(&old, &fresh), seed);
+        for other in [next(&[], &fresh), next(&old, &[3; LENGTH]), next(&fresh, &old)] {
+            let same = seed.iter().zip(&other).filter(|(one, other)| one == other).count();
+            assert!(same < 32, "{same} bytes are the same");
+        }
+        let blocks: std::collections::HashSet<&[u8]> = seed.chunks(64).collect();
+        assert_eq!(blocks.len(), LENGTH / 64);
+    }
+}
