@@ -34,7 +34,7 @@ use kelson_services::host::{BootReport, Host, HostRequest, ShutdownAction};
 use kelson_services::manager::{Usage, UsageSource};
 use kelson_services::node_health::{NodeHealth, NodeHealthSpec};
 use kelson_services::service_runner::gate::{Registry, Sources};
-use kelson_services::service_runner::surroundings::{LogPipes, RunnerFactory, RunningProcess, Surroundings};
+use kelson_services::service_runner::host_context::{HostContext, LogPipes, RunnerFactory, RunningProcess};
 use kelson_services::spec::ServiceSpec;
 use kelson_services::spec::service::{LogSpec, Requirement, ServiceEvent};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -130,7 +130,7 @@ struct World {
 impl World {
     async fn new() -> World {
         let folder = tempfile::tempdir().unwrap();
-        let surroundings = Arc::new(Surroundings {
+        let host_context = Arc::new(HostContext {
             events: EventLog::new(None),
             store: None,
             registry: Registry::default(),
@@ -145,11 +145,11 @@ impl World {
             origin: tokio::time::Instant::now(),
             groups: kelson_services::groups::Groups::new().0,
             turns: Arc::new(tokio::sync::Semaphore::new(
-                kelson_services::service_runner::surroundings::TURNS,
+                kelson_services::service_runner::host_context::TURNS,
             )),
         });
-        let images = images::store(surroundings.events.clone(), surroundings.registry.clone());
-        let manager = Manager::new(surroundings, Arc::new(Nothing));
+        let images = images::store(host_context.events.clone(), host_context.registry.clone());
+        let manager = Manager::new(host_context, Arc::new(Nothing));
         let mut db = ServiceSpec::process("db", ["/usr/bin/db", "--fast"]);
         db.description = "keeps things".into();
         let mut web = ServiceSpec::process("web", ["/usr/bin/web"]);

@@ -16,7 +16,7 @@ use crate::supervisor::{self, Intents, Personalities};
 use crate::watchdog::Watchdog;
 
 /// For all of a shutdown that nobody planned.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Ends a run in which nothing has been started and nothing that matters is mounted.
 pub fn at_the_start(options: &Options, reason: &str) -> ! {
@@ -70,7 +70,7 @@ pub fn end(
                     mode: options.mode,
                     cgroups: processes.cgroups().cloned(),
                     launcher: Arc::new(Personalities { processes, binary: Arc::new(binary) }),
-                    patience: PATIENCE,
+                    patience: TIMEOUT,
                     failure,
                     watchdog,
                 })

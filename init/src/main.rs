@@ -38,7 +38,7 @@ use std::time::Duration;
 
 use boot::{Sequence, history};
 use crash::watcher::Watcher;
-use crash::{Arrival, last_resort, report};
+use crash::{BootReason, last_resort, report};
 use entry::Personality;
 use kelson_services::host::ShutdownAction;
 use kelson_services::state_store::Kind;
@@ -128,7 +128,7 @@ fn init(program: &str, rest: &[OsString]) -> ! {
     if let Some(Some(Err(error))) = proc {
         tracing::error!("{}", error.message);
     }
-    let arrival = crash::install(options.mode, options.crash_limit);
+    let boot_reason = crash::install(options.mode, options.crash_limit);
     if options.mode == Mode::Machine && initramfs::is_first_stage(program, &options.kernel) {
         let Err(reason) = initramfs::run(&options.kernel, kelson_task::perform);
         failure::at_the_start(&options, &reason);
@@ -139,7 +139,7 @@ fn init(program: &str, rest: &[OsString]) -> ! {
         tracing::warn!("{complaint}");
     }
     let again = options.clone();
-    match std::panic::catch_unwind(AssertUnwindSafe(|| run(options, started, now, arrival))) {
+    match std::panic::catch_unwind(AssertUnwindSafe(|| run(options, started, now, boot_reason))) {
         Ok(reason) => failure::in_the_middle(&again, &reason),
         Err(_) => failure::in_the_middle(&again, "PID 1 has met a fault in itself"),
     }
@@ -157,7 +157,7 @@ fn move_into_memory(started: Duration) {
 }
 
 /// Runs the host. Returns only when that could not even begin: why.
-fn run(options: Options, started: Duration, now: Duration, arrival: Arrival) -> String {
+fn run(options: Options, started: Duration, now: Duration, boot_reason: BootReason) -> String {
     log::write_from_a_thread();
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
     // Before the end of a run, too: what it needs must not be read from swap.
@@ -166,8 +166,8 @@ fn run(options: Options, started: Duration, now: Duration, arrival: Arrival) -> 
     if options.mode == Mode::Machine {
         swap.look();
     }
-    if let Some(action) = arrival.ending {
-        end_again(&options, &arrival, action);
+    if let Some(action) = boot_reason.ending {
+        end_again(&options, &boot_reason, action);
     }
     let (began, kernel, earlier) = match options.mode {
         Mode::Machine => {
@@ -177,9 +177,9 @@ fn run(options: Options, started: Duration, now: Duration, arrival: Arrival) -> 
         Mode::Container => (started, None, Vec::new()),
     };
     let mut past = reexec::past(&options);
-    if let Some(crash) = arrival.crash.as_ref().filter(|_| arrival.too_often(options.crash_limit)) {
-        let reason = report::too_often(crash, arrival.crashes, options.crash_limit);
-        last_resort::run(&options, &arrival, past, now.saturating_sub(began), &reason);
+    if let Some(crash) = boot_reason.crash.as_ref().filter(|_| boot_reason.too_often(options.crash_limit)) {
+        let reason = report::too_often(crash, boot_reason.crashes, options.crash_limit);
+        last_resort::run(&options, &boot_reason, past, now.saturating_sub(began), &reason);
     }
     let limits = match boot::settings::raise_file_limit() {
         Ok(was) => vec![was.for_children()],
@@ -195,10 +195,11 @@ fn run(options: Options, started: Duration, now: Duration, arrival: Arrival) -> 
     // Not at its first line: all incarnations count their times from the same start.
     let age = history::since_kernel().saturating_sub(began);
     let sequence = Sequence::new(age, kernel, earlier);
-    let rebirth: Option<reexec::Rebirth> = past.as_mut().and_then(|past| past.paper(Kind::Rebirth, ""));
+    let reexec_state: Option<reexec::ReexecState> =
+        past.as_mut().and_then(|past| past.paper(Kind::ReexecState, ""));
     // What PID 1 raised for itself was raised already: its children get back what the first life began with.
-    let limits = rebirth.as_ref().map_or(limits, |rebirth| rebirth.limits.clone());
-    let rebirth = reexec::Rebirth { limits, oom_score, ..rebirth.unwrap_or_default() };
+    let limits = reexec_state.as_ref().map_or(limits, |reexec_state| reexec_state.limits.clone());
+    let reexec_state = reexec::ReexecState { limits, oom_score, ..reexec_state.unwrap_or_default() };
     tracing::info!("version {}, {} mode", env!("CARGO_PKG_VERSION"), options.mode.name());
     runtime.block_on(async {
         let (mode, panic) = (options.mode, options.panic);
@@ -208,8 +209,8 @@ fn run(options: Options, started: Duration, now: Duration, arrival: Arrival) -> 
         if mode == Mode::Machine {
             tokio::spawn(swap.watch());
         }
-        let ends = arrival.clone();
-        match supervisor::run(options, sequence, rebirth, past, arrival).await {
+        let ends = boot_reason.clone();
+        match supervisor::run(options, sequence, reexec_state, past, boot_reason).await {
             Ok(ended) => {
                 ends.follow(ended.intents.watch());
                 let failure =
@@ -219,7 +220,7 @@ fn run(options: Options, started: Duration, now: Duration, arrival: Arrival) -> 
                     mode,
                     cgroups: ended.personalities.processes.cgroups().cloned(),
                     launcher: std::sync::Arc::new(ended.personalities),
-                    patience: failure::PATIENCE,
+                    patience: failure::TIMEOUT,
                     failure,
                     watchdog: ended.watchdog,
                 })
@@ -244,11 +245,11 @@ fn runtime() -> std::io::Result<(Runtime, Watcher)> {
 }
 
 /// The life before crashed on its way to the end of the run, past its services: the way is gone on.
-fn end_again(options: &Options, arrival: &Arrival, action: ShutdownAction) -> ! {
-    let crash = arrival.crash.as_ref().map(report::what).unwrap_or_default();
+fn end_again(options: &Options, boot_reason: &BootReason, action: ShutdownAction) -> ! {
+    let crash = boot_reason.crash.as_ref().map(report::what).unwrap_or_default();
     tracing::error!("PID 1 crashed on its way to the {}: {crash}; it goes on", supervisor::verb(action));
-    arrival.told();
-    arrival.last(failure::PATIENCE.saturating_mul(2));
+    boot_reason.reported();
+    boot_reason.last(failure::TIMEOUT.saturating_mul(2));
     let intents = Intents::default();
     intents.ask(action, "the life before");
     failure::end(options, &intents, None, kelson_runner::Options::default(), async |_| {})

@@ -79,7 +79,7 @@ pub struct Command {
 
 /// By which the processes of a run are found where there are no cgroups: the value of `KELSON_RUN`.
 pub(crate) fn run_mark(spec: &ServiceSpec, run: u64, processes: &Processes) -> String {
-    format!("{}:{}:{run}", processes.life(), spec.name)
+    format!("{}:{}:{run}", processes.incarnation(), spec.name)
 }
 
 impl Command {

@@ -279,7 +279,7 @@ impl ProcessRunner {
         let (strays, mut left) = match self.place().filter(|_| self.cgroup.is_some()) {
             Some(place) => (0, self.clear_cgroup(&place).await?),
             None => {
-                let mark = format!("{}:{}:", self.processes.life(), self.spec.name);
+                let mark = format!("{}:{}:", self.processes.incarnation(), self.spec.name);
                 strays::clear(mark, KILL_DEADLINE).await
             }
         };

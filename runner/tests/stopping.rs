@@ -91,7 +91,7 @@ fn open_run_stop_run_stop_close() {
             let text = text.await;
             let mut lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("PWD=")).collect();
             lines.sort_unstable();
-            let mark = format!("KELSON_RUN={}:web:{number}", processes.life());
+            let mark = format!("KELSON_RUN={}:web:{number}", processes.incarnation());
             let path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
             assert_eq!(
                 lines,

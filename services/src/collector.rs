@@ -3,12 +3,12 @@
 //! [`Collector`] is a cheap handle; the work is done by one driver future that holds everything ([`driver`]). Nothing
 //! here waits for logd: what it has not taken waits in PID 1 as a number, the pipes themselves are held anyway.
 
-mod beat;
 mod driver;
+mod heartbeat;
 mod held;
 mod kept;
-mod life;
 mod processor;
+mod run;
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use kelson_helper::{BoxFuture, Launcher};
-pub use kept::{InheritedLog, Keeper, KeptLog, forgetful};
+pub use kept::{DescriptorStore, InheritedLog, KeptLog, forgetful};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
@@ -81,7 +81,7 @@ enum Command {
 pub struct Collector {
     commands: mpsc::UnboundedSender<Command>,
     status: watch::Receiver<LogdStatus>,
-    keeper: Arc<dyn Keeper>,
+    descriptor_store: Arc<dyn DescriptorStore>,
     /// The id of the last run.
     last: Arc<AtomicU64>,
 }
@@ -105,7 +105,7 @@ impl Collector {
     pub fn resume(
         launcher: Arc<dyn Launcher>,
         directory: PathBuf,
-        keeper: Arc<dyn Keeper>,
+        descriptor_store: Arc<dyn DescriptorStore>,
         inherited: Vec<InheritedLog>,
     ) -> io::Result<(Collector, BoxFuture<'static, ()>, mpsc::Receiver<Report>)> {
         let (commands, queue) = mpsc::unbounded_channel();
@@ -124,9 +124,9 @@ impl Collector {
             KeptLog::Control { .. } => 0,
         });
         let last = Arc::new(AtomicU64::new(ids.max().unwrap_or_default()));
-        let held = held::Held::new(Arc::clone(&keeper))?;
+        let held = held::Held::new(Arc::clone(&descriptor_store))?;
         let driver = driver::Driver::new(launcher, directory, queue, reports, publish, held, inherited);
-        Ok((Collector { commands, status, keeper, last }, Box::pin(driver.run()), reported))
+        Ok((Collector { commands, status, descriptor_store, last }, Box::pin(driver.run()), reported))
     }
 
     /// Two pipes for a run: the write ends for stdout and stderr. Never waits for logd; fails only when there are no
@@ -136,7 +136,7 @@ impl Collector {
         let (stderr, stderr_writer) = held::pipe()?;
         let id = self.last.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         let new = held::NewRun { id, service: service.into(), run, options, stdout, stderr };
-        new.keep(&*self.keeper);
+        new.keep(&*self.descriptor_store);
         // A driver that is gone means that PID 1 is ending: then nobody collects any more.
         let _ = self.commands.send(Command::Pipes(Box::new(new)));
         Ok((stdout_writer, stderr_writer))

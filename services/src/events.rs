@@ -176,14 +176,14 @@ impl EventLog {
     }
 
     /// What was told last of each service.
-    pub fn told(&self) -> Told {
+    pub fn latest(&self) -> Latest {
         let ring = self.ring();
         let last = |(service, seqs): (&Arc<str>, &VecDeque<u64>)| {
             let event = ring.of(*seqs.back()?)?;
             Some((Arc::clone(service), (event.state, event.run)))
         };
         let whole = u64::try_from(ring.events.len()).is_ok_and(|kept| kept.saturating_add(1) == ring.next);
-        Told { last: ring.held.iter().filter_map(last).collect(), whole }
+        Latest { last: ring.held.iter().filter_map(last).collect(), whole }
     }
 
     /// The number of the newest event.
@@ -197,14 +197,14 @@ impl EventLog {
     }
 }
 
-/// See [`EventLog::told`].
-pub struct Told {
+/// See [`EventLog::latest`].
+pub struct Latest {
     last: HashMap<Arc<str>, (State, u64)>,
     /// No event is missing.
     whole: bool,
 }
 
-impl Told {
+impl Latest {
     /// State and run that were told last; `None` where that is no longer known.
     pub fn of(&self, service: &str) -> Option<(State, u64)> {
         self.last.get(service).copied().or(self.whole.then_some((State::Initialized, 0)))
@@ -273,7 +273,7 @@ mod tests {
         assert!(noisy.windows(2).all(|pair| pair[0] < pair[1]) && noisy.last() == Some(&20_200));
         assert!(noisy.first().is_some_and(|first| *first > 20_200 - 4096));
         assert_eq!(log.of_service("noisy").len(), KEPT_OF_SERVICE);
-        assert!(log.told().of("never").is_none());
+        assert!(log.latest().of("never").is_none());
     }
 
     #[test]
@@ -316,7 +316,7 @@ mod tests {
     #[test]
     fn numbers_go_on_in_the_next_incarnation() {
         let directory = std::env::temp_dir().join(format!("kelson-events-{}", std::process::id()));
-        let life = crate::state_store::LifeId::current().unwrap();
+        let life = crate::state_store::Incarnation::current().unwrap();
         let store = StateStore::create(&directory, &life).unwrap();
         let quiet: Arc<str> = Arc::from("quiet");
         let mut log = EventLog::new(Some(store));

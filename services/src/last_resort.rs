@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::builtins::apid;
 use crate::manager::child_of;
 use crate::service_runner::hooks::{Hooks, KILL};
-use crate::service_runner::surroundings::{LogPipes, RunningProcess};
+use crate::service_runner::host_context::{LogPipes, RunningProcess};
 use crate::service_runner::table::RemainingStop;
 use crate::service_runner::words;
 use crate::state_store::{Kind, Past, Record};

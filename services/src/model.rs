@@ -204,7 +204,7 @@ pub struct Snapshot {
     /// Its start failed, and it is tried again once its file changes.
     pub refused: bool,
     /// Number of the last operator's request that was taken up; a larger one than one's own supersedes it.
-    pub ticket: u64,
+    pub request_id: u64,
     /// Since PID 1's start: when it was first up, and when the run that was so was spawned.
     pub spawned_after: Option<Duration>,
     pub up_after: Option<Duration>,
@@ -241,7 +241,7 @@ impl Snapshot {
             changed: false,
             spec: None,
             refused: false,
-            ticket: 0,
+            request_id: 0,
             spawned_after: None,
             up_after: None,
             start_took: None,

@@ -1,13 +1,13 @@
 //! PID 1's side of network checks: which are to be asked, the processes that ask, and where results go.
 //!
 //! [`Prober`] is a cheap handle; one driver future does the work ([`driver`]). Each network of the host has a
-//! [`keeper`] of its own, which holds what is watched there and the life of one `kelson-probe`. Whatever becomes of a
+//! [`supervisor`] of its own, which holds what is watched there and the life of one `kelson-probe`. Whatever becomes of a
 //! probe, the next is told of all checks again: they are late then, and that is said, but no result is made up.
 
-mod beat;
 mod driver;
-mod keeper;
-mod life;
+mod heartbeat;
+mod run;
+mod supervisor;
 mod watched;
 
 use std::io;

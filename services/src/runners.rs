@@ -17,7 +17,7 @@ use crate::builtins::probe::Probes;
 use crate::health::OwnCheck;
 use crate::health::network::Network;
 use crate::manager::{Usage, UsageSource};
-use crate::service_runner::surroundings::{RunnerFactory, RunningProcess};
+use crate::service_runner::host_context::{RunnerFactory, RunningProcess};
 
 /// Runs processes, the built-in ones from PID 1's copy in memory; and containers, by containerd.
 pub struct Runners {

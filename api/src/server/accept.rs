@@ -142,7 +142,7 @@ async fn connection(
         let too_long = full && !standing.refused() && goes_on(request.uri().path());
         async move {
             let response = match too_long {
-                true => full_house().into_http(),
+                true => too_many_clients().into_http(),
                 false => dispatch.call(&admission, &standing, request).await,
             };
             Ok::<_, std::convert::Infallible>(response.map(|body| Body::new(UnderWay { body, _call: call })))
@@ -190,7 +190,7 @@ fn goes_on(path: &str) -> bool {
     LASTING.contains(&path)
 }
 
-fn full_house() -> Status {
+fn too_many_clients() -> Status {
     Status::resource_exhausted(format!(
         "{CONNECTIONS} clients are being served, which is all that PID 1 serves at the same time: end some of them"
     ))

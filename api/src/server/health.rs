@@ -63,7 +63,7 @@ fn serving(yes: bool) -> ServingStatus {
     if yes { ServingStatus::Serving } else { ServingStatus::NotServing }
 }
 
-fn told(status: ServingStatus) -> HealthCheckResponse {
+fn response(status: ServingStatus) -> HealthCheckResponse {
     HealthCheckResponse { status: status.into() }
 }
 
@@ -149,7 +149,7 @@ impl Health for HealthApi {
     ) -> Result<Response<HealthCheckResponse>, Status> {
         let name = request.into_inner().service;
         match self.status(&Subject::of(&name)) {
-            Some(status) => Ok(Response::new(told(status))),
+            Some(status) => Ok(Response::new(response(status))),
             None => Err(Status::not_found(format!(
                 "\"{name:.60}\" is not known here; known are \"\" (the host), service/NAME, group/NAME and {BOOT:?}"
             ))),
@@ -171,7 +171,7 @@ impl Health for HealthApi {
         };
         Ok(Response::new(Box::pin(futures_util::stream::unfold(watch, |mut watch| async move {
             let status = watch.next().await?;
-            Some((Ok(told(status)), watch))
+            Some((Ok(response(status)), watch))
         }))))
     }
 }

@@ -21,7 +21,7 @@ use super::services::{about, caller, ending};
 /// Messages that wait for a client to read them.
 const WAITING: usize = 2;
 /// A client that takes nothing for so long gives its place up.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// The largest file that is written, in bytes.
 const SIZE_MAX: u64 = 1 << 30;
 /// What a file that is written may permit.
@@ -76,13 +76,13 @@ impl InspectApi {
         let mut closed = self.closed.clone();
         let pump = async move {
             while let Some(taken) = message.take() {
-                let sent = sender.send_timeout(Ok(taken), PATIENCE).await;
+                let sent = sender.send_timeout(Ok(taken), TIMEOUT).await;
                 if sent.is_err() {
                     return;
                 }
                 match next(&mut answers).await {
                     Ok(found) => message = found,
-                    Err(error) => drop(sender.send_timeout(Err(error), PATIENCE).await),
+                    Err(error) => drop(sender.send_timeout(Err(error), TIMEOUT).await),
                 }
             }
         };
@@ -134,7 +134,7 @@ async fn write(
     let mut left = size;
     let cut_short = loop {
         let next = tokio::select! {
-            next = timeout(PATIENCE, pieces.message()) => next,
+            next = timeout(TIMEOUT, pieces.message()) => next,
             _ = closed.changed() => break Some(ending(())),
         };
         match next {
@@ -151,7 +151,7 @@ async fn write(
             Ok(Ok(None)) => break None,
             Ok(Err(status)) => break Some(status),
             Err(_) => {
-                let seconds = PATIENCE.as_secs();
+                let seconds = TIMEOUT.as_secs();
                 break Some(Status::deadline_exceeded(format!("the client sent nothing for {seconds} s")));
             }
         }
@@ -258,7 +258,7 @@ impl Inspect for InspectApi {
     ) -> Result<Response<v1::WriteFileResponse>, Status> {
         let (caller, record) = (caller(&request), record(&request));
         let mut pieces = request.into_inner();
-        let first = timeout(PATIENCE, pieces.message());
+        let first = timeout(TIMEOUT, pieces.message());
         let first = first.await.map_err(|_| Status::deadline_exceeded("the client sent nothing"))??;
         let Some(v1::WriteFileRequest { request: Some(Piece::Begin(begin)) }) = first else {
             return Err(Status::invalid_argument("the first message says what is to be written"));

@@ -111,14 +111,14 @@ impl Iterator for Pages {
 type Held = Arc<Mutex<Option<(Pages, OwnedSemaphorePermit)>>>;
 
 /// The pages on their way to one reader.
-struct Told {
+struct Sending {
     held: Held,
     ended: bool,
     limit: JoinHandle<()>,
 }
 
-impl Told {
-    fn new(pages: Pages, place: OwnedSemaphorePermit) -> Told {
+impl Sending {
+    fn new(pages: Pages, place: OwnedSemaphorePermit) -> Sending {
         let held = Arc::new(Mutex::new(Some((pages, place))));
         let late = Arc::clone(&held);
         // A reader that takes nothing asks for nothing either: only a clock of its own ends it.
@@ -126,11 +126,11 @@ impl Told {
             tokio::time::sleep(LIMIT).await;
             late.lock().unwrap_or_else(PoisonError::into_inner).take();
         });
-        Told { held, ended: false, limit }
+        Sending { held, ended: false, limit }
     }
 }
 
-impl Stream for Told {
+impl Stream for Sending {
     type Item = Result<v1::GetMetricsResponse, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -154,7 +154,7 @@ impl Stream for Told {
     }
 }
 
-impl Drop for Told {
+impl Drop for Sending {
     fn drop(&mut self) {
         self.limit.abort();
     }
@@ -184,6 +184,6 @@ impl Metrics for MetricsApi {
         let Host { mode, started, .. } = self.host;
         let health = HealthFigures::now(&self.health);
         let pages = Pages { reading, health, boot, mode, started, names, family: 0, service: 0 };
-        Ok(Response::new(Box::pin(Told::new(pages, place))))
+        Ok(Response::new(Box::pin(Sending::new(pages, place))))
     }
 }

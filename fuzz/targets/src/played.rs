@@ -23,8 +23,8 @@ use kelson_services::inspect::Inspector;
 use kelson_services::manager::{Usage, UsageSource};
 use kelson_services::node_health::{NodeHealth, NodeHealthSpec};
 use kelson_services::service_runner::gate::{Registry, Sources};
-use kelson_services::service_runner::surroundings::{
-    LogPipes, RunnerFactory, RunningProcess, Surroundings, TURNS,
+use kelson_services::service_runner::host_context::{
+    HostContext, LogPipes, RunnerFactory, RunningProcess, TURNS,
 };
 use kelson_spec::ServiceSpec;
 use kelson_spec::service::{LogSpec, Requirement, ServiceEvent};
@@ -132,7 +132,7 @@ impl Launcher for Nothing {
 
 /// Serves on `socket`, until the runtime ends, a host with the services `web`, which needs `db`, and `db`, both up.
 pub async fn host(folder: &Path, socket: &Path) {
-    let surroundings = Arc::new(Surroundings {
+    let host_context = Arc::new(HostContext {
         events: EventLog::new(None),
         store: None,
         registry: Registry::default(),
@@ -155,8 +155,8 @@ pub async fn host(folder: &Path, socket: &Path) {
         state_dir: "/var".into(),
     };
     let unpacker = Unpacker::new(Arc::new(Nothing), options);
-    let images = ImageStore::new(unpacker, surroundings.events.clone(), surroundings.registry.clone());
-    let manager = Manager::new(surroundings, Arc::new(Nothing));
+    let images = ImageStore::new(unpacker, host_context.events.clone(), host_context.registry.clone());
+    let manager = Manager::new(host_context, Arc::new(Nothing));
     let mut db = ServiceSpec::process("db", ["/usr/bin/db"]);
     db.group = Some("shop".to_owned());
     let mut web = ServiceSpec::process("web", ["/usr/bin/web"]);

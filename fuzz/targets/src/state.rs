@@ -9,7 +9,7 @@ use std::sync::Arc;
 use kelson_services::events::EventLog;
 use kelson_services::host::BootReport;
 use kelson_services::model::State;
-use kelson_services::state_store::{Kind, LifeId, Past, StateStore, VERSION, read};
+use kelson_services::state_store::{Incarnation, Kind, Past, StateStore, VERSION, read};
 use kelson_spec::{Loaded, ServiceSpec};
 
 use crate::input::Input;
@@ -25,8 +25,8 @@ const HEADER: u64 = 4096;
 const SLOTS: [(&str, usize); 4] = [("services", 1024), ("events", 256), ("exits", 32), ("descriptors", 256)];
 const PAPERS: [&str; 5] = ["web.spec", "web.next", "configuration", "boot", "intent"];
 
-fn life() -> LifeId {
-    LifeId { boot: "2f4c1d74-8d6a-4b7e-9c11-0a1b2c3d4e5f".to_owned(), start_time: 7 }
+fn life() -> Incarnation {
+    Incarnation { boot: "2f4c1d74-8d6a-4b7e-9c11-0a1b2c3d4e5f".to_owned(), start_time: 7 }
 }
 
 /// An empty state of this life.

@@ -39,20 +39,16 @@ pub use service::{Decoded, KEYS as SERVICE_KEYS, service, service_name};
 
 /// The files outside the configuration folder that specs refer to.
 #[derive(Debug)]
-pub struct Surroundings {
+pub struct Context {
     /// Before every absolute path: `/`, or the root of an image that is checked elsewhere. `None`: neither is at hand.
     root: Option<PathBuf>,
     accounts: OnceCell<Result<Accounts, (&'static str, ReadError)>>,
     unchecked: RefCell<BTreeSet<Unchecked>>,
 }
 
-impl Surroundings {
+impl Context {
     pub fn new(root: Option<&Path>) -> Self {
-        Surroundings {
-            root: root.map(Path::to_owned),
-            accounts: OnceCell::new(),
-            unchecked: RefCell::default(),
-        }
+        Context { root: root.map(Path::to_owned), accounts: OnceCell::new(), unchecked: RefCell::default() }
     }
 
     /// Where the absolute path `path` of a spec lies. `None`: it is not at hand, and `what` remains unchecked.
@@ -96,7 +92,7 @@ impl Surroundings {
 
 /// Notes the mistakes of one file.
 pub struct Decoder<'a> {
-    pub surroundings: &'a Surroundings,
+    pub context: &'a Context,
     pub file: &'a Path,
     /// The service that a mistake makes faulty.
     pub service: Option<&'a str>,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use crate::containers;
-use crate::decode::{self, Decoded, DecodedMachine, Decoder, Surroundings, Ties};
+use crate::decode::{self, Context, Decoded, DecodedMachine, Decoder, Ties};
 use crate::groups::{self, Member};
 use crate::read;
 use crate::tree::{self, Node, Position, Value};
@@ -112,7 +112,7 @@ pub fn load_with(config: &Path, sources: &Sources) -> Loaded {
     };
     let diagnostics = sorted(std::mem::take(&mut reading.diagnostics));
     let warnings = sorted(std::mem::take(&mut reading.warnings));
-    let api_group = reading.surroundings.group("kelson");
+    let api_group = reading.context.group("kelson");
     let mut loaded = Loaded {
         machine: machine.spec,
         services,
@@ -124,13 +124,13 @@ pub fn load_with(config: &Path, sources: &Sources) -> Loaded {
         ..Loaded::default()
     };
     loaded.refused = reading.refused(&loaded.faulty());
-    loaded.unchecked = reading.surroundings.unchecked();
+    loaded.unchecked = reading.context.unchecked();
     loaded
 }
 
 /// A folder that is being read.
 struct Reading {
-    surroundings: Surroundings,
+    context: Context,
     services: Vec<Decoded>,
     /// All that are in a group, faulty ones too.
     members: Vec<Member>,
@@ -145,7 +145,7 @@ struct Reading {
 impl Reading {
     fn new(sources: &Sources) -> Reading {
         Reading {
-            surroundings: Surroundings::new(sources.root.as_deref()),
+            context: Context::new(sources.root.as_deref()),
             services: Vec::new(),
             members: Vec::new(),
             spared: BTreeSet::new(),
@@ -279,9 +279,9 @@ impl Reading {
         service: Option<&str>,
         decode: impl FnOnce(&mut Decoder<'_>, Option<&Node>, &str) -> Option<T>,
     ) -> Option<T> {
-        let surroundings = &self.surroundings;
+        let context = &self.context;
         let mut decoder =
-            Decoder { surroundings, file: path, service, diagnostics: Vec::new(), warnings: Vec::new() };
+            Decoder { context, file: path, service, diagnostics: Vec::new(), warnings: Vec::new() };
         let decoded = match read::utf8(path, read::MAX_FILE) {
             Ok(text) => {
                 let root = tree_of(&mut decoder, &text);

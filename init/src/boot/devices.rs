@@ -15,7 +15,7 @@ use super::{Task, TaskFailure};
 use crate::task::{self, Launcher, Request};
 
 /// How long a disk may take to appear.
-const PATIENCE: Duration = Duration::from_secs(10);
+const APPEAR: Duration = Duration::from_secs(10);
 /// How long a disk may take to say what is on it.
 const LOOK: Duration = Duration::from_secs(20);
 /// How long a check may take: of a large disk with errors, minutes.
@@ -33,7 +33,7 @@ pub fn tasks(launcher: &Arc<dyn Launcher>, mounts: &[MountSpec]) -> Vec<Vec<Task
 
 fn mount_task(launcher: Arc<dyn Launcher>, mount: MountSpec) -> Task {
     let name = format!("mount {}", mount.target.display());
-    let longest = PATIENCE.saturating_add(LOOK).saturating_add(CHECK).saturating_add(MOUNT).saturating_mul(2);
+    let longest = APPEAR.saturating_add(LOOK).saturating_add(CHECK).saturating_add(MOUNT).saturating_mul(2);
     Task::new(name, async move { carry_out(launcher.as_ref(), mount).await }).within(longest)
 }
 
@@ -61,9 +61,9 @@ async fn carry_out(launcher: &dyn Launcher, mount: MountSpec) -> Result<String, 
         target: mount.target,
         fs_type: mount.fs_type,
         options,
-        patience: PATIENCE,
+        patience: APPEAR,
     };
-    let done = task::run(launcher, &request, PATIENCE.saturating_add(MOUNT)).await?;
+    let done = task::run(launcher, &request, APPEAR.saturating_add(MOUNT)).await?;
     match unsound {
         Some(error) => Err(TaskFailure::from(format!("{done}, read-only, as it is not sound: {error}"))),
         None if said.is_empty() => Ok(done),
@@ -83,8 +83,8 @@ fn is_checked(mount: &MountSpec) -> bool {
 
 /// The device, if an ext4 is on it.
 async fn ext4_device(launcher: &dyn Launcher, source: &str) -> Result<Option<PathBuf>, TaskFailure> {
-    let request = Request::Identify { source: source.to_owned(), patience: PATIENCE };
-    let found = task::run(launcher, &request, PATIENCE.saturating_add(LOOK)).await?;
+    let request = Request::Identify { source: source.to_owned(), patience: APPEAR };
+    let found = task::run(launcher, &request, APPEAR.saturating_add(LOOK)).await?;
     Ok(found.strip_prefix("ext4 ").map(PathBuf::from))
 }
 
@@ -158,7 +158,7 @@ mod tests {
         let begun = tokio::time::Instant::now();
         let error = carry_out(&launcher, mount("LABEL=STATE", "/var")).await.unwrap_err();
         assert!(error.message.contains("kelson-task identify did not answer"), "{error:?}");
-        assert_eq!(begun.elapsed(), PATIENCE + LOOK);
+        assert_eq!(begun.elapsed(), APPEAR + LOOK);
     }
 
     #[tokio::test]

@@ -32,7 +32,7 @@ const FAULTS: [Signal; 7] = [
 /// A handler runs on a stack of its own, since a stack that is full may be the fault.
 const STACK: usize = 64 << 10;
 /// For the backtrace.
-const TELLING: Duration = Duration::from_millis(500);
+const REPORT_TIMEOUT: Duration = Duration::from_millis(500);
 /// How often it is tried to execute the program, 100 ms apart: memory may be short for a moment.
 const TRIES: u32 = 50;
 /// How long the last sync may take.
@@ -111,7 +111,7 @@ pub fn stalled(main: libc::pid_t) -> ! {
     STALLED.store(true, Ordering::SeqCst);
     // SAFETY: a system call on numbers.
     unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), main, STALL) };
-    std::thread::sleep(TELLING.saturating_mul(2));
+    std::thread::sleep(REPORT_TIMEOUT.saturating_mul(2));
     die(&STALL_FACTS, None)
 }
 
@@ -215,7 +215,7 @@ fn tell(plan: &Plan, facts: &Facts<'_>, instruction: Option<usize>) {
     if plan.page.is_last() {
         end(plan);
     }
-    end_after(TELLING);
+    end_after(REPORT_TIMEOUT);
     // The frames of the telling itself are left out.
     let fault = instruction.map(trace::offset);
     let mut begun = fault.is_none();

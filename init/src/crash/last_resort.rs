@@ -2,7 +2,7 @@
 //! rest is unmounted, and the machine starts again, or powers off where it was about to.
 //!
 //! Services stop from their records alone ([`last_resort`]), and by the kernel's own means: a pidfd and a cgroup, no
-//! containerd. A fault in here leads to reboot(2) at once, and so does an end that lasts too long ([`Arrival::last`]).
+//! containerd. A fault in here leads to reboot(2) at once, and so does an end that lasts too long ([`BootReason::last`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,21 +12,27 @@ use kelson_runner::{
 };
 use kelson_services::host::ShutdownAction;
 use kelson_services::last_resort::{self, Survivors};
-use kelson_services::service_runner::surroundings::RunningProcess;
+use kelson_services::service_runner::host_context::RunningProcess;
 use kelson_services::state_store::{Descriptor, Kind, Past};
 use kelson_spec::service::Workload;
 use kelson_spec::{Loaded, MachineSpec, ServiceSpec};
 use tokio::time::Instant;
 
-use super::Arrival;
-use crate::failure::{self, PATIENCE};
+use super::BootReason;
+use crate::failure::{self, TIMEOUT};
 use crate::options::Options;
-use crate::reexec::Rebirth;
+use crate::reexec::ReexecState;
 use crate::supervisor::{Intent, Intents, process_options, verb};
 
 /// Ends the run. `reason` is for the log; `past` is what is known of the services; `now` counts from PID 1's start, as
 /// their records do.
-pub fn run(options: &Options, arrival: &Arrival, past: Option<Past>, now: Duration, reason: &str) -> ! {
+pub fn run(
+    options: &Options,
+    boot_reason: &BootReason,
+    past: Option<Past>,
+    now: Duration,
+    reason: &str,
+) -> ! {
     tracing::error!("{reason}");
     let mut past = past;
     let machine: MachineSpec = past
@@ -43,8 +49,8 @@ pub fn run(options: &Options, arrival: &Arrival, past: Option<Past>, now: Durati
     }
     let total = machine.shutdown_timeout;
     let patience = intents.current().map_or(total, |intent| intent.left_of(total));
-    arrival.ends(intents.current().map_or(ShutdownAction::Reboot, |intent| intent.action));
-    arrival.last(patience.saturating_add(PATIENCE));
+    boot_reason.ends(intents.current().map_or(ShutdownAction::Reboot, |intent| intent.action));
+    boot_reason.last(patience.saturating_add(TIMEOUT));
     let cgroups = past.as_mut().and_then(|past| {
         let found = past.take_inherited(|what| match what {
             Descriptor::Cgroups { path } => Ok(path),
@@ -52,11 +58,12 @@ pub fn run(options: &Options, arrival: &Arrival, past: Option<Past>, now: Durati
         });
         found.into_iter().map(|(path, folder)| CgroupRoot::again(path, folder)).next()
     });
-    let rebirth: Rebirth = past.as_mut().and_then(|past| past.paper(Kind::Rebirth, "")).unwrap_or_default();
-    let children = process_options(&rebirth, cgroups, past.as_ref().map(|past| &past.store));
+    let reexec_state: ReexecState =
+        past.as_mut().and_then(|past| past.paper(Kind::ReexecState, "")).unwrap_or_default();
+    let children = process_options(&reexec_state, cgroups, past.as_ref().map(|past| &past.store));
     let asked = intents.clone();
     failure::end(options, &intents, None, children, async move |processes| {
-        arrival.follow(asked.watch());
+        boot_reason.follow(asked.watch());
         if let Some(past) = &mut past {
             let deadline = Instant::now().checked_add(patience).unwrap_or_else(Instant::now);
             last_resort::stop(past, &Detached(processes), now, deadline).await;

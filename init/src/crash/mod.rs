@@ -33,7 +33,7 @@ use page::Page;
 
 /// What a life finds when it begins.
 #[derive(Debug, Clone, Default)]
-pub struct Arrival {
+pub struct BootReason {
     /// Goes from life to life. `None`: there is no memory for it, and a crash is the end.
     page: Option<Arc<Page>>,
     /// The crash that has ended the life before.
@@ -45,12 +45,12 @@ pub struct Arrival {
 }
 
 /// Makes PID 1 survive what comes. To be called once `/proc` is there, before there is a second thread.
-pub fn install(mode: Mode, limit: CrashLimit) -> Arrival {
+pub fn install(mode: Mode, limit: CrashLimit) -> BootReason {
     let page = match Page::find_or_make() {
         Ok(page) => Arc::new(page),
         Err(error) => {
             tracing::error!("a crash of PID 1 would be the end of this host: {error}");
-            return Arrival::default();
+            return BootReason::default();
         }
     };
     let crash = page.newest();
@@ -60,19 +60,19 @@ pub fn install(mode: Mode, limit: CrashLimit) -> Arrival {
     if let Err(error) = plan::make(mode, Arc::clone(&page)).and_then(|()| handler::install()) {
         tracing::error!("a crash of PID 1 would be the end of this host: {error}");
     }
-    Arrival { page: Some(page), crash, crashes, ending }
+    BootReason { page: Some(page), crash, crashes, ending }
 }
 
-impl Arrival {
+impl BootReason {
     /// Whether PID 1 has crashed too often to go on as if nothing were.
     pub fn too_often(&self, limit: CrashLimit) -> bool {
         self.crash.is_some() && self.crashes >= limit.count
     }
 
     /// What has happened is told: the next life need not tell it again.
-    pub fn told(&self) {
+    pub fn reported(&self) {
         if let Some(page) = &self.page {
-            page.told();
+            page.reported();
         }
     }
 
@@ -83,15 +83,15 @@ impl Arrival {
         }
     }
 
-    /// As [`Arrival::ends`], to what is asked for now and later.
+    /// As [`BootReason::ends`], to what is asked for now and later.
     pub fn follow(&self, mut asked: watch::Receiver<Option<Intent>>) {
-        let arrival = self.clone();
+        let boot_reason = self.clone();
         // A failed boot starts again.
         self.ends(asked.borrow().as_ref().map_or(ShutdownAction::Reboot, |intent| intent.action));
         tokio::spawn(async move {
             while asked.changed().await.is_ok() {
                 if let Some(intent) = asked.borrow_and_update().as_ref() {
-                    arrival.ends(intent.action);
+                    boot_reason.ends(intent.action);
                 }
             }
         });

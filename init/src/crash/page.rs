@@ -33,7 +33,7 @@ const NAME: usize = 2;
 
 // Where what stands.
 const COUNT: usize = 1;
-const TOLD: usize = 2;
+const REPORTED: usize = 2;
 const ENDING: usize = 3;
 const LAST: usize = 4;
 /// The length of all of it, in words.
@@ -219,7 +219,7 @@ impl Page {
 
     /// The last crash, if nobody has told of it.
     pub fn newest(&self) -> Option<Crash> {
-        if self.get(COUNT) == self.get(TOLD) {
+        if self.get(COUNT) == self.get(REPORTED) {
             return None;
         }
         let number = |place: usize| self.get(CRASH.saturating_add(place));
@@ -243,8 +243,8 @@ impl Page {
     }
 
     /// Nobody needs to tell of what there has been.
-    pub fn told(&self) {
-        self.set(TOLD, self.get(COUNT));
+    pub fn reported(&self) {
+        self.set(REPORTED, self.get(COUNT));
     }
 
     /// How many crashes there have been since then, of the last [`TIMES`].
@@ -336,7 +336,7 @@ mod tests {
         assert_eq!(crash.text, "it broke");
         assert_eq!(crash.frames, (0..FRAMES as u64).collect::<Vec<_>>());
         assert!(!crash.thread.is_empty());
-        page.told();
+        page.reported();
         assert_eq!(page.newest(), None);
         // The next one has nothing of the one before.
         page.write(&facts(b"x"));
@@ -408,7 +408,7 @@ mod tests {
             // And is written on.
             page.write(&facts(b"it broke"));
             page.add_frame(1);
-            page.told();
+            page.reported();
             assert_eq!(page.newest(), None);
         }
     }
@@ -446,7 +446,7 @@ mod tests {
             assert_eq!(page.crashes_since(crash.time), 1);
             assert_eq!(page.crashes_since(Duration::ZERO), 2);
             assert_eq!((page.ending(), page.is_last()), (Some(ShutdownAction::PowerOff), true));
-            page.told();
+            page.reported();
             assert_eq!(page.newest(), None);
             releases += 1;
         }

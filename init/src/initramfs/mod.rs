@@ -38,7 +38,7 @@ const NEW_ROOT: &str = "/newroot";
 /// What statfs(2) calls the kernel's own rootfs, where that is no tmpfs.
 const RAMFS_MAGIC: libc::__fsword_t = 0x8584_58f6;
 /// How long a disk may take to appear.
-const PATIENCE: Duration = Duration::from_secs(20);
+const APPEAR: Duration = Duration::from_secs(20);
 
 /// Whether this is the start in an initramfs that is to be left: the kernel runs `/init` from its own memory file
 /// system, and there is a root to go to. Without one, the initramfs is all there is, and the boot goes on in it.
@@ -114,7 +114,7 @@ fn mount_writable_disk(disk: &str, perform: Perform) -> Result<String, String> {
         target: Path::new(PARTS).join(DISK),
         fs_type: String::new(),
         options: "noatime".to_owned(),
-        patience: PATIENCE,
+        patience: APPEAR,
     })
 }
 
@@ -148,7 +148,7 @@ fn mount_disk_root(words: &KernelWords, root: &Path, perform: Perform) -> Result
         target: root.to_owned(),
         fs_type: words.root_fs_type.clone().unwrap_or_default(),
         options: format!("{access},{flags}"),
-        patience: PATIENCE,
+        patience: APPEAR,
     })
 }
 

@@ -15,7 +15,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use kelson_services::state_store::{Kind, LifeId, Past, VERSION};
+use kelson_services::state_store::{Incarnation, Kind, Past, VERSION};
 use kelson_spec::service::ResourceLimit;
 use nix::fcntl::AtFlags;
 use serde::{Deserialize, Serialize};
@@ -45,7 +45,7 @@ pub const CAN_GO_ON: &str = "--can-go-on-from";
 /// What one life tells the next beside the state of the host.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Rebirth {
+pub struct ReexecState {
     /// How often PID 1 has executed itself anew because somebody asked for it.
     pub count: u32,
     /// How often because it crashed.
@@ -107,9 +107,9 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
 /// had not come as far as the services: then the boot is done again.
 pub fn past(options: &Options) -> Option<Past> {
     variable(AGAIN)?;
-    let life = LifeId::current().map_err(|error| error.to_string());
+    let life = Incarnation::current().map_err(|error| error.to_string());
     match life.and_then(|life| Past::take(&options.runtime_dir.join("state"), &life)) {
-        Ok(past) if past.store.has(Kind::Rebirth, "") => Some(past),
+        Ok(past) if past.store.has(Kind::ReexecState, "") => Some(past),
         Ok(_) => {
             tracing::warn!("the boot had not come to its services: it is done again");
             None

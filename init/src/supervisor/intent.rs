@@ -154,17 +154,17 @@ mod tests {
 
     #[test]
     fn v4_it_is_written_down_before_it_is_answered() {
-        use kelson_services::state_store::{LifeId, Past};
+        use kelson_services::state_store::{Incarnation, Past};
         let folder = std::env::temp_dir().join(format!("kelson-intents-{}", std::process::id()));
-        let life = LifeId::current().unwrap();
+        let incarnation = Incarnation::current().unwrap();
         let written = || {
-            let mut past = Past::take(&folder, &life).unwrap();
+            let mut past = Past::take(&folder, &incarnation).unwrap();
             past.paper::<Intent>(Kind::Intent, "").map(|intent| (intent.action, intent.reason))
         };
         let intents = Intents::default();
         intents.ask(Reboot, "alice");
         // What was asked for before there was a place for it is written as soon as there is.
-        intents.remember_in(StateStore::create(&folder, &life).unwrap());
+        intents.remember_in(StateStore::create(&folder, &incarnation).unwrap());
         assert_eq!(written(), Some((Reboot, "alice".to_owned())));
         intents.ask(PowerOff, "bob");
         assert_eq!(written(), Some((PowerOff, "bob".to_owned())));
@@ -220,16 +220,19 @@ mod tests {
     const STORED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/state");
 
     /// What stands in the stored state of each release beside what the services store, which this hands over.
-    fn stored() -> (Intent, crate::reexec::Rebirth) {
+    fn stored() -> (Intent, crate::reexec::ReexecState) {
         let limit = kelson_spec::service::ResourceLimit { resource: 7, soft: 1024, hard: 4096 };
-        let rebirth = crate::reexec::Rebirth {
+        let reexec_state = crate::reexec::ReexecState {
             count: 3,
             crashes: 4,
             reason: "an upgrade".to_owned(),
             limits: vec![limit],
             oom_score: None,
         };
-        (Intent { action: PowerOff, reason: "user 0".to_owned(), begun: Duration::from_secs(77) }, rebirth)
+        (
+            Intent { action: PowerOff, reason: "user 0".to_owned(), begun: Duration::from_secs(77) },
+            reexec_state,
+        )
     }
 
     /// A copy of the stored state of a release, as far as papers need it.
@@ -255,8 +258,8 @@ mod tests {
     /// The stored state of a release. Its owner is that of all of them.
     fn past_of(folder: &std::path::Path) -> kelson_services::state_store::Past {
         let boot = "6f1c0b52-9a57-4c0f-8a43-5c1d1f2e7a90".to_owned();
-        let life = kelson_services::state_store::LifeId { boot, start_time: 4711 };
-        kelson_services::state_store::Past::take(folder, &life).unwrap()
+        let incarnation = kelson_services::state_store::Incarnation { boot, start_time: 4711 };
+        kelson_services::state_store::Past::take(folder, &incarnation).unwrap()
     }
 
     #[test]
@@ -267,10 +270,10 @@ mod tests {
         for folder in folders {
             let copy = copy_of(&folder.path());
             let mut past = past_of(&copy);
-            let (intent, rebirth) = stored();
+            let (intent, reexec_state) = stored();
             assert_eq!(past.paper::<Intent>(Kind::Intent, ""), Some(intent), "{:?}", folder.path());
-            let read = past.paper::<crate::reexec::Rebirth>(Kind::Rebirth, "");
-            assert_eq!(format!("{read:?}"), format!("{:?}", Some(rebirth)), "{:?}", folder.path());
+            let read = past.paper::<crate::reexec::ReexecState>(Kind::ReexecState, "");
+            assert_eq!(format!("{read:?}"), format!("{:?}", Some(reexec_state)), "{:?}", folder.path());
             assert_eq!(past.doubts, Vec::<String>::new());
             std::fs::remove_dir_all(copy).unwrap();
             releases += 1;
@@ -282,14 +285,14 @@ mod tests {
     #[test]
     #[ignore = "writes to tests/state"]
     fn record_stored_state() {
-        let (intent, rebirth) = stored();
+        let (intent, reexec_state) = stored();
         let store = |release: &str| past_of(&std::path::Path::new(STORED).join(release)).store;
         let own = store(env!("CARGO_PKG_VERSION"));
         own.write(Kind::Intent, "", &intent);
-        own.write(Kind::Rebirth, "", &rebirth);
+        own.write(Kind::ReexecState, "", &reexec_state);
         let later = store("variant");
         later.write(Kind::Intent, "", &Later { known: intent, later: [1] });
-        later.write(Kind::Rebirth, "", &Later { known: rebirth, later: [1] });
+        later.write(Kind::ReexecState, "", &Later { known: reexec_state, later: [1] });
     }
 
     /// A paper with a field of a later release.

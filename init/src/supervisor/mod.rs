@@ -2,20 +2,20 @@
 //!
 //! This wires the floors together and decides nothing that they can decide. From top to bottom: [`run`] boots while it
 //! listens to signals, serves until the host is to end, then stops everything in order and hands over to
-//! [`crate::shutdown`]. What serves meanwhile is the [`House`]; [`opening`] makes it; [`again`] goes on with it in the next
+//! [`crate::shutdown`]. What serves meanwhile is the [`Context`]; [`opening`] makes it; [`again`] goes on with it in the next
 //! life.
 
-mod again;
 mod configuration;
-mod doors;
+mod context;
 mod entrance;
-mod foundation;
-mod house;
+mod environment;
 mod intent;
 mod later_mounts;
 mod launchers;
+mod listeners;
 mod opening;
 mod reaper;
+mod reexec;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -29,26 +29,26 @@ use kelson_spec::Loaded;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use foundation::Foundation;
-use house::House;
+use context::Context;
+use environment::Environment;
 pub use intent::{Intent, Intents, verb};
 pub use launchers::Personalities;
 use opening::{make_notify_directory, notify_directory, open};
 use reaper::Reaper;
 
 use crate::boot::{self, BootFailure, Sequence};
-use crate::crash::Arrival;
+use crate::crash::BootReason;
 use crate::options::{Mode, Options};
-use crate::reexec::Rebirth;
+use crate::reexec::ReexecState;
 use crate::signals::{Meaning, Signals};
 use crate::watchdog::Watchdog;
 
 /// How long clients have to read the last events.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// How long the probes have to end: they hold nothing.
-const PROBE_PATIENCE: Duration = Duration::from_secs(1);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long logd has to write what it holds.
-const LOGD_PATIENCE: Duration = Duration::from_secs(5);
+const LOGD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What is left to do once all services are down.
 pub struct Ended {
@@ -67,9 +67,9 @@ pub struct Ended {
 pub async fn run(
     options: Options,
     sequence: Sequence,
-    rebirth: Rebirth,
+    reexec_state: ReexecState,
     past: Option<Past>,
-    arrival: Arrival,
+    boot_reason: BootReason,
 ) -> Result<Ended, String> {
     let binary = Arc::new(crate::memory::exe_fd().map_err(|error| format!("/proc/self/exe: {error}"))?);
     let intents = Intents::default();
@@ -77,30 +77,31 @@ pub async fn run(
     let signals = Signals::new(options.mode).map_err(|error| format!("signalfd: {error}"))?;
     let (reload, reloads) = mpsc::channel(1);
     tokio::spawn(listen(signals, reaper.clone(), intents.clone(), reload));
-    let life = Life { options, sequence: Arc::new(sequence), rebirth, binary, intents, reaper, arrival };
+    let incarnation =
+        Running { options, sequence: Arc::new(sequence), reexec_state, binary, intents, reaper, boot_reason };
     match past {
-        Some(past) => life.go_on(past, reloads).await,
-        None => life.begin(reloads).await,
+        Some(past) => incarnation.go_on(past, reloads).await,
+        None => incarnation.begin(reloads).await,
     }
 }
 
 /// PID 1 between two of its executions.
-struct Life {
+struct Running {
     options: Options,
     sequence: Arc<Sequence>,
-    rebirth: Rebirth,
+    reexec_state: ReexecState,
     binary: Arc<OwnedFd>,
     intents: Intents,
     reaper: Reaper,
-    arrival: Arrival,
+    boot_reason: BootReason,
 }
 
-impl Life {
+impl Running {
     /// The first life: the host boots.
     async fn begin(self, reloads: mpsc::Receiver<String>) -> Result<Ended, String> {
-        let Life { options, sequence, rebirth, binary, intents, reaper, arrival } = self;
+        let Running { options, sequence, reexec_state, binary, intents, reaper, boot_reason } = self;
         // The kernel's file systems are mounted by children that have no cgroup yet: cgroup2 is one of those.
-        let early = personalities(&binary, &rebirth, None, None)?;
+        let early = personalities(&binary, &reexec_state, None, None)?;
         reaper.set(&early.processes, None);
         let launcher: Arc<dyn crate::task::Launcher> = Arc::new(early.clone());
         let phases = match options.mode {
@@ -113,10 +114,10 @@ impl Life {
         };
         drop(early);
 
-        let mut foundation = Foundation::lay(&options.runtime_dir);
-        let cgroups = foundation.cgroups();
-        let personalities = personalities(&binary, &rebirth, cgroups, foundation.store.as_ref())?;
-        reaper.set(&personalities.processes, foundation.store.as_ref());
+        let mut environment = Environment::lay(&options.runtime_dir);
+        let cgroups = environment.cgroups();
+        let personalities = personalities(&binary, &reexec_state, cgroups, environment.store.as_ref())?;
+        reaper.set(&personalities.processes, environment.store.as_ref());
         let loaded = tokio::select! {
             loaded = personalities.load(&options.config, options.mode) => loaded,
             _ = intents.asked() => Loaded::default(),
@@ -124,7 +125,7 @@ impl Life {
         if failure.is_none() && options.mode == Mode::Machine && intents.current().is_none() {
             let launcher: Arc<dyn crate::task::Launcher> = Arc::new(personalities.clone());
             let watchdog =
-                foundation.watchdog.task(loaded.machine.watchdog.clone(), foundation.store.clone());
+                environment.watchdog.task(loaded.machine.watchdog.clone(), environment.store.clone());
             let phases = boot::machine::configured(&options, &loaded.machine, launcher, watchdog);
             failure = tokio::select! {
                 result = sequence.run_all(phases) => result.err(),
@@ -134,30 +135,30 @@ impl Life {
 
         if failure.is_none() {
             // From here on a next life goes on; before, it does the boot again.
-            foundation.write(Kind::Boot, &*sequence.report().borrow());
-            foundation.write(Kind::Rebirth, &rebirth);
+            environment.write(Kind::Boot, &*sequence.report().borrow());
+            environment.write(Kind::ReexecState, &reexec_state);
         }
         make_notify_directory(&notify_directory(&options.runtime_dir));
-        let house = open(options, personalities, intents, &loaded, &sequence, foundation, rebirth)?;
-        house.watchdog.events().iter().for_each(|event| house.manager.host_event(event));
-        house.tell_of(&arrival);
-        house.begin(loaded);
+        let context = open(options, personalities, intents, &loaded, &sequence, environment, reexec_state)?;
+        context.watchdog.events().iter().for_each(|event| context.manager.host_event(event));
+        context.tell_of(&boot_reason);
+        context.begin(loaded);
         match &failure {
-            Some(failure) => house.manager.host_event(&failure.to_string()),
+            Some(failure) => context.manager.host_event(&failure.to_string()),
             None => {
-                if house.intents.current().is_none() {
-                    house.manager.begin();
+                if context.intents.current().is_none() {
+                    context.manager.begin();
                 }
-                house.watch_boot(&sequence);
+                context.watch_boot(&sequence);
             }
         }
-        Ok(serve(house, reloads, failure).await)
+        Ok(serve(context, reloads, failure).await)
     }
 }
 
 fn personalities(
     binary: &Arc<OwnedFd>,
-    rebirth: &Rebirth,
+    reexec_state: &ReexecState,
     cgroups: Option<CgroupRoot>,
     store: Option<&StateStore>,
 ) -> Result<Personalities, String> {
@@ -165,13 +166,13 @@ fn personalities(
         tracing::warn!("{warning}");
     }
     let processes =
-        Processes::new(process_options(rebirth, cgroups, store)).map_err(|error| error.to_string())?;
+        Processes::new(process_options(reexec_state, cgroups, store)).map_err(|error| error.to_string())?;
     Ok(Personalities { processes, binary: Arc::clone(binary) })
 }
 
 /// What children are given, and where they are recorded.
 pub fn process_options(
-    rebirth: &Rebirth,
+    reexec_state: &ReexecState,
     cgroups: Option<CgroupRoot>,
     store: Option<&StateStore>,
 ) -> ProcessOptions {
@@ -180,8 +181,8 @@ pub fn process_options(
         record.map_err(|error| tracing::error!("children that are being made are not recorded: {error}")).ok()
     });
     ProcessOptions {
-        limits: rebirth.limits.clone(),
-        oom_score: rebirth.oom_score,
+        limits: reexec_state.limits.clone(),
+        oom_score: reexec_state.oom_score,
         cgroups,
         record,
         ..ProcessOptions::default()
@@ -189,64 +190,69 @@ pub fn process_options(
 }
 
 /// Answers until the host is to end, then ends all services.
-async fn serve(mut house: House, mut reloads: mpsc::Receiver<String>, failure: Option<BootFailure>) -> Ended {
+async fn serve(
+    mut context: Context,
+    mut reloads: mpsc::Receiver<String>,
+    failure: Option<BootFailure>,
+) -> Ended {
     if failure.is_none() {
-        let intents = house.intents.clone();
+        let intents = context.intents.clone();
         let asked = intents.asked();
         tokio::pin!(asked);
         loop {
             tokio::select! {
                 biased;
                 intent = &mut asked => {
-                    house.manager.host_event(&format!("{}: asked for by {}", verb(intent.action), intent.reason));
+                    context.manager.host_event(&format!("{}: asked for by {}", verb(intent.action), intent.reason));
                     break;
                 }
-                Some(request) = house.requests.recv() => house.answer(request),
-                Some(fit) = async { match &mut house.fit { Some(fit) => fit.recv().await, None => None } } => house.reborn(fit).await,
+                Some(request) = context.requests.recv() => context.answer(request),
+                Some(fit) = async { match &mut context.fit { Some(fit) => fit.recv().await, None => None } } => context.reborn(fit).await,
                 Some(by) = reloads.recv() => {
-                    house.manager.host_event(&format!("reading the files again: asked for by {by}"));
-                    house.reload(None);
+                    context.manager.host_event(&format!("reading the files again: asked for by {by}"));
+                    context.reload(None);
                 }
             }
         }
     }
-    let intent = house.intents.current();
-    let timeout = house.configuration.machine().shutdown_timeout;
+    let intent = context.intents.current();
+    let timeout = context.configuration.machine().shutdown_timeout;
     let left = intent.map_or(timeout, |intent| intent.left_of(timeout));
     let deadline = Instant::now().checked_add(left).unwrap_or_else(Instant::now);
-    let watchdog = house.watchdog.get().cloned();
+    let watchdog = context.watchdog.get().cloned();
     if let Some(watchdog) = &watchdog {
-        let patience = PROBE_PATIENCE.saturating_add(LOGD_PATIENCE).saturating_add(LAST_WORDS);
+        let patience = PROBE_TIMEOUT.saturating_add(LOGD_TIMEOUT).saturating_add(LAST_WORDS);
         watchdog.due("stopping the services", left.saturating_add(patience));
     }
-    let (manager, collector, prober) = (house.manager.clone(), house.collector.clone(), house.prober.clone());
+    let (manager, collector, prober) =
+        (context.manager.clone(), context.collector.clone(), context.prober.clone());
     let stopping = async {
         let stopped = manager.stop_all(deadline, &[apid::NAME]).await;
         if stopped.given_up.is_empty() {
             manager.host_event("all services are down");
         }
         // All checks have ended with their runs.
-        prober.shutdown(Instant::now().checked_add(PROBE_PATIENCE).unwrap_or(deadline)).await;
-        collector.shutdown(Instant::now().checked_add(LOGD_PATIENCE).unwrap_or(deadline)).await;
+        prober.shutdown(Instant::now().checked_add(PROBE_TIMEOUT).unwrap_or(deadline)).await;
+        collector.shutdown(Instant::now().checked_add(LOGD_TIMEOUT).unwrap_or(deadline)).await;
     };
     tokio::pin!(stopping);
     loop {
         tokio::select! {
             () = &mut stopping => break,
-            Some(request) = house.requests.recv() => house.answer(request),
+            Some(request) = context.requests.recv() => context.answer(request),
         }
     }
-    if let Some(intent) = house.intents.current() {
+    if let Some(intent) = context.intents.current() {
         manager.host_event(&format!(
             "{}: services and logd have stopped, the rest follows",
             verb(intent.action)
         ));
     }
     manager.close().await;
-    house.later_mounts.end().await;
-    let _ = house.close_api.send(());
-    let _ = tokio::time::timeout(LAST_WORDS, house.api).await;
-    Ended { intents: house.intents, personalities: house.personalities, failure, watchdog }
+    context.later_mounts.end().await;
+    let _ = context.close_api.send(());
+    let _ = tokio::time::timeout(LAST_WORDS, context.api).await;
+    Ended { intents: context.intents, personalities: context.personalities, failure, watchdog }
 }
 
 /// Reads signals and reaps, for an end without a house.

@@ -20,22 +20,22 @@ use kelson_services::node_health::{HealthSpecs, NodeHealth};
 use kelson_services::prober::Prober;
 use kelson_services::runners::Runners;
 use kelson_services::service_runner::gate::{Registry, Sources};
-use kelson_services::service_runner::surroundings::{Surroundings, TURNS};
+use kelson_services::service_runner::host_context::{HostContext, TURNS};
 use kelson_spec::{Loaded, MachineSpec, ServiceSpec};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::configuration::Configuration;
-use super::doors::Doors;
+use super::context::Context;
 use super::entrance;
-use super::foundation::{self, Foundation};
-use super::house::House;
+use super::environment::{self, Environment};
 use super::intent::Intents;
 use super::later_mounts::keep_read_only;
 use super::launchers::Personalities;
+use super::listeners::Listeners;
 use crate::boot::{self, Sequence};
 use crate::options::{Mode, Options};
-use crate::reexec::{self, Rebirth};
+use crate::reexec::{self, ReexecState};
 
 /// The group that may connect to the sockets: kelson-apid is in it. `None`: PID 1 is not root, and cannot give them away.
 pub(super) fn socket_group(loaded: &Loaded) -> Option<u32> {
@@ -60,11 +60,11 @@ pub(super) fn open(
     intents: Intents,
     loaded: &Loaded,
     sequence: &Sequence,
-    mut foundation: Foundation,
-    rebirth: Rebirth,
-) -> Result<House, String> {
+    mut environment: Environment,
+    reexec_state: ReexecState,
+) -> Result<Context, String> {
     let runtime = options.runtime_dir.clone();
-    let (store, events) = (foundation.store.clone(), foundation.events.clone());
+    let (store, events) = (environment.store.clone(), environment.events.clone());
     for complaint in &options.complaints {
         events.host(complaint);
     }
@@ -80,9 +80,9 @@ pub(super) fn open(
             .and_then(|logd| logd.resources.clone())
             .unwrap_or_default(),
     };
-    let (keeper, logs) = (foundation.keeper(), std::mem::take(&mut foundation.logs));
+    let (descriptor_store, logs) = (environment.descriptor_store(), std::mem::take(&mut environment.logs));
     let (collector, driver, reports) =
-        Collector::resume(Arc::new(launcher), log_directory(&options), keeper, logs)
+        Collector::resume(Arc::new(launcher), log_directory(&options), descriptor_store, logs)
             .map_err(|error| format!("the log collector: {error}"))?;
     tokio::spawn(driver);
     let (probes, of_probes) = probes(&personalities, &loaded.machine);
@@ -103,7 +103,7 @@ pub(super) fn open(
         probes,
     });
     let (groups, asked) = Groups::new();
-    let surroundings = Arc::new(Surroundings {
+    let host_context = Arc::new(HostContext {
         events: events.clone(),
         store: store.clone(),
         registry,
@@ -119,14 +119,14 @@ pub(super) fn open(
         turns: Arc::new(tokio::sync::Semaphore::new(TURNS)),
         origin: Instant::now().checked_sub(sequence.elapsed()).unwrap_or_else(Instant::now),
     });
-    let manager = Manager::new(surroundings, runners);
+    let manager = Manager::new(host_context, runners);
     tokio::spawn(groups::coordinate(manager.clone(), asked));
     manager.set_groups(&loaded.groups);
     let specs = HealthSpecs::from(loaded);
     if let Some(warning) = entrance::closed(&runtime) {
         manager.warn(warning);
     }
-    let health = match foundation.health.take() {
+    let health = match environment.health.take() {
         Some(past) => NodeHealth::recovering(&manager, specs, past),
         None => NodeHealth::of(&manager, specs),
     };
@@ -140,13 +140,13 @@ pub(super) fn open(
         started: SystemTime::now()
             .checked_sub(sequence.elapsed().saturating_add(reexec::suspended()))
             .unwrap_or_else(SystemTime::now),
-        reexecs: rebirth.count,
-        crashes: rebirth.crashes,
+        reexecs: reexec_state.count,
+        crashes: reexec_state.crashes,
     };
     let (close_api, closed) = oneshot::channel::<()>();
     let socket = runtime.join("init.sock");
     // Without it the host runs on all the same.
-    let listener = foundation.listener(&socket, group);
+    let listener = environment.listener(&socket, group);
     let (anew, listeners) = mpsc::channel(1);
     let admission = Admission::new(manager.clone(), personalities.processes.cgroups().cloned(), apid::USER);
     let judge = admission.clone();
@@ -166,7 +166,7 @@ pub(super) fn open(
         audit: audit(&collector),
         listeners,
     };
-    let doors = Doors {
+    let listeners = Listeners {
         socket: socket.clone(),
         group,
         store: store.clone(),
@@ -180,10 +180,10 @@ pub(super) fn open(
         };
         let served = async {
             let listener = listener?;
-            let ours = foundation::for_server(&listener).map_err(|error| error.to_string())?;
+            let ours = environment::for_server(&listener).map_err(|error| error.to_string())?;
             tokio::select! {
                 served = server::serve_on(ours, server, shutdown) => served.map_err(|error| error.to_string()),
-                () = doors.keep(listener) => Ok(()),
+                () = listeners.keep(listener) => Ok(()),
             }
         };
         if let Err(error) = served.await {
@@ -198,7 +198,7 @@ pub(super) fn open(
         intents.remember_in(store);
     }
     let later_mounts = keep_read_only(manager.clone(), personalities.clone());
-    Ok(House {
+    Ok(Context {
         options,
         personalities,
         manager,
@@ -213,9 +213,9 @@ pub(super) fn open(
         close_api,
         api,
         store,
-        rebirth,
+        reexec_state,
         fit: None,
-        watchdog: foundation.watchdog,
+        watchdog: environment.watchdog,
     })
 }
 

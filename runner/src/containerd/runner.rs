@@ -74,7 +74,7 @@ impl ContainerRunner {
     pub(super) fn host(&self) -> Host {
         let found = self.place().and_then(|place| place.of_main(self.spec.delegate).path_in_mount());
         let cgroup = found.unwrap_or_else(|| format!("/kelson/{}", self.spec.name));
-        Host::read(self.processes.life(), cgroup)
+        Host::read(self.processes.incarnation(), cgroup)
     }
 
     pub(super) fn refuse_while_it_runs(&self) -> Result<(), RunnerError> {

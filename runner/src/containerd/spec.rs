@@ -25,14 +25,14 @@ pub(super) struct Host {
     /// So many open files a container may be given at most. More takes a privilege that PID 1 of a container lacks.
     pub(super) files: u64,
     /// Names this life of the host in `KELSON_RUN`.
-    pub(super) life: String,
+    pub(super) incarnation: String,
     /// The container's cgroup as runc counts it: from the mount of cgroup2.
     pub(super) cgroup: String,
 }
 
 impl Host {
     /// Reads what the kernel says.
-    pub(super) fn read(life: &str, cgroup: String) -> Host {
+    pub(super) fn read(incarnation: &str, cgroup: String) -> Host {
         let line = |path| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
         let capabilities = capabilities::own();
         Host {
@@ -41,7 +41,7 @@ impl Host {
             // PID 1 may have made itself safe from it.
             oom_score: line("/proc/self/oom_score_adj").parse().unwrap_or(0).max(0),
             files: limits::most_files(capabilities),
-            life: life.to_owned(),
+            incarnation: incarnation.to_owned(),
             cgroup,
         }
     }
@@ -194,7 +194,7 @@ fn environment(
     if let Some(home) = &image.home {
         environment.push(format!("HOME={home}"));
     }
-    let mark = format!("{}:{}:{}", host.life, service.name, run.number);
+    let mark = format!("{}:{}:{}", host.incarnation, service.name, run.number);
     let named = |(name, value): &(String, String)| format!("{name}={value}");
     let later = image
         .environment
@@ -253,7 +253,7 @@ mod tests {
             capabilities: u64::MAX,
             oom_score: 0,
             files: 1 << 20,
-            life: "abc-1".into(),
+            incarnation: "abc-1".into(),
             cgroup: "/kelson/web".into(),
         }
     }

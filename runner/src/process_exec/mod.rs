@@ -52,8 +52,8 @@ impl ProcessExecutor {
     }
 
     /// A command that joins what has ended would be killed at birth, or be a stray in what follows.
-    fn main_lives(&self) -> Result<(), RunnerError> {
-        if self.processes.lives(self.pid, self.start_time) {
+    fn check_main(&self) -> Result<(), RunnerError> {
+        if self.processes.is_alive(self.pid, self.start_time) {
             return Ok(());
         }
         Err(RunnerError::new(format!("the main process of service {} has ended", self.spec.name)))
@@ -64,13 +64,13 @@ impl ProcessExecutor {
     }
 
     async fn start(&self, request: ExecRequest) -> Result<Executing, RunnerError> {
-        self.main_lives()?;
+        self.check_main()?;
         let (command, ends) = self.command(request)?;
         let Child { pid, exit, .. } = self.processes.spawn(command).await?;
         let control =
             Control { processes: self.processes.clone(), pid, exit: exit.clone(), terminal: ends.terminal };
         // It may have ended while the command was made.
-        if let Err(error) = self.main_lives() {
+        if let Err(error) = self.check_main() {
             control.kill();
             return Err(error);
         }

@@ -63,7 +63,7 @@ pub struct Options {
     /// Below which services get their cgroups. `None`: strays are found by their `KELSON_RUN`, best effort.
     pub cgroups: Option<CgroupRoot>,
     /// What names this life of the host in `KELSON_RUN`. Empty: made of the boot id and PID 1's start time.
-    pub life: String,
+    pub incarnation: String,
 }
 
 impl Default for Options {
@@ -75,7 +75,7 @@ impl Default for Options {
             oom_score: None,
             record: None,
             cgroups: None,
-            life: String::new(),
+            incarnation: String::new(),
         }
     }
 }
@@ -128,7 +128,7 @@ struct Shared {
     /// Of the first threads, by their numbers. Locked by its thread alone, while it makes a child.
     windows: Vec<Mutex<Window>>,
     cgroups: Option<CgroupRoot>,
-    life: String,
+    incarnation: String,
     filters: Mutex<Filters>,
 }
 
@@ -192,7 +192,8 @@ impl Processes {
     pub fn new(options: Options) -> Result<Processes, RunnerError> {
         let (slots, leftovers) = Slots::new(options.record)
             .map_err(|error| RunnerError::system("cannot map the spawn record", &error))?;
-        let life = if options.life.is_empty() { start_time::life() } else { options.life };
+        let incarnation =
+            if options.incarnation.is_empty() { start_time::incarnation() } else { options.incarnation };
         let inheritance = Inheritance {
             limits: options.limits,
             signal_mask: options.signal_mask,
@@ -212,7 +213,7 @@ impl Processes {
             spawners,
             windows: Window::reserve(spawners).into_iter().map(Mutex::new).collect(),
             cgroups: options.cgroups,
-            life,
+            incarnation,
             filters: Mutex::default(),
         };
         Ok(Processes { shared: Arc::new(shared) })
@@ -280,7 +281,7 @@ impl Processes {
     }
 
     /// Whether this very process is a child that has not been reaped. A `start_time` of 0 is not known and not compared.
-    pub(crate) fn lives(&self, pid: i32, start_time: u64) -> bool {
+    pub(crate) fn is_alive(&self, pid: i32, start_time: u64) -> bool {
         let state = lock(&self.shared.state);
         matches!(state.children.get(&pid), Some(Some(_)))
             && (start_time == 0 || process::start_time(pid) == Some(start_time))
@@ -339,7 +340,7 @@ impl Processes {
     }
 
     /// Names this life of the host: the first part of `KELSON_RUN`.
-    pub fn life(&self) -> &str {
-        &self.shared.life
+    pub fn incarnation(&self) -> &str {
+        &self.shared.incarnation
     }
 }

@@ -42,7 +42,7 @@ pub(super) fn between(begun: Option<Ticks>, ended: Option<Ticks>) -> Option<u64>
 }
 
 /// The boot id and this process's own start time, which `execve` keeps and every PID namespace has anew.
-pub(super) fn life() -> String {
+pub(super) fn incarnation() -> String {
     let boot = process::boot_id().unwrap_or_default();
     let boot: String = boot.chars().filter(char::is_ascii_hexdigit).take(12).collect();
     format!("{boot}-{}", process::start_time("self").unwrap_or_default())
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn a_life_is_one_word() {
-        assert_eq!(life(), life());
-        assert!(!life().contains([':', ' ', '\n']));
+        assert_eq!(incarnation(), incarnation());
+        assert!(!incarnation().contains([':', ' ', '\n']));
     }
 }

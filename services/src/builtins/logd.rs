@@ -18,10 +18,10 @@ use tokio::sync::{mpsc, watch};
 use crate::collector::{Collector, LogOptions, LogdStatus, Report};
 use crate::events::EventLog;
 use crate::helpers::{arrange, launched};
-use crate::manager::{Foreign, Manager};
+use crate::manager::{ExternalService, Manager};
 use crate::metrics::Dropped;
 use crate::model::{Snapshot, State, wall};
-use crate::service_runner::surroundings::LogPipes;
+use crate::service_runner::host_context::LogPipes;
 
 /// The name under which it is shown.
 pub const NAME: &str = "logd";
@@ -104,7 +104,7 @@ struct Shown {
     snapshot: watch::Receiver<Snapshot>,
 }
 
-impl Foreign for Shown {
+impl ExternalService for Shown {
     fn snapshot(&self) -> watch::Receiver<Snapshot> {
         self.snapshot.clone()
     }
@@ -130,7 +130,7 @@ pub fn show(manager: &Manager, events: &EventLog, collector: Collector, mut repo
         first.since = told.time;
     }
     let (publisher, receiver) = watch::channel(first);
-    manager.add_foreign(NAME, Arc::new(Shown { collector, snapshot: receiver }));
+    manager.add_external(NAME, Arc::new(Shown { collector, snapshot: receiver }));
     let (events, told) = (events.clone(), manager.clone());
     let reported = manager.clone();
     let name: Arc<str> = Arc::from(NAME);

@@ -22,9 +22,9 @@ use tokio::sync::{mpsc, watch};
 use crate::events::EventLog;
 use crate::health::network::{Network, Watched};
 use crate::helpers::launched;
-use crate::manager::{Foreign, Manager};
+use crate::manager::{ExternalService, Manager};
 use crate::model::{Snapshot, State, wall};
-use crate::service_runner::surroundings::RunningProcess;
+use crate::service_runner::host_context::RunningProcess;
 
 /// The name under which it is shown, and of its cgroup.
 pub const NAME: &str = "probe";
@@ -188,7 +188,7 @@ struct Shown {
     snapshot: watch::Receiver<Snapshot>,
 }
 
-impl Foreign for Shown {
+impl ExternalService for Shown {
     fn snapshot(&self) -> watch::Receiver<Snapshot> {
         self.snapshot.clone()
     }
@@ -218,7 +218,7 @@ pub fn show(manager: &Manager, events: &EventLog, prober: Prober, mut reports: m
                 publisher.send_replace(now.clone());
             }
             if wanted && let Some(shown) = shown.take() {
-                told.add_foreign(NAME, Arc::new(shown));
+                told.add_external(NAME, Arc::new(shown));
             }
             if shown.is_none() && (before.message != now.message || before.pid != now.pid) {
                 events.add(&name, now.state, Arc::clone(&now.message), now.run);

@@ -17,10 +17,10 @@ use tokio::io::Interest;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::beat::{self, Step, after};
+use super::heartbeat::{self, Step, after};
 use super::held::{Held, Lost};
 use super::kept::{InheritedLog, KeptLog};
-use super::life::{Asked, Event, Life, Logd, Outgoing};
+use super::run::{Asked, Event, Logd, LogdRun, Outgoing};
 use super::{Command, Judge, LogdStatus, Report};
 use kelson_helper::Launcher;
 use kelson_helper::transport::{self as control, Packet};
@@ -146,7 +146,9 @@ impl Driver {
         let logd = match &self.logd {
             Logd::Absent { retry } => *retry,
             Logd::Launching(launch) => Some(launch.by),
-            Logd::Running(life) => life.beat.next().into_iter().chain(life.stop_by).chain(life.exit_by).min(),
+            Logd::Running(run) => {
+                run.heartbeat.next().into_iter().chain(run.stop_by).chain(run.exit_by).min()
+            }
         };
         let shutdown = self.shutdown.as_ref().filter(|(_, waiting)| !waiting.is_empty()).map(|(by, _)| *by);
         logd.into_iter().chain(self.empty_at).chain(shutdown).min()
@@ -155,7 +157,7 @@ impl Driver {
     /// Armed only where the next byte is news.
     fn watch_pipes(&mut self) {
         let quiet = match &self.logd {
-            Logd::Running(life) if life.answered => life.beat.quiet(),
+            Logd::Running(run) if run.answered => run.heartbeat.quiet(),
             _ => self.empty_at.is_none(),
         };
         if quiet { self.held.arm() } else { self.held.disarm() }
@@ -163,7 +165,7 @@ impl Driver {
 
     fn unread(&mut self, now: Instant) {
         match &mut self.logd {
-            Logd::Running(life) if life.answered => life.beat.data(now),
+            Logd::Running(run) if run.answered => run.heartbeat.data(now),
             _ => {
                 let since = self.absent.unwrap_or(now);
                 self.empty_at = Some(after(since, EMPTY).max(after(now, EMPTY_AGAIN)));
@@ -190,14 +192,14 @@ impl Driver {
 
     /// Whoever runs gets it; one that comes later is told everything anyway.
     fn enqueue(&mut self, outgoing: Outgoing) {
-        if let Logd::Running(life) = &mut self.logd {
-            life.queue.push_back(outgoing);
+        if let Logd::Running(run) = &mut self.logd {
+            run.queue.push_back(outgoing);
         }
     }
 
     fn restart(&mut self, now: Instant) {
         match &mut self.logd {
-            Logd::Running(life) if life.stop_by.is_none() => life.stop(ORDERLY, now),
+            Logd::Running(run) if run.stop_by.is_none() => run.stop(ORDERLY, now),
             Logd::Absent { retry: Some(retry) } => *retry = now,
             _ => {}
         }
@@ -207,7 +209,7 @@ impl Driver {
         let (_, waiting) = self.shutdown.get_or_insert_with(|| (deadline, Vec::new()));
         waiting.push(done);
         match &mut self.logd {
-            Logd::Running(life) => life.stop(deadline.duration_since(now), now),
+            Logd::Running(run) => run.stop(deadline.duration_since(now), now),
             Logd::Launching(_) => {}
             Logd::Absent { .. } => self.shut_down_done("stopped"),
         }
@@ -225,17 +227,17 @@ impl Driver {
     }
 
     fn kill(&mut self, why: &str, now: Instant) {
-        if let Logd::Running(life) = &self.logd {
-            (life.process.kill)();
+        if let Logd::Running(run) = &self.logd {
+            (run.process.kill)();
             self.gone(why, now);
         }
     }
 
     fn take_packets(&mut self, now: Instant) {
-        while let Logd::Running(life) = &mut self.logd
-            && life.exit_by.is_none()
+        while let Logd::Running(run) = &mut self.logd
+            && run.exit_by.is_none()
         {
-            let Life { control, receiver, .. } = life.as_mut();
+            let LogdRun { control, receiver, .. } = run.as_mut();
             match control.try_io(Interest::READABLE, |socket| receiver.receive(socket.as_fd())) {
                 Err(error) if control::would_block(&error) => break,
                 packet => self.packet(packet, now),
@@ -257,9 +259,9 @@ impl Driver {
 
     /// It has ended, or will soon; its exit tells how, but the pipes need not wait long for that.
     fn closed(&mut self, now: Instant) {
-        if let Logd::Running(life) = &mut self.logd {
-            let by = life.stop_by.unwrap_or_else(|| after(now, EXIT));
-            life.exit_by.get_or_insert(by);
+        if let Logd::Running(run) = &mut self.logd {
+            let by = run.stop_by.unwrap_or_else(|| after(now, EXIT));
+            run.exit_by.get_or_insert(by);
         }
     }
 
@@ -288,9 +290,9 @@ impl Driver {
     }
 
     fn pong(&mut self, number: u64, now: Instant) {
-        let Logd::Running(life) = &mut self.logd else { return };
-        if life.beat.pong(number, now) && !life.answered {
-            life.answered = true;
+        let Logd::Running(run) = &mut self.logd else { return };
+        if run.heartbeat.pong(number, now) && !run.answered {
+            run.answered = true;
             self.absent = None;
             self.empty_at = None;
             self.publish("running", |status| status.up = true);
@@ -301,8 +303,8 @@ impl Driver {
     fn tick(&mut self, now: Instant) {
         self.empty_pipes(now);
         if self.shutdown.as_ref().is_some_and(|(by, waiting)| now >= *by && !waiting.is_empty()) {
-            if let Logd::Running(life) = &self.logd {
-                (life.process.kill)();
+            if let Logd::Running(run) = &self.logd {
+                (run.process.kill)();
             }
             return self.shut_down_done("killed: it did not end in time");
         }
@@ -314,16 +316,16 @@ impl Driver {
                 self.not_launched("could not be started in 5 s", now)
             }
             Logd::Launching(_) => {}
-            Logd::Running(life) => {
-                if life.stop_by.is_some_and(|by| now >= by) {
+            Logd::Running(run) => {
+                if run.stop_by.is_some_and(|by| now >= by) {
                     return self.kill("did not end in time and was killed", now);
                 }
-                if life.exit_by.is_some_and(|by| now >= by) {
+                if run.exit_by.is_some_and(|by| now >= by) {
                     return self.kill("closed its socket and was killed", now);
                 }
-                let Life { beat, asked, process, queue, .. } = life.as_mut();
+                let LogdRun { heartbeat, asked, process, queue, .. } = run.as_mut();
                 let starved = || asked.starved(process.pid, now);
-                match beat.tick(now, || held.any_unread(), || held.any_filling(), starved) {
+                match heartbeat.tick(now, || held.any_unread(), || held.any_filling(), starved) {
                     Step::Nothing => {}
                     Step::Ping(number) => {
                         *asked = Asked::new(process.pid, now);
@@ -331,8 +333,9 @@ impl Driver {
                     }
                     Step::Dead => {
                         // Nobody has read since the byte that was unread.
-                        self.absent =
-                            self.absent.or(now.checked_sub(beat::LOOK.saturating_add(beat::ANSWER)));
+                        self.absent = self
+                            .absent
+                            .or(now.checked_sub(heartbeat::LOOK.saturating_add(heartbeat::ANSWER)));
                         self.kill("did not answer its ping and was killed", now);
                     }
                 }
@@ -372,39 +375,39 @@ impl Driver {
 
     /// Sends what fits; the rest waits for the socket.
     fn send_queue(&mut self, now: Instant) {
-        let Logd::Running(life) = &mut self.logd else { return };
-        if life.exit_by.is_some() {
+        let Logd::Running(run) = &mut self.logd else { return };
+        if run.exit_by.is_some() {
             return;
         }
-        while let Some(next) = life.queue.front() {
+        while let Some(next) = run.queue.front() {
             let (command, descriptors) = match next {
                 Outgoing::Run(id) => match self.held.message(*id) {
                     Some((run, descriptors)) => (v1::logd_command::Command::Run(run), descriptors),
                     None => {
-                        life.queue.pop_front();
+                        run.queue.pop_front();
                         continue;
                     }
                 },
                 other => (other.message(&self.directory), Vec::new()),
             };
             let message = v1::LogdCommand { command: Some(command) };
-            let sent = life
+            let sent = run
                 .control
                 .try_io(Interest::WRITABLE, |fd| control::send(fd.as_fd(), &message, &descriptors));
             match sent {
-                Ok(()) => match life.queue.pop_front() {
+                Ok(()) => match run.queue.pop_front() {
                     Some(Outgoing::Run(id)) => self.held.handed(id),
-                    Some(Outgoing::Ping(number)) => life.beat.sent(number, now),
+                    Some(Outgoing::Ping(number)) => run.heartbeat.sent(number, now),
                     _ => {}
                 },
                 Err(error) if control::would_block(&error) => break,
                 // Longer than a packet: no logd would take it.
-                Err(error) if error.kind() == io::ErrorKind::InvalidInput => drop(life.queue.pop_front()),
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => drop(run.queue.pop_front()),
                 Err(_) => return self.closed(now),
             }
         }
-        if life.queue.is_empty() {
-            life.queue.shrink_to(16);
+        if run.queue.is_empty() {
+            run.queue.shrink_to(16);
         }
     }
 

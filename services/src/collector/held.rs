@@ -16,7 +16,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 
 use super::LogOptions;
-use super::kept::{InheritedLog, Keeper, KeptLog};
+use super::kept::{DescriptorStore, InheritedLog, KeptLog};
 
 /// Pipes looked at in one turn of [`Held::relieve_full`].
 const BATCH: usize = 64;
@@ -89,11 +89,11 @@ unsafe impl Owned for Nested {}
 
 impl NewRun {
     /// From here on they come through `execve`: the run is started beside the driver, which may not come to it before.
-    pub fn keep(&self, keeper: &dyn Keeper) {
+    pub fn keep(&self, descriptor_store: &dyn DescriptorStore) {
         for (end, stderr) in [(&self.stdout, false), (&self.stderr, true)] {
             let (id, run, options) = (self.id, self.run, self.options);
             let what = KeptLog::Pipe { id, service: self.service.to_string(), run, options, stderr };
-            keeper.keep(end.as_fd(), what);
+            descriptor_store.keep(end.as_fd(), what);
         }
     }
 }
@@ -103,7 +103,7 @@ pub struct Held {
     runs: BTreeMap<u64, Run>,
     unread: Arc<Epoll>,
     armed: Option<Watched<Nested>>,
-    keeper: Arc<dyn Keeper>,
+    descriptor_store: Arc<dyn DescriptorStore>,
 }
 
 /// A pipe's number in the epoll.
@@ -112,9 +112,9 @@ fn token(id: u64, stderr: bool) -> u64 {
 }
 
 impl Held {
-    pub fn new(keeper: Arc<dyn Keeper>) -> io::Result<Held> {
+    pub fn new(descriptor_store: Arc<dyn DescriptorStore>) -> io::Result<Held> {
         let unread = Arc::new(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?);
-        Ok(Held { runs: BTreeMap::new(), unread, armed: None, keeper })
+        Ok(Held { runs: BTreeMap::new(), unread, armed: None, descriptor_store })
     }
 
     /// Takes over the pipes that an earlier life of PID 1 held.
@@ -137,12 +137,12 @@ impl Held {
         }
     }
 
-    pub fn keeper(&self) -> Arc<dyn Keeper> {
-        Arc::clone(&self.keeper)
+    pub fn descriptor_store(&self) -> Arc<dyn DescriptorStore> {
+        Arc::clone(&self.descriptor_store)
     }
 
     pub fn let_go(&self, descriptor: &impl AsFd) {
-        self.keeper.let_go(descriptor.as_fd());
+        self.descriptor_store.let_go(descriptor.as_fd());
     }
 
     /// Takes a run's pipes over and gives their id.
@@ -215,7 +215,7 @@ impl Held {
         if let Some(end) = if stderr { err.take() } else { out.take() } {
             // By hand: logd may still hold the same pipe, and then closing does not remove it.
             let _ = self.unread.delete(&end);
-            self.keeper.let_go(end.as_fd());
+            self.descriptor_store.let_go(end.as_fd());
         }
         if run.ends.iter().all(Option::is_none) {
             self.runs.remove(&id);

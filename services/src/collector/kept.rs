@@ -1,6 +1,6 @@
 //! What outlives PID 1 itself: the pipes and the socket to logd come through its `execve`, and the next life takes them up.
 //!
-//! Nothing is handed over at the end, as a crash leaves no time for it: each descriptor is told to the [`Keeper`] while it
+//! Nothing is handed over at the end, as a crash leaves no time for it: each descriptor is told to the [`DescriptorStore`] while it
 //! is open. logd goes on reading meanwhile; it is told of all pipes once more, and passes over those that it has.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -33,7 +33,7 @@ pub enum KeptLog {
 }
 
 /// Remembers which descriptors are open, over the lives of PID 1.
-pub trait Keeper: Send + Sync {
+pub trait DescriptorStore: Send + Sync {
     /// It comes through `execve` from now on.
     fn keep(&self, descriptor: BorrowedFd<'_>, what: KeptLog);
     /// It is about to be closed.
@@ -43,27 +43,27 @@ pub trait Keeper: Send + Sync {
 /// For a PID 1 that has no memory.
 struct Forgetful;
 
-impl Keeper for Forgetful {
+impl DescriptorStore for Forgetful {
     fn keep(&self, _: BorrowedFd<'_>, _: KeptLog) {}
 
     fn let_go(&self, _: BorrowedFd<'_>) {}
 }
 
 /// The keeper of a PID 1 that has no memory: nothing comes through `execve`.
-pub fn forgetful() -> Arc<dyn Keeper> {
+pub fn forgetful() -> Arc<dyn DescriptorStore> {
     Arc::new(Forgetful)
 }
 
 /// A descriptor that is remembered for as long as it is open.
 pub struct Kept {
     descriptor: OwnedFd,
-    keeper: Arc<dyn Keeper>,
+    descriptor_store: Arc<dyn DescriptorStore>,
 }
 
 impl Kept {
-    pub fn new(descriptor: OwnedFd, keeper: Arc<dyn Keeper>, what: KeptLog) -> Kept {
-        keeper.keep(descriptor.as_fd(), what);
-        Kept { descriptor, keeper }
+    pub fn new(descriptor: OwnedFd, descriptor_store: Arc<dyn DescriptorStore>, what: KeptLog) -> Kept {
+        descriptor_store.keep(descriptor.as_fd(), what);
+        Kept { descriptor, descriptor_store }
     }
 }
 
@@ -84,7 +84,7 @@ unsafe impl Owned for Kept {}
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        self.keeper.let_go(self.descriptor.as_fd());
+        self.descriptor_store.let_go(self.descriptor.as_fd());
     }
 }
 

@@ -85,7 +85,7 @@ fn is_main(spec: &ServiceSpec) -> bool {
 }
 
 /// Its mains were down and it has had its turn.
-fn has_had_its_turn(now: &Snapshot, spec: &ServiceSpec) -> bool {
+fn has_run(now: &Snapshot, spec: &ServiceSpec) -> bool {
     spec.lifecycle.hook == Some(LifecycleHook::Poststop)
         && matches!(now.state, State::Finished | State::Failed | State::Stopped)
         && !now.stopped
@@ -187,7 +187,7 @@ impl Coordinator {
         let members = self.groups.get(group).map(|state| &state.members);
         for name in members.into_iter().flatten() {
             let (Some(now), Some(spec)) = (self.manager.get(name), self.manager.spec(name)) else { continue };
-            if has_had_its_turn(&now, &spec) {
+            if has_run(&now, &spec) {
                 self.manager.arm(name);
             }
         }

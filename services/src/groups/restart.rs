@@ -29,7 +29,7 @@ fn takes_part(now: &Snapshot, spec: &ServiceSpec, request: &GroupRequest) -> boo
 }
 
 /// How long the stop of a service may take.
-fn patience(spec: &ServiceSpec) -> Duration {
+fn stop_time(spec: &ServiceSpec) -> Duration {
     let hooks = spec.hooks.pre_stop.iter().chain(&spec.hooks.post).map(|hook| hook.timeout);
     let own = spec.stop.delay.saturating_add(spec.stop.timeout).saturating_add(CLEANING);
     hooks.fold(own, Duration::saturating_add)
@@ -43,12 +43,12 @@ pub async fn restart(manager: Manager, request: GroupRequest, rest: Duration) {
     let mut longest = Duration::ZERO;
     for (now, spec) in manager.members(group) {
         if takes_part(&now, &spec, &request) {
-            longest = longest.saturating_add(patience(&spec));
+            longest = longest.saturating_add(stop_time(&spec));
             chosen.insert(now.name);
         }
     }
     let deadline = Instant::now().checked_add(longest).unwrap_or_else(Instant::now);
-    let (tickets, left) = manager.stop_for_group(&chosen, &why, deadline).await;
+    let (request_ids, left) = manager.stop_for_group(&chosen, &why, deadline).await;
     if manager.closing() {
         return;
     }
@@ -58,7 +58,7 @@ pub async fn restart(manager: Manager, request: GroupRequest, rest: Duration) {
     }
     manager.host_event(&format!("group {group} has stopped, it starts again in {}", words::duration(rest)));
     tokio::time::sleep(rest).await;
-    let again = to_start(&manager, group, &chosen, &tickets);
+    let again = to_start(&manager, group, &chosen, &request_ids);
     manager.start_for_group(&again, &why).await;
 }
 
@@ -68,12 +68,12 @@ fn to_start(
     manager: &Manager,
     group: &str,
     chosen: &BTreeSet<Arc<str>>,
-    tickets: &BTreeMap<Arc<str>, u64>,
+    request_ids: &BTreeMap<Arc<str>, u64>,
 ) -> BTreeSet<Arc<str>> {
     let members = manager.members(group).into_iter();
     let again = members.filter(|(now, _)| {
-        let since = tickets.get(&now.name).copied().unwrap_or(u64::MAX);
-        let done_since = now.ticket > since && now.finished;
+        let since = request_ids.get(&now.name).copied().unwrap_or(u64::MAX);
+        let done_since = now.request_id > since && now.finished;
         chosen.contains(&now.name) && now.state.at_rest() && !now.stopped && !done_since
     });
     again.map(|(now, _)| now.name).collect()

@@ -9,8 +9,8 @@ use kelson_runner::BoxFuture;
 use tokio::time::Instant;
 
 use super::asking::{Asked, after, ask, with_jitter};
+use super::check_state::{Action, CheckNews, CheckState};
 use super::level;
-use super::minded::{Minded, Told, Turn};
 use super::network::{Network, Sink, Watched};
 use super::{CheckTotals, Plan, Probe};
 use crate::model::{CheckReport, Standing};
@@ -22,7 +22,7 @@ const NAMED: usize = 3;
 
 /// All checks of one run.
 pub struct Checks {
-    board: Arc<Board>,
+    table: Arc<StatusTable>,
     /// In the order of the board.
     askers: Vec<Asker>,
     random: Random,
@@ -76,12 +76,12 @@ enum Asker {
 
 /// How the checks of a run stand. The task of the service reads it, and results from elsewhere are written to it as they
 /// come; the lock is held for a moment, never over an await.
-pub struct Board {
+pub struct StatusTable {
     state: Mutex<State>,
 }
 
 struct State {
-    checks: Vec<Minded>,
+    checks: Vec<CheckState>,
     /// Wakes the service's task.
     waker: Option<Waker>,
 }
@@ -110,19 +110,19 @@ pub struct News {
 impl Checks {
     /// Begins the checks of a run that is ready: those that gate its start, or all where there are none such.
     pub fn begin(checks: impl IntoIterator<Item = ToMind>, random: Random) -> Checks {
-        let (minded, askers) = checks
+        let (check_state, askers) = checks
             .into_iter()
             .map(|ToMind { plan, asks, totals, recall }| {
                 let elsewhere = matches!(asks, Asks::Elsewhere(..));
-                let mut minded = Minded::new(plan, asks.kind(), elsewhere, totals);
+                let mut check_state = CheckState::new(plan, asks.kind(), elsewhere, totals);
                 if let Some(Recall { record, origin, past }) = recall {
-                    minded.remember(record, origin, past);
+                    check_state.remember(record, origin, past);
                 }
-                (minded, Asker::Later(asks))
+                (check_state, Asker::Later(asks))
             })
             .unzip();
-        let board = Board { state: Mutex::new(State { checks: minded, waker: None }) };
-        let mut checks = Checks { board: Arc::new(board), askers, random, ready: true };
+        let table = StatusTable { state: Mutex::new(State { checks: check_state, waker: None }) };
+        let mut checks = Checks { table: Arc::new(table), askers, random, ready: true };
         checks.tend();
         checks
     }
@@ -136,16 +136,16 @@ impl Checks {
         for (place, asker) in self.askers.iter_mut().enumerate() {
             let Asker::Here(probe, asking) = asker else { continue };
             let Poll::Ready(Asked { answer, ending }) = asking.as_mut().poll(context) else { continue };
-            let Some((pause, timeout)) = self.board.take(place, answer) else { continue };
+            let Some((pause, timeout)) = self.table.take(place, answer) else { continue };
             let due = after(Instant::now(), with_jitter(pause, self.random.draw()));
             *asking = ask(Arc::clone(probe), due, timeout, ending);
             // It has to be polled to be woken; another turn does that, after those of others.
             context.waker().wake_by_ref();
         }
-        if self.board.has_told(context.waker()) {
+        if self.table.has_news(context.waker()) {
             self.tend();
         }
-        match self.board.told() {
+        match self.table.due_news() {
             Some(news) => Poll::Ready(news),
             None => Poll::Pending,
         }
@@ -154,13 +154,13 @@ impl Checks {
     /// Begins the checks whose time has come, and ends those that are done.
     fn tend(&mut self) {
         let now = Instant::now();
-        let gated = self.board.lock().is_gated();
+        let gated = self.table.lock().is_gated();
         for (place, asker) in self.askers.iter_mut().enumerate() {
             // Not under the lock: whoever asks may have an answer at once.
-            match self.board.tend(place, gated, now) {
-                Some(Turn::Begin { first, timeout }) => {
+            match self.table.tend(place, gated, now) {
+                Some(Action::Begin { first, timeout }) => {
                     let asks = std::mem::replace(asker, Asker::Done);
-                    let sink = Sink { board: Arc::downgrade(&self.board), place };
+                    let sink = Sink { table: Arc::downgrade(&self.table), place };
                     *asker = match asks {
                         Asker::Later(Asks::Here(probe)) => {
                             let asking = ask(Arc::clone(&probe), after(now, first), timeout, None);
@@ -172,7 +172,7 @@ impl Checks {
                         begun => begun,
                     };
                 }
-                Some(Turn::End) => *asker = Asker::Done,
+                Some(Action::End) => *asker = Asker::Done,
                 None => {}
             }
         }
@@ -186,17 +186,17 @@ impl Checks {
 
     /// All checks together: each passes, one fails, or not each has shown either.
     pub fn healthy(&self) -> Option<bool> {
-        self.board.lock().healthy()
+        self.table.lock().healthy()
     }
 
     /// `check http: connection refused; check db: no result yet`.
     pub fn missing(&self) -> String {
-        self.board.lock().missing()
+        self.table.lock().missing()
     }
 
     /// Each check that does not pass.
     pub fn missing_ones(&self) -> Vec<MissingCheck> {
-        let state = self.board.lock();
+        let state = self.table.lock();
         let missing = state.checks.iter().filter(|check| check.standing() != Standing::Passing);
         missing
             .map(|check| MissingCheck {
@@ -208,11 +208,11 @@ impl Checks {
     }
 
     pub fn reports(&self) -> Vec<CheckReport> {
-        self.board.lock().checks.iter().map(Minded::report).collect()
+        self.table.lock().checks.iter().map(CheckState::report).collect()
     }
 }
 
-impl Board {
+impl StatusTable {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -224,7 +224,7 @@ impl Board {
         let check = state.checks.get_mut(place)?;
         check.take(answer);
         let next = (check.pause(), check.plan.timeout);
-        if check.has_told()
+        if check.has_news()
             && let Some(waker) = state.waker.take()
         {
             drop(state);
@@ -234,29 +234,29 @@ impl Board {
     }
 
     /// Whether something is to be heard of a check; where nothing is, this one is woken once there is.
-    fn has_told(&self, waker: &Waker) -> bool {
+    fn has_news(&self, waker: &Waker) -> bool {
         let mut state = self.lock();
         match &mut state.waker {
             Some(known) => known.clone_from(waker),
             none => *none = Some(waker.clone()),
         }
-        state.checks.iter().any(Minded::has_told)
+        state.checks.iter().any(CheckState::has_news)
     }
 
-    fn tend(&self, place: usize, gated: bool, now: Instant) -> Option<Turn> {
+    fn tend(&self, place: usize, gated: bool, now: Instant) -> Option<Action> {
         self.lock().checks.get_mut(place)?.tend(gated, now)
     }
 
     /// What is to be heard of all checks, and what they come to now: answers come many at once.
-    fn told(&self) -> Option<News> {
+    fn due_news(&self) -> Option<News> {
         let mut state = self.lock();
-        let told: Vec<Told> = state.checks.iter_mut().filter_map(Minded::told).collect();
-        if told.is_empty() {
+        let due_news: Vec<CheckNews> = state.checks.iter_mut().filter_map(CheckState::due_news).collect();
+        if due_news.is_empty() {
             return None;
         }
         let mut news =
             News { changes: Vec::new(), healthy: state.healthy(), missing: state.missing(), restart: None };
-        for Told { change, restart } in told {
+        for CheckNews { change, restart } in due_news {
             news.changes.extend(change);
             // One restart, however many ask for it.
             news.restart = news.restart.or(restart);
@@ -268,16 +268,17 @@ impl Board {
 impl State {
     /// The checks that gate the start have not all passed.
     fn is_gated(&self) -> bool {
-        self.checks.iter().any(Minded::gates)
+        self.checks.iter().any(CheckState::gates)
     }
 
     fn healthy(&self) -> Option<bool> {
-        level::health(self.checks.iter().map(Minded::standing))
+        level::health(self.checks.iter().map(CheckState::standing))
     }
 
     fn missing(&self) -> String {
         let gated = self.is_gated();
-        let awaited = |check: &&Minded| check.standing() != Standing::Passing && check.plan.startup == gated;
+        let awaited =
+            |check: &&CheckState| check.standing() != Standing::Passing && check.plan.startup == gated;
         let missing = self.checks.iter().filter(awaited);
         let mut texts: Vec<String> = missing
             .clone()

@@ -9,7 +9,7 @@
 //!
 //! A network check is asked by `kelson-probe` ([`network`]). Its results are written where the check stands as they come,
 //! and the task is woken only where something follows from one: a thousand checks a second that pass cost PID 1 next to
-//! nothing. Whichever way a result came, what it means stands in one place, `minded`.
+//! nothing. Whichever way a result came, what it means stands in one place, `check_state`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,11 +21,11 @@ use kelson_spec::service::{self, Check};
 use tokio::time::Instant;
 
 mod asking;
+mod check_state;
 mod engine;
 mod exec;
 mod history;
 mod level;
-mod minded;
 pub mod network;
 mod output;
 mod reader;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 
 use crate::prober::{CheckAnswer, Schedule};
 
-use super::engine::Board;
+use super::engine::StatusTable;
 
 /// Asks over the network that one run has.
 pub trait Network: Send + Sync {
@@ -19,15 +19,15 @@ impl Watched for crate::prober::Watch {}
 
 /// Where the answers to one check of one run go. What comes after the end of the run goes nowhere.
 pub struct Sink {
-    pub(super) board: Weak<Board>,
+    pub(super) table: Weak<StatusTable>,
     /// The check's place on the board.
     pub(super) place: usize,
 }
 
 impl crate::prober::Sink for Sink {
     fn take(&self, answer: CheckAnswer) {
-        if let Some(board) = self.board.upgrade() {
-            board.take(self.place, answer);
+        if let Some(table) = self.table.upgrade() {
+            table.take(self.place, answer);
         }
     }
 }

@@ -3,7 +3,7 @@
 //! The work is done by `kelson-unpack` (crate unpack), a process for each piece of it; here it gets its turn, and what it
 //! tells becomes events of the service that waits for it.
 
-mod telling;
+mod messages;
 #[cfg(test)]
 mod tests;
 
@@ -20,7 +20,7 @@ use kelson_spec::service::Workload;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use telling::Telling;
+use messages::Messages;
 
 use crate::Manager;
 use crate::events::EventLog;
@@ -39,7 +39,7 @@ const NOTES: usize = 64;
 /// How often archives are looked at while a service waits for another one. Two looks must agree.
 const LOOK: Duration = Duration::from_secs(4);
 /// A listing reads every archive; a prune lets containerd collect its garbage. No disk takes longer for either.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Has images unpacked for services, and looks after those that there are. Cheap to clone.
 #[derive(Clone)]
@@ -155,15 +155,15 @@ impl ImageStore {
         Ok(result)
     }
 
-    /// Waits for its turn and then for the work, in all no longer than [`PATIENCE`].
+    /// Waits for its turn and then for the work, in all no longer than [`TIMEOUT`].
     async fn ask<T>(&self, work: impl Future<Output = Result<T, String>>) -> Result<T, ImagesError> {
         let in_turn = async {
             // Nobody closes it.
             let _turn = self.inner.listings.acquire().await;
             work.await.map_err(ImagesError::Failed)
         };
-        let late = || format!("kelson-unpack took longer than {} s and was killed", PATIENCE.as_secs());
-        tokio::time::timeout(PATIENCE, in_turn).await.unwrap_or_else(|_| Err(ImagesError::Failed(late())))
+        let late = || format!("kelson-unpack took longer than {} s and was killed", TIMEOUT.as_secs());
+        tokio::time::timeout(TIMEOUT, in_turn).await.unwrap_or_else(|_| Err(ImagesError::Failed(late())))
     }
 
     /// The references of all images that some service needs, each once.
@@ -201,11 +201,11 @@ impl ImageStore {
         image: &str,
         user: Option<&str>,
     ) -> Result<ImageConfig, RunnerError> {
-        let mut telling = Telling::new(image);
+        let mut messages = Messages::new(image);
         let turn = match self.inner.unpacks.try_acquire() {
             Ok(turn) => Ok(turn),
             Err(_) => {
-                self.tell(service, &telling.waits());
+                self.tell(service, &messages.waits());
                 self.inner.unpacks.acquire().await
             }
         };
@@ -213,13 +213,13 @@ impl ImageStore {
         let _turn = turn.map_err(|_| RunnerError::new("no image is unpacked any more"))?;
         lock(&self.inner.prepared).insert(service.to_owned(), image.to_owned());
         let _busy = Busy::new(&self.inner.busy, service, image);
-        telling.begin();
+        messages.begin();
         let unpacked = self
             .inner
             .unpacker
             .unpack(image, user, |news| match news {
                 News::Progress(progress) => {
-                    if let Some(text) = telling.progress(progress) {
+                    if let Some(text) = messages.progress(progress) {
                         self.tell(service, &text);
                     }
                 }
@@ -230,7 +230,7 @@ impl ImageStore {
                 let kind = archives.map_or(ErrorKind::Retryable, |archives| ErrorKind::Image { archives });
                 RunnerError::of_kind(kind, text)
             })?;
-        self.tell(service, &telling.end(&unpacked));
+        self.tell(service, &messages.end(&unpacked));
         Ok(config(unpacked))
     }
 

@@ -24,12 +24,12 @@ enum Goal {
 impl Manager {
     /// Starts services; with `wait`, answers once each is up or has failed.
     pub async fn start(&self, names: &[String], wait: bool) -> Vec<ActionResult> {
-        self.each(names, wait, Goal::Started, |ticket| Input::Start { ticket }).await
+        self.each(names, wait, Goal::Started, |request_id| Input::Start { request_id }).await
     }
 
     /// Restarts services; with `wait`, answers once each is up again or has failed.
     pub async fn restart(&self, names: &[String], wait: bool) -> Vec<ActionResult> {
-        self.each(names, wait, Goal::Started, |ticket| Input::Restart { ticket }).await
+        self.each(names, wait, Goal::Started, |request_id| Input::Restart { request_id }).await
     }
 
     /// Stops services. Refuses while a service that is starting or running needs one of them and is not itself named;
@@ -74,7 +74,7 @@ impl Manager {
         }
         self.note_time(plain.iter().chain(&ordered), time);
         if !plain.is_empty() {
-            let stop = |ticket| Input::Stop { ticket, reason: StopReason::Operator };
+            let stop = |request_id| Input::Stop { request_id, reason: StopReason::Operator };
             results.extend(self.each(&plain, wait, Goal::Stopped, stop).await);
         }
         if !ordered.is_empty() {
@@ -187,23 +187,25 @@ impl Manager {
         };
         match &entry.kind {
             Kind::Faulty(publisher) => Err(publisher.borrow().message.to_string()),
-            Kind::Foreign(foreign) => match input(0) {
-                Input::Restart { .. } => foreign.restart().map(|()| Asked::Foreign(foreign.snapshot())),
-                Input::Start { .. } => Ok(Asked::Foreign(foreign.snapshot())),
+            Kind::ExternalService(external) => match input(0) {
+                Input::Restart { .. } => {
+                    external.restart().map(|()| Asked::ExternalService(external.snapshot()))
+                }
+                Input::Start { .. } => Ok(Asked::ExternalService(external.snapshot())),
                 _ => Err(format!("\"{name}\" stops with the host alone; restart replaces it")),
             },
             Kind::Live(_) if self.closing() && !matches!(input(0), Input::Stop { .. }) => {
                 Err("the host is stopping, nothing is started any more".into())
             }
             Kind::Live(handle) => {
-                let ticket = self.ticket();
+                let request_id = self.request_id();
                 let (reply, answer) = oneshot::channel();
-                let command = Command::Request { input: input(ticket), reply: Some(reply) };
+                let command = Command::Request { input: input(request_id), reply: Some(reply) };
                 handle
                     .mailbox
                     .send(command)
                     .map_err(|_| "too many requests are waiting for it".to_owned())?;
-                Ok(Asked::Live { ticket, answer, snapshot: handle.snapshot.clone() })
+                Ok(Asked::Live { request_id, answer, snapshot: handle.snapshot.clone() })
             }
         }
     }
@@ -245,15 +247,15 @@ impl Manager {
 }
 
 enum Asked {
-    Live { ticket: u64, answer: oneshot::Receiver<Answer>, snapshot: watch::Receiver<Snapshot> },
-    Foreign(watch::Receiver<Snapshot>),
+    Live { request_id: u64, answer: oneshot::Receiver<Answer>, snapshot: watch::Receiver<Snapshot> },
+    ExternalService(watch::Receiver<Snapshot>),
 }
 
 impl Asked {
     async fn outcome(self, name: String, wait: bool, goal: Goal) -> ActionResult {
-        let (ticket, answer, mut snapshot) = match self {
-            Asked::Live { ticket, answer, snapshot } => (ticket, answer.await, snapshot),
-            Asked::Foreign(snapshot) => {
+        let (request_id, answer, mut snapshot) = match self {
+            Asked::Live { request_id, answer, snapshot } => (request_id, answer.await, snapshot),
+            Asked::ExternalService(snapshot) => {
                 let now = snapshot.borrow().clone();
                 let message = now.message.to_string();
                 return ActionResult { name, outcome: Outcome::Done, message, snapshot: Some(now) };
@@ -270,7 +272,7 @@ impl Asked {
             Err(_) => return result(Outcome::Failed, "it was removed".into(), last),
             Ok(Answer::Refused(text)) => return result(Outcome::Refused, text, last),
             Ok(Answer::NothingToDo(text)) if !wait => return result(Outcome::NothingToDo, text, last),
-            Ok(Answer::NothingToDo(text)) => match reached(&last, ticket, goal) {
+            Ok(Answer::NothingToDo(text)) => match reached(&last, request_id, goal) {
                 Some((Outcome::Done, _)) => return result(Outcome::NothingToDo, text, last),
                 Some((outcome, message)) => return result(outcome, message, last),
                 None => {}
@@ -282,7 +284,7 @@ impl Asked {
             Ok(Answer::Done) => {}
         }
         loop {
-            if let Some((outcome, message)) = reached(&last, ticket, goal) {
+            if let Some((outcome, message)) = reached(&last, request_id, goal) {
                 return result(outcome, message, last);
             }
             if snapshot.changed().await.is_err() {
@@ -294,8 +296,8 @@ impl Asked {
 }
 
 /// What became of a request, once that is certain.
-fn reached(snapshot: &Snapshot, ticket: u64, goal: Goal) -> Option<(Outcome, String)> {
-    if snapshot.ticket > ticket {
+fn reached(snapshot: &Snapshot, request_id: u64, goal: Goal) -> Option<(Outcome, String)> {
+    if snapshot.request_id > request_id {
         return Some((Outcome::Superseded, REPLACED.into()));
     }
     let message = || snapshot.message.to_string();

@@ -16,7 +16,7 @@ impl Manager {
     pub async fn checks(&self, name: &str) -> Vec<CheckReport> {
         let mailbox = match self.entries().get(name).map(|entry| &entry.kind) {
             Some(Kind::Live(handle)) => handle.mailbox.clone(),
-            Some(Kind::Faulty(_) | Kind::Foreign(_)) | None => return Vec::new(),
+            Some(Kind::Faulty(_) | Kind::ExternalService(_)) | None => return Vec::new(),
         };
         let (reply, answer) = oneshot::channel();
         if mailbox.send(Command::Checks { reply }).is_err() {

@@ -66,7 +66,7 @@ impl Manager {
             None => return Err(self.unknown(name)),
             Some(entry) => match &entry.kind {
                 Kind::Live(handle) => handle.mailbox.clone(),
-                Kind::Foreign(_) => {
+                Kind::ExternalService(_) => {
                     return Err(format!(
                         "service \"{name}\" is built in: `kelsonctl restart {name}` replaces it"
                     ));

@@ -8,7 +8,7 @@ use kelson_spec::service::{ServiceSpec, StartMode};
 use tokio::sync::watch;
 
 use super::mistakes::faults;
-use super::{Entry, Foreign, Kind, Manager, failed_snapshot};
+use super::{Entry, ExternalService, Kind, Manager, failed_snapshot};
 use crate::host::ReloadReport;
 use crate::model::State;
 use crate::service_runner::table::{Input, StopReason};
@@ -31,7 +31,7 @@ impl Manager {
     pub fn add(&self, spec: Arc<ServiceSpec>, builtin: bool) {
         let name: Arc<str> = Arc::from(spec.name.as_str());
         let will_start = spec.start == StartMode::Auto;
-        match launch(Arc::clone(&spec), builtin, will_start, &self.inner.surroundings) {
+        match launch(Arc::clone(&spec), builtin, will_start, &self.inner.host_context) {
             Ok(handle) => {
                 let entry = Entry { spec: Some(spec), kind: Kind::Live(handle) };
                 self.entries_mut().insert(name, entry);
@@ -50,17 +50,17 @@ impl Manager {
     }
 
     /// Adds a built-in service that runs in its own way.
-    pub fn add_foreign(&self, name: &str, foreign: Arc<dyn Foreign>) {
+    pub fn add_external(&self, name: &str, external: Arc<dyn ExternalService>) {
         let name: Arc<str> = Arc::from(name);
-        let registry = self.inner.surroundings.registry.clone();
-        let (mut snapshot, changed) = (foreign.snapshot(), Arc::clone(&name));
+        let registry = self.inner.host_context.registry.clone();
+        let (mut snapshot, changed) = (external.snapshot(), Arc::clone(&name));
         registry.add(Arc::clone(&name), snapshot.clone());
         tokio::spawn(async move {
             while snapshot.changed().await.is_ok() {
                 registry.changed(&changed);
             }
         });
-        self.entries_mut().insert(name, Entry { spec: None, kind: Kind::Foreign(foreign) });
+        self.entries_mut().insert(name, Entry { spec: None, kind: Kind::ExternalService(external) });
     }
 
     /// Its spec is known where this host cannot run it, and not where its file has mistakes.
@@ -82,7 +82,7 @@ impl Manager {
             snapshot.since = told.time;
         }
         let (publisher, receiver) = watch::channel(snapshot);
-        self.inner.surroundings.registry.add(Arc::clone(&name), receiver);
+        self.inner.host_context.registry.add(Arc::clone(&name), receiver);
         self.entries_mut().insert(name, Entry { spec, kind: Kind::Faulty(publisher) });
     }
 
@@ -233,10 +233,10 @@ impl Manager {
 
     fn forget(&self, name: &Arc<str>) {
         self.entries_mut().remove(name);
-        let surroundings = &self.inner.surroundings;
-        surroundings.registry.remove(name);
-        surroundings.logs.forget(name);
-        if let Some(store) = &surroundings.store {
+        let host_context = &self.inner.host_context;
+        host_context.registry.remove(name);
+        host_context.logs.forget(name);
+        if let Some(store) = &host_context.store {
             store.remove(name);
         }
         // Whoever waits for it learns of its end from its snapshot, whose other end is gone.

@@ -111,12 +111,12 @@ impl Manager {
     }
 
     pub(crate) fn ask_for_group_restart(&self, request: GroupRequest) {
-        self.inner.surroundings.groups.ask(request);
+        self.inner.host_context.groups.ask(request);
     }
 
     /// What asks over the network of the host.
     pub(crate) fn host_network(&self) -> Result<Arc<dyn Network>, String> {
-        self.inner.surroundings.runners.host_network()
+        self.inner.host_context.runners.host_network()
     }
 
     /// The group of a service is not restarted, though the service has asked for it.

@@ -26,7 +26,7 @@ impl Manager {
         }
         let entries = self.entries();
         reading.dropped = entries.values().find_map(|entry| match &entry.kind {
-            Kind::Foreign(foreign) => foreign.dropped(),
+            Kind::ExternalService(external) => external.dropped(),
             Kind::Live(_) | Kind::Faulty(_) => None,
         });
         reading
@@ -39,7 +39,7 @@ impl Manager {
             let entry = entries.get(name)?;
             let totals: Option<Arc<Totals>> = match &entry.kind {
                 Kind::Live(handle) => Some(Arc::clone(&handle.totals)),
-                Kind::Faulty(_) | Kind::Foreign(_) => None,
+                Kind::Faulty(_) | Kind::ExternalService(_) => None,
             };
             (entry.watch(), totals)
         };

@@ -17,7 +17,7 @@ use crate::events::EventLog;
 use crate::metrics::Dropped;
 use crate::model::{Event, Snapshot, State};
 use crate::service_runner::gate::Registry;
-use crate::service_runner::surroundings::Surroundings;
+use crate::service_runner::host_context::HostContext;
 use crate::service_runner::task::ServiceHandle;
 use crate::state_store::StateStore;
 
@@ -80,7 +80,7 @@ pub trait UsageSource: Send + Sync {
 }
 
 /// A built-in service that is not run by a ServiceRunner (logd): how it is seen and acted on.
-pub trait Foreign: Send + Sync {
+pub trait ExternalService: Send + Sync {
     fn snapshot(&self) -> watch::Receiver<Snapshot>;
     /// An operator's restart; `Err` says why not.
     fn restart(&self) -> Result<(), String>;
@@ -94,7 +94,7 @@ enum Kind {
     Live(ServiceHandle),
     /// Its file has mistakes, or this host cannot run it: it shows as failed with that text.
     Faulty(watch::Sender<Snapshot>),
-    Foreign(Arc<dyn Foreign>),
+    ExternalService(Arc<dyn ExternalService>),
 }
 
 struct Entry {
@@ -116,7 +116,7 @@ impl Entry {
         match &self.kind {
             Kind::Live(handle) => handle.snapshot.clone(),
             Kind::Faulty(publisher) => publisher.subscribe(),
-            Kind::Foreign(foreign) => foreign.snapshot(),
+            Kind::ExternalService(external) => external.snapshot(),
         }
     }
 
@@ -133,9 +133,9 @@ pub struct Manager {
 
 struct Inner {
     entries: RwLock<BTreeMap<Arc<str>, Entry>>,
-    surroundings: Arc<Surroundings>,
+    host_context: Arc<HostContext>,
     usage: Arc<dyn UsageSource>,
-    tickets: AtomicU64,
+    request_ids: AtomicU64,
     closing: AtomicBool,
     /// So many more commands may run beside services.
     execs: Arc<Semaphore>,
@@ -150,13 +150,13 @@ struct Inner {
 }
 
 impl Manager {
-    pub fn new(surroundings: Arc<Surroundings>, usage: Arc<dyn UsageSource>) -> Manager {
+    pub fn new(host_context: Arc<HostContext>, usage: Arc<dyn UsageSource>) -> Manager {
         Manager {
             inner: Arc::new(Inner {
                 entries: RwLock::default(),
-                surroundings,
+                host_context,
                 usage,
-                tickets: AtomicU64::new(0),
+                request_ids: AtomicU64::new(0),
                 closing: AtomicBool::new(false),
                 execs: Arc::new(Semaphore::new(exec::MOST)),
                 group_specs: Mutex::default(),
@@ -176,26 +176,26 @@ impl Manager {
     }
 
     fn log(&self) -> &EventLog {
-        &self.inner.surroundings.events
+        &self.inner.host_context.events
     }
 
     /// The published snapshots, and who hears of their changes.
     pub(crate) fn registry(&self) -> &Registry {
-        &self.inner.surroundings.registry
+        &self.inner.host_context.registry
     }
 
-    fn ticket(&self) -> u64 {
-        self.inner.tickets.fetch_add(1, Ordering::Relaxed).saturating_add(1)
+    fn request_id(&self) -> u64 {
+        self.inner.request_ids.fetch_add(1, Ordering::Relaxed).saturating_add(1)
     }
 
     /// What must outlive this incarnation of PID 1 is written there.
     pub(crate) fn store(&self) -> Option<&StateStore> {
-        self.inner.surroundings.store.as_ref()
+        self.inner.host_context.store.as_ref()
     }
 
     /// PID 1's start.
     pub(crate) fn origin(&self) -> Instant {
-        self.inner.surroundings.origin
+        self.inner.host_context.origin
     }
 
     /// The time since PID 1's start.
@@ -263,7 +263,7 @@ impl Manager {
     /// No more events will come, and nothing is waited for.
     pub async fn close(&self) {
         self.log().close();
-        self.inner.surroundings.sources.paths.end().await;
+        self.inner.host_context.sources.paths.end().await;
     }
 
     /// Tells an event of the host itself.
@@ -288,7 +288,7 @@ impl Manager {
                     let hook = entry.spec.as_ref().and_then(|spec| spec.lifecycle.hook);
                     Some((hook == Some(LifecycleHook::Poststop), handle.snapshot.clone()))
                 }
-                Kind::Faulty(_) | Kind::Foreign(_) => None,
+                Kind::Faulty(_) | Kind::ExternalService(_) => None,
             })
             .collect();
         for (poststop, mut snapshot) in waiting {

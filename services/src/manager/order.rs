@@ -74,7 +74,7 @@ impl Manager {
             }
             Requirement::Any(each) => {
                 let is = |one: &Requirement| matches!(one, Requirement::Service { name: n, .. } if n == name);
-                let registry = &self.inner.surroundings.registry;
+                let registry = &self.inner.host_context.registry;
                 !each.iter().any(is)
                     || each.iter().any(|one| match one {
                         Requirement::Service { name: other, event, .. } => {
@@ -177,7 +177,7 @@ impl Manager {
             wave.rested(self, &name, &reason);
         }
         let left = wave.left();
-        (wave.members.into_iter().map(|(name, member)| (name, member.ticket)).collect(), left)
+        (wave.members.into_iter().map(|(name, member)| (name, member.request_id)).collect(), left)
     }
 
     /// Starts members of a group that are at rest, each after those that it needs: what they say of an earlier run must
@@ -272,7 +272,7 @@ impl Manager {
         let mut specs = Vec::new();
         for (name, entry) in self.entries().iter().filter(|(name, _)| all.contains(&***name)) {
             if let Kind::Live(handle) = &entry.kind {
-                members.insert(Arc::clone(name), Member { handle: handle.clone(), ticket: 0 });
+                members.insert(Arc::clone(name), Member { handle: handle.clone(), request_id: 0 });
                 specs.extend(entry.specs());
             }
         }
@@ -285,7 +285,7 @@ impl Manager {
 struct Member {
     handle: ServiceHandle,
     /// Of the request that it was told with.
-    ticket: u64,
+    request_id: u64,
 }
 
 /// One stop of many services, in order.
@@ -325,9 +325,9 @@ impl Wave {
     fn tell(&mut self, manager: &Manager, names: Vec<Arc<str>>, reason: &impl Fn(&str) -> StopReason) {
         for name in names {
             let Some(member) = self.members.get_mut(&name) else { continue };
-            member.ticket = manager.ticket();
-            let (ticket, reason) = (member.ticket, reason(&name));
-            let stop = Command::Stop { ticket, reason, rested: self.sender.clone() };
+            member.request_id = manager.request_id();
+            let (request_id, reason) = (member.request_id, reason(&name));
+            let stop = Command::Stop { request_id, reason, rested: self.sender.clone() };
             if member.handle.mailbox.send(stop).is_err() {
                 let _ = self.sender.send(name);
             }

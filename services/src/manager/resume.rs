@@ -36,14 +36,14 @@ impl Past {
     }
 
     /// Takes the descriptors over which runs speak.
-    fn voices(&mut self) -> HashMap<RunName, OwnedFd> {
-        let voices = self.take_inherited(|what| match what {
+    fn notify_sources(&mut self) -> HashMap<RunName, OwnedFd> {
+        let notify_sources = self.take_inherited(|what| match what {
             Descriptor::Notify { service, run } | Descriptor::Readiness { service, run } => {
                 Ok((service, run))
             }
             other => Err(other),
         });
-        voices.into_iter().collect()
+        notify_sources.into_iter().collect()
     }
 }
 
@@ -60,10 +60,11 @@ impl Manager {
         started: impl Fn(i32) -> Option<u64>,
         read: &Loaded,
     ) {
-        let tickets = past.records.iter().map(|record| record.service.ticket).max().unwrap_or_default();
-        self.inner.tickets.fetch_max(tickets, Ordering::Relaxed);
-        let mut voices = past.voices();
-        let told = self.log().told();
+        let request_ids =
+            past.records.iter().map(|record| record.service.request_id).max().unwrap_or_default();
+        self.inner.request_ids.fetch_max(request_ids, Ordering::Relaxed);
+        let mut notify_sources = past.notify_sources();
+        let told = self.log().latest();
         let (attached, mut all_attached) = mpsc::channel::<()>(1);
         let (mut cut_off, mut leaving) = (BTreeMap::new(), Vec::new());
         for record in std::mem::take(&mut past.records) {
@@ -88,7 +89,7 @@ impl Manager {
                     None => past.exits.get(&pid).map(|exit| Making::Ended(pid, *exit)),
                 }),
                 exit: record.service.pid.and_then(|pid| past.exits.get(&pid).copied()),
-                voice: voices.remove(&(record.name.clone(), record.service.run)),
+                notify_source: notify_sources.remove(&(record.name.clone(), record.service.run)),
                 told: told.of(&name),
                 closing: self.closing(),
                 checks: past.take_checks(&name),
@@ -108,7 +109,7 @@ impl Manager {
                 let entry = cut_off.entry(group.to_owned()).or_insert((Arc::clone(&name), false));
                 entry.1 |= begun;
             }
-            match resume(resumed, &self.inner.surroundings) {
+            match resume(resumed, &self.inner.host_context) {
                 Ok(handle) => {
                     let entry = Entry { spec: Some(known), kind: Kind::Live(handle) };
                     self.entries_mut().insert(name, entry);

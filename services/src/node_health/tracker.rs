@@ -79,7 +79,7 @@ pub struct Tracker {
 }
 
 /// A scope whose state no event has named yet; `None`: the host.
-pub type Turn = (Option<Arc<str>>, HealthState);
+pub type Change = (Option<Arc<str>>, HealthState);
 
 impl Tracker {
     pub fn new(specs: impl Into<HealthSpecs>, now: Instant) -> Tracker {
@@ -294,7 +294,7 @@ impl Tracker {
     }
 
     /// What came of all that was seen, and of the time.
-    pub fn conclude(&mut self, at: Instant) -> Vec<Turn> {
+    pub fn conclude(&mut self, at: Instant) -> Vec<Change> {
         let mut turns = Vec::new();
         if self.recovers() {
             return turns;

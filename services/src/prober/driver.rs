@@ -9,7 +9,7 @@ use kelson_helper::BoxFuture;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::keeper::{Keeper, Order};
+use super::supervisor::{Order, Supervisor};
 use super::{Command, Launcher, Place, ProberStatus, Report};
 
 /// Why no probe runs where there is no check.
@@ -32,7 +32,7 @@ impl Shared {
 pub struct Driver {
     shared: Arc<Shared>,
     commands: mpsc::UnboundedReceiver<Command>,
-    keepers: HashMap<Place, mpsc::UnboundedSender<Order>>,
+    supervisors: HashMap<Place, mpsc::UnboundedSender<Order>>,
     /// Each ends with its place, once nothing is asked there and its probe has ended.
     running: FuturesUnordered<BoxFuture<'static, Place>>,
     /// No keeper is begun any more; who waits for the last to end.
@@ -49,7 +49,7 @@ impl Driver {
         Driver {
             shared: Arc::new(Shared { launcher, status, reports }),
             commands,
-            keepers: HashMap::new(),
+            supervisors: HashMap::new(),
             running: FuturesUnordered::new(),
             shutdown: None,
         }
@@ -74,9 +74,9 @@ impl Driver {
             Command::Watch { .. } if self.shutdown.is_some() => {}
             Command::Watch { place, entry } => self.begin(place, Order::Watch(entry)),
             Command::End { place, id } => {
-                if let Some(keeper) = self.keepers.get(&place) {
+                if let Some(supervisor) = self.supervisors.get(&place) {
                     // One that has ended knows of no check.
-                    let _ = keeper.send(Order::End(id));
+                    let _ = supervisor.send(Order::End(id));
                 }
             }
             Command::Restart => self.tell_all(|| Order::Restart),
@@ -85,25 +85,25 @@ impl Driver {
     }
 
     fn begin(&mut self, place: Place, order: Order) {
-        let order = match self.keepers.get(&place) {
-            Some(keeper) => match keeper.send(order) {
+        let order = match self.supervisors.get(&place) {
+            Some(supervisor) => match supervisor.send(order) {
                 Ok(()) => return,
                 // It has just ended.
                 Err(mpsc::error::SendError(order)) => order,
             },
             None => order,
         };
-        let (keeper, orders) = mpsc::unbounded_channel();
+        let (supervisor, orders) = mpsc::unbounded_channel();
         // The other end is right here.
-        let _ = keeper.send(order);
-        self.running.push(Box::pin(Keeper::new(place.clone(), Arc::clone(&self.shared), orders).run()));
-        self.keepers.insert(place, keeper);
+        let _ = supervisor.send(order);
+        self.running.push(Box::pin(Supervisor::new(place.clone(), Arc::clone(&self.shared), orders).run()));
+        self.supervisors.insert(place, supervisor);
         self.count_others();
     }
 
     fn tell_all(&self, order: impl Fn() -> Order) {
-        for keeper in self.keepers.values() {
-            let _ = keeper.send(order());
+        for supervisor in self.supervisors.values() {
+            let _ = supervisor.send(order());
         }
     }
 
@@ -125,15 +125,15 @@ impl Driver {
 
     fn ended(&mut self, place: &Place) {
         // Its place may have a new one already.
-        if self.keepers.get(place).is_some_and(mpsc::UnboundedSender::is_closed) {
-            self.keepers.remove(place);
+        if self.supervisors.get(place).is_some_and(mpsc::UnboundedSender::is_closed) {
+            self.supervisors.remove(place);
         }
         self.count_others();
         self.shut_down_done();
     }
 
     fn count_others(&self) {
-        let others = self.keepers.keys().filter(|place| **place != Place::Host).count();
+        let others = self.supervisors.keys().filter(|place| **place != Place::Host).count();
         self.shared.status.send_if_modified(|status| {
             let changed = status.others != others;
             status.others = others;

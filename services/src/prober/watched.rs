@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-use super::beat::after;
+use super::heartbeat::after;
 use super::{CheckAnswer, Schedule, Sink};
 use kelson_helper::probe::timing::{self, Eager};
 use kelson_helper::probe::{Begin, Record, Verdict};

@@ -11,7 +11,7 @@ use kelson_spec::ServiceSpec;
 use kelson_spec::service::Hook;
 use tokio::time::{Instant, timeout_at};
 
-use super::surroundings::LogPipes;
+use super::host_context::LogPipes;
 use super::words;
 
 /// Ends whatever a hook has left.

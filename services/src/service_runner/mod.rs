@@ -9,12 +9,12 @@
 
 pub mod gate;
 pub mod hooks;
+pub mod host_context;
 pub mod mailbox;
 pub mod notify;
 pub mod random;
 pub mod readiness;
 pub mod registry;
-pub mod surroundings;
 pub mod table;
 pub mod task;
 pub mod words;

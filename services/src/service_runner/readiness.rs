@@ -17,7 +17,7 @@ const MESSAGES_A_SECOND: u32 = 200;
 const DEATH_FOLLOWS: Duration = Duration::from_millis(100);
 
 /// What a run tells of itself.
-pub enum Voice {
+pub enum NotifySource {
     Silent,
     Notify {
         socket: NotifySocket,
@@ -31,7 +31,7 @@ pub enum Voice {
 
 /// What was heard.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum Received {
     Messages(Vec<Message>),
     /// A newline on the readiness descriptor.
     Newline,
@@ -39,23 +39,23 @@ pub enum Heard {
     Closed,
 }
 
-impl Voice {
-    pub fn notify(socket: NotifySocket) -> Voice {
-        Voice::Notify { socket, window: Instant::now(), count: 0 }
+impl NotifySource {
+    pub fn notify(socket: NotifySocket) -> NotifySource {
+        NotifySource::Notify { socket, window: Instant::now(), count: 0 }
     }
 
     /// # Errors
     /// When the descriptor cannot be watched.
-    pub fn descriptor(read_end: KeptDescriptor) -> io::Result<Voice> {
-        Ok(Voice::Descriptor(Watched::reading(read_end)?))
+    pub fn descriptor(read_end: KeptDescriptor) -> io::Result<NotifySource> {
+        Ok(NotifySource::Descriptor(Watched::reading(read_end)?))
     }
 
     /// The next thing that is heard. Once it is written down, messages are to be [taken](Voice::take), and a descriptor
     /// that has said its word is to be closed. Cancelled by dropping; loses nothing then.
-    pub async fn next(&mut self) -> Heard {
+    pub async fn next(&mut self) -> Received {
         match self {
-            Voice::Silent => std::future::pending().await,
-            Voice::Notify { socket, window, count } => {
+            NotifySource::Silent => std::future::pending().await,
+            NotifySource::Notify { socket, window, count } => {
                 if *count >= MESSAGES_A_SECOND {
                     let pause = Duration::from_secs(1).saturating_sub(window.elapsed());
                     tokio::time::sleep(pause).await;
@@ -68,7 +68,7 @@ impl Voice {
                     Ok(messages) => {
                         let more = u32::try_from(messages.len()).unwrap_or(u32::MAX).max(1);
                         *count = count.saturating_add(more);
-                        Heard::Messages(messages)
+                        Received::Messages(messages)
                     }
                     Err(error) => {
                         tracing::error!("{}: {error}", socket.path().display());
@@ -76,48 +76,48 @@ impl Voice {
                     }
                 }
             }
-            Voice::Descriptor(descriptor) => {
+            NotifySource::Descriptor(descriptor) => {
                 loop {
                     let Ok(mut ready) = descriptor.readable().await else { break };
                     match ready.try_io(|descriptor| read(descriptor.get_ref())) {
-                        Ok(Ok(Some(Heard::Closed)) | Err(_)) => break,
-                        Ok(Ok(Some(heard))) => return heard,
+                        Ok(Ok(Some(Received::Closed)) | Err(_)) => break,
+                        Ok(Ok(Some(received))) => return received,
                         Ok(Ok(None)) | Err(_) => {}
                     }
                 }
                 let now = Instant::now();
                 let until = now.checked_add(DEATH_FOLLOWS).unwrap_or(now);
-                *self = Voice::Closed(until);
+                *self = NotifySource::Closed(until);
                 tokio::time::sleep_until(until).await;
-                Heard::Closed
+                Received::Closed
             }
-            Voice::Closed(until) => {
+            NotifySource::Closed(until) => {
                 tokio::time::sleep_until(*until).await;
-                Heard::Closed
+                Received::Closed
             }
         }
     }
 
     /// What was heard last is written down.
     pub fn take(&self) {
-        if let Voice::Notify { socket, .. } = self {
+        if let NotifySource::Notify { socket, .. } = self {
             socket.take();
         }
     }
 
     /// What is there already, said before the process ended.
-    pub fn next_now(&mut self) -> Option<Heard> {
+    pub fn next_now(&mut self) -> Option<Received> {
         match self {
-            Voice::Silent | Voice::Closed(_) => None,
-            Voice::Notify { socket, .. } => socket.next_now().map(Heard::Messages),
-            Voice::Descriptor(descriptor) => read(descriptor.get_ref()).ok().flatten(),
+            NotifySource::Silent | NotifySource::Closed(_) => None,
+            NotifySource::Notify { socket, .. } => socket.next_now().map(Received::Messages),
+            NotifySource::Descriptor(descriptor) => read(descriptor.get_ref()).ok().flatten(),
         }
     }
 }
 
 /// `None`: bytes without a newline, go on. A newline stays there: an incarnation of PID 1 that crashes before it has
 /// written down what it means leaves it to the next one.
-fn read(descriptor: &KeptDescriptor) -> io::Result<Option<Heard>> {
+fn read(descriptor: &KeptDescriptor) -> io::Result<Option<Received>> {
     let mut buffer = [0_u8; 64];
     let (copy, writer) = nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
     // SAFETY: two open pipes and numbers.
@@ -126,13 +126,13 @@ fn read(descriptor: &KeptDescriptor) -> io::Result<Option<Heard>> {
     };
     match usize::try_from(count) {
         Err(_) => return Err(io::Error::last_os_error()),
-        Ok(0) => return Ok(Some(Heard::Closed)),
+        Ok(0) => return Ok(Some(Received::Closed)),
         Ok(_) => {}
     }
     let count = nix::unistd::read(copy, &mut buffer)?;
     let seen = buffer.get_mut(..count).unwrap_or_default();
     if seen.contains(&b'\n') {
-        return Ok(Some(Heard::Newline));
+        return Ok(Some(Received::Newline));
     }
     nix::unistd::read(descriptor, seen)?;
     Ok(None)
@@ -158,16 +158,18 @@ mod tests {
     #[tokio::test]
     async fn only_a_newline_counts() {
         let (read_end, mut write_end) = pipe();
-        let mut voice = Voice::descriptor(KeptDescriptor::new(read_end, None, || Descriptor::Api)).unwrap();
+        let mut notify_source =
+            NotifySource::descriptor(KeptDescriptor::new(read_end, None, || Descriptor::Api)).unwrap();
         write_end.write_all(b"nearly").unwrap();
-        assert!(tokio::time::timeout(Duration::from_millis(20), voice.next()).await.is_err());
+        assert!(tokio::time::timeout(Duration::from_millis(20), notify_source.next()).await.is_err());
         write_end.write_all(b" ready\n").unwrap();
-        assert_eq!(voice.next().await, Heard::Newline);
+        assert_eq!(notify_source.next().await, Received::Newline);
         drop(write_end);
-        assert_eq!(voice.next().await, Heard::Newline, "it stays until the descriptor is closed");
+        assert_eq!(notify_source.next().await, Received::Newline, "it stays until the descriptor is closed");
         let (read_end, write_end) = pipe();
-        let mut voice = Voice::descriptor(KeptDescriptor::new(read_end, None, || Descriptor::Api)).unwrap();
+        let mut notify_source =
+            NotifySource::descriptor(KeptDescriptor::new(read_end, None, || Descriptor::Api)).unwrap();
         drop(write_end);
-        assert_eq!(voice.next().await, Heard::Closed);
+        assert_eq!(notify_source.next().await, Received::Closed);
     }
 }

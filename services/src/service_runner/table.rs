@@ -83,7 +83,7 @@ pub struct ServiceState {
     pub(crate) unwanted: bool,
     /// Ended successfully by itself.
     pub finished: bool,
-    pub ticket: u64,
+    pub request_id: u64,
     /// Shared with the snapshot and the event that tell it.
     pub message: Arc<str>,
     /// It is tried again, and was not up since.
@@ -131,7 +131,7 @@ impl ServiceState {
             stopped: false,
             unwanted: false,
             finished: false,
-            ticket: 0,
+            request_id: 0,
             message: Arc::from(""),
             retry: None,
             missing: Vec::new(),
@@ -191,15 +191,15 @@ impl ServiceState {
             }
             (way_up!() | Phase::Active(_) | way_down!() | Phase::Backoff { .. }, Input::Begin) => {}
 
-            (Rest, Input::Start { ticket }) => return Some(self.start_from_rest(rules, ticket, fx)),
-            (Phase::Backoff { .. }, Input::Start { ticket }) => {
-                self.take_up(ticket);
+            (Rest, Input::Start { request_id }) => return Some(self.start_from_rest(rules, request_id, fx)),
+            (Phase::Backoff { .. }, Input::Start { request_id }) => {
+                self.take_up(request_id);
                 self.history = RestartHistory::default();
                 self.again_from_gate(rules, fx);
                 return Some(Answer::Done);
             }
-            (way_down!(), Input::Start { ticket }) => {
-                return Some(self.start_after_stop(rules, ticket, fx));
+            (way_down!(), Input::Start { request_id }) => {
+                return Some(self.start_after_stop(rules, request_id, fx));
             }
             // A request that changes nothing replaces none.
             (way_up!(), Input::Start { .. }) => {
@@ -209,25 +209,27 @@ impl ServiceState {
                 return Some(Answer::NothingToDo("it runs already".into()));
             }
 
-            (_, Input::Restart { ticket }) => {
+            (_, Input::Restart { request_id }) => {
                 self.history = RestartHistory::default();
-                self.restart(rules, ticket, "asked by an operator", fx);
+                self.restart(rules, request_id, "asked by an operator", fx);
                 return Some(Answer::Done);
             }
             (Gate | Phase::Active(_) | Phase::Backoff { .. }, Input::Replace { text }) => {
                 // The one that closes starts nothing any more.
                 if !self.closing {
-                    self.restart(rules, self.ticket, &text, fx);
+                    self.restart(rules, self.request_id, &text, fx);
                 }
             }
             // What is on its way already, up or down, ends as it would.
             (Rest | When | Opening | Pre | Spawning | way_down!(), Input::Replace { .. }) => {}
 
-            (Rest, Input::Stop { ticket, reason }) => return Some(self.stop_at_rest(ticket, &reason, fx)),
+            (Rest, Input::Stop { request_id, reason }) => {
+                return Some(self.stop_at_rest(request_id, &reason, fx));
+            }
             (
                 way_up!() | Phase::Active(_) | way_down!() | Phase::Backoff { .. },
-                Input::Stop { ticket, reason },
-            ) => return Some(self.stop(rules, ticket, &reason, fx)),
+                Input::Stop { request_id, reason },
+            ) => return Some(self.stop(rules, request_id, &reason, fx)),
 
             (_, Input::StopFor(time)) => self.stop_for(time, fx),
 
@@ -268,7 +270,7 @@ impl ServiceState {
             // just being made is stopped in its turn.
             (Pre, Input::Closing) => {
                 self.closing = true;
-                self.stop(rules, self.ticket, &StopReason::Shutdown, fx);
+                self.stop(rules, self.request_id, &StopReason::Shutdown, fx);
             }
             (
                 Rest

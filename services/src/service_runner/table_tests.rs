@@ -114,7 +114,7 @@ impl Case {
     }
 
     fn stop(&mut self) -> Answer {
-        self.feed(Input::Stop { ticket: 1, reason: StopReason::Operator }).unwrap()
+        self.feed(Input::Stop { request_id: 1, reason: StopReason::Operator }).unwrap()
     }
 
     fn deadlines(&self) -> Vec<(Timer, Duration)> {
@@ -288,7 +288,7 @@ fn what_ended_the_last_run_is_said_until_it_is_up_again() {
             case.stop();
             case.closed();
         }
-        case.feed(Input::Start { ticket: 2 });
+        case.feed(Input::Start { request_id: 2 });
         assert!(case.service.retry().is_none(), "{stop}");
         case.opened_and_spawned();
     }
@@ -298,7 +298,7 @@ fn what_ended_the_last_run_is_said_until_it_is_up_again() {
 fn a_member_counts_the_restarts_of_its_group() {
     let mut case = Case::new(rules());
     case.run();
-    case.feed(Input::Stop { ticket: 1, reason: StopReason::Group("why".into()) });
+    case.feed(Input::Stop { request_id: 1, reason: StopReason::Group("why".into()) });
     case.cleared();
     case.closed();
     assert_eq!((case.service.state, case.service.restarts), (State::Stopped, 0));
@@ -352,18 +352,18 @@ fn g7_manual_is_down_and_to_be_started_is_not() {
 fn g8_the_last_request_wins() {
     let mut case = Case::new(rules());
     case.run();
-    assert_eq!(case.feed(Input::Restart { ticket: 1 }), Some(Answer::Done));
-    assert_eq!(case.feed(Input::Restart { ticket: 2 }), Some(Answer::Done));
-    assert_eq!(case.service.ticket, 2);
-    assert_eq!(case.feed(Input::Stop { ticket: 3, reason: StopReason::Operator }), Some(Answer::Done));
+    assert_eq!(case.feed(Input::Restart { request_id: 1 }), Some(Answer::Done));
+    assert_eq!(case.feed(Input::Restart { request_id: 2 }), Some(Answer::Done));
+    assert_eq!(case.service.request_id, 2);
+    assert_eq!(case.feed(Input::Stop { request_id: 3, reason: StopReason::Operator }), Some(Answer::Done));
     case.cleared();
     case.closed();
     assert_eq!((case.service.state, case.service.run), (State::Stopped, 1));
 
     let mut case = Case::new(rules());
     case.run();
-    assert_eq!(case.feed(Input::Stop { ticket: 1, reason: StopReason::Operator }), Some(Answer::Done));
-    assert_eq!(case.feed(Input::Start { ticket: 2 }), Some(Answer::Done));
+    assert_eq!(case.feed(Input::Stop { request_id: 1, reason: StopReason::Operator }), Some(Answer::Done));
+    assert_eq!(case.feed(Input::Start { request_id: 2 }), Some(Answer::Done));
     case.cleared();
     case.opened_and_spawned();
     assert_eq!((case.service.state, case.service.run, case.service.restarts), (State::Running, 2, 0));
@@ -392,9 +392,9 @@ fn nothing_starts_once_the_host_stops() {
     let mut case = Case::new(rules());
     case.run();
     case.exit(1);
-    case.feed(Input::Stop { ticket: 0, reason: StopReason::Shutdown });
-    assert!(matches!(case.feed(Input::Start { ticket: 9 }), Some(Answer::Refused(_))));
-    assert!(matches!(case.feed(Input::Restart { ticket: 9 }), Some(Answer::Refused(_))));
+    case.feed(Input::Stop { request_id: 0, reason: StopReason::Shutdown });
+    assert!(matches!(case.feed(Input::Start { request_id: 9 }), Some(Answer::Refused(_))));
+    assert!(matches!(case.feed(Input::Restart { request_id: 9 }), Some(Answer::Refused(_))));
     case.closed();
     assert_eq!(case.rested, 1);
     case.feed(Input::Begin);
@@ -404,7 +404,7 @@ fn nothing_starts_once_the_host_stops() {
     let mut case = Case::new(rules());
     case.run();
     case.feed(Input::Exited { run: 1, exit: Exit::Status(1) });
-    case.feed(Input::Stop { ticket: 0, reason: StopReason::Shutdown });
+    case.feed(Input::Stop { request_id: 0, reason: StopReason::Shutdown });
     case.cleared();
     case.closed();
     assert_eq!((case.service.phase, case.rested), (Phase::Rest, 1));
@@ -417,11 +417,11 @@ fn only_what_was_added_to_be_started_is_begun() {
     case.feed(Input::NewSpec { has_when: false });
     case.feed(Input::Begin);
     assert_eq!((case.service.phase, case.service.state), (Phase::Rest, State::Initialized));
-    case.feed(Input::Start { ticket: 1 });
+    case.feed(Input::Start { request_id: 1 });
     assert_eq!(case.work, Work::Open);
     // One that was stopped before the boot came to it stays stopped.
     let mut case = Case::new(rules());
-    case.feed(Input::Stop { ticket: 1, reason: StopReason::Operator });
+    case.feed(Input::Stop { request_id: 1, reason: StopReason::Operator });
     case.feed(Input::Begin);
     assert_eq!((case.service.phase, case.service.state), (Phase::Rest, State::Stopped));
 }
@@ -458,7 +458,7 @@ fn an_operators_restart_is_not_counted() {
     case.feed(Input::Timer(Timer::Backoff));
     case.opened_and_spawned();
     assert_eq!(case.service.restarts, 1);
-    case.feed(Input::Restart { ticket: 1 });
+    case.feed(Input::Restart { request_id: 1 });
     case.cleared();
     case.opened_and_spawned();
     assert_eq!((case.service.restarts, case.service.run), (1, 3));
@@ -515,12 +515,12 @@ fn no_order_of_inputs_breaks_the_invariants() {
                 }
                 (1, _) => match random(9) {
                     0 => Input::Begin,
-                    1 => Input::Start { ticket: 1 },
-                    2 => Input::Restart { ticket: 1 },
-                    3 => Input::Stop { ticket: 1, reason: StopReason::Operator },
+                    1 => Input::Start { request_id: 1 },
+                    2 => Input::Restart { request_id: 1 },
+                    3 => Input::Stop { request_id: 1, reason: StopReason::Operator },
                     4 if random(10) == 0 => {
                         closing = true;
-                        Input::Stop { ticket: 0, reason: StopReason::Shutdown }
+                        Input::Stop { request_id: 0, reason: StopReason::Shutdown }
                     }
                     5 => Input::Timer(Timer::Backoff),
                     6 => Input::Timer(Timer::StopDelay),
@@ -576,12 +576,12 @@ fn a_member_that_has_asked_its_group_is_never_down_before_the_restart() {
         case.feed(Input::Timer(Timer::Backoff));
     }
     assert_eq!((case.service.phase, case.service.state, case.asked.len()), (Phase::Rest, State::Failed, 1));
-    case.feed(Input::Stop { ticket: 1, reason: StopReason::Group("why".into()) });
+    case.feed(Input::Stop { request_id: 1, reason: StopReason::Group("why".into()) });
     assert!(!case.service.down(&case.rules), "its group starts it again");
     case.feed(Input::GroupStart { text: "why".into() });
     assert_eq!((case.service.restarts, case.work), (2, Work::Open));
     // An operator who stops it means it.
-    case.feed(Input::Stop { ticket: 2, reason: StopReason::Operator });
+    case.feed(Input::Stop { request_id: 2, reason: StopReason::Operator });
     case.feed(Input::Closed(Ok(())));
     assert!(case.service.down(&case.rules) && case.service.stopped);
 }
@@ -611,7 +611,7 @@ fn a_check_restarts_the_group_until_the_budget_is_used_up() {
         broken(&mut case);
         assert_eq!((case.service.active().is_some(), case.asked.len()), (true, asked));
         assert!(case.asked[asked - 1].ends_with(&format!("({asked} of 2 in 5m)")), "{:?}", case.asked);
-        case.feed(Input::Stop { ticket: 0, reason: StopReason::Group("why".into()) });
+        case.feed(Input::Stop { request_id: 0, reason: StopReason::Group("why".into()) });
         case.cleared();
         case.feed(Input::Closed(Ok(())));
         case.feed(Input::GroupStart { text: "why".into() });
@@ -660,7 +660,7 @@ fn a_budget_that_is_used_up_restarts_the_group_once() {
         assert!(case.service.down(&case.rules));
     }
     // An operator gives it a new one.
-    case.feed(Input::Start { ticket: 1 });
+    case.feed(Input::Start { request_id: 1 });
     fail(&mut case);
     case.feed(Input::Timer(Timer::Backoff));
     fail(&mut case);
@@ -697,11 +697,11 @@ fn what_cannot_succeed_is_not_tried_again_until_it_has_changed() {
         assert_eq!(case.work, Work::Open);
         refuse(&mut case);
         // Somebody does not want it any more.
-        case.feed(Input::Stop { ticket: 1, reason: StopReason::Operator });
+        case.feed(Input::Stop { request_id: 1, reason: StopReason::Operator });
         case.feed(Input::ArchivesChanged);
         case.feed(Input::NewSpec { has_when: false });
         assert_eq!((case.service.phase, case.service.is_refused()), (Phase::Rest, false));
-        case.feed(Input::Start { ticket: 2 });
+        case.feed(Input::Start { request_id: 2 });
         assert_eq!(case.work, Work::Open);
     }
 }
@@ -716,20 +716,20 @@ fn who_stops_one_that_has_failed_keeps_its_group_from_starting_it() {
     case.cleared();
     case.feed(Input::Closed(Ok(())));
     assert_eq!((case.service.state, case.service.stopped), (State::Failed, false));
-    let answer = case.feed(Input::Stop { ticket: 1, reason: StopReason::Operator });
+    let answer = case.feed(Input::Stop { request_id: 1, reason: StopReason::Operator });
     assert_eq!(answer, Some(Answer::NothingToDo("it is failed already".into())));
-    case.feed(Input::Stop { ticket: 2, reason: StopReason::Group("why".into()) });
+    case.feed(Input::Stop { request_id: 2, reason: StopReason::Group("why".into()) });
     case.feed(Input::GroupStart { text: "why".into() });
     assert_eq!((case.service.phase, case.service.down(&case.rules)), (Phase::Rest, true));
-    case.feed(Input::Restart { ticket: 3 });
+    case.feed(Input::Restart { request_id: 3 });
     case.feed(Input::Opened(Err(RunnerError::new("no"))));
     assert_eq!(case.service.phase, Phase::Closing, "it has just failed");
-    case.feed(Input::Stop { ticket: 4, reason: StopReason::Group("why".into()) });
-    case.feed(Input::Stop { ticket: 5, reason: StopReason::Operator });
+    case.feed(Input::Stop { request_id: 4, reason: StopReason::Group("why".into()) });
+    case.feed(Input::Stop { request_id: 5, reason: StopReason::Operator });
     case.feed(Input::Closed(Ok(())));
     case.feed(Input::GroupStart { text: "why".into() });
     assert_eq!((case.service.phase, case.service.down(&case.rules)), (Phase::Rest, true));
-    case.feed(Input::Start { ticket: 6 });
+    case.feed(Input::Start { request_id: 6 });
     assert_ne!(case.service.phase, Phase::Rest);
 }
 
@@ -741,8 +741,8 @@ fn who_stops_one_that_has_just_ended_by_itself_keeps_its_group_from_starting_it(
     case.run();
     case.exit(0);
     assert_eq!(case.service.phase, Phase::Closing);
-    case.feed(Input::Stop { ticket: 1, reason: StopReason::Operator });
-    case.feed(Input::Stop { ticket: 2, reason: StopReason::Group("why".into()) });
+    case.feed(Input::Stop { request_id: 1, reason: StopReason::Operator });
+    case.feed(Input::Stop { request_id: 2, reason: StopReason::Group("why".into()) });
     case.feed(Input::Closed(Ok(())));
     case.feed(Input::GroupStart { text: "why".into() });
     assert_eq!((case.service.phase, case.service.state), (Phase::Rest, State::Finished));
@@ -807,7 +807,7 @@ fn one_that_left_processes_is_asked_whether_it_forks() {
 fn who_is_deaf_to_its_signal_is_told_why_it_was_killed() {
     let mut case = Case::new(rules());
     case.run();
-    case.feed(Input::Stop { ticket: 1, reason: StopReason::Operator });
+    case.feed(Input::Stop { request_id: 1, reason: StopReason::Operator });
     let deaf = Some(Deaf::Ignores);
     case.cleared_with(StopReport { killed: true, deaf, ..StopReport::default() });
     case.closed();

@@ -1,7 +1,7 @@
 //! The task that owns one service: carries out what the table says and feeds it what comes of it.
 //!
-//! The loop stands here. `making` sets it going, `commands` holds what others ask, `work` the pieces of work, `speech` what a
-//! run says of itself, `telling` how a state is recorded, published and told.
+//! The loop stands here. `making` sets it going, `commands` holds what others ask, `work` the pieces of work, `notify` what a
+//! run says of itself, `publisher` how a state is recorded, published and told.
 
 use std::collections::VecDeque;
 use std::mem::{Discriminant, discriminant};
@@ -16,39 +16,39 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::time::Instant;
 
 use super::gate;
+use super::host_context::HostContext;
 use super::mailbox::Mailbox;
 use super::random::Random;
-use super::readiness::{Heard, Voice};
-use super::surroundings::Surroundings;
+use super::readiness::{NotifySource, Received};
 use super::table::{Answer, Effect, Input, Phase, Rules, ServiceState, Work};
 use crate::groups::GroupRequest;
 use crate::health::{Checks, News, OwnCheck, Totals};
 use crate::model::{Snapshot, State};
 use crate::state_store::{Kind, PastChecks};
 
-mod bonds;
 mod checks;
 mod commands;
+mod dependency_watch;
 mod hooks;
 mod making;
+mod notify;
+mod publisher;
 mod refused;
 mod resume;
-mod speech;
-mod telling;
 mod work;
 
-use bonds::Bonds;
 pub use commands::Command;
+use dependency_watch::DependencyWatch;
 pub use making::{ServiceHandle, launch};
 pub use resume::{Making, Resumed, resume};
 
 /// So many datagrams are read after a process has ended; what it left behind may go on sending for ever.
 const LAST_WORDS: usize = 64;
 /// A start that takes longer (its disk is slow) gives its turn away.
-const TURN: Duration = Duration::from_secs(1);
+const START_LIMIT: Duration = Duration::from_secs(1);
 
 /// What a piece of work brought.
-enum Brought {
+enum Outcome {
     Input(Input),
     /// It is its turn to start; with the gate to look at, unless the task has watched one.
     Turn(OwnedSemaphorePermit, Option<Box<All>>),
@@ -85,18 +85,18 @@ struct Core {
     group: Option<Arc<str>>,
     builtin: bool,
     service: ServiceState,
-    surroundings: Arc<Surroundings>,
+    host_context: Arc<HostContext>,
     mailbox: Mailbox<Command>,
     publisher: watch::Sender<Snapshot>,
     gate: Option<Box<All>>,
     exit: Option<BoxFuture<'static, Exit>>,
     start_time: u64,
-    voice: Voice,
+    notify_source: NotifySource,
     own_check: Option<Box<OwnCheck>>,
     /// The checks of the present run, while it is ready or was.
     checks: Option<Box<Checks>>,
     /// What its spec says to one that it needs going down.
-    bonds: Option<Box<Bonds>>,
+    dependency_watch: Option<Box<DependencyWatch>>,
     /// The `postStart` hooks while they run, and the run whose they are or were.
     post_start: Option<BoxFuture<'static, Vec<String>>>,
     post_start_of: u64,
@@ -113,7 +113,7 @@ struct Core {
     totals: Arc<Totals>,
     killing: Killing,
     /// Held while it prepares and spawns.
-    turn: Option<OwnedSemaphorePermit>,
+    permit: Option<OwnedSemaphorePermit>,
     /// Who waits for it to come to rest.
     rested: Vec<mpsc::UnboundedSender<Arc<str>>>,
     /// The run has been told that its MAINPID is refused.
@@ -134,11 +134,11 @@ async fn drive(mut core: Box<Core>, mut runner: Box<dyn Runner>, mut work: Work)
         let mut doing = core.begin(work, &mut runner);
         let (next, adopted) = loop {
             let next = match core.happen(&mut doing).await {
-                Happened::Brought(brought) => {
+                Occurrence::Outcome(outcome) => {
                     doing = None;
-                    core.bring(*brought)
+                    core.bring(*outcome)
                 }
-                happened => core.apply(happened),
+                occurrence => core.apply(occurrence),
             };
             match next {
                 Next::Same => {}
@@ -155,17 +155,17 @@ async fn drive(mut core: Box<Core>, mut runner: Box<dyn Runner>, mut work: Work)
 }
 
 /// The next thing that concerns a service.
-enum Happened {
+enum Occurrence {
     /// The work is done.
-    Brought(Box<Brought>),
+    Outcome(Box<Outcome>),
     Command(Command),
-    Heard(Heard),
+    Received(Received),
     Exit(Exit),
     Checked(Box<News>),
     /// The `postStart` hooks have run; the texts tell of those that failed.
     PostStart(Vec<String>),
     /// One that it needs and minds went down.
-    Bond(WhenDown, String),
+    Dependency(WhenDown, String),
     Gate,
     Time,
 }
@@ -177,51 +177,62 @@ impl Core {
 
     /// Of a spec that was just taken up: the old runner must not run what the spec does not say any more.
     fn new_runner(&self) -> Box<dyn Runner> {
-        match self.surroundings.runners.runner(&self.spec) {
+        match self.host_context.runners.runner(&self.spec) {
             Ok(runner) => runner,
             Err(reason) => Box::new(refused::Refused(reason)),
         }
     }
 
     fn now(&self) -> Duration {
-        Instant::now().saturating_duration_since(self.surroundings.origin)
+        Instant::now().saturating_duration_since(self.host_context.origin)
     }
 
     /// A time since PID 1's start. `None`: never.
     fn instant(&self, at: Duration) -> Option<Instant> {
-        self.surroundings.origin.checked_add(at)
+        self.host_context.origin.checked_add(at)
     }
 
     /// Waits for the next thing that concerns this service. Cancelled by dropping; loses nothing then.
-    async fn happen(&mut self, doing: &mut Option<BoxFuture<'_, Brought>>) -> Happened {
+    async fn happen(&mut self, doing: &mut Option<BoxFuture<'_, Outcome>>) -> Occurrence {
         self.arm();
         // What a run says before its spawn has been reported waits until then.
         let listening = self.service.phase != Phase::Spawning;
-        let Core { mailbox, voice, exit, gate, sleep, checks, bonds, post_start, service, .. } = self;
-        let bonds = bonds.as_mut().filter(|_| service.active().is_some());
+        let Core {
+            mailbox,
+            notify_source,
+            exit,
+            gate,
+            sleep,
+            checks,
+            dependency_watch,
+            post_start,
+            service,
+            ..
+        } = self;
+        let dependency_watch = dependency_watch.as_mut().filter(|_| service.active().is_some());
         tokio::select! {
             // In turns, so that no flood of one starves another.
-            brought = async { match doing { Some(doing) => doing.await, None => std::future::pending().await } } => {
-                Happened::Brought(Box::new(brought))
+            outcome = async { match doing { Some(doing) => doing.await, None => std::future::pending().await } } => {
+                Occurrence::Outcome(Box::new(outcome))
             }
-            command = mailbox.receive() => Happened::Command(command),
-            heard = voice.next(), if listening => Happened::Heard(heard),
+            command = mailbox.receive() => Occurrence::Command(command),
+            received = notify_source.next(), if listening => Occurrence::Received(received),
             ended = async { match exit { Some(exit) => exit.await, None => std::future::pending().await } } => {
                 *exit = None;
-                Happened::Exit(ended)
+                Occurrence::Exit(ended)
             }
             news = async { match checks { Some(checks) => checks.next().await, None => std::future::pending().await } } => {
-                Happened::Checked(Box::new(news))
+                Occurrence::Checked(Box::new(news))
             }
             failures = async { match post_start { Some(hooks) => hooks.await, None => std::future::pending().await } } => {
                 *post_start = None;
-                Happened::PostStart(failures)
+                Occurrence::PostStart(failures)
             }
-            (rule, text) = async { match bonds { Some(bonds) => bonds.broken().await, None => std::future::pending().await } } => {
-                Happened::Bond(rule, text)
+            (rule, text) = async { match dependency_watch { Some(dependency_watch) => dependency_watch.broken().await, None => std::future::pending().await } } => {
+                Occurrence::Dependency(rule, text)
             }
-            () = async { match gate { Some(gate) => gate.changed().await, None => std::future::pending().await } } => Happened::Gate,
-            () = async { match sleep { Some(sleep) => sleep.await, None => std::future::pending().await } } => Happened::Time,
+            () = async { match gate { Some(gate) => gate.changed().await, None => std::future::pending().await } } => Occurrence::Gate,
+            () = async { match sleep { Some(sleep) => sleep.await, None => std::future::pending().await } } => Occurrence::Time,
         }
     }
 
@@ -236,17 +247,17 @@ impl Core {
         }
     }
 
-    fn apply(&mut self, happened: Happened) -> Next {
-        match happened {
-            Happened::Brought(brought) => self.bring(*brought),
-            Happened::Command(command) => self.command(command),
-            Happened::Heard(heard) => self.hear(heard),
-            Happened::Exit(exit) => {
+    fn apply(&mut self, occurrence: Occurrence) -> Next {
+        match occurrence {
+            Occurrence::Outcome(outcome) => self.bring(*outcome),
+            Occurrence::Command(command) => self.command(command),
+            Occurrence::Received(received) => self.hear(received),
+            Occurrence::Exit(exit) => {
                 // What it said before it ended comes before its end.
                 for _ in 0..LAST_WORDS {
-                    let Some(heard) = self.voice.next_now() else { break };
-                    let closed = heard == Heard::Closed;
-                    if !closed && let next @ Next::Work(..) = self.hear(heard) {
+                    let Some(received) = self.notify_source.next_now() else { break };
+                    let closed = received == Received::Closed;
+                    if !closed && let next @ Next::Work(..) = self.hear(received) {
                         // Put back what has not been dealt with.
                         self.exit = Some(Box::pin(std::future::ready(exit)));
                         return next;
@@ -257,20 +268,20 @@ impl Core {
                 }
                 self.step(Input::Exited { run: self.service.run, exit })
             }
-            Happened::Checked(news) => self.checked(*news),
-            Happened::PostStart(failures) => {
+            Occurrence::Checked(news) => self.checked(*news),
+            Occurrence::PostStart(failures) => {
                 failures.iter().for_each(|text| self.note(text));
                 Next::Same
             }
-            Happened::Bond(rule, text) => {
-                self.bonds = None;
+            Occurrence::Dependency(rule, text) => {
+                self.dependency_watch = None;
                 self.step(Input::DependencyDown { run: self.service.run, rule, text })
             }
-            Happened::Gate => {
+            Occurrence::Gate => {
                 let input = self.look_at_gate();
                 self.step(input)
             }
-            Happened::Time => self.times_up(),
+            Occurrence::Time => self.times_up(),
         }
     }
 
@@ -283,9 +294,9 @@ impl Core {
     }
 
     /// Takes in what the work brought.
-    fn bring(&mut self, brought: Brought) -> Next {
-        match brought {
-            Brought::Cleared(report) => {
+    fn bring(&mut self, outcome: Outcome) -> Next {
+        match outcome {
+            Outcome::Cleared(report) => {
                 let exit = self.exit_now();
                 self.exit = None;
                 let report = match report {
@@ -303,10 +314,10 @@ impl Core {
                 }
                 self.step(Input::Cleared { exit, report })
             }
-            Brought::Input(input) => self.step(input),
-            Brought::Turn(turn, gate) => {
+            Outcome::Input(input) => self.step(input),
+            Outcome::Turn(permit, gate) => {
                 if self.service.phase == Phase::Opening {
-                    self.turn = Some(turn);
+                    self.permit = Some(permit);
                     return Next::Work(Work::Open, false);
                 }
                 if self.service.starts_nothing() {
@@ -321,10 +332,10 @@ impl Core {
                     return self.step(shut);
                 }
                 self.gate = None;
-                self.turn = Some(turn);
+                self.permit = Some(permit);
                 // Before it is written down that the run begins: another life of PID 1 must know with whom it began.
-                self.bonds = Bonds::tie(&self.spec, &self.surroundings.registry, &[]);
-                if self.bonds.is_some() {
+                self.dependency_watch = DependencyWatch::tie(&self.spec, &self.host_context.registry, &[]);
+                if self.dependency_watch.is_some() {
                     self.record();
                 }
                 self.step(Input::Turn);
@@ -333,13 +344,13 @@ impl Core {
                 }
                 Next::Work(Work::Spawn, false)
             }
-            Brought::Open(warnings) => {
+            Outcome::Open(warnings) => {
                 for warning in warnings {
                     self.note(&warning);
                 }
                 self.step(Input::Opened(Ok(())))
             }
-            Brought::Run(running) => {
+            Outcome::Run(running) => {
                 let Running { pid, start_time, stop_signal, exit } = *running;
                 self.exit = Some(exit);
                 self.start_time = start_time;
@@ -399,7 +410,7 @@ impl Core {
                             self.discard_next_spec();
                             self.group = spec.group.as_deref().map(Arc::from);
                             self.spec = spec;
-                            self.own_check = self.surroundings.runners.own_check(&self.spec).map(Box::new);
+                            self.own_check = self.host_context.runners.own_check(&self.spec).map(Box::new);
                             self.gate = None;
                             adopted = true;
                         }
@@ -412,7 +423,7 @@ impl Core {
             self.mind_hooks();
         }
         if self.service.pid.is_none() && self.service.phase != Phase::Spawning {
-            self.voice = Voice::Silent;
+            self.notify_source = NotifySource::Silent;
             self.watchdog = None;
         }
         if self.recorded != Some((discriminant(&self.service.phase), self.service.owes_post())) {
@@ -430,7 +441,7 @@ impl Core {
     fn ask_group(&self, text: String, after: Duration) {
         if let Some(group) = &self.group {
             let (group, member) = (Arc::clone(group), Some(Arc::clone(&self.name)));
-            self.surroundings.groups.ask(GroupRequest { group, member, text, after, begun: false });
+            self.host_context.groups.ask(GroupRequest { group, member, text, after, begun: false });
         }
     }
 
@@ -442,7 +453,7 @@ impl Core {
     }
 
     fn new_gate(&self) -> Box<All> {
-        let Surroundings { registry, sources, .. } = &*self.surroundings;
+        let HostContext { registry, sources, .. } = &*self.host_context;
         Box::new(gate::gate(&self.spec.depends, registry, sources))
     }
 

@@ -176,7 +176,7 @@ mod tests {
 
     use super::*;
     use crate::model::Standing;
-    use crate::state_store::{LifeId, Past};
+    use crate::state_store::{Incarnation, Past};
 
     fn entry(at: u64, text: &str) -> CheckEntry<'_> {
         let mut level = Level::default();
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn the_last_ten_of_this_run_are_read_and_a_torn_one_costs_itself_alone() {
         let dir = std::env::temp_dir().join(format!("kelson-checks-{}", std::process::id()));
-        let life = LifeId::current().unwrap();
+        let life = Incarnation::current().unwrap();
         let store = StateStore::create(&dir, &life).unwrap();
         let long = "x".repeat(500);
         store.check_record("web", "b", 1).write(entry(1, &long));

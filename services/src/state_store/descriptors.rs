@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 
-use crate::collector::{Keeper, KeptLog, LogOptions};
+use crate::collector::{DescriptorStore, KeptLog, LogOptions};
 use kelson_proto::state::v1 as stored;
 use kelson_sys::descriptor::Owned;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
@@ -144,7 +144,7 @@ fn mark(descriptor: BorrowedFd<'_>, flag: FdFlag) {
     let _ = fcntl(descriptor, FcntlArg::F_SETFD(flag));
 }
 
-impl Keeper for StateStore {
+impl DescriptorStore for StateStore {
     fn keep(&self, descriptor: BorrowedFd<'_>, what: KeptLog) {
         StateStore::keep(self, descriptor, Descriptor::Log(what));
     }

@@ -15,7 +15,7 @@ use kelson_proto::state::v1 as stored;
 use nix::fcntl::FallocateFlags;
 use prost::Message as _;
 
-use super::LifeId;
+use super::Incarnation;
 
 /// Of the layout of all files here: one higher where an older release could not read what this one writes. What is added
 /// to records is none of that: they are tagged. Version 4 and those before it were no tagged records.
@@ -47,7 +47,7 @@ impl SlotFile {
     ///
     /// # Errors
     /// When it cannot be made.
-    pub fn create(path: &Path, slot: usize, life: &LifeId) -> io::Result<SlotFile> {
+    pub fn create(path: &Path, slot: usize, life: &Incarnation) -> io::Result<SlotFile> {
         let file = options().create(true).truncate(true).open(path)?;
         let owner = stored::HostRun { boot_id: life.boot.clone(), start_time: life.start_time };
         let owner = seal(0, &owner.encode_to_vec(), OWNER_SLOT)
@@ -89,7 +89,7 @@ impl SlotFile {
     ///
     /// # Errors
     /// A sentence: it cannot be read, is none of ours, of another version or of another life.
-    pub fn open(path: &Path, slot: usize, life: &LifeId) -> Result<Found, String> {
+    pub fn open(path: &Path, slot: usize, life: &Incarnation) -> Result<Found, String> {
         let told = |text: &str| format!("{}: {text}", path.display());
         let file = options().open(path).map_err(|error| told(&error.to_string()))?;
         let mut bytes = std::fs::read(path).map_err(|error| told(&error.to_string()))?;

@@ -151,7 +151,7 @@ mod tests {
     use std::os::unix::fs::FileExt as _;
 
     use super::*;
-    use crate::state_store::{LifeId, Past};
+    use crate::state_store::{Incarnation, Past};
 
     fn scope(group: &str, entered: u64, reason: &str) -> StoredScope {
         let (service, reason_of) = ("w".repeat(64), reason.to_owned());
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn the_newest_whole_record_of_each_counts() {
         let dir = std::env::temp_dir().join(format!("kelson-health-{}", std::process::id()));
-        let life = LifeId::current().unwrap();
+        let life = Incarnation::current().unwrap();
         let store = StateStore::create(&dir, &life).unwrap();
         let long = "x".repeat(900);
         let group = "g".repeat(64);

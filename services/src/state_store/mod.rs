@@ -9,7 +9,7 @@
 //! | `exits` | how the last children ended, written before the kernel forgets them |
 //! | `descriptors` | which open descriptors are what |
 //! | `spawns` | the children that are just being made (`runner` maps it, the kernel writes to it) |
-//! | `papers/` | what is written once: the spec of each service, the machine's, the boot's report |
+//! | `records_folder/` | what is written once: the spec of each service, the machine's, the boot's report |
 //!
 //! Releases before and after this one read all of it. Records are tagged protobuf (`kelson.state.v1`), papers are JSON
 //! ([`paper`]); `exits` and `spawns`, which are written where nothing may fail, have a fixed layout with a version and
@@ -26,7 +26,7 @@ mod checks;
 mod descriptors;
 mod file;
 mod health;
-mod life_id;
+mod incarnation;
 pub(crate) mod numbers;
 mod paper;
 mod past;
@@ -54,7 +54,7 @@ pub use checks::{CheckEntry, CheckRecord, PastCheck, PastChecks, PastResult};
 pub use descriptors::{Descriptor, Inherited, KeptDescriptor};
 pub use file::VERSION;
 pub use health::{PastHealth, StoredBreak, StoredCulprit, StoredRestarts, StoredScope};
-pub use life_id::LifeId;
+pub use incarnation::Incarnation;
 pub use past::{Past, Recovered, read};
 pub use record::{Record, start_of};
 
@@ -75,7 +75,7 @@ struct Inner {
     descriptors: SlotFile,
     checks: SlotFile,
     health: SlotFile,
-    papers: PathBuf,
+    records_folder: PathBuf,
     spawns: PathBuf,
     places: Mutex<Places>,
     check_places: Mutex<CheckPlaces>,
@@ -113,7 +113,7 @@ struct Place {
     unknown: Arc<[u8]>,
 }
 
-fn papers(directory: &Path) -> PathBuf {
+fn records_folder(directory: &Path) -> PathBuf {
     directory.join("papers")
 }
 
@@ -122,12 +122,12 @@ impl StateStore {
     ///
     /// # Errors
     /// When they cannot be made.
-    pub fn create(directory: &Path, life: &LifeId) -> io::Result<StateStore> {
+    pub fn create(directory: &Path, life: &Incarnation) -> io::Result<StateStore> {
         std::fs::create_dir_all(directory)?;
-        let papers = papers(directory);
-        match std::fs::remove_dir_all(&papers) {
+        let records_folder = records_folder(directory);
+        match std::fs::remove_dir_all(&records_folder) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => std::fs::create_dir(&papers)?,
+            _ => std::fs::create_dir(&records_folder)?,
         }
         let spawns = directory.join("spawns");
         File::create(&spawns)?;
@@ -139,7 +139,7 @@ impl StateStore {
                 checks: SlotFile::create(&directory.join("checks"), checks::SLOT, life)?,
                 health: SlotFile::create(&directory.join("health"), health::SLOT, life)?,
                 services: SlotFile::create(&directory.join("services"), SLOT, life)?,
-                papers,
+                records_folder,
                 spawns,
                 places: Mutex::default(),
                 check_places: Mutex::default(),
@@ -235,7 +235,7 @@ impl StateStore {
     }
 
     fn paper(&self, kind: Kind, name: &str) -> Paper {
-        kind.paper(&self.inner.papers, name)
+        kind.paper(&self.inner.records_folder, name)
     }
 
     /// Writes a paper down, in place of an earlier one.
@@ -261,7 +261,7 @@ impl StateStore {
 
     /// The names of all services whose spec is written down.
     pub fn specs(&self) -> Vec<String> {
-        let files = std::fs::read_dir(&self.inner.papers).into_iter().flatten().flatten();
+        let files = std::fs::read_dir(&self.inner.records_folder).into_iter().flatten().flatten();
         let names = files.filter_map(|file| file.file_name().into_string().ok());
         let mut names: Vec<String> =
             names.filter_map(|name| name.strip_suffix(".spec").map(str::to_owned)).collect();
@@ -284,7 +284,7 @@ pub enum Kind {
     /// How the run of the host is to end.
     Intent,
     /// Who asked for the next life, and which one it is.
-    Rebirth,
+    ReexecState,
 }
 
 impl Kind {
@@ -296,7 +296,7 @@ impl Kind {
             Kind::Configuration => "configuration".to_owned(),
             Kind::Boot => "boot".to_owned(),
             Kind::Intent => "intent".to_owned(),
-            Kind::Rebirth => "rebirth".to_owned(),
+            Kind::ReexecState => "rebirth".to_owned(),
         };
         Paper(folder.join(file))
     }

@@ -16,7 +16,7 @@ use super::health::{self, PastHealth};
 use super::paper::understand;
 use super::record::{FoundRecord, Record, SLOT};
 use super::unwritten::Unwritten;
-use super::{Inner, Kind, LifeId, Place, Places, StateStore, papers, ring};
+use super::{Incarnation, Inner, Kind, Place, Places, StateStore, records_folder, ring};
 use crate::model::Event;
 
 /// The records of a file, as far as they can be trusted.
@@ -54,7 +54,7 @@ impl Past {
     ///
     /// # Errors
     /// A sentence: there is no state of this life, and nothing can be gone on with.
-    pub fn take(directory: &Path, life: &LifeId) -> Result<Past, String> {
+    pub fn take(directory: &Path, life: &Incarnation) -> Result<Past, String> {
         let services = SlotFile::open(&directory.join("services"), SLOT, life)?;
         let mut places = Places::default();
         let Recovered { records, unknown_phases, mut doubts } = records(&services, &mut places);
@@ -98,7 +98,7 @@ impl Past {
                 descriptors: file(new_descriptors, old_descriptors)?,
                 checks: file(new_checks, old_checks)?,
                 health: file(new_health, old_health)?,
-                papers: papers(directory),
+                records_folder: records_folder(directory),
                 spawns: directory.join("spawns"),
                 places: Mutex::new(places),
                 check_places: Mutex::new(check_places),
@@ -154,7 +154,7 @@ impl Past {
     }
 
     /// Looks again how children ended: this life has reaped some as well.
-    pub fn look_at_exits(&mut self, directory: &Path, life: &LifeId) {
+    pub fn look_at_exits(&mut self, directory: &Path, life: &Incarnation) {
         if let Ok(found) = SlotFile::open(&directory.join("exits"), ring::EXIT_SLOT, life) {
             self.exits = ring::exits(&found).0.into_iter().collect();
         }
@@ -180,7 +180,7 @@ impl Past {
 /// # Errors
 /// When the file cannot be read at all. A file of another life, another version or without sense gives no records
 /// and a doubt that says so.
-pub fn read(directory: &Path, life: &LifeId) -> io::Result<Recovered> {
+pub fn read(directory: &Path, life: &Incarnation) -> io::Result<Recovered> {
     let path = directory.join("services");
     std::fs::metadata(&path)?;
     Ok(match SlotFile::open(&path, SLOT, life) {

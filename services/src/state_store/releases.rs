@@ -30,8 +30,8 @@ const LATER: &[u8] = &[0xa2, 0x38, 3, b'n', b'e', b'w', 0xa8, 0x38, 7];
 /// An enum value of a later release.
 const NEW: i32 = 99;
 
-fn life() -> LifeId {
-    LifeId { boot: "6f1c0b52-9a57-4c0f-8a43-5c1d1f2e7a90".to_owned(), start_time: 4711 }
+fn life() -> Incarnation {
+    Incarnation { boot: "6f1c0b52-9a57-4c0f-8a43-5c1d1f2e7a90".to_owned(), start_time: 4711 }
 }
 
 fn stored_by(release: &str) -> PathBuf {

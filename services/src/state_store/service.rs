@@ -48,7 +48,7 @@ impl ServiceState {
         record.stopped = self.stopped;
         record.unwanted = self.unwanted;
         record.finished = self.finished;
-        record.ticket = self.ticket;
+        record.request_id = self.request_id;
         record.message = self.message.to_string();
         record.will_start = self.will_start;
         record.exit = self.exit.map(exit_to_stored);
@@ -101,7 +101,7 @@ impl ServiceState {
             stopped: record.stopped,
             unwanted: record.unwanted,
             finished: record.finished,
-            ticket: record.ticket,
+            request_id: record.request_id,
             message: Arc::from(record.message.as_str()),
             retry: record
                 .retry

@@ -45,7 +45,7 @@ fn place(name: &str) -> PathBuf {
 #[test]
 fn room_that_is_part_of_a_file_is_no_slot() {
     let dir = place("room");
-    let life = LifeId::current().unwrap();
+    let life = Incarnation::current().unwrap();
     let store = StateStore::create(&dir, &life).unwrap();
     store.record(&Arc::from("a"), &record("a", 1));
     let longer = |name: &str| {
@@ -68,7 +68,7 @@ fn room_that_is_part_of_a_file_is_no_slot() {
 #[test]
 fn what_was_written_last_is_read_and_a_torn_write_leaves_the_one_before() {
     let dir = place("torn");
-    let life = LifeId::current().unwrap();
+    let life = Incarnation::current().unwrap();
     let store = StateStore::create(&dir, &life).unwrap();
     let (a, b): (Arc<str>, Arc<str>) = (Arc::from("a"), Arc::from("b"));
     for run in 1..=3 {
@@ -92,10 +92,10 @@ fn what_was_written_last_is_read_and_a_torn_write_leaves_the_one_before() {
 #[test]
 fn v2_another_life_another_version_and_nonsense_are_not_used() {
     let dir = place("life");
-    let life = LifeId::current().unwrap();
+    let life = Incarnation::current().unwrap();
     let store = StateStore::create(&dir, &life).unwrap();
     store.record(&Arc::from("a"), &record("a", 1));
-    let other = LifeId { boot: life.boot.clone(), start_time: life.start_time + 1 };
+    let other = Incarnation { boot: life.boot.clone(), start_time: life.start_time + 1 };
     let recovered = read(&dir, &other).unwrap();
     assert!(recovered.records.is_empty() && recovered.doubts[0].contains("another life"));
     assert!(Past::take(&dir, &other).is_err_and(|doubt| doubt.contains("another life")));
@@ -111,7 +111,7 @@ fn v2_another_life_another_version_and_nonsense_are_not_used() {
 #[test]
 fn v2_a_torn_record_is_said_and_the_others_are_gone_on_with() {
     let dir = place("doubt");
-    let life = LifeId::current().unwrap();
+    let life = Incarnation::current().unwrap();
     let store = StateStore::create(&dir, &life).unwrap();
     for name in ["a", "b", "c"] {
         store.record(&Arc::from(name), &record(name, 1));
@@ -176,7 +176,7 @@ fn every_failure_counts_after_it_was_written_down() {
 #[test]
 fn a_field_of_a_later_release_is_written_back() {
     let dir = place("later");
-    let life = LifeId::current().unwrap();
+    let life = Incarnation::current().unwrap();
     let store = StateStore::create(&dir, &life).unwrap();
     let a: Arc<str> = Arc::from("a");
     store.record(&a, &record("a", 1));
@@ -228,7 +228,7 @@ fn a_number_says_which_fields_are_known() {
         stopped: true,
         unwanted: true,
         finished: true,
-        ticket: 1,
+        request_id: 1,
         message: "a".into(),
         will_start: true,
         exit: Some(Default::default()),
@@ -325,7 +325,7 @@ fn a_phase_that_is_not_known_is_gone_on_with() {
 #[test]
 fn what_does_not_fit_is_shortened_and_not_lost() {
     let dir = place("long");
-    let life = LifeId::current().unwrap();
+    let life = Incarnation::current().unwrap();
     let store = StateStore::create(&dir, &life).unwrap();
     let mut long = record("a", 9);
     long.service.message = Arc::from("ä".repeat(2000));
@@ -351,7 +351,7 @@ fn event(seq: u64, message: String) -> Event {
 #[test]
 fn a_long_event_keeps_its_number() {
     let dir = place("event");
-    let life = LifeId::current().unwrap();
+    let life = Incarnation::current().unwrap();
     let store = StateStore::create(&dir, &life).unwrap();
     store.event(1, &event(4097, "ä".repeat(500)));
     let bytes = std::fs::read(dir.join("events")).unwrap();
@@ -365,7 +365,7 @@ fn a_long_event_keeps_its_number() {
 #[test]
 fn a_torn_event_costs_itself() {
     let dir = place("events");
-    let life = LifeId::current().unwrap();
+    let life = Incarnation::current().unwrap();
     let store = StateStore::create(&dir, &life).unwrap();
     for (slot, seq) in [(0, 7), (1, 3), (2, 4), (3, 12)] {
         store.event(slot, &event(seq, format!("m{seq}")));
@@ -384,7 +384,7 @@ fn a_torn_event_costs_itself() {
 fn v8_the_newest_exit_of_a_pid_is_known() {
     use kelson_runner::Exit;
     let dir = place("exits");
-    let life = LifeId::current().unwrap();
+    let life = Incarnation::current().unwrap();
     let store = StateStore::create(&dir, &life).unwrap();
     for pid in 1..=2000 {
         store.exit(pid, Exit::Status(pid & 0x7f));
@@ -403,7 +403,7 @@ fn v8_the_newest_exit_of_a_pid_is_known() {
 #[test]
 fn a_kept_descriptor_is_found_and_one_that_was_let_go_is_not() {
     let dir = place("descriptors");
-    let life = LifeId::current().unwrap();
+    let life = Incarnation::current().unwrap();
     let store = StateStore::create(&dir, &life).unwrap();
     let notify = |service: &str| Descriptor::Notify { service: service.into(), run: 3 };
     let (kept, _far) = nix::unistd::pipe().unwrap();
@@ -428,7 +428,7 @@ fn a_kept_descriptor_is_found_and_one_that_was_let_go_is_not() {
 #[test]
 fn what_finds_no_room_is_written_later_and_the_newest_of_it() {
     let dir = place("full");
-    let life = LifeId::current().unwrap();
+    let life = Incarnation::current().unwrap();
     let store = StateStore::create(&dir, &life).unwrap();
     assert_eq!(store.trouble(), None);
     store.write(Kind::Boot, "", &1_u64);
@@ -455,7 +455,7 @@ fn what_finds_no_room_is_written_later_and_the_newest_of_it() {
 #[tokio::test(start_paused = true)]
 async fn that_there_is_no_room_is_said_once_and_so_is_its_end() {
     let dir = place("said");
-    let store = StateStore::create(&dir, &LifeId::current().unwrap()).unwrap();
+    let store = StateStore::create(&dir, &Incarnation::current().unwrap()).unwrap();
     let (told, mut heard) = tokio::sync::mpsc::unbounded_channel();
     let keeping = tokio::spawn(store.clone().keep_up(move |text| told.send(text.to_owned()).unwrap()));
     for turn in 0..2_u64 {
@@ -479,7 +479,7 @@ async fn that_there_is_no_room_is_said_once_and_so_is_its_end() {
 #[test]
 fn what_others_do_to_the_files_is_seen() {
     let dir = place("harm");
-    let store = StateStore::create(&dir, &LifeId::current().unwrap()).unwrap();
+    let store = StateStore::create(&dir, &Incarnation::current().unwrap()).unwrap();
     std::fs::rename(dir.join("exits"), dir.join("gone")).unwrap();
     assert!(store.trouble().is_some_and(|why| why.contains("exits was removed or replaced")));
     std::fs::rename(dir.join("gone"), dir.join("exits")).unwrap();
@@ -493,7 +493,7 @@ fn what_others_do_to_the_files_is_seen() {
 #[test]
 fn what_this_life_has_opened_is_never_taken_for_what_was_left() {
     let dir = place("own");
-    let life = LifeId::current().unwrap();
+    let life = Incarnation::current().unwrap();
     let store = StateStore::create(&dir, &life).unwrap();
     // A damaged file may name any descriptor: to own one twice would close it under somebody's hands.
     let own = std::fs::File::open("/dev/null").unwrap();
@@ -506,7 +506,7 @@ fn what_this_life_has_opened_is_never_taken_for_what_was_left() {
 #[test]
 fn a_descriptor_of_a_kind_that_is_not_known_stays_open_and_written_down() {
     let dir = place("unknown");
-    let life = LifeId::current().unwrap();
+    let life = Incarnation::current().unwrap();
     let store = StateStore::create(&dir, &life).unwrap();
     let (kept, _far) = nix::unistd::pipe().unwrap();
     store.keep(kept.as_fd(), Descriptor::Api);

@@ -32,14 +32,14 @@ pub enum Part {
 #[derive(Default)]
 struct Kept {
     slots: BTreeMap<(Part, u64), Vec<u8>>,
-    papers: BTreeMap<PathBuf, Vec<u8>>,
+    records_folder: BTreeMap<PathBuf, Vec<u8>>,
     /// What the file system said last.
     why: String,
 }
 
 impl Kept {
     fn is_empty(&self) -> bool {
-        self.slots.is_empty() && self.papers.is_empty()
+        self.slots.is_empty() && self.records_folder.is_empty()
     }
 }
 
@@ -84,7 +84,7 @@ impl Unwritten {
 
     pub fn forget_paper(&self, path: &Path) {
         if self.any.load(Ordering::SeqCst) {
-            self.kept().papers.remove(path);
+            self.kept().records_folder.remove(path);
         }
     }
 }
@@ -106,8 +106,8 @@ impl StateStore {
     pub(super) fn put_paper(&self, paper: &Paper, payload: &[u8]) {
         self.inner.unwritten.write(
             || paper.write(payload),
-            |kept| drop(kept.papers.insert(paper.0.clone(), payload.to_vec())),
-            |kept| drop(kept.papers.remove(&paper.0)),
+            |kept| drop(kept.records_folder.insert(paper.0.clone(), payload.to_vec())),
+            |kept| drop(kept.records_folder.remove(&paper.0)),
         );
     }
 
@@ -129,7 +129,7 @@ impl StateStore {
                 true
             }
         });
-        kept.papers.retain(|path, payload| match Paper(path.clone()).write(payload) {
+        kept.records_folder.retain(|path, payload| match Paper(path.clone()).write(payload) {
             Ok(()) => false,
             Err(error) => {
                 why = Some(error.to_string());

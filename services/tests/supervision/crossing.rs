@@ -165,7 +165,7 @@ impl Play {
                 return true;
             }
             Trigger::Shutdown => {
-                house.surroundings.store.as_ref().unwrap().write(Kind::Intent, "", &"power off");
+                house.host_context.store.as_ref().unwrap().write(Kind::Intent, "", &"power off");
                 self.closing = true;
                 self.stop_all(house);
                 house.settle().await;

@@ -16,8 +16,8 @@ use kelson_services::groups::{self, Groups};
 use kelson_services::model::{Snapshot, State};
 use kelson_services::node_health::{HealthSpecs, NodeHealth, NodeHealthSpec};
 use kelson_services::service_runner::gate::{Registry, Sources};
-use kelson_services::service_runner::surroundings::{LogPipes, Surroundings, TURNS};
-use kelson_services::state_store::{self, LifeId, Record, StateStore};
+use kelson_services::service_runner::host_context::{HostContext, LogPipes, TURNS};
+use kelson_services::state_store::{self, Incarnation, Record, StateStore};
 use kelson_spec::service::{
     LogSpec, Readiness, Requirement, RestartPolicy, RestartSpec, ServiceEvent, ServiceKind, ServiceSpec,
     StartMode,
@@ -95,9 +95,9 @@ pub struct House {
     /// Where it is followed.
     pub health: Option<NodeHealth>,
     pub stage: Stage,
-    pub surroundings: Arc<Surroundings>,
+    pub host_context: Arc<HostContext>,
     pub turns: Arc<Semaphore>,
-    pub life: LifeId,
+    pub life: Incarnation,
     pub directory: Arc<Folder>,
     pub sent: std::os::unix::net::UnixDatagram,
 }
@@ -107,7 +107,7 @@ pub struct House {
 pub struct Ruin {
     pub stage: Stage,
     directory: Arc<Folder>,
-    life: LifeId,
+    life: Incarnation,
     /// Of PID 1.
     pub age: Duration,
     pub died: Instant,
@@ -175,7 +175,7 @@ impl House {
         let number = HOUSES.fetch_add(1, Ordering::Relaxed);
         let directory = std::env::temp_dir().join(format!("kelson-house-{}-{number}", std::process::id()));
         std::fs::create_dir_all(directory.join("notify")).unwrap();
-        let life = LifeId::current().unwrap();
+        let life = Incarnation::current().unwrap();
         let store = StateStore::create(&directory, &life).unwrap();
         let stage = Stage::new(Fate::current().unwrap_or_else(Fate::never));
         let events = EventLog::new(Some(store.clone()));
@@ -253,14 +253,14 @@ impl House {
     fn over(
         stage: Stage,
         directory: Arc<Folder>,
-        life: LifeId,
+        life: Incarnation,
         events: EventLog,
         store: StateStore,
         origin: Instant,
     ) -> House {
         let turns = Arc::new(Semaphore::new(TURNS));
         let (groups, asked) = Groups::new();
-        let surroundings = Arc::new(Surroundings {
+        let host_context = Arc::new(HostContext {
             events,
             store: Some(store),
             registry: Registry::default(),
@@ -276,10 +276,10 @@ impl House {
             groups,
             turns: Arc::clone(&turns),
         });
-        let manager = Manager::new(Arc::clone(&surroundings), Arc::new(stage.clone()));
+        let manager = Manager::new(Arc::clone(&host_context), Arc::new(stage.clone()));
         tokio::spawn(groups::coordinate(manager.clone(), asked));
         let sent = std::os::unix::net::UnixDatagram::unbound().unwrap();
-        House { manager, health: None, stage, surroundings, turns, life, directory, sent }
+        House { manager, health: None, stage, host_context, turns, life, directory, sent }
     }
 
     /// Follows the health of the host and of its groups from now on.
@@ -311,7 +311,7 @@ impl House {
             stage: self.stage.clone(),
             directory: Arc::clone(&self.directory),
             life: self.life.clone(),
-            age: Instant::now() - self.surroundings.origin,
+            age: Instant::now() - self.host_context.origin,
             died: Instant::now(),
         }
     }

@@ -56,8 +56,8 @@ fn store(house: &House) -> (ImageStore, Arc<Played>) {
         state_dir: "/state".into(),
     };
     let unpacker = Unpacker::new(Arc::clone(&played) as Arc<dyn Launcher>, options);
-    let surroundings = &house.surroundings;
-    (ImageStore::new(unpacker, surroundings.events.clone(), surroundings.registry.clone()), played)
+    let host_context = &house.host_context;
+    (ImageStore::new(unpacker, host_context.events.clone(), host_context.registry.clone()), played)
 }
 
 /// What the last `kelson-unpack` was to keep.

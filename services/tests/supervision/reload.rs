@@ -304,7 +304,7 @@ async fn a_thousand_removals_lose_no_start() {
 #[tokio::test(start_paused = true)]
 async fn only_who_rests_leaves() {
     let house = House::new();
-    let handle = launch(Arc::new(spec("web")), false, true, &house.surroundings).unwrap();
+    let handle = launch(Arc::new(spec("web")), false, true, &house.host_context).unwrap();
     let leave = || {
         let (left, answer) = oneshot::channel();
         (handle.mailbox.send(Command::Leave { left }).is_ok(), answer)
@@ -316,7 +316,7 @@ async fn only_who_rests_leaves() {
 
     // A stop that comes after it has left is answered all the same.
     let (rested, mut at_rest) = mpsc::unbounded_channel();
-    let stop = |ticket| Command::Stop { ticket, reason: StopReason::Removed, rested: rested.clone() };
+    let stop = |request_id| Command::Stop { request_id, reason: StopReason::Removed, rested: rested.clone() };
     assert!(handle.mailbox.send(stop(1)).is_ok());
     assert_eq!(at_rest.recv().await.as_deref(), Some("web"));
     let (_, answer) = leave();

@@ -16,7 +16,7 @@ use kelson_runner::{
 use kelson_services::health::OwnCheck;
 use kelson_services::last_resort::Survivors;
 use kelson_services::manager::{Usage, UsageSource};
-use kelson_services::service_runner::surroundings::{RunnerFactory, RunningProcess};
+use kelson_services::service_runner::host_context::{RunnerFactory, RunningProcess};
 use kelson_services::state_store::StateStore;
 use kelson_spec::GroupSpec;
 use kelson_spec::service::{ServiceSpec, Workload};

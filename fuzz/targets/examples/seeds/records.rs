@@ -8,7 +8,7 @@ use kelson_load::{Sources, load_with};
 use kelson_services::host::{BootReport, PhaseRecord, TaskRecord};
 use kelson_services::model::{Event, State};
 use kelson_services::service_runner::table::{Phase, ServiceState};
-use kelson_services::state_store::{Kind, LifeId, Record, StateStore};
+use kelson_services::state_store::{Incarnation, Kind, Record, StateStore};
 use kelson_spec::{Loaded, wire};
 
 use super::{Seeds, piece};
@@ -40,7 +40,7 @@ fn record(name: &str, state: State) -> Record {
 
 /// What a life leaves: the files, and in the form of `state_records` what stands in them.
 fn state(folder: &Path) -> (Vec<u8>, Vec<u8>) {
-    let life = LifeId { boot: "seed".to_owned(), start_time: 7 };
+    let life = Incarnation { boot: "seed".to_owned(), start_time: 7 };
     let store = StateStore::create(folder, &life).expect("a state");
     for (name, state) in [("web", State::Running), ("db", State::Backoff), ("web", State::Stopping)] {
         store.record(&Arc::from(name), &record(name, state));

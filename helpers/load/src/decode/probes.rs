@@ -160,7 +160,7 @@ impl Decoder<'_> {
             (String::new(), Ok(text))
         } else {
             let path = self.path(place, node)?;
-            let Some(located) = self.surroundings.locate(&path, Unchecked::Certificates) else {
+            let Some(located) = self.context.locate(&path, Unchecked::Certificates) else {
                 return Some(String::new());
             };
             let content = read::utf8(&located, MAX_CERTIFICATES);

@@ -203,7 +203,7 @@ impl Decoder<'_> {
             return None;
         }
         let path = Path::new(path);
-        let Some(located) = self.surroundings.locate(path, Unchecked::EnvironmentFiles) else {
+        let Some(located) = self.context.locate(path, Unchecked::EnvironmentFiles) else {
             return Some(Vec::new());
         };
         let content = match read::utf8(&located, MAX_FILE) {
@@ -380,8 +380,8 @@ impl Decoder<'_> {
 
     fn user(&mut self, place: &Place<'_>, node: &Node) -> Option<Credentials> {
         let text = self.word(place, node)?;
-        let resolved = match self.surroundings.accounts() {
-            None => self.surroundings.unresolved(&text),
+        let resolved = match self.context.accounts() {
+            None => self.context.unresolved(&text),
             Some(Ok(accounts)) => accounts.resolve(&text),
             Some(Err((file, error))) => {
                 Err(format!("{} cannot be looked up: {file}: {error}", quoted(&text)))

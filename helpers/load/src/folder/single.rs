@@ -129,7 +129,7 @@ fn alone(path: &Path, kind: FileKind, sources: &Sources) -> LoadedFile {
             reading.file(path, None, |d, root, _| Some(decode::machine(d, root?)));
         }
     }
-    let unchecked = reading.surroundings.unchecked();
+    let unchecked = reading.context.unchecked();
     LoadedFile {
         kind,
         in_folder: false,

@@ -130,14 +130,14 @@ pub struct Host {
     /// How often the driver was woken.
     pub wakes: Arc<AtomicU64>,
     driver: tokio::task::JoinHandle<()>,
-    keeper: Arc<Keeper>,
+    descriptor_store: Arc<DescriptorStore>,
 }
 
 /// Holds a copy of each descriptor that is open, as `execve` would.
 #[derive(Default)]
-pub struct Keeper(Mutex<HashMap<RawFd, (KeptLog, OwnedFd)>>);
+pub struct DescriptorStore(Mutex<HashMap<RawFd, (KeptLog, OwnedFd)>>);
 
-impl kelson_services::collector::Keeper for Keeper {
+impl kelson_services::collector::DescriptorStore for DescriptorStore {
     fn keep(&self, descriptor: BorrowedFd<'_>, what: KeptLog) {
         let copy = descriptor.try_clone_to_owned().unwrap();
         self.0.lock().unwrap().insert(descriptor.as_raw_fd(), (what, copy));
@@ -158,21 +158,21 @@ impl Host {
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).unwrap();
         let launcher = TestLauncher { runtime: folder.clone(), before, failing: Mutex::new(failing) };
-        let keeper = Arc::new(Keeper::default());
-        Host::over(folder, launcher, keeper, Vec::new())
+        let descriptor_store = Arc::new(DescriptorStore::default());
+        Host::over(folder, launcher, descriptor_store, Vec::new())
     }
 
     /// PID 1 is executed anew: what it held open is what the next one has, and nobody tells logd.
     pub fn another_life(self) -> Host {
         self.driver.abort();
-        let (folder, keeper) = (self.folder.clone(), Arc::clone(&self.keeper));
+        let (folder, descriptor_store) = (self.folder.clone(), Arc::clone(&self.descriptor_store));
         // Its folder is not removed.
         std::mem::forget(self);
         let launcher = TestLauncher { runtime: folder.clone(), before: None, failing: Mutex::new(0) };
-        let inherited = std::mem::take(&mut *keeper.0.lock().unwrap());
-        let (next, mut all) = (Arc::new(Keeper::default()), Vec::new());
+        let inherited = std::mem::take(&mut *descriptor_store.0.lock().unwrap());
+        let (next, mut all) = (Arc::new(DescriptorStore::default()), Vec::new());
         for (what, descriptor) in inherited.into_values() {
-            kelson_services::collector::Keeper::keep(&*next, descriptor.as_fd(), what.clone());
+            kelson_services::collector::DescriptorStore::keep(&*next, descriptor.as_fd(), what.clone());
             all.push(InheritedLog { what, descriptor });
         }
         Host::over(folder, launcher, next, all)
@@ -181,10 +181,10 @@ impl Host {
     fn over(
         folder: PathBuf,
         launcher: TestLauncher,
-        keeper: Arc<Keeper>,
+        descriptor_store: Arc<DescriptorStore>,
         inherited: Vec<InheritedLog>,
     ) -> Host {
-        let kept: Arc<dyn kelson_services::collector::Keeper> = Arc::clone(&keeper) as _;
+        let kept: Arc<dyn kelson_services::collector::DescriptorStore> = Arc::clone(&descriptor_store) as _;
         let (collector, mut driver, reports) =
             Collector::resume(Arc::new(launcher), folder.join("logs"), kept, inherited).unwrap();
         collector.admit_by(Arc::new(|_| Ok(())));
@@ -194,7 +194,7 @@ impl Host {
             counted.fetch_add(1, Ordering::Relaxed);
             driver.as_mut().poll(context)
         }));
-        Host { folder, collector, reports, wakes, driver, keeper }
+        Host { folder, collector, reports, wakes, driver, descriptor_store }
     }
 
     /// Waits until a logd answers; gives its PID.

@@ -8,9 +8,9 @@ use tokio::io::Interest;
 use tokio::time::Instant;
 
 use super::super::Report;
-use super::super::beat::{Beat, after};
+use super::super::heartbeat::{Heartbeat, after};
 use super::super::kept::{InheritedLog, Kept, KeptLog};
-use super::super::life::{Asked, Launch, Life, Logd, Outgoing};
+use super::super::run::{Asked, Launch, Logd, LogdRun, Outgoing};
 use super::Driver;
 use kelson_helper::transport::{self as control, Receiver};
 use kelson_helper::{Launched, Start};
@@ -53,11 +53,11 @@ impl Driver {
                     attached = true;
                     let ours = version == VERSION;
                     self.take_up(descriptor, process, version, now);
-                    if let Logd::Running(life) = &mut self.logd {
-                        life.answered = true;
+                    if let Logd::Running(run) = &mut self.logd {
+                        run.answered = true;
                         if !ours {
                             // It writes what it holds; the next one reads on from the same pipes.
-                            life.stop(LAST_LINES, now);
+                            run.stop(LAST_LINES, now);
                         }
                         self.publish("running", |status| (status.pid, status.up) = (Some(pid), true));
                     }
@@ -86,7 +86,7 @@ impl Driver {
         let interest = Interest::READABLE | Interest::WRITABLE;
         let restarts = self.status.borrow().restarts;
         let what = KeptLog::Control { pid: process.pid, start_time: process.start_time, restarts, version };
-        let control = Kept::new(control, self.held.keeper(), what);
+        let control = Kept::new(control, self.held.descriptor_store(), what);
         let control = match Watched::new(control, interest) {
             Ok(control) => control,
             Err(error) => {
@@ -96,22 +96,22 @@ impl Driver {
         };
         let runs = self.held.ids().into_iter().map(Outgoing::Run);
         let queue = std::iter::once(Outgoing::Directory).chain(runs).chain([Outgoing::Ping(1)]).collect();
-        let mut life = Box::new(Life {
+        let mut run = Box::new(LogdRun {
             control,
             receiver: Receiver::default(),
             asked: Asked::new(process.pid, now),
             process,
             queue,
-            beat: Beat::new(now),
+            heartbeat: Heartbeat::new(now),
             born: now,
             answered: false,
             stop_by: None,
             exit_by: None,
         });
         if let Some((deadline, _)) = &self.shutdown {
-            life.stop(deadline.duration_since(now), now);
+            run.stop(deadline.duration_since(now), now);
         }
-        self.logd = Logd::Running(life);
+        self.logd = Logd::Running(run);
     }
 
     pub(super) fn not_launched(&mut self, why: &str, now: Instant) {
@@ -128,11 +128,11 @@ impl Driver {
 
     /// The running logd has ended, or is given up.
     pub(super) fn gone(&mut self, how: &str, now: Instant) {
-        let Logd::Running(life) = std::mem::replace(&mut self.logd, Logd::Absent { retry: None }) else {
+        let Logd::Running(run) = std::mem::replace(&mut self.logd, Logd::Absent { retry: None }) else {
             return;
         };
-        let asked = life.stop_by.is_some();
-        let in_order = asked && life.stop_by.is_some_and(|by| now < by);
+        let asked = run.stop_by.is_some();
+        let in_order = asked && run.stop_by.is_some_and(|by| now < by);
         self.held.taken_back(in_order);
         self.absent.get_or_insert(now);
         if self.shutdown.is_some() {
@@ -142,14 +142,14 @@ impl Driver {
             self.publish("it has ended as it was asked to, the next one is started", |_| {});
             return self.launch(now);
         }
-        if life.answered && now.duration_since(life.born) >= SOUND {
+        if run.answered && now.duration_since(run.born) >= SOUND {
             self.unsound = 0;
             self.pause = PAUSE;
         }
         let pause = self.pause;
         self.unsound = self.unsound.saturating_add(1);
-        if !life.answered || self.unsound > UNSOUND {
-            let longest = if life.answered { LONGEST_PAUSE_ALIVE } else { LONGEST_PAUSE };
+        if !run.answered || self.unsound > UNSOUND {
+            let longest = if run.answered { LONGEST_PAUSE_ALIVE } else { LONGEST_PAUSE };
             self.pause = self.pause.saturating_mul(2).min(longest);
         }
         self.logd = Logd::Absent { retry: Some(after(now, pause)) };

@@ -44,7 +44,7 @@ fn cleared() -> Input {
 }
 
 fn stop(reason: StopReason) -> Input {
-    Input::Stop { ticket: 1, reason }
+    Input::Stop { request_id: 1, reason }
 }
 
 /// A state in each phase, as a service comes to it.
@@ -90,8 +90,8 @@ fn inputs() -> Vec<(&'static str, Input)> {
     let failed = || RunnerError::new("why");
     vec![
         ("Begin", Input::Begin),
-        ("Start", Input::Start { ticket: 2 }),
-        ("Restart", Input::Restart { ticket: 2 }),
+        ("Start", Input::Start { request_id: 2 }),
+        ("Restart", Input::Restart { request_id: 2 }),
         ("Replace", Input::Replace { text: text.clone() }),
         ("Stop (operator)", stop(StopReason::Operator)),
         ("Stop (group)", stop(StopReason::Group(text.clone()))),

@@ -14,14 +14,14 @@ use crate::service_runner::words;
 
 impl ServiceState {
     /// A request that counts replaces the one before.
-    pub(super) fn take_up(&mut self, ticket: u64) {
-        self.ticket = ticket;
+    pub(super) fn take_up(&mut self, request_id: u64) {
+        self.request_id = request_id;
         self.leaving = false;
         self.retry = None;
     }
 
-    pub(super) fn start_from_rest(&mut self, rules: &Rules, ticket: u64, fx: &mut Effects) -> Answer {
-        self.take_up(ticket);
+    pub(super) fn start_from_rest(&mut self, rules: &Rules, request_id: u64, fx: &mut Effects) -> Answer {
+        self.take_up(request_id);
         self.restarts = 0;
         self.history = RestartHistory::default();
         self.begin(rules, true, fx);
@@ -29,11 +29,11 @@ impl ServiceState {
     }
 
     /// It is ending, and begins again once it has.
-    pub(super) fn start_after_stop(&mut self, rules: &Rules, ticket: u64, fx: &mut Effects) -> Answer {
+    pub(super) fn start_after_stop(&mut self, rules: &Rules, request_id: u64, fx: &mut Effects) -> Answer {
         if matches!(self.after, Some(After::Again(_) | After::Gate)) {
             return Answer::NothingToDo("it is restarting already".into());
         }
-        self.take_up(ticket);
+        self.take_up(request_id);
         self.history = RestartHistory::default();
         let ended = match self.after.replace(After::Again(RestartReason::Operator)) {
             Some(After::Decide(ended)) => format!("{}, ", words::ended(&ended, rules)),
@@ -46,9 +46,9 @@ impl ServiceState {
         Answer::Done
     }
 
-    pub(super) fn restart(&mut self, rules: &Rules, ticket: u64, why: &str, fx: &mut Effects) {
+    pub(super) fn restart(&mut self, rules: &Rules, request_id: u64, why: &str, fx: &mut Effects) {
         let text = format!("restarting: {why}");
-        self.take_up(ticket);
+        self.take_up(request_id);
         let again = Some(After::Again(RestartReason::Operator));
         match self.phase {
             Phase::Rest => self.begin(rules, true, fx),
@@ -108,7 +108,7 @@ impl ServiceState {
         self.leaving |= *reason == StopReason::Removed;
     }
 
-    pub(super) fn stop_at_rest(&mut self, ticket: u64, reason: &StopReason, fx: &mut Effects) -> Answer {
+    pub(super) fn stop_at_rest(&mut self, request_id: u64, reason: &StopReason, fx: &mut Effects) -> Answer {
         self.stops_for(reason);
         if matches!(reason, StopReason::Group(_)) {
             return self.rests_for_group(fx);
@@ -116,7 +116,7 @@ impl ServiceState {
         let starts_again = std::mem::take(&mut self.awaits_group);
         let begun = self.state != State::Initialized;
         if *reason != StopReason::Shutdown && (!begun || starts_again) {
-            self.ticket = self.ticket.max(ticket);
+            self.request_id = self.request_id.max(request_id);
             self.stopped = true;
             self.rest(State::Stopped, words::stopped(reason, ""), fx);
             return Answer::Done;
@@ -136,7 +136,7 @@ impl ServiceState {
     pub(super) fn stop(
         &mut self,
         rules: &Rules,
-        ticket: u64,
+        request_id: u64,
         reason: &StopReason,
         fx: &mut Effects,
     ) -> Answer {
@@ -213,7 +213,7 @@ impl ServiceState {
             },
         }
         self.awaits_group = by_group;
-        self.ticket = self.ticket.max(ticket);
+        self.request_id = self.request_id.max(request_id);
         fx.push(Effect::Publish);
         Answer::Done
     }
@@ -238,8 +238,8 @@ impl ServiceState {
         if stopped && !self.closing && !self.leaving {
             fx.push(Effect::Note("the time for which it was stopped is over".into()));
             match self.phase {
-                Phase::Rest => self.start_from_rest(rules, self.ticket, fx),
-                _ => self.start_after_stop(rules, self.ticket, fx),
+                Phase::Rest => self.start_from_rest(rules, self.request_id, fx),
+                _ => self.start_after_stop(rules, self.request_id, fx),
             };
         }
     }

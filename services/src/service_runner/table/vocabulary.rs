@@ -168,13 +168,13 @@ pub enum Input {
     /// The boot, or a new file, starts it; one that was not added to be started rests on.
     Begin,
     Start {
-        ticket: u64,
+        request_id: u64,
     },
     Restart {
-        ticket: u64,
+        request_id: u64,
     },
     Stop {
-        ticket: u64,
+        request_id: u64,
         reason: StopReason,
     },
     /// An operator is about to stop it, for this time or (`None`) until somebody starts it.

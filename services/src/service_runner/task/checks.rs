@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kelson_spec::service::RestartScope;
 
-use super::super::surroundings::RunningProcess;
+use super::super::host_context::RunningProcess;
 use super::{Core, Next};
 use crate::health::network::Network;
 use crate::health::{self, Asks, Checks, News, OwnCheck, Plan, Recall, ToMind};
@@ -39,7 +39,7 @@ impl Core {
         let names = self.spec.health.iter().map(|check| Arc::from(check.name.as_str()));
         let totals = self.totals.begin(own_name.chain(names));
         let mut past = self.past_checks.take().unwrap_or_default();
-        let (store, origin) = (&self.surroundings.store, self.surroundings.origin);
+        let (store, origin) = (&self.host_context.store, self.host_context.origin);
         let mut recall = |check: &str| {
             store.as_ref().map(|store| Recall {
                 record: store.check_record(&self.name, check, self.service.run),
@@ -107,7 +107,7 @@ impl Core {
         match self.service.pid {
             Some(pid) => {
                 let run = RunningProcess { run: self.service.run, pid, start_time: self.start_time };
-                self.surroundings.runners.network(&self.spec, run)
+                self.host_context.runners.network(&self.spec, run)
             }
             None => Err("nothing runs that could be asked".into()),
         }

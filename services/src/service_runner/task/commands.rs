@@ -6,7 +6,7 @@ use kelson_runner::Executor;
 use kelson_spec::ServiceSpec;
 use tokio::sync::{mpsc, oneshot};
 
-use super::super::surroundings::RunningProcess;
+use super::super::host_context::RunningProcess;
 use super::super::table::{Answer, Input, Phase, StopReason, Work};
 use super::{Core, Killing, Next};
 use crate::model::CheckReport;
@@ -24,7 +24,7 @@ pub enum Command {
     Regate,
     /// Stop, and say so when at rest (or when a later request means that it will not come to rest).
     Stop {
-        ticket: u64,
+        request_id: u64,
         reason: StopReason,
         rested: mpsc::UnboundedSender<Arc<str>>,
     },
@@ -80,9 +80,9 @@ impl Core {
                 let input = self.look_at_gate();
                 self.step(input)
             }
-            Command::Stop { ticket, reason, rested } => {
+            Command::Stop { request_id, reason, rested } => {
                 self.rested.push(rested);
-                self.step(Input::Stop { ticket, reason })
+                self.step(Input::Stop { request_id, reason })
             }
             Command::Kill => {
                 self.killing = Killing::Deadline;
@@ -140,7 +140,7 @@ impl Core {
         match self.service.pid {
             Some(pid) => {
                 let run = RunningProcess { run: self.service.run, pid, start_time: self.start_time };
-                self.surroundings.runners.executor(&self.spec, run)
+                self.host_context.runners.executor(&self.spec, run)
             }
             None => Err(self.does_not_run()),
         }

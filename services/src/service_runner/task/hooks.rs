@@ -10,7 +10,7 @@ use crate::service_runner::hooks::Hooks;
 impl Core {
     pub(super) fn hooks(&self) -> Hooks {
         Hooks {
-            logs: Arc::clone(&self.surroundings.logs),
+            logs: Arc::clone(&self.host_context.logs),
             name: Arc::clone(&self.name),
             spec: Arc::clone(&self.spec),
             run: self.service.run,

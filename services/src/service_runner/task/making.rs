@@ -8,10 +8,10 @@ use kelson_spec::service::ServiceKind;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::super::host_context::HostContext;
 use super::super::mailbox::Mailbox;
 use super::super::random::Random;
-use super::super::readiness::Voice;
-use super::super::surroundings::Surroundings;
+use super::super::readiness::NotifySource;
 use super::super::table::{HookKinds, Rules, ServiceState, Work};
 use super::{Command, Core, Killing, drive};
 use crate::health::Totals;
@@ -34,9 +34,9 @@ pub fn launch(
     spec: Arc<ServiceSpec>,
     builtin: bool,
     will_start: bool,
-    surroundings: &Arc<Surroundings>,
+    host_context: &Arc<HostContext>,
 ) -> Result<ServiceHandle, String> {
-    let (mut core, runner, handle) = make(spec, builtin, ServiceState::new(will_start), surroundings)?;
+    let (mut core, runner, handle) = make(spec, builtin, ServiceState::new(will_start), host_context)?;
     core.write_down(Kind::Spec, &core.spec);
     core.record();
     tokio::spawn(drive(core, runner, Work::None));
@@ -51,10 +51,10 @@ pub(super) fn make(
     spec: Arc<ServiceSpec>,
     builtin: bool,
     mut service: ServiceState,
-    surroundings: &Arc<Surroundings>,
+    host_context: &Arc<HostContext>,
 ) -> Result<Made, String> {
-    let runner = surroundings.runners.runner(&spec)?;
-    let own_check = surroundings.runners.own_check(&spec).map(Box::new);
+    let runner = host_context.runners.runner(&spec)?;
+    let own_check = host_context.runners.own_check(&spec).map(Box::new);
     let name: Arc<str> = Arc::from(spec.name.as_str());
     let group: Option<Arc<str>> = spec.group.as_deref().map(Arc::from);
     let (publisher, snapshot) = watch::channel(first_snapshot(&name, &spec, &service, builtin));
@@ -64,8 +64,8 @@ pub(super) fn make(
     }
     let mailbox = Mailbox::default();
     let totals: Arc<Totals> = Arc::default();
-    surroundings.registry.add(Arc::clone(&name), snapshot.clone());
-    let started = Instant::now().saturating_duration_since(surroundings.origin);
+    host_context.registry.add(Arc::clone(&name), snapshot.clone());
+    let started = Instant::now().saturating_duration_since(host_context.origin);
     let random = Random::of(&name, started);
     let core = Box::new(Core {
         name,
@@ -74,16 +74,16 @@ pub(super) fn make(
         group,
         builtin,
         service,
-        surroundings: Arc::clone(surroundings),
+        host_context: Arc::clone(host_context),
         mailbox: mailbox.clone(),
         publisher,
         gate: None,
         exit: None,
         start_time: 0,
-        voice: Voice::Silent,
+        notify_source: NotifySource::Silent,
         own_check,
         checks: None,
-        bonds: None,
+        dependency_watch: None,
         post_start: None,
         post_start_of: 0,
         sleep: None,
@@ -96,7 +96,7 @@ pub(super) fn make(
         start_took_run: 0,
         totals: Arc::clone(&totals),
         killing: Killing::Nobody,
-        turn: None,
+        permit: None,
         rested: Vec::new(),
         main_pid_refused: false,
         random,

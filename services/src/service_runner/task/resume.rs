@@ -10,13 +10,13 @@ use kelson_spec::service::Readiness;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::super::surroundings::Surroundings;
+use super::super::host_context::HostContext;
 use super::making::make;
-use super::{Bonds, Core, Next, ServiceHandle, Work, drive};
+use super::{Core, DependencyWatch, Next, ServiceHandle, Work, drive};
 use crate::model::State;
 use crate::service_runner::hooks::KILL;
 use crate::service_runner::notify::NotifySocket;
-use crate::service_runner::readiness::Voice;
+use crate::service_runner::readiness::NotifySource;
 use crate::service_runner::table::{Input, Phase};
 use crate::state_store::{Descriptor, KeptDescriptor, PastChecks, Record};
 
@@ -37,7 +37,7 @@ pub struct Resumed {
     /// What was known of its checks.
     pub checks: PastChecks,
     /// The socket or pipe over which its run speaks.
-    pub voice: Option<OwnedFd>,
+    pub notify_source: Option<OwnedFd>,
     /// Dropped once its process has been taken up: nothing may be reaped before.
     pub attached: mpsc::Sender<()>,
 }
@@ -55,8 +55,9 @@ pub enum Making {
 ///
 /// # Errors
 /// A sentence, when this host cannot run such a service.
-pub fn resume(resumed: Resumed, surroundings: &Arc<Surroundings>) -> Result<ServiceHandle, String> {
-    let Resumed { record, spec, next_spec, making, exit, told, closing, checks, voice, attached } = resumed;
+pub fn resume(resumed: Resumed, host_context: &Arc<HostContext>) -> Result<ServiceHandle, String> {
+    let Resumed { record, spec, next_spec, making, exit, told, closing, checks, notify_source, attached } =
+        resumed;
     // One that was taken up already, and not yet discarded, does not wait.
     let next_spec = next_spec.filter(|next| *next != spec);
     let (pid, start_time) = match (record.service.phase, making) {
@@ -65,12 +66,12 @@ pub fn resume(resumed: Resumed, surroundings: &Arc<Surroundings>) -> Result<Serv
         _ => (record.service.pid.unwrap_or_default(), record.start_time),
     };
     let before = Attachment { run: record.service.run, pid, start_time, opened: record.service.has_opened() };
-    let (mut core, runner, handle) = make(spec, record.builtin, record.service.clone(), surroundings)?;
+    let (mut core, runner, handle) = make(spec, record.builtin, record.service.clone(), host_context)?;
     core.recall(&record);
     core.service.expects(next_spec.as_deref());
     core.new_spec = next_spec;
     core.past_checks = Some(Box::new(checks));
-    core.speak_on(voice);
+    core.speak_on(notify_source);
     // Seen by all others before the first of them looks.
     match told {
         // The life before recorded it and did not come to tell it.
@@ -95,7 +96,7 @@ pub fn resume(resumed: Resumed, surroundings: &Arc<Surroundings>) -> Result<Serv
 impl Core {
     /// Takes in what the record says beside what the table knows.
     fn recall(&mut self, record: &Record) {
-        let origin = self.surroundings.origin;
+        let origin = self.host_context.origin;
         let at = |after: Duration| origin.checked_add(after);
         self.start_time = record.start_time;
         self.watchdog = record.watchdog;
@@ -117,7 +118,7 @@ impl Core {
         self.up_after = record.up_after;
         self.start_took = record.start_took;
         self.start_took_run = record.start_took_run;
-        self.bonds = Bonds::recall(&record.noted_runs);
+        self.dependency_watch = DependencyWatch::recall(&record.noted_runs);
         self.health_kept = record.service.active().is_some_and(|active| active.healthy.is_some());
         if record.service.has_been_ready() {
             // Its `postStart` hooks have begun, and are not begun twice.
@@ -126,28 +127,28 @@ impl Core {
     }
 
     /// Goes on listening to the run.
-    fn speak_on(&mut self, voice: Option<OwnedFd>) {
+    fn speak_on(&mut self, notify_source: Option<OwnedFd>) {
         let speaks = matches!(
             self.service.phase,
             Phase::Spawning | Phase::Active(_) | Phase::StopDelay { .. } | Phase::Ending { .. }
         );
-        let Some(descriptor) = voice.filter(|_| speaks) else { return };
-        let (run, store) = (self.service.run, self.surroundings.store.as_ref());
+        let Some(descriptor) = notify_source.filter(|_| speaks) else { return };
+        let (run, store) = (self.service.run, self.host_context.store.as_ref());
         let service = self.name.to_string();
         let made = match self.spec.readiness {
             Readiness::None => return,
             Readiness::Notify => {
                 let kept = KeptDescriptor::new(descriptor, store, || Descriptor::Notify { service, run });
-                NotifySocket::inherited(kept, &self.surroundings.notify_directory, &self.name)
-                    .map(Voice::notify)
+                NotifySocket::inherited(kept, &self.host_context.notify_directory, &self.name)
+                    .map(NotifySource::notify)
             }
             Readiness::Descriptor(_) => {
                 let kept = KeptDescriptor::new(descriptor, store, || Descriptor::Readiness { service, run });
-                Voice::descriptor(kept)
+                NotifySource::descriptor(kept)
             }
         };
         match made {
-            Ok(voice) => self.voice = voice,
+            Ok(notify_source) => self.notify_source = notify_source,
             Err(error) => self.note(&format!("what it says of itself is not heard any more: {error}")),
         }
     }
@@ -155,8 +156,9 @@ impl Core {
     /// Attaches the Runner to what was opened and runs, before anything else is asked of it.
     async fn attach(&mut self, runner: &mut Box<dyn Runner>, before: Attachment) -> Option<Running> {
         // Asked only now: by now all others are there again.
-        let noted = self.bonds.take().map(|bonds| bonds.runs()).unwrap_or_default();
-        self.bonds = Bonds::tie(&self.spec, &self.surroundings.registry, &noted);
+        let noted =
+            self.dependency_watch.take().map(|dependency_watch| dependency_watch.runs()).unwrap_or_default();
+        self.dependency_watch = DependencyWatch::tie(&self.spec, &self.host_context.registry, &noted);
         let attached = match runner.attach(before).await {
             Ok(running) => running,
             Err(error) => {

@@ -47,7 +47,7 @@ fn record(phase: stored::Phase) -> stored::ServiceRecord {
         stopped: is(4),
         unwanted: is(5),
         finished: is(6),
-        ticket: number(17),
+        request_id: number(17),
         message: format!("message {place}"),
         will_start: is(7),
         exit: exit(place),

@@ -85,10 +85,12 @@ pub(super) fn vary(folder: &Path) {
     let new_kind = [&new_kind[..], LATER].concat();
     lengthen(&folder.join("descriptors"), 320, |payload| with_later(payload, &DESCRIPTOR), &[new_kind]);
     let store = Past::take(folder, &life()).unwrap().store;
-    let papers = ["box", "web"].map(|name| (Kind::Spec, name));
-    for (kind, name) in
-        papers.into_iter().chain([(Kind::NextSpec, "web"), (Kind::Configuration, ""), (Kind::Boot, "")])
-    {
+    let records_folder = ["box", "web"].map(|name| (Kind::Spec, name));
+    for (kind, name) in records_folder.into_iter().chain([
+        (Kind::NextSpec, "web"),
+        (Kind::Configuration, ""),
+        (Kind::Boot, ""),
+    ]) {
         let mut paper = payload(&store, kind, name);
         add_later(&mut paper);
         store.write(kind, name, &paper);

@@ -184,7 +184,7 @@ impl Story {
         let mut house = House::new();
         house.follow_health();
         witness::look_on(&house, &self.world, &self.book);
-        self.host = Some((house.ruin(), house.surroundings.origin));
+        self.host = Some((house.ruin(), house.host_context.origin));
         let names = self.world.lock().unwrap().names();
         for name in names {
             let world = self.world.lock().unwrap();
@@ -325,7 +325,7 @@ impl Story {
         play.tell(format!("the host stops within {patience:?}"));
         let (manager, at) = (play.house.manager.clone(), Instant::now());
         // As `init` does: what is to come is recorded first.
-        if let Some(store) = &play.house.surroundings.store {
+        if let Some(store) = &play.house.host_context.store {
             store.write(Kind::Intent, "", &"power off");
         }
         play.house.stage.fate.pass("before all services stop").await;

@@ -6,16 +6,18 @@ use std::sync::Arc;
 
 use kelson_api::server;
 use kelson_runner::cgroup::CgroupRoot;
-use kelson_services::collector::{InheritedLog, Keeper};
+use kelson_services::collector::{DescriptorStore, InheritedLog};
 use kelson_services::events::EventLog;
-use kelson_services::state_store::{Descriptor, KeptDescriptor, Kind, LifeId, Past, PastHealth, StateStore};
+use kelson_services::state_store::{
+    Descriptor, Incarnation, KeptDescriptor, Kind, Past, PastHealth, StateStore,
+};
 use serde::Serialize;
 
 use crate::shutdown::cgroups;
 use crate::watchdog::{self, Watchdog};
 
 /// The state of the host, and the descriptors that came with it.
-pub struct Foundation {
+pub struct Environment {
     pub store: Option<StateStore>,
     pub events: EventLog,
     pub logs: Vec<InheritedLog>,
@@ -26,11 +28,12 @@ pub struct Foundation {
     cgroups: Option<CgroupRoot>,
 }
 
-impl Foundation {
+impl Environment {
     /// Of a host that begins.
-    pub fn lay(runtime: &Path) -> Foundation {
+    pub fn lay(runtime: &Path) -> Environment {
         let directory = runtime.join("state");
-        let store = LifeId::current().and_then(|life| StateStore::create(&directory, &life));
+        let store =
+            Incarnation::current().and_then(|incarnation| StateStore::create(&directory, &incarnation));
         let store = store
             .map_err(|error| {
                 tracing::error!("{}: {error}; a crash would lose all state", directory.display());
@@ -38,11 +41,11 @@ impl Foundation {
             .ok();
         let events = EventLog::new(store.clone());
         let watchdog = watchdog::Place::default();
-        Foundation { store, events, logs: Vec::new(), watchdog, health: None, listener: None, cgroups: None }
+        Environment { store, events, logs: Vec::new(), watchdog, health: None, listener: None, cgroups: None }
     }
 
     /// Of a host that goes on.
-    pub fn of(past: &mut Past) -> Foundation {
+    pub fn of(past: &mut Past) -> Environment {
         // First of all: it has waited since the old life's last turn.
         let watchdog = past.take_inherited(|what| match what {
             Descriptor::Watchdog => Ok(()),
@@ -61,7 +64,7 @@ impl Foundation {
             Descriptor::Cgroups { path } => Ok(path),
             other => Err(other),
         });
-        Foundation {
+        Environment {
             store: Some(past.store.clone()),
             events: EventLog::restore(past.store.clone(), std::mem::take(&mut past.events)),
             watchdog: watchdog::Place::of(watchdog),
@@ -89,7 +92,7 @@ impl Foundation {
     }
 
     /// Who remembers the descriptors of the logs.
-    pub fn keeper(&self) -> Arc<dyn Keeper> {
+    pub fn descriptor_store(&self) -> Arc<dyn DescriptorStore> {
         match &self.store {
             Some(store) => Arc::new(store.clone()),
             None => kelson_services::collector::forgetful(),

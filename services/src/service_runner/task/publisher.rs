@@ -16,7 +16,7 @@ impl Core {
     pub(super) fn tell(&mut self) {
         self.shown = self.service.state;
         self.publish();
-        self.surroundings.events.add(
+        self.host_context.events.add(
             &self.name,
             self.service.state,
             Arc::clone(&self.service.message),
@@ -26,7 +26,7 @@ impl Core {
 
     /// Tells what changes nothing: beside the state that was told last.
     pub(super) fn note(&self, text: &str) {
-        self.surroundings.events.add(&self.name, self.shown, text, self.service.run);
+        self.host_context.events.add(&self.name, self.shown, text, self.service.run);
     }
 
     /// Remembers and publishes the present state.
@@ -83,12 +83,12 @@ impl Core {
             changed: self.new_spec.is_some(),
             spec: Some(Arc::clone(&self.spec)),
             refused: service.is_refused(),
-            ticket: service.ticket,
+            request_id: service.request_id,
             spawned_after: self.spawned_after,
             up_after: self.up_after,
             start_took: self.start_took,
         });
-        self.surroundings.registry.changed(&self.name);
+        self.host_context.registry.changed(&self.name);
     }
 
     /// Writes down where it stands, for the next incarnation of PID 1.
@@ -100,8 +100,8 @@ impl Core {
     /// As [`Core::record`], where it entered its state at that time.
     fn record_in(&mut self, (since, entered): (SystemTime, Instant)) {
         self.recorded = Some((std::mem::discriminant(&self.service.phase), self.service.owes_post()));
-        let Some(store) = &self.surroundings.store else { return };
-        let origin = self.surroundings.origin;
+        let Some(store) = &self.host_context.store else { return };
+        let origin = self.host_context.origin;
         let since_start = |at: tokio::time::Instant| at.saturating_duration_since(origin);
         let since = since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         store.record(
@@ -119,20 +119,24 @@ impl Core {
                 up_after: self.up_after,
                 start_took: self.start_took,
                 start_took_run: self.start_took_run,
-                noted_runs: self.bonds.as_ref().map(|bonds| bonds.runs()).unwrap_or_default(),
+                noted_runs: self
+                    .dependency_watch
+                    .as_ref()
+                    .map(|dependency_watch| dependency_watch.runs())
+                    .unwrap_or_default(),
             },
         );
     }
 
     /// Writes a spec down: the next incarnation of PID 1 goes on with it, and not with what the disk says by then.
     pub(super) fn write_down(&self, kind: Kind, spec: &ServiceSpec) {
-        if let Some(store) = &self.surroundings.store {
+        if let Some(store) = &self.host_context.store {
             store.write(kind, &self.name, spec);
         }
     }
 
     pub(super) fn discard_next_spec(&self) {
-        if let Some(store) = &self.surroundings.store {
+        if let Some(store) = &self.host_context.store {
             store.discard(Kind::NextSpec, &self.name);
         }
     }

@@ -10,9 +10,9 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::beat::{self, Step, after};
 use super::driver::{NOTHING, Shared};
-use super::life::{Event, Launch, Life, Outgoing, Process, would_block};
+use super::heartbeat::{self, Step, after};
+use super::run::{Event, Launch, Outgoing, ProbeRun, Process, would_block};
 use super::watched::{Entry, Watched};
 use super::{Place, ProberStatus, Report};
 use kelson_helper::Launched;
@@ -46,7 +46,7 @@ pub enum Order {
     Shutdown(Instant),
 }
 
-pub struct Keeper {
+pub struct Supervisor {
     place: Place,
     shared: Arc<Shared>,
     orders: mpsc::UnboundedReceiver<Order>,
@@ -66,9 +66,9 @@ pub struct Keeper {
     random: Random,
 }
 
-impl Keeper {
-    pub fn new(place: Place, shared: Arc<Shared>, orders: mpsc::UnboundedReceiver<Order>) -> Keeper {
-        Keeper {
+impl Supervisor {
+    pub fn new(place: Place, shared: Arc<Shared>, orders: mpsc::UnboundedReceiver<Order>) -> Supervisor {
+        Supervisor {
             place,
             shared,
             orders,
@@ -142,8 +142,8 @@ impl Keeper {
         let process = match &self.process {
             Process::Absent { retry } => *retry,
             Process::Launching(launch) => Some(launch.by),
-            Process::Running(life) => {
-                life.beat.next(self.silence).into_iter().chain(life.stop_by).chain(life.exit_by).min()
+            Process::Running(run) => {
+                run.heartbeat.next(self.silence).into_iter().chain(run.stop_by).chain(run.exit_by).min()
             }
         };
         process.into_iter().chain(self.leave).min()
@@ -154,7 +154,7 @@ impl Keeper {
             Order::Watch(entry) => self.add(*entry, now),
             Order::End(id) => self.remove(id, now),
             Order::Restart => match &mut self.process {
-                Process::Running(life) => life.stop(ORDERLY, now),
+                Process::Running(run) => run.stop(ORDERLY, now),
                 Process::Absent { retry: Some(retry) } => *retry = now,
                 _ => {}
             },
@@ -174,7 +174,7 @@ impl Keeper {
         self.watched.add(entry);
         self.shared.status.send_modify(|status| status.checks = status.checks.saturating_add(1));
         self.leave = None;
-        self.silence = self.watched.shortest_interval().map(beat::silence);
+        self.silence = self.watched.shortest_interval().map(heartbeat::silence);
         match &mut self.process {
             Process::Absent { retry: None } if self.shutdown.is_none() => {
                 self.launch(now);
@@ -182,7 +182,7 @@ impl Keeper {
                     self.publish("being started", |_| {});
                 }
             }
-            Process::Running(life) => life.enqueue(Outgoing::Begin { id, again: false }),
+            Process::Running(run) => run.enqueue(Outgoing::Begin { id, again: false }),
             // The next one is told of all.
             _ => {}
         }
@@ -194,9 +194,9 @@ impl Keeper {
         }
         self.refused = false;
         self.shared.status.send_modify(|status| status.checks = status.checks.saturating_sub(1));
-        self.silence = self.watched.shortest_interval().map(beat::silence);
-        if let Process::Running(life) = &mut self.process {
-            life.enqueue(Outgoing::End(id));
+        self.silence = self.watched.shortest_interval().map(heartbeat::silence);
+        if let Process::Running(run) = &mut self.process {
+            run.enqueue(Outgoing::End(id));
         }
         if self.watched.is_empty() {
             let stays = if self.place == Place::Host { STAYS } else { Duration::ZERO };
@@ -207,10 +207,10 @@ impl Keeper {
     fn shut_down(&mut self, deadline: Instant, now: Instant) {
         self.shutdown = Some(deadline);
         match &mut self.process {
-            Process::Running(life) => {
+            Process::Running(run) => {
                 let within = deadline.saturating_duration_since(now);
-                life.stop(within, now);
-                life.stop_by = life.stop_by.map(|by| by.min(deadline));
+                run.stop(within, now);
+                run.stop_by = run.stop_by.map(|by| by.min(deadline));
             }
             // What is being started finds its socket closed.
             Process::Launching(_) | Process::Absent { .. } => self.absent(None, "stopped"),
@@ -238,8 +238,8 @@ impl Keeper {
             return;
         };
         let pid = process.pid;
-        let mut life = match Life::new(launch.control, process, now) {
-            Ok(life) => Box::new(life),
+        let mut run = match ProbeRun::new(launch.control, process, now) {
+            Ok(run) => Box::new(run),
             Err((process, error)) => {
                 (process.kill)();
                 return self.not_launched(&format!("could not be reached: {error}"), now);
@@ -247,9 +247,9 @@ impl Keeper {
         };
         let again = self.replaced.is_some();
         for id in self.watched.ids() {
-            life.enqueue(Outgoing::Begin { id, again });
+            run.enqueue(Outgoing::Begin { id, again });
         }
-        self.process = Process::Running(life);
+        self.process = Process::Running(run);
         self.publish("started", |status| status.pid = Some(pid));
     }
 
@@ -270,18 +270,18 @@ impl Keeper {
 
     /// The running probe has ended, or is given up.
     fn gone(&mut self, how: &str, now: Instant) {
-        let Process::Running(life) = std::mem::replace(&mut self.process, Process::Absent { retry: None })
+        let Process::Running(run) = std::mem::replace(&mut self.process, Process::Absent { retry: None })
         else {
             return;
         };
         if self.shutdown.is_some() {
             return self.absent(None, "stopped");
         }
-        let asked = life.stop_by.is_some();
-        if life.answered && now.duration_since(life.born) >= SOUND {
+        let asked = run.stop_by.is_some();
+        if run.answered && now.duration_since(run.born) >= SOUND {
             self.pause = Duration::ZERO;
         }
-        drop(life);
+        drop(run);
         if self.watched.is_empty() {
             return self.absent(None, NOTHING);
         }
@@ -313,19 +313,19 @@ impl Keeper {
     /// Takes in what the probe has sent.
     fn read(&mut self, now: Instant) {
         for _ in 0..READS {
-            let Process::Running(life) = &mut self.process else { return };
-            if life.exit_by.is_some() {
+            let Process::Running(run) = &mut self.process else { return };
+            if run.exit_by.is_some() {
                 return;
             }
-            let count = match life.stream.try_read(&mut self.buffer) {
+            let count = match run.stream.try_read(&mut self.buffer) {
                 Ok(0) => return self.closed(now),
                 Ok(count) => count,
                 Err(error) if would_block(&error) => return,
                 Err(_) => return self.closed(now),
             };
-            life.beat.heard(now);
-            life.incoming.push(self.buffer.get(..count).unwrap_or_default());
-            if !std::mem::replace(&mut life.answered, true) {
+            run.heartbeat.received(now);
+            run.incoming.push(self.buffer.get(..count).unwrap_or_default());
+            if !std::mem::replace(&mut run.answered, true) {
                 self.answered(now);
             }
             if let Err(error) = self.take_frames(now) {
@@ -335,8 +335,8 @@ impl Keeper {
     }
 
     fn take_frames(&mut self, now: Instant) -> Result<(), WireError> {
-        let Process::Running(life) = &mut self.process else { return Ok(()) };
-        while let Some(frame) = life.incoming.frame()? {
+        let Process::Running(run) = &mut self.process else { return Ok(()) };
+        while let Some(frame) = run.incoming.frame()? {
             let (message, mut rest) = wire::read_piece(frame)?;
             match message {
                 FromProbe::Results => {
@@ -374,9 +374,9 @@ impl Keeper {
 
     /// It has ended, or will soon; its exit tells how, but the checks need not wait long for that.
     fn closed(&mut self, now: Instant) {
-        if let Process::Running(life) = &mut self.process {
-            let by = life.stop_by.unwrap_or_else(|| after(now, EXIT));
-            life.exit_by.get_or_insert(by);
+        if let Process::Running(run) = &mut self.process {
+            let by = run.stop_by.unwrap_or_else(|| after(now, EXIT));
+            run.exit_by.get_or_insert(by);
         }
     }
 
@@ -384,7 +384,7 @@ impl Keeper {
         if self.leave.is_some_and(|leave| now >= leave) {
             self.leave = None;
             match &mut self.process {
-                Process::Running(life) => life.stop(ORDERLY, now),
+                Process::Running(run) => run.stop(ORDERLY, now),
                 Process::Launching(_) | Process::Absent { .. } => return self.absent(None, NOTHING),
             }
         }
@@ -396,16 +396,16 @@ impl Keeper {
                 self.not_launched(&format!("could not be started in {seconds} s"), now)
             }
             Process::Launching(_) => {}
-            Process::Running(life) => {
-                if life.stop_by.is_some_and(|by| now >= by) {
+            Process::Running(run) => {
+                if run.stop_by.is_some_and(|by| now >= by) {
                     return self.kill("did not end in time and was killed", now);
                 }
-                if life.exit_by.is_some_and(|by| now >= by) {
+                if run.exit_by.is_some_and(|by| now >= by) {
                     return self.kill("closed its socket and was killed", now);
                 }
-                match life.beat.tick(now, self.silence) {
+                match run.heartbeat.tick(now, self.silence) {
                     Step::Nothing => {}
-                    Step::Ping(number) => life.enqueue(Outgoing::Ping(number)),
+                    Step::Ping(number) => run.enqueue(Outgoing::Ping(number)),
                     Step::Dead => self.kill("did not answer its ping and was killed", now),
                 }
             }
@@ -413,11 +413,11 @@ impl Keeper {
     }
 
     fn send(&mut self, now: Instant) {
-        let Process::Running(life) = &mut self.process else { return };
-        if life.exit_by.is_some() {
+        let Process::Running(run) = &mut self.process else { return };
+        if run.exit_by.is_some() {
             return;
         }
-        match life.send(&self.watched, &mut self.random, now) {
+        match run.send(&self.watched, &mut self.random, now) {
             Ok(refused) => {
                 for (id, error) in refused {
                     if let Some(entry) = self.watched.get_mut(id) {
@@ -455,7 +455,7 @@ impl Keeper {
 }
 
 /// What is watched no more is counted no more, also where the driver is dropped.
-impl Drop for Keeper {
+impl Drop for Supervisor {
     fn drop(&mut self) {
         let checks = self.watched.len();
         self.shared.status.send_if_modified(|status| {

@@ -13,7 +13,7 @@ use tokio::io::Interest;
 use tokio::time::Instant;
 
 use super::Command;
-use super::beat::{Beat, after};
+use super::heartbeat::{Heartbeat, after};
 use super::kept::Kept;
 use super::processor::Shares;
 use kelson_helper::transport::{Packet, Receiver};
@@ -30,12 +30,12 @@ pub enum Outgoing {
 }
 
 /// A logd that was started.
-pub struct Life {
+pub struct LogdRun {
     pub control: Watched<Kept>,
     pub receiver: Receiver,
     pub process: Launched,
     pub queue: VecDeque<Outgoing>,
-    pub beat: Beat,
+    pub heartbeat: Heartbeat,
     pub asked: Asked,
     pub born: Instant,
     pub answered: bool,
@@ -65,7 +65,7 @@ pub enum Logd {
         retry: Option<Instant>,
     },
     Launching(Launch),
-    Running(Box<Life>),
+    Running(Box<LogdRun>),
 }
 
 /// What the driver wakes up for.
@@ -79,7 +79,7 @@ pub enum Event {
     Tick,
 }
 
-impl Life {
+impl LogdRun {
     /// Asks it to end in order.
     pub fn stop(&mut self, within: Duration, now: Instant) {
         self.stop_by = Some(after(now, within));
@@ -126,8 +126,8 @@ impl Logd {
         match self {
             Logd::Absent { .. } => std::future::pending().await,
             Logd::Launching(launch) => Event::Launched(launch.future.as_mut().await),
-            Logd::Running(life) => {
-                let Life { control, receiver, process, queue, exit_by, .. } = life.as_mut();
+            Logd::Running(run) => {
+                let LogdRun { control, receiver, process, queue, exit_by, .. } = run.as_mut();
                 let open = exit_by.is_none();
                 let writable = async {
                     if queue.is_empty() {

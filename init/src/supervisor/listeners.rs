@@ -18,7 +18,7 @@ use kelson_services::state_store::{Descriptor, KeptDescriptor, StateStore};
 use kelson_sys::descriptor::Watched;
 use tokio::sync::mpsc;
 
-use super::foundation::for_server;
+use super::environment::for_server;
 
 /// From the first that is removed to the look at what is missing, and from one look to the next.
 const SETTLE: Duration = Duration::from_millis(250);
@@ -26,7 +26,7 @@ const SETTLE: Duration = Duration::from_millis(250);
 const AGAIN: Duration = Duration::from_secs(2);
 
 /// What looks after them.
-pub struct Doors {
+pub struct Listeners {
     pub socket: PathBuf,
     pub group: Option<u32>,
     pub store: Option<StateStore>,
@@ -36,7 +36,7 @@ pub struct Doors {
     pub listeners: mpsc::Sender<UnixListener>,
 }
 
-impl Doors {
+impl Listeners {
     /// Keeps `listener` open, and whatever takes its place. Never returns; cancelled by dropping.
     pub async fn keep(self, mut listener: KeptDescriptor) {
         let mut told = None;

@@ -18,14 +18,14 @@ const LATE: Duration = Duration::from_millis(500);
 
 /// Where the watch over one probe stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Beat {
+pub struct Heartbeat {
     phase: Phase,
     number: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    Heard { at: Instant },
+    Received { at: Instant },
     Asked { by: Instant, again: bool },
 }
 
@@ -48,29 +48,29 @@ pub fn silence(shortest_interval: Duration) -> Duration {
     shortest_interval.checked_div(2).unwrap_or_default().clamp(SILENCE.0, SILENCE.1)
 }
 
-impl Beat {
+impl Heartbeat {
     /// A probe that has just been started, and is sent ping 1.
-    pub fn new(now: Instant) -> Beat {
-        Beat { phase: Phase::Asked { by: after(now, START), again: false }, number: 1 }
+    pub fn new(now: Instant) -> Heartbeat {
+        Heartbeat { phase: Phase::Asked { by: after(now, START), again: false }, number: 1 }
     }
 
-    /// When [`Beat::tick`] wants to be called. `silence`: none while there is nothing to ask.
+    /// When [`Heartbeat::tick`] wants to be called. `silence`: none while there is nothing to ask.
     pub fn next(&self, silence: Option<Duration>) -> Option<Instant> {
         match self.phase {
-            Phase::Heard { at } => silence.map(|silence| after(at, silence)),
+            Phase::Received { at } => silence.map(|silence| after(at, silence)),
             Phase::Asked { by, .. } => Some(by),
         }
     }
 
     /// The probe has sent something.
-    pub fn heard(&mut self, now: Instant) {
-        self.phase = Phase::Heard { at: now };
+    pub fn received(&mut self, now: Instant) {
+        self.phase = Phase::Received { at: now };
     }
 
     /// Time has passed.
     pub fn tick(&mut self, now: Instant, silence: Option<Duration>) -> Step {
         match self.phase {
-            Phase::Heard { at } if silence.is_some_and(|silence| now >= after(at, silence)) => {
+            Phase::Received { at } if silence.is_some_and(|silence| now >= after(at, silence)) => {
                 self.number = self.number.wrapping_add(1);
                 self.phase = Phase::Asked { by: after(now, ANSWER), again: false };
                 Step::Ping(self.number)
@@ -94,53 +94,53 @@ mod tests {
 
     const QUIET: Option<Duration> = Some(Duration::from_secs(1));
 
-    fn heard(now: Instant) -> Beat {
-        let mut beat = Beat::new(now);
-        beat.heard(now);
-        beat
+    fn received(now: Instant) -> Heartbeat {
+        let mut heartbeat = Heartbeat::new(now);
+        heartbeat.received(now);
+        heartbeat
     }
 
     #[test]
     fn a_silence_is_followed_by_a_ping_and_that_by_its_end() {
         let now = Instant::now();
-        let mut beat = heard(now);
+        let mut heartbeat = received(now);
         let asked = now + Duration::from_secs(1);
-        assert_eq!(beat.next(QUIET), Some(asked));
-        assert_eq!(beat.tick(asked - Duration::from_millis(1), QUIET), Step::Nothing);
-        assert_eq!(beat.tick(asked, QUIET), Step::Ping(2));
-        assert_eq!(beat.next(QUIET), Some(asked + ANSWER));
-        assert_eq!(beat.tick(asked + ANSWER - Duration::from_millis(1), QUIET), Step::Nothing);
-        assert_eq!(beat.tick(asked + ANSWER, QUIET), Step::Dead);
+        assert_eq!(heartbeat.next(QUIET), Some(asked));
+        assert_eq!(heartbeat.tick(asked - Duration::from_millis(1), QUIET), Step::Nothing);
+        assert_eq!(heartbeat.tick(asked, QUIET), Step::Ping(2));
+        assert_eq!(heartbeat.next(QUIET), Some(asked + ANSWER));
+        assert_eq!(heartbeat.tick(asked + ANSWER - Duration::from_millis(1), QUIET), Step::Nothing);
+        assert_eq!(heartbeat.tick(asked + ANSWER, QUIET), Step::Dead);
     }
 
     #[test]
     fn what_it_sends_is_a_sign_of_life() {
         let now = Instant::now();
-        let mut beat = heard(now);
+        let mut heartbeat = received(now);
         for second in 1..10 {
             let now = now + Duration::from_millis(900) * second;
-            assert_eq!(beat.tick(now, QUIET), Step::Nothing);
-            beat.heard(now);
+            assert_eq!(heartbeat.tick(now, QUIET), Step::Nothing);
+            heartbeat.received(now);
         }
     }
 
     #[test]
     fn with_nothing_to_ask_it_needs_no_timer() {
         let now = Instant::now();
-        let mut beat = heard(now);
-        assert_eq!(beat.next(None), None);
-        assert_eq!(beat.tick(now + Duration::from_secs(3600), None), Step::Nothing);
+        let mut heartbeat = received(now);
+        assert_eq!(heartbeat.next(None), None);
+        assert_eq!(heartbeat.tick(now + Duration::from_secs(3600), None), Step::Nothing);
     }
 
     #[test]
     fn when_the_whole_host_stood_still_it_gets_its_time_once_more() {
         let now = Instant::now();
-        let mut beat = heard(now);
+        let mut heartbeat = received(now);
         let asked = now + Duration::from_secs(1);
-        assert_eq!(beat.tick(asked, QUIET), Step::Ping(2));
+        assert_eq!(heartbeat.tick(asked, QUIET), Step::Ping(2));
         let late = asked + Duration::from_secs(60);
-        assert_eq!(beat.tick(late, QUIET), Step::Nothing);
-        assert_eq!(beat.tick(late + ANSWER + Duration::from_secs(60), QUIET), Step::Dead);
+        assert_eq!(heartbeat.tick(late, QUIET), Step::Nothing);
+        assert_eq!(heartbeat.tick(late + ANSWER + Duration::from_secs(60), QUIET), Step::Dead);
     }
 
     #[test]

@@ -29,7 +29,7 @@ fn millis(time: Duration) -> u64 {
 }
 
 /// One check.
-pub struct Minded {
+pub struct CheckState {
     pub plan: Plan,
     kind: &'static str,
     level: Level,
@@ -47,13 +47,13 @@ pub struct Minded {
     elsewhere: bool,
     /// Of all runs.
     totals: Option<Arc<CheckTotals>>,
-    told: Option<Told>,
+    due_news: Option<CheckNews>,
     /// Where each result is written down, and when PID 1 began.
     record: Option<(CheckRecord, Instant)>,
 }
 
 /// What is to be done about asking a check.
-pub enum Turn {
+pub enum Action {
     /// From now on, for the first time after `first`.
     Begin { first: Duration, timeout: Duration },
     /// It is not asked any more.
@@ -62,16 +62,21 @@ pub enum Turn {
 
 /// What the service's task is to hear of a check; what several results mean at once is one of these.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct CheckNews {
     /// It passes or fails from now on, in words.
     pub change: Option<String>,
     /// It asks for a restart: why.
     pub restart: Option<String>,
 }
 
-impl Minded {
-    pub fn new(plan: Plan, kind: &'static str, elsewhere: bool, totals: Option<Arc<CheckTotals>>) -> Minded {
-        Minded {
+impl CheckState {
+    pub fn new(
+        plan: Plan,
+        kind: &'static str,
+        elsewhere: bool,
+        totals: Option<Arc<CheckTotals>>,
+    ) -> CheckState {
+        CheckState {
             plan,
             kind,
             level: Level::default(),
@@ -83,7 +88,7 @@ impl Minded {
             asked: false,
             elsewhere,
             totals,
-            told: None,
+            due_news: None,
             record: None,
         }
     }
@@ -120,16 +125,16 @@ impl Minded {
     }
 
     /// What is to be done about asking it; `gated`: checks that gate the start have not passed yet.
-    pub fn tend(&mut self, gated: bool, now: Instant) -> Option<Turn> {
+    pub fn tend(&mut self, gated: bool, now: Instant) -> Option<Action> {
         if self.is_done() {
-            return std::mem::take(&mut self.asked).then_some(Turn::End);
+            return std::mem::take(&mut self.asked).then_some(Action::End);
         }
         if self.began.is_some() && !self.asked {
             // It was begun in an earlier life of PID 1; when it is due is not written down.
             self.asked = true;
             let pause = self.pause();
             self.is_due_after(pause, now);
-            return Some(Turn::Begin { first: pause, timeout: self.plan.timeout });
+            return Some(Action::Begin { first: pause, timeout: self.plan.timeout });
         }
         if self.began.is_some() || (gated && !self.plan.startup) {
             return None;
@@ -138,7 +143,7 @@ impl Minded {
         self.began = Some(now);
         self.asked = true;
         self.is_due_after(self.plan.initial_delay, now);
-        Some(Turn::Begin { first: self.plan.initial_delay, timeout: self.plan.timeout })
+        Some(Action::Begin { first: self.plan.initial_delay, timeout: self.plan.timeout })
     }
 
     fn is_due_after(&mut self, pause: Duration, now: Instant) {
@@ -178,7 +183,7 @@ impl Minded {
         self.began.is_some_and(|began| began.elapsed() < self.plan.grace)
     }
 
-    /// Takes in a result. What somebody has to hear of it waits in [`Minded::told`]: mostly nothing.
+    /// Takes in a result. What somebody has to hear of it waits in [`CheckState::due_news`]: mostly nothing.
     pub fn take(&mut self, answer: CheckAnswer) {
         let CheckAnswer { at, took, verdict, text } = answer;
         if self.is_done() || self.began.is_none() {
@@ -218,20 +223,20 @@ impl Minded {
         });
         let reworded = why.is_some_and(|why| why != self.why());
         if changed.is_some() || restart.is_some() || reworded {
-            let told = self.told.get_or_insert_default();
-            told.change = changed.or(told.change.take());
-            told.restart = restart.or(told.restart.take());
+            let due_news = self.due_news.get_or_insert_default();
+            due_news.change = changed.or(due_news.change.take());
+            due_news.restart = restart.or(due_news.restart.take());
         }
     }
 
     /// What is to be heard of it; once.
-    pub fn told(&mut self) -> Option<Told> {
-        self.told.take()
+    pub fn due_news(&mut self) -> Option<CheckNews> {
+        self.due_news.take()
     }
 
     /// Somebody has to hear of it.
-    pub fn has_told(&self) -> bool {
-        self.told.is_some()
+    pub fn has_news(&self) -> bool {
+        self.due_news.is_some()
     }
 
     /// What the last result says, in a line.

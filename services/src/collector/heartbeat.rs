@@ -27,7 +27,7 @@ const LATE: Duration = Duration::from_millis(250);
 
 /// Where the watch over one logd stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Beat {
+pub struct Heartbeat {
     phase: Phase,
     number: u64,
 }
@@ -68,10 +68,10 @@ fn asked(now: Instant, span: Duration, sent: bool) -> Phase {
     Phase::Asked { by: after(now, span), again: false, last, starved, sent }
 }
 
-impl Beat {
+impl Heartbeat {
     /// A logd that has just been started, and is sent ping 1.
-    pub fn new(now: Instant) -> Beat {
-        Beat { phase: asked(now, START, false), number: 1 }
+    pub fn new(now: Instant) -> Heartbeat {
+        Heartbeat { phase: asked(now, START, false), number: 1 }
     }
 
     /// This ping has gone out: its time begins now.
@@ -86,7 +86,7 @@ impl Beat {
         self.phase == Phase::Quiet
     }
 
-    /// When [`Beat::tick`] wants to be called; never while quiet.
+    /// When [`Heartbeat::tick`] wants to be called; never while quiet.
     pub fn next(&self) -> Option<Instant> {
         match self.phase {
             Phase::Quiet => None,
@@ -153,37 +153,37 @@ impl Beat {
 mod tests {
     use super::*;
 
-    fn answered(now: Instant) -> Beat {
-        let mut beat = Beat::new(now);
-        beat.sent(1, now);
-        assert!(beat.pong(1, now));
-        beat
+    fn answered(now: Instant) -> Heartbeat {
+        let mut heartbeat = Heartbeat::new(now);
+        heartbeat.sent(1, now);
+        assert!(heartbeat.pong(1, now));
+        heartbeat
     }
 
     #[test]
     fn quiet_needs_no_timer_and_a_byte_starts_one() {
         let now = Instant::now();
-        let mut beat = answered(now);
-        assert_eq!(beat.tick(now + LOOK, || false, || false, || false), Step::Nothing);
-        assert!(beat.quiet());
-        assert_eq!(beat.next(), None);
-        beat.data(now + LOOK * 2);
-        assert_eq!(beat.next(), Some(now + LOOK * 3));
+        let mut heartbeat = answered(now);
+        assert_eq!(heartbeat.tick(now + LOOK, || false, || false, || false), Step::Nothing);
+        assert!(heartbeat.quiet());
+        assert_eq!(heartbeat.next(), None);
+        heartbeat.data(now + LOOK * 2);
+        assert_eq!(heartbeat.next(), Some(now + LOOK * 3));
     }
 
     #[test]
     fn a_logd_that_leaves_bytes_unread_while_pipes_fill_is_dead_in_less_than_two_seconds() {
         let start = Instant::now();
-        let mut beat = answered(start);
-        beat.tick(start + LOOK, || false, || false, || false);
+        let mut heartbeat = answered(start);
+        heartbeat.tick(start + LOOK, || false, || false, || false);
         let byte = start + LOOK * 4;
-        beat.data(byte);
+        heartbeat.data(byte);
         let mut now = byte;
         let mut steps = Vec::new();
-        while let Some(next) = beat.next() {
+        while let Some(next) = heartbeat.next() {
             now = next;
-            steps.push(beat.tick(now, || true, || true, || false));
-            beat.sent(2, now);
+            steps.push(heartbeat.tick(now, || true, || true, || false));
+            heartbeat.sent(2, now);
             if steps.last() == Some(&Step::Dead) {
                 break;
             }
@@ -197,13 +197,13 @@ mod tests {
         // Asked, and the times at which it is looked at until it is dead, with a pipe that fills up at a time.
         let dead_after = |fills: Duration| {
             let start = Instant::now();
-            let mut beat = answered(start);
-            assert_eq!(beat.tick(start + LOOK, || true, || false, || false), Step::Ping(2));
-            beat.sent(2, start + LOOK);
+            let mut heartbeat = answered(start);
+            assert_eq!(heartbeat.tick(start + LOOK, || true, || false, || false), Step::Ping(2));
+            heartbeat.sent(2, start + LOOK);
             let asked = start + LOOK;
             loop {
-                let now = beat.next().expect("an answer is waited for");
-                if beat.tick(now, || true, || now - asked >= fills, || false) == Step::Dead {
+                let now = heartbeat.next().expect("an answer is waited for");
+                if heartbeat.tick(now, || true, || now - asked >= fills, || false) == Step::Dead {
                     return now - asked;
                 }
             }
@@ -213,28 +213,28 @@ mod tests {
         assert!(after >= Duration::from_millis(700) && after < Duration::from_millis(900), "{after:?}");
         // An answer that comes late is one.
         let start = Instant::now();
-        let mut beat = answered(start);
-        beat.tick(start + LOOK, || true, || false, || false);
-        beat.sent(2, start + LOOK);
+        let mut heartbeat = answered(start);
+        heartbeat.tick(start + LOOK, || true, || false, || false);
+        heartbeat.sent(2, start + LOOK);
         for _ in 0..5 {
-            let now = beat.next().expect("an answer is waited for");
-            assert_eq!(beat.tick(now, || true, || false, || false), Step::Nothing);
+            let now = heartbeat.next().expect("an answer is waited for");
+            assert_eq!(heartbeat.tick(now, || true, || false, || false), Step::Nothing);
         }
-        assert!(beat.pong(2, start + LOOK * 4));
-        assert_eq!(beat.next(), Some(start + LOOK * 5));
+        assert!(heartbeat.pong(2, start + LOOK * 4));
+        assert_eq!(heartbeat.next(), Some(start + LOOK * 5));
     }
 
     #[test]
     fn one_that_waits_for_a_processor_has_more_time_but_not_for_ever() {
         let dead_after = |fed: Duration| {
             let start = Instant::now();
-            let mut beat = answered(start);
+            let mut heartbeat = answered(start);
             let asked = start + LOOK;
-            assert_eq!(beat.tick(asked, || true, || true, || true), Step::Ping(2));
-            beat.sent(2, asked);
+            assert_eq!(heartbeat.tick(asked, || true, || true, || true), Step::Ping(2));
+            heartbeat.sent(2, asked);
             loop {
-                let now = beat.next().expect("an answer is waited for");
-                if beat.tick(now, || true, || true, || now - asked < fed) == Step::Dead {
+                let now = heartbeat.next().expect("an answer is waited for");
+                if heartbeat.tick(now, || true, || true, || now - asked < fed) == Step::Dead {
                     return now - asked;
                 }
             }
@@ -249,40 +249,40 @@ mod tests {
     #[test]
     fn a_chatty_service_costs_a_ping_a_look_and_stale_answers_do_not_count() {
         let now = Instant::now();
-        let mut beat = answered(now);
+        let mut heartbeat = answered(now);
         let look = now + LOOK;
-        assert_eq!(beat.tick(look, || true, || true, || false), Step::Ping(2));
-        assert!(!beat.pong(1, look));
-        assert!(beat.pong(2, look));
-        assert_eq!(beat.next(), Some(look + LOOK));
+        assert_eq!(heartbeat.tick(look, || true, || true, || false), Step::Ping(2));
+        assert!(!heartbeat.pong(1, look));
+        assert!(heartbeat.pong(2, look));
+        assert_eq!(heartbeat.next(), Some(look + LOOK));
     }
 
     #[test]
     fn when_the_whole_host_stood_still_logd_gets_its_time_again_but_once() {
         let now = Instant::now();
-        let mut beat = answered(now);
-        beat.tick(now + LOOK, || true, || true, || false);
-        beat.sent(2, now + LOOK);
+        let mut heartbeat = answered(now);
+        heartbeat.tick(now + LOOK, || true, || true, || false);
+        heartbeat.sent(2, now + LOOK);
         let late = now + LOOK + ANSWER + Duration::from_secs(60);
-        assert_eq!(beat.tick(late, || true, || true, || false), Step::Nothing);
-        assert_eq!(beat.tick(late + Duration::from_secs(60), || true, || true, || false), Step::Dead);
+        assert_eq!(heartbeat.tick(late, || true, || true, || false), Step::Nothing);
+        assert_eq!(heartbeat.tick(late + Duration::from_secs(60), || true, || true, || false), Step::Dead);
     }
 
     #[test]
     fn the_time_of_an_answer_begins_when_it_is_asked_for() {
         let now = Instant::now();
         // PID 1 took up all its services, and came to nothing else.
-        let mut beat = Beat::new(now);
+        let mut heartbeat = Heartbeat::new(now);
         let turned = now + START + Duration::from_millis(100);
-        assert_eq!(beat.tick(turned, || true, || true, || false), Step::Nothing);
-        beat.sent(1, turned);
-        assert_eq!(beat.next(), Some(turned + START));
-        beat.sent(1, turned + ANSWER);
-        assert_eq!(beat.next(), Some(turned + START), "once");
-        assert_eq!(beat.tick(turned + START, || true, || true, || false), Step::Dead);
+        assert_eq!(heartbeat.tick(turned, || true, || true, || false), Step::Nothing);
+        heartbeat.sent(1, turned);
+        assert_eq!(heartbeat.next(), Some(turned + START));
+        heartbeat.sent(1, turned + ANSWER);
+        assert_eq!(heartbeat.next(), Some(turned + START), "once");
+        assert_eq!(heartbeat.tick(turned + START, || true, || true, || false), Step::Dead);
         // One that cannot be sent, since nobody reads, is not waited for without an end.
-        let mut beat = Beat::new(now);
-        assert_eq!(beat.tick(now + START, || true, || true, || false), Step::Nothing);
-        assert_eq!(beat.tick(now + START + ANSWER, || true, || true, || false), Step::Dead);
+        let mut heartbeat = Heartbeat::new(now);
+        assert_eq!(heartbeat.tick(now + START, || true, || true, || false), Step::Nothing);
+        assert_eq!(heartbeat.tick(now + START + ANSWER, || true, || true, || false), Step::Dead);
     }
 }

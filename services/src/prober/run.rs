@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio::time::Instant;
 
-use super::beat::{Beat, after};
-use super::keeper::Order;
+use super::heartbeat::{Heartbeat, after};
+use super::supervisor::Order;
 use super::watched::Watched;
 use kelson_helper::probe::{self as wire, FROM_PROBE_MAX, Incoming, TO_PROBE_MAX, ToProbe};
 use kelson_helper::random::Random;
@@ -32,14 +32,14 @@ pub enum Outgoing {
 }
 
 /// A probe that was started.
-pub struct Life {
+pub struct ProbeRun {
     pub stream: UnixStream,
     pub incoming: Incoming,
     pub process: Launched,
     queue: VecDeque<Outgoing>,
     bytes: Vec<u8>,
     written: usize,
-    pub beat: Beat,
+    pub heartbeat: Heartbeat,
     pub born: Instant,
     pub answered: bool,
     /// It was asked to end, and is killed then.
@@ -62,7 +62,7 @@ pub enum Process {
         retry: Option<Instant>,
     },
     Launching(Launch),
-    Running(Box<Life>),
+    Running(Box<ProbeRun>),
 }
 
 /// What a keeper wakes up for.
@@ -74,20 +74,24 @@ pub enum Event {
     Tick,
 }
 
-impl Life {
-    pub fn new(control: StdStream, process: Launched, now: Instant) -> Result<Life, (Launched, io::Error)> {
+impl ProbeRun {
+    pub fn new(
+        control: StdStream,
+        process: Launched,
+        now: Instant,
+    ) -> Result<ProbeRun, (Launched, io::Error)> {
         let stream = match UnixStream::from_std(control) {
             Ok(stream) => stream,
             Err(error) => return Err((process, error)),
         };
-        Ok(Life {
+        Ok(ProbeRun {
             stream,
             incoming: Incoming::new(FROM_PROBE_MAX),
             process,
             queue: VecDeque::from([Outgoing::Ping(1)]),
             bytes: Vec::new(),
             written: 0,
-            beat: Beat::new(now),
+            heartbeat: Heartbeat::new(now),
             born: now,
             answered: false,
             stop_by: None,
@@ -171,7 +175,7 @@ impl Life {
 }
 
 /// Whoever lets go of a probe wants it gone.
-impl Drop for Life {
+impl Drop for ProbeRun {
     fn drop(&mut self) {
         (self.process.kill)();
     }
@@ -183,10 +187,10 @@ impl Process {
         match self {
             Process::Absent { .. } => std::future::pending().await,
             Process::Launching(launch) => Event::Launched(launch.future.as_mut().await),
-            Process::Running(life) => {
-                let unsent = life.unsent();
-                let open = life.exit_by.is_none();
-                let Life { stream, process, .. } = life.as_mut();
+            Process::Running(run) => {
+                let unsent = run.unsent();
+                let open = run.exit_by.is_none();
+                let ProbeRun { stream, process, .. } = run.as_mut();
                 tokio::select! {
                     biased;
                     // An error shows when it is read from or written to.

@@ -7,19 +7,19 @@ use kelson_sys::units;
 use tokio::time::Instant;
 
 /// What takes less is told once, at its end.
-const PATIENCE: Duration = Duration::from_millis(900);
+const TIMEOUT: Duration = Duration::from_millis(900);
 
 /// The words of one unpack. The same is not said twice.
-pub struct Telling {
+pub struct Messages {
     image: String,
     began: Instant,
     last: Progress,
     said: String,
 }
 
-impl Telling {
-    pub fn new(image: &str) -> Telling {
-        Telling {
+impl Messages {
+    pub fn new(image: &str) -> Messages {
+        Messages {
             image: image.to_owned(),
             began: Instant::now(),
             last: Progress::default(),
@@ -39,7 +39,7 @@ impl Telling {
     /// How far it is, where that is news.
     pub fn progress(&mut self, progress: Progress) -> Option<String> {
         self.last = progress;
-        if self.began.elapsed() < PATIENCE {
+        if self.began.elapsed() < TIMEOUT {
             return None;
         }
         let Progress { bytes_done, bytes_total, layer, layers } = progress;
@@ -84,10 +84,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn progress_is_told_where_it_is_news() {
-        let mut telling = Telling::new("demo/nginx:1");
-        assert_eq!(telling.progress(at(1, 2, 1)), None, "it may be over in a moment");
+        let mut messages = Messages::new("demo/nginx:1");
+        assert_eq!(messages.progress(at(1, 2, 1)), None, "it may be over in a moment");
         tokio::time::advance(Duration::from_secs(1)).await;
-        let mut said = |progress| telling.progress(progress);
+        let mut said = |progress| messages.progress(progress);
         assert_eq!(said(at(0, 0, 0)).unwrap(), "unpacking demo/nginx:1: reading the archives");
         assert_eq!(said(at(0, 0, 0)), None);
         let total = 40 * MIB + MIB / 8;
@@ -107,16 +107,20 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_end_tells_what_was_done() {
-        let mut telling = Telling::new("demo/nginx:1");
-        telling.begin();
+        let mut messages = Messages::new("demo/nginx:1");
+        messages.begin();
         tokio::time::advance(Duration::from_millis(2140)).await;
         let unpacked = Unpacked::default();
-        assert_eq!(telling.end(&unpacked), "unpacked demo/nginx:1 in 2.1 s", "nothing was heard of its size");
-        telling.progress(at(40 * MIB + MIB / 8, 40 * MIB + MIB / 8, 3));
-        assert_eq!(telling.end(&unpacked), "unpacked demo/nginx:1 (40.1 MiB, 3 layers) in 2.1 s");
-        telling.progress(Progress { bytes_done: 7, bytes_total: 7, layer: 1, layers: 1 });
-        assert_eq!(telling.end(&unpacked), "unpacked demo/nginx:1 (7 B, 1 layer) in 2.1 s");
+        assert_eq!(
+            messages.end(&unpacked),
+            "unpacked demo/nginx:1 in 2.1 s",
+            "nothing was heard of its size"
+        );
+        messages.progress(at(40 * MIB + MIB / 8, 40 * MIB + MIB / 8, 3));
+        assert_eq!(messages.end(&unpacked), "unpacked demo/nginx:1 (40.1 MiB, 3 layers) in 2.1 s");
+        messages.progress(Progress { bytes_done: 7, bytes_total: 7, layer: 1, layers: 1 });
+        assert_eq!(messages.end(&unpacked), "unpacked demo/nginx:1 (7 B, 1 layer) in 2.1 s");
         let there = Unpacked { was_there: true, ..unpacked };
-        assert_eq!(telling.end(&there), "image demo/nginx:1 was unpacked before");
+        assert_eq!(messages.end(&there), "image demo/nginx:1 was unpacked before");
     }
 }

@@ -18,7 +18,7 @@ use crate::health::OwnCheck;
 use crate::health::network::Network;
 use crate::state_store::StateStore;
 
-/// So many [`Surroundings::turns`].
+/// So many [`HostContext::turns`].
 pub const TURNS: usize = 32;
 
 /// Makes the runner of a spec.
@@ -81,7 +81,7 @@ pub trait LogPipes: Send + Sync {
 }
 
 /// What all services of a host share.
-pub struct Surroundings {
+pub struct HostContext {
     pub events: EventLog,
     pub store: Option<StateStore>,
     pub registry: Registry,

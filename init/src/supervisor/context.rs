@@ -12,20 +12,20 @@ use kelson_services::state_store::{Kind, StateStore};
 use kelson_spec::{Loaded, ServiceSpec};
 use tokio::sync::{mpsc, oneshot};
 
-use super::again::Fit;
 use super::configuration::Configuration;
 use super::intent::Intents;
 use super::later_mounts::LaterMounts;
 use super::launchers::Personalities;
 use super::opening::{containerd_spec, socket_group};
+use super::reexec::Fit;
 use crate::boot::Sequence;
-use crate::crash::{Arrival, report};
+use crate::crash::{BootReason, report};
 use crate::options::{Mode, Options};
-use crate::reexec::Rebirth;
+use crate::reexec::ReexecState;
 use crate::watchdog;
 
 /// Everything that serves the host while it runs.
-pub(super) struct House {
+pub(super) struct Context {
     pub(super) options: Options,
     pub(super) personalities: Personalities,
     pub(super) manager: Manager,
@@ -42,13 +42,13 @@ pub(super) struct House {
     pub(super) close_api: oneshot::Sender<()>,
     pub(super) api: tokio::task::JoinHandle<()>,
     pub(super) store: Option<StateStore>,
-    pub(super) rebirth: Rebirth,
+    pub(super) reexec_state: ReexecState,
     /// A program for the next life is being looked for.
     pub(super) fit: Option<mpsc::Receiver<Fit>>,
     pub(super) watchdog: watchdog::Place,
 }
 
-impl House {
+impl Context {
     /// Takes in all services of a host that boots. Those that are known already stay as they are.
     pub(super) fn begin(&self, mut loaded: Loaded) {
         let manager = &self.manager;
@@ -87,14 +87,14 @@ impl House {
     }
 
     /// Tells of the crash that this life comes after.
-    pub(super) fn tell_of(&self, arrival: &Arrival) {
-        if let Some(crash) = &arrival.crash {
-            let told = report::goes_on(crash, arrival.crashes, self.options.crash_limit);
+    pub(super) fn tell_of(&self, boot_reason: &BootReason) {
+        if let Some(crash) = &boot_reason.crash {
+            let told = report::goes_on(crash, boot_reason.crashes, self.options.crash_limit);
             self.manager.host_event(&told);
             if !crash.frames.is_empty() {
                 self.manager.host_event(&report::backtrace(crash));
             }
-            arrival.told();
+            boot_reason.reported();
         }
     }
 

@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use kelson_services::host::{BootReport, Reexecution};
-use kelson_services::state_store::{Kind, LifeId, Past};
+use kelson_services::state_store::{Incarnation, Kind, Past};
 use kelson_spec::Loaded;
 use tokio::sync::{mpsc, oneshot};
 
-use super::foundation::Foundation;
-use super::house::House;
+use super::context::Context;
+use super::environment::Environment;
 use super::intent::Intent;
 use super::opening::open;
-use super::{Ended, Life, personalities, serve};
+use super::{Ended, Running, personalities, serve};
 use crate::crash::report;
-use crate::reexec::{self, Candidate, Rebirth};
+use crate::reexec::{self, Candidate, ReexecState};
 
 /// The answer that PID 1 executes itself anew has so long to leave before it does.
 const ANSWER: Duration = Duration::from_millis(50);
@@ -25,8 +25,8 @@ pub struct Fit {
     reply: oneshot::Sender<Result<Reexecution, String>>,
 }
 
-impl House {
-    /// Looks for a program beside all else; what is fit comes back to [`House::reborn`].
+impl Context {
+    /// Looks for a program beside all else; what is fit comes back to [`Context::reborn`].
     pub(super) fn reexec(&mut self, reason: String, reply: oneshot::Sender<Result<Reexecution, String>>) {
         let refusal = if self.intents.current().is_some() {
             Some("the host is stopping".to_owned())
@@ -70,10 +70,10 @@ impl House {
     /// The end of this life. Returns only if the next one cannot begin.
     pub(super) async fn reborn(&mut self, fit: Fit) {
         let Fit { candidate, reason, reply } = fit;
-        let count = self.rebirth.count.saturating_add(1);
-        let rebirth = Rebirth { count, reason: reason.clone(), ..self.rebirth.clone() };
+        let count = self.reexec_state.count.saturating_add(1);
+        let reexec_state = ReexecState { count, reason: reason.clone(), ..self.reexec_state.clone() };
         if let Some(store) = &self.store {
-            store.write(Kind::Rebirth, "", &rebirth);
+            store.write(Kind::ReexecState, "", &reexec_state);
         }
         if let Some(why) = self.nothing_to_go_on_with() {
             self.manager
@@ -96,28 +96,28 @@ impl House {
         }
         let why = reexec::execute(&candidate);
         if let Some(store) = &self.store {
-            store.write(Kind::Rebirth, "", &self.rebirth);
+            store.write(Kind::ReexecState, "", &self.reexec_state);
         }
         self.manager.host_event(&format!("PID 1 could not execute itself anew and goes on as it is: {why}"));
     }
 }
 
-impl Life {
+impl Running {
     /// A later life: what the one before has left is taken up, and nothing of the boot is done again.
     pub(super) async fn go_on(
         self,
         mut past: Past,
         reloads: mpsc::Receiver<String>,
     ) -> Result<Ended, String> {
-        let Life { options, sequence, mut rebirth, binary, intents, reaper, arrival } = self;
-        let mut foundation = Foundation::of(&mut past);
-        if let Some(crash) = &arrival.crash {
-            rebirth.crashes = rebirth.crashes.saturating_add(1);
-            rebirth.reason = report::what(crash);
-            foundation.write(Kind::Rebirth, &rebirth);
+        let Running { options, sequence, mut reexec_state, binary, intents, reaper, boot_reason } = self;
+        let mut environment = Environment::of(&mut past);
+        if let Some(crash) = &boot_reason.crash {
+            reexec_state.crashes = reexec_state.crashes.saturating_add(1);
+            reexec_state.reason = report::what(crash);
+            environment.write(Kind::ReexecState, &reexec_state);
         }
-        let cgroups = foundation.cgroups();
-        let personalities = personalities(&binary, &rebirth, cgroups, foundation.store.as_ref())?;
+        let cgroups = environment.cgroups();
+        let personalities = personalities(&binary, &reexec_state, cgroups, environment.store.as_ref())?;
         if let Some(report) = past.paper::<BootReport>(Kind::Boot, "") {
             sequence.restore(report);
         }
@@ -133,62 +133,62 @@ impl Life {
             Some(loaded) if missing.is_empty() => loaded,
             configuration => {
                 // Reading the files needs children that are reaped.
-                reaper.set(&personalities.processes, foundation.store.as_ref());
+                reaper.set(&personalities.processes, environment.store.as_ref());
                 let read = personalities.load(&options.config, options.mode).await;
                 for spec in read.services.iter().filter(|spec| missing.contains(&spec.name)) {
                     specs.entry(spec.name.clone()).or_insert_with(|| spec.clone());
                 }
-                if let Ok(life) = LifeId::current() {
-                    past.look_at_exits(&options.runtime_dir.join("state"), &life);
+                if let Ok(incarnation) = Incarnation::current() {
+                    past.look_at_exits(&options.runtime_dir.join("state"), &incarnation);
                 }
                 // When the versions were read that the services go on with is lost too.
                 let read_at = read.read_at.filter(|_| half_begun);
                 configuration.unwrap_or(Loaded { read_at, ..read })
             }
         };
-        let house = open(options, personalities, intents, &loaded, &sequence, foundation, rebirth)?;
-        if house.intents.current().is_some() {
-            house.manager.starts_nothing_more();
+        let context = open(options, personalities, intents, &loaded, &sequence, environment, reexec_state)?;
+        if context.intents.current().is_some() {
+            context.manager.starts_nothing_more();
         }
-        let processes = house.personalities.processes.clone();
+        let processes = context.personalities.processes.clone();
         let making = processes.leftovers().to_vec();
         let nothing = Loaded::default();
         let read = if half_begun { &nothing } else { &loaded };
         let started = |pid| processes.child_started(pid);
-        house.manager.resume(&mut past, &mut specs, &making, started, read).await;
-        house.later_mounts.services.notify_one();
+        context.manager.resume(&mut past, &mut specs, &making, started, read).await;
+        context.later_mounts.services.notify_one();
         if half_begun {
-            house.begin(loaded);
+            context.begin(loaded);
         } else {
-            house.replace_apid(&loaded);
-            house.configuration.write();
+            context.replace_apid(&loaded);
+            context.configuration.write();
         }
-        house.health.recovered();
+        context.health.recovered();
         for child in making {
             processes.forget(child);
         }
         past.close_the_rest();
         // All that this life knows of is known to the reaper; what ended meanwhile has waited.
-        reaper.set(&processes, house.store.as_ref());
+        reaper.set(&processes, context.store.as_ref());
         reaper.reap().await;
-        house.tell_of(&arrival);
-        let services = house.manager.list().iter().filter(|service| service.pid.is_some()).count();
-        house.manager.host_event(&format!(
+        context.tell_of(&boot_reason);
+        let services = context.manager.list().iter().filter(|service| service.pid.is_some()).count();
+        context.manager.host_event(&format!(
             "PID 1 is in its life number {}: {services} services go on running",
-            house.rebirth.count.saturating_add(house.rebirth.crashes).saturating_add(1)
+            context.reexec_state.count.saturating_add(context.reexec_state.crashes).saturating_add(1)
         ));
         for doubt in &past.doubts {
-            house.manager.host_event(&format!("not all of the state could be trusted: {doubt}"));
+            context.manager.host_event(&format!("not all of the state could be trusted: {doubt}"));
         }
-        if house.intents.current().is_none() {
+        if context.intents.current().is_none() {
             // Those that the boot had not come to yet; the others are past that.
-            house.manager.begin();
+            context.manager.begin();
         }
         if sequence.report().borrow().total.is_none() {
-            house.watch_boot(&sequence);
+            context.watch_boot(&sequence);
         }
-        let house = house;
+        let context = context;
         crate::heap::give_back();
-        Ok(serve(house, reloads, None).await)
+        Ok(serve(context, reloads, None).await)
     }
 }

@@ -12,13 +12,13 @@ use crate::model::{Snapshot, State};
 use crate::service_runner::gate::Registry;
 
 /// All bonds of one run.
-pub enum Bonds {
-    Tied(Vec<Bond>),
+pub enum DependencyWatch {
+    Tied(Vec<Dependency>),
     /// What an earlier life of PID 1 had noted, to be tied to once all services are there again.
     Noted(Vec<u64>),
 }
 
-pub struct Bond {
+pub struct Dependency {
     name: String,
     rule: WhenDown,
     /// Its run when the dependant was spawned; 0: there was none.
@@ -27,9 +27,9 @@ pub struct Bond {
     snapshot: Option<watch::Receiver<Snapshot>>,
 }
 
-impl Bonds {
+impl DependencyWatch {
     /// `noted`: what an earlier life of PID 1 had noted. `None`: it minds nobody.
-    pub fn tie(spec: &ServiceSpec, registry: &Registry, noted: &[u64]) -> Option<Box<Bonds>> {
+    pub fn tie(spec: &ServiceSpec, registry: &Registry, noted: &[u64]) -> Option<Box<DependencyWatch>> {
         let minded = spec.depends.iter().filter_map(|requirement| match requirement {
             Requirement::Service { name, when_down, .. } if *when_down != WhenDown::Ignore => {
                 Some((name, *when_down))
@@ -40,42 +40,46 @@ impl Bonds {
         let tie = |(name, rule): (&String, WhenDown)| {
             let mut snapshot = registry.get(name);
             let run = snapshot.as_mut().map_or(0, |snapshot| snapshot.borrow_and_update().run);
-            Bond { name: name.clone(), rule, run: noted.next().unwrap_or(run), snapshot }
+            Dependency { name: name.clone(), rule, run: noted.next().unwrap_or(run), snapshot }
         };
-        let bonds: Vec<Bond> = minded.map(tie).collect();
-        (!bonds.is_empty()).then(|| Box::new(Bonds::Tied(bonds)))
+        let dependency_watch: Vec<Dependency> = minded.map(tie).collect();
+        (!dependency_watch.is_empty()).then(|| Box::new(DependencyWatch::Tied(dependency_watch)))
     }
 
     /// As it was noted.
-    pub fn recall(runs: &[u64]) -> Option<Box<Bonds>> {
-        (!runs.is_empty()).then(|| Box::new(Bonds::Noted(runs.to_vec())))
+    pub fn recall(runs: &[u64]) -> Option<Box<DependencyWatch>> {
+        (!runs.is_empty()).then(|| Box::new(DependencyWatch::Noted(runs.to_vec())))
     }
 
     /// The run of each, in the order of the spec.
     pub fn runs(&self) -> Vec<u64> {
         match self {
-            Bonds::Tied(bonds) => bonds.iter().map(|bond| bond.run).collect(),
-            Bonds::Noted(runs) => runs.clone(),
+            DependencyWatch::Tied(dependency_watch) => {
+                dependency_watch.iter().map(|dependency| dependency.run).collect()
+            }
+            DependencyWatch::Noted(runs) => runs.clone(),
         }
     }
 
     /// Ends once one of them is down: what is to be done, and what happened. Cancelled by dropping; loses nothing then.
     pub async fn broken(&mut self) -> (WhenDown, String) {
-        let Bonds::Tied(bonds) = self else { return std::future::pending().await };
+        let DependencyWatch::Tied(dependency_watch) = self else { return std::future::pending().await };
         loop {
             // A stop outweighs a restart.
-            let broken = bonds.iter().filter_map(|bond| Some((bond.rule, bond.broken()?)));
+            let broken = dependency_watch
+                .iter()
+                .filter_map(|dependency| Some((dependency.rule, dependency.broken()?)));
             if let Some(broken) = broken.max_by_key(|(rule, _)| *rule == WhenDown::Stop) {
                 return broken;
             }
-            changed(bonds).await;
+            changed(dependency_watch).await;
         }
     }
 }
 
 /// Ends once one of them has told something new.
-async fn changed(bonds: &mut [Bond]) {
-    let there = bonds.iter_mut().filter_map(|bond| bond.snapshot.as_mut());
+async fn changed(dependency_watch: &mut [Dependency]) {
+    let there = dependency_watch.iter_mut().filter_map(|dependency| dependency.snapshot.as_mut());
     let mut changes: Vec<_> =
         there.map(|snapshot| Box::pin(async { drop(snapshot.changed().await) })).collect();
     std::future::poll_fn(|context| {
@@ -85,7 +89,7 @@ async fn changed(bonds: &mut [Bond]) {
     .await;
 }
 
-impl Bond {
+impl Dependency {
     /// What happened, once it is down.
     fn broken(&self) -> Option<String> {
         let name = &self.name;

@@ -7,31 +7,31 @@ use kelson_spec::service::Workload;
 use super::{Core, Killing, Next};
 use crate::model::RestartReason;
 use crate::service_runner::notify::Message;
-use crate::service_runner::readiness::{Heard, Voice};
+use crate::service_runner::readiness::{NotifySource, Received};
 use crate::service_runner::table::Input;
 
 impl Core {
     /// What was heard is let go once it is written down: another incarnation of PID 1 hears it again otherwise.
-    pub(super) fn hear(&mut self, heard: Heard) -> Next {
+    pub(super) fn hear(&mut self, received: Received) -> Next {
         let run = self.service.run;
-        let said = match heard {
-            Heard::Newline => Input::Ready { run },
-            Heard::Closed => {
+        let said = match received {
+            Received::Newline => Input::Ready { run },
+            Received::Closed => {
                 Input::NeverReady { run, text: "closed its readiness descriptor without a newline".into() }
             }
-            Heard::Messages(messages) => {
+            Received::Messages(messages) => {
                 let mut last = Next::Same;
                 for message in messages {
                     if let next @ (Next::Work(..) | Next::Leave) = self.message(message) {
                         last = next;
                     }
                 }
-                self.voice.take();
+                self.notify_source.take();
                 return last;
             }
         };
         let next = self.step(said);
-        self.voice = Voice::Silent;
+        self.notify_source = NotifySource::Silent;
         next
     }
 
