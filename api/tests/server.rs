@@ -161,7 +161,7 @@ impl World {
         let (boot, report) = watch::channel(BootReport::default());
         let (shutdown, asked) = oneshot::channel();
         let socket = folder.path().join("init.sock");
-        // Left by an earlier life.
+        // Left by an earlier incarnation.
         std::fs::write(&socket, "").unwrap();
         let options = ServerOptions {
             socket: socket.clone(),

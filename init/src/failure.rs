@@ -1,8 +1,8 @@
 //! When there is no way on: the reason on the console, everything stopped that runs, and a new start.
 //!
-//! A boot that failed after the services' part had begun ends in [`crate::shutdown::finish`] like any other run, with its
-//! reason. Here is what happens when not even that can be reached: no root in the initramfs, no runtime, a PID 1 that cannot go
-//! on.
+//! A boot that failed after the services' part had begun ends in [`crate::shutdown::finish`] like any other run, with
+//! its reason. Here is what happens when not even that can be reached: no root in the initramfs, no runtime, a PID 1
+//! that cannot go on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,7 +59,7 @@ pub fn end(
         let binary = crate::memory::exe_fd();
         if let (Ok(processes), Ok(binary)) = (processes, binary) {
             runtime.block_on(async {
-                // Before what the life before has left open is closed.
+                // Before what the previous incarnation has left open is closed.
                 let watchdog = Watchdog::found();
                 if let Err(error) = supervisor::attend(options.mode, &processes, intents) {
                     tracing::error!("signals cannot be read: {error}");

@@ -57,7 +57,7 @@ Options:
   --images DIR              service images (default: as machine.yaml says)
   --log-dir DIR             logs of services (default /var/log/kelson)
   --state-dir DIR           what must outlive a reboot (default /var/lib/kelson)
-  --crash-limit N/DURATION  so many crashes of PID 1 in that time end in a reboot (default 3/1m)
+  --crash-limit N/DURATION  N crashes of PID 1 in that time end in a reboot (default 3/1m)
 On the kernel's command line the same words stand as kelson.mode=… and so on, with kelson.panic=SECONDS.
 kelsonctl talks to a running init.
 ";
@@ -244,7 +244,7 @@ fn runtime() -> std::io::Result<(Runtime, Watcher)> {
     Ok((runtime, watcher))
 }
 
-/// The life before crashed on its way to the end of the run, past its services: the way is gone on.
+/// The previous incarnation crashed on its way to the end of the run, past its services: the way is gone on.
 fn end_again(options: &Options, boot_reason: &BootReason, action: ShutdownAction) -> ! {
     let crash = boot_reason.crash.as_ref().map(report::what).unwrap_or_default();
     tracing::error!("PID 1 crashed on its way to the {}: {crash}; it goes on", supervisor::verb(action));

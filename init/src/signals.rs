@@ -1,7 +1,7 @@
 //! Signals to PID 1, as a stream of what they ask for and who asked.
 //!
 //! All signals are blocked from the first line of `main` and read from a signalfd, instead of handled (signal-hook):
-//! blocked signals wait in the kernel while PID 1 executes itself anew, where handled ones would be lost between two
+//! blocked signals wait in the kernel while PID 1 re-executes itself, where handled ones would be lost between two
 //! lives; no system call is ever interrupted; every thread is covered, because the mask is inherited; and the sender's
 //! PID and user come with each signal, so that the log can say who asked for the reboot.
 //!

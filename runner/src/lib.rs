@@ -5,7 +5,7 @@
 //! - [`ProcessRunner`] is the [`Runner`] of services that are plain processes, in a [`cgroup`] of their own.
 //! - [`ContainerRunner`] is the one of services from images, which containerd runs ([`containerd`]).
 //! - [`Executor`] runs a further command where a service runs, [`Images`] is where containers get theirs from.
-//! - [`Runner::attach`] takes up what an earlier life of PID 1 began; [`Processes::adopt`] does so for a single child.
+//! - [`Runner::attach`] continues what an earlier incarnation of PID 1 began; [`Processes::adopt`] does so for a child.
 //! - [`restart`] decides, from how a run ended, whether there is another. It knows no process.
 
 #![cfg_attr(

@@ -21,7 +21,7 @@ pub enum Exit {
     Status(i32),
     /// Killed by this signal.
     Signal { signal: i32, core: bool },
-    /// Its status was never learnt (the process vanished between two lives of PID 1).
+    /// Its status was never learnt (the process vanished between two incarnations of PID 1).
     Lost,
 }
 
@@ -123,7 +123,7 @@ pub struct RunContext {
 /// A run that has begun.
 pub struct Running {
     pub pid: i32,
-    /// Ticks since boot, field 22 of `/proc/PID/stat`: with the PID it names the process for good. 0 where the
+    /// Ticks since boot, field 22 of `/proc/PID/stat`: with the PID it names the process permanently. 0 where the
     /// process had ended before it could be read.
     pub start_time: u64,
     /// The image's own stop signal, where it takes the place of the service file's.
@@ -133,7 +133,7 @@ pub struct Running {
     pub exit: BoxFuture<'static, Exit>,
 }
 
-/// What an earlier life of the same PID 1 remembered of a runner.
+/// What an earlier incarnation of the same PID 1 remembered of a runner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attachment {
     /// Number of the run that had begun.
@@ -187,8 +187,8 @@ pub trait Runner: Send {
         false
     }
 
-    /// Takes up what an earlier life of the same PID 1 began, in place of `open` and `run`: what was opened is known
-    /// again, and a run that goes on, or ended meanwhile and has left its status, is told of as by `run`.
+    /// Takes up what an earlier incarnation of the same PID 1 began, in place of `open` and `run`: what was opened is
+    /// known again, and a run that goes on, or ended meanwhile and has left its status, is told of as by `run`.
     ///
     /// `None`: there is no such run (none was told of; or the PID is by now a stranger's, which is never signalled).
     /// What it left is still cleared by `stop`. One that was not opened is left as it is.
@@ -197,8 +197,8 @@ pub trait Runner: Send {
         Box::pin(std::future::ready(Ok(None)))
     }
 
-    /// Returns once the archives of images are no longer those for which this number stands, and have come to rest. Only
-    /// a runner that gives errors of the kind [`ErrorKind::Image`] has such archives.
+    /// Returns once the archives of images are no longer those for which this number stands, and have come to rest.
+    /// Only a runner that gives errors of the kind [`ErrorKind::Image`] has such archives.
     fn archives_changed(&mut self, archives: u32) -> BoxFuture<'_, ()> {
         let _ = archives;
         Box::pin(std::future::pending())

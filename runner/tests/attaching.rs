@@ -1,4 +1,4 @@
-//! A next life of PID 1: this test executes itself anew, keeps its children, and takes them up.
+//! A next incarnation of PID 1: this test re-executes itself, keeps its children, and takes them up.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -65,7 +65,7 @@ fn memory() -> Option<Vec<Attachment>> {
     Some(text.split_whitespace().map(attachment).collect())
 }
 
-/// Ends this life: all threads, all descriptors, everything but the PID and the children.
+/// Ends this incarnation: all threads, all descriptors, everything but the PID and the children.
 fn next_life(name: &str, remembered: &[&Running]) -> ! {
     let entries: Vec<String> =
         remembered.iter().map(|running| format!("{}:{}", running.pid, running.start_time)).collect();
@@ -127,7 +127,7 @@ fn v5_one_that_ended_between_two_lives_is_told_of() {
         let Some(memory) = memory() else {
             reap_on_sigchld(&processes);
             let mut running = Vec::new();
-            // The end of this life is the end of what they read.
+            // The end of this incarnation is the end of what they read.
             let (read, _write) = pipe();
             for runner in &mut runners {
                 runner.open().await.unwrap();

@@ -376,7 +376,7 @@ async fn c4_a_next_life_takes_a_container_up() {
     assert!(timeout(Duration::from_millis(300), &mut running.exit).await.is_err(), "no exit");
     assert!(host.runner.attach(kept).await.is_err(), "it runs already");
     assert!(!host.runner.stop(GENTLE).await.unwrap().killed);
-    // The image's own signal, which this life never heard from the image.
+    // The image's own signal, which this incarnation never heard from the image.
     assert_eq!(exit_of(running).await, Exit::Signal { signal: libc::SIGINT, core: false });
     let running = host.runner.run(context(5)).await.unwrap();
     host.runner.stop(GENTLE).await.unwrap();

@@ -195,8 +195,8 @@ fn a_child_is_not_as_safe_from_the_kernels_choice_as_pid_1() {
     });
 }
 
-/// The folder of a hierarchy of cgroups that limits PIDs: of version 1, mounted at `at` in the test's own mount namespace,
-/// else that of cgroup2.
+/// The folder of a hierarchy of cgroups that limits PIDs: of version 1, mounted at `at` in the test's own mount
+/// namespace, else that of cgroup2.
 fn pids_controller(at: &Path) -> Option<PathBuf> {
     if mount(Some("none"), at, Some("cgroup"), MsFlags::empty(), Some("pids")).is_ok() {
         return Some(at.to_owned());
@@ -515,7 +515,7 @@ fn v7_a_child_stands_in_the_record_until_its_owner_waits_for_it() {
         let _ = tokio::time::timeout(Duration::from_millis(1), &mut child.exit).await.unwrap_err();
         assert_eq!(next_life().leftovers(), []);
 
-        // The next life takes it over.
+        // The next incarnation takes it over.
         let next = next_life();
         assert!(next.adopt(child.pid, child.start_time + 1).unwrap().is_none());
         let adopted = next.adopt(child.pid, child.start_time).unwrap().unwrap();

@@ -128,7 +128,7 @@ impl Admission {
                 });
             }
             Owner::Unknown => {
-                let why = "there is no cgroup2, and of which service it is cannot be told".to_owned();
+                let why = "the service of the process is not known: there is no cgroup2".to_owned();
                 return Err(cannot(why));
             }
             Owner::Host | Owner::Service(_) => {}

@@ -100,8 +100,8 @@ impl Collector {
         Collector::resume(launcher, directory, forgetful(), Vec::new())
     }
 
-    /// As [`Collector::new`], with what an earlier life of PID 1 has left: its pipes, and a logd that runs. All that is
-    /// open is told to the keeper.
+    /// As [`Collector::new`], with what an earlier incarnation of PID 1 has left: its pipes, and a logd that runs. All
+    /// that is open is told to the keeper.
     pub fn resume(
         launcher: Arc<dyn Launcher>,
         directory: PathBuf,
@@ -142,7 +142,7 @@ impl Collector {
         Ok((stdout_writer, stderr_writer))
     }
 
-    /// The service is gone for good: its file is closed once its pipes have ended.
+    /// The service is gone permanently: its file is closed once its pipes have ended.
     pub fn forget(&self, service: &str) {
         let _ = self.commands.send(Command::Forget(service.into()));
     }

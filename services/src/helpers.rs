@@ -51,7 +51,7 @@ impl HelperLauncher {
         let root = self.processes.cgroups()?;
         let name = || format!("{}-{}", self.kind.cgroup, self.number.fetch_add(1, Ordering::Relaxed));
         let mut free = name();
-        // A helper of the life before may still be in its own.
+        // A helper of the previous incarnation may still be in its own.
         while root.path().join(&free).exists() {
             free = name();
         }
@@ -148,7 +148,7 @@ pub fn launched(child: Child) -> Launched {
     }
 }
 
-/// Removes what helpers of the life before have left; one that still lives keeps its own.
+/// Removes what helpers of the previous incarnation have left; one that still lives keeps its own.
 fn sweep(root: &CgroupRoot, cgroup: &str) {
     let left = std::fs::read_dir(root.path()).into_iter().flatten().flatten();
     let of_kind = |name: &str| name.strip_prefix(cgroup).is_some_and(|rest| rest.starts_with('-'));

@@ -107,7 +107,7 @@ pub struct Host {
     /// `machine` or `container`.
     pub mode: &'static str,
     pub started: SystemTime,
-    /// How often PID 1 has executed itself anew since.
+    /// How often PID 1 has re-executed itself since.
     pub reexecs: u32,
     /// How often it has crashed, and gone on.
     pub crashes: u32,

@@ -115,7 +115,7 @@ impl RestartReason {
     }
 }
 
-/// How often a service was started again for each reason, in this life of the host.
+/// How often a service was started again for each reason, in this incarnation of the host.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RestartCounts([u32; RestartReason::ALL.len()]);
 

@@ -56,7 +56,8 @@ fn s2_s4_p4_c4_c5_containers_are_held_like_processes() {
     vm.poweroff();
 }
 
-/// The short form of the two tests below: what containers may do, and the end of a machine that has some which do not obey.
+/// The short form of the two tests below: what containers may do, and the end of a machine that has some which do not
+/// obey.
 #[test]
 fn p3_s1_s3_containers_have_their_privileges_and_hold_up_no_power_off() {
     let mut vm = stopping::short_services(inside::privileged(Vm::builder("containers-short")))
@@ -175,7 +176,7 @@ fn c4_containers_outlive_containerd(vm: &Vm) {
     // Its log goes on.
     let mut lines = vm.client().follow(&["logs", "-f", "--tail", "0", "steady"]);
     assert!(lines.next(PATIENCE).is_some_and(|line| line.contains("tick")));
-    // The same when it is PID 1 that begins another life.
+    // The same when it is PID 1 that begins another incarnation.
     let before = ["steady", "deaf", "containerd"].map(|name| vm.client().service(name));
     vm.ctl(&["reexec"]).ok();
     for before in before {

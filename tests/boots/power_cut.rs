@@ -286,15 +286,15 @@ impl Trial {
     #[track_caller]
     fn look_for_leftovers(&mut self, vm: &Vm) {
         vm.ctl(&["images", "prune"]).ok();
-        // A cut may leave the folder of a write that has no name in it yet. containerd passes over such a one for good;
-        // there is one a cut at most.
+        // A cut may leave the folder of a write that has no name in it yet. containerd passes over such a one
+        // permanently; there is one a cut at most.
         let ingest = look(vm, &format!("list={STATE}/containerd/io.containerd.content.v1.content/ingest"));
         assert!(ingest.lines().count() as u64 <= self.cuts, "{ingest}");
         let mut untidy = Vec::new();
         let left = until("containerd to be tidy", PATIENCE, || {
             let is_empty = |path: &str| look(vm, &format!("list={STATE}/{path}")).trim().is_empty();
-            // containerd makes a folder, mounts a snapshot on it and removes both in the end. At its start it looks at mounts
-            // alone: a cut in between leaves the empty folder, one a cut at most.
+            // containerd makes a folder, mounts a snapshot on it and removes both in the end. At its start it looks at
+            // mounts alone: a cut in between leaves the empty folder, one a cut at most.
             let points = look(vm, &format!("list={STATE}/containerd/tmpmounts"));
             let unmounted = points.lines().count() as u64 <= self.cuts
                 && points.lines().all(|point| is_empty(&format!("containerd/tmpmounts/{point}")))

@@ -191,7 +191,7 @@ fn they_take_nothing(times: u32) {
     println!("{bombs}\n{hogs}");
     assert!(bombs.is_nothing() && hogs.is_nothing(), "{bombs:#?}\n{hogs:#?}");
 
-    // The next life has fed it for longer than it waits.
+    // The next incarnation has fed it for longer than it waits.
     std::thread::sleep((TIMEOUT * 3 / 2).saturating_sub(again.elapsed()));
     assert_eq!(look(&vm, "cat=/sys/class/watchdog/watchdog0/state"), "active");
     vm.poweroff();

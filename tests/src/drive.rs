@@ -2,9 +2,9 @@
 //!
 //! QEMU that is killed leaves in its file all that the machine had given to the disk: the memory of this computer
 //! outlives it. A real drive may have a cache of its own, which loses what was not flushed, in any order. So QEMU
-//! writes down each write and each flush ([`Drive::log`]), and after a cut the disk is made anew from what it was before
-//! the boot: all that was written before the last flush, and of what came after it as much as chance wants, single
-//! sectors of a write included.
+//! writes down each write and each flush ([`Drive::log`]), and after a cut the disk is made again from what it was
+//! before the boot: all that was written before the last flush, and of what came after it as much as chance wants,
+//! single sectors of a write included.
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd as _;

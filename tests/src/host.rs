@@ -121,7 +121,8 @@ impl HostBuilder {
         self
     }
 
-    /// Runs from a link `init` in the test's own folder, to a copy `init-1`: the test may put another file in its place.
+    /// Runs from a link `init` in the test's own folder, to a copy `init-1`: the test may put another file in its
+    /// place.
     pub fn linked_binary(mut self) -> HostBuilder {
         self.linked_binary = true;
         self
@@ -530,7 +531,7 @@ impl Host {
         send(self.init_pid(), signal);
     }
 
-    /// Has PID 1 crash in this way, and returns once its next life has told of it.
+    /// Has PID 1 crash in this way, and returns once its next incarnation has told of it.
     #[track_caller]
     pub fn crash(&self, fault: impl FnOnce()) {
         let told = || {

@@ -1,7 +1,7 @@
 //! The stream of events: pulled from the ring batch by batch when the client has room for one, never pushed.
 //!
-//! Each message tells how many events before its last one are no longer kept. A client that reads slowly falls behind in
-//! the ring and misses more of them; nothing is kept for it but the one batch that is on its way.
+//! Each message tells how many events before its last one are no longer kept. A client that reads slowly falls behind
+//! in the ring and misses more of them; nothing is kept for it but the one batch that is on its way.
 
 use std::time::SystemTime;
 
@@ -47,7 +47,8 @@ impl<R: Fn(u64, usize) -> EventBatch> Reader<R> {
         closed: watch::Receiver<()>,
         wanted: Wanted,
     ) -> Reader<R> {
-        // Asked of the ring itself: the channel may be closed already, and knows nothing of PID 1's earlier life.
+        // Asked of the ring itself: the channel may be closed already, and knows nothing of PID 1's earlier
+        // incarnation.
         let last = (!wanted.follow).then(|| ring(u64::MAX, 0).next.saturating_sub(1));
         Reader { ring, newest, closed, wanted, last, ended: false }
     }

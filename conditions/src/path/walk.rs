@@ -77,7 +77,7 @@ struct Walker<'a> {
     todo: VecDeque<OsString>,
     /// Where the last of `folders` is; free of symbolic links and `..`.
     position: PathBuf,
-    /// From where the walk began or last began anew.
+    /// From where the walk began or last started again.
     folders: Vec<OwnedFd>,
     mount: Mount,
     result: Walk,

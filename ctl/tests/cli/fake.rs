@@ -73,7 +73,7 @@ pub struct State {
     pub last_words: Vec<Event>,
     /// When PID 1 began; without it: always the same.
     pub started: Option<prost_types::Timestamp>,
-    /// How often PID 1 has executed itself anew.
+    /// How often PID 1 has re-executed itself.
     pub reexecs: u32,
     pub crashes: u32,
     /// What becomes of a re-exec that was granted.

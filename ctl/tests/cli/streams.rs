@@ -374,7 +374,7 @@ fn lose(listener: &UnixListener) {
     }
 }
 
-/// The connection is taken, and PID 1 executes itself anew before it has answered.
+/// The connection is taken, and PID 1 re-executes itself before it has answered.
 #[test]
 fn a_follower_whose_first_request_is_lost_asks_again() {
     let first = "first line";

@@ -1,4 +1,4 @@
-//! The children that a life of PID 1 was making when it ended, as the next one finds them.
+//! The children that an incarnation of PID 1 was making when it ended, as the next one finds them.
 
 use std::fs::{self, File};
 use std::os::fd::OwnedFd;

@@ -1,4 +1,4 @@
-//! What PID 1 finds on `/run/kelson/state` of the life before, whatever has become of it.
+//! What PID 1 finds on `/run/kelson/state` of the previous incarnation, whatever has become of it.
 
 use std::cell::OnceCell;
 use std::fs::{self, OpenOptions};
@@ -29,7 +29,7 @@ fn life() -> Incarnation {
     Incarnation { boot: "2f4c1d74-8d6a-4b7e-9c11-0a1b2c3d4e5f".to_owned(), start_time: 7 }
 }
 
-/// An empty state of this life.
+/// An empty state of this incarnation.
 fn fresh(directory: &Path) {
     drop(StateStore::create(directory, &life()).expect("a state of this life"));
 }

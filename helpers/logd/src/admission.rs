@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use tonic::Status;
 
-/// PID 1 that executes itself anew just then loses a question: it is asked again.
+/// PID 1 that re-executes itself just then loses a question: it is asked again.
 const ANSWER: Duration = Duration::from_secs(2);
 const ATTEMPTS: u32 = 3;
 

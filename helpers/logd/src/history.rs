@@ -464,7 +464,7 @@ impl Log {
         }
     }
 
-    /// Reads on; false at the end of the current file, of the last one for good.
+    /// Reads on; false at the end of the current file, of the last one permanently.
     fn fill(&mut self) -> io::Result<bool> {
         while let Some(part) = self.parts.get(self.part) {
             let rest = usize::try_from(part.to.saturating_sub(self.at)).unwrap_or(usize::MAX);

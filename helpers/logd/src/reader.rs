@@ -32,7 +32,8 @@ const READ: usize = 16 * 1024;
 const WHOLE: usize = 4;
 /// What was lost is told to PID 1 no more often.
 const TELL: Duration = Duration::from_secs(1);
-/// At its end, and at that of logd, a pipe is read at most so often in one go: a service that never stops writing must not keep logd.
+/// At its end, and at that of logd, a pipe is read at most so often in one go: a service that never stops writing must
+/// not keep logd.
 const LAST_READS: usize = 16;
 
 const CONTROL: u64 = u64::MAX;
@@ -287,7 +288,8 @@ impl Reader {
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if control::would_block(&error) => return None,
-                // Nobody would read the pipes that were handed over: the next logd gets them, and all others, once more.
+                // Nobody would read the pipes that were handed over: the next logd gets them, and all others, once
+                // more.
                 Err(error) if error.raw_os_error() == Some(libc::EMFILE) => {
                     self.trouble(
                         "no descriptor is free for the output of a service: another kelson-logd takes over"
@@ -356,7 +358,7 @@ impl Reader {
         }
         for (stderr, pipe) in ends.into_iter().zip(descriptors) {
             let token = run.id.wrapping_shl(1) | u64::from(stderr);
-            // Another life of PID 1 hands over all that it has: this is read already.
+            // Another incarnation of PID 1 hands over all that it has: this is read already.
             if self.streams.contains_key(&token) {
                 continue;
             }

@@ -141,8 +141,8 @@ impl Writer {
         self.wanted = Some((path, Instant::now()));
     }
 
-    /// The file system became read-only under the files: they go on below the runtime folder, and move back when they can.
-    /// Returns whether there is such a place.
+    /// The file system became read-only under the files: they go on below the runtime folder, and move back when they
+    /// can. Returns whether there is such a place.
     fn fall_back(&mut self, why: String) -> bool {
         let from = self.files.directory().to_path_buf();
         let there = fs::create_dir_all(&self.fallback).and_then(|()| writable(&self.fallback));
@@ -183,7 +183,7 @@ impl Writer {
     }
 
     fn move_file(&mut self, from: &Path, service: &Arc<str>) -> io::Result<()> {
-        // The sizes of a service that has not written in this life are not known: nothing is rotated away.
+        // The sizes of a service that has not written in this incarnation are not known: nothing is rotated away.
         let limits =
             self.limits.get(service).copied().unwrap_or(Limits { max_size: u64::MAX, max_files: u32::MAX });
         let mut reader = BufReader::new(fs::File::open(from)?);

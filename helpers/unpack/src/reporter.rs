@@ -78,7 +78,7 @@ impl Reporter {
         }));
     }
 
-    /// The work begins, or begins anew.
+    /// The work begins, or starts again.
     pub fn begin(&self, bytes_total: u64, layers: usize) {
         self.bytes_done.store(0, Ordering::Relaxed);
         self.bytes_total.store(bytes_total, Ordering::Relaxed);

@@ -7,5 +7,5 @@ use crate::options::Options;
 pub fn early(options: &Options) -> Vec<Phase> {
     let runtime = options.runtime_dir.clone();
     let folders = Task::call("runtime folders", move || mounts::runtime_folders(&runtime, false)).essential();
-    vec![Phase::new("own house", Order::InTurn).task(folders)]
+    vec![Phase::new("runtime", Order::InTurn).task(folders)]
 }

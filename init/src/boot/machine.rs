@@ -15,7 +15,7 @@ use crate::{log, signals};
 /// Before the configuration is read: the kernel's file systems, our own folders, the root.
 pub fn early(options: &Options, launcher: Arc<dyn Launcher>) -> Vec<Phase> {
     let runtime = options.runtime_dir.clone();
-    let own = Phase::new("own house", Order::InTurn)
+    let own = Phase::new("runtime", Order::InTurn)
         // First, so that the console shows why another fails.
         .task(Task::call("kernel log", || Ok(log::lift_rate_limit().map(|()| String::new())?)))
         .task(Task::call("runtime folders", move || mounts::runtime_folders(&runtime, true)).essential())

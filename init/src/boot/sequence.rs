@@ -161,7 +161,7 @@ impl Sequence {
         });
     }
 
-    /// Goes on with the report of an earlier life of PID 1.
+    /// Goes on with the report of an earlier incarnation of PID 1.
     pub fn restore(&self, report: BootReport) {
         self.report.send_replace(report);
     }

@@ -1,8 +1,8 @@
 //! Where a fault of PID 1 arrives, and what becomes of it: it is written down, and the program is executed anew.
 //!
-//! All that runs in here may have interrupted anything, an allocation or a lock included. So there is no memory to ask for,
-//! no lock to take and no format to make: numbers are stored and system calls are made. Whatever goes wrong while it is
-//! written down (a stack that cannot be unwound, another fault) costs the backtrace and not the next life.
+//! All that runs in here may have interrupted anything, an allocation or a lock included. So there is no memory to ask
+//! for, no lock to take and no format to make: numbers are stored and system calls are made. Whatever goes wrong while
+//! it is written down (a stack that cannot be unwound, another fault) costs the backtrace and not the next incarnation.
 
 use std::ffi::{c_int, c_void};
 use std::fmt::Write as _;
@@ -47,7 +47,7 @@ static DYING: AtomicI32 = AtomicI32::new(0);
 /// The watcher has found the main loop standing still.
 static STALLED: AtomicBool = AtomicBool::new(false);
 
-/// From now on faults and panics lead to the next life.
+/// From now on faults and panics lead to the next incarnation.
 ///
 /// # Errors
 /// When a handler cannot be set, or there is no memory for its stack.
@@ -191,12 +191,12 @@ fn instruction(context: *mut c_void) -> Option<usize> {
     usize::try_from(address).ok()
 }
 
-/// The end of this life.
+/// The end of this incarnation.
 fn die(facts: &Facts<'_>, instruction: Option<usize>) -> ! {
     // SAFETY: a system call without arguments.
     let me = unsafe { libc::gettid() };
     let Some(plan) = plan() else {
-        // Nothing was made ready: there is no next life.
+        // Nothing was made ready: there is no next incarnation.
         // SAFETY: it ends the process.
         unsafe { libc::_exit(1) }
     };
@@ -233,7 +233,7 @@ fn tell(plan: &Plan, facts: &Facts<'_>, instruction: Option<usize>) {
 /// Executes the program anew.
 fn go_on(plan: &Plan) -> ! {
     alarm_after(Duration::ZERO);
-    // What comes meanwhile waits for the next life.
+    // What comes meanwhile waits for the next incarnation.
     signals::block();
     for _ in 0..TRIES {
         plan.execute();
@@ -242,7 +242,7 @@ fn go_on(plan: &Plan) -> ! {
     end(plan)
 }
 
-/// There is no next life: what can be written is written, and the machine starts again.
+/// There is no next incarnation: what can be written is written, and the machine starts again.
 fn end(plan: &Plan) -> ! {
     alarm_after(Duration::ZERO);
     if plan.mode == Mode::Container {

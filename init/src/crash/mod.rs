@@ -1,13 +1,14 @@
 //! PID 1 survives its own crash.
 //!
-//! If PID 1 ends, the kernel panics and everything on the host dies. So every fault of it (a panic in any thread, SIGSEGV
-//! and its kind, a main loop that stands still) ends in `execve` of itself: the PID stays, the children stay, and the next
-//! life goes on from what is written down, as after `kelsonctl reexec` ([`crate::reexec`], `docs/recovery.md`).
+//! If PID 1 ends, the kernel panics and everything on the host dies. So every fault of it (a panic in any thread,
+//! SIGSEGV and its kind, a main loop that stands still) ends in `execve` of itself: the PID stays, the children stay,
+//! and the next life goes on from what is written down, as after `kelsonctl reexec` ([`crate::reexec`],
+//! `docs/recovery.md`).
 //!
 //! - [`handler`] is where a fault arrives. What it does is safe in a signal handler: it writes down what happened
 //!   ([`page`], [`trace`]) and executes the program with arguments that were made ready when all was well ([`plan`]).
 //! - [`watcher`] notices a main loop that does not turn.
-//! - [`report`] tells of it in the next life.
+//! - [`report`] tells of it in the next incarnation.
 //! - [`last_resort`] ends the run when PID 1 crashes again and again.
 
 mod handler;
@@ -34,13 +35,13 @@ use page::Page;
 /// What a life finds when it begins.
 #[derive(Debug, Clone, Default)]
 pub struct BootReason {
-    /// Goes from life to life. `None`: there is no memory for it, and a crash is the end.
+    /// Goes from one incarnation to the next. `None`: there is no memory for it, and a crash is the end.
     page: Option<Arc<Page>>,
-    /// The crash that has ended the life before.
+    /// The crash that has ended the previous incarnation.
     pub crash: Option<Crash>,
     /// How many crashes there have been within the time of the limit, this one included.
     pub crashes: u32,
-    /// The life before was past its services, and on its way to this.
+    /// The previous incarnation was past its services, and on its way to this.
     pub ending: Option<ShutdownAction>,
 }
 
@@ -69,14 +70,14 @@ impl BootReason {
         self.crash.is_some() && self.crashes >= limit.count
     }
 
-    /// What has happened is told: the next life need not tell it again.
+    /// What has happened is told: the next incarnation need not tell it again.
     pub fn reported(&self) {
         if let Some(page) = &self.page {
             page.reported();
         }
     }
 
-    /// From now on the services are past: a next life goes on with the end.
+    /// From now on the services are past: a next incarnation goes on with the end.
     pub fn ends(&self, action: ShutdownAction) {
         if let Some(page) = &self.page {
             page.end(action);
@@ -106,7 +107,7 @@ impl BootReason {
     }
 }
 
-/// The environment for the program that is executed next: crashes are counted over all lives.
+/// The environment for the program that is executed next: crashes are counted over all incarnations.
 pub fn with_page(environment: Vec<CString>) -> Vec<CString> {
     let Some(page) = plan::page() else { return environment };
     page.keep_open();

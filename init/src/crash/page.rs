@@ -1,8 +1,8 @@
-//! What a fault writes down for the next life: a few pages of memory that go along from one to the next.
+//! What a fault writes down for the next incarnation: a few pages of memory that go along from one to the next.
 //!
-//! The memory is a memfd, so it is there before `/run` is and whatever becomes of `/run`. It is mapped once, when all is well: what is
-//! done in the fault is to store numbers. The next life finds the descriptor by its environment, and believes what has
-//! the right size, seals and first words.
+//! The memory is a memfd, so it is there before `/run` is and whatever becomes of `/run`. It is mapped once, when all
+//! is well: what is done in the fault is to store numbers. The next incarnation finds the descriptor by its
+//! environment, and believes what has the right size, seals and first words.
 
 use std::ffi::{CString, OsString};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -91,7 +91,7 @@ pub struct Page {
 }
 
 impl Page {
-    /// That of the life before, or a new one.
+    /// That of the previous incarnation, or a new one.
     ///
     /// # Errors
     /// When there is no memory for it.

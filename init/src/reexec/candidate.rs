@@ -1,8 +1,8 @@
-//! The program of the next life: the file on disk where it can be had, else the one that runs.
+//! The program of the next incarnation: the file on disk where it can be had, else the one that runs.
 //!
 //! The file may have been replaced: that is how Kelson is upgraded in place. Its disk may be dead, so another process
 //! reads it, into memory that PID 1 made. What cannot run as PID 1 would be the end of the host: it is tried as a child
-//! first, and asked whether it reads the state that this life has written.
+//! first, and asked whether it reads the state that this incarnation has written.
 
 use std::ffi::OsString;
 use std::fs::File;

@@ -1,11 +1,12 @@
-//! PID 1 executes itself anew: the same PID, the same children, another life of the same host.
+//! PID 1 re-executes itself: the same PID, the same children, another incarnation of the same host.
 //!
 //! `execve` keeps the PID, the children with their unseen exits, what is mounted, the signals that wait, and each
 //! descriptor that is not marked to close. All else is in `state/`, where it was written before it was acted on. So the
-//! old life hands nothing over: it ends in the middle, as it would in a crash, and the new one reads what is there.
-//! `docs/recovery.md` tells what becomes of what.
+//! old incarnation hands nothing over: it ends in the middle, as it would in a crash, and the new one reads what is
+//! there. `docs/recovery.md` tells what becomes of what.
 //!
-//! [`candidate`] finds the program and tries it before the old life is given up; [`past`] is the first look of a new one.
+//! [`candidate`] finds the program and tries it before the old incarnation is given up; [`past`] is the first look of a
+//! new one.
 
 mod candidate;
 
@@ -35,18 +36,18 @@ const SUSPENDED: &str = "KELSON_SUSPENDED";
 const FILE: &str = "KELSON_FILE";
 /// Says that this is not the first life. It says no more: what is not in the state of this very life is not believed.
 const AGAIN: &str = "KELSON_AGAIN";
-/// How long a console has to take the last lines of this life.
+/// How long a console has to take the last lines of this incarnation.
 const LAST_LINES: Duration = Duration::from_millis(500);
 /// The version of this program.
 pub const OWN_VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Asks a program whether it reads the state that this one writes; the version follows.
 pub const CAN_GO_ON: &str = "--can-go-on-from";
 
-/// What one life tells the next beside the state of the host.
+/// What one incarnation tells the next beside the state of the host.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ReexecState {
-    /// How often PID 1 has executed itself anew because somebody asked for it.
+    /// How often PID 1 has re-executed itself because somebody asked for it.
     pub count: u32,
     /// How often because it crashed.
     pub crashes: u32,
@@ -67,7 +68,7 @@ fn micros(name: &str) -> Option<Duration> {
     variable(name)?.to_str()?.parse().ok().map(Duration::from_micros)
 }
 
-/// When PID 1 began, since the kernel's start, where an earlier program of this life says so.
+/// When PID 1 began, since the kernel's start, where an earlier program of this incarnation says so.
 pub fn started() -> Option<Duration> {
     micros(STARTED)
 }
@@ -103,8 +104,8 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
     identity(one).is_some_and(|found| identity(other) == Some(found))
 }
 
-/// What the life before has left. `None`: this is the first, or there is nothing that can be trusted, or the life before
-/// had not come as far as the services: then the boot is done again.
+/// What the previous incarnation has left. `None`: this is the first, or there is nothing that can be trusted, or the
+/// previous incarnation had not come as far as the services: then the boot is done again.
 pub fn past(options: &Options) -> Option<Past> {
     variable(AGAIN)?;
     let life = Incarnation::current().map_err(|error| error.to_string());
@@ -115,15 +116,15 @@ pub fn past(options: &Options) -> Option<Past> {
             None
         }
         Err(doubt) => {
-            tracing::error!("{doubt}: this host begins anew");
+            tracing::error!("{doubt}: the host boots again");
             close_inherited();
             None
         }
     }
 }
 
-/// Closes all that the incarnation before has left open and that nothing describes any more: its lock on the cgroups of the
-/// services would keep this host from them, and what runs there from being ended. A watchdog stays open and armed.
+/// Closes all that the incarnation before has left open and that nothing describes any more: its lock on the cgroups of
+/// the services would keep this host from them, and what runs there from being ended. A watchdog stays open and armed.
 fn close_inherited() {
     let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     let inherited = open.filter_map(|entry| {
@@ -147,7 +148,7 @@ pub fn can_go_on(words: &[OsString]) -> (String, i32) {
     (text, if asked == Some(VERSION) { 0 } else { 1 })
 }
 
-/// The environment for the program of the next life.
+/// The environment for the program of the next incarnation.
 pub fn with_mark(environment: Vec<CString>) -> Vec<CString> {
     entry::with_variable(environment, AGAIN, 1)
 }

@@ -43,7 +43,7 @@ pub(super) struct Context {
     pub(super) api: tokio::task::JoinHandle<()>,
     pub(super) store: Option<StateStore>,
     pub(super) reexec_state: ReexecState,
-    /// A program for the next life is being looked for.
+    /// A program for the next incarnation is being looked for.
     pub(super) fit: Option<mpsc::Receiver<Fit>>,
     pub(super) watchdog: watchdog::Place,
 }
@@ -86,7 +86,7 @@ impl Context {
         self.manager.replace(Arc::new(spec), &why);
     }
 
-    /// Tells of the crash that this life comes after.
+    /// Tells of the crash that this incarnation comes after.
     pub(super) fn tell_of(&self, boot_reason: &BootReason) {
         if let Some(crash) = &boot_reason.crash {
             let told = report::goes_on(crash, boot_reason.crashes, self.options.crash_limit);

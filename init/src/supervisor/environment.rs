@@ -1,4 +1,4 @@
-//! What a house stands on: the state, and what of it an earlier life of PID 1 has left open.
+//! What a house stands on: the state, and what of it an earlier incarnation of PID 1 has left open.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
@@ -46,7 +46,7 @@ impl Environment {
 
     /// Of a host that goes on.
     pub fn of(past: &mut Past) -> Environment {
-        // First of all: it has waited since the old life's last turn.
+        // First of all: it has waited since the old incarnation's last turn.
         let watchdog = past.take_inherited(|what| match what {
             Descriptor::Watchdog => Ok(()),
             other => Err(other),
@@ -99,7 +99,8 @@ impl Environment {
         }
     }
 
-    /// The socket of the API, which stays open from one life to the next: whoever connects in between waits a moment.
+    /// The socket of the API, which stays open from one incarnation to the next: whoever connects in between waits a
+    /// moment.
     pub fn listener(&mut self, socket: &Path, group: Option<u32>) -> Result<KeptDescriptor, String> {
         let listener = match self.listener.take() {
             Some(listener) => listener,
@@ -108,7 +109,7 @@ impl Environment {
         Ok(KeptDescriptor::new(listener, self.store.as_ref(), || Descriptor::Api))
     }
 
-    /// Writes down what the next life needs.
+    /// Writes down what the next incarnation needs.
     pub fn write(&self, kind: Kind, payload: &impl Serialize) {
         if let Some(store) = &self.store {
             store.write(kind, "", payload);

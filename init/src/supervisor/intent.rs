@@ -21,7 +21,8 @@ pub struct Intent {
     /// Who asked, for messages.
     #[serde(default)]
     pub reason: String,
-    /// When the end was first asked for, since the kernel's start: what bounds it counts from there, in all lives of PID 1.
+    /// When the end was first asked for, since the kernel's start: what bounds it counts from there, in all
+    /// incarnations of PID 1.
     #[serde(default = "since_kernel")]
     pub begun: Duration,
 }
@@ -51,7 +52,7 @@ pub fn verb(action: ShutdownAction) -> &'static str {
     }
 }
 
-/// The one intent of this life of the host. Cheap to clone.
+/// The one intent of this incarnation of the host. Cheap to clone.
 #[derive(Clone)]
 pub struct Intents {
     current: Arc<watch::Sender<Option<Intent>>>,
@@ -65,7 +66,7 @@ impl Default for Intents {
 }
 
 impl Intents {
-    /// From now on the intent is written down before anybody hears of it: it goes on in the next life.
+    /// From now on the intent is written down before anybody hears of it: it goes on in the next incarnation.
     pub fn remember_in(&self, store: StateStore) {
         self.current.send_if_modified(|current| {
             let store = self.store.get_or_init(|| store);
@@ -112,10 +113,10 @@ impl Intents {
         answer
     }
 
-    /// Goes on with what was under way in the life before.
+    /// Goes on with what was under way in the previous incarnation.
     pub fn resume(&self, before: Intent) {
         self.current.send_modify(|current| match current {
-            // Asked for in this life already, and it replaces what was under way.
+            // Asked for in this incarnation already, and it replaces what was under way.
             Some(now)
                 if now.action == ShutdownAction::PowerOff && before.action == ShutdownAction::Reboot =>
             {
@@ -186,7 +187,7 @@ mod tests {
         assert_eq!(before.left_at(total, before.begun + total * 2), Duration::ZERO);
         assert_eq!(before.left_at(total, Duration::ZERO), total, "a time that cannot be is none");
 
-        // In the next life, whether or not somebody asks there before the old request was found.
+        // In the next incarnation, whether or not somebody asks there before the old request was found.
         let begun = before.begun;
         for asked in [None, Some(Reboot), Some(PowerOff)] {
             let intents = Intents::default();

@@ -63,10 +63,11 @@ impl Listeners {
             let socket = self.socket.display();
             let cannot = |error: String| format!("{socket} was removed and cannot be made again: {error}");
             std::fs::create_dir_all(folder).map_err(|error| cannot(error.to_string()))?;
-            let anew = server::bind(&self.socket, self.group).map_err(|error| cannot(error.to_string()))?;
-            let anew = KeptDescriptor::new(anew.into(), self.store.as_ref(), || Descriptor::Api);
-            let ours = for_server(&anew).map_err(|error| cannot(error.to_string()))?;
-            *listener = anew;
+            let renewed =
+                server::bind(&self.socket, self.group).map_err(|error| cannot(error.to_string()))?;
+            let renewed = KeptDescriptor::new(renewed.into(), self.store.as_ref(), || Descriptor::Api);
+            let ours = for_server(&renewed).map_err(|error| cannot(error.to_string()))?;
+            *listener = renewed;
             // A server that has ended needs none.
             let _ = self.listeners.send(ours).await;
             self.events.host(&format!("{socket} was removed, and has been made again"));

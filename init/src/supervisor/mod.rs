@@ -2,8 +2,8 @@
 //!
 //! This wires the floors together and decides nothing that they can decide. From top to bottom: [`run`] boots while it
 //! listens to signals, serves until the host is to end, then stops everything in order and hands over to
-//! [`crate::shutdown`]. What serves meanwhile is the [`Context`]; [`opening`] makes it; [`again`] goes on with it in the next
-//! life.
+//! [`crate::shutdown`]. What serves meanwhile is the [`Context`]; [`opening`] makes it; [`again`] goes on with it in
+//! the next life.
 
 mod configuration;
 mod context;
@@ -134,7 +134,7 @@ impl Running {
         }
 
         if failure.is_none() {
-            // From here on a next life goes on; before, it does the boot again.
+            // From here on a next incarnation goes on; before, it does the boot again.
             environment.write(Kind::Boot, &*sequence.report().borrow());
             environment.write(Kind::ReexecState, &reexec_state);
         }

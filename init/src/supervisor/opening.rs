@@ -147,7 +147,7 @@ pub(super) fn open(
     let socket = runtime.join("init.sock");
     // Without it the host runs on all the same.
     let listener = environment.listener(&socket, group);
-    let (anew, listeners) = mpsc::channel(1);
+    let (renewed, listeners) = mpsc::channel(1);
     let admission = Admission::new(manager.clone(), personalities.processes.cgroups().cloned(), apid::USER);
     let judge = admission.clone();
     collector.admit_by(Arc::new(move |socket| judge.may_read_logs(socket)));
@@ -172,7 +172,7 @@ pub(super) fn open(
         store: store.clone(),
         collector: collector.clone(),
         events: events.clone(),
-        listeners: anew,
+        listeners: renewed,
     };
     let api = tokio::spawn(async move {
         let shutdown = async {

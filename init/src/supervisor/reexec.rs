@@ -1,4 +1,4 @@
-//! From one life of PID 1 to the next: how the old one ends, and how the new one begins.
+//! From one incarnation of PID 1 to the next: how the old one ends, and how the new one begins.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use super::{Ended, Running, personalities, serve};
 use crate::crash::report;
 use crate::reexec::{self, Candidate, ReexecState};
 
-/// The answer that PID 1 executes itself anew has so long to leave before it does.
+/// The answer that PID 1 re-executes itself has so long to leave before it does.
 const ANSWER: Duration = Duration::from_millis(50);
 
-/// A program for the next life was found fit.
+/// A program for the next incarnation was found fit.
 pub struct Fit {
     candidate: Candidate,
     reason: String,
@@ -48,7 +48,7 @@ impl Context {
                 Ok(candidate) => drop(found.send(Fit { candidate, reason, reply }).await),
                 Err(why) => {
                     manager.host_event(&format!(
-                        "PID 1 does not execute itself anew, as asked for by {reason}: {why}"
+                        "PID 1 does not re-execute itself, as asked for by {reason}: {why}"
                     ));
                     let _ = reply.send(Err(why));
                 }
@@ -56,7 +56,7 @@ impl Context {
         });
     }
 
-    /// Why the next life would not find what it needs.
+    /// Why the next incarnation would not find what it needs.
     fn nothing_to_go_on_with(&self) -> Option<String> {
         match &self.store {
             Some(store) => store.trouble().map(|trouble| format!("{trouble}; what runs would be lost")),
@@ -67,7 +67,7 @@ impl Context {
         }
     }
 
-    /// The end of this life. Returns only if the next one cannot begin.
+    /// The end of this incarnation. Returns only if the next one cannot begin.
     pub(super) async fn reborn(&mut self, fit: Fit) {
         let Fit { candidate, reason, reply } = fit;
         let count = self.reexec_state.count.saturating_add(1);
@@ -77,7 +77,7 @@ impl Context {
         }
         if let Some(why) = self.nothing_to_go_on_with() {
             self.manager
-                .host_event(&format!("PID 1 does not execute itself anew, as asked for by {reason}: {why}"));
+                .host_event(&format!("PID 1 does not re-execute itself, as asked for by {reason}: {why}"));
             let _ = reply.send(Err(why));
             return;
         }
@@ -87,7 +87,7 @@ impl Context {
             new_version: candidate.version.clone(),
         };
         self.manager.host_event(&format!(
-            "PID 1 of version {} executes itself anew from {}: asked for by {reason}",
+            "PID 1 of version {} re-executes itself from {}: asked for by {reason}",
             told.old_version, told.program
         ));
         // Whoever asked may have gone away; one that has not hears of it before the connection breaks.
@@ -98,12 +98,12 @@ impl Context {
         if let Some(store) = &self.store {
             store.write(Kind::ReexecState, "", &self.reexec_state);
         }
-        self.manager.host_event(&format!("PID 1 could not execute itself anew and goes on as it is: {why}"));
+        self.manager.host_event(&format!("PID 1 could not re-execute itself and continues unchanged: {why}"));
     }
 }
 
 impl Running {
-    /// A later life: what the one before has left is taken up, and nothing of the boot is done again.
+    /// A later incarnation: what the one before has left is taken up, and nothing of the boot is done again.
     pub(super) async fn go_on(
         self,
         mut past: Past,
@@ -126,8 +126,8 @@ impl Running {
         }
         let (mut specs, missing) = past.specs();
         let configuration = past.paper::<Loaded>(Kind::Configuration, "");
-        // The life before ended while it took the services in: those that are missing are taken in now. Where its
-        // configuration is there and cannot be trusted, it was past that, and nothing new is taken in.
+        // The previous incarnation ended while it took the services in: those that are missing are taken in now. Where
+        // its configuration is there and cannot be trusted, it was past that, and nothing new is taken in.
         let half_begun = !past.store.has(Kind::Configuration, "");
         let loaded = match configuration {
             Some(loaded) if missing.is_empty() => loaded,
@@ -168,7 +168,7 @@ impl Running {
             processes.forget(child);
         }
         past.close_the_rest();
-        // All that this life knows of is known to the reaper; what ended meanwhile has waited.
+        // All that this incarnation knows of is known to the reaper; what ended meanwhile has waited.
         reaper.set(&processes, context.store.as_ref());
         reaper.reap().await;
         context.tell_of(&boot_reason);

@@ -57,12 +57,12 @@ impl Device {
         }
     }
 
-    /// One that an earlier life of PID 1 has left open.
+    /// One that an earlier incarnation of PID 1 has left open.
     pub fn inherited(descriptor: OwnedFd) -> Device {
         Device(ManuallyDrop::new(descriptor.into()))
     }
 
-    /// One that this process has open, whoever opened it: an earlier life of which nothing else is known.
+    /// One that this process has open, whoever opened it: an earlier incarnation of which nothing else is known.
     pub fn found() -> Option<Device> {
         let numbers = std::fs::read_dir("/proc/self/fd").ok()?.flatten();
         let mut named = numbers.filter_map(|entry| {

@@ -29,7 +29,7 @@ pub async fn feed(device: impl AsRef<dyn Feed>, every: Duration, mut due: watch:
             Some(due) if told.as_ref() == Some(&due) => {}
             Some(due) => {
                 tracing::error!(
-                    "{} takes longer than it may: the hardware watchdog gets no more food and will start this machine again",
+                    "{} takes longer than allowed: the hardware watchdog is no longer kept alive and will reset this machine",
                     due.step
                 );
                 told = Some(due);
@@ -37,7 +37,7 @@ pub async fn feed(device: impl AsRef<dyn Feed>, every: Duration, mut due: watch:
             None => {
                 let result = device.as_ref().feed();
                 if let (Err(error), false) = (&result, refused) {
-                    tracing::error!("the hardware watchdog refuses its food: {error}");
+                    tracing::error!("the hardware watchdog refuses a keep-alive: {error}");
                 }
                 refused = result.is_err();
             }

@@ -2,9 +2,9 @@
 //!
 //! It is opened, and so armed, as soon as the drivers of the machine file are loaded, and from then on it is fed by a
 //! task of PID 1's main loop alone ([`feeding`]): food proves that the loop turns. It stays open, and armed, over a
-//! re-execution, for whatever reason: the next life feeds it before anything else. In a shutdown each step says how long
-//! it may take ([`Watchdog::due`]), so that one that hangs ends in a reset and one that is slow does not. It is let go
-//! in one case alone: a machine that was asked to halt is to stay so.
+//! re-execution, for whatever reason: the next incarnation feeds it before anything else. In a shutdown each step says
+//! how long it may take ([`Watchdog::due`]), so that one that hangs ends in a reset and one that is slow does not. It
+//! is let go in one case alone: a machine that was asked to halt is to stay so.
 
 mod device;
 mod feeding;
@@ -89,7 +89,7 @@ impl Watchdog {
         Ok(Some(Watchdog::start(device)))
     }
 
-    /// Feeds the one that the life before has left. Needs a runtime.
+    /// Feeds the one that the previous incarnation has left. Needs a runtime.
     pub fn again(descriptor: OwnedFd) -> Watchdog {
         Watchdog::start(Device::inherited(descriptor))
     }
@@ -101,7 +101,7 @@ impl Watchdog {
     }
 
     fn start(device: Device) -> Watchdog {
-        // At once: the life before may have fed it long ago. The task tells of what goes wrong with it.
+        // At once: the previous incarnation may have fed it long ago. The task tells of what goes wrong with it.
         let _ = device.feed();
         let device = Arc::new(device);
         let timeout = device.timeout();
@@ -152,7 +152,7 @@ fn is_missing(error: &io::Error) -> bool {
 pub struct Place(Arc<OnceLock<Watchdog>>);
 
 impl Place {
-    /// Holds the one that the life before has left.
+    /// Holds the one that the previous incarnation has left.
     pub fn of(watchdog: Option<Watchdog>) -> Place {
         let place = Place::default();
         if let Some(watchdog) = watchdog {

@@ -85,7 +85,7 @@ impl Cgroup {
         place.open()?.ok_or_else(|| place.cannot("make", &io::Error::from_raw_os_error(libc::ENOENT)))
     }
 
-    /// The one that is there, for instance from an earlier life of PID 1.
+    /// The one that is there, for instance from an earlier incarnation of PID 1.
     ///
     /// # Errors
     /// When it is there and cannot be opened.
@@ -220,8 +220,8 @@ impl Place {
         }
     }
 
-    /// Kills all that is in it, and waits for their end for as long as there is any: returns once none of them has ended for
-    /// `timeout`, with how many are left. A thousand processes take their time to end. Cancelled by dropping.
+    /// Kills all that is in it, and waits for their end for as long as there is any: returns once none of them has
+    /// ended for `timeout`, with how many are left. A thousand processes take their time to end. Cancelled by dropping.
     ///
     /// # Errors
     /// When the kernel refuses.

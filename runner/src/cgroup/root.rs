@@ -58,7 +58,7 @@ impl CgroupRoot {
             .map_err(|error| unreadable("/proc/self/cgroup", error))?;
         let own = own_folder(&mounts, &membership)
             .ok_or_else(|| RunnerError::new("there is no cgroup2 that holds this process"))?;
-        // An earlier life moved us there.
+        // An earlier incarnation moved us there.
         let moved = own.file_name().is_some_and(|name| name == INIT);
         let own = if moved { own.ancestors().nth(2).unwrap_or(&own) } else { &own };
         CgroupRoot::below(own)
@@ -93,8 +93,8 @@ impl CgroupRoot {
         Ok(CgroupRoot::of(path, folder, controllers, warnings))
     }
 
-    /// The root that an earlier life of this process has taken for itself: `folder` has been open ever since, so that no
-    /// other host could take it.
+    /// The root that an earlier incarnation of this process has taken for itself: `folder` has been open ever since, so
+    /// that no other host could take it.
     pub fn again(path: PathBuf, folder: OwnedFd) -> CgroupRoot {
         let mut warnings = Vec::new();
         let own = path.parent().unwrap_or(&path);
@@ -125,8 +125,8 @@ impl CgroupRoot {
         &self.inner.path
     }
 
-    /// The service that a process belongs to, by what `/proc/PID/cgroup` says of it: [`CgroupRoot::place`] the other way
-    /// round. `None`: it is in no service's cgroup.
+    /// The service that a process belongs to, by what `/proc/PID/cgroup` says of it: [`CgroupRoot::place`] the other
+    /// way round. `None`: it is in no service's cgroup.
     pub fn service_of(&self, membership: &str) -> Option<String> {
         let root = self.inner.kernel_path.as_deref()?;
         let below = unified(membership)?.strip_prefix(root)?.strip_prefix('/')?;
@@ -177,7 +177,8 @@ impl CgroupRoot {
 }
 
 /// Makes a folder and takes it for this process alone; `None` where another host that lives has it. What is in a
-/// folder is taken for left over from an earlier life and killed: two hosts in one would kill each other's services.
+/// folder is taken for left over from an earlier incarnation and killed: two hosts in one would kill each other's
+/// services.
 fn claim(path: &Path) -> Result<Option<OwnedFd>, RunnerError> {
     let cannot =
         |error: &io::Error| RunnerError::system(format_args!("cannot make cgroup {}", path.display()), error);

@@ -1,5 +1,6 @@
-//! Taking up what an earlier life of PID 1 began: the container stands in containerd's records, its process is named by
-//! PID and start time, and its exit status is the shim's to tell, also of a process that ended between two lives.
+//! Taking up what an earlier incarnation of PID 1 began: the container stands in containerd's records, its process is
+//! named by PID and start time, and its exit status is the shim's to tell, also of a process that ended between two
+//! incarnations.
 //!
 //! A containerd that is away is asked later: until then the kernel tells whether the process lives.
 
@@ -48,7 +49,7 @@ impl ContainerRunner {
         let handle = Arc::new(handle);
         let main = TaskProcess::main(&self.spec.name);
         let ending = watch::begin(self.containerd.clone(), main, Arc::clone(&handle));
-        // The earlier life has written the signal down: containerd may be away.
+        // The earlier incarnation has written the signal down: containerd may be away.
         let running = Running { pid, start_time, stop_signal: None, exit: ending.clone().into_future() };
         self.main = Some(Launched { pid, handle, ending, is_signalled: false });
         Ok(Some(running))
@@ -64,7 +65,7 @@ impl ContainerRunner {
         }
     }
 
-    /// Reads what the container was made of, where this life does not know it.
+    /// Reads what the container was made of, where this incarnation does not know it.
     pub(super) async fn recall_briefly(&mut self) {
         match timeout(BRIEFLY, self.recall()).await {
             Ok(Ok(())) => {}

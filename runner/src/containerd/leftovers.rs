@@ -1,5 +1,5 @@
-//! What a service has in containerd, removed: what an earlier life left, what a start that failed made, and all of it
-//! at the end. Whatever of it is there, in the reverse order of its making.
+//! What a service has in containerd, removed: what an earlier incarnation left, what a start that failed made, and all
+//! of it at the end. Whatever of it is there, in the reverse order of its making.
 
 use std::time::Duration;
 
@@ -70,7 +70,8 @@ pub(super) async fn remove(
 }
 
 /// Ends and deletes a task, whatever its state. `ended`: its processes are known to have ended. A shim that has yet to
-/// see that is not told to kill them: for a kill it runs runc, which takes a busy machine longer than the end is seen in.
+/// see that is not told to kill them: for a kill it runs runc, which takes a busy machine longer than the end is seen
+/// in.
 pub(super) async fn remove_task(
     containerd: &Containerd,
     service: &str,
@@ -90,7 +91,7 @@ pub(super) async fn remove_task(
         if let Some(place) = place {
             place.kill()?;
         }
-        // A task that was made and never started is not in the cgroup of an earlier life, say.
+        // A task that was made and never started is not in the cgroup of an earlier incarnation, say.
         match containerd.kill(&TaskProcess::main(service)).await.map_err(ContainerdError::from) {
             Err(error) if error.is_away() => return Err(error),
             _ => break,

@@ -24,7 +24,7 @@ pub(super) struct Host {
     pub(super) oom_score: i32,
     /// So many open files a container may be given at most. More takes a privilege that PID 1 of a container lacks.
     pub(super) files: u64,
-    /// Names this life of the host in `KELSON_RUN`.
+    /// Names this incarnation of the host in `KELSON_RUN`.
     pub(super) incarnation: String,
     /// The container's cgroup as runc counts it: from the mount of cgroup2.
     pub(super) cgroup: String,

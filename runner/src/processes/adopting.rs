@@ -1,4 +1,4 @@
-//! Children that this life of PID 1 did not make: an earlier one did, and `execve` keeps them.
+//! Children that this incarnation of PID 1 did not make: an earlier one did, and `execve` keeps them.
 //!
 //! A PID alone proves nothing. It must be that of a child of ours, ended or not, and the process must have started when
 //! the recorded one did. Both are asked under the lock of the reaper, where no child's number can change hands.
@@ -33,7 +33,7 @@ impl Shared {
 
 impl State {
     fn take_over(&mut self, pid: i32, started: u64) -> Result<Option<Child>, RunnerError> {
-        // One that this life made has its owner.
+        // One that this incarnation made has its owner.
         if self.children.contains_key(&pid) || !is_child(pid) {
             return Ok(None);
         }

@@ -62,7 +62,7 @@ pub struct Options {
     pub record: Option<OwnedFd>,
     /// Below which services get their cgroups. `None`: strays are found by their `KELSON_RUN`, best effort.
     pub cgroups: Option<CgroupRoot>,
-    /// What names this life of the host in `KELSON_RUN`. Empty: made of the boot id and PID 1's start time.
+    /// What names this incarnation of the host in `KELSON_RUN`. Empty: made of the boot id and PID 1's start time.
     pub incarnation: String,
 }
 
@@ -136,7 +136,7 @@ struct Shared {
 struct State {
     /// Children whose exit somebody may wait for, by PID. `None`: failed before its exec, only to be reaped.
     children: BTreeMap<i32, Option<Arc<ExitCell>>>,
-    /// Of an earlier life, until their owners adopt them.
+    /// Of an earlier incarnation, until their owners adopt them.
     held: Vec<Child>,
     queue: VecDeque<Arc<Job>>,
     workers: Vec<Worker>,
@@ -184,8 +184,8 @@ pub fn signal_process(pid: i32, start_time: u64, signal: i32) -> Result<(), Runn
 
 impl Processes {
     /// Sets up; threads are started by the first spawn. Do it while this process has few descriptors: low numbers are
-    /// reserved for the spawners, without which each start costs more the more descriptors there are. Set dispositions of signals before: those ignored now are
-    /// what children are freed of.
+    /// reserved for the spawners, without which each start costs more the more descriptors there are. Set dispositions
+    /// of signals before: those ignored now are what children are freed of.
     ///
     /// # Errors
     /// When the spawn record cannot be mapped.
@@ -280,18 +280,19 @@ impl Processes {
         }
     }
 
-    /// Whether this very process is a child that has not been reaped. A `start_time` of 0 is not known and not compared.
+    /// Whether this very process is a child that has not been reaped. A `start_time` of 0 is not known and not
+    /// compared.
     pub(crate) fn is_alive(&self, pid: i32, start_time: u64) -> bool {
         let state = lock(&self.shared.state);
         matches!(state.children.get(&pid), Some(Some(_)))
             && (start_time == 0 || process::start_time(pid) == Some(start_time))
     }
 
-    /// Takes over a child that an earlier life of PID 1 made: its exit is reaped for this owner, also where it ended
-    /// meanwhile. `None`: there is no such child of ours; what has its PID is a stranger.
+    /// Takes over a child that an earlier incarnation of PID 1 made: its exit is reaped for this owner, also where it
+    /// ended meanwhile. `None`: there is no such child of ours; what has its PID is a stranger.
     ///
     /// A child that has ended is there until it is reaped: adopt, or [`hold`](Processes::hold), before the first
-    /// [`reap`](Processes::reap) of this life.
+    /// [`reap`](Processes::reap) of this incarnation.
     ///
     /// # Errors
     /// When it cannot be told, as no descriptor is free.
@@ -299,8 +300,8 @@ impl Processes {
         self.shared.adopt(pid, start_time)
     }
 
-    /// Keeps the status of a child that an earlier life made for who adopts it later, however early it is reaped.
-    /// Returns whether there is such a child.
+    /// Keeps the status of a child that an earlier incarnation made for who adopts it later, however early it is
+    /// reaped. Returns whether there is such a child.
     ///
     /// # Errors
     /// As [`Processes::adopt`].
@@ -313,7 +314,7 @@ impl Processes {
         adopting::is_child(pid).then(|| process::start_time(pid)).flatten()
     }
 
-    /// Children that an earlier life was making when it ended.
+    /// Children that an earlier incarnation was making when it ended.
     pub fn leftovers(&self) -> &[Leftover] {
         &self.shared.leftovers
     }
@@ -339,7 +340,7 @@ impl Processes {
         self.cgroups().and_then(open).map(|cgroup| cgroup.usage()).unwrap_or_default()
     }
 
-    /// Names this life of the host: the first part of `KELSON_RUN`.
+    /// Names this incarnation of the host: the first part of `KELSON_RUN`.
     pub fn incarnation(&self) -> &str {
         &self.shared.incarnation
     }

@@ -2,7 +2,7 @@
 //!
 //! Before a clone the spawner writes service and run into a slot; the kernel itself writes the PID there, before the
 //! child runs. The slot is given back once the owner has recorded the child elsewhere. So at any instant every child
-//! stands either in the owner's record or here, and a next life of PID 1 that maps the same file finds it.
+//! stands either in the owner's record or here, and a next incarnation of PID 1 that maps the same file finds it.
 
 use std::fs::File;
 use std::io;
@@ -46,7 +46,7 @@ const COUNT: usize = 127;
 const SIZE: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4096 - 1);
 const _: () = assert!((COUNT + 1) * size_of::<Slot>() == SIZE.get());
 
-/// A child that an earlier life of PID 1 made and may not have recorded.
+/// A child that an earlier incarnation of PID 1 made and may not have recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Leftover {
     /// Number of the service, as given to [`Command::owner`](crate::Command::owner).
@@ -130,7 +130,7 @@ impl Slots {
         Some(guard)
     }
 
-    /// Clears what an earlier life left.
+    /// Clears what an earlier incarnation left.
     pub(crate) fn forget(&self, leftover: Leftover) {
         for (number, slot) in (0..=u8::MAX).zip(self.records()) {
             let same = slot.pid.load(SeqCst) == leftover.pid

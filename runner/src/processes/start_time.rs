@@ -1,4 +1,4 @@
-//! What names a process, and a life of the host, for good; and whose child a process is.
+//! What names a process, and a life of the host, permanently; and whose child a process is.
 
 use kelson_sys::process::{self, NOT_EXECUTED};
 

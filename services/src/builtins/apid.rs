@@ -45,7 +45,7 @@ pub fn spec(
         command.extend(["--user".into(), USER.to_string(), "--group".into(), group.to_string()]);
     }
     let mut spec = ServiceSpec::process(NAME, command);
-    spec.description = "the remote door: mutual TLS in front of the API".into();
+    spec.description = "the API endpoint on the network, with mutual TLS".into();
     spec.file = PathBuf::new();
     spec.readiness = Readiness::Notify;
     spec.start_timeout = Duration::from_secs(30);

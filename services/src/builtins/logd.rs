@@ -126,7 +126,7 @@ pub fn show(manager: &Manager, events: &EventLog, collector: Collector, mut repo
     let mut status = collector.status();
     let mut first = snapshot(&status.borrow_and_update(), false);
     if let Some(told) = events.of_service(NAME).last().filter(|_| first.up) {
-        // It has gone on from an earlier life of PID 1.
+        // It has gone on from an earlier incarnation of PID 1.
         first.since = told.time;
     }
     let (publisher, receiver) = watch::channel(first);

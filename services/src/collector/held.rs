@@ -117,7 +117,7 @@ impl Held {
         Ok(Held { runs: BTreeMap::new(), unread, armed: None, descriptor_store })
     }
 
-    /// Takes over the pipes that an earlier life of PID 1 held.
+    /// Takes over the pipes that an earlier incarnation of PID 1 held.
     pub fn inherit(&mut self, pipes: impl IntoIterator<Item = InheritedLog>) {
         for InheritedLog { what, descriptor } in pipes {
             let KeptLog::Pipe { id, service, run, options, stderr } = what else { continue };
@@ -254,8 +254,8 @@ impl Held {
         }
     }
 
-    /// Drops the oldest lines of pipes that fill up, and closes those of older runs that have ended. What is in the others
-    /// stays there for the next logd. Gives what was lost, by service.
+    /// Drops the oldest lines of pipes that fill up, and closes those of older runs that have ended. What is in the
+    /// others stays there for the next logd. Gives what was lost, by service.
     pub fn relieve_full(&mut self) -> HashMap<Arc<str>, Lost> {
         let mut losses: HashMap<Arc<str>, Lost> = HashMap::new();
         let mut newest: HashMap<Arc<str>, u64> = HashMap::new();

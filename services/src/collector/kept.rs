@@ -1,7 +1,9 @@
-//! What outlives PID 1 itself: the pipes and the socket to logd come through its `execve`, and the next life takes them up.
+//! What outlives PID 1 itself: the pipes and the socket to logd come through its `execve`, and the next incarnation
+//! takes them up.
 //!
-//! Nothing is handed over at the end, as a crash leaves no time for it: each descriptor is told to the [`DescriptorStore`] while it
-//! is open. logd goes on reading meanwhile; it is told of all pipes once more, and passes over those that it has.
+//! Nothing is handed over at the end, as a crash leaves no time for it: each descriptor is told to the
+//! [`DescriptorStore`] while it is open. logd goes on reading meanwhile; it is told of all pipes once more, and passes
+//! over those that it has.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -32,7 +34,7 @@ pub enum KeptLog {
     },
 }
 
-/// Remembers which descriptors are open, over the lives of PID 1.
+/// Remembers which descriptors are open, over the incarnations of PID 1.
 pub trait DescriptorStore: Send + Sync {
     /// It comes through `execve` from now on.
     fn keep(&self, descriptor: BorrowedFd<'_>, what: KeptLog);
@@ -88,7 +90,7 @@ impl Drop for Kept {
     }
 }
 
-/// A descriptor that the life before has left.
+/// A descriptor that the previous incarnation has left.
 #[derive(Debug)]
 pub struct InheritedLog {
     pub what: KeptLog,

@@ -17,7 +17,7 @@ const CLEANING: Duration = Duration::from_secs(10);
 
 /// Whether a member restarts with its group: what the files want up, what somebody started by hand, and who asked; but
 /// not what an operator stopped. A poststop member that waits, or has had its turn, is left alone: the mains are not
-/// down for good.
+/// down permanently.
 fn takes_part(now: &Snapshot, spec: &ServiceSpec, request: &GroupRequest) -> bool {
     let poststop = spec.lifecycle.hook == Some(LifecycleHook::Poststop);
     if poststop && (now.state.at_rest() || now.state == State::Waiting) {

@@ -15,7 +15,8 @@ use crate::model::{CheckReport, Standing};
 use crate::service_runner::words;
 use crate::state_store::{CheckEntry, CheckRecord, PastCheck};
 
-/// Until a check first passes, and while its grace lasts, it asks at least so often: a start is up soon after it is ready.
+/// Until a check first passes, and while its grace lasts, it asks at least so often: a start is up soon after it is
+/// ready.
 const EAGER: Duration = Duration::from_secs(1);
 /// A result from elsewhere that is overdue by more than this is told as late.
 const LATE: Duration = Duration::from_secs(3);
@@ -93,7 +94,7 @@ impl CheckState {
         }
     }
 
-    /// Writes its results down from now on, and goes on from what an earlier life of PID 1 knew of it.
+    /// Writes its results down from now on, and goes on from what an earlier incarnation of PID 1 knew of it.
     pub fn remember(&mut self, record: CheckRecord, origin: Instant, past: Option<PastCheck>) {
         self.record = Some((record, origin));
         let Some(PastCheck { level, began, since, entered, heard, results, .. }) = past else { return };
@@ -130,7 +131,7 @@ impl CheckState {
             return std::mem::take(&mut self.asked).then_some(Action::End);
         }
         if self.began.is_some() && !self.asked {
-            // It was begun in an earlier life of PID 1; when it is due is not written down.
+            // It was begun in an earlier incarnation of PID 1; when it is due is not written down.
             self.asked = true;
             let pause = self.pause();
             self.is_due_after(pause, now);

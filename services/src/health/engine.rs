@@ -45,7 +45,7 @@ pub struct Recall {
     pub record: CheckRecord,
     /// When PID 1 began.
     pub origin: Instant,
-    /// What an earlier life knew of it in this run.
+    /// What an earlier incarnation knew of it in this run.
     pub past: Option<PastCheck>,
 }
 
@@ -74,8 +74,8 @@ enum Asker {
     Done,
 }
 
-/// How the checks of a run stand. The task of the service reads it, and results from elsewhere are written to it as they
-/// come; the lock is held for a moment, never over an await.
+/// How the checks of a run stand. The task of the service reads it, and results from elsewhere are written to it as
+/// they come; the lock is held for a moment, never over an await.
 pub struct StatusTable {
     state: Mutex<State>,
 }

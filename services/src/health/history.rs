@@ -56,7 +56,7 @@ impl History {
         });
     }
 
-    /// What an earlier life of PID 1 had heard; `newest`: when the last of it came, where that is known.
+    /// What an earlier incarnation of PID 1 had heard; `newest`: when the last of it came, where that is known.
     pub fn recall(results: Vec<PastResult>, newest: Option<Instant>) -> History {
         let mut history = History::default();
         for PastResult { at, took, passed, text } in results {

@@ -78,7 +78,7 @@ impl Manager {
             snapshot.required = spec.required;
         }
         if let Some(told) = self.log().of_service(&name).last() {
-            // The same in every life of PID 1.
+            // The same in every incarnation of PID 1.
             snapshot.since = told.time;
         }
         let (publisher, receiver) = watch::channel(snapshot);
@@ -102,8 +102,8 @@ impl Manager {
     }
 
     /// Takes up what has changed in the files: new services start, removed ones stop, changed ones are named and
-    /// take their new file up with their next run, or at once where they wait. Changes nothing where a folder could not be
-    /// read.
+    /// take their new file up with their next run, or at once where they wait. Changes nothing where a folder could not
+    /// be read.
     pub async fn reload(&self, loaded: Loaded) -> ReloadReport {
         // What could not be read is not gone, and what it says is not known.
         if let Some(unread) = loaded.unread() {

@@ -58,13 +58,13 @@ impl GroupRestarts {
 }
 
 impl Manager {
-    /// How often each group was restarted in this life of the host.
+    /// How often each group was restarted in this incarnation of the host.
     pub fn group_restarts(&self) -> BTreeMap<Arc<str>, u64> {
         self.restarts().iter().map(|(group, restarts)| (Arc::clone(group), restarts.count)).collect()
     }
 
-    /// Decides by these rules on a restart of a group, and writes it down. `ran`: how long all members were up; `chance` is
-    /// any number.
+    /// Decides by these rules on a restart of a group, and writes it down. `ran`: how long all members were up;
+    /// `chance` is any number.
     pub(crate) fn decide_group_restart(
         &self,
         group: &Arc<str>,

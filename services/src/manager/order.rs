@@ -162,8 +162,8 @@ impl Manager {
         }
     }
 
-    /// Stops the members of a group in order, those at rest too: none of them is down for good. Returns the number of
-    /// the request that each was told with, and those that were not at rest by the deadline.
+    /// Stops the members of a group in order, those at rest too: none of them is down permanently. Returns the number
+    /// of the request that each was told with, and those that were not at rest by the deadline.
     pub(crate) async fn stop_for_group(
         &self,
         members: &BTreeSet<Arc<str>>,
@@ -203,7 +203,8 @@ impl Manager {
         }
     }
 
-    /// No service is started any more. To be said before [`Manager::resume`] where the life before was stopping the host.
+    /// No service is started any more. To be said before [`Manager::resume`] where the previous incarnation was
+    /// stopping the host.
     pub fn starts_nothing_more(&self) {
         self.inner.closing.store(true, Ordering::Relaxed);
     }

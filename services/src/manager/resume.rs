@@ -1,4 +1,4 @@
-//! All services in the next life of PID 1.
+//! All services in the next incarnation of PID 1.
 
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
@@ -48,10 +48,10 @@ impl Past {
 }
 
 impl Manager {
-    /// Goes on with all services of the life before. `specs` are theirs; `started` tells when a child that was just being
-    /// made was started, if it is ours; `read` is what the last reading of the files found. All services are there before anything else
-    /// of this process runs. Returns once all of their processes are known to whoever reaps: nothing may be
-    /// reaped before.
+    /// Goes on with all services of the previous incarnation. `specs` are theirs; `started` tells when a child that was
+    /// just being made was started, if it is ours; `read` is what the last reading of the files found. All services are
+    /// there before anything else of this process runs. Returns once all of their processes are known to whoever reaps:
+    /// nothing may be reaped before.
     pub async fn resume(
         &self,
         past: &mut Past,
@@ -120,7 +120,7 @@ impl Manager {
         drop(attached);
         for (name, spec) in std::mem::take(specs) {
             // What runs of it is ended by whoever opens it next.
-            self.service_event(&name, "what was remembered of it is lost; it begins anew");
+            self.service_event(&name, "its record is lost; it starts without it");
             let builtin = spec.file.as_os_str().is_empty();
             self.add(Arc::new(spec), builtin);
         }
@@ -144,8 +144,8 @@ impl Manager {
         }
     }
 
-    /// Has a built-in service run with another release's program and spec from now on. Its run with the old ones is ended,
-    /// and followed by the next.
+    /// Has a built-in service run with another release's program and spec from now on. Its run with the old ones is
+    /// ended, and followed by the next.
     pub fn replace(&self, spec: Arc<ServiceSpec>, why: &str) {
         let Some(handle) = self.live(&spec.name) else { return };
         let input = Input::Replace { text: why.to_owned() };

@@ -16,8 +16,8 @@ pub enum HealthState {
     /// Not all have been up together for long enough yet.
     #[default]
     Pending,
-    /// All are up, or finished one-shots, and all checks of the group pass, at the same time, and have been without a break
-    /// for long enough.
+    /// All are up, or finished one-shots, and all checks of the group pass, at the same time, and have been without a
+    /// break for long enough.
     Healthy,
     /// It was healthy. Something broke since, and not all have been up for long enough again.
     Unhealthy,
@@ -52,7 +52,7 @@ pub struct Break {
 pub struct Scope {
     /// Since when the deadline counts.
     pub begun: Instant,
-    /// The deadline has begun anew since it was last healthy.
+    /// The deadline has started again since it was last healthy.
     pub renewed: bool,
     pub state: HealthState,
     /// The state of the last event.
@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(played.blame("db", 8), HealthState::Pending);
         played.clear("web", 9);
         assert_eq!(played.look(20), HealthState::Pending);
-        // Together, but with a break: the ten seconds begin anew.
+        // Together, but with a break: the ten seconds start again.
         played.clear("db", 21);
         assert_eq!(played.due(), Some(31));
         assert_eq!(played.look(30), HealthState::Pending);

@@ -76,7 +76,7 @@ pub trait LogPipes: Send + Sync {
     /// # Errors
     /// When there are no descriptors left.
     fn pipes(&self, service: &str, run: u64, spec: &LogSpec) -> io::Result<(OwnedFd, OwnedFd)>;
-    /// The service is gone for good.
+    /// The service is gone permanently.
     fn forget(&self, service: &str);
 }
 

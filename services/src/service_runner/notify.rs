@@ -136,7 +136,7 @@ impl NotifySocket {
         NotifySocket::watched(kept, path)
     }
 
-    /// The socket that an earlier life of PID 1 has bound.
+    /// The socket that an earlier incarnation of PID 1 has bound.
     ///
     /// # Errors
     /// When it cannot be watched.
@@ -156,7 +156,7 @@ impl NotifySocket {
     /// dropping; loses nothing then.
     ///
     /// # Errors
-    /// When the socket is broken for good.
+    /// When the socket is broken permanently.
     pub async fn next(&self) -> io::Result<Vec<Message>> {
         loop {
             let mut ready = self.socket.readable().await?;

@@ -1,7 +1,7 @@
 //! The task that owns one service: carries out what the table says and feeds it what comes of it.
 //!
-//! The loop stands here. `making` sets it going, `commands` holds what others ask, `work` the pieces of work, `notify` what a
-//! run says of itself, `publisher` how a state is recorded, published and told.
+//! The loop stands here. `making` sets it going, `commands` holds what others ask, `work` the pieces of work, `notify`
+//! what a run says of itself, `publisher` how a state is recorded, published and told.
 
 use std::collections::VecDeque;
 use std::mem::{Discriminant, discriminant};
@@ -118,9 +118,9 @@ struct Core {
     rested: Vec<mpsc::UnboundedSender<Arc<str>>>,
     /// The run has been told that its MAINPID is refused.
     main_pid_refused: bool,
-    /// What an earlier life of PID 1 knew of its checks.
+    /// What an earlier incarnation of PID 1 knew of its checks.
     past_checks: Option<Box<PastChecks>>,
-    /// What its checks said in an earlier life of PID 1 counts until they have said something in this one.
+    /// What its checks said in an earlier incarnation of PID 1 counts until they have said something in this one.
     health_kept: bool,
     /// The phase that stands in the record, and whether `post` hooks are owed.
     recorded: Option<(Discriminant<Phase>, bool)>,
@@ -333,7 +333,8 @@ impl Core {
                 }
                 self.gate = None;
                 self.permit = Some(permit);
-                // Before it is written down that the run begins: another life of PID 1 must know with whom it began.
+                // Before it is written down that the run begins: another incarnation of PID 1 must know with whom it
+                // began.
                 self.dependency_watch = DependencyWatch::tie(&self.spec, &self.host_context.registry, &[]);
                 if self.dependency_watch.is_some() {
                     self.record();

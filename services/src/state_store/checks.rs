@@ -1,8 +1,8 @@
-//! How each check stands and what it said last, in ten slots a check that are written in turn: one result, one write, and
-//! nothing that was learnt is lost.
+//! How each check stands and what it said last, in ten slots a check that are written in turn: one result, one write,
+//! and nothing that was learnt is lost.
 //!
-//! A slot holds a result and how the check stands after it, so the newest that is whole says all that the next life has to
-//! know; a torn one costs the one result that was being written.
+//! A slot holds a result and how the check stands after it, so the newest that is whole says all that the next
+//! incarnation has to know; a torn one costs the one result that was being written.
 
 use std::collections::HashMap;
 
@@ -43,7 +43,7 @@ pub struct CheckEntry<'a> {
     pub text: &'a str,
 }
 
-/// What is known of a check of the life before.
+/// What is known of a check of the previous incarnation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PastCheck {
     pub run: u64,
@@ -129,7 +129,7 @@ impl StateStore {
         self.check_record(&of_group(group), check, run)
     }
 
-    /// The service is gone for good.
+    /// The service is gone permanently.
     pub(super) fn forget_checks(&self, service: &str) {
         let of = hash(service);
         let gone = self.checks().remove((of, 0)..=(of, u64::MAX));
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(web.take("b", 1).unwrap().results[0].text.len(), TEXT);
         assert!(past.take_checks("web").take("a", 2).is_none(), "it was taken");
 
-        // The newest is torn; the next life goes on after the one before it.
+        // The newest is torn; the next incarnation goes on after the one before it.
         let file = std::fs::File::options().write(true).open(dir.join("checks")).unwrap();
         let newest = (KEPT + 26 % KEPT) * SLOT as u64 + 4096 + 20;
         file.write_all_at(&[0xff; 9], newest).unwrap();

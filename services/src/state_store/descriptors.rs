@@ -1,8 +1,8 @@
 //! Descriptors that outlive `execve`: each stands in the file at the place of its number, with what it is.
 //!
-//! A descriptor is written down first and loses its mark to close after that; letting go is the other way round. So what
-//! the next life finds open and written down is what is written: a number that another descriptor has by then is told
-//! by the inode.
+//! A descriptor is written down first and loses its mark to close after that; letting go is the other way round. So
+//! what the next incarnation finds open and written down is what is written: a number that another descriptor has by
+//! then is told by the inode.
 
 use std::ffi::OsString;
 use std::io;
@@ -89,7 +89,7 @@ impl Descriptor {
     }
 }
 
-/// One that the life before has left.
+/// One that the previous incarnation has left.
 #[derive(Debug)]
 pub struct Inherited {
     pub what: Descriptor,
@@ -108,7 +108,7 @@ fn identity(descriptor: RawFd) -> io::Result<(u64, u64)> {
     Ok((stat.st_dev, stat.st_ino))
 }
 
-/// What is opened in this life is marked to close, and what came through `execve` is not.
+/// What is opened in this incarnation is marked to close, and what came through `execve` is not.
 fn came_through_execve(descriptor: RawFd) -> bool {
     // SAFETY: a system call on a number.
     let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFD) };
@@ -116,7 +116,7 @@ fn came_through_execve(descriptor: RawFd) -> bool {
 }
 
 impl StateStore {
-    /// The descriptor is still open in the next life, and known.
+    /// The descriptor is still open in the next incarnation, and known.
     pub fn keep(&self, descriptor: BorrowedFd<'_>, what: Descriptor) {
         let raw = descriptor.as_raw_fd();
         let what = Some(what.to_stored());
@@ -163,8 +163,8 @@ pub(super) fn take(found: &Found, doubts: &mut Vec<String>) -> Vec<Inherited> {
             doubts.push(format!("what is written of descriptor {raw} makes no sense"));
             continue;
         };
-        // One that was closed, or another by now: it was let go of, and the write of that was cut off. What this life has
-        // opened itself has an owner, whatever is written of its number.
+        // One that was closed, or another by now: it was let go of, and the write of that was cut off. What this
+        // incarnation has opened itself has an owner, whatever is written of its number.
         let same = identity(raw).is_ok_and(|now| now == (record.device, record.inode));
         // A later release knows what it is; it stays open and written down for that.
         let Some(what) = record.what.map(Descriptor::of_stored) else { continue };
@@ -184,7 +184,7 @@ pub struct KeptDescriptor {
 }
 
 impl KeptDescriptor {
-    /// Keeps it from now on; without a store it ends with this life.
+    /// Keeps it from now on; without a store it ends with this incarnation.
     pub fn new(
         descriptor: OwnedFd,
         store: Option<&StateStore>,

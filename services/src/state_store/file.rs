@@ -1,8 +1,8 @@
 //! A file of slots that belongs to one run of the host, and what a slot is made of.
 //!
-//! The layout of a file is fixed: magic, version, the length of a slot, and in a slot of its own the [`HostRun`] that it
-//! belongs to; slots from byte 4096 on. A slot has a checksum, the length of what it holds, a number, and what it holds.
-//! What that is, and how later releases add to it, is the matter of each file.
+//! The layout of a file is fixed: magic, version, the length of a slot, and in a slot of its own the [`HostRun`] that
+//! it belongs to; slots from byte 4096 on. A slot has a checksum, the length of what it holds, a number, and what it
+//! holds. What that is, and how later releases add to it, is the matter of each file.
 //!
 //! [`HostRun`]: stored::HostRun
 
@@ -17,8 +17,8 @@ use prost::Message as _;
 
 use super::Incarnation;
 
-/// Of the layout of all files here: one higher where an older release could not read what this one writes. What is added
-/// to records is none of that: they are tagged. Version 4 and those before it were no tagged records.
+/// Of the layout of all files here: one higher where an older release could not read what this one writes. What is
+/// added to records is none of that: they are tagged. Version 4 and those before it were no tagged records.
 pub const VERSION: u32 = 5;
 const HEADER: u64 = 4096;
 const MAGIC: &[u8; 8] = b"KELSONST";
@@ -36,7 +36,7 @@ pub struct SlotFile {
     path: PathBuf,
 }
 
-/// What a file of an earlier part of this life holds.
+/// What a file of an earlier part of this incarnation holds.
 pub struct Found {
     pub file: SlotFile,
     bytes: Vec<u8>,
@@ -84,11 +84,11 @@ impl SlotFile {
         if same { None } else { told("was removed or replaced by another process") }
     }
 
-    /// The file that an earlier part of the same run of the host left. Its slots are of the size that it names itself, but
-    /// of at least `slot` bytes.
+    /// The file that an earlier part of the same run of the host left. Its slots are of the size that it names itself,
+    /// but of at least `slot` bytes.
     ///
     /// # Errors
-    /// A sentence: it cannot be read, is none of ours, of another version or of another life.
+    /// A sentence: it cannot be read, is none of ours, of another version or of another incarnation.
     pub fn open(path: &Path, slot: usize, life: &Incarnation) -> Result<Found, String> {
         let told = |text: &str| format!("{}: {text}", path.display());
         let file = options().open(path).map_err(|error| told(&error.to_string()))?;

@@ -2,7 +2,8 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `services` | a [`Record`] of each service in two slots that are written in turn: a torn write leaves the older one |
+//! | `services` | a [`Record`] of each service in two slots that are written in turn: a torn write leaves the older one
+//! |
 //! | `events` | the ring of events |
 //! | `checks` | the last ten results of each check, and how it stands after each |
 //! | `health` | how the host and each group stand, and since when each culprit is not up |
@@ -16,11 +17,12 @@
 //! lengths. `docs/recovery.md` tells what may change from one release to the next.
 //!
 //! A record is written before the action it tells of takes effect. Each slot has a number and a checksum. Each file
-//! belongs to one life of the host: its header bears the boot id and the start time of PID 1, which `execve` keeps and
-//! a new PID namespace does not.
+//! belongs to one incarnation of the host: its header bears the boot id and the start time of PID 1, which `execve`
+//! keeps and a new PID namespace does not.
 //!
-//! Writes are `pwrite` to a tmpfs of our own: they never wait for a disk, and cost no memory of the process. Room for what
-//! is written all the time is taken at once. What finds no room all the same is kept and written later ([`unwritten`]).
+//! Writes are `pwrite` to a tmpfs of our own: they never wait for a disk, and cost no memory of the process. Room for
+//! what is written all the time is taken at once. What finds no room all the same is kept and written later
+//! ([`unwritten`]).
 
 mod checks;
 mod descriptors;
@@ -118,7 +120,7 @@ fn records_folder(directory: &Path) -> PathBuf {
 }
 
 impl StateStore {
-    /// Makes new, empty files in `directory` for this life.
+    /// Makes new, empty files in `directory` for this incarnation.
     ///
     /// # Errors
     /// When they cannot be made.
@@ -212,7 +214,7 @@ impl StateStore {
         self.put(Part::Services, slot_of(index, writes), "the record of a service", bytes.as_deref());
     }
 
-    /// The service is gone for good.
+    /// The service is gone permanently.
     pub fn remove(&self, name: &str) {
         for kind in [Kind::Spec, Kind::NextSpec] {
             self.discard(kind, name);
@@ -283,7 +285,7 @@ pub enum Kind {
     Boot,
     /// How the run of the host is to end.
     Intent,
-    /// Who asked for the next life, and which one it is.
+    /// Who asked for the next incarnation, and which one it is.
     ReexecState,
 }
 

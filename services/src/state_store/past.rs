@@ -1,4 +1,4 @@
-//! What the life before has left, as far as it can be trusted.
+//! What the previous incarnation has left, as far as it can be trusted.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -29,7 +29,7 @@ pub struct Recovered {
     pub doubts: Vec<String>,
 }
 
-/// All that the life before has left.
+/// All that the previous incarnation has left.
 pub struct Past {
     /// The same files, to be written on.
     pub store: StateStore,
@@ -49,11 +49,11 @@ pub struct Past {
 }
 
 impl Past {
-    /// Takes over what stands in `directory`. To be called once, before anything else is opened: the descriptors that are
-    /// written down become its own.
+    /// Takes over what stands in `directory`. To be called once, before anything else is opened: the descriptors that
+    /// are written down become its own.
     ///
     /// # Errors
-    /// A sentence: there is no state of this life, and nothing can be gone on with.
+    /// A sentence: there is no state of this incarnation, and nothing can be gone on with.
     pub fn take(directory: &Path, life: &Incarnation) -> Result<Past, String> {
         let services = SlotFile::open(&directory.join("services"), SLOT, life)?;
         let mut places = Places::default();
@@ -63,7 +63,7 @@ impl Past {
             !services.slots().skip(first).take(2).any(is_used)
         };
         let untrusted: Vec<u32> = places.free.iter().copied().filter(|index| !is_blank(index)).collect();
-        // Each of the others is made anew where it cannot be trusted: what it held is lost, and said.
+        // Each of the others is made again where it cannot be trusted: what it held is lost, and said.
         let mut open = |name: &str, slot: usize| match SlotFile::open(&directory.join(name), slot, life) {
             Ok(found) => Ok((None, Some(found))),
             Err(doubt) => {
@@ -106,7 +106,7 @@ impl Past {
                 unwritten: Unwritten::default(),
             }),
         };
-        // What cannot be trusted is said once, and not in each life again.
+        // What cannot be trusted is said once, and not in each incarnation again.
         for index in untrusted {
             store.clear(index);
         }
@@ -153,7 +153,7 @@ impl Past {
         }
     }
 
-    /// Looks again how children ended: this life has reaped some as well.
+    /// Looks again how children ended: this incarnation has reaped some as well.
     pub fn look_at_exits(&mut self, directory: &Path, life: &Incarnation) {
         if let Ok(found) = SlotFile::open(&directory.join("exits"), ring::EXIT_SLOT, life) {
             self.exits = ring::exits(&found).0.into_iter().collect();
@@ -175,11 +175,11 @@ impl Past {
     }
 }
 
-/// Reads the records that an earlier part of the same life left, and leaves them as they are.
+/// Reads the records that an earlier part of the same incarnation left, and leaves them as they are.
 ///
 /// # Errors
-/// When the file cannot be read at all. A file of another life, another version or without sense gives no records
-/// and a doubt that says so.
+/// When the file cannot be read at all. A file of another incarnation, another version or without sense gives no
+/// records and a doubt that says so.
 pub fn read(directory: &Path, life: &Incarnation) -> io::Result<Recovered> {
     let path = directory.join("services");
     std::fs::metadata(&path)?;

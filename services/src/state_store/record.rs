@@ -25,7 +25,7 @@ pub struct Record {
     pub builtin: bool,
     /// As the table sees it.
     pub service: ServiceState,
-    /// With the PID it names the process for good.
+    /// With the PID it names the process permanently.
     pub start_time: u64,
     /// Since when it is in this state, in nanoseconds since 1970.
     pub since: u64,
@@ -52,8 +52,8 @@ pub(super) struct FoundRecord {
 }
 
 impl Record {
-    /// As bytes of a slot, with the fields that a later release has written. What may be long is shortened where it does
-    /// not fit otherwise.
+    /// As bytes of a slot, with the fields that a later release has written. What may be long is shortened where it
+    /// does not fit otherwise.
     pub(super) fn seal(&self, number: u64, unknown: &[u8]) -> Option<Vec<u8>> {
         let whole = self.bytes(unknown);
         if whole.len() <= SLOT.saturating_sub(PAYLOAD) {

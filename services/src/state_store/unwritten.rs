@@ -1,7 +1,7 @@
 //! What could not be written, as its file system was full: kept, and written as soon as there is room.
 //!
 //! Of each place only the newest is kept, so it is never more than the files themselves would hold. Until all of it is
-//! written a crash would lose it, and the host does not execute itself anew by intention.
+//! written a crash would lose it, and the host does not re-execute itself by intention.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -146,15 +146,15 @@ impl StateStore {
         Err(format!("the state of the services cannot be written: {}", kept.why))
     }
 
-    /// Why another life could not go on with what is written; `None`: it could.
+    /// Why another incarnation could not go on with what is written; `None`: it could.
     pub fn trouble(&self) -> Option<String> {
         let files =
             [Part::Services, Part::Events, Part::Exits, Part::Descriptors, Part::Checks, Part::Health];
         self.catch_up().err().or_else(|| files.into_iter().find_map(|part| self.inner.file(part).harm()))
     }
 
-    /// Looks after what could not be written, for as long as the host runs; `tell` hears when that begins and when it is
-    /// over.
+    /// Looks after what could not be written, for as long as the host runs; `tell` hears when that begins and when it
+    /// is over.
     pub async fn keep_up(self, tell: impl Fn(&str)) {
         loop {
             self.inner.unwritten.news.notified().await;

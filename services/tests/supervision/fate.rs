@@ -1,8 +1,9 @@
-//! When a life of PID 1 ends: in front of a system call, in the middle of it, or behind it.
+//! When an incarnation of PID 1 ends: in front of a system call, in the middle of it, or behind it.
 //!
-//! The calls by which PID 1 changes what outlives it are replaced in this test binary: a call is a point at which it may
-//! die. One that is dead changes nothing any more, whatever its tasks still do until they are dropped, and what was to
-//! stay open stays open under its number. So what the next life finds is what `execve` at that very point would leave.
+//! The calls by which PID 1 changes what outlives it are replaced in this test binary: a call is a point at which it
+//! may die. One that is dead changes nothing any more, whatever its tasks still do until they are dropped, and what was
+//! to stay open stays open under its number. So what the next incarnation finds is what `execve` at that very point
+//! would leave.
 
 use std::cell::RefCell;
 use std::os::fd::RawFd;
@@ -11,14 +12,14 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
 
-/// The end of one life.
+/// The end of one incarnation.
 pub struct Fate {
     /// Points that it lives through.
     left: AtomicU64,
     dead: AtomicBool,
     /// Which part of a torn write is written.
     cut: AtomicU64,
-    /// Descriptors that the next life inherits.
+    /// Descriptors that the next incarnation inherits.
     kept: Mutex<Vec<RawFd>>,
     /// Where it is to die, if not at a number.
     wanted: Mutex<Option<String>>,
@@ -204,7 +205,7 @@ pub unsafe extern "C" fn bind(
     whole("a bind", || unsafe { libc::syscall(libc::SYS_bind, socket, address, length) })
 }
 
-/// What has come stays for the next life.
+/// What has come stays for the next incarnation.
 ///
 /// # Safety
 /// As of recv(2).

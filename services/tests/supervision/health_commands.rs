@@ -57,7 +57,7 @@ pub struct Said {
     pub run: u64,
     pub command: String,
     pub passed: bool,
-    /// The life of PID 1 that heard of it.
+    /// The incarnation of PID 1 that heard of it.
     pub life: u32,
 }
 
@@ -129,7 +129,7 @@ impl Probe for Own {
 pub struct OfRun {
     commands: Commands,
     run: u64,
-    /// Of the life of PID 1 that asks.
+    /// Of the incarnation of PID 1 that asks.
     fate: Arc<Fate>,
     life: u32,
 }

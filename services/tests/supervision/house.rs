@@ -1,4 +1,5 @@
-//! A Manager over services that are played: the clock stands still and jumps, and each runner notes what is asked of it.
+//! A Manager over services that are played: the clock stands still and jumps, and each runner notes what is asked of
+//! it.
 
 use std::io;
 use std::ops::Deref;
@@ -73,7 +74,7 @@ impl ClockSource for PlayedClock {
     }
 }
 
-/// The folder of one host, in all its lives; it goes with the last of them.
+/// The folder of one host, in all its incarnations; it goes with the last of them.
 pub struct Folder(PathBuf);
 
 impl Deref for Folder {
@@ -102,7 +103,7 @@ pub struct House {
     pub sent: std::os::unix::net::UnixDatagram,
 }
 
-/// What one life of PID 1 leaves to the next.
+/// What one incarnation of PID 1 leaves to the next.
 #[derive(Clone)]
 pub struct Ruin {
     pub stage: Stage,
@@ -143,7 +144,7 @@ impl Ruin {
     }
 }
 
-/// Two lives of PID 1: all that the first was doing ends in the middle, and nothing of it is undone.
+/// Two incarnations of PID 1: all that the first was doing ends in the middle, and nothing of it is undone.
 pub fn two_lives<First, Second>(first: impl FnOnce() -> First, second: impl FnOnce(Ruin) -> Second)
 where
     First: Future<Output = House>,
@@ -185,7 +186,7 @@ impl House {
         house
     }
 
-    /// The same services in another life of PID 1. The one before must be dead.
+    /// The same services in another incarnation of PID 1. The one before must be dead.
     pub async fn another_life(mut ruin: Ruin) -> House {
         ruin.time_goes_on().await;
         ruin.stage = ruin.stage.another_life(Fate::never());

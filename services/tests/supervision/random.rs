@@ -1,9 +1,9 @@
 //! Requests, exits, results of checks and messages in any order, over services that need each other in any way.
 //!
-//! A sequence is drawn from a seed: `world` draws the services, `acts` what happens to them, and where PID 1 is to die in
-//! it, `story` ends its life at the point that is drawn and goes on with the next one. Whenever nothing is left to be done
-//! at an instant, `laws` are asked; `witness` sees what shows only in the middle of things. A failure tells its seed,
-//! and `KELSON_SEED=N` plays that one alone.
+//! A sequence is drawn from a seed: `world` draws the services, `acts` what happens to them, and where PID 1 is to die
+//! in it, `story` ends its life at the point that is drawn and goes on with the next one. Whenever nothing is left to
+//! be done at an instant, `laws` are asked; `witness` sees what shows only in the middle of things. A failure tells its
+//! seed, and `KELSON_SEED=N` plays that one alone.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -44,7 +44,7 @@ struct Play {
     dies: bool,
 }
 
-/// At which points the lives of a sequence end, the first life first; and where a torn write is cut.
+/// At which points the incarnations of a sequence end, the first life first; and where a torn write is cut.
 fn draw_deaths(dice: &mut Dice) -> Vec<(u64, u64)> {
     let count = dice.pick(&[1, 1, 1, 2, 2, 3, 5]);
     let death = |number: u64, dice: &mut Dice| {

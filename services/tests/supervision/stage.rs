@@ -1,7 +1,7 @@
 //! What the services of a host are played by. It outlives PID 1, as processes do.
 //!
 //! What ends is a zombie until PID 1 reaps it: then its status is written down, the kernel forgets it, and its owner is
-//! told. A life of PID 1 that is dead ([`Fate`]) changes nothing here any more.
+//! told. A incarnation of PID 1 that is dead ([`Fate`]) changes nothing here any more.
 
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
@@ -103,7 +103,7 @@ pub struct Deed {
     /// 0: of no run.
     pub run: u64,
     pub what: What,
-    /// By which life of PID 1, from 1 on.
+    /// By which incarnation of PID 1, from 1 on.
     pub life: u32,
 }
 
@@ -225,7 +225,7 @@ pub struct Stage {
     pub groups: Arc<Mutex<Vec<GroupSpec>>>,
     /// The clock of the host is synchronised.
     pub clock: Arc<AtomicBool>,
-    /// Of the life of PID 1 that plays on it now.
+    /// Of the incarnation of PID 1 that plays on it now.
     pub fate: Arc<Fate>,
     pub life: u32,
 }
@@ -247,7 +247,7 @@ impl Stage {
         }
     }
 
-    /// The same for another life of PID 1. What was about to end by itself still does.
+    /// The same for another incarnation of PID 1. What was about to end by itself still does.
     pub fn another_life(&self, fate: Arc<Fate>) -> Stage {
         let life = self.life + 1;
         for played in self.all() {
@@ -310,7 +310,7 @@ impl Stage {
         self.all().into_iter().any(is_child).then_some(START_TIME)
     }
 
-    /// Reaps for as long as this life lasts.
+    /// Reaps for as long as this incarnation lasts.
     pub async fn reap(self, store: StateStore) {
         loop {
             while self.reap_one(&store) {}
@@ -406,7 +406,7 @@ impl UsageSource for Stage {
 }
 
 struct Player {
-    /// It was opened in an earlier life, and may be opened again.
+    /// It was opened in an earlier incarnation, and may be opened again.
     attached: bool,
     spec: Arc<ServiceSpec>,
     played: Arc<Mutex<Played>>,

@@ -220,7 +220,7 @@ fn without_cgroups_whoever_descends_from_pid_1_is_of_a_service_or_refused() {
     assert!(log.contains(&format!("service \"none\" {NO_ACCESS}")), "{log}");
     denied(
         in_service(&host, "reads", &["services"]),
-        "there is no cgroup2, and of which service it is cannot be told",
+        "the service of the process is not known: there is no cgroup2",
     );
 }
 

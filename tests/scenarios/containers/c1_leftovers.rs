@@ -1,5 +1,5 @@
-//! C1: a container, snapshot or task of the same name that an earlier life has left does not keep a service from its
-//! start, and is gone.
+//! C1: a container, snapshot or task of the same name that an earlier incarnation has left does not keep a service from
+//! its start, and is gone.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -37,7 +37,7 @@ fn c1_what_bears_the_name_of_a_service_makes_room_for_it() {
         .service("web", &format!("{}start: manual", steps("serve")))
         .start();
     host.wait_up("first");
-    // As an earlier life may have left them: a snapshot, and a container whose task runs.
+    // As an earlier incarnation may have left them: a snapshot, and a container whose task runs.
     host.ctr(&["snapshots", "prepare", "web"]).ok();
     stranger(&host);
     let old = host.tasks().into_iter().find(|(name, ..)| name == "web").expect("its task").1;

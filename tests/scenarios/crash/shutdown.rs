@@ -35,7 +35,7 @@ fn the_total_deadline_counts(limit: &str, told: &str) {
     host.wait_up("last");
     let asked = Instant::now();
     host.ctl(&["poweroff", "--no-wait"]).ok();
-    // Most of the 12 s are over then. If they began anew the host would end after 20.
+    // Most of the 12 s are over then. If they started again the host would end after 20.
     host.wait_state("first", "stopped");
     host.signal(libc::SIGSEGV);
     assert_eq!(host.wait_exit(), 0);

@@ -68,7 +68,7 @@ fn truncate_state(host: &Host) {
             fs::File::options().write(true).open(host.path("run/state").join(file)).expect("the state");
         file.set_len(0).expect("it is a file");
     }
-    // It goes on as if nothing were wrong; only another life would find nothing.
+    // It goes on as if nothing were wrong; only another incarnation would find nothing.
     host.ctl(&["restart", "own-told", "--wait"]).ok();
     let newest = host.newest_event();
     let refused = host.ctl(&["reexec"]).expect(1);

@@ -1,5 +1,5 @@
-//! Looking at the machine: what is told of it, and what becomes of the looking when a disk, the one that looks, or PID 1
-//! fails.
+//! Looking at the machine: what is told of it, and what becomes of the looking when a disk, the one that looks, or PID
+//! 1 fails.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -284,7 +284,7 @@ fn v1_whoever_looks_ends_with_the_life_of_pid_1_that_began_it() {
     reading.wait().expect("it is our child");
     until("nobody to look any more", PATIENCE, || looking(&host).is_empty().then_some(()));
     assert_eq!(host.pid_of("web"), pid);
-    // What the life before has left of its cgroups goes with the next look, or has gone.
+    // What the previous incarnation has left of its cgroups goes with the next look, or has gone.
     assert!(!list(&host.ctl(&["processes", "-o", "json"]).ok()).is_empty());
     assert!(cgroups_of_looking(&host).len() <= 1);
     let began = std::time::Instant::now();

@@ -15,7 +15,7 @@ mod v7_v8_in_between;
 
 use kelson_tests::Host;
 
-/// How a life of PID 1 ends.
+/// How an incarnation of PID 1 ends.
 #[derive(Debug, Clone, Copy)]
 pub enum Fault {
     Reexec,
@@ -41,7 +41,7 @@ pub fn each_fault(scenario: fn(Fault)) {
     }
 }
 
-/// Has PID 1 execute itself anew, and returns once it answers.
+/// Has PID 1 re-execute itself, and returns once it answers.
 #[track_caller]
 fn reexec(host: &Host) {
     host.ctl(&["reexec"]).ok();

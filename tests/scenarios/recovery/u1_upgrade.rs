@@ -193,7 +193,7 @@ fn refuses(host: &Host, program: &[u8], version: &str) {
     for text in [&*host.path("init").display().to_string(), &format!("kelson {version}"), "reboot"] {
         assert!(refused.stderr.contains(text), "no {text} in {refused:?}");
     }
-    host.wait_event(newest, "a reason", |event| event.message.contains("does not execute itself anew"));
+    host.wait_event(newest, "a reason", |event| event.message.contains("does not re-execute itself"));
     assert_eq!((seen(host), host.pid_of("logd")), (before, logd));
     all_write(host);
 }

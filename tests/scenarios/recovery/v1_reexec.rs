@@ -158,7 +158,7 @@ fn v1_a_file_that_cannot_go_on_is_refused_and_nothing_changes() {
         assert!(refused.stderr.contains("cannot go on as PID 1"), "{refused:?}");
     }
     assert_eq!(host.pid_of("web"), pid);
-    host.wait_event(newest, "a reason", |event| event.message.contains("does not execute itself anew"));
+    host.wait_event(newest, "a reason", |event| event.message.contains("does not re-execute itself"));
     // Without a file it goes on from its copy in memory; with a good one from that.
     fs::remove_file(&init).expect("the test's folder is writable");
     let said = host.ctl(&["reexec"]).ok();

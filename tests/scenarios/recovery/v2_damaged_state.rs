@@ -86,7 +86,7 @@ fn v2_without_the_records_of_the_services_the_host_boots_again() {
     let pids = ["a", "b", "c"].map(|name| host.pid_of(name));
     fs::write(host.path("run/state/services"), "").expect("the state");
     host.crash(|| host.signal(libc::SIGSEGV));
-    assert!(host.console().contains("this host begins anew"), "{}", host.console());
+    assert!(host.console().contains("the host boots again"), "{}", host.console());
     for (name, pid) in ["a", "b", "c"].into_iter().zip(pids) {
         host.wait_for(name, "to run again", |now| now.up && now.pid != Some(pid));
         // Never two of one service.

@@ -1,4 +1,5 @@
-//! V4: a stop that was recorded is carried out by the next life: the service is stopped, cleaned up once, not started.
+//! V4: a stop that was recorded is carried out by the next incarnation: the service is stopped, cleaned up once, not
+//! started.
 
 use kelson_tests::Host;
 

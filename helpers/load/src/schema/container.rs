@@ -57,7 +57,7 @@ fn mount() -> Mapping {
             "options",
             Kind::Either(vec![words, of_tmpfs]).list(),
             "[]",
-            "a path is bound with `bind` and `rprivate`, and a tmpfs is `nosuid` and `nodev`, where nothing else is said",
+            "a path is bound with `bind` and `rprivate`, and a tmpfs is `nosuid` and `nodev`, unless the options say otherwise",
         ),
     ];
     Mapping::new("container-mount", keys)

@@ -42,7 +42,7 @@ pub fn machine() -> Mapping {
             "interfaces with static addresses. The loopback always comes up",
         ),
         with("mounts", Kind::Mapping(mount).list(), "[]", "file systems"),
-        without("api", Kind::Mapping(api), "no apid", "the remote door"),
+        without("api", Kind::Mapping(api), "no apid", "the API endpoint on the network"),
         with("builtins", Kind::Mapping(builtins), "{}", "changes to the built-in services"),
         with(
             "health",
@@ -135,7 +135,7 @@ fn api() -> Mapping {
 fn builtins() -> Mapping {
     let key = |name, mapping, about| without(name, Kind::Mapping(mapping), "as it is", about);
     let keys = [
-        key("apid", builtin, "the remote door"),
+        key("apid", builtin, "the API endpoint on the network"),
         key("containerd", builtin, "runs services from images"),
         key("logd", helper, "collects logs"),
         key("probe", helper, "runs the `tcp`, `http` and `grpc` checks"),

@@ -1,4 +1,5 @@
-//! From one logd to the next: started, taken up from an earlier life of PID 1, ended, and when the next is tried.
+//! From one logd to the next: started, taken up from an earlier incarnation of PID 1, ended, and when the next is
+//! tried.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -41,8 +42,8 @@ impl Driver {
         }
     }
 
-    /// Goes on with the logd that an earlier life of PID 1 has started. It has gone on reading; what it was not told yet,
-    /// and whether it answers, is found out as with a new one.
+    /// Goes on with the logd that an earlier incarnation of PID 1 has started. It has gone on reading; what it was not
+    /// told yet, and whether it answers, is found out as with a new one.
     pub(super) fn attach(&mut self, sockets: Vec<InheritedLog>, now: Instant) {
         let mut attached = false;
         for InheritedLog { what, descriptor } in sockets {

@@ -1,4 +1,4 @@
-//! A service in the next life of PID 1: where its record stood, and how it goes on from there.
+//! A service in the next incarnation of PID 1: where its record stood, and how it goes on from there.
 
 use std::time::Duration;
 

@@ -41,7 +41,8 @@ impl Rules {
         (!is_never(self.start_timeout)).then_some(self.start_timeout)
     }
 
-    /// `startTimeout` covers not only ready but also healthy for the first time: only where checks may restart it at all.
+    /// `startTimeout` covers not only ready but also healthy for the first time: only where checks may restart it at
+    /// all.
     pub(super) fn awaits_health(&self) -> bool {
         self.has_checks && self.checks_restart && self.kind == ServiceKind::Service
     }
@@ -70,7 +71,8 @@ pub enum Phase {
     StopDelay {
         until: Duration,
     },
-    /// Signal sent, waiting for the end, killing. `None`: a stop that an earlier incarnation of PID 1 was about to begin.
+    /// Signal sent, waiting for the end, killing. `None`: a stop that an earlier incarnation of PID 1 was about to
+    /// begin.
     Ending {
         until: Option<Duration>,
     },
@@ -107,7 +109,7 @@ pub enum Ended {
         before_ready: bool,
         /// The kernel killed a process of it for its memory.
         out_of_memory: bool,
-        /// So many of its processes were still there, and were killed.
+        /// The number of its processes that were still there, and were killed.
         outlived: u32,
     },
     /// Kelson ended it: not ready in time, a check, a watchdog. The text says why.
@@ -230,8 +232,8 @@ pub enum Input {
         text: String,
     },
     Closed(Result<(), String>),
-    /// PID 1 is in another life, and this is what was found of the run: its PID, or how it ended. `closing`: the host
-    /// was stopping.
+    /// PID 1 is in another incarnation, and this is what was found of the run: its PID, or how it ended. `closing`: the
+    /// host was stopping.
     Attached {
         found: Result<i32, Exit>,
         closing: bool,

@@ -93,7 +93,8 @@ impl Core {
                 }
                 self.step(Input::Broken { run, reason: RestartReason::Check, text })
             }
-            // Not every check has spoken yet in this life of PID 1: what they said in the one before still counts.
+            // Not every check has spoken yet in this incarnation of PID 1: what they said in the one before still
+            // counts.
             None if self.health_kept && healthy.is_none() => Next::Same,
             None => {
                 self.health_kept = false;

@@ -1,7 +1,7 @@
 //! The services that this one needs and whose going down it minds (`whenDown`).
 //!
 //! Their runs are noted when it is spawned: one that has ended since then went down, however soon it was back, and also
-//! if PID 1 began another life in between.
+//! if PID 1 began another incarnation in between.
 
 use std::task::Poll;
 
@@ -14,7 +14,7 @@ use crate::service_runner::gate::Registry;
 /// All bonds of one run.
 pub enum DependencyWatch {
     Tied(Vec<Dependency>),
-    /// What an earlier life of PID 1 had noted, to be tied to once all services are there again.
+    /// What an earlier incarnation of PID 1 had noted, to be tied to once all services are there again.
     Noted(Vec<u64>),
 }
 
@@ -28,7 +28,7 @@ pub struct Dependency {
 }
 
 impl DependencyWatch {
-    /// `noted`: what an earlier life of PID 1 had noted. `None`: it minds nobody.
+    /// `noted`: what an earlier incarnation of PID 1 had noted. `None`: it minds nobody.
     pub fn tie(spec: &ServiceSpec, registry: &Registry, noted: &[u64]) -> Option<Box<DependencyWatch>> {
         let minded = spec.depends.iter().filter_map(|requirement| match requirement {
             Requirement::Service { name, when_down, .. } if *when_down != WhenDown::Ignore => {

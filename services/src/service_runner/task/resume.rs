@@ -1,4 +1,5 @@
-//! A service's task in the next life of PID 1: made from the record, attached to what runs, and set going where it stood.
+//! A service's task in the next incarnation of PID 1: made from the record, attached to what runs, and set going where
+//! it stood.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use crate::service_runner::readiness::NotifySource;
 use crate::service_runner::table::{Input, Phase};
 use crate::state_store::{Descriptor, KeptDescriptor, PastChecks, Record};
 
-/// What the life before has left of a service.
+/// What the previous incarnation has left of a service.
 pub struct Resumed {
     pub record: Record,
     /// As it was taken up, and as it is to be at its next start.
@@ -74,7 +75,7 @@ pub fn resume(resumed: Resumed, host_context: &Arc<HostContext>) -> Result<Servi
     core.speak_on(notify_source);
     // Seen by all others before the first of them looks.
     match told {
-        // The life before recorded it and did not come to tell it.
+        // The previous incarnation recorded it and did not come to tell it.
         Some(told) if told != (core.service.state, core.service.run) => core.tell(),
         _ => core.publish(),
     }
@@ -149,7 +150,7 @@ impl Core {
         };
         match made {
             Ok(notify_source) => self.notify_source = notify_source,
-            Err(error) => self.note(&format!("what it says of itself is not heard any more: {error}")),
+            Err(error) => self.note(&format!("its notify messages are no longer received: {error}")),
         }
     }
 
@@ -174,8 +175,8 @@ impl Core {
         attached
     }
 
-    /// What comes next, with what was found of its run, and whether a new spec was taken up. `exit`: how that ended, where
-    /// it is not there any more.
+    /// What comes next, with what was found of its run, and whether a new spec was taken up. `exit`: how that ended,
+    /// where it is not there any more.
     fn go_on(
         &mut self,
         running: Option<Running>,

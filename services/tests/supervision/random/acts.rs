@@ -55,7 +55,7 @@ pub struct Play {
     pub trace: Arc<Mutex<Vec<String>>>,
     /// Services that have asked for more time.
     pub extended: Arc<Mutex<BTreeSet<String>>>,
-    /// When this life of PID 1 began.
+    /// When this incarnation of PID 1 began.
     pub life_begun: Instant,
 }
 

@@ -14,7 +14,7 @@ struct Run {
     pre: usize,
     main: bool,
     post: usize,
-    /// The life of PID 1 that did the last of that.
+    /// The incarnation of PID 1 that did the last of that.
     life: u32,
 }
 
@@ -163,8 +163,8 @@ impl Reading {
         let (number, mut before) = (deed.run, Ok(()));
         if self.run.as_ref().is_none_or(|run| run.number != number) {
             before = self.over(world, hurried);
-            // A service whose file went and came back counts from the beginning. Of each death of PID 1 a run may be lost
-            // that had a number and no process.
+            // A service whose file went and came back counts from the beginning. Of each death of PID 1 a run may be
+            // lost that had a number and no process.
             let early = number <= u64::from(deed.life);
             let anew = self.mains.is_empty() || (early && std::mem::take(&mut self.opened));
             if number <= self.last && !anew {

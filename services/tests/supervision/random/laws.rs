@@ -200,7 +200,7 @@ impl Laws {
                             wrong(format!("is up and {command} has not passed in this run"));
                         }
                         let newest = passed.iter().zip(&lives).rev().take_while(|(passed, _)| !**passed);
-                        // The last that an earlier life heard of it may have been its own last.
+                        // The last that an earlier incarnation heard of it may have been its own last.
                         let heard: Vec<u32> = newest.map(|(_, life)| *life).collect();
                         let deaths = heard.windows(2).filter(|pair| pair[0] != pair[1]).count();
                         let unsure = deaths

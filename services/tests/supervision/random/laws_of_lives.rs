@@ -1,4 +1,5 @@
-//! What must hold over the lives of PID 1: nothing of what one of them began is lost, done twice or left to nobody.
+//! What must hold over the incarnations of PID 1: nothing of what one of them began is lost, done twice or left to
+//! nobody.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -217,7 +218,7 @@ fn pause(message: &str) -> Option<Duration> {
     }
 }
 
-/// Backoff and `startTimeout`: neither begins anew with a life, nor ends with it.
+/// Backoff and `startTimeout`: neither starts again with a life, nor ends with it.
 fn clocks_have_left_what_they_had_left(
     play: &Play,
     list: &[Snapshot],

@@ -1,4 +1,4 @@
-//! One sequence through all lives of PID 1: what was going on when one of them ended goes on in the next.
+//! One sequence through all incarnations of PID 1: what was going on when one of them ended goes on in the next.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -45,7 +45,7 @@ pub struct Story {
     versions_read: VersionsRead,
     /// All services were taken in.
     taken_in: bool,
-    /// What is there for the next life, and since when PID 1 lives.
+    /// What is there for the next incarnation, and since when PID 1 lives.
     host: Option<(Ruin, Instant)>,
 }
 
@@ -76,7 +76,7 @@ impl Story {
         }
     }
 
-    /// One life of PID 1, which dies after so many points, if it is to die before the sequence is over.
+    /// One incarnation of PID 1, which dies after so many points, if it is to die before the sequence is over.
     pub async fn live(&mut self, dice: &mut Dice, fate: &Arc<Fate>, death: Option<(u64, u64)>) -> End {
         let over = tokio::select! {
             biased;
@@ -178,7 +178,7 @@ impl Story {
 
     /// The first life: the host boots.
     async fn begins(&mut self, dice: &mut Dice, fate: &Arc<Fate>, death: Option<(u64, u64)>) -> Play {
-        // Far enough that the clock of no later life stands behind this one's.
+        // Far enough that the clock of no later incarnation stands behind this one's.
         tokio::time::advance(secs(3600)).await;
         self.begun = Some(Instant::now());
         let mut house = House::new();
@@ -234,7 +234,7 @@ impl Story {
         (ruin, origin)
     }
 
-    /// A later life: all is there that outlived the one before.
+    /// A later incarnation: all is there that outlived the one before.
     async fn goes_on(
         &mut self,
         dice: &mut Dice,

@@ -1,5 +1,5 @@
-//! Who writes down what happens: each event with the time of the clock that stands still, and each wrong that only shows
-//! at the instant at which it is done.
+//! Who writes down what happens: each event with the time of the clock that stands still, and each wrong that only
+//! shows at the instant at which it is done.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ use crate::house::{House, MS, What};
 pub struct Notes {
     /// Each with the time at which it was read.
     pub events: Vec<(Instant, Event)>,
-    /// Numbers of those that were told in one life of PID 1 and read in another: when is not known.
+    /// Numbers of those that were told in one incarnation of PID 1 and read in another: when is not known.
     pub late: HashSet<u64>,
     pub wrongs: Vec<String>,
     /// When the host began to stop.
@@ -31,8 +31,8 @@ impl Notes {
         self.events.last().map_or(1, |(_, event)| event.seq + 1)
     }
 
-    /// Another life of PID 1 goes on with the events: those that were read are still what they were, and what was told
-    /// and not read yet can be read.
+    /// Another incarnation of PID 1 goes on with the events: those that were read are still what they were, and what
+    /// was told and not read yet can be read.
     pub fn goes_on(&mut self, manager: &Manager) {
         let next = self.next();
         for event in manager.events(1, usize::MAX).events {
@@ -119,7 +119,7 @@ pub fn follow(
                     }
                     next = event.seq + 1;
                     if life > 1 && Instant::now() <= life_begun + 5 * MS {
-                        // Perhaps what the life before had not come to tell.
+                        // Perhaps what the previous incarnation had not come to tell.
                         book.late.insert(event.seq);
                     }
                     trace.lock().unwrap().push(format!(

@@ -126,7 +126,7 @@ fn g3_stop_while_preparing() {
     let mut host = Host::builder()
         .service("web", "process: {command: [$PROGRAM, print=web, 'touch=$DIR/ran', serve]}\nstart: manual")
         .start();
-    // What an earlier life left in its cgroup must end before the service can be prepared, and cannot.
+    // What an earlier incarnation left in its cgroup must end before the service can be prepared, and cannot.
     let mut stray = Stray::of(&host, "web");
     let Some(freezer) = Freezer::new() else { return };
     freezer.freeze(stray.0.id().cast_signed());

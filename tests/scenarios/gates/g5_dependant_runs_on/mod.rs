@@ -27,7 +27,7 @@ depends: [{service: db, event: running}, {service: web}]",
     assert_ne!(second, db);
     host.kill(second, libc::SIGKILL);
     host.wait_for("db", "to be up in its third run", |db| db.up && db.pid.is_some_and(|pid| pid != second));
-    // Gone for good: `stop` would refuse, but its program can end by a mistake of its own.
+    // Gone permanently: `stop` would refuse, but its program can end by a mistake of its own.
     host.ctl(&["stop", "db", "--wait"]).expect(1);
     host.ctl(&["restart", "db", "--wait"]).ok();
 

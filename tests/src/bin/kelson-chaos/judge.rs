@@ -12,7 +12,7 @@ use crate::Plan;
 use crate::fault::Fault;
 use crate::life::{self, Held};
 
-/// Built-ins that begin anew in each life, and are no service of anybody.
+/// Built-ins that start again in each incarnation, and are no service of anybody.
 const HELPERS: [&str; 1] = ["probe"];
 /// No more problems than this are told.
 const ENOUGH_PROBLEMS: usize = 50;

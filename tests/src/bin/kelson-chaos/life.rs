@@ -1,8 +1,8 @@
-//! The lives of PID 1, as the kernel tells them apart.
+//! The incarnations of PID 1, as the kernel tells them apart.
 
 use std::fs;
 
-/// What is another in each life: where its stack begins, which the kernel draws by chance with each `execve`.
+/// What is another in each incarnation: where its stack begins, which the kernel draws by chance with each `execve`.
 ///
 /// Another life can be seen so before it answers, and nobody has to be asked.
 pub fn of_pid_1() -> Option<u64> {
@@ -13,7 +13,7 @@ pub fn of_pid_1() -> Option<u64> {
     rest.split_whitespace().nth(STARTSTACK - 3)?.parse().ok()
 }
 
-/// What PID 1 holds: what grows from life to life would be used up one day.
+/// What PID 1 holds: what grows from one incarnation to the next would be used up one day.
 #[derive(Debug, Clone, Copy)]
 pub struct Held {
     pub descriptors: usize,
