@@ -10,7 +10,7 @@
 #   make docs                           a book of docs/ in out/book; hack/docs --renew makes anew what is generated of it
 #   make bench                          beside a bare C loop, s6 and runit: one table; on a quiet machine, as root
 #   make check                          format, clippy, unit tests and layers, in some minutes: before each commit
-#   make lint                           rustfmt, clippy, shellcheck, protobuf, directions of imports, links and schemas of the documents
+#   make lint                           rustfmt, clippy, shellcheck, protobuf, directions of imports, words, links and schemas of the documents
 
 .PHONY: run test test-long chaos image simulate bench fuzz lint check docs deps pictures
 .DEFAULT_GOAL := run
