@@ -64,7 +64,7 @@ fn context() -> RunContext {
 #[test]
 fn a_running_service_keeps_less_than_500_bytes() {
     const SERVICES: usize = 300;
-    as_pid_one("a_running_service_keeps_less_than_500_bytes", || async {
+    as_pid_one(|| async {
         let processes = processes();
         let specs: Vec<Arc<ServiceSpec>> = (0..SERVICES)
             .map(|number| Arc::new(ServiceSpec::process(&format!("web-{number}"), ["/bin/sleep", "1000"])))

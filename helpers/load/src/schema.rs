@@ -2,7 +2,7 @@
 //!
 //! Two things are made of it: the JSON schemas that editors use ([`json`]), and the tables of the documents ([`tables`]).
 //! The decoder does not read it, so that PID 1's binary is free of it. Tests hold the two together: they ask the decoder at
-//! every mapping what it allows, and lay each default, bound and word before it (spec/tests/schema.rs).
+//! every mapping what it allows, and lay each default, bound and word before it (tests/files/schema.rs).
 
 mod checks;
 mod confinement;

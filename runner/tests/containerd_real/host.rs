@@ -112,8 +112,8 @@ impl Images for Empty {
     }
 }
 
-/// Runs `body` as PID 1 of namespaces of its own that have a containerd. `name` is the test function's path.
-pub fn on_containerd(name: &str, body: impl AsyncFnOnce(Host)) {
+/// Runs `body` as PID 1 of namespaces of its own that have a containerd.
+pub fn on_containerd(body: impl AsyncFnOnce(Host)) {
     let Some(bin) = containers::find_programs() else {
         return kelson_tests::skip("there is no containerd in out/cache: run `make image`");
     };
@@ -122,7 +122,7 @@ pub fn on_containerd(name: &str, body: impl AsyncFnOnce(Host)) {
     fs::create_dir_all(&folder).unwrap();
     let mut namespaces = containers::namespaces(&folder);
     namespaces.env("TMPDIR", &folder);
-    as_pid_one_of(namespaces, name, || async { body(Host::new(bin, folder.clone()).await).await });
+    as_pid_one_of(namespaces, || async { body(Host::new(bin, folder.clone()).await).await });
     let _ = fs::remove_dir(&folder);
 }
 

@@ -14,7 +14,7 @@ use crate::host::*;
 
 #[test]
 fn h4_commands_run_inside() {
-    on_containerd("inside::h4_commands_run_inside", async |host| {
+    on_containerd(async |host| {
         let image = ImageConfig { uid: 33, gid: 34, groups: vec![35], ..ImageConfig::default() };
         let mut runner = host.runner_of("exec", &["/bin/sh", "-c", "busybox sleep 1000; exit 1"], image);
         runner.open().await.unwrap();
@@ -119,7 +119,7 @@ fn h4_commands_run_inside() {
 
 #[test]
 fn the_specification_holds_inside() {
-    on_containerd("inside::the_specification_holds_inside", async |host| {
+    on_containerd(async |host| {
         let script = "busybox grep -E 'CapBnd|CapEff|NoNewPrivs|Seccomp:' /proc/self/status; ulimit -n; \
             busybox touch /x; busybox unshare -m true; busybox ls /sys/class/net; busybox ls /dev; \
             busybox cat /etc/hosts; busybox df /mem | busybox tail -1; busybox cat /proc/self/cgroup; \
@@ -162,7 +162,7 @@ fn the_specification_holds_inside() {
 
 #[test]
 fn it_says_that_it_is_ready_through_its_socket() {
-    on_containerd("inside::it_says_that_it_is_ready_through_its_socket", async |host| {
+    on_containerd(async |host| {
         let path = host.daemon.dir.join("notify.sock");
         let socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
         let image = ImageConfig { uid: 5, gid: 6, ..ImageConfig::default() };

@@ -21,7 +21,7 @@ use tokio::time::{sleep, timeout};
 
 #[test]
 fn c5_one_container_a_task_each_run() {
-    on_containerd("c5_one_container_a_task_each_run", async |host| {
+    on_containerd(async |host| {
         let script = "echo out $GREETING; echo err >&2; echo $KELSON_RUN; read x < /count; echo x$x; echo more >> /count; exit 3";
         let mut runner = host.runner("c5", &["/bin/sh", "-c", script]);
         runner.open().await.unwrap();
@@ -53,7 +53,7 @@ fn c5_one_container_a_task_each_run() {
 
 #[test]
 fn c5_a_hook_is_a_task_of_the_same_container() {
-    on_containerd("c5_a_hook_is_a_task_of_the_same_container", async |host| {
+    on_containerd(async |host| {
         let script =
             "echo $0 $GREETING $KELSON_SERVICE; busybox id -u; pwd; echo $0 >> /done; busybox cat /done";
         let main: [&str; 4] = ["/bin/sh", "-c", script, "main"];
@@ -91,7 +91,7 @@ fn c5_a_hook_is_a_task_of_the_same_container() {
 
 #[test]
 fn c4_containerd_dies_and_comes_back() {
-    on_containerd("c4_containerd_dies_and_comes_back", async |mut host| {
+    on_containerd(async |mut host| {
         let mut runner = host.runner(
             "c4",
             &["/bin/sh", "-c", "trap 'exit 7' TERM; echo up; while :; do busybox sleep 0.1; done"],
@@ -121,7 +121,7 @@ fn c4_containerd_dies_and_comes_back() {
 
 #[test]
 fn c4_containerd_dies_while_it_makes_a_task() {
-    on_containerd("c4_containerd_dies_while_it_makes_a_task", async |mut host| {
+    on_containerd(async |mut host| {
         let mut runner = host.runner("half", &["/bin/busybox", "sleep", "1000"]);
         for milliseconds in (4..=60).step_by(4) {
             runner.open().await.unwrap();
@@ -145,7 +145,7 @@ fn c4_containerd_dies_while_it_makes_a_task() {
 
 #[test]
 fn c4_a_stop_needs_no_containerd() {
-    on_containerd("c4_a_stop_needs_no_containerd", async |mut host| {
+    on_containerd(async |mut host| {
         let mut runner = host.runner(
             "stopper",
             &["/bin/sh", "-c", "trap 'exit 7' TERM; echo up; while :; do busybox sleep 0.1; done"],
@@ -180,7 +180,7 @@ fn c4_a_stop_needs_no_containerd() {
 
 #[test]
 fn s2_one_that_ignores_its_signal_is_killed_with_all_its_children() {
-    on_containerd("s2_one_that_ignores_its_signal_is_killed_with_all_its_children", async |host| {
+    on_containerd(async |host| {
         let script =
             "trap '' TERM; busybox setsid busybox sleep 1000 & echo up; while :; do busybox sleep 1000; done";
         let mut runner = host.runner("s2", &["/bin/sh", "-c", script]);
@@ -198,7 +198,7 @@ fn s2_one_that_ignores_its_signal_is_killed_with_all_its_children() {
 
 #[test]
 fn s3_a_frozen_container_is_thawed_and_a_shim_that_hangs_holds_nothing_up() {
-    on_containerd("s3_a_frozen_container_is_thawed_and_a_shim_that_hangs_holds_nothing_up", async |host| {
+    on_containerd(async |host| {
         let mut runner = host.runner(
             "s3",
             &["/bin/sh", "-c", "trap 'exit 7' TERM; echo up; while :; do busybox sleep 0.1; done"],
@@ -243,7 +243,7 @@ fn s3_a_frozen_container_is_thawed_and_a_shim_that_hangs_holds_nothing_up() {
 
 #[test]
 fn c1_leftovers_of_an_earlier_life_are_gone() {
-    on_containerd("c1_leftovers_of_an_earlier_life_are_gone", async |host| {
+    on_containerd(async |host| {
         let mut first = host.runner("c1", &["/bin/busybox", "sleep", "1000"]);
         first.open().await.unwrap();
         let (one, _out, _err) = context(1);
@@ -270,7 +270,7 @@ fn c1_leftovers_of_an_earlier_life_are_gone() {
 
 #[test]
 fn c4_a_next_life_takes_a_container_up() {
-    on_containerd("c4_a_next_life_takes_a_container_up", async |mut host| {
+    on_containerd(async |mut host| {
         let script = "trap 'exit 7' TERM; echo up $KELSON_RUN; while :; do busybox sleep 0.1; done";
         let image = ImageConfig { working_directory: "/proc".into(), ..ImageConfig::default() };
         for containerd_dies in [false, true] {
@@ -308,7 +308,7 @@ fn c4_a_next_life_takes_a_container_up() {
 
 #[test]
 fn v5_a_container_that_ended_between_two_lives_is_told_of() {
-    on_containerd("v5_a_container_that_ended_between_two_lives_is_told_of", async |host| {
+    on_containerd(async |host| {
         let mut first = host.runner("v5-late", &["/bin/sh", "-c", "busybox sleep 0.3; exit 9"]);
         first.open().await.unwrap();
         let (one, out, err) = context(1);
@@ -346,7 +346,7 @@ fn v5_a_container_that_ended_between_two_lives_is_told_of() {
 
 #[test]
 fn a_command_that_is_missing_is_named() {
-    on_containerd("a_command_that_is_missing_is_named", async |host| {
+    on_containerd(async |host| {
         let mut runner = host.runner("missing", &["/bin/nope", "x"]);
         runner.open().await.unwrap();
         let error = runner.run(context(1).0).await.map(|_| ()).unwrap_err();
@@ -362,7 +362,7 @@ fn a_command_that_is_missing_is_named() {
 
 #[test]
 fn exits_are_what_they_are() {
-    on_containerd("exits_are_what_they_are", async |host| {
+    on_containerd(async |host| {
         for (script, expected) in [
             ("exit 0", Exit::Status(0)),
             ("exit 3", Exit::Status(3)),
@@ -389,7 +389,7 @@ fn exits_are_what_they_are() {
 
 #[test]
 fn g3_a_start_that_is_given_up_leaves_nothing() {
-    on_containerd("g3_a_start_that_is_given_up_leaves_nothing", async |host| {
+    on_containerd(async |host| {
         let mut runner = host.runner("g3", &["/bin/busybox", "sleep", "1000"]);
         for milliseconds in [0, 1, 3, 10, 20, 30, 40, 60, 100] {
             runner.open().await.unwrap();

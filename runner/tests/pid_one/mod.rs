@@ -20,26 +20,32 @@ const INSIDE: &str = "KELSON_TEST_INSIDE";
 /// No test takes a tenth of this.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Runs `body` as PID 1. `name` is the test function's own.
-pub fn as_pid_one<F: Future<Output = ()>>(name: &str, body: impl FnOnce() -> F) {
+/// The path of the running test, as `--exact` takes it.
+pub fn test_name() -> String {
+    std::env::var(INSIDE).unwrap_or_else(|_| std::thread::current().name().unwrap_or_default().to_owned())
+}
+
+/// Runs `body` as PID 1.
+pub fn as_pid_one<F: Future<Output = ()>>(body: impl FnOnce() -> F) {
     let mut unshare = Outer::new("unshare");
     unshare.args(["--pid", "--fork", "--mount-proc", "--kill-child"]);
-    as_pid_one_of(unshare, name, body);
+    as_pid_one_of(unshare, body);
 }
 
 /// As [`as_pid_one`], in the namespaces that this command makes.
-pub fn as_pid_one_of<F: Future<Output = ()>>(mut outer: Outer, name: &str, body: impl FnOnce() -> F) {
+pub fn as_pid_one_of<F: Future<Output = ()>>(mut outer: Outer, body: impl FnOnce() -> F) {
     if std::env::var_os(INSIDE).is_some() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async { tokio::time::timeout(DEADLINE, body()).await.expect("the test hangs") });
         return;
     }
-    let cgroup = OwnCgroup::new(name);
+    let name = test_name();
+    let cgroup = OwnCgroup::new(name.rsplit("::").next().unwrap_or_default());
     let procs = cgroup.0.join("cgroup.procs");
     outer
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", name, "--nocapture", "--test-threads=1"])
-        .env(INSIDE, "1")
+        .args(["--exact", &name, "--nocapture", "--test-threads=1"])
+        .env(INSIDE, &name)
         .stdin(OuterStdio::null());
     // SAFETY: the child of this test binary is a fork; what runs there is a write and a change of the mask.
     unsafe {

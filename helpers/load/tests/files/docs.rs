@@ -1,12 +1,8 @@
 //! What the documents show is what the parser takes: the blocks of YAML that begin with `# services/NAME.yaml` or
 //! `# machine.yaml` are whole files, and those of one page are a configuration folder without a mistake.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test ends at its first surprise")]
-
-mod folder;
-
 use std::path::{Path, PathBuf};
 
-use folder::Folder;
+use crate::folder::Folder;
 
 /// The blocks of YAML of a document, also those that are set in below an item of a list.
 fn blocks(document: &str) -> Vec<String> {

@@ -1,19 +1,8 @@
 //! Children in the network namespace of another process, and in no other of its namespaces.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
-
-mod pid_one;
-
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+use crate::pid_one::{as_pid_one, pipe, processes, read_all};
 use kelson_runner::{Child, Command, Exit, Processes, Stdio, Step, open_network};
-use pid_one::{as_pid_one, pipe, processes, read_all};
 
 /// A process that has made a network namespace of its own.
 async fn apart(processes: &Processes) -> Child {
@@ -58,7 +47,7 @@ fn high(fd: &OwnedFd) -> OwnedFd {
 
 #[test]
 fn a_child_without_privileges_enters_the_network_of_another() {
-    as_pid_one("a_child_without_privileges_enters_the_network_of_another", || async {
+    as_pid_one(|| async {
         let processes = processes();
         let other = apart(&processes).await;
         let theirs = namespace(&other.pid.to_string(), "net");
@@ -98,7 +87,7 @@ fn a_child_without_privileges_enters_the_network_of_another() {
 
 #[test]
 fn what_is_no_network_namespace_is_refused() {
-    as_pid_one("what_is_no_network_namespace_is_refused", || async {
+    as_pid_one(|| async {
         let processes = processes();
         let of = |path: &str| OwnedFd::from(std::fs::File::open(path).unwrap());
         for path in ["/dev/null", "/proc/self/ns/mnt"] {
@@ -111,7 +100,7 @@ fn what_is_no_network_namespace_is_refused() {
 
 #[test]
 fn v3_the_network_of_a_stranger_is_not_opened() {
-    as_pid_one("v3_the_network_of_a_stranger_is_not_opened", || async {
+    as_pid_one(|| async {
         let processes = processes();
         let other = apart(&processes).await;
         let gone = format!("process {} is gone", other.pid);

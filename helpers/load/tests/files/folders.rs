@@ -1,12 +1,8 @@
 //! Mistakes beyond a single service file: what lies in the folder, files that specs name, the machine file.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test ends at its first surprise")]
-
-mod folder;
-
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::symlink;
 
-use folder::Folder;
+use crate::folder::Folder;
 
 /// A sound beginning of four lines, so that what a case adds starts in line 5.
 const SOUND: &str = "name: web\ndescription: sound\nprocess:\n  command: [/bin/web]\n";

@@ -1,12 +1,8 @@
 //! Whole files: every key read with its value and its default, written as text and read again, handed over and back.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test ends at its first surprise")]
-
-mod folder;
-
 use std::path::PathBuf;
 use std::time::Duration;
 
-use folder::Folder;
+use crate::folder::Folder;
 use kelson_spec::machine::{
     ApiSpec, BuiltinSpec, InterfaceSpec, MachineSpec, MountSpec, NodeHealthSpec, WatchdogSpec,
 };
@@ -280,7 +276,7 @@ fn what_a_file_does_not_say_has_its_default() {
 #[test]
 fn the_example_of_the_handbook_is_read() {
     let folder = folder();
-    folder.service("web", include_str!("example.yaml"));
+    folder.service("web", include_str!("../example.yaml"));
     let loaded = folder.load();
     assert_eq!(loaded.diagnostics, []);
     let spec = loaded.services.iter().find(|spec| spec.name == "web").unwrap();

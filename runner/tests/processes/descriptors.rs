@@ -1,21 +1,10 @@
 //! A child gets a small table of descriptors, whatever PID 1 holds; and what PID 1 holds is as before.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
-
-mod pid_one;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
+use crate::pid_one::{all_processes, as_pid_one, eventually, pipe, processes, read_all};
 use kelson_runner::{Cgroup, CgroupRoot, Command, Exit, Processes, Stdio, Step};
-use pid_one::{all_processes, as_pid_one, eventually, pipe, processes, read_all};
 
 /// As many as PID 1 has with 1,000 services, half of them not marked to close.
 fn many() -> Vec<OwnedFd> {
@@ -85,7 +74,7 @@ fn size_and_numbers(text: &str) -> (u32, Vec<&str>) {
 
 #[test]
 fn p3_a_child_gets_a_small_table_with_its_own_descriptors_alone() {
-    as_pid_one("p3_a_child_gets_a_small_table_with_its_own_descriptors_alone", || async {
+    as_pid_one(|| async {
         let processes = processes();
         let kept = many();
         // The first start opens what all share.
@@ -125,7 +114,7 @@ fn p3_a_child_gets_a_small_table_with_its_own_descriptors_alone() {
 
 #[test]
 fn starts_side_by_side_get_each_its_own() {
-    as_pid_one("starts_side_by_side_get_each_its_own", || async {
+    as_pid_one(|| async {
         let processes = processes();
         let kept = many();
         // The first start opens what all share.
@@ -161,7 +150,7 @@ fn starts_side_by_side_get_each_its_own() {
 
 #[test]
 fn a_start_that_fails_hangs_or_is_given_up_leaves_the_table_as_it_was() {
-    as_pid_one("a_start_that_fails_hangs_or_is_given_up_leaves_the_table_as_it_was", || async {
+    as_pid_one(|| async {
         let processes = processes();
         let root = CgroupRoot::discover().unwrap();
         let frozen = Cgroup::create(&root, "frozen").unwrap();

@@ -1,19 +1,9 @@
 //! What the schema tells is what the decoder takes: asked at every mapping of all files, with every key, default, bound and
 //! word; and what was published of it is what is generated now.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::arithmetic_side_effects,
-    reason = "a test ends at its first surprise"
-)]
-
-mod folder;
-
 use std::path::Path;
 use std::rc::Rc;
 
-use folder::Folder;
+use crate::folder::Folder;
 use kelson_load::schema::{Absent, Key, Kind, Mapping, files, json, tables};
 use kelson_spec::Loaded;
 use kelson_spec::duration_text;

@@ -1,14 +1,5 @@
 //! Services from images: every key of `container`, what other keys mean for one, and the wait for containerd.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test ends at its first surprise"
-)]
-
-mod folder;
-
-use folder::Folder;
+use crate::folder::Folder;
 use kelson_load::{Mode, Sources, Switch, load_with};
 use kelson_spec::service::*;
 use kelson_spec::{CONTAINER_CAPABILITIES, Loaded, ServiceSpec, render, wire};

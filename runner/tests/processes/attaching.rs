@@ -1,25 +1,14 @@
 //! A next incarnation of PID 1: this test re-executes itself, keeps its children, and takes them up.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
-
-mod pid_one;
-
 use std::os::unix::process::CommandExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::pid_one::{all_processes, as_pid_one, eventually, pipe, read_all, reap_on_sigchld, test_name};
 use kelson_runner::{
     Attachment, CgroupRoot, Command, Exit, Options, ProcessRunner, Processes, RunContext, Runner, Running,
     StopPlan, StopReport,
 };
 use kelson_spec::ServiceSpec;
-use pid_one::{all_processes, as_pid_one, eventually, pipe, read_all, reap_on_sigchld};
 
 /// What the first life remembers for the second: a PID and a start time each.
 const MEMORY: &str = "KELSON_TEST_MEMORY";
@@ -66,11 +55,11 @@ fn memory() -> Option<Vec<Attachment>> {
 }
 
 /// Ends this incarnation: all threads, all descriptors, everything but the PID and the children.
-fn next_life(name: &str, remembered: &[&Running]) -> ! {
+fn next_incarnation(remembered: &[&Running]) -> ! {
     let entries: Vec<String> =
         remembered.iter().map(|running| format!("{}:{}", running.pid, running.start_time)).collect();
     let error = std::process::Command::new("/proc/self/exe")
-        .args(["--exact", name, "--nocapture", "--test-threads=1"])
+        .args(["--exact", &test_name(), "--nocapture", "--test-threads=1"])
         .env(MEMORY, entries.join(" "))
         .exec();
     panic!("{error}");
@@ -82,8 +71,7 @@ fn is_zombie(pid: i32) -> bool {
 
 #[test]
 fn v1_a_run_goes_on_over_two_lives() {
-    let name = "v1_a_run_goes_on_over_two_lives";
-    as_pid_one(name, || async {
+    as_pid_one(|| async {
         let processes = unreaped();
         let mut web = runner(&processes, "web", DEAF);
         let Some(memory) = memory() else {
@@ -92,7 +80,7 @@ fn v1_a_run_goes_on_over_two_lives() {
             let (ready, closed) = pipe();
             let running = run(&mut web, vec![(closed, 3)]).await;
             read_all(ready).await;
-            next_life(name, &[&running]);
+            next_incarnation(&[&running]);
         };
         reap_on_sigchld(&processes);
         let kept = memory[0];
@@ -118,8 +106,7 @@ fn v1_a_run_goes_on_over_two_lives() {
 
 #[test]
 fn v5_one_that_ended_between_two_lives_is_told_of() {
-    let name = "v5_one_that_ended_between_two_lives_is_told_of";
-    as_pid_one(name, || async {
+    as_pid_one(|| async {
         let processes = unreaped();
         let names = ["first", "second", "third"];
         let script = |name: &str| format!("read x <&3; echo {name} >/dev/null; exit 1{}", name.len());
@@ -133,7 +120,7 @@ fn v5_one_that_ended_between_two_lives_is_told_of() {
                 runner.open().await.unwrap();
                 running.push(run(runner, vec![(read.try_clone().unwrap(), 3)]).await);
             }
-            next_life(name, &running.iter().collect::<Vec<_>>());
+            next_incarnation(&running.iter().collect::<Vec<_>>());
         };
         eventually("they have ended", || memory.iter().all(|kept| is_zombie(kept.pid))).await;
         let [first, second, third] = &mut runners;
@@ -157,8 +144,7 @@ fn v5_one_that_ended_between_two_lives_is_told_of() {
 
 #[test]
 fn v3_what_is_not_proven_ours_is_not_taken_up() {
-    let name = "v3_what_is_not_proven_ours_is_not_taken_up";
-    as_pid_one(name, || async {
+    as_pid_one(|| async {
         let processes = unreaped();
         let Some(memory) = memory() else {
             reap_on_sigchld(&processes);
@@ -167,7 +153,7 @@ fn v3_what_is_not_proven_ours_is_not_taken_up() {
             let (ready, closed) = pipe();
             let running = run(&mut web, vec![(closed, 3)]).await;
             read_all(ready).await;
-            next_life(name, &[&running]);
+            next_incarnation(&[&running]);
         };
         reap_on_sigchld(&processes);
         let kept = memory[0];
@@ -209,7 +195,7 @@ fn v3_what_is_not_proven_ours_is_not_taken_up() {
 
 #[test]
 fn a_shortage_of_descriptors_is_no_answer() {
-    as_pid_one("a_shortage_of_descriptors_is_no_answer", || async {
+    as_pid_one(|| async {
         let first = unreaped();
         let child = first.spawn(Command::new("/bin/sleep").arg("1000")).await.unwrap();
         let next = Processes::new(Options::default()).unwrap();

@@ -1,15 +1,5 @@
 //! What checks ask over the network: every key read, written as text and read again.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::arithmetic_side_effects,
-    clippy::indexing_slicing,
-    reason = "a test ends at its first surprise"
-)]
-
-mod folder;
-
-use folder::Folder;
+use crate::folder::Folder;
 use kelson_spec::service::*;
 use kelson_spec::{render, wire};
 

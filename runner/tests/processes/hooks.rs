@@ -1,23 +1,12 @@
 //! Runs of another command than the service's own: its hooks. All but the words is as in any run.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
-
-mod pid_one;
-
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::pid_one::{all_processes, as_pid_one, eventually, pipe, processes, read_all};
 use kelson_runner::{Exit, ProcessRunner, RunContext, Runner, Running, StopPlan, StopReport};
 use kelson_spec::ServiceSpec;
 use kelson_spec::service::{Credentials, Workload};
-use pid_one::{all_processes, as_pid_one, eventually, pipe, processes, read_all};
 
 const PATIENT: StopPlan = StopPlan { signal: libc::SIGTERM, timeout: Duration::from_secs(20) };
 
@@ -56,7 +45,7 @@ async fn run(
 
 #[test]
 fn a_hook_is_a_run_with_other_words() {
-    as_pid_one("a_hook_is_a_run_with_other_words", || async {
+    as_pid_one(|| async {
         let processes = processes();
         let mut runner = ProcessRunner::new(processes.clone(), Arc::new(spec()));
         runner.open().await.unwrap();
@@ -85,7 +74,7 @@ fn a_hook_is_a_run_with_other_words() {
 
 #[test]
 fn what_a_hook_leaves_is_gone_before_the_next_run() {
-    as_pid_one("what_a_hook_leaves_is_gone_before_the_next_run", || async {
+    as_pid_one(|| async {
         let mut runner = ProcessRunner::new(processes(), Arc::new(spec()));
         runner.open().await.unwrap();
         let (running, _text) =
@@ -107,7 +96,7 @@ fn what_a_hook_leaves_is_gone_before_the_next_run() {
 
 #[test]
 fn a_hook_is_executed_itself_where_the_service_is_a_personality() {
-    as_pid_one("a_hook_is_executed_itself_where_the_service_is_a_personality", || async {
+    as_pid_one(|| async {
         let binary = std::fs::File::open("/bin/false").unwrap();
         let mut runner =
             ProcessRunner::new(processes(), Arc::new(spec())).with_binary(Arc::new(binary.into()));
@@ -123,7 +112,7 @@ fn a_hook_is_executed_itself_where_the_service_is_a_personality() {
 
 #[test]
 fn a_hook_that_is_missing_is_named() {
-    as_pid_one("a_hook_that_is_missing_is_named", || async {
+    as_pid_one(|| async {
         let mut runner = ProcessRunner::new(processes(), Arc::new(spec()));
         runner.open().await.unwrap();
         let (_, write) = pipe();

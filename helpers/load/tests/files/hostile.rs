@@ -1,18 +1,9 @@
 //! Files that mean harm, and files that were damaged: always an answer, soon, and never a panic.
-#![allow(
-    clippy::unwrap_used,
-    clippy::arithmetic_side_effects,
-    clippy::indexing_slicing,
-    reason = "a test ends at its first surprise"
-)]
-
-mod folder;
-
 use std::time::{Duration, Instant};
 
-use folder::Folder;
+use crate::folder::Folder;
 
-const WHOLE: &str = include_str!("whole.yaml");
+const WHOLE: &str = include_str!("../whole.yaml");
 
 /// What one file of this content is answered with, within bounds.
 fn said(content: &[u8]) -> Vec<String> {

@@ -1,17 +1,7 @@
 //! The files of groups: what they say, and what is wrong in them.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::arithmetic_side_effects,
-    clippy::indexing_slicing,
-    reason = "a test ends at its first surprise"
-)]
-
-mod folder;
-
 use std::time::Duration;
 
-use folder::Folder;
+use crate::folder::Folder;
 use kelson_spec::service::{Check, Exhausted, Probe, RestartPolicy, RestartScope, RestartSpec};
 use kelson_spec::{GroupSpec, Loaded, wire};
 

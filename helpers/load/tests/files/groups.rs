@@ -1,15 +1,5 @@
 //! Groups: what each part waits for, and what becomes of a group with a mistake.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::arithmetic_side_effects,
-    clippy::indexing_slicing,
-    reason = "a test ends at its first surprise"
-)]
-
-mod folder;
-
-use folder::Folder;
+use crate::folder::Folder;
 use kelson_spec::service::*;
 use kelson_spec::{Graph, Loaded, Refused, render};
 

@@ -1,18 +1,8 @@
 //! Stopping services: by signal, by force, with all that they made; and the runner's futures dropped anywhere.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
-
-mod pid_one;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::pid_one::{all_processes, as_pid_one, eventually, pipe, processes, read_all, reap_on_sigchld};
 use kelson_runner::{
     Cgroup, CgroupRoot, Deaf, Exit, Options, ProcessRunner, Processes, RunContext, Runner, Running, StopPlan,
     StopReport,
@@ -20,7 +10,6 @@ use kelson_runner::{
 use kelson_spec::ServiceSpec;
 use kelson_spec::service::Credentials;
 use kelson_tests::skip;
-use pid_one::{all_processes, as_pid_one, eventually, pipe, processes, read_all, reap_on_sigchld};
 
 const PATIENT: StopPlan = StopPlan { signal: libc::SIGTERM, timeout: Duration::from_secs(20) };
 const IMPATIENT: StopPlan = StopPlan { signal: libc::SIGTERM, timeout: Duration::from_millis(200) };
@@ -74,7 +63,7 @@ fn only(pids: &[i32]) -> bool {
 
 #[test]
 fn open_run_stop_run_stop_close() {
-    as_pid_one("open_run_stop_run_stop_close", || async {
+    as_pid_one(|| async {
         let processes = processes();
         let mut runner = ProcessRunner::new(processes.clone(), spec("env; exec 3>&-; exec sleep 1000"));
         let path = processes.cgroups().unwrap().path().join("web");
@@ -110,7 +99,7 @@ fn open_run_stop_run_stop_close() {
 
 #[test]
 fn a_missing_controller_is_said_and_is_no_failure() {
-    as_pid_one("a_missing_controller_is_said_and_is_no_failure", || async {
+    as_pid_one(|| async {
         let processes = processes();
         let mut runner = ProcessRunner::new(processes.clone(), spec("exit 0"));
         runner.open().await.unwrap();
@@ -126,7 +115,7 @@ fn a_missing_controller_is_said_and_is_no_failure() {
 
 #[test]
 fn s2_who_ignores_the_signal_is_killed_with_all_its_children() {
-    as_pid_one("s2_who_ignores_the_signal_is_killed_with_all_its_children", || async {
+    as_pid_one(|| async {
         let processes = processes();
         let script = "trap '' TERM; setsid sleep 1000 & sleep 1000 & echo ready; wait; sleep 1000";
         let mut runner = ProcessRunner::new(processes.clone(), spec(script));
@@ -147,7 +136,7 @@ fn s2_who_ignores_the_signal_is_killed_with_all_its_children() {
 
 #[test]
 fn p2_a_double_fork_leaves_nothing_after_its_exit() {
-    as_pid_one("p2_a_double_fork_leaves_nothing_after_its_exit", || async {
+    as_pid_one(|| async {
         let processes = processes();
         let mut runner =
             ProcessRunner::new(processes, spec("setsid sh -c 'sleep 1000 & sleep 1001 &'; exit 5"));
@@ -163,7 +152,7 @@ fn p2_a_double_fork_leaves_nothing_after_its_exit() {
 
 #[test]
 fn p2_without_cgroups_strays_are_found_by_their_mark() {
-    as_pid_one("p2_without_cgroups_strays_are_found_by_their_mark", || async {
+    as_pid_one(|| async {
         let processes = Processes::new(Options::default()).unwrap();
         reap_on_sigchld(&processes);
         let other = processes
@@ -186,7 +175,7 @@ fn p2_without_cgroups_strays_are_found_by_their_mark() {
 
 #[test]
 fn s3_a_stopped_process_and_a_frozen_cgroup_still_end() {
-    as_pid_one("s3_a_stopped_process_and_a_frozen_cgroup_still_end", || async {
+    as_pid_one(|| async {
         let processes = processes();
         let mut runner = ProcessRunner::new(
             processes.clone(),
@@ -229,7 +218,7 @@ fn s3_a_stopped_process_and_a_frozen_cgroup_still_end() {
 
 #[test]
 fn a_stop_that_was_dropped_is_finished_by_the_next() {
-    as_pid_one("a_stop_that_was_dropped_is_finished_by_the_next", || async {
+    as_pid_one(|| async {
         let processes = processes();
         let mut runner = ProcessRunner::new(
             processes,
@@ -246,7 +235,7 @@ fn a_stop_that_was_dropped_is_finished_by_the_next() {
 
 #[test]
 fn c1_what_an_earlier_life_left_is_gone_after_open() {
-    as_pid_one("c1_what_an_earlier_life_left_is_gone_after_open", || async {
+    as_pid_one(|| async {
         let processes = processes();
         let root = processes.cgroups().unwrap().clone();
         let old = Cgroup::create(&root, "web").unwrap();
@@ -268,7 +257,7 @@ fn c1_what_an_earlier_life_left_is_gone_after_open() {
 
 #[test]
 fn two_hosts_in_one_cgroup_do_not_take_each_others_services_for_left_over() {
-    as_pid_one("two_hosts_in_one_cgroup_do_not_take_each_others_services_for_left_over", || async {
+    as_pid_one(|| async {
         let first = CgroupRoot::discover().unwrap();
         let second = CgroupRoot::discover().unwrap();
         assert!(first.path().ends_with("kelson") && first.warnings().is_empty());
@@ -282,7 +271,7 @@ fn two_hosts_in_one_cgroup_do_not_take_each_others_services_for_left_over() {
 
 #[test]
 fn a_run_after_one_whose_left_overs_were_killed_lives() {
-    as_pid_one("a_run_after_one_whose_left_overs_were_killed_lives", || async {
+    as_pid_one(|| async {
         let mut runner = ProcessRunner::new(processes(), spec("sleep 1000 & exit 7"));
         runner.open().await.unwrap();
         for number in 1..=3 {
@@ -297,7 +286,7 @@ fn a_run_after_one_whose_left_overs_were_killed_lives() {
 
 #[test]
 fn a_service_of_another_user_may_open_its_output_anew() {
-    as_pid_one("a_service_of_another_user_may_open_its_output_anew", || async {
+    as_pid_one(|| async {
         let script = "id -u; echo out >/proc/self/fd/1; echo err >/proc/self/fd/2; cat /proc/self/fd/0";
         let mut spec = ServiceSpec::process("web", ["/bin/sh", "-c", script]);
         spec.user = Some(Credentials { uid: 33, gid: 33, groups: vec![], name: "www".into(), home: None });
@@ -316,7 +305,7 @@ fn a_service_of_another_user_may_open_its_output_anew() {
 
 #[test]
 fn a_run_that_is_killed_for_memory_is_told_from_others() {
-    as_pid_one("a_run_that_is_killed_for_memory_is_told_from_others", || async {
+    as_pid_one(|| async {
         let processes = processes();
         if !processes.cgroups().unwrap().controllers().contains(&"memory") {
             return skip("cgroup2 has no memory controller here");
@@ -363,7 +352,7 @@ fn a_run_that_is_killed_for_memory_is_told_from_others() {
 /// What a running service costs in this process: no descriptor at all.
 #[test]
 fn a_running_service_keeps_no_descriptor() {
-    as_pid_one("a_running_service_keeps_no_descriptor", || async {
+    as_pid_one(|| async {
         let processes = processes();
         let count = || std::fs::read_dir("/proc/self/fd").unwrap().count();
         let mut runners = Vec::new();

@@ -1,26 +1,15 @@
 //! Starting: each step works or says why not, nothing of PID 1 leaks, a start that is given up leaves nothing.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
-
-mod pid_one;
-
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
+use crate::pid_one::{all_processes, as_pid_one, eventually, pipe, processes, read_all, reap_on_sigchld};
 use kelson_runner::{Child, Command, Exit, Options, Processes, SpawnError, Stdio, Step};
 use kelson_spec::service::ResourceLimit;
 use kelson_tests::skip;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use pid_one::{all_processes, as_pid_one, eventually, pipe, processes, read_all, reap_on_sigchld};
 
 /// What a command prints on its standard output.
 async fn output(processes: &Processes, command: Command) -> String {
@@ -43,7 +32,7 @@ fn field<'a>(status: &'a str, name: &str) -> &'a str {
 
 #[test]
 fn each_step_that_fails_says_so() {
-    as_pid_one("each_step_that_fails_says_so", || async {
+    as_pid_one(|| async {
         let processes = processes();
         let text = std::env::temp_dir().join("kelson-no-program");
         std::fs::write(&text, "no program").unwrap();
@@ -90,7 +79,7 @@ fn each_step_that_fails_says_so() {
 
 #[test]
 fn a_user_that_may_not_be_set_says_so() {
-    as_pid_one("a_user_that_may_not_be_set_says_so", || async {
+    as_pid_one(|| async {
         let processes = processes();
         let setuid_and_setgid = (1u64 << 6) | (1 << 7);
         let bounding = !setuid_and_setgid;
@@ -125,7 +114,7 @@ fn drop_capability(number: u32) {
 
 #[test]
 fn p3_nothing_of_pid_one_leaks() {
-    as_pid_one("p3_nothing_of_pid_one_leaks", || async {
+    as_pid_one(|| async {
         // PID 1 as it is at its worst: ignored signals, a handler, everything blocked, many descriptors without
         // CLOEXEC, raised limits, an odd umask, a full environment.
         // SAFETY: plain calls in a process of one test.
@@ -172,7 +161,7 @@ const OOM_SCORE: &str = "/proc/self/oom_score_adj";
 
 #[test]
 fn a_child_has_the_oom_score_of_pid_1_where_that_is_unchanged() {
-    as_pid_one("a_child_has_the_oom_score_of_pid_1_where_that_is_unchanged", || async {
+    as_pid_one(|| async {
         let before = std::fs::read_to_string(OOM_SCORE).unwrap();
         let cat = Command::new("/bin/cat").args([OOM_SCORE]).spared();
         assert_eq!(output(&processes(), cat).await, before);
@@ -181,7 +170,7 @@ fn a_child_has_the_oom_score_of_pid_1_where_that_is_unchanged() {
 
 #[test]
 fn a_child_is_not_as_safe_from_the_kernels_choice_as_pid_1() {
-    as_pid_one("a_child_is_not_as_safe_from_the_kernels_choice_as_pid_1", || async {
+    as_pid_one(|| async {
         if std::fs::write(OOM_SCORE, "-1000").is_err() {
             return skip("it may not lower its OOM score: there is no CAP_SYS_RESOURCE");
         }
@@ -219,7 +208,7 @@ fn own_cgroup(top: &Path) -> PathBuf {
 /// The kernel has made a pidfd, told its number and closed it again by then.
 #[test]
 fn a_start_without_a_place_for_it_closes_no_descriptor_of_another() {
-    as_pid_one("a_start_without_a_place_for_it_closes_no_descriptor_of_another", || async {
+    as_pid_one(|| async {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos();
         let at = std::env::temp_dir().join(format!("kelson-pids-{now}"));
         std::fs::create_dir(&at).unwrap();
@@ -268,7 +257,7 @@ fn a_start_without_a_place_for_it_closes_no_descriptor_of_another() {
 /// The kernel ends PID 1 by a fault of a thread that has its signal blocked, and asks no handler.
 #[test]
 fn threads_that_start_children_let_their_own_faults_be_handled() {
-    as_pid_one("threads_that_start_children_let_their_own_faults_be_handled", || async {
+    as_pid_one(|| async {
         let processes = processes();
         assert_eq!(output(&processes, shell("echo x")).await, "x\n");
         let mut seen = 0;
@@ -295,7 +284,7 @@ fn threads_that_start_children_let_their_own_faults_be_handled() {
 
 #[test]
 fn descriptors_arrive_at_their_numbers_however_they_overlap() {
-    as_pid_one("descriptors_arrive_at_their_numbers_however_they_overlap", || async {
+    as_pid_one(|| async {
         let processes = processes();
         let files: Vec<(OwnedFd, String)> = (0..6)
             .map(|n| {
@@ -325,7 +314,7 @@ fn descriptors_arrive_at_their_numbers_however_they_overlap() {
 
 #[test]
 fn a_user_gets_its_groups_and_the_capabilities_added() {
-    as_pid_one("a_user_gets_its_groups_and_the_capabilities_added", || async {
+    as_pid_one(|| async {
         let processes = processes();
         let bind = 1u64 << 10;
         let command = shell("cat /proc/self/status")
@@ -355,7 +344,7 @@ fn a_user_gets_its_groups_and_the_capabilities_added() {
 
 #[test]
 fn the_default_profile_holds_with_and_without_new_privileges() {
-    as_pid_one("the_default_profile_holds_with_and_without_new_privileges", || async {
+    as_pid_one(|| async {
         let processes = processes();
         let filter = processes.default_filter(0);
         for no_new_privileges in [true, false] {
@@ -374,7 +363,7 @@ fn the_default_profile_holds_with_and_without_new_privileges() {
 
 #[test]
 fn a_read_only_root_is_read_only_everywhere_and_for_itself_alone() {
-    as_pid_one("a_read_only_root_is_read_only_everywhere_and_for_itself_alone", || async {
+    as_pid_one(|| async {
         let processes = processes();
         let script = "for d in / /tmp /run /dev/shm; do touch $d/kelson-probe 2>/dev/null && echo wrote $d; done; \
             echo x >/dev/null && echo null";
@@ -389,7 +378,7 @@ fn a_read_only_root_is_read_only_everywhere_and_for_itself_alone() {
 /// The clock and `/proc` agree on when a child began.
 #[test]
 fn the_start_time_is_that_of_proc() {
-    as_pid_one("the_start_time_is_that_of_proc", || async {
+    as_pid_one(|| async {
         let processes = processes();
         for _ in 0..200 {
             let child = processes.spawn(Command::new("/bin/sleep").arg("1000")).await.unwrap();
@@ -406,7 +395,7 @@ fn the_start_time_is_that_of_proc() {
 
 #[test]
 fn a_program_may_be_a_descriptor() {
-    as_pid_one("a_program_may_be_a_descriptor", || async {
+    as_pid_one(|| async {
         let processes = processes();
         let program: OwnedFd = std::fs::File::open("/bin/echo").unwrap().into();
         let command = Command::from_descriptor(program, "kelson-echo").arg("hello");
@@ -429,7 +418,7 @@ fn frozen_cgroup() -> kelson_runner::Cgroup {
 
 #[test]
 fn a_start_that_hangs_ends_at_its_deadline_and_holds_up_no_other() {
-    as_pid_one("a_start_that_hangs_ends_at_its_deadline_and_holds_up_no_other", || async {
+    as_pid_one(|| async {
         let processes = processes();
         let cgroup = frozen_cgroup();
         // More than there are spawners.
@@ -470,7 +459,7 @@ async fn give_up_after(pause: Duration, start: impl Future<Output = Result<Child
 
 #[test]
 fn a_start_that_is_given_up_leaves_nothing() {
-    as_pid_one("a_start_that_is_given_up_leaves_nothing", || async {
+    as_pid_one(|| async {
         let processes = processes();
         let cgroup = frozen_cgroup();
         // While it hangs.
@@ -498,7 +487,7 @@ fn a_start_that_is_given_up_leaves_nothing() {
 
 #[test]
 fn v7_a_child_stands_in_the_record_until_its_owner_waits_for_it() {
-    as_pid_one("v7_a_child_stands_in_the_record_until_its_owner_waits_for_it", || async {
+    as_pid_one(|| async {
         let record =
             nix::sys::memfd::memfd_create(c"record", nix::sys::memfd::MFdFlags::MFD_CLOEXEC).unwrap();
         let options = Options { record: Some(record.try_clone().unwrap()), ..Options::default() };

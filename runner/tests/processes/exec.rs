@@ -1,27 +1,16 @@
 //! Commands beside a service: in its cgroup, as its user, with its environment and confinement, and with its end.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::arithmetic_side_effects,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that panics has failed"
-)]
-
-mod pid_one;
-
 use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::pid_one::{all_processes, as_pid_one, eventually, pipe, processes};
 use kelson_runner::{
     ExecRequest, Executing, Executor as _, Exit, ProcessExecutor, ProcessRunner, Processes, RunContext,
     Runner, Running, StopPlan, StopReport, WindowSize,
 };
 use kelson_spec::ServiceSpec;
 use kelson_spec::service::{Credentials, ResourceLimit};
-use pid_one::{all_processes, as_pid_one, eventually, pipe, processes};
 
 const PATIENT: StopPlan = StopPlan { signal: libc::SIGTERM, timeout: Duration::from_secs(20) };
 
@@ -98,7 +87,7 @@ async fn done(executing: Executing) -> (String, String, Exit) {
 
 #[test]
 fn a_command_is_as_the_service_is() {
-    as_pid_one("a_command_is_as_the_service_is", || async {
+    as_pid_one(|| async {
         let processes = processes();
         let mut spec = sleeper();
         spec.user = Some(Credentials {
@@ -143,7 +132,7 @@ fn a_command_is_as_the_service_is() {
 
 #[test]
 fn output_goes_where_it_is_sent() {
-    as_pid_one("output_goes_where_it_is_sent", || async {
+    as_pid_one(|| async {
         let processes = processes();
         let mut web = run(&processes, sleeper()).await;
         let (output, theirs) = nix::unistd::pipe().unwrap();
@@ -162,7 +151,7 @@ fn output_goes_where_it_is_sent() {
 
 #[test]
 fn input_goes_through_and_ends() {
-    as_pid_one("input_goes_through_and_ends", || async {
+    as_pid_one(|| async {
         let processes = processes();
         let mut web = run(&processes, sleeper()).await;
         let mut executing =
@@ -177,7 +166,7 @@ fn input_goes_through_and_ends() {
 
 #[test]
 fn a_terminal_controls_the_session_and_has_its_size() {
-    as_pid_one("a_terminal_controls_the_session_and_has_its_size", || async {
+    as_pid_one(|| async {
         let processes = processes();
         let mut spec = sleeper();
         spec.user = Some(Credentials { uid: 33, gid: 33, groups: vec![], name: "www".into(), home: None });
@@ -226,7 +215,7 @@ fn a_terminal_controls_the_session_and_has_its_size() {
 
 #[test]
 fn signals_reach_it_and_a_kill_takes_what_it_started() {
-    as_pid_one("signals_reach_it_and_a_kill_takes_what_it_started", || async {
+    as_pid_one(|| async {
         let processes = processes();
         let mut web = run(&processes, sleeper()).await;
         let executing = web.executor.exec(script("exec sleep 1000")).await.unwrap();
@@ -247,7 +236,7 @@ fn signals_reach_it_and_a_kill_takes_what_it_started() {
 
 #[test]
 fn the_end_of_the_service_is_the_end_of_its_commands() {
-    as_pid_one("the_end_of_the_service_is_the_end_of_its_commands", || async {
+    as_pid_one(|| async {
         let processes = processes();
         let mut web = run(&processes, sleeper()).await;
         // Neither a session nor a deaf ear helps.
@@ -285,7 +274,7 @@ fn the_end_of_the_service_is_the_end_of_its_commands() {
 
 #[test]
 fn what_cannot_be_run_is_told() {
-    as_pid_one("what_cannot_be_run_is_told", || async {
+    as_pid_one(|| async {
         let processes = processes();
         let mut web = run(&processes, sleeper()).await;
         for (request, expected) in [
@@ -313,7 +302,7 @@ fn what_cannot_be_run_is_told() {
 
 #[test]
 fn a_command_whose_reader_goes_away_ends_alone() {
-    as_pid_one("a_command_whose_reader_goes_away_ends_alone", || async {
+    as_pid_one(|| async {
         let processes = processes();
         let mut web = run(&processes, sleeper()).await;
         let Executing { output, errors, exit, .. } = web.executor.exec(script("exec yes")).await.unwrap();

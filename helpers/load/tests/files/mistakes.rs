@@ -1,9 +1,5 @@
 //! A table of mistakes: a file, and exactly what is said about it and where.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test ends at its first surprise")]
-
-mod folder;
-
-use folder::Folder;
+use crate::folder::Folder;
 
 /// A sound beginning of four lines, so that what a case adds starts in line 5.
 const SOUND: &str = "name: web\ndescription: sound\nprocess:\n  command: [/bin/web]\n";

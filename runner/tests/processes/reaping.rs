@@ -1,22 +1,11 @@
 //! Reaping as PID 1: no status lost or mixed up, no zombie, orphans too.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
-
-mod pid_one;
-
+use crate::pid_one::{all_processes, as_pid_one, eventually, pipe, processes, test_name};
 use kelson_runner::{Command, Exit, Stdio};
-use pid_one::{all_processes, as_pid_one, eventually, pipe, processes};
 
 /// Children that all block on one pipe end together when it is closed.
 #[test]
 fn p1_five_hundred_exits_at_once() {
-    as_pid_one("p1_five_hundred_exits_at_once", || async {
+    as_pid_one(|| async {
         let processes = processes();
         let (read, write) = pipe();
         let mut children = Vec::new();
@@ -39,7 +28,7 @@ fn p1_five_hundred_exits_at_once() {
 /// The race that must not exist: children that end before their spawner reported them.
 #[test]
 fn p1_children_that_end_at_once_keep_their_status() {
-    as_pid_one("p1_children_that_end_at_once_keep_their_status", || async {
+    as_pid_one(|| async {
         let processes = processes();
         let mut starts = tokio::task::JoinSet::new();
         for number in 0..1000 {
@@ -59,7 +48,7 @@ fn p1_children_that_end_at_once_keep_their_status() {
 
 #[test]
 fn p1_signals_are_told_from_statuses() {
-    as_pid_one("p1_signals_are_told_from_statuses", || async {
+    as_pid_one(|| async {
         let processes = processes();
         let child = processes.spawn(Command::new("/bin/sleep").arg("1000")).await.unwrap();
         assert!(child.start_time > 0);
@@ -72,7 +61,7 @@ fn p1_signals_are_told_from_statuses() {
 
 #[test]
 fn p2_orphans_are_reaped_and_counted() {
-    as_pid_one("p2_orphans_are_reaped_and_counted", || async {
+    as_pid_one(|| async {
         let processes = kelson_runner::Processes::new(kelson_runner::Options::default()).unwrap();
         // The shell ends at once; its two children are left to PID 1 and end later.
         let (read, write) = pipe();
@@ -100,7 +89,7 @@ fn p2_orphans_are_reaped_and_counted() {
 
 #[test]
 fn p1_a_batch_is_bounded() {
-    as_pid_one("p1_a_batch_is_bounded", || async {
+    as_pid_one(|| async {
         let processes = kelson_runner::Processes::new(kelson_runner::Options::default()).unwrap();
         let mut children = Vec::new();
         for _ in 0..300 {
@@ -123,26 +112,25 @@ fn p1_a_batch_is_bounded() {
 #[test]
 fn without_clone3_children_are_made_and_reaped_all_the_same() {
     const NESTED: &str = "KELSON_TEST_NESTED";
-    let name = "without_clone3_children_are_made_and_reaped_all_the_same";
-    as_pid_one(name, || async {
+    as_pid_one(|| async {
         if std::env::var_os(NESTED).is_none() {
             // The inner process reads SIGCHLD from a signalfd as well.
             let blocked = 1 << (libc::SIGCHLD - 1);
             let options = kelson_runner::Options { signal_mask: blocked, ..Default::default() };
             let processes = kelson_runner::Processes::new(options).unwrap();
-            pid_one::reap_on_sigchld(&processes);
+            crate::pid_one::reap_on_sigchld(&processes);
             let (read, write) = pipe();
             let exe = std::env::current_exe().unwrap();
             let command = Command::new(exe.to_str().unwrap())
-                .args(["--exact", name, "--nocapture", "--test-threads=1"])
-                .env("KELSON_TEST_INSIDE", "1")
+                .args(["--exact", &test_name(), "--nocapture", "--test-threads=1"])
+                .env("KELSON_TEST_INSIDE", &test_name())
                 .env(NESTED, "1")
                 .stdout(Stdio::Descriptor(write.try_clone().unwrap()))
                 .stderr(Stdio::Descriptor(write))
                 .no_new_privileges(true)
                 .seccomp(Some(processes.default_filter(0)));
             let child = processes.spawn(command).await.unwrap();
-            let text = pid_one::read_all(read).await;
+            let text = crate::pid_one::read_all(read).await;
             assert_eq!(child.exit.await, Exit::Status(0), "{text}");
             return;
         }

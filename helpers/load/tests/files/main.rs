@@ -1,0 +1,22 @@
+//! Configuration files: sound ones, mistakes, and what is made of them.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    reason = "a test that panics has failed, as it should"
+)]
+
+mod containers;
+mod docs;
+mod folder;
+mod folders;
+mod full;
+mod group_files;
+mod groups;
+mod hostile;
+mod mistakes;
+mod probes;
+mod schema;
