@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use kelson_tests::Host;
+use kelson_tests::{Host, PATIENCE};
 
 #[test]
 fn g7_a_manual_service_that_was_never_started_is_down() {
@@ -25,7 +25,10 @@ fn g7_a_manual_service_that_was_never_started_is_down() {
     assert!(host.events_of("spare").is_empty());
 
     // Nothing waits for it at shutdown, nor is it told to stop.
-    let (events, asked) = (host.follow_events(0), Instant::now());
+    let mut events = host.follow_events(0);
+    // It is connected before the host ends.
+    events.find("an event", PATIENCE, |_| true);
+    let asked = Instant::now();
     host.poweroff();
     assert!(asked.elapsed() < Duration::from_secs(10), "the shutdown took {:?}", asked.elapsed());
     let (events, _) = events.rest();
