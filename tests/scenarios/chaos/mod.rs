@@ -83,7 +83,7 @@ fn the_judge_counts_what_is_lost_doubled_and_miscounted() {
     runs.write_all(b"a run that nobody has seen\n").expect("it is writable");
     let from = host.newest_event();
     host.ctl(&["start", JUDGE]).ok();
-    host.wait_event(from, "a life", |event| event.message.contains("executes itself anew"));
+    host.wait_event(from, "a life", |event| event.message.contains("re-executes itself"));
     fs::write(host.path("die"), "").expect("the test's folder is writable");
     let verdict = Verdict::wait(host.client(), Duration::from_secs(120));
     assert_eq!((verdict.times, verdict.hangs), (6, 0), "{verdict:#?}");
