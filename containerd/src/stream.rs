@@ -89,6 +89,14 @@ impl BlobWriter {
         Ok(())
     }
 
+    /// Ends the write before its end and waits until containerd knows: nothing comes after an
+    /// [`abort_write`](Containerd::abort_write).
+    pub async fn give_up(mut self) {
+        // With its sender the stream of messages ends.
+        self.messages = mpsc::channel(1).0;
+        let _ = self.answer(TAKES).await;
+    }
+
     /// The blob is whole and proven: it comes into the store with these labels. One that is there already is as good.
     pub async fn commit(mut self, labels: HashMap<String, String>) -> Result<()> {
         let message = self.message(WriteAction::Commit, Vec::new(), labels);

@@ -114,18 +114,35 @@ impl Uploader {
         let mut readers = read(&plan, archive, wanted);
         let mut tasks = JoinSet::new();
         let mut open = true;
+        // After the first failure the others end what they write, and leave nothing of it.
+        let (goes_on, wanted) = watch::channel(true);
+        let mut failure = None;
         while open || !tasks.is_empty() {
-            tokio::select! {
+            let failed = tokio::select! {
                 event = readers.recv(), if open => match event {
+                    Some(Event::Begin { .. }) if failure.is_some() => None,
                     Some(Event::Begin { blob, answer }) => {
                         let (uploader, plan, there) = (self.clone(), Arc::clone(&plan), there.clone());
-                        tasks.spawn(async move { uploader.bring(&plan, blob, answer, &there).await });
+                        let wanted = wanted.clone();
+                        tasks.spawn(async move { uploader.bring(&plan, blob, answer, &there, wanted).await });
+                        None
                     }
-                    Some(Event::Failed(error)) => return Err(error),
-                    None => open = false,
+                    Some(Event::Failed(error)) => Some(error),
+                    None => {
+                        open = false;
+                        None
+                    }
                 },
-                Some(ended) = tasks.join_next() => ended.map_err(|_| UnpackError::Thread)??,
+                Some(ended) = tasks.join_next() => ended.unwrap_or(Err(UnpackError::Thread)).err(),
+            };
+            if let Some(error) = failed {
+                failure.get_or_insert(error);
+                goes_on.send_replace(false);
+                readers.close();
             }
+        }
+        if let Some(error) = failure {
+            return Err(error);
         }
         // A thread that ended without a word would have those wait for ever who unpack.
         let all = there.borrow().is_superset(&seen);
@@ -147,10 +164,15 @@ impl Uploader {
         blob: Blob,
         answer: oneshot::Sender<Option<mpsc::Sender<Piece>>>,
         there: &There,
+        mut wanted: watch::Receiver<bool>,
     ) -> Result<(), UnpackError> {
         let number = plan.number(&blob.digest);
         let digest = blob.digest.to_string();
-        let _lock = self.locks.take(&lock_name(&blob.digest)).await?;
+        let name = lock_name(&blob.digest);
+        let _lock = tokio::select! {
+            lock = self.locks.take(&name) => lock?,
+            _ = wanted.wait_for(|wanted| !wanted) => return Ok(()),
+        };
         let name = write_name(&digest);
         let ready = async {
             if self.containerd.blob(&digest).await?.is_some() {
@@ -166,9 +188,9 @@ impl Uploader {
         }
         let (pieces, mut queue) = mpsc::channel(QUEUE);
         let _ = answer.send(Some(pieces));
-        match self.write(plan, &blob, &name, &mut queue).await {
+        match self.write(plan, &blob, &name, &mut queue, wanted).await {
             Ok(true) => self.arrived(blob.digest, 0, there),
-            // Its reader gave up and says why; what was written of it is worth nothing.
+            // Its reader or another's gave up and says why; what was written of it is worth nothing.
             Ok(false) => {
                 let _ = self.containerd.abort_write(&name).await;
             }
@@ -177,17 +199,24 @@ impl Uploader {
         Ok(())
     }
 
-    /// `false`: the reader gave up half-way.
+    /// `false`: the reader gave up half-way, or the whole is not wanted any more.
     async fn write(
         &self,
         plan: &Plan,
         blob: &Blob,
         name: &str,
         queue: &mut mpsc::Receiver<Piece>,
+        mut wanted: watch::Receiver<bool>,
     ) -> Result<bool, CallError> {
         let digest = blob.digest.to_string();
         let mut writer = Some(self.containerd.write_blob(name, &digest, blob.size));
-        while let Some(piece) = queue.recv().await {
+        let mut next = async || {
+            tokio::select! {
+                piece = queue.recv() => piece,
+                _ = wanted.wait_for(|wanted| !wanted) => None,
+            }
+        };
+        while let Some(piece) = next().await {
             match piece {
                 Piece::Bytes(bytes) => {
                     let length = bytes.len() as u64;
@@ -210,6 +239,9 @@ impl Uploader {
                     return Ok(true);
                 }
             }
+        }
+        if let Some(open) = writer {
+            open.give_up().await;
         }
         Ok(false)
     }
@@ -324,6 +356,7 @@ fn read(plan: &Arc<Plan>, archive: &Arc<Archive>, wanted: VecDeque<Blob>) -> mps
                     // Nobody listens any more, and knows why.
                     Err(ReadError::Sink(None)) => return,
                 };
+                sink.open = None;
                 let _ = sink.events.blocking_send(Event::Failed(error));
                 return;
             }
