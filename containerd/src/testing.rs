@@ -64,7 +64,7 @@ pub struct State {
     pub task: Option<Task>,
     /// A shim without a task: in the way of a new one, seen by nobody who asks for the task.
     pub shim: bool,
-    /// So many more answers say that a task runs that has ended: its shim has yet to see it.
+    /// So many more answers give the status a task had before this one: its shim has yet to see the change.
     pub unseen: u32,
     /// How many tasks were ever started.
     pub started: usize,

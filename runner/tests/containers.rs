@@ -197,6 +197,21 @@ async fn c4_an_answer_that_is_lost_is_asked_for_again() {
 }
 
 #[tokio::test]
+async fn c4_a_start_that_comes_through_late_is_no_failure() {
+    let mut host = Host::new("late");
+    host.fault("Tasks/Start", Fault::LostAnswer);
+    host.runner.open().await.unwrap();
+    // When the shim is asked it says that the process waits for its start; when it is told to start it, that it runs.
+    host.state.lock().unwrap().unseen = 1;
+    let running = host.runner.run(context(1)).await.unwrap();
+    assert_eq!((host.count("Tasks/Start"), host.state.lock().unwrap().started), (2, 1));
+    host.runner.stop(GENTLE).await.unwrap();
+    assert_eq!(exit_of(running).await, TERMINATED);
+    host.runner.close().await.unwrap();
+    host.nothing_is_left("a close");
+}
+
+#[tokio::test]
 async fn v6_what_is_refused_is_named_and_what_was_made_is_undone() {
     for step in STEPS {
         let mut host = Host::new("refused");

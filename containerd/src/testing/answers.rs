@@ -229,14 +229,19 @@ pub(super) async fn carry_out(
             let unseen = records.unseen;
             let task = records.task.as_mut().ok_or_else(missing)?;
             task.look();
-            let hidden = task.status == TaskStatus::Stopped && unseen > 0;
+            let before = match task.status {
+                TaskStatus::Running => Some(TaskStatus::Created),
+                TaskStatus::Stopped => Some(TaskStatus::Running),
+                _ => None,
+            };
+            let hidden = before.filter(|_| unseen > 0);
             let process = Process {
                 pid: task.child.id(),
-                status: if hidden { TaskStatus::Running } else { task.status } as i32,
+                status: hidden.unwrap_or(task.status) as i32,
                 exit_status: task.code,
                 ..Default::default()
             };
-            records.unseen = unseen.saturating_sub(u32::from(hidden));
+            records.unseen = unseen.saturating_sub(u32::from(hidden.is_some()));
             Ok(api::GetResponse { process: Some(process) })
         }),
         "Tasks/Kill" => reply!(|_: api::KillRequest| {

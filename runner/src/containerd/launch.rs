@@ -150,32 +150,45 @@ impl Launch {
         Ok(Launched { pid, handle, ending, is_signalled: false })
     }
 
-    /// A start whose answer was lost may have happened: it is looked at before it is tried again.
+    /// A start whose answer was lost may have happened, or may yet happen: the shim is asked before it is tried again, and
+    /// after a refusal.
     async fn start(
         &self,
         main: &TaskProcess,
         wanted: &mut Wanted,
         window: &mut RetryWindow,
     ) -> Result<(), ContainerdError> {
-        let start = async || self.containerd.start(main).await.map_err(ContainerdError::from);
-        let mut result = start().await;
-        loop {
-            match result {
-                Err(error) if error.is_away() => {
-                    if !wanted.bears(window).await {
-                        return Err(error);
-                    }
-                    result = match self.containerd.process(main).await {
-                        Ok(Some(Process { status, .. })) if status == Status::Created as i32 => start().await,
-                        Ok(Some(_)) => return Ok(()),
-                        Ok(None) => {
-                            let text = String::from("containerd lost the container while it was started");
-                            return Err(ContainerdError::Refused { code: Code::NotFound, text });
-                        }
-                        Err(again) => Err(again.into()),
-                    };
-                }
-                other => return other.map(|_| ()),
+        let Err(error) = self.containerd.start(main).await else { return Ok(()) };
+        let mut error = ContainerdError::from(error);
+        while error.is_away() {
+            if !wanted.bears(window).await {
+                return Err(error);
+            }
+            error = match self.start_again(main).await {
+                Err(again) => again,
+                Ok(()) => return Ok(()),
+            };
+        }
+        Err(error)
+    }
+
+    async fn start_again(&self, main: &TaskProcess) -> Result<(), ContainerdError> {
+        if self.has_started(main).await? {
+            return Ok(());
+        }
+        let Err(error) = self.containerd.start(main).await else { return Ok(()) };
+        if !error.is_away() && self.has_started(main).await? {
+            return Ok(());
+        }
+        Err(error.into())
+    }
+
+    async fn has_started(&self, main: &TaskProcess) -> Result<bool, ContainerdError> {
+        match self.containerd.process(main).await? {
+            Some(Process { status, .. }) => Ok(status != Status::Created as i32),
+            None => {
+                let text = String::from("containerd lost the container while it was started");
+                Err(ContainerdError::Refused { code: Code::NotFound, text })
             }
         }
     }
