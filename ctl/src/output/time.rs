@@ -6,16 +6,9 @@ use prost_types::Timestamp;
 
 /// `2026-11-21T09:48:05.123Z`: UTC with milliseconds, the form of all JSON and of the event list.
 pub fn rfc3339(time: &Timestamp) -> String {
-    let days = time.seconds.div_euclid(86_400);
-    let second = time.seconds.rem_euclid(86_400);
-    let (year, month, day) = civil(days);
     let millis = time.nanos.clamp(0, 999_999_999) / 1_000_000;
-    format!(
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{millis:03}Z",
-        second / 3600,
-        second / 60 % 60,
-        second % 60
-    )
+    let second = Timestamp { seconds: time.seconds, nanos: 0 }.to_string();
+    format!("{}.{millis:03}Z", second.trim_end_matches('Z'))
 }
 
 /// `09:48:05.123` of today, `11-21 09:48 ` of another day: UTC, equally wide.
@@ -33,20 +26,6 @@ pub fn short(time: &Timestamp, now: SystemTime) -> String {
 pub fn clock(time: &Timestamp) -> String {
     let second = time.seconds.rem_euclid(86_400);
     format!("{:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)
-}
-
-/// Year, month and day of a day counted from 1970-01-01, in the Gregorian calendar.
-fn civil(days: i64) -> (i64, i64, i64) {
-    // Counted in eras of 400 years that begin on the first of March, so that leap days come last.
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
 /// How long ago that was; zero where the host's clock is ahead of ours.

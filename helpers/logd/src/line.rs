@@ -3,7 +3,6 @@
 //! In a file: `2026-11-21T09:29:15.123456789Z stdout F:7:3fa9 text`. `P` instead of `F`: the text goes on in the next line
 //! of this stream, or the process ended without a newline. Behind it stands the [`Run`]. The text is kept byte for byte.
 
-use std::io::Write as _;
 use std::time::SystemTime;
 
 use super::run::{LONGEST_TAG, Run};
@@ -80,7 +79,9 @@ impl Clock {
         if self.second != Some(second) {
             self.second = Some(second);
             self.text.clear();
-            write_second(&mut self.text, second);
+            // `2026-11-21T09:29:15Z`; the fraction follows in place of the `Z`.
+            let text = prost_types::Timestamp { seconds: second, nanos: 0 }.to_string();
+            self.text.extend_from_slice(text.trim_end_matches('Z').as_bytes());
         }
         out.extend_from_slice(&self.text);
         let mut digits = *b".000000000Z ";
@@ -97,27 +98,6 @@ impl Clock {
         out.extend_from_slice(line.text);
         out.push(b'\n');
     }
-}
-
-/// `2026-11-21T09:29:15`, after Howard Hinnant's civil_from_days.
-fn write_second(out: &mut Vec<u8>, second: i64) {
-    let days = second.div_euclid(DAY).saturating_add(719_468);
-    let of_day = second.rem_euclid(DAY);
-    let era = days.div_euclid(146_097);
-    let doe = days.rem_euclid(146_097);
-    let leap = doe.div_euclid(1460).saturating_neg().saturating_add(doe.div_euclid(36_524));
-    let yoe = doe.saturating_add(leap).saturating_sub(doe.div_euclid(146_096)).div_euclid(365);
-    let before =
-        yoe.saturating_mul(365).saturating_add(yoe.div_euclid(4)).saturating_sub(yoe.div_euclid(100));
-    let doy = doe.saturating_sub(before);
-    let mp = doy.saturating_mul(5).saturating_add(2).div_euclid(153);
-    let day = doy.saturating_sub(mp.saturating_mul(153).saturating_add(2).div_euclid(5)).saturating_add(1);
-    let month = if mp < 10 { mp.saturating_add(3) } else { mp.saturating_sub(9) };
-    let year = yoe.saturating_add(era.saturating_mul(400)).saturating_add(i64::from(month <= 2));
-    let (hour, minute) = (of_day.div_euclid(3600), of_day.rem_euclid(3600).div_euclid(60));
-    let second = of_day.rem_euclid(60);
-    // Writing to a Vec does not fail.
-    let _ = write!(out, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}");
 }
 
 /// Reads a line of a file, without its newline; absent if it is not one of ours (torn, or somebody else wrote it).
