@@ -15,7 +15,6 @@ pub mod near;
 pub mod pattern;
 pub mod quote;
 pub mod reload;
-pub mod render;
 pub mod service;
 pub mod units;
 pub mod wire;

@@ -12,7 +12,6 @@ use kelson_services::builtins::apid;
 use kelson_services::host::{Host, HostRequest};
 use kelson_services::manager::{ActionResult, Awaited, Outcome};
 use kelson_services::model::Snapshot;
-use kelson_services::spec::render::render;
 use kelson_services::spec::signal_name;
 use tokio::sync::{oneshot, watch};
 use tonic::{Request, Response, Status};
@@ -136,7 +135,11 @@ impl Services for ServicesApi {
         let usage = self.manager.usage(&name);
         Ok(Response::new(v1::StatusResponse {
             service: Some(self.service(&snapshot)),
-            spec: spec.as_deref().map(render).unwrap_or_default(),
+            // Whole numbers, texts and lists: nothing of it can fail to be written.
+            spec: spec
+                .as_deref()
+                .map(|spec| serde_json::to_string(spec).unwrap_or_default())
+                .unwrap_or_default(),
             events: self.manager.events_of(&name).iter().map(model::event).collect(),
             memory_bytes: usage.memory_bytes,
             cpu: usage.cpu.map(model::duration),

@@ -1,6 +1,7 @@
 //! `schema`: what may stand in a file, for editors.
 
-use kelson_load::schema::{self, json};
+use kelson_load::files;
+use kelson_load::schema::json;
 
 use crate::call::{Call, Run};
 use crate::failure::Failure;
@@ -39,9 +40,9 @@ impl Run for Arguments {
 
     async fn run(self, _: &Call) -> Result<(), Failure> {
         let root = match self.file {
-            File::Service => schema::service(),
-            File::Group => schema::group(),
-            File::Machine => schema::machine(),
+            File::Service => files::service(),
+            File::Group => files::group(),
+            File::Machine => files::machine(),
         };
         print(&json::schema(&root))
     }

@@ -19,6 +19,7 @@ use crate::output::style::{Tone, service_tone, standing_name, state_name, state_
 use crate::output::table::{Table, cell, toned};
 use crate::output::terminal::Terminal;
 use crate::output::text::{escape, escape_bytes, escape_lines};
+use crate::output::views::service::written_spec;
 use crate::output::{faulty, retry, time};
 
 /// How many lines of its log are shown.
@@ -134,7 +135,8 @@ pub fn page(status: &StatusResponse, terminal: &Terminal, now: SystemTime) -> St
     if !status.spec.is_empty() {
         line(String::new());
         line(palette.paint(Tone::Strong, "Spec"));
-        escape_lines(status.spec.trim_end()).lines().for_each(|row| line(format!("  {row}")));
+        let spec = written_spec(&status.spec).map_or_else(|| status.spec.clone(), |spec| spec.file());
+        escape_lines(spec.trim_end()).lines().for_each(|row| line(format!("  {row}")));
     }
     out
 }

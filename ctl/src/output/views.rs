@@ -6,7 +6,7 @@
 
 mod inspect;
 mod machine;
-mod service;
+pub mod service;
 pub mod value;
 
 pub use inspect::{Clock, Cpu, CpuShares, file_kind};

@@ -3,8 +3,8 @@
 use std::cell::OnceCell;
 use std::fs;
 
-use kelson_load::{Mode, Sources, load_with};
-use kelson_spec::{Graph, Loaded, render, wire};
+use kelson_load::{Mode, Sources, load_with, written};
+use kelson_spec::{Graph, Loaded, wire};
 
 use crate::input;
 use crate::place::{self, Place};
@@ -59,7 +59,7 @@ pub fn service_file(data: &[u8]) {
     check(&loaded);
     // What `kelsonctl status` shows is a service file with the same meaning.
     let Some(spec) = loaded.services.first() else { return };
-    let text = render::render(spec);
+    let text = written(spec).file();
     let again = read(&[("config/services/web.yaml", text.as_bytes()), PASSWD, ("root/etc/none", b"")]);
     assert_eq!(again.diagnostics, [], "{text}");
     assert_eq!(again.services, loaded.services, "{text}");
@@ -109,7 +109,7 @@ pub fn wire(data: &[u8]) {
     let _ = graph.stop_order();
     for spec in &loaded.services {
         let _ = graph.all_dependants(&spec.name);
-        let _ = render::render(spec);
+        let _ = written(spec).file();
     }
     for diagnostic in &loaded.diagnostics {
         let _ = diagnostic.to_string();

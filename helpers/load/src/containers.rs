@@ -1,7 +1,7 @@
 //! What services from images need of the host: the built-in service `containerd`.
 
 use crate::decode::Decoded;
-use crate::folder::Mode;
+use crate::sources::Mode;
 use kelson_spec::machine::MachineSpec;
 use kelson_spec::names::CONTAINERD;
 use kelson_spec::service::{Requirement, ServiceEvent, Workload};

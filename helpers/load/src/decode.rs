@@ -3,18 +3,7 @@
 //! A decoder never stops at a mistake: it notes it, leaves that value out, and goes on. Whoever called it looks at the end
 //! whether anything was noted. Functions give `None` exactly when they noted a mistake (or a caller above them did).
 
-mod confinement;
-mod container;
-mod group;
-mod health;
-mod hooks;
-mod machine;
-mod membership;
-mod probes;
-mod requirement;
 mod scalar;
-mod service;
-mod workload;
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeSet;
@@ -22,23 +11,18 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::accounts::Accounts;
-use crate::folder::MOST_MISTAKES;
+use crate::member::Ties;
 use crate::read::ReadError;
 use crate::tree::{Entry, Node, Position, Value};
 use kelson_spec::loaded::{Diagnostic, Unchecked};
 use kelson_spec::near::near;
 pub use kelson_spec::quote::{quoted, shown};
-use kelson_spec::service::Credentials;
+use kelson_spec::service::{Credentials, ServiceSpec};
 
-pub(crate) use container::OPTIONS as MOUNT_OPTIONS;
-pub use group::{KEYS as GROUP_KEYS, group};
-pub use machine::{DecodedMachine, KEYS as MACHINE_KEYS, machine};
-pub use membership::Ties;
-pub use scalar::is_name;
-pub use service::{Decoded, KEYS as SERVICE_KEYS, service, service_name};
+/// How many mistakes of one file are shown.
+pub const MOST_MISTAKES: usize = 100;
 
 /// The files outside the configuration folder that specs refer to.
-#[derive(Debug)]
 pub struct Context {
     /// Before every absolute path: `/`, or the root of an image that is checked elsewhere. `None`: neither is at hand.
     root: Option<PathBuf>,
@@ -52,7 +36,7 @@ impl Context {
     }
 
     /// Where the absolute path `path` of a spec lies. `None`: it is not at hand, and `what` remains unchecked.
-    fn locate(&self, path: &Path, what: Unchecked) -> Option<PathBuf> {
+    pub fn locate(&self, path: &Path, what: Unchecked) -> Option<PathBuf> {
         match &self.root {
             Some(root) => Some(root.join(path.strip_prefix("/").unwrap_or(path))),
             None => {
@@ -73,7 +57,7 @@ impl Context {
     }
 
     /// What can be told of a user without the files that name users.
-    fn unresolved(&self, text: &str) -> Result<Credentials, String> {
+    pub fn unresolved(&self, text: &str) -> Result<Credentials, String> {
         match Accounts::default().resolve(text) {
             Err(_) if Accounts::may_know(text) => {
                 self.unchecked.borrow_mut().insert(Unchecked::Users);
@@ -84,10 +68,21 @@ impl Context {
     }
 
     /// `None`: they are not at hand.
-    fn accounts(&self) -> Option<&Result<Accounts, (&'static str, ReadError)>> {
+    pub fn accounts(&self) -> Option<&Result<Accounts, (&'static str, ReadError)>> {
         let root = self.root.as_deref()?;
         Some(self.accounts.get_or_init(|| Accounts::read(root)))
     }
+}
+
+/// A spec and where it names other services: `depends` first, then `when`, in the order of a walk.
+#[derive(Debug)]
+pub struct Decoded {
+    pub spec: ServiceSpec,
+    pub references: Vec<Position>,
+    /// How many of the first entries of `depends` come from the group and not from the file.
+    pub by_group: usize,
+    /// Where what it runs is written.
+    pub workload: Position,
 }
 
 /// Notes the mistakes of one file.
@@ -99,6 +94,35 @@ pub struct Decoder<'a> {
     pub diagnostics: Vec<Diagnostic>,
     /// What is no mistake and hardly meant.
     pub warnings: Vec<Diagnostic>,
+    /// The name of the file without its ending.
+    pub stem: String,
+    /// Where services are named: the entries of `depends`, then those of `when`, in the order of a walk.
+    pub references: Vec<Position>,
+    /// The same of each entry of the machine file's `builtins`.
+    pub builtin_references: Vec<Vec<Position>>,
+    /// Where the service file says what it runs.
+    pub workload: Position,
+    pub ties: Ties,
+    /// Paths within the container at which something of the host is seen.
+    pub targets: BTreeSet<PathBuf>,
+}
+
+impl<'a> Decoder<'a> {
+    pub fn new(context: &'a Context, file: &'a Path, service: Option<&'a str>) -> Self {
+        Decoder {
+            context,
+            file,
+            service,
+            diagnostics: Vec::new(),
+            warnings: Vec::new(),
+            stem: String::new(),
+            references: Vec::new(),
+            builtin_references: Vec::new(),
+            workload: Position::START,
+            ties: Ties::default(),
+            targets: BTreeSet::new(),
+        }
+    }
 }
 
 /// Where in a file a value stands, as a path of keys: `depends[2].service`.
@@ -124,7 +148,7 @@ impl fmt::Display for Place<'_> {
 pub struct Fields<'p, 'n> {
     pub place: &'p Place<'p>,
     pub node: &'n Node,
-    entries: &'n [Entry],
+    pub entries: &'n [Entry],
 }
 
 impl<'n> Fields<'_, 'n> {
@@ -142,7 +166,7 @@ impl<'n> Fields<'_, 'n> {
     }
 
     fn entry(&self, key: &str) -> Option<&'n Entry> {
-        self.entries.iter().find(|entry| matches!(&entry.key.value, Value::Scalar(text) if text == key))
+        self.entries.iter().find(|entry| entry.key.is(key))
     }
 }
 
@@ -220,17 +244,8 @@ impl Decoder<'_> {
         Some(good)
     }
 
-    /// A mapping in which only the keys `allowed` may stand.
-    pub fn fields<'p, 'n>(
-        &mut self,
-        place: &'p Place<'p>,
-        node: &'n Node,
-        allowed: &[&str],
-    ) -> Option<Fields<'p, 'n>> {
-        self.fields_where(place, node, allowed, &[], "")
-    }
-
-    /// As [`Self::fields`]; of the keys `elsewhere`, which are known but may not stand here, `why` is said.
+    /// A mapping in which only the keys `allowed` may stand; of the keys `elsewhere`, which are known but may not stand
+    /// here, `why` is said.
     pub fn fields_where<'p, 'n>(
         &mut self,
         place: &'p Place<'p>,
@@ -278,33 +293,6 @@ impl Decoder<'_> {
             return None;
         }
         decode(self, &place, node)
-    }
-
-    /// As [`Self::read`], into `target`, which keeps its default where the key is absent or wrong.
-    pub fn set<'n, T>(
-        &mut self,
-        fields: &Fields<'_, 'n>,
-        key: &str,
-        target: &mut T,
-        decode: impl FnOnce(&mut Self, &Place<'_>, &'n Node) -> Option<T>,
-    ) {
-        if let Some(value) = self.read(fields, key, decode) {
-            *target = value;
-        }
-    }
-
-    /// As [`Self::read`], but the key must be there; `example` shows how it would look.
-    pub fn require<'n, T>(
-        &mut self,
-        fields: &Fields<'_, 'n>,
-        key: &str,
-        example: &str,
-        decode: impl FnOnce(&mut Self, &Place<'_>, &'n Node) -> Option<T>,
-    ) -> Option<T> {
-        if !fields.has(key) {
-            self.missing(fields, key, example);
-        }
-        self.read(fields, key, decode)
     }
 
     pub fn missing(&mut self, fields: &Fields<'_, '_>, key: &str, example: &str) {

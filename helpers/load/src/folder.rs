@@ -6,87 +6,23 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use crate::containers;
-use crate::decode::{self, Context, Decoded, DecodedMachine, Decoder, Ties};
-use crate::groups::{self, Member};
+use crate::decode::{Context, Decoded, Decoder, MOST_MISTAKES};
+use crate::grammar::{self, DecodedMachine, Mapping};
+use crate::groups;
+use crate::member::{Member, Ties};
+use crate::name::is_name;
 use crate::read;
+use crate::sources::Sources;
 use crate::tree::{self, Node, Position, Value};
 use kelson_spec::graph;
 use kelson_spec::group::GroupSpec;
 use kelson_spec::loaded::{Diagnostic, Loaded, Refused};
 use kelson_spec::machine::MachineSpec;
-use kelson_spec::names::{BUILTINS, CONTAINERD, GROUPS, MACHINE};
+use kelson_spec::names::{BUILTINS, GROUPS, MACHINE};
 use kelson_spec::quote::shown;
 use kelson_spec::service::ServiceSpec;
 
 pub(crate) mod single;
-
-/// How many mistakes of one file are told.
-pub(crate) const MOST_MISTAKES: usize = 100;
-
-/// On what the host runs, as far as the meaning of the files depends on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Mode {
-    #[default]
-    Machine,
-    Container,
-}
-
-impl Mode {
-    /// Reads the word of the command line.
-    pub fn parse(word: &str) -> Option<Self> {
-        match word {
-            "machine" => Some(Mode::Machine),
-            "container" => Some(Mode::Container),
-            _ => None,
-        }
-    }
-}
-
-/// Where the files lie that specs refer to (`/etc/passwd`, `/etc/group`, environment files), and for whom they are read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sources {
-    /// Stands before each absolute path; `/` on the host itself. `None`: those files are not at hand, and what depends on
-    /// them is not checked.
-    pub root: Option<PathBuf>,
-    pub mode: Mode,
-    pub containerd: Switch,
-}
-
-/// By which `builtins.containerd.enabled` the service files are judged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Switch {
-    /// The machine file's own.
-    #[default]
-    AsWritten,
-    /// The one with which the host booted: a change of the machine file waits for the next boot.
-    AsBooted(Option<bool>),
-}
-
-impl Switch {
-    /// Reads the word of the command line.
-    pub fn parse(word: &str) -> Option<Self> {
-        let booted = match word {
-            "on" => Some(true),
-            "off" => Some(false),
-            "unset" => None,
-            _ => return None,
-        };
-        Some(Switch::AsBooted(booted))
-    }
-
-    pub(crate) fn enabled(self, machine: &MachineSpec) -> Option<bool> {
-        match self {
-            Switch::AsWritten => machine.is_enabled(CONTAINERD),
-            Switch::AsBooted(enabled) => enabled,
-        }
-    }
-}
-
-impl Default for Sources {
-    fn default() -> Self {
-        Sources { root: Some(PathBuf::from("/")), mode: Mode::default(), containerd: Switch::default() }
-    }
-}
 
 /// Reads the folder `config` (as `/etc/kelson`) as a machine does. Never fails: what cannot be read is a diagnostic.
 pub fn load(config: &Path) -> Loaded {
@@ -178,12 +114,13 @@ impl Reading {
         if path.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
             return DecodedMachine::default();
         }
-        self.file(&path, None, |d, root, _| Some(decode::machine(d, root?))).unwrap_or_default()
+        self.file(&path, None, |d, root, _| Some(grammar::machine(d, root?))).unwrap_or_default()
     }
 
     fn service_files(&mut self, folder: &Path) {
+        let keys = grammar::service_file();
         for (path, stem) in self.files_of(folder, true) {
-            self.service_file(&path, &stem);
+            self.service_file(&keys, &path, &stem);
         }
     }
 
@@ -191,7 +128,7 @@ impl Reading {
     fn group_files(&mut self, folder: &Path) -> Vec<GroupSpec> {
         let mut groups = Vec::new();
         for (path, stem) in self.files_of(folder, false) {
-            if !decode::is_name(&stem) {
+            if !is_name(&stem) {
                 let text = format!("{} is not the name of a group; use a-z, 0-9 and -", shown(&stem));
                 self.note(&path, None, text);
                 continue;
@@ -205,7 +142,7 @@ impl Reading {
                     message: format!("no service is in group {stem}, so this file has no effect"),
                 });
             }
-            groups.extend(self.file(&path, None, |d, root, _| decode::group(d, &stem, root?)));
+            groups.extend(self.file(&path, None, |d, root, _| grammar::group(d, &stem, root?)));
         }
         groups
     }
@@ -242,7 +179,7 @@ impl Reading {
             if let Some(stem) = name.strip_suffix(".yml") {
                 let right = format!("{stem}.yaml");
                 let twin = names.binary_search_by(|known| known.as_os_str().cmp(OsStr::new(&right))).is_ok();
-                let service = decode::service_name(stem).filter(|_| of_services && !twin);
+                let service = grammar::service_name(stem).filter(|_| of_services && !twin);
                 self.known.extend(service.map(str::to_owned));
                 self.note(&path, service, format!("this file is not read; rename it to {}", shown(&right)));
             } else if let Some(stem) = name.strip_suffix(".yaml") {
@@ -252,11 +189,15 @@ impl Reading {
         files
     }
 
-    fn service_file(&mut self, path: &Path, stem: &str) {
-        let service = decode::service_name(stem);
+    fn service_file(&mut self, keys: &Mapping<ServiceSpec>, path: &Path, stem: &str) {
+        let service = grammar::service_name(stem);
         let mut ties = Ties::default();
         let sound = self.file(path, service, |d, root, text| match root {
-            Some(root) => decode::service(d, stem, root, &mut ties),
+            Some(root) => {
+                let decoded = grammar::service(d, keys, stem, root);
+                ties = std::mem::take(&mut d.ties);
+                decoded
+            }
             None => {
                 ties = Ties::guessed(stem, d.file, text);
                 None
@@ -280,8 +221,7 @@ impl Reading {
         decode: impl FnOnce(&mut Decoder<'_>, Option<&Node>, &str) -> Option<T>,
     ) -> Option<T> {
         let context = &self.context;
-        let mut decoder =
-            Decoder { context, file: path, service, diagnostics: Vec::new(), warnings: Vec::new() };
+        let mut decoder = Decoder::new(context, path, service);
         let decoded = match read::utf8(path, read::MAX_FILE) {
             Ok(text) => {
                 let root = tree_of(&mut decoder, &text);

@@ -7,63 +7,15 @@
 //! A member whose file has a mistake keeps its part, as far as that can be read: who waits for it waits on.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use crate::decode::Decoded;
+use crate::member::{Member, Part};
 use crate::tree::Position;
 use kelson_spec::loaded::Diagnostic;
-use kelson_spec::service::{Lifecycle, LifecycleHook, Requirement, ServiceEvent};
+use kelson_spec::service::{Requirement, ServiceEvent};
 
 /// The most members of one group: each main waits for each of those before it, so they multiply.
 const MOST_MEMBERS: usize = 100;
-
-/// What a member is to the mains of its group.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
-    Main,
-    /// Ends before they start.
-    Prestart,
-    /// Runs before they start.
-    Sidecar,
-    /// Once they are up.
-    Poststart,
-    /// Once they are down.
-    Poststop,
-    /// Its lifecycle cannot be read. The mains wait for it: it may be what they must not start without.
-    Unknown,
-}
-
-impl Part {
-    pub fn of(lifecycle: &Lifecycle) -> Self {
-        match (lifecycle.hook, lifecycle.sidecar) {
-            (None, false) => Part::Main,
-            (None | Some(LifecycleHook::Prestart), true) => Part::Sidecar,
-            (Some(LifecycleHook::Prestart), false) => Part::Prestart,
-            (Some(LifecycleHook::Poststart), _) => Part::Poststart,
-            (Some(LifecycleHook::Poststop), _) => Part::Poststop,
-        }
-    }
-
-    /// What a main waits for before it starts.
-    fn before_mains(self) -> Option<ServiceEvent> {
-        match self {
-            Part::Prestart => Some(ServiceEvent::Finished),
-            Part::Sidecar | Part::Unknown => Some(ServiceEvent::Up),
-            Part::Main | Part::Poststart | Part::Poststop => None,
-        }
-    }
-}
-
-/// A service that is in a group, whether its file is sound or not.
-#[derive(Debug)]
-pub struct Member {
-    pub service: String,
-    pub group: String,
-    pub part: Part,
-    pub file: PathBuf,
-    /// Where the group is named.
-    pub at: Position,
-}
 
 type Groups<'m> = BTreeMap<&'m str, Vec<&'m Member>>;
 

@@ -1,7 +1,7 @@
 //! The helper `kelson-load`: parses and validates the configuration files, so that PID 1 does not have to.
 //!
 //! A file takes this path: [`read`] bounds what is taken from the disk, [`tree`] turns the YAML into values with
-//! positions, [`decode`] turns those into specs and diagnostics, and `kelson_spec::graph` checks the references between
+//! positions, [`grammar`] turns those into specs and diagnostics, and `kelson_spec::graph` checks the references between
 //! specs. [`process`] writes the result for PID 1 in the form of `kelson_spec::wire`.
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects))]
 
@@ -10,12 +10,21 @@ mod certificates;
 mod containers;
 mod decode;
 mod environment;
+pub mod files;
 mod folder;
+mod grammar;
 mod groups;
+mod json;
+mod member;
+mod name;
 pub mod process;
 mod read;
 pub mod schema;
+mod sources;
 mod tree;
 
 pub use folder::single::{FileKind, LoadedFile, is_configuration, load_file};
-pub use folder::{Mode, Sources, Switch, load, load_with};
+pub use folder::{load, load_with};
+pub use grammar::written;
+pub use json::Json;
+pub use sources::{Mode, Sources, Switch};

@@ -7,8 +7,9 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::PathBuf;
 
-use crate::folder::{Mode, Sources, Switch, load_with};
+use crate::folder::load_with;
 use crate::read::text;
+use crate::sources::{Mode, Sources, Switch};
 use kelson_spec::wire;
 
 const USAGE: &str = "usage: kelson-load --config DIR [--mode machine|container] [--containerd on|off|unset]";

@@ -39,6 +39,20 @@ pub struct Node {
     pub value: Value,
 }
 
+impl Node {
+    /// The value of a key, where this is a mapping.
+    pub fn get(&self, key: &str) -> Option<&Node> {
+        let Value::Mapping(entries) = &self.value else { return None };
+        let entry = entries.iter().find(|entry| entry.key.is(key));
+        entry.map(|entry| &*entry.value)
+    }
+
+    /// It is this single value.
+    pub fn is(&self, text: &str) -> bool {
+        matches!(&self.value, Value::Scalar(found) if found == text)
+    }
+}
+
 #[derive(Debug)]
 pub enum Value {
     /// Nothing, `~` or `null`.

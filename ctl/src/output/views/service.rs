@@ -111,12 +111,20 @@ impl View for v1::StatusResponse {
             description, oneshot, down, changed, status_text, run, restarts_by: by, group: some(&service.group),
             required, faulty_file, lasts_ms: service.lasts, retry,
         );
-        let spec = serde_yaml::from_str(&self.spec).unwrap_or_else(|_| self.spec.view());
+        let spec = match written_spec(&self.spec) {
+            Some(spec) => serde_yaml::to_value(spec).unwrap_or_default(),
+            None => serde_yaml::from_str(&self.spec).unwrap_or_else(|_| self.spec.view()),
+        };
         let rest = object!(self =>
             memory_bytes, cpu_ms: self.cpu, processes, needed_by, file, checks, events, spec: spec,
         );
         joined(service.view(), joined(own, rest))
     }
+}
+
+/// A spec of `status` as a service file would have it. `None`: it is of a release that writes it in another way.
+pub fn written_spec(text: &str) -> Option<kelson_load::Json> {
+    serde_json::from_str(text).ok().map(|spec| kelson_load::written(&spec))
 }
 
 /// Microseconds are as much as a clock tells.
@@ -171,6 +179,10 @@ mod tests {
         let json = serde_json::to_value(status("stop: {timeout: 10s}\n")).unwrap();
         assert_eq!(json["spec"]["stop"]["timeout"], "10s");
         assert_eq!(json["name"], "", "the service's own fields stand at the top");
+        let spec = kelson_spec::ServiceSpec::process("db", ["/bin/db", "80"]);
+        let json = serde_json::to_value(status(&serde_json::to_string(&spec).unwrap())).unwrap();
+        let file = serde_json::json!({"name": "db", "process": {"command": ["/bin/db", "80"]}});
+        assert_eq!(json["spec"], file);
         let json = serde_json::to_value(status("a: [")).unwrap();
         assert_eq!(json["spec"], "a: [");
     }

@@ -5,22 +5,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{Decoder, Place, quoted, shown};
+use crate::name::{LONGEST_NAME, is_name};
 use crate::tree::{Node, Value};
 use kelson_spec::near::near;
 use kelson_spec::units;
 
-/// The longest duration that makes sense anywhere: a year of 365 days.
-const LONGEST: Duration = Duration::from_secs(365 * 86_400);
-
-/// The longest name of a service, in characters.
-const LONGEST_NAME: usize = 63;
-
-/// Whether `name` is `[a-z0-9][a-z0-9-]{0,62}`.
-pub fn is_name(name: &str) -> bool {
-    name.len() <= LONGEST_NAME
-        && name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
-        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
-}
+/// Thousandths of a CPU: the kernel gives no less than 1 ms of 100 ms.
+const CPU: RangeInclusive<u64> = 10..=4_096_000;
 
 impl Decoder<'_> {
     /// The text of a single value, as `what` is expected.
@@ -42,10 +33,6 @@ impl Decoder<'_> {
             return None;
         }
         Some(text.to_owned())
-    }
-
-    pub fn texts(&mut self, place: &Place<'_>, node: &Node) -> Option<Vec<String>> {
-        self.list(place, node, "a list of texts", |d, p, n| d.text(p, n))
     }
 
     /// A text that is not empty.
@@ -134,11 +121,6 @@ impl Decoder<'_> {
         value
     }
 
-    /// A duration of at least `least`.
-    pub fn duration(&mut self, place: &Place<'_>, node: &Node, least: Duration) -> Option<Duration> {
-        self.duration_within(place, node, least..=LONGEST)
-    }
-
     /// A duration within `range`.
     pub fn duration_within(
         &mut self,
@@ -184,6 +166,48 @@ impl Decoder<'_> {
             return None;
         }
         Some(value)
+    }
+
+    /// Thousandths of a CPU.
+    pub fn cpus(&mut self, place: &Place<'_>, node: &Node) -> Option<u64> {
+        let Value::Scalar(text) = &node.value else {
+            self.expected(place, node, "a number of CPUs");
+            return None;
+        };
+        let Some(value) = units::cpus(text) else {
+            let text = format!("{} is not a number of CPUs; write such as 0.5 or 2", quoted(text));
+            self.wrong(place, node.at, text);
+            return None;
+        };
+        if !CPU.contains(&value) {
+            let (least, most) = (units::cpus_text(*CPU.start()), units::cpus_text(*CPU.end()));
+            let text =
+                format!("{} is out of range; write a number of CPUs from {least} to {most}", shown(text));
+            self.wrong(place, node.at, text);
+            return None;
+        }
+        Some(value)
+    }
+
+    /// A limit of time: a duration that is not zero, or one of the words. `zero`: what is wrong with that.
+    pub fn time_limit(
+        &mut self,
+        place: &Place<'_>,
+        node: &Node,
+        words: &[(&str, Duration)],
+        zero: &str,
+        range: RangeInclusive<Duration>,
+    ) -> Option<Duration> {
+        if let Value::Scalar(text) = &node.value {
+            if let Some((_, time)) = words.iter().find(|(word, _)| word == text) {
+                return Some(*time);
+            }
+            if units::duration(text) == Some(Duration::ZERO) {
+                self.wrong(place, node.at, format_args!("{} {zero}", shown(text)));
+                return None;
+            }
+        }
+        self.duration_within(place, node, range)
     }
 
     /// One of a few words.

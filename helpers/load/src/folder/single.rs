@@ -3,10 +3,14 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::{GROUPS, MACHINE, Reading, Sources, load_with};
-use crate::decode;
+use super::{Reading, load_with};
+use crate::files;
+use crate::grammar;
 use crate::read;
+use crate::schema::Mapping;
+use crate::sources::Sources;
 use kelson_spec::loaded::{Diagnostic, Unchecked};
+use kelson_spec::names::{GROUPS, MACHINE};
 
 /// The folder of the files of services in the configuration folder.
 const SERVICES: &str = "services";
@@ -22,11 +26,11 @@ pub enum FileKind {
 impl FileKind {
     const ALL: [FileKind; 3] = [FileKind::Service, FileKind::Group, FileKind::Machine];
 
-    fn keys(self) -> &'static [&'static str] {
+    fn mapping(self) -> Mapping {
         match self {
-            FileKind::Service => &decode::SERVICE_KEYS,
-            FileKind::Group => &decode::GROUP_KEYS,
-            FileKind::Machine => &decode::MACHINE_KEYS,
+            FileKind::Service => files::service(),
+            FileKind::Group => files::group(),
+            FileKind::Machine => files::machine(),
         }
     }
 
@@ -106,9 +110,10 @@ pub fn load_file(path: &Path, sources: &Sources) -> LoadedFile {
 fn likely_kind(path: &Path) -> FileKind {
     let text = read::utf8(path, read::MAX_FILE).unwrap_or_default();
     let keys: Vec<&str> = text.lines().filter_map(|line| Some(line.split_once(':')?.0)).collect();
-    let known = |known: &[&str]| keys.iter().filter(|key| known.contains(key)).count();
+    let known =
+        |known: Mapping| keys.iter().filter(|name| known.keys.iter().any(|key| key.name == **name)).count();
     let kinds = FileKind::ALL.into_iter().rev();
-    kinds.max_by_key(|kind| known(kind.keys())).unwrap_or(FileKind::Service)
+    kinds.max_by_key(|kind| known(kind.mapping())).unwrap_or(FileKind::Service)
 }
 
 /// Hidden files and others are passed over.
@@ -121,12 +126,12 @@ fn alone(path: &Path, kind: FileKind, sources: &Sources) -> LoadedFile {
     let mut reading = Reading::new(sources);
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     match kind {
-        FileKind::Service => reading.service_file(path, &stem),
+        FileKind::Service => reading.service_file(&grammar::service_file(), path, &stem),
         FileKind::Group => {
-            reading.file(path, None, |d, root, _| decode::group(d, &stem, root?));
+            reading.file(path, None, |d, root, _| grammar::group(d, &stem, root?));
         }
         FileKind::Machine => {
-            reading.file(path, None, |d, root, _| Some(decode::machine(d, root?)));
+            reading.file(path, None, |d, root, _| Some(grammar::machine(d, root?)));
         }
     }
     let unchecked = reading.context.unchecked();

@@ -5,11 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use serde::ser::{Serialize, SerializeMap as _, Serializer};
-
 use super::tables::{plain, words};
 use super::{Absent, Form, Key, Kind, Mapping};
-use crate::tree::{self, Node, Value};
+use crate::json::Json;
 
 /// A duration as a file has it, which is not empty.
 const DURATION: &str = "^(0|(?=[0-9])([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?)$";
@@ -29,50 +27,6 @@ pub fn schema(root: &Mapping) -> String {
     schema.push(("$defs".to_owned(), Json::Map(definitions.0.into_iter().collect())));
     // Nothing in it can fail to be written.
     serde_json::to_string_pretty(&Json::Map(schema)).unwrap_or_default() + "\n"
-}
-
-/// A JSON value whose keys keep their order.
-#[derive(Debug, Clone, PartialEq)]
-enum Json {
-    Bool(bool),
-    Number(u64),
-    Real(f64),
-    Text(String),
-    List(Vec<Json>),
-    Map(Vec<(String, Json)>),
-}
-
-impl Json {
-    fn text(text: &str) -> Json {
-        Json::Text(text.to_owned())
-    }
-
-    fn texts<'t>(texts: impl IntoIterator<Item = &'t str>) -> Json {
-        Json::List(texts.into_iter().map(Json::text).collect())
-    }
-
-    fn map<const N: usize>(entries: [(&str, Json); N]) -> Json {
-        Json::Map(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
-    }
-}
-
-impl Serialize for Json {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Json::Bool(value) => serializer.serialize_bool(*value),
-            Json::Number(value) => serializer.serialize_u64(*value),
-            Json::Real(value) => serializer.serialize_f64(*value),
-            Json::Text(value) => serializer.serialize_str(value),
-            Json::List(list) => serializer.collect_seq(list),
-            Json::Map(entries) => {
-                let mut map = serializer.serialize_map(Some(entries.len()))?;
-                for (key, value) in entries {
-                    map.serialize_entry(key, value)?;
-                }
-                map.end()
-            }
-        }
-    }
 }
 
 /// What `$ref` refers to.
@@ -125,10 +79,8 @@ impl Definitions {
             text += &format!(" Without it: {}.", plain(absent));
         }
         let mut made = vec![("description".to_owned(), Json::Text(text))];
-        if let Absent::Is(default) = key.default
-            && let (Some(node), _) = tree::parse(default)
-        {
-            made.push(("default".to_owned(), value(&node)));
+        if let Absent::Is(default) = &key.default {
+            made.push(("default".to_owned(), default.clone()));
         }
         if let Json::Map(entries) = self.kind(&key.kind) {
             made.extend(entries);
@@ -200,26 +152,6 @@ fn of_form(form: &Form) -> Vec<(String, Json)> {
     vec![("type".to_owned(), types), ("pattern".to_owned(), Json::text(&form.pattern))]
 }
 
-/// A default as JSON has it.
-fn value(node: &Node) -> Json {
-    match &node.value {
-        Value::Null => Json::text(""),
-        Value::Scalar(text) => match (text.as_str(), text.parse()) {
-            ("true", _) => Json::Bool(true),
-            ("false", _) => Json::Bool(false),
-            (_, Ok(number)) => Json::Number(number),
-            _ => Json::text(text),
-        },
-        Value::Sequence(items) => Json::List(items.iter().map(|item| value(item)).collect()),
-        Value::Mapping(entries) => {
-            let key = |node: &Node| {
-                if let Value::Scalar(text) = &node.value { text.clone() } else { String::new() }
-            };
-            Json::Map(entries.iter().map(|entry| (key(&entry.key), value(&entry.value))).collect())
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -236,14 +168,5 @@ mod tests {
             assert!(!pattern.is_match(wrong), "{wrong}");
             assert!(kelson_spec::units::duration(wrong).is_none(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn a_default_keeps_its_type() {
-        let json = |text: &str| value(&tree::parse(text).0.unwrap());
-        assert_eq!(json("true"), Json::Bool(true));
-        assert_eq!(json("3"), Json::Number(3));
-        assert_eq!(json("90s"), Json::text("90s"));
-        assert_eq!(json("{a: [1]}"), Json::map([("a", Json::List(vec![Json::Number(1)]))]));
     }
 }

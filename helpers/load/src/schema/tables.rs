@@ -90,11 +90,11 @@ fn anchor(document: &str, key: &str) -> Option<String> {
 }
 
 fn absent(key: &Key) -> String {
-    match key.default {
+    match &key.default {
         Absent::Mistake => "–".to_owned(),
-        Absent::Is("[]" | "{}") => "none".to_owned(),
-        Absent::Is(text) => format!("`{text}`"),
-        Absent::Means(words) => words.to_owned(),
+        Absent::Is(value) if value.is_empty() => "none".to_owned(),
+        Absent::Is(value) => format!("`{value}`"),
+        Absent::Means(words) => (*words).to_owned(),
     }
 }
 
@@ -178,21 +178,21 @@ mod tests {
     #[test]
     fn a_table_is_made_anew_and_all_else_stays() {
         let text = "# A\n<!-- keys: shutdown -->\nold\n<!-- /keys -->\nafter\n";
-        let made = renew(text, &[super::super::machine()]).unwrap();
+        let made = renew(text, &[crate::files::machine()]).unwrap();
         assert!(
             made.starts_with("# A\n<!-- keys: shutdown -->\n| key | value | default | what |\n"),
             "{made}"
         );
-        assert!(made.contains("| `timeout` | duration, at least 1s | `60s` | the total deadline"), "{made}");
+        assert!(made.contains("| `timeout` | duration, at least 1s | `1m` | the total deadline"), "{made}");
         assert!(made.ends_with("|\n<!-- /keys -->\nafter\n") && !made.contains("old"), "{made}");
-        assert_eq!(renew(&made, &[super::super::machine()]).unwrap(), made);
-        let wrong = renew("<!-- keys: shutdwn -->\n<!-- /keys -->", &[super::super::machine()]);
+        assert_eq!(renew(&made, &[crate::files::machine()]).unwrap(), made);
+        let wrong = renew("<!-- keys: shutdwn -->\n<!-- /keys -->", &[crate::files::machine()]);
         assert_eq!(wrong.unwrap_err(), "there is no mapping shutdwn");
     }
 
     #[test]
     fn keys_of_several_say_whose_they_are() {
-        let made = renew("<!-- keys: tcp, grpc -->\n<!-- /keys -->", &[super::super::service()]).unwrap();
+        let made = renew("<!-- keys: tcp, grpc -->\n<!-- /keys -->", &[crate::files::service()]).unwrap();
         assert!(made.contains("| `port` | `tcp`, `grpc` | 1 to 65535 | – |"), "{made}");
         assert!(made.contains("| `service` | `grpc` | text | the server as a whole |"), "{made}");
     }

@@ -1,8 +1,9 @@
 //! Services from images: every key of `container`, what other keys mean for one, and the wait for containerd.
 use crate::folder::Folder;
+use kelson_load::written;
 use kelson_load::{Mode, Sources, Switch, load_with};
 use kelson_spec::service::*;
-use kelson_spec::{CONTAINER_CAPABILITIES, Loaded, ServiceSpec, render, wire};
+use kelson_spec::{CONTAINER_CAPABILITIES, Loaded, ServiceSpec, wire};
 
 const FULL: &str = r#"name: box
 container:
@@ -108,7 +109,7 @@ fn capabilities_count_from_the_usual_ones() {
         assert_eq!(loaded.diagnostics, []);
         let security = box_of(&loaded).0.security.clone();
         // What is shown means the same.
-        folder.service("box", render::render(box_of(&loaded).0));
+        folder.service("box", written(box_of(&loaded).0).file());
         assert_eq!(box_of(&folder.load()).0.security, security, "{text}");
         security.capabilities
     };
@@ -129,12 +130,12 @@ fn what_is_rendered_is_read_again() {
     let first = folder.load();
     assert_eq!(first.diagnostics, []);
     for spec in &first.services {
-        folder.service(&spec.name, render::render(spec));
+        folder.service(&spec.name, written(spec).file());
     }
     let second = folder.load();
     assert_eq!(second.diagnostics, []);
     assert_eq!(second.services, first.services);
-    let text = render::render(box_of(&first).0);
+    let text = written(box_of(&first).0).file();
     for line in [
         "  workingDirectory: /srv\n",
         "  hostname: web-1\n",

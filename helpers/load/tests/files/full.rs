@@ -3,11 +3,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::folder::Folder;
+use kelson_load::written;
 use kelson_spec::machine::{
     ApiSpec, BuiltinSpec, InterfaceSpec, MachineSpec, MountSpec, NodeHealthSpec, WatchdogSpec,
 };
 use kelson_spec::service::*;
-use kelson_spec::{render, wire};
+use kelson_spec::wire;
 
 const WEB: &str = r#"
 name: web                       # [a-z0-9][a-z0-9-]{0,62}; must equal the file's name
@@ -322,7 +323,7 @@ fn what_is_rendered_is_read_again() {
     let first = folder.load();
     assert_eq!(first.diagnostics, []);
     for spec in &first.services {
-        folder.service(&spec.name, render::render(spec));
+        folder.service(&spec.name, written(spec).file());
     }
     let second = folder.load();
     assert_eq!(second.diagnostics, []);
@@ -332,7 +333,7 @@ fn what_is_rendered_is_read_again() {
 #[test]
 fn only_what_differs_is_rendered() {
     assert_eq!(
-        render::render(&ServiceSpec::process("plain", ["sleep", "1000"])),
+        written(&ServiceSpec::process("plain", ["sleep", "1000"])).file(),
         "name: plain\nprocess:\n  command: [sleep, 1000]\n"
     );
     let mut spec = ServiceSpec::process("web", ["/bin/web", "-x", "a b", "", "null"]);
@@ -352,7 +353,7 @@ depends:
 stop: {timeout: 1m30s}
 resources: {memoryMax: 64Mi}
 "#;
-    assert_eq!(render::render(&spec), expected);
+    assert_eq!(written(&spec).file(), expected);
 }
 
 #[test]
@@ -614,7 +615,7 @@ fn words_of_other_tools_and_limits_that_are_none_are_read() {
     for (spec, lines) in
         [(endless, &["startTimeout: none", "stop: {timeout: none}"][..]), (hasty, &["stop: {timeout: now}"])]
     {
-        let text = render::render(spec);
+        let text = written(spec).file();
         assert!(lines.iter().all(|line| text.contains(line)), "{text}");
     }
 }

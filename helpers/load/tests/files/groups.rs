@@ -1,7 +1,8 @@
 //! Groups: what each part waits for, and what becomes of a group with a mistake.
 use crate::folder::Folder;
+use kelson_load::written;
 use kelson_spec::service::*;
-use kelson_spec::{Graph, Loaded, Refused, render};
+use kelson_spec::{Graph, Loaded, Refused};
 
 const MIGRATE: &str = "type: oneshot\ngroup: shop\nlifecycle: {hook: prestart}\n";
 const PROXY: &str = "group: shop\nlifecycle: {sidecar: true}\n";
@@ -120,16 +121,16 @@ fn what_is_rendered_is_read_again() {
     assert_eq!(first.diagnostics, []);
     assert_eq!(waits(&first, "box"), "migrate!finished proxy containerd");
     for spec in &first.services {
-        folder.service(&spec.name, render::render(spec));
+        folder.service(&spec.name, written(spec).file());
     }
     let second = folder.load();
     assert_eq!(second.diagnostics, []);
     assert_eq!(second.services, first.services);
-    let text = render::render(spec(&first, "migrate"));
+    let text = written(spec(&first, "migrate")).file();
     assert!(text.contains("group: shop\nlifecycle: {hook: prestart}\n"), "{text}");
-    let text = render::render(spec(&first, "proxy"));
+    let text = written(spec(&first, "proxy")).file();
     assert!(text.contains("lifecycle: {sidecar: true}\n"), "{text}");
-    let text = render::render(spec(&first, "web"));
+    let text = written(spec(&first, "web")).file();
     assert!(text.contains("  - {service: migrate, event: finished}\n"), "{text}");
     assert!(text.contains("restart: {scope: group}\ngroup: shop\n"), "{text}");
     // One alone, without the others of its group, can be read too, but names services that are not there.

@@ -1,7 +1,8 @@
 //! What checks ask over the network: every key read, written as text and read again.
 use crate::folder::Folder;
+use kelson_load::written;
 use kelson_spec::service::*;
-use kelson_spec::{render, wire};
+use kelson_spec::wire;
 
 const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\nMIIBAA==\n-----END CERTIFICATE-----";
 
@@ -23,7 +24,7 @@ fn checks(text: &str) -> Vec<Check> {
     assert_eq!(loaded.diagnostics, []);
     assert_eq!(wire::decode(&wire::encode(&loaded).unwrap()).unwrap(), loaded);
     let spec = loaded.services[0].clone();
-    folder.service("web", render::render(&spec));
+    folder.service("web", written(&spec).file());
     // Where it is read again the file of the certificates may be missing.
     folder.root_file("etc/ca.pem", "");
     let again = folder.load();

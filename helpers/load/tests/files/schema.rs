@@ -4,7 +4,8 @@ use std::path::Path;
 use std::rc::Rc;
 
 use crate::folder::Folder;
-use kelson_load::schema::{Absent, Key, Kind, Mapping, files, json, tables};
+use kelson_load::files::all as files;
+use kelson_load::schema::{Absent, Key, Kind, Mapping, json, tables};
 use kelson_spec::Loaded;
 use kelson_spec::duration_text;
 
@@ -278,8 +279,9 @@ fn what_must_be_there_must_be_there() {
 fn every_default_is_what_the_decoder_takes_an_absent_key_for() {
     let mut defaults = 0;
     each_key(|site, key| {
-        let Absent::Is(default) = key.default else { return };
-        let (with, without) = (site.file(Some(key), default), site.file(None, ""));
+        let Absent::Is(default) = &key.default else { return };
+        let default = default.to_string();
+        let (with, without) = (site.file(Some(key), &default), site.file(None, ""));
         if COMPANY.iter().any(|(of, name, _)| *of == site.mapping.name && *name == key.name) {
             return;
         }

@@ -1,27 +1,35 @@
-//! What a service runs: `process`, and the command of it or of a container.
+//! `process`, and the command of it, of a container, of a hook or of a check.
 
-use super::{Decoder, Place, quoted, shown};
+use super::codec::{Codec, path, text};
+use super::mapping::{Mapping, keys};
+use crate::decode::{Decoder, Place, quoted, shown};
 use crate::tree::{Node, Value};
 use kelson_spec::service::ProcessSpec;
 
-impl Decoder<'_> {
-    pub(super) fn process(&mut self, place: &Place<'_>, node: &Node) -> Option<ProcessSpec> {
-        let fields = self.fields(place, node, &["command", "workingDirectory"])?;
-        let mut directory = std::path::PathBuf::from("/");
-        self.set(&fields, "workingDirectory", &mut directory, |d, p, n| d.path(p, n));
-        let command =
-            self.require(&fields, "command", "command: [PROGRAM, ARGUMENT]", |d, p, n| d.command(p, n));
-        Some(ProcessSpec { command: command?, working_directory: directory })
+pub fn process() -> Mapping<ProcessSpec> {
+    keys! {
+        Mapping::new("process", ProcessSpec::default);
+        needed "command" command = command(), "command: [PROGRAM, ARGUMENT]",
+            "the program (a path, or a name that Kelson looks up in the service's `PATH`) and its arguments. \
+             No shell reads them: write `[sh, -c, \"…\"]` for one";
+        key "workingDirectory" working_directory = path(), "where it starts";
     }
+}
 
+/// A program and its arguments.
+pub fn command() -> Codec<Vec<String>> {
+    text().list_of(1..=usize::MAX, "").read_by(|d, p, n| d.command(p, n))
+}
+
+impl Decoder<'_> {
     /// A program and its arguments.
-    pub(super) fn command(&mut self, place: &Place<'_>, node: &Node) -> Option<Vec<String>> {
+    pub fn command(&mut self, place: &Place<'_>, node: &Node) -> Option<Vec<String>> {
         if matches!(node.value, Value::Scalar(_)) {
             self.expected(place, node, "a list such as [/usr/bin/program, --flag]");
             return None;
         }
         let before = self.diagnostics.len();
-        let command = self.texts(place, node)?;
+        let command = self.list(place, node, "a list of texts", |d, p, n| d.text(p, n))?;
         if self.diagnostics.len() > before {
             return None;
         }

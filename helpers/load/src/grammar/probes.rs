@@ -2,9 +2,13 @@
 
 use std::net::IpAddr;
 
-use super::{Decoder, Fields, Place, found, quoted, shown};
+use super::codec::{Codec, any_word, boolean, choice, map, number, path, text, word};
+use super::mapping::{At, Mapping, keys};
 use crate::certificates::{self, MAX_CERTIFICATES};
+use crate::decode::{Decoder, Place, found, quoted, shown};
+use crate::json::Json;
 use crate::read;
+use crate::schema::{Kind, form};
 use crate::tree::{Node, Value};
 use kelson_spec::loaded::Unchecked;
 use kelson_spec::pattern;
@@ -33,52 +37,194 @@ const OWN_HEADERS: [&str; 8] = [
     "upgrade",
 ];
 
+/// A field of what is asked in this protocol.
+macro_rules! part {
+    ($kind:ident.$field:ident) => {
+        At::new(
+            |probe: &NetworkProbe| match &probe.asks {
+                Asks::$kind(part) => Some(part.$field.clone()),
+                _ => None,
+            },
+            |probe: &mut NetworkProbe, value| {
+                if let Asks::$kind(part) = &mut probe.asks {
+                    part.$field = value;
+                }
+            },
+        )
+    };
+}
+
+pub fn tcp() -> Codec<NetworkProbe> {
+    Mapping::codec(|| address(port("tcp", || Asks::Tcp)))
+}
+
+pub fn http() -> Codec<NetworkProbe> {
+    Mapping::codec(|| {
+        let asks = || {
+            Asks::Http(HttpProbe {
+                path: "/".to_owned(),
+                host: None,
+                headers: Vec::new(),
+                status: Vec::new(),
+                body: None,
+                tls: None,
+            })
+        };
+        let url_path =
+            word("path of a URL", "^/[^\\s#<>\"`]*$", "/healthz").read_by(|d, p, n| d.url_path(p, n));
+        let headers =
+            map(("name", "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$", "X-Probe"), |d, p, n| d.headers(p, n), text());
+        let about = "with its query; what cannot stand in a URL is written as `%20`";
+        let mapping = keys! {
+            port("http", asks);
+            key "path" (part!(Http.path)) = url_path, about;
+        };
+        keys! {
+            secured(address(mapping), part!(Http.host), || part!(Http.tls));
+            key "headers" (part!(Http.headers)) = headers,
+                "at most 32. `Host` is `host`; those of the connection (`Connection`, `Content-Length`, …) \
+                 cannot be set";
+            means "status" (part!(Http.status)) = statuses(), "`200-399`",
+                "the codes that pass: `200`, `200-299`, or a list of both";
+            means "body" (part!(Http.body)) = any_word("regular expression", "^ok").read_by(|d, p, n| d.pattern(p, n)).optional(),
+                "any",
+                "must match somewhere in the first 64 KiB: `ok`, `^[0-9]+$`, `(?i)ready`; at most 1 KiB, and \
+                 small enough for a quick search (some 500 letters, repetitions counted), with the \
+                 [syntax](https://docs.rs/regex-lite/latest/regex_lite/#syntax) of the crate regex-lite";
+        }
+    })
+}
+
+pub fn grpc() -> Codec<NetworkProbe> {
+    Mapping::codec(|| {
+        let asks = || Asks::Grpc(GrpcProbe { service: String::new(), host: None, tls: None });
+        let mapping = keys! {
+            port("grpc", asks);
+            means "service" (part!(Grpc.service)) = text(), "the server as a whole",
+                "the name in the request of `grpc.health.v1.Health/Check`; `SERVING` passes";
+        };
+        secured(address(mapping), part!(Grpc.host), || part!(Grpc.tls))
+    })
+}
+
+fn port(name: &'static str, asks: impl Fn() -> Asks + 'static) -> Mapping<NetworkProbe> {
+    let initial = move || NetworkProbe { address: NetworkProbe::ADDRESS, port: 0, asks: asks() };
+    let number = number(1..=u16::MAX);
+    keys! {
+        Mapping::new(name, initial);
+        needed "port" port = number, "port: NUMBER", "the port of the server";
+    }
+}
+
+fn address(mapping: Mapping<NetworkProbe>) -> Mapping<NetworkProbe> {
+    let peer = super::codec::address().read_by(|d, p, n| d.peer(p, n));
+    keys! {
+        mapping;
+        key "address" address = peer, "names are not looked up";
+    }
+}
+
+/// `host`, and `scheme`, `ca` and `verify`.
+fn secured(
+    mapping: Mapping<NetworkProbe>,
+    host_at: At<NetworkProbe, Option<String>>,
+    tls: fn() -> At<NetworkProbe, Option<ProbeTls>>,
+) -> Mapping<NetworkProbe> {
+    let label = "[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?";
+    let host = text()
+        .of_kind(move || {
+            let pattern = format!(r"^{label}(\.{label})*$");
+            Kind::Form(form("host name", &pattern, "www.example.org"))
+        })
+        .read_by(|d, p, n| d.host(p, n));
+    let scheme_at = At::new(
+        move |probe| Some((tls().get)(probe)?.is_some()),
+        move |probe, secure: bool| (tls().put)(probe, secure.then_some(ProbeTls { ca: None })),
+    );
+    let ca_at = At::new(
+        move |probe| Some((tls().get)(probe)??.ca),
+        move |probe, ca: Option<String>| {
+            if (tls().get)(probe).flatten().is_some() {
+                (tls().put)(probe, Some(ProbeTls { ca }));
+            }
+        },
+    );
+    let verify_at = At::new(
+        // That there are no certificates is all that the spec knows of it.
+        move |probe| Some((tls().get)(probe)??.ca.is_none().then_some(false)),
+        |_, _| {},
+    );
+    let ca = text().read_by(|d, p, n| d.authority(p, n)).of_kind(|| {
+        let begin = "-----BEGIN CERTIFICATE-----";
+        Kind::Either(vec![(path().kind)(), Kind::Form(form("certificates", begin, begin))])
+    });
+    keys! {
+        mapping;
+        means "host" (host_at) = host.optional(), "the address",
+            "the name of the server, in the header `Host` (`:authority`) and in TLS";
+        key "scheme" (scheme_at) = choice(vec![("http", false), ("https", true)]),
+            "`https`: with TLS, and one of the next two";
+        means "ca" (ca_at) = ca.optional(), "none",
+            "a file of certificates in PEM, at most 64 KiB, one of which must have signed the server's. Kelson \
+             reads it with the service file. The certificates themselves may stand in its place, as `kelsonctl \
+             status` shows them";
+        means "verify" (verify_at) = boolean().optional(), "`true`",
+            "`false`: the server's certificate is not checked";
+    }
+        .check(move |d, seen, probe| {
+            let unverified = seen.fields.get("verify").is_some_and(|verify| verify.is("false"));
+            let secure = (tls().get)(probe).flatten().is_some();
+            let has_ca = seen.has("ca");
+            match secure {
+                _ if seen.is_wrong("scheme") => {}
+                false => {
+                    for key in ["ca", "verify"].into_iter().filter(|key| seen.has(key)) {
+                        let text = format!(
+                            "without TLS there is no certificate; write scheme: https, or leave {key} out"
+                        );
+                        seen.wrong_key(d, key, text);
+                    }
+                }
+                true if has_ca && unverified => {
+                    let at = seen.fields.position("ca").max(seen.fields.position("verify"));
+                    d.wrong(seen.fields.place, at, "ca and verify: false exclude each other; keep one");
+                }
+                true if has_ca || unverified || seen.is_wrong("verify") => {}
+                true => {
+                    let text = "https needs ca: FILE with the certificates that may have signed the server's, or verify: false";
+                    seen.wrong_key(d, "scheme", text);
+                }
+            }
+        })
+}
+
+/// One code, one range, or a list of both.
+fn statuses() -> Codec<Vec<(u16, u16)>> {
+    let kind = || {
+        let one = || {
+            let range = form("range of codes", "^[0-9]+-[0-9]+$", "200-299");
+            Kind::Either(vec![Kind::Number(u64::from(STATUS.0)..=u64::from(STATUS.1)), Kind::Form(range)])
+        };
+        Kind::Either(vec![one(), Kind::List(Box::new(one()), 1..=usize::MAX)])
+    };
+    Codec::new(
+        kind,
+        |d, p, n| d.statuses(p, n),
+        |list, _| {
+            let one = |(first, last): &(u16, u16)| match first == last {
+                true => Json::Number((*first).into()),
+                false => Json::Text(format!("{first}-{last}")),
+            };
+            match list.as_slice() {
+                [] => Json::Null,
+                [range] => one(range),
+                several => Json::List(several.iter().map(one).collect()),
+            }
+        },
+    )
+}
+
 impl Decoder<'_> {
-    pub(super) fn tcp(&mut self, place: &Place<'_>, node: &Node) -> Option<NetworkProbe> {
-        let fields = self.fields(place, node, &["port", "address"])?;
-        let (port, address) = self.target(&fields);
-        Some(NetworkProbe { address, port: port?, asks: Asks::Tcp })
-    }
-
-    pub(super) fn http(&mut self, place: &Place<'_>, node: &Node) -> Option<NetworkProbe> {
-        let keys = ["port", "path", "address", "host", "scheme", "ca", "verify", "headers", "status", "body"];
-        let fields = self.fields(place, node, &keys)?;
-        let (port, address) = self.target(&fields);
-        let mut http = HttpProbe {
-            path: "/".to_owned(),
-            host: self.read(&fields, "host", |d, p, n| d.host(p, n)),
-            headers: Vec::new(),
-            status: Vec::new(),
-            body: self.read(&fields, "body", |d, p, n| d.pattern(p, n)),
-            tls: self.tls(&fields),
-        };
-        self.set(&fields, "path", &mut http.path, |d, p, n| d.url_path(p, n));
-        self.set(&fields, "headers", &mut http.headers, |d, p, n| d.headers(p, n));
-        self.set(&fields, "status", &mut http.status, |d, p, n| d.statuses(p, n));
-        Some(NetworkProbe { address, port: port?, asks: Asks::Http(http) })
-    }
-
-    pub(super) fn grpc(&mut self, place: &Place<'_>, node: &Node) -> Option<NetworkProbe> {
-        let keys = ["port", "service", "address", "host", "scheme", "ca", "verify"];
-        let fields = self.fields(place, node, &keys)?;
-        let (port, address) = self.target(&fields);
-        let mut grpc = GrpcProbe {
-            service: String::new(),
-            host: self.read(&fields, "host", |d, p, n| d.host(p, n)),
-            tls: self.tls(&fields),
-        };
-        self.set(&fields, "service", &mut grpc.service, |d, p, n| d.text(p, n));
-        Some(NetworkProbe { address, port: port?, asks: Asks::Grpc(grpc) })
-    }
-
-    /// Where the probe goes.
-    fn target(&mut self, fields: &Fields<'_, '_>) -> (Option<u16>, IpAddr) {
-        let port = self.require(fields, "port", "port: NUMBER", |d, p, n| d.number(p, n, 1..=u16::MAX));
-        let mut address = NetworkProbe::ADDRESS;
-        self.set(fields, "address", &mut address, |d, p, n| d.peer(p, n));
-        (port, address)
-    }
-
     fn peer(&mut self, place: &Place<'_>, node: &Node) -> Option<IpAddr> {
         let text = self.word(place, node)?;
         let Ok(address) = text.parse::<IpAddr>() else {
@@ -119,41 +265,7 @@ impl Decoder<'_> {
         None
     }
 
-    /// `scheme`, `ca` and `verify`.
-    fn tls(&mut self, fields: &Fields<'_, '_>) -> Option<ProbeTls> {
-        let secure = self
-            .read(fields, "scheme", |d, p, n| d.choice(p, n, &[("http", false), ("https", true)]))
-            .or(if fields.has("scheme") { None } else { Some(false) });
-        let verify = self.read(fields, "verify", |d, p, n| d.boolean(p, n));
-        let ca = self.read(fields, "ca", |d, p, n| d.authority(p, n));
-        match secure? {
-            false => {
-                for key in ["ca", "verify"].into_iter().filter(|key| fields.has(key)) {
-                    let text = format!(
-                        "without TLS there is no certificate; write scheme: https, or leave {key} out"
-                    );
-                    self.wrong(&Place::Key(fields.place, key), fields.position(key), text);
-                }
-                None
-            }
-            true if fields.has("ca") && verify == Some(false) => {
-                let text = "ca and verify: false exclude each other; keep one";
-                self.wrong(fields.place, fields.position("ca").max(fields.position("verify")), text);
-                None
-            }
-            true if fields.has("ca") => ca.map(|ca| ProbeTls { ca: Some(ca) }),
-            true if verify == Some(false) => Some(ProbeTls { ca: None }),
-            // What is wrong with the value of verify has been said.
-            true if fields.has("verify") && verify.is_none() => None,
-            true => {
-                let text = "https needs ca: FILE with the certificates that may have signed the server's, or verify: false";
-                self.wrong(&Place::Key(fields.place, "scheme"), fields.position("scheme"), text);
-                None
-            }
-        }
-    }
-
-    /// The certificates of a file, or of the text itself where it holds them, as [`kelson_spec::render`] writes them.
+    /// The certificates of a file, or of the text itself where it holds them, as `kelsonctl status` shows them.
     fn authority(&mut self, place: &Place<'_>, node: &Node) -> Option<String> {
         let text = self.word(place, node)?;
         let (name, content) = if certificates::looks_like(&text) {
@@ -204,7 +316,6 @@ impl Decoder<'_> {
         Some(value)
     }
 
-    /// One code, one range, or a list of both.
     fn statuses(&mut self, place: &Place<'_>, node: &Node) -> Option<Vec<(u16, u16)>> {
         match &node.value {
             Value::Scalar(_) => self.status(place, node).map(|range| vec![range]),

@@ -1,0 +1,25 @@
+//! The keys of the configuration files, as data: one file for each part of them.
+//!
+//! A [`Mapping`] lists the keys of a mapping, and everything is made of it: the decoder, what `kelsonctl status` shows, the
+//! JSON schemas and the tables of the documents.
+
+mod checks;
+mod codec;
+mod command;
+mod confinement;
+mod container;
+mod environment;
+mod group;
+mod hooks;
+mod machine;
+mod mapping;
+mod membership;
+mod probes;
+mod requirement;
+mod restart;
+mod service;
+
+pub use group::{group, group_file};
+pub use machine::{DecodedMachine, machine, machine_file};
+pub use mapping::Mapping;
+pub use service::{service, service_file, service_name, written};

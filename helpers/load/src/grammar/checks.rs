@@ -1,0 +1,193 @@
+//! Health checks: the list `health`.
+
+use std::time::Duration;
+
+use super::codec::{Codec, boolean, duration, duration_from, name, number};
+use super::command::command;
+use super::mapping::{At, Mapping, keys};
+use super::probes::{grpc, http, tcp};
+use crate::decode::Place;
+use crate::tree::Value;
+use kelson_spec::service::{Asks, Check, NetworkProbe, Probe, ProbeTls};
+
+/// The shortest time between two runs of a check, and the shortest timeout.
+const SHORTEST: Duration = Duration::from_millis(10);
+/// The largest count of results in a row.
+const MOST: u32 = 1_000;
+/// How many checks a service or a group may have: PID 1 keeps the last results of each.
+const MOST_CHECKS: usize = 256;
+/// What the certificates of all checks of one of them may come to, in bytes: PID 1 keeps those too.
+const MOST_CERTIFICATES: usize = 256 << 10;
+
+/// Whose health a check is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CheckOf {
+    Service,
+    Group,
+}
+
+pub fn checks(of: CheckOf) -> Codec<Vec<Check>> {
+    let whose = match of {
+        CheckOf::Service => "service",
+        CheckOf::Group => "group",
+    };
+    let one = Mapping::codec(move || match of {
+        CheckOf::Service => of_service(),
+        CheckOf::Group => of_group(),
+    });
+    one.clone().list_of(0..=MOST_CHECKS, "").read_by(move |d, place, node| {
+        if let Value::Sequence(items) = &node.value
+            && let Some(first) = items.get(MOST_CHECKS)
+        {
+            let text = format!("these are {} checks; a {whose} has at most {MOST_CHECKS}", items.len());
+            d.wrong(place, first.at, text);
+            return None;
+        }
+        let mut names: Vec<String> = Vec::new();
+        let mut certificates = 0_usize;
+        d.list(place, node, "a list of checks", |d, p, n| {
+            let check = one.decode(d, p, n)?;
+            if names.contains(&check.name) {
+                let text = format!("two checks are named {}; give each a name of its own", check.name);
+                d.wrong(&Place::Key(p, "name"), n.at, text);
+            }
+            names.push(check.name.clone());
+            let before = certificates;
+            certificates = certificates.saturating_add(authority(&check).map_or(0, str::len));
+            if before <= MOST_CERTIFICATES && certificates > MOST_CERTIFICATES {
+                let most = kelson_spec::units::size_text(MOST_CERTIFICATES as u64);
+                let text = format!("the certificates of this {whose}'s checks are more than {most} in all");
+                d.wrong(p, n.at, text);
+            }
+            Some(check)
+        })
+    })
+}
+
+/// What is said of the keys of a check.
+struct About {
+    name: &'static str,
+    /// Before the anchor of the chapter on probes.
+    page: [&'static str; 3],
+    initial_delay: &'static str,
+    timeout: &'static str,
+    restart_after: &'static str,
+    grace: &'static str,
+}
+
+fn of_service() -> Mapping<Check> {
+    let about = About {
+        name: "unique within the service",
+        page: [
+            "[a GET](#what-a-check-asks)",
+            "[a connection](#what-a-check-asks)",
+            "[`grpc.health.v1.Health/Check`](#what-a-check-asks)",
+        ],
+        initial_delay: "from ready to the first attempt; if there are checks with `startup`, from when these have passed",
+        timeout: "after this time the attempt has failed (`no answer within 1 s`), and Kelson kills a command with its process group. While \
+                  a killed command has not ended, Kelson does not run it again, and that is a failure too. May be longer than `interval`",
+        restart_after: "failures in a row that restart the service, or its [group](#restart); 0: never. The [restart policy](#restart) \
+                        counts it like any failure and decides. Several checks that ask at once cause one restart",
+        grace: "from ready, or from when the checks with `startup` have passed; failures in it do not count for `restartAfter`",
+    };
+    let exec_at = At::new(
+        |check: &Check| if let Probe::Exec { command } = &check.probe { Some(command.clone()) } else { None },
+        |check, command| check.probe = Probe::Exec { command },
+    );
+    keys! {
+        times(keys! {
+            network("check", &about);
+            alternative "exec" (exec_at) = Mapping::codec(exec), "[a command](#what-a-check-asks)";
+        }, &about);
+        key "startup" startup = boolean(),
+            "`true`: it only gates the start. The other checks begin once all checks with `startup` have \
+             passed, and those are not asked again in that run. With `restartAfter` it restarts a service that \
+             does not come up";
+    }
+        .one_of(&["http", "tcp", "grpc", "exec"])
+}
+
+fn of_group() -> Mapping<Check> {
+    let about = About {
+        name: "unique within the group",
+        page: [
+            "[a GET](service-file.md#what-a-check-asks)",
+            "[a connection](service-file.md#what-a-check-asks)",
+            "[`grpc.health.v1.Health/Check`](service-file.md#what-a-check-asks)",
+        ],
+        initial_delay: "from when all required members are up to the first attempt",
+        timeout: "after this time the attempt has failed (`no answer within 1 s`). May be longer than `interval`",
+        restart_after: "failures in a row that restart the group; 0: never. [`restart`](#restart) decides how often. Several checks that \
+                        ask at once cause one restart",
+        grace: "from when all required members are up; failures in it do not count for `restartAfter`",
+    };
+    let why = "a group has no process in which a command could run, and no start to gate; \
+               write this check into the file of a member";
+    times(network("group-check", &about), &about)
+        .elsewhere(vec!["exec", "startup"], why)
+        .one_of(&["http", "tcp", "grpc"])
+}
+
+/// The name, and what is asked over the network.
+fn network(mapping: &'static str, about: &About) -> Mapping<Check> {
+    let probe = |asks: &'static str| {
+        At::new(
+            move |check: &Check| match &check.probe {
+                Probe::Network(probe) if probe.kind() == asks => Some(probe.clone()),
+                _ => None,
+            },
+            |check: &mut Check, probe: NetworkProbe| check.probe = Probe::Network(probe),
+        )
+    };
+    let [a_get, a_connection, a_call] = about.page;
+    keys! {
+        Mapping::new(mapping, || Check::new("", Probe::tcp(1)));
+        means "name" name = name(), "the kind", about.name;
+        alternative "http" (probe("http")) = http(), a_get;
+        alternative "tcp" (probe("tcp")) = tcp(), a_connection;
+        alternative "grpc" (probe("grpc")) = grpc(), a_call;
+    }
+    .check(|_, seen, check| {
+        if !seen.has("name") {
+            check.name = check.probe.kind().to_owned();
+        }
+    })
+}
+
+fn times(mapping: Mapping<Check>, about: &About) -> Mapping<Check> {
+    keys! {
+        mapping;
+        key "initialDelay" initial_delay = duration(), about.initial_delay;
+        key "interval" interval = duration_from(SHORTEST),
+            "from the end of one attempt to the start of the next. A random part of up to a tenth is added, so \
+             that many checks do not run at the same moment. Until the check first passes, during `grace`, it \
+             is 1 s at most";
+        key "timeout" timeout = duration_from(SHORTEST), about.timeout;
+        key "successThreshold" success_threshold = number(1..=MOST),
+            "passes in a row after which the check passes";
+        key "failureThreshold" failure_threshold = number(1..=MOST),
+            "failures in a row after which the check fails";
+        key "restartAfter" restart_after = number(0..=MOST), about.restart_after;
+        key "grace" grace = duration(), about.grace;
+    }
+}
+
+fn exec() -> Mapping<Vec<String>> {
+    let whole = At::new(|command: &Vec<String>| Some(command.clone()), |command, new| *command = new);
+    keys! {
+        Mapping::new("exec", Vec::new);
+        needed "command" (whole) = command(), "command: [PROGRAM, ARGUMENT]",
+            "a program and its arguments; status 0 passes";
+    }
+}
+
+/// The certificates that a check carries along.
+fn authority(check: &Check) -> Option<&str> {
+    let Probe::Network(probe) = &check.probe else { return None };
+    let tls: Option<&ProbeTls> = match &probe.asks {
+        Asks::Tcp => None,
+        Asks::Http(http) => http.tls.as_ref(),
+        Asks::Grpc(grpc) => grpc.tls.as_ref(),
+    };
+    tls?.ca.as_deref()
+}

@@ -1,0 +1,221 @@
+//! What bounds a service: cgroup resources, rlimits, privileges; how it is stopped, and its log.
+
+use std::time::Duration;
+
+use super::codec::{Codec, boolean, choice, cpus, duration, number, size, text, time_limit};
+use super::mapping::{At, Mapping, keys};
+use crate::decode::quoted;
+use crate::json::Json;
+use crate::schema::{Kind, form};
+use crate::tree::Value;
+use kelson_spec::kernel;
+use kelson_spec::near::near;
+use kelson_spec::service::{LogSpec, ResourceLimit, Resources, Seccomp, Security, StopSpec};
+use kelson_spec::units::{self, NEVER};
+
+/// The least that a cgroup's `memory.max` may be: below it nothing can be spawned.
+const LEAST_MEMORY: u64 = 64 << 10;
+/// The kernel's own bound on PIDs.
+const MOST_PIDS: u64 = 4_194_304;
+
+pub fn resources() -> Mapping<Resources> {
+    let memory = || size(LEAST_MEMORY).optional();
+    keys! {
+        Mapping::new("resources", Resources::default);
+        means "memoryMax" memory_max = memory(), "no limit",
+            "`memory.max`: above it the kernel ends a process of the service";
+        means "memoryHigh" memory_high = memory(), "no limit",
+            "`memory.high`: above it the service is slowed down";
+        means "cpuMax" cpu_max_millis = cpus().optional(), "no limit", "`cpu.max`, with a period of 100 ms";
+        means "cpuWeight" cpu_weight = number(1..=10_000).optional(), "the kernel's 100", "`cpu.weight`";
+        means "pidsMax" pids_max = number(1..=MOST_PIDS).optional(),
+            "15 % of [what the host can have](machine-file.md#what-pid-1-keeps-for-itself)",
+            "`pids.max`; threads count too";
+    }
+}
+
+/// The rlimits.
+pub fn limits() -> Mapping<Vec<ResourceLimit>> {
+    kernel::LIMITS.into_iter().fold(Mapping::new("limits", Vec::new), |mapping, (name, resource)| {
+        let at = At::new(
+            move |limits: &Vec<ResourceLimit>| {
+                limits.iter().find(|limit| limit.resource == resource).copied()
+            },
+            move |limits, limit: ResourceLimit| limits.push(ResourceLimit { resource, ..limit }),
+        );
+        mapping.means(name, at, limit(), "PID 1's", "for soft and hard alike, or `{soft: …, hard: …}`")
+    })
+}
+
+/// One value for both, or `{soft: , hard: }`.
+fn limit() -> Codec<ResourceLimit> {
+    let both = Mapping::codec(|| {
+        keys! {
+            Mapping::new("limit", || ResourceLimit { resource: 0, soft: 0, hard: 0 });
+            needed "soft" soft = limit_value(), "soft: NUMBER", "what counts; not above `hard`";
+            needed "hard" hard = limit_value(), "hard: NUMBER", "up to which the service may raise it";
+        }
+        .check(|d, seen, limit| {
+            let read = |key| seen.has(key) && !seen.is_wrong(key);
+            if read("soft") && read("hard") && limit.soft > limit.hard {
+                let at = seen.fields.get("soft").map_or(seen.fields.node.at, |value| value.at);
+                d.wrong(seen.fields.place, at, "soft is above hard; the kernel refuses that");
+            }
+        })
+    });
+    let (one, kind, inner) = (limit_value(), both.kind.clone(), both.clone());
+    let shown = one.clone();
+    Codec::new(
+        move || Kind::Either(vec![(one.kind)(), kind()]),
+        {
+            let one = limit_value();
+            move |d, place, node| match node.value {
+                Value::Mapping(_) => both.decode(d, place, node),
+                _ => one.decode(d, place, node).map(|n| ResourceLimit { resource: 0, soft: n, hard: n }),
+            }
+        },
+        move |limit, extent| match limit.soft == limit.hard {
+            true => shown.encode(&limit.soft, extent),
+            false => inner.encode(limit, extent),
+        },
+    )
+}
+
+fn limit_value() -> Codec<u64> {
+    Codec::new(
+        || Kind::Either(vec![Kind::Size(0), Kind::Choice(vec!["unlimited"])]),
+        |d, place, node| {
+            let Value::Scalar(text) = &node.value else {
+                d.expected(place, node, "a number, a size or unlimited");
+                return None;
+            };
+            let value = if text == "unlimited" { Some(u64::MAX) } else { units::size(text) };
+            if value.is_none() {
+                let text = format!("{} is not a number, a size or unlimited", quoted(text));
+                d.wrong(place, node.at, text);
+            }
+            value
+        },
+        |value, _| if *value == u64::MAX { Json::text("unlimited") } else { Json::Number(*value) },
+    )
+}
+
+/// `held`: the capabilities of a workload that is given and denied none.
+pub fn security(held: u64) -> Mapping<Security> {
+    let profiles = vec![("default", Seccomp::Default), ("unconfined", Seccomp::Unconfined)];
+    let capabilities = At::new(
+        move |security: &Security| Some(capabilities_of(security, held)),
+        move |security: &mut Security, (drop, add): (u64, u64)| {
+            let mask = held & !drop | add;
+            security.capabilities = (mask != held).then_some(mask);
+            security.ambient = add;
+        },
+    );
+    keys! {
+        Mapping::new("security", Security::default);
+        key "noNewPrivileges" no_new_privileges = boolean(),
+            "setuid programs and file capabilities give nothing";
+        key "readOnlyRoot" read_only_root = boolean(),
+            "in a mount namespace of its own each mount is read-only, also `/run` and `/tmp`; [later \
+             ones](boot.md#mounts-of-services) become so when they arrive. For a container only its root, not \
+             its `mounts`";
+        key "capabilities" (capabilities) = Mapping::codec(capability_lists),
+            "all (for a container [the usual ones](#container)) without `drop`, and with `add`";
+        key "seccomp" seccomp = choice(profiles),
+            "`default`: the profile that container runtimes use. `unconfined`: no filter";
+    }
+}
+
+/// What `drop` and `add` say.
+fn capabilities_of(security: &Security, held: u64) -> (u64, u64) {
+    let mask = security.capabilities.unwrap_or(held);
+    let gone = held & !mask;
+    // What `add` brings back is all there is.
+    let all = gone == held || (gone != 0 && mask == security.ambient);
+    (if all { kernel::ALL_CAPABILITIES } else { gone }, security.ambient)
+}
+
+fn capability_lists() -> Mapping<(u64, u64)> {
+    let drop = At::new(|(drop, _): &(u64, u64)| Some(*drop), |lists, drop| lists.0 = drop);
+    let add = At::new(|(_, add): &(u64, u64)| Some(*add), |lists, add| lists.1 = add);
+    keys! {
+        Mapping::new("capabilities", || (0, 0));
+        key "drop" (drop) = capabilities(), "names such as `net_bind_service`, `CAP_CHOWN`, or `all`";
+        key "add" (add) = capabilities(), "capabilities that a user other than root has, too";
+    }
+}
+
+/// Names of capabilities as they are in capabilities(7), or `all`.
+fn capabilities() -> Codec<u64> {
+    let one = text().read_by(|d, p, n| d.word(p, n)).parsed(
+        |text| {
+            if text == "all" {
+                return Ok(kernel::ALL_CAPABILITIES);
+            }
+            let bit = kernel::capability(text).and_then(|number| 1_u64.checked_shl(number));
+            bit.ok_or_else(|| {
+                let near = near(text.trim_start_matches("CAP_"), kernel::CAPABILITIES);
+                let hint = near.map(|name| format!("; did you mean {name}?")).unwrap_or_default();
+                format!("{} is not a capability{hint}", quoted(text))
+            })
+        },
+        |mask| {
+            let place = usize::try_from(mask.trailing_zeros()).ok();
+            match place.and_then(|place| kernel::CAPABILITIES.get(place)) {
+                Some(name) if mask.is_power_of_two() => (*name).to_owned(),
+                _ => "all".to_owned(),
+            }
+        },
+    );
+    let kind = || {
+        let words = std::iter::once("all").chain(kernel::CAPABILITIES).collect();
+        Kind::Either(vec![Kind::Choice(words), Kind::Form(form("capability", "^CAP_[A-Z_]+$", "CAP_CHOWN"))])
+    };
+    one.of_kind(kind).list("a list of capabilities").mapped(
+        |list| list.into_iter().fold(0, |mask, bits| mask | bits),
+        |mask| match *mask {
+            kernel::ALL_CAPABILITIES => vec![kernel::ALL_CAPABILITIES],
+            mask => (0..u64::BITS)
+                .filter_map(|bit| 1_u64.checked_shl(bit))
+                .filter(|bit| mask & bit != 0)
+                .collect(),
+        },
+    )
+}
+
+pub fn stop() -> Mapping<StopSpec> {
+    let zero = "may mean either; write now to kill it at once, or none to wait for as long as it takes";
+    keys! {
+        Mapping::new("stop", StopSpec::default);
+        key "signal" signal = signal(),
+            "to the main process: `SIGTERM`, `TERM`, `15`, `SIGRTMIN+3`. A container gets its image's if the \
+             file names none";
+        key "timeout" timeout = time_limit(&[("none", NEVER), ("now", Duration::ZERO)], zero),
+            "from the signal until the whole cgroup is killed. `now`: at once. `none`: never; only \
+             [`shutdown.timeout`](machine-file.md) bounds the stop";
+        key "delay" delay = duration(),
+            "between \"no longer up\" and the signal, so that no new client is routed to it; it ends early \
+             when the process ends. A service that is stopped because it failed, and was not up, has no delay";
+    }
+}
+
+fn signal() -> Codec<i32> {
+    let kind = || {
+        let names: Vec<&str> = kernel::signal_names().collect();
+        let pattern = format!(r"^(SIG)?({}|RTMIN(\+[0-9]+)?|RTMAX(-[0-9]+)?)$", names.join("|"));
+        Kind::Either(vec![Kind::Form(form("signal", &pattern, "SIGTERM")), Kind::Number(1..=64)])
+    };
+    let word = text().read_by(|d, p, n| d.word(p, n)).of_kind(kind);
+    word.parsed(|text| kernel::parse_signal(text), |signal| kernel::signal_name(*signal))
+}
+
+pub fn logs() -> Mapping<LogSpec> {
+    keys! {
+        Mapping::new("logs", LogSpec::default);
+        key "maxSize" max_size = size(4096), "of one file before it is rotated";
+        key "maxFiles" max_files = number(1..=100), "files in all, the current one included";
+        means "rateLimit" rate_limit = number(1..=10_000).optional(), "all lines are kept",
+            "lines kept in a second; logd counts and drops the others";
+        key "console" console = boolean(), "lines also go to `/dev/console`";
+    }
+}

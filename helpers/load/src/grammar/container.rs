@@ -1,0 +1,309 @@
+//! `container`: the image, and what of the host is seen in it.
+
+use std::path::{Component, Path, PathBuf};
+
+use super::codec::{Codec, choice, host_name, path, text, word};
+use super::mapping::{At, Mapping, keys};
+use crate::decode::{Decoder, Place, quoted};
+use crate::json::Json;
+use crate::schema::{Kind, form};
+use crate::tree::{Node, Value};
+use kelson_spec::near::near;
+use kelson_spec::service::{ContainerDevice, ContainerMount, ContainerNetwork, ContainerSpec};
+use kelson_spec::units;
+
+/// Options of a mount by the names that runtimes know. Those of one row exclude each other.
+const OPTIONS: [&[&str]; 9] = [
+    &["ro", "rw"],
+    &["bind", "rbind"],
+    &["nosuid", "suid"],
+    &["nodev", "dev"],
+    &["noexec", "exec"],
+    &["noatime", "relatime", "strictatime"],
+    &["nodiratime", "diratime"],
+    &["sync", "async"],
+    &["private", "rprivate", "slave", "rslave", "shared", "rshared", "unbindable", "runbindable"],
+];
+
+/// What a tmpfs takes besides: the word before `=`, and an example.
+const TMPFS_OPTIONS: [(&str, &str); 5] = [
+    ("size", "size=64Mi or size=50%"),
+    ("mode", "mode=0755"),
+    ("uid", "uid=1000"),
+    ("gid", "gid=1000"),
+    ("nr_inodes", "nr_inodes=10000"),
+];
+
+/// The letters of a device's permissions, in the order in which they are kept.
+const PERMISSIONS: [char; 3] = ['r', 'w', 'm'];
+
+pub fn container() -> Codec<ContainerSpec> {
+    let whole = Mapping::codec(mapping);
+    let inner = whole.clone();
+    whole.read_by(move |d, place, node| {
+        d.targets.clear();
+        inner.decode(d, place, node)
+    })
+}
+
+fn mapping() -> Mapping<ContainerSpec> {
+    let image = word("reference of an image", r"^\S+$", "demo/nginx:1").but(|image| {
+        let strange = image.contains(|c: char| c.is_whitespace() || c.is_control());
+        strange.then(|| format!("{} is not a reference of an image, such as demo/nginx:1", quoted(image)))
+    });
+    let networks = vec![("host", ContainerNetwork::Host), ("none", ContainerNetwork::None)];
+    keys! {
+        Mapping::new("container", ContainerSpec::default);
+        needed "image" image = image, "image: NAME:TAG",
+            "the name of an [image](images.md) in an archive, in one of the `images` folders of the [machine \
+             file](machine-file.md)";
+        key "command" command = command(),
+            "replaces the image's entrypoint and command; if it is empty, those count";
+        means "workingDirectory" working_directory = path().optional(), "the image's",
+            "a path in the container";
+        means "hostname" hostname = host_name().optional(),
+            "the host's; with `network: none` the service's name", "at most 64 letters";
+        key "network" network = choice(networks),
+            "`host`: the host's interfaces. `none`: a loopback of its own";
+        key "mounts" mounts = Mapping::codec(mount).list("a list of mounts"), "what of the host is seen in it";
+        key "devices" devices = device().list("a list of devices such as [/dev/ttyS0]"), "devices of the host";
+    }
+}
+
+/// A program and its arguments; empty for those of the image.
+fn command() -> Codec<Vec<String>> {
+    text().list("").read_by(|d, place, node| match &node.value {
+        Value::Sequence(items) if items.is_empty() => Some(Vec::new()),
+        _ => d.command(place, node),
+    })
+}
+
+fn mount() -> Mapping<ContainerMount> {
+    let source = path()
+        .read_by(|d, p, n| d.mount_source(p, n))
+        .of_kind(|| Kind::Either(vec![Kind::Form(form("path", "^/", "/srv")), Kind::Choice(vec!["tmpfs"])]));
+    let kind = || {
+        let words = Kind::Choice(OPTIONS.iter().copied().flatten().copied().collect());
+        let of_tmpfs = form("option of a tmpfs", "^(size|mode|uid|gid|nr_inodes)=.", "size=64Mi");
+        Kind::List(Box::new(Kind::Either(vec![words, Kind::Form(of_tmpfs)])), 0..=usize::MAX)
+    };
+    let initial = || ContainerMount { source: PathBuf::new(), target: PathBuf::new(), options: Vec::new() };
+    keys! {
+        Mapping::new("container-mount", initial);
+        needed "source" source = source, "source: PATH",
+            "a path of the host, or `tmpfs` for a file system in memory";
+        needed "target" target = path().read_by(|d, p, n| d.place_within(p, n)), "target: PATH",
+            "a path in the container, each at most once and not `/`";
+    }
+        .own(
+            (
+                "options",
+                None,
+                "a path is bound with `bind` and `rprivate`, and a tmpfs is `nosuid` and `nodev`, unless the options say otherwise",
+            ),
+            kind,
+            |d, seen, mount| {
+                let in_memory = mount.is_tmpfs();
+                let options = &mut mount.options;
+                seen.read(d, "options", |d, p, n| {
+                    d.list(p, n, "a list of options such as [ro, nosuid]", |d, p, n| {
+                        let option = d.mount_option(p, n, in_memory, options)?;
+                        options.push(option);
+                        Some(())
+                    })
+                });
+            },
+            |mount, _| Json::texts(mount.options.iter().map(String::as_str)),
+        )
+}
+
+/// `/dev/ttyS0`, or `{source: /dev/ttyS0, target: /dev/modem, permissions: rw}`.
+fn device() -> Codec<ContainerDevice> {
+    let whole = Mapping::codec(device_mapping);
+    let (kind, inner) = (whole.kind.clone(), whole.clone());
+    whole.of_kind(move || Kind::Either(vec![device_path(), kind()])).read_by(move |d, place, node| {
+        if matches!(node.value, Value::Mapping(_)) {
+            return inner.decode(d, place, node);
+        }
+        d.below_dev(place, node)?;
+        let source = d.place_within(place, node)?;
+        let permissions = ContainerDevice::PERMISSIONS.to_owned();
+        Some(ContainerDevice { target: source.clone(), source, permissions })
+    })
+}
+
+fn device_path() -> Kind {
+    Kind::Form(form("path below `/dev`", "^/+dev/+[^/]", "/dev/ttyS0"))
+}
+
+fn device_mapping() -> Mapping<ContainerDevice> {
+    let permissions =
+        word("some of `r`, `w`, `m`", "^[rwm]{1,3}$", "r").parsed(|text| permissions(text), String::clone);
+    let target = At::new(
+        |device: &ContainerDevice| (device.target != device.source).then(|| Some(device.target.clone())),
+        |device, target: Option<PathBuf>| device.target = target.unwrap_or_default(),
+    );
+    let initial = || ContainerDevice {
+        source: PathBuf::new(),
+        target: PathBuf::new(),
+        permissions: ContainerDevice::PERMISSIONS.to_owned(),
+    };
+    keys! {
+        Mapping::new("device", initial);
+        needed "source" source = path().of_kind(device_path).read_by(|d, place, node| {
+                d.below_dev(place, node)?;
+                d.path(place, node)
+            }), "source: /dev/ttyS0", "the device of the host";
+        means "target" (target) = path().read_by(|d, p, n| d.place_within(p, n)).optional(), "`source`",
+            "where the container sees it";
+        key "permissions" permissions = permissions, "`r`: read. `w`: write. `m`: make nodes of it";
+    }
+    .check(|d, seen, device| {
+        if let Some(source) =
+            seen.fields.get("source").filter(|_| !seen.has("target") && !seen.is_wrong("source"))
+        {
+            let place = Place::Key(seen.fields.place, "source");
+            d.place_within(&place, source);
+            device.target.clone_from(&device.source);
+        }
+    })
+}
+
+fn permissions(text: &str) -> Result<String, String> {
+    let once = |letter: char| text.chars().filter(|other| *other == letter).count() == 1;
+    if !text.chars().all(|letter| PERMISSIONS.contains(&letter) && once(letter)) {
+        return Err(format!(
+            "{} are not permissions; write r (read), w (write), m (make nodes of it), such as rw",
+            quoted(text)
+        ));
+    }
+    Ok(PERMISSIONS.into_iter().filter(|letter| text.contains(*letter)).collect())
+}
+
+/// `user[:group]` of an image, which only a look into the image can resolve.
+pub fn container_user() -> Codec<String> {
+    word("user", "^[^:]+(:[^:]+)?$", "1000:1000").but(|text| {
+        let sound = |part: &str| {
+            !part.is_empty()
+                && part.chars().all(|c| !c.is_whitespace() && !c.is_control() && c != ':' && c != '/')
+        };
+        let (user, group) = text.split_once(':').unwrap_or((text, "0"));
+        (!sound(user) || !sound(group))
+            .then(|| format!("{} is not a user; write a name or number, or user:group", quoted(text)))
+    })
+}
+
+impl Decoder<'_> {
+    /// A path of the host, or the word for a file system in memory.
+    fn mount_source(&mut self, place: &Place<'_>, node: &Node) -> Option<PathBuf> {
+        match &node.value {
+            Value::Scalar(text) if text == ContainerMount::TMPFS => Some(PathBuf::from(text)),
+            Value::Scalar(text) if !text.starts_with('/') => {
+                let text = format!("{} is neither a path from the root nor tmpfs", quoted(text));
+                self.wrong(place, node.at, text);
+                None
+            }
+            _ => self.path(place, node),
+        }
+    }
+
+    /// Where something of the host is seen in the container: not its root, and each place once.
+    fn place_within(&mut self, place: &Place<'_>, node: &Node) -> Option<PathBuf> {
+        let target = self.path(place, node)?;
+        // Compared by components: /a/ and /a//. are one place.
+        let plain: PathBuf = target.components().collect();
+        let message = if target.components().any(|part| part == Component::ParentDir) {
+            "a path in the container cannot hold .."
+        } else if plain == Path::new("/") {
+            "the root of the container is its image; write a path below it"
+        } else if !self.targets.insert(plain) {
+            "something else of this container is there already; write another path"
+        } else {
+            return Some(target);
+        };
+        self.wrong(place, node.at, message);
+        None
+    }
+
+    fn mount_option(
+        &mut self,
+        place: &Place<'_>,
+        node: &Node,
+        in_memory: bool,
+        taken: &[String],
+    ) -> Option<String> {
+        let text = self.word(place, node)?;
+        let (name, value) = match text.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (text.as_str(), None),
+        };
+        let of_tmpfs = TMPFS_OPTIONS.iter().find(|(known, _)| *known == name);
+        if let Some((_, example)) = of_tmpfs {
+            let is_name = |other: &String| other.split_once('=').is_some_and(|(other, _)| other == name);
+            let message = if !in_memory {
+                format!("{name} is an option of a tmpfs; write source: tmpfs, or leave it out")
+            } else if taken.iter().any(is_name) {
+                format!("{name} stands here a second time")
+            } else if let Some(value) = value.and_then(|value| tmpfs_value(name, value)) {
+                return Some(format!("{name}={value}"));
+            } else {
+                format!("{} is not right; write such as {example}", quoted(&text))
+            };
+            self.wrong(place, node.at, message);
+            return None;
+        }
+        let Some(row) = OPTIONS.iter().find(|row| row.contains(&text.as_str())) else {
+            let known = OPTIONS.iter().copied().flatten().copied();
+            let hint = match near(&text, known) {
+                Some(near) => format!("; did you mean {near}?"),
+                None => "; such are ro, rw, bind, rbind, nosuid, nodev, noexec, noatime".to_owned(),
+            };
+            self.wrong(place, node.at, format_args!("{} is not an option of a mount{hint}", quoted(&text)));
+            return None;
+        };
+        if let Some(other) = taken.iter().find(|other| row.contains(&other.as_str())) {
+            let message = if *other == text {
+                format!("{text} stands here a second time")
+            } else {
+                format!("{other} and {text} exclude each other; keep one")
+            };
+            self.wrong(place, node.at, message);
+            return None;
+        }
+        if in_memory && matches!(text.as_str(), "bind" | "rbind") {
+            self.wrong(place, node.at, format_args!("a tmpfs is not bound from anywhere; leave {text} out"));
+            return None;
+        }
+        Some(text)
+    }
+
+    /// A path elsewhere is a slip of the pen, or a node that somebody made.
+    fn below_dev(&mut self, place: &Place<'_>, node: &Node) -> Option<()> {
+        let path = self.path(place, node)?;
+        let mut parts = path.strip_prefix("/dev").unwrap_or(Path::new("..")).components().peekable();
+        if parts.peek().is_none() || parts.any(|part| part == Component::ParentDir) {
+            self.wrong(place, node.at, "a device is named by its path below /dev, such as /dev/ttyS0");
+            return None;
+        }
+        Some(())
+    }
+}
+
+/// The value as the kernel takes it.
+fn tmpfs_value(name: &str, value: &str) -> Option<String> {
+    match name {
+        "size" => match value.strip_suffix('%') {
+            Some(share) => {
+                units::number(share).filter(|share| (1..=100).contains(share)).map(|s| format!("{s}%"))
+            }
+            None => units::size(value).filter(|bytes| *bytes > 0).map(|bytes| bytes.to_string()),
+        },
+        "mode" => {
+            let sound = matches!(value.len(), 3 | 4) && value.bytes().all(|b| (b'0'..=b'7').contains(&b));
+            sound.then(|| value.to_owned())
+        }
+        _ => units::number(value)
+            .and_then(|number| u32::try_from(number).ok())
+            .map(|number| number.to_string()),
+    }
+}

@@ -1,0 +1,67 @@
+//! The file of a group.
+
+use std::time::Duration;
+
+use super::checks::{CheckOf, checks};
+use super::codec::{duration, duration_from, name};
+use super::mapping::{Mapping, Seen, keys};
+use super::restart::group_restart;
+use crate::decode::{Decoder, Place};
+use crate::tree::Node;
+use kelson_spec::group::GroupSpec;
+
+/// The shortest deadline of a group or of the host.
+pub const LEAST_DEADLINE: Duration = Duration::from_secs(1);
+
+/// Decodes the tree of the file of the group `stem`; `None` where it has a mistake.
+pub fn group(d: &mut Decoder<'_>, stem: &str, root: &Node) -> Option<GroupSpec> {
+    let before = d.diagnostics.len();
+    d.stem = stem.to_owned();
+    let group = group_file().decode(d, &Place::Root, root);
+    group.filter(|_| d.diagnostics.len() == before)
+}
+
+/// The whole file.
+pub fn group_file() -> Mapping<GroupSpec> {
+    let name = name().read_by(|d, place, node| {
+        let stem = d.stem.clone();
+        d.file_name(&stem, place, node).map(|_| stem)
+    });
+    keys! {
+        Mapping::new("group", GroupSpec::default);
+        means "name" name = name, "the file's name",
+            "the name of the group, as the file is called without `.yaml`";
+        means "minimum" minimum = duration().optional(),
+            "`health.minimum` of the [machine file](machine-file.md#health)",
+            "how long all its services must be up without a break. `0s`: at once. Where `deadline` is shorter \
+             than this default, so is `minimum`";
+        means "deadline" deadline = duration_from(LEAST_DEADLINE).optional(),
+            "`health.deadline` of the [machine file](machine-file.md#health)",
+            "after so long without that, the group has failed. Not less than `minimum`. Where `minimum` alone \
+             is written, at least twice that";
+        means "restart" restart = Mapping::codec(group_restart).optional(), "that of the member that asks",
+            "[restarts of the whole group](#restart)";
+        means "health" health = checks(CheckOf::Group), "none",
+            "[checks](#checks) that must all pass for the group to be healthy";
+    }
+        .check(|d, seen, group| {
+            group.name.clone_from(&d.stem);
+            within_deadline(d, seen, "the group", group.minimum, group.deadline);
+        })
+}
+
+/// Whether what `minimum` and `deadline` say goes together.
+pub fn within_deadline(
+    d: &mut Decoder<'_>,
+    seen: &Seen<'_, '_, '_>,
+    whose: &str,
+    minimum: Option<Duration>,
+    deadline: Option<Duration>,
+) -> bool {
+    let sound = minimum.zip(deadline).is_none_or(|(least, most)| most >= least);
+    if !sound {
+        let text = format!("deadline is less than minimum, so {whose} could never be healthy");
+        seen.wrong_value(d, "deadline", text);
+    }
+    sound
+}

@@ -1,0 +1,398 @@
+//! The machine file. What is wrong in it is left out; the rest of it holds.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::checks::{CheckOf, checks};
+use super::codec::{
+    Codec, address, any_word, boolean, duration, duration_from, duration_within, host_name, map, path,
+    start_timeout, text, word,
+};
+use super::confinement::{limits, logs, resources, stop};
+use super::environment::environments;
+use super::group::{LEAST_DEADLINE, within_deadline};
+use super::mapping::{At, Mapping, at, keys};
+use super::requirement::{Use, requirements};
+use super::restart::restart;
+use super::service::service_file;
+use crate::decode::{Decoder, Place, quoted};
+use crate::schema::Kind;
+use crate::tree::{Node, Position, Value};
+use kelson_spec::machine::{
+    ApiSpec, BuiltinSpec, InterfaceSpec, MachineSpec, MountSpec, NodeHealthSpec, WatchdogSpec,
+};
+use kelson_spec::names::BUILTINS;
+use kelson_spec::near::near;
+use kelson_spec::service::ServiceKind;
+
+/// The longest name of an interface, in bytes.
+const LONGEST_INTERFACE: usize = 15;
+/// A watchdog of less would take a busy machine for a dead one.
+const SHORTEST_WATCHDOG: Duration = Duration::from_secs(5);
+/// More than any device counts to.
+const LONGEST_WATCHDOG: Duration = Duration::from_secs(3600);
+/// With connections of less, clients would do little but make handshakes.
+const SHORTEST_LIFETIME: Duration = Duration::from_secs(1);
+
+/// The machine file, and where the `depends` of each of its `builtins` name services.
+#[derive(Debug, Default)]
+pub struct DecodedMachine {
+    pub spec: MachineSpec,
+    pub references: Vec<Vec<Position>>,
+}
+
+/// Decodes the tree of the machine file.
+pub fn machine(d: &mut Decoder<'_>, root: &Node) -> DecodedMachine {
+    let spec = machine_file().decode(d, &Place::Root, root).unwrap_or_default();
+    DecodedMachine { spec, references: std::mem::take(&mut d.builtin_references) }
+}
+
+/// The whole file.
+pub fn machine_file() -> Mapping<MachineSpec> {
+    let module = word("name of a module", "^[A-Za-z0-9_-]+$", "virtio_net").but(|text| {
+        let sound = text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+        (!sound)
+            .then(|| format!("{} is not the name of a kernel module; write such as virtio_net", quoted(text)))
+    });
+    let setting = ("name", "^[A-Za-z0-9_:-]+([./][A-Za-z0-9_:-]+)+$", "net.ipv4.ip_forward");
+    let watchdog = Mapping::codec(watchdog);
+    let (kind, inner) = (watchdog.kind.clone(), watchdog.clone());
+    let watchdog = watchdog
+        .optional()
+        .of_kind(move || Kind::Either(vec![Kind::Choice(vec!["off"]), kind()]))
+        .read_by(move |d, place, node| match &node.value {
+            Value::Scalar(text) if text == "off" => Some(None),
+            Value::Scalar(text) => {
+                let text =
+                    format!("{} is not off; write off, or keys such as {{timeout: 30s}}", quoted(text));
+                d.wrong(place, node.at, text);
+                None
+            }
+            _ => inner.decode(d, place, node).map(Some),
+        });
+    keys! {
+        Mapping::new("machine", MachineSpec::default);
+        means "hostname" hostname = host_name().optional(),
+            "`ip=` of the kernel's command line, else `/etc/hostname`, else `kelson`",
+            "letters, digits, `-` and `.`, at most 64";
+        key "modules" modules = module.list("a list of kernel modules"),
+            "loaded in this order with what they depend on. One that fails does not keep the others";
+        key "sysctl" sysctl = map(setting, |d, p, n| d.sysctl(p, n), text()),
+            "set in the file's order. A dot parts the name (`net.ipv4.ip_forward`), and a `/` stands for a dot \
+             within a part, as sysctl(8) has it. One that fails does not keep the others";
+        key "network" network = static_interface().list("a list of interfaces"),
+            "interfaces with static addresses. The loopback always comes up";
+        key "mounts" mounts = Mapping::codec(mount).list("a list of mounts"), "file systems";
+        means "api" api = Mapping::codec(api).optional(), "no apid", "the API endpoint on the network";
+        key "builtins" builtins = builtins(), "changes to the built-in services";
+        key "health" health = Mapping::codec(health), "when the host counts as healthy, and when as failed";
+        key "shutdown" shutdown_timeout = Mapping::codec(shutdown),
+            "how long [a shutdown](shutdown.md) may take";
+        means "watchdog" watchdog = watchdog, "`/dev/watchdog`, if there is one, with 30 s",
+            "the hardware watchdog";
+        key "images" images = path().list("a list of directories"),
+            "folders of [service images](images.md), read at the boot";
+    }
+}
+
+fn static_interface() -> Codec<InterfaceSpec> {
+    let whole = Mapping::codec(interface);
+    let inner = whole.clone();
+    whole.read_by(move |d, place, node| match node.get("dhcp") {
+        Some(dhcp) if dhcp.is("true") => {
+            let text = "DHCP is not supported; write an address such as address: 10.0.2.15/24";
+            d.wrong(&Place::Key(place, "dhcp"), dhcp.at, text);
+            None
+        }
+        _ => inner.decode(d, place, node),
+    })
+}
+
+fn interface() -> Mapping<InterfaceSpec> {
+    let device = word("name of an interface", "^[!-.0-9;-~]{1,15}$", "eth0").but(|text| {
+        let sound = text.len() <= LONGEST_INTERFACE
+            && !matches!(text.as_str(), "." | "..")
+            && text.bytes().all(|b| b.is_ascii_graphic() && b != b'/' && b != b':');
+        (!sound).then(|| format!("{} is not the name of an interface, such as eth0", quoted(text)))
+    });
+    let network_at = At::new(
+        |interface: &InterfaceSpec| Some((interface.address, interface.prefix)),
+        |interface, (address, prefix)| {
+            interface.address = address;
+            interface.prefix = prefix;
+        },
+    );
+    let initial = || InterfaceSpec {
+        interface: String::new(),
+        address: IpAddr::from([0, 0, 0, 0]),
+        prefix: 0,
+        gateway: None,
+        dns: Vec::new(),
+    };
+    let dhcp = At::new(|_: &InterfaceSpec| Some(false), |_, _| {});
+    keys! {
+        Mapping::new("interface", initial);
+        needed "interface" interface = device, "interface: eth0", "at most 15 letters";
+        needed "address" (network_at) = network(), "address: 10.0.2.15/24", "IPv4 or IPv6";
+        means "gateway" gateway = address().optional(), "none",
+            "a default route through it. It must be within the network of `address`, or link-local (IPv6)";
+        key "dns" dns = address().list("a list of addresses"),
+            "name servers, written to `/etc/resolv.conf`: a link to `/run/kelson/resolv.conf`, unless somebody \
+             else's link is there";
+        key "dhcp" (dhcp) = boolean(), "`true` is refused: DHCP is not supported";
+    }
+        .check(|d, seen, interface| {
+            let known = seen.has("address") && !seen.is_wrong("address");
+            if let Some(gateway) = interface.gateway
+                && known
+                && !reaches(interface.address, interface.prefix, gateway)
+            {
+                let text = format!("{gateway} is not within the network of address");
+                seen.wrong_value(d, "gateway", text);
+                interface.gateway = None;
+            }
+        })
+}
+
+fn network() -> Codec<(IpAddr, u8)> {
+    let pattern = "^[0-9A-Fa-f]*[.:][0-9A-Fa-f.:]*/[0-9]+$";
+    word("address with its prefix", pattern, "192.0.2.15/24").parsed(
+        |text| {
+            let parsed = text.split_once('/').and_then(|(address, prefix)| {
+                let address: IpAddr = address.parse().ok()?;
+                let longest = if address.is_ipv4() { 32 } else { 128 };
+                let prefix = u8::try_from(kelson_spec::units::number(prefix)?).ok()?;
+                (prefix <= longest).then_some((address, prefix))
+            });
+            parsed.ok_or_else(|| {
+                format!("{} is not an address with its prefix; write such as 10.0.2.15/24", quoted(text))
+            })
+        },
+        |(address, prefix)| format!("{address}/{prefix}"),
+    )
+}
+
+fn mount() -> Mapping<MountSpec> {
+    let initial = || MountSpec {
+        source: String::new(),
+        target: PathBuf::new(),
+        fs_type: String::new(),
+        options: Vec::new(),
+    };
+    keys! {
+        Mapping::new("mount", initial);
+        needed "source" source = any_word("text", "LABEL=STATE"), "source: DEVICE or LABEL=NAME",
+            "a device path, `LABEL=…`, `UUID=…`, or what the file system takes (`tmpfs`). Labels and UUIDs are \
+             read from the disks themselves; there is no udev. `PARTUUID=` is not supported";
+        needed "target" target = path(), "target: PATH",
+            "made if it is not there. `/` changes the options of the root";
+        needed "type" fs_type = any_word("text", "ext4"), "type: ext4", "`ext4`, `tmpfs`, … or `auto`";
+        key "options" options = text().list("a list of texts"),
+            "those of mount(8) that are the kernel's, and the file system's own";
+    }
+}
+
+fn api() -> Mapping<ApiSpec> {
+    let listen =
+        word("`ADDRESS:PORT`", r"^(\[[0-9A-Fa-f.:%]+\]|[0-9.]+):[0-9]+$", "0.0.0.0:50000").but(|text| {
+            text.parse::<SocketAddr>().is_err().then(|| {
+                format!("{} is not ADDRESS:PORT; write such as 0.0.0.0:50000 or [::]:50000", quoted(text))
+            })
+        });
+    let empty = "this list is empty; write an ADDRESS:PORT, or remove api";
+    let initial = || ApiSpec {
+        listen: Vec::new(),
+        ca: PathBuf::new(),
+        certificate: PathBuf::new(),
+        key: PathBuf::new(),
+        connection_lifetime: ApiSpec::default_lifetime(),
+    };
+    keys! {
+        Mapping::new("api", initial);
+        needed "listen" listen = listen.some("a list of ADDRESS:PORT", empty), "listen: [\"0.0.0.0:50000\"]",
+            "where it takes calls";
+        needed "ca" ca = path(), "ca: PATH",
+            "a file in PEM: what has signed the certificates of those who may call";
+        needed "certificate" certificate = path(), "certificate: PATH", "a file in PEM: the machine's own";
+        needed "key" key = path(), "key: PATH", "a file in PEM: the key of that";
+        key "connectionLifetime" connection_lifetime = duration_from(SHORTEST_LIFETIME),
+            "after this time a connection [takes no new calls](api.md#how-long-a-connection-lasts), so that \
+             its client connects again";
+    }
+    .strict()
+}
+
+fn health() -> Mapping<NodeHealthSpec> {
+    keys! {
+        Mapping::new("host-health", NodeHealthSpec::default);
+        key "minimum" minimum = duration(),
+            "how long without a break. `0s`: at once. Where `deadline` is shorter than this default, so is \
+             `minimum`";
+        key "deadline" deadline = duration_from(LEAST_DEADLINE),
+            "after so long without that, the host has failed, and each culprit is named with its reason. Not \
+             less than `minimum`. Where `minimum` alone is written, at least twice that";
+    }
+    .strict()
+    .check(|d, seen, health| {
+        let minimum = seen.has("minimum").then_some(health.minimum);
+        let deadline = seen.has("deadline").then_some(health.deadline);
+        *health = match within_deadline(d, seen, "the host", minimum, deadline) {
+            true => NodeHealthSpec::filled(minimum, deadline, &NodeHealthSpec::default()),
+            false => NodeHealthSpec::default(),
+        };
+    })
+}
+
+fn shutdown() -> Mapping<Duration> {
+    let whole = At::new(|timeout: &Duration| Some(*timeout), |timeout, new| *timeout = new);
+    let about = "the total deadline for stopping services at the end of the run";
+    let least = Duration::from_secs(1);
+    keys! {
+        Mapping::new("shutdown", || MachineSpec::default().shutdown_timeout);
+        key "timeout" (whole) = duration_from(least), about;
+    }
+}
+
+fn watchdog() -> Mapping<WatchdogSpec> {
+    // The device counts whole seconds.
+    let timeout = duration_within(SHORTEST_WATCHDOG..=LONGEST_WATCHDOG).but(|timeout| {
+        (timeout.subsec_nanos() != 0).then_some("the device counts whole seconds; write such as 30s")
+    });
+    keys! {
+        Mapping::new("watchdog", || WatchdogSpec { expected: true, ..WatchdogSpec::default() });
+        key "device" device = path(), "where it is";
+        key "timeout" timeout = timeout,
+            "in whole seconds. A device that cannot have it keeps its own, and the event says which";
+    }
+}
+
+fn builtins() -> Codec<Vec<BuiltinSpec>> {
+    Mapping::codec(|| {
+        let about = |name| match name {
+            "apid" => "the API endpoint on the network",
+            "containerd" => "runs services from images",
+            "logd" => "collects logs",
+            _ => "runs the `tcp`, `http` and `grpc` checks",
+        };
+        BUILTINS.into_iter().fold(Mapping::new("builtins", Vec::new), |mapping, name| {
+            let at = At::new(
+                move |list: &Vec<BuiltinSpec>| list.iter().find(|builtin| builtin.name == name).cloned(),
+                |list, builtin| list.push(builtin),
+            );
+            mapping.means(name, at, Mapping::codec(move || builtin(name)), "as it is", about(name))
+        })
+    })
+    .read_by(|d, p, n| d.builtins(p, n))
+}
+
+fn builtin(name: &'static str) -> Mapping<BuiltinSpec> {
+    let resources = Mapping::codec(resources).optional();
+    let resources_about = "takes the place of its own as a whole";
+    let is_helper = matches!(name, "logd" | "probe");
+    let mut elsewhere = service_file().names();
+    if is_helper {
+        elsewhere.push("enabled");
+        let why = match name {
+            "logd" => "logd is always at hand and cannot be changed in this",
+            _ => {
+                "probe is there as long as a service has tcp, http or grpc checks and cannot be changed in this"
+            }
+        };
+        return keys! {
+            Mapping::new("helper", move || BuiltinSpec::new(name));
+            means "resources" resources = resources, "its own", resources_about;
+        }
+        .elsewhere(elsewhere, why);
+    }
+    let whole = "takes the place of its own as a whole: what is left out has the default of a service file";
+    let no_group = "a built-in service is in no group; leave scope out";
+    let mapping = keys! {
+        Mapping::new("builtin", move || BuiltinSpec::new(name));
+        means "enabled" enabled = boolean().optional(), "where it is needed",
+            "`false` switches it off from the next boot on (what runs goes on running), `true` switches \
+             `containerd` on where nothing needs it";
+    };
+    keys! {
+        environments(mapping, at!(environment), "laid over its own", "laid over its own");
+        key "depends" depends = requirements(Use::Depends),
+            "added to what it waits for. `containerd` cannot wait for a container";
+        means "restart" restart = Mapping::codec(move || restart(ServiceKind::Service, Some(no_group))).optional(),
+            "its own",
+            "takes the place of its own; `scope: group` is a mistake, as no built-in service is in a group";
+        means "required" required = boolean().optional(), "`true`",
+            "`false`: the [host's health](#health) does not wait for it";
+        means "startTimeout" start_timeout = start_timeout().optional(), "its own",
+            "takes the place of its own";
+        key "health" health = checks(CheckOf::Service), "checks besides its own";
+        means "stop" stop = Mapping::codec(stop).optional(), "its own", whole;
+        means "resources" resources = resources, "its own", resources_about;
+        key "limits" limits = Mapping::codec(limits), "each takes the place of its own of that name";
+        means "logs" logs = Mapping::codec(logs).optional(), "its own", whole;
+    }
+        .elsewhere(elsewhere, format!("this is settled for {name} and cannot be changed"))
+}
+
+impl Decoder<'_> {
+    fn sysctl(&mut self, place: &Place<'_>, node: &Node) -> Option<Vec<(String, String)>> {
+        let mut list = Vec::new();
+        for (key, entry) in self.entries(place, node)? {
+            let inner = Place::Key(place, key);
+            let sound = key.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-/:".contains(&b))
+                && key.contains(['.', '/'])
+                && key.split(['.', '/']).all(|part| !part.is_empty());
+            if !sound {
+                self.wrong(
+                    place,
+                    entry.key.at,
+                    format_args!("{} is not a key such as net.ipv4.ip_forward", quoted(key)),
+                );
+            } else if matches!(entry.value.value, Value::Null) {
+                self.wrong(&inner, entry.value.at, "this key has no value; give it one or remove it");
+            } else if let Some(value) = self.text(&inner, &entry.value) {
+                list.push((key.to_owned(), value));
+            }
+        }
+        Some(list)
+    }
+
+    fn builtins(&mut self, place: &Place<'_>, node: &Node) -> Option<Vec<BuiltinSpec>> {
+        let mut list = Vec::new();
+        for (name, entry) in self.entries(place, node)? {
+            let inner = Place::Key(place, name);
+            let Some(known) = BUILTINS.into_iter().find(|known| *known == name) else {
+                let hint =
+                    near(name, BUILTINS).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+                let all = BUILTINS.join(", ");
+                let text = format!("this is not one of the built-in services {all}{hint}");
+                self.wrong(&inner, entry.key.at, text);
+                continue;
+            };
+            if matches!(entry.value.value, Value::Null) {
+                self.wrong(&inner, entry.value.at, "this key has no value; give it one or remove it");
+            } else if let Some(builtin) = builtin(known).decode(self, &inner, &entry.value) {
+                list.push(builtin);
+                let references = std::mem::take(&mut self.references);
+                self.builtin_references.push(references);
+            }
+            self.references.clear();
+        }
+        Some(list)
+    }
+}
+
+/// Whether the kernel takes `gateway` for an interface of this address: within its network, or link-local.
+fn reaches(own: IpAddr, prefix: u8, gateway: IpAddr) -> bool {
+    match (own, gateway) {
+        // To a single address every gateway is outside; whoever writes that knows.
+        (IpAddr::V4(own), IpAddr::V4(gateway)) if prefix < 32 => {
+            let mask = u32::MAX.checked_shl(32_u32.saturating_sub(u32::from(prefix))).unwrap_or(0);
+            own.to_bits() & mask == gateway.to_bits() & mask
+        }
+        (IpAddr::V6(own), IpAddr::V6(gateway)) if prefix < 128 => {
+            let mask = u128::MAX.checked_shl(128_u32.saturating_sub(u32::from(prefix))).unwrap_or(0);
+            own.to_bits() & mask == gateway.to_bits() & mask || gateway.is_unicast_link_local()
+        }
+        (own, gateway) => own.is_ipv4() == gateway.is_ipv4(),
+    }
+}

@@ -1,0 +1,150 @@
+//! What a service waits for: the entries of `depends` and `when`.
+
+use super::codec::{Codec, choice, name, path};
+use super::mapping::{At, Mapping, Seen, keys};
+use crate::decode::{Decoder, quoted, shown};
+use crate::tree::Value;
+use kelson_spec::service::{NetworkAspect, Requirement, ServiceEvent, WhenDown};
+
+/// What a list of entries is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Use {
+    Depends,
+    /// Asked once at the start.
+    When,
+    /// One of them is enough.
+    Any,
+}
+
+/// The entries of a list. The decoder's `references` get the position of each service named, in the order of a walk.
+pub fn requirements(within: Use) -> Codec<Vec<Requirement>> {
+    entry(within).list(WHAT)
+}
+
+const WHAT: &str = "a list such as [{service: NAME}, {path: /PATH}]";
+
+fn entry(within: Use) -> Codec<Requirement> {
+    let mapping = Mapping::codec(move || requirement(within));
+    let inner = mapping.clone();
+    mapping.read_by(move |d, place, node| {
+        if let Value::Scalar(text) = &node.value {
+            let entry = if text.starts_with('/') { "path" } else { "service" };
+            let text =
+                format!("found {} where a mapping belongs; write {entry}: {}", quoted(text), shown(text));
+            d.wrong(place, node.at, text);
+            return None;
+        }
+        inner.decode(d, place, node)
+    })
+}
+
+fn requirement(within: Use) -> Mapping<Requirement> {
+    let name_at = At::new(
+        |entry: &Requirement| match entry {
+            Requirement::Service { name, .. } => Some(name.clone()),
+            _ => None,
+        },
+        |entry, name| *entry = Requirement::service(name, ServiceEvent::Up),
+    );
+    let named = name();
+    let inner = named.clone();
+    let named = named.read_by(move |d, place, node| {
+        let name = inner.decode(d, place, node)?;
+        d.references.push(node.at);
+        Some(name)
+    });
+    let event_at = At::new(
+        |entry: &Requirement| match entry {
+            Requirement::Service { event, .. } => Some(*event),
+            _ => None,
+        },
+        |entry, new| {
+            if let Requirement::Service { event, .. } = entry {
+                *event = new;
+            }
+        },
+    );
+    let when_down_at = At::new(
+        |entry: &Requirement| match entry {
+            Requirement::Service { when_down, .. } => Some(*when_down),
+            _ => None,
+        },
+        |entry, new| {
+            if let Requirement::Service { when_down, .. } = entry {
+                *when_down = new;
+            }
+        },
+    );
+    let path_at = At::new(
+        |entry: &Requirement| if let Requirement::Path(path) = entry { Some(path.clone()) } else { None },
+        |entry, path| *entry = Requirement::Path(path),
+    );
+    let network_at = At::new(
+        |entry: &Requirement| if let Requirement::Network(list) = entry { Some(list.clone()) } else { None },
+        |entry, list| *entry = Requirement::Network(list),
+    );
+    let time_at = At::new(
+        |entry: &Requirement| matches!(entry, Requirement::TimeSynced).then_some(()),
+        |entry, ()| *entry = Requirement::TimeSynced,
+    );
+    let any_at = At::new(
+        |entry: &Requirement| if let Requirement::Any(list) = entry { Some(list.clone()) } else { None },
+        |entry, list| *entry = Requirement::Any(list),
+    );
+    let events = ServiceEvent::ALL.map(|event| (event.name(), event)).to_vec();
+    let aspects = NetworkAspect::ALL.map(|aspect| (aspect.name(), aspect)).to_vec();
+    let downs = vec![("ignore", WhenDown::Ignore), ("stop", WhenDown::Stop), ("restart", WhenDown::Restart)];
+    let empty = "this list is empty, so it could never hold";
+    keys! {
+        Mapping::new("requirement", || Requirement::service("", ServiceEvent::Up));
+        alternative "service" (name_at) = named, "the `event` holds for the service of this name";
+        key "event" (event_at) = choice(events),
+            "`up`: ready and healthy. `running`: its process runs, ready or not. `finished`: ended \
+             successfully by itself. `down`: ended, stopped, failed, skipped, or nothing will start it";
+        key "whenDown" (when_down_at) = choice(downs),
+            "what becomes of this service, once it runs, when the other one's run ends. `stop`: it is stopped \
+             and stays so. `restart`: it starts again once all of `depends` holds. Only in an entry of \
+             `depends`, with the event `up` or `running`";
+        alternative "path" (path_at) = path(),
+            "the path exists; a symbolic link counts if what it leads to exists";
+        alternative "network" (network_at) = choice(aspects).some("a list such as [addresses, hostname]", empty),
+            "`addresses`: an interface other than the loopback is up and has an address of global scope. \
+             `connectivity`: there is a default route through an interface that is up. `hostname`: the host \
+             name is set";
+        alternative "time" (time_at) = choice(vec![("synced", ())]),
+            "the kernel says that its clock is synchronised";
+        alternative "any" (any_at) = entry(Use::Any).some(WHAT, empty), "one of these entries holds";
+    }
+        .one_of(&["service", "path", "network", "time", "any"])
+        .check(move |d, seen, entry| match entry {
+            Requirement::Service { event, .. } => when_down(within, *event, d, seen),
+            other => {
+                let kind = match other {
+                    Requirement::Path(_) => "path",
+                    Requirement::Network(_) => "network",
+                    Requirement::TimeSynced => "time",
+                    Requirement::Service { .. } | Requirement::Any(_) => "any",
+                };
+                for key in ["event", "whenDown"].into_iter().filter(|key| seen.has(key)) {
+                    seen.wrong_key(d, key, format_args!("{key} belongs to service, not to {kind}"));
+                }
+            }
+        })
+}
+
+fn when_down(within: Use, event: ServiceEvent, d: &mut Decoder<'_>, seen: &Seen<'_, '_, '_>) {
+    let refused = match (within, event) {
+        (Use::When, _) => "when is asked once, at the start; write whenDown in depends",
+        (Use::Any, _) => "inside any another entry may do; write whenDown in an entry of its own",
+        (Use::Depends, ServiceEvent::Finished) => {
+            "what has finished does not run any more; write event: up or running, or leave whenDown out"
+        }
+        (Use::Depends, ServiceEvent::Down) => {
+            "this waits for the service to be down; write event: up or running, or leave whenDown out"
+        }
+        (Use::Depends, ServiceEvent::Up | ServiceEvent::Running) => return,
+    };
+    if seen.has("whenDown") && !seen.is_wrong("whenDown") {
+        seen.wrong_key(d, "whenDown", refused);
+    }
+}

@@ -1,0 +1,291 @@
+//! A whole service file.
+
+use super::checks::{CheckOf, checks};
+use super::codec::{Codec, Extent, boolean, choice, name, number, start_timeout, text};
+use super::command::process;
+use super::confinement::{limits, logs, resources, security, stop};
+use super::container::{container, container_user};
+use super::environment::environments;
+use super::hooks::hooks;
+use super::mapping::{At, Mapping, Seen, at, keys};
+use super::membership::{lifecycle, tie};
+use super::requirement::{Use, requirements};
+use super::restart::restart;
+use crate::decode::{Decoded, Decoder, Place, found, quoted};
+use crate::json::Json;
+use crate::name::is_name;
+use crate::schema::Kind;
+use crate::tree::{Node, Value};
+use kelson_spec::kernel::{ALL_CAPABILITIES, CONTAINER_CAPABILITIES};
+use kelson_spec::names::RESERVED;
+use kelson_spec::service::{
+    ApiAccess, ContainerSpec, Credentials, Readiness, Requirement, RestartSpec, ServiceKind, ServiceSpec,
+    StartMode, Workload,
+};
+
+/// The highest descriptor for readiness: below the usual soft limit of 1024.
+const HIGHEST_DESCRIPTOR: i32 = 1023;
+
+/// Decodes the tree of the service file of the name `stem`, with the keys of [`service_file`]; `None` where it has a mistake. The decoder's `ties` get what can
+/// be read of them in any case.
+pub fn service(d: &mut Decoder<'_>, file: &Mapping<ServiceSpec>, stem: &str, root: &Node) -> Option<Decoded> {
+    let before = d.diagnostics.len();
+    d.stem = stem.to_owned();
+    let spec = file.decode(d, &Place::Root, root);
+    let references = std::mem::take(&mut d.references);
+    let workload = d.workload;
+    let decoded = spec.map(|spec| Decoded { spec, references, by_group: 0, workload });
+    decoded.filter(|_| d.diagnostics.len() == before)
+}
+
+/// The name that a file of this stem gives a service, if it may be one.
+pub fn service_name(stem: &str) -> Option<&str> {
+    (is_name(stem) && !RESERVED.contains(&stem)).then_some(stem)
+}
+
+/// `spec` as the keys of a service file: only what differs from the default. What was resolved stays resolved: the environment
+/// holds what the environment files said, secrets too, and the user's group stands beside its name. As a file it gives the
+/// same spec.
+pub fn written(spec: &ServiceSpec) -> Json {
+    service_file().encode(spec, Extent::Differences)
+}
+
+fn container_of(spec: &ServiceSpec) -> Option<&ContainerSpec> {
+    match &spec.workload {
+        Workload::Container(container) => Some(container),
+        Workload::Process(_) => None,
+    }
+}
+
+/// The whole file.
+pub fn service_file() -> Mapping<ServiceSpec> {
+    let process_at = At::new(
+        |spec: &ServiceSpec| match &spec.workload {
+            Workload::Process(process) => Some(process.clone()),
+            Workload::Container(_) => None,
+        },
+        |spec, process| spec.workload = Workload::Process(process),
+    );
+    let container_at = At::new(
+        |spec: &ServiceSpec| container_of(spec).cloned(),
+        |spec, container| spec.workload = Workload::Container(container),
+    );
+    // A oneshot is restarted by another rule.
+    let kind_at = At::new(
+        |spec: &ServiceSpec| Some(spec.kind),
+        |spec, kind| {
+            spec.kind = kind;
+            spec.restart = RestartSpec::for_kind(kind);
+        },
+    );
+    let kinds = vec![("service", ServiceKind::Service), ("oneshot", ServiceKind::Oneshot)];
+    let starts = vec![("auto", StartMode::Auto), ("manual", StartMode::Manual)];
+    let access = ApiAccess::ALL.map(|one| (one.name(), one)).to_vec();
+    let mapping = keys! {
+        Mapping::new("service", || ServiceSpec::process("", ["/"]));
+        needed "name" name = own_name(), "name: {stem}",
+            "the file's name without `.yaml`. `apid`, `audit`, `containerd`, `load`, `logd`, `probe`, `shims`, \
+             `task` and `unpack` are parts of Kelson and cannot be taken";
+        means "description" description = text(), "empty", "for people";
+        alternative "process" (process_at) = Mapping::codec(process), "the program to run";
+        alternative "container" (container_at) = container(), "the image to run";
+    };
+    let own = "the variables of its environment";
+    let files = "files of `KEY=VALUE` lines; with `-` first one may be missing";
+    let mapping = keys! {
+        environments(mapping, at!(environment), own, files);
+        key "type" (kind_at) = choice(kinds),
+            "a `service` runs on; a `oneshot` is up once it has ended successfully";
+        key "start" start = choice(starts), "`manual`: the boot does not start it";
+        key "when" when = requirements(Use::When),
+            "asked once at the start; if one does not hold, the service is skipped";
+        key "depends" depends = depends_first(), "all must hold before each spawn";
+        by_means "restart" restart = |spec, seen| restart(spec.kind, seen.and_then(no_group)),
+            "by type", "what happens after its end";
+        means "group" group = name().optional(), "none", "the name of the group that it is in";
+        by_means "lifecycle" lifecycle = |spec, seen| lifecycle(seen.and_then(|seen| known_kind(spec, seen))),
+            "a main", "its part in that group";
+        key "required" required = boolean(), "whether the host's health and the end of the boot wait for it";
+        key "readiness" readiness = readiness(), "how it reports that it is ready";
+        key "startTimeout" start_timeout = start_timeout(),
+            "`none`, or the time from the spawn to ready, and to healthy for the first time if a \
+             [check](#health) may restart the service. A run that takes longer has failed. It has no effect \
+             without readiness and such a check";
+        key "health" health = checks(CheckOf::Service), "checks that must all pass for it to be up";
+        by "hooks" hooks = |spec, seen| hooks(is_container(spec, seen)), "commands around each run";
+    };
+    let mapping = mapping
+        .own(
+            ("stop", None, "how it is stopped"),
+            || (Mapping::codec(stop).kind)(),
+            |d, seen, spec| {
+                spec.stop = seen.read(d, "stop", |d, p, n| stop().decode(d, p, n)).unwrap_or_default();
+                if let Workload::Container(container) = &mut spec.workload {
+                    container.stop_signal_of_image =
+                        seen.fields.get("stop").is_none_or(|stop| stop.get("signal").is_none());
+                }
+            },
+            stop_as_written,
+        )
+        .own(
+            (
+                "user",
+                Some("PID 1's (root); of a container, the image's"),
+                "`user` or `user:group`, as names or numbers",
+            ),
+            || (container_user().kind)(),
+            |d, seen, spec| match &mut spec.workload {
+                // Who that is stands in the image.
+                Workload::Container(container) => {
+                    container.user = seen.read(d, "user", |d, p, n| container_user().decode(d, p, n));
+                }
+                Workload::Process(_) if seen.has("container") => {}
+                Workload::Process(_) => spec.user = seen.read(d, "user", |d, p, n| d.user(p, n)),
+            },
+            |spec, _| match (&spec.user, container_of(spec).and_then(|container| container.user.as_ref())) {
+                (Some(user), _) => Json::Text(format!("{}:{}", user.name, user.gid)),
+                (None, Some(user)) => Json::text(user),
+                (None, None) => Json::Null,
+            },
+        );
+    let mapping = keys! {
+        mapping;
+        key "resources" resources = Mapping::codec(resources), "the limits of its cgroup";
+        key "delegate" delegate = boolean(),
+            "`true`: its user may make cgroups below its own and use every controller there. See \
+             [delegate](#delegate)";
+        means "limits" limits = Mapping::codec(limits),
+            "those PID 1 was given; of a container, `nofile: {soft: 1024, hard: 524288}` besides", "rlimits";
+        by "security" security = |spec, _| security(held(spec)), "privileges";
+        key "api" api = choice(access), "the calls of PID 1 and logd that its processes may make";
+        key "logs" logs = Mapping::codec(logs), "its log";
+    };
+    mapping.one_of(&["process", "container"]).check(together)
+}
+
+fn is_container(spec: &ServiceSpec, seen: Option<&Seen<'_, '_, '_>>) -> bool {
+    seen.map_or_else(|| container_of(spec).is_some(), |seen| seen.has("container"))
+}
+
+/// The file says so, or says nothing.
+fn known_kind(spec: &ServiceSpec, seen: &Seen<'_, '_, '_>) -> Option<ServiceKind> {
+    (!seen.is_wrong("type")).then_some(spec.kind)
+}
+
+/// Why the service cannot be restarted with its group.
+fn no_group(seen: &Seen<'_, '_, '_>) -> Option<&'static str> {
+    let text = "the service is in no group; write group: NAME too, or leave scope out";
+    (!seen.has("group")).then_some(text)
+}
+
+/// What `drop` takes from and `add` adds to.
+fn held(spec: &ServiceSpec) -> u64 {
+    if container_of(spec).is_some() { CONTAINER_CAPABILITIES } else { ALL_CAPABILITIES }
+}
+
+/// What an image says of the signal counts only where the file is silent.
+fn stop_as_written(spec: &ServiceSpec, extent: Extent) -> Json {
+    let shown = stop().encode(&spec.stop, extent);
+    let (Json::Map(mut entries), Some(container)) = (shown.clone(), container_of(spec)) else { return shown };
+    entries.retain(|(key, _)| key != "signal");
+    if !container.stop_signal_of_image {
+        let signal = kelson_spec::kernel::signal_name(spec.stop.signal);
+        entries.insert(0, ("signal".to_owned(), Json::Text(signal)));
+    }
+    Json::Map(entries)
+}
+
+fn together(d: &mut Decoder<'_>, seen: &Seen<'_, '_, '_>, spec: &mut ServiceSpec) {
+    let is_container = seen.has("container");
+    if is_container && matches!(spec.readiness, Readiness::Descriptor(_)) {
+        // Between Kelson and the container stand containerd and its shim.
+        seen.wrong_value(d, "readiness", "no descriptor reaches into a container; write readiness: notify");
+    }
+    if spec.delegate && spec.security.read_only_root && !is_container {
+        let text = "readOnlyRoot makes /sys/fs/cgroup read-only for a process, so that it cannot use the cgroups that \
+                    delegate gives it; leave one of the two out";
+        seen.wrong_key(d, "delegate", text);
+    }
+    spec.name.clone_from(&d.stem);
+    spec.file = d.file.to_owned();
+    d.workload = seen.fields.position(if is_container { "container" } else { "process" });
+    tie(d, seen, spec);
+}
+
+fn own_name() -> Codec<String> {
+    name().read_by(|d, place, node| {
+        let stem = d.stem.clone();
+        if d.file_name(&stem, place, node)? && RESERVED.contains(&stem.as_str()) {
+            d.wrong(place, node.at, format_args!("{stem} is the name of a part of Kelson; choose another"));
+        }
+        Some(stem)
+    })
+}
+
+/// `depends`, whose references come before those of `when`.
+fn depends_first() -> Codec<Vec<Requirement>> {
+    let depends = requirements(Use::Depends);
+    let inner = depends.clone();
+    depends.read_by(move |d, place, node| {
+        let of_when = std::mem::take(&mut d.references);
+        let depends = inner.decode(d, place, node);
+        d.references.extend(of_when);
+        depends
+    })
+}
+
+fn readiness() -> Codec<Readiness> {
+    let words = choice(vec![("none", Readiness::None), ("notify", Readiness::Notify)]);
+    let number = number(3..=u64::from(HIGHEST_DESCRIPTOR.unsigned_abs()));
+    let inner = number.clone();
+    let number = number.read_by(move |d, place, node| {
+        if ["0", "1", "2"].iter().any(|low| node.is(low)) {
+            d.wrong(place, node.at, "descriptors 0 to 2 are input and output; write a number from 3 on");
+            return None;
+        }
+        inner.decode(d, place, node)
+    });
+    let descriptor = Mapping::codec(move || {
+        let about = "the descriptor to which it writes a newline once it is ready; not for a container";
+        let fd_at = At::new(|fd: &u64| Some(*fd), |fd, new| *fd = new);
+        keys! {
+            Mapping::new("descriptor", || 3_u64);
+            needed "fd" (fd_at) = number.clone(), "fd: 3", about;
+        }
+    });
+    let (words_kind, fd_kind, shown) = (words.kind.clone(), descriptor.kind.clone(), words.clone());
+    let fd_shown = descriptor.clone();
+    Codec::new(
+        move || Kind::Either(vec![words_kind(), fd_kind()]),
+        move |d, place, node| match &node.value {
+            Value::Mapping(_) => descriptor
+                .decode(d, place, node)
+                .and_then(|fd| i32::try_from(fd).ok())
+                .map(Readiness::Descriptor),
+            Value::Scalar(_) => words.decode(d, place, node),
+            _ => {
+                let text = format!("found {} where none, notify or {{fd: NUMBER}} belongs", found(node));
+                d.wrong(place, node.at, text);
+                None
+            }
+        },
+        move |readiness, extent| match readiness {
+            Readiness::Descriptor(fd) => fd_shown.encode(&u64::from(fd.unsigned_abs()), extent),
+            word => shown.encode(word, extent),
+        },
+    )
+}
+
+impl Decoder<'_> {
+    fn user(&mut self, place: &Place<'_>, node: &Node) -> Option<Credentials> {
+        let text = self.word(place, node)?;
+        let resolved = match self.context.accounts() {
+            None => self.context.unresolved(&text),
+            Some(Ok(accounts)) => accounts.resolve(&text),
+            Some(Err((file, error))) => {
+                Err(format!("{} cannot be looked up: {file}: {error}", quoted(&text)))
+            }
+        };
+        resolved.map_err(|message| self.wrong(place, node.at, message)).ok()
+    }
+}

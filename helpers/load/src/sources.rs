@@ -1,0 +1,71 @@
+//! For which host the files are read, and what of it is at hand.
+
+use std::path::PathBuf;
+
+use kelson_spec::machine::MachineSpec;
+use kelson_spec::names::CONTAINERD;
+
+/// On what the host runs, as far as the meaning of the files depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    #[default]
+    Machine,
+    Container,
+}
+
+impl Mode {
+    /// Reads the word of the command line.
+    pub fn parse(word: &str) -> Option<Self> {
+        match word {
+            "machine" => Some(Mode::Machine),
+            "container" => Some(Mode::Container),
+            _ => None,
+        }
+    }
+}
+
+/// Where the files lie that specs refer to (`/etc/passwd`, `/etc/group`, environment files), and for whom they are read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sources {
+    /// Stands before each absolute path; `/` on the host itself. `None`: those files are not at hand, and what depends on
+    /// them is not checked.
+    pub root: Option<PathBuf>,
+    pub mode: Mode,
+    pub containerd: Switch,
+}
+
+/// By which `builtins.containerd.enabled` the service files are judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Switch {
+    /// The machine file's own.
+    #[default]
+    AsWritten,
+    /// The one with which the host booted: a change of the machine file waits for the next boot.
+    AsBooted(Option<bool>),
+}
+
+impl Switch {
+    /// Reads the word of the command line.
+    pub fn parse(word: &str) -> Option<Self> {
+        let booted = match word {
+            "on" => Some(true),
+            "off" => Some(false),
+            "unset" => None,
+            _ => return None,
+        };
+        Some(Switch::AsBooted(booted))
+    }
+
+    pub(crate) fn enabled(self, machine: &MachineSpec) -> Option<bool> {
+        match self {
+            Switch::AsWritten => machine.is_enabled(CONTAINERD),
+            Switch::AsBooted(enabled) => enabled,
+        }
+    }
+}
+
+impl Default for Sources {
+    fn default() -> Self {
+        Sources { root: Some(PathBuf::from("/")), mode: Mode::default(), containerd: Switch::default() }
+    }
+}
