@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::names::CONTAINERD;
 use crate::service::{
-    Check, LogSpec, Requirement, ResourceLimit, Resources, RestartSpec, ServiceSpec, StopSpec,
+    Check, Hooks, LogSpec, Requirement, ResourceLimit, Resources, RestartSpec, ServiceSpec, StopSpec,
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -137,6 +137,8 @@ pub struct BuiltinSpec {
     pub start_timeout: Option<Duration>,
     /// Besides the checks of its own.
     pub health: Vec<Check>,
+    /// Besides the hooks of its own.
+    pub hooks: Hooks,
     pub stop: Option<StopSpec>,
     pub resources: Option<Resources>,
     /// Each takes the place of its own of the same kind.
@@ -162,6 +164,10 @@ impl BuiltinSpec {
         replace(&mut spec.required, self.required.as_ref());
         replace(&mut spec.start_timeout, self.start_timeout.as_ref());
         spec.health.extend(self.health.iter().cloned());
+        spec.hooks.pre.extend_from_slice(&self.hooks.pre);
+        spec.hooks.post_start.extend_from_slice(&self.hooks.post_start);
+        spec.hooks.pre_stop.extend_from_slice(&self.hooks.pre_stop);
+        spec.hooks.post.extend_from_slice(&self.hooks.post);
         replace(&mut spec.stop, self.stop.as_ref());
         replace(&mut spec.resources, self.resources.as_ref());
         let is_set = |resource: u32| self.limits.iter().any(|limit| limit.resource == resource);
@@ -201,9 +207,14 @@ impl MachineSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::service::Hook;
 
     fn pair(name: &str, value: &str) -> (String, String) {
         (name.to_owned(), value.to_owned())
+    }
+
+    fn hook(program: &str) -> Hook {
+        Hook::new([program], Hook::TIMEOUT)
     }
 
     #[test]
@@ -221,6 +232,7 @@ mod tests {
         let mut spec = ServiceSpec::process("containerd", ["containerd"]);
         spec.environment = vec![pair("A", "1"), pair("B", "2")];
         spec.depends = vec![Requirement::TimeSynced];
+        spec.hooks = Hooks { pre: vec![hook("/bin/own")], ..Hooks::default() };
         spec.limits = vec![
             ResourceLimit { resource: 7, soft: 1, hard: 2 },
             ResourceLimit { resource: 4, soft: 0, hard: 0 },
@@ -231,6 +243,7 @@ mod tests {
             depends: vec![Requirement::Path("/dev/vda".into()), Requirement::TimeSynced],
             required: Some(false),
             start_timeout: Some(Duration::from_secs(5)),
+            hooks: Hooks { pre: vec![hook("/bin/prepare")], ..Hooks::default() },
             stop: Some(StopSpec { delay: Duration::from_secs(1), ..StopSpec::default() }),
             resources: Some(Resources { pids_max: Some(7), ..Resources::default() }),
             limits: vec![file],
@@ -242,6 +255,7 @@ mod tests {
         assert_eq!(spec.depends, [Requirement::TimeSynced, Requirement::Path("/dev/vda".into())]);
         assert_eq!((spec.start_timeout.as_secs(), spec.stop.delay.as_secs()), (5, 1));
         assert!(!spec.required);
+        assert_eq!(spec.hooks.pre, [hook("/bin/own"), hook("/bin/prepare")]);
         assert_eq!((spec.resources.pids_max, spec.logs.max_files), (Some(7), 9));
         assert_eq!(spec.limits, [ResourceLimit { resource: 4, soft: 0, hard: 0 }, file]);
         assert_eq!(spec.restart, ServiceSpec::process("x", ["x"]).restart);

@@ -12,6 +12,7 @@ use super::codec::{
 use super::confinement::{limits, logs, resources, stop};
 use super::environment::environments;
 use super::group::{LEAST_DEADLINE, within_deadline};
+use super::hooks::hooks;
 use super::mapping::{At, Mapping, at, keys};
 use super::requirement::{Use, requirements};
 use super::restart::restart;
@@ -325,6 +326,7 @@ fn builtin(name: &'static str) -> Mapping<BuiltinSpec> {
         means "startTimeout" start_timeout = start_timeout().optional(), "its own",
             "takes the place of its own";
         key "health" health = checks(CheckOf::Service), "checks besides its own";
+        key "hooks" hooks = Mapping::codec(|| hooks(false)), "commands around each run, after its own";
         means "stop" stop = Mapping::codec(stop).optional(), "its own", whole;
         means "resources" resources = resources, "its own", resources_about;
         key "limits" limits = Mapping::codec(limits), "each takes the place of its own of that name";

@@ -378,6 +378,7 @@ builtins:
     required: false
     startTimeout: 5s
     health: [{exec: {command: [ctr, version]}}]
+    hooks: {pre: {command: [/bin/prepare]}}
     stop: {timeout: 4s}
     resources: {memoryMax: 512Mi}
     limits: {nofile: 1024}
@@ -431,6 +432,7 @@ images: [/images, /more]
                     "exec",
                     Probe::Exec { command: vec!["ctr".into(), "version".into()] },
                 )],
+                hooks: Hooks { pre: vec![Hook::new(["/bin/prepare"], Hook::TIMEOUT)], ..Hooks::default() },
                 stop: Some(StopSpec { timeout: Duration::from_secs(4), ..StopSpec::default() }),
                 limits: vec![ResourceLimit { resource: libc::RLIMIT_NOFILE, soft: 1024, hard: 1024 }],
                 logs: Some(LogSpec { max_files: 2, ..LogSpec::default() }),

@@ -275,7 +275,7 @@ fn built_in_services_are_in_no_group() {
     folder.machine(
         "builtins:\n  containerd: {group: shop}\n  apid: {lifecycle: {sidecar: true}, restart: {scope: group}}\n  probe: {enabled: true}\n",
     );
-    let allowed = "allowed here: enabled, environment, environmentFiles, depends, restart, required, startTimeout, health, stop, resources, limits, logs";
+    let allowed = "allowed here: enabled, environment, environmentFiles, depends, restart, required, startTimeout, health, hooks, stop, resources, limits, logs";
     assert_eq!(
         folder.messages(),
         [
