@@ -279,22 +279,6 @@ impl Decoder<'_> {
         Some(Fields { place, node, entries })
     }
 
-    /// Decodes the value of `key` if the key is there. A key without a value is a mistake.
-    pub fn read<'n, T>(
-        &mut self,
-        fields: &Fields<'_, 'n>,
-        key: &str,
-        decode: impl FnOnce(&mut Self, &Place<'_>, &'n Node) -> Option<T>,
-    ) -> Option<T> {
-        let node = fields.get(key)?;
-        let place = Place::Key(fields.place, key);
-        if matches!(node.value, Value::Null) {
-            self.wrong(&place, node.at, "this key has no value; give it one or remove it");
-            return None;
-        }
-        decode(self, &place, node)
-    }
-
     pub fn missing(&mut self, fields: &Fields<'_, '_>, key: &str, example: &str) {
         let place = Place::Key(fields.place, key);
         self.wrong(&place, fields.node.at, format_args!("this key is missing; write {example}"));

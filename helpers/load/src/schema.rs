@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::json::Json;
 
 /// A mapping in which only these keys may stand.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Mapping {
     /// Of its definition in the schema and of its table in the documents.
     pub name: &'static str,

@@ -210,17 +210,17 @@ impl Decoder<'_> {
         self.duration_within(place, node, range)
     }
 
-    /// One of a few words.
-    pub fn choice<T: Copy>(&mut self, place: &Place<'_>, node: &Node, words: &[(&str, T)]) -> Option<T> {
-        let list = || words.iter().map(|(word, _)| *word);
-        let all = list().collect::<Vec<_>>().join(", ");
+    /// One of a few words: which.
+    pub fn choice(&mut self, place: &Place<'_>, node: &Node, words: &[&str]) -> Option<usize> {
+        let all = words.join(", ");
         let what = if words.len() > 1 { format!("one of {all}") } else { all };
         let text = self.scalar(place, node, &what)?;
-        if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
-            return Some(*value);
+        let chosen = words.iter().position(|word| *word == text);
+        if chosen.is_none() {
+            let near = near(text, words.iter().copied());
+            let hint = near.map(|word| format!("; did you mean {word}?")).unwrap_or_default();
+            self.wrong(place, node.at, format_args!("{} is not {what}{hint}", quoted(text)));
         }
-        let hint = near(text, list()).map(|word| format!("; did you mean {word}?")).unwrap_or_default();
-        self.wrong(place, node.at, format_args!("{} is not {what}{hint}", quoted(text)));
-        None
+        chosen
     }
 }

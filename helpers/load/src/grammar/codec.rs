@@ -52,7 +52,7 @@ impl<T: 'static> Codec<T> {
         decode: impl Fn(&mut Decoder<'_>, &Place<'_>, &Node) -> Option<T> + 'static,
         encode: impl Fn(&T, Extent) -> Json + 'static,
     ) -> Self {
-        Codec { kind: Rc::new(kind), decode: Rc::new(decode), encode: Rc::new(encode) }
+        Codec { kind: described(kind), decode: Rc::new(decode), encode: shown(encode) }
     }
 
     pub fn decode(&self, d: &mut Decoder<'_>, place: &Place<'_>, node: &Node) -> Option<T> {
@@ -91,7 +91,7 @@ impl<T: 'static> Codec<T> {
             to(&value).map_err(|message| d.wrong(place, node.at, message)).ok()
         };
         let encode = move |value: &U, extent| encode(&from(value), extent);
-        Codec { kind, decode: Rc::new(decode), encode: Rc::new(encode) }
+        Codec { kind, decode: Rc::new(decode), encode: shown(encode) }
     }
 
     /// The same for another type that has the same values.
@@ -104,7 +104,7 @@ impl<T: 'static> Codec<T> {
         let decode =
             move |d: &mut Decoder<'_>, place: &Place<'_>, node: &Node| decode(d, place, node).map(&to);
         let encode = move |value: &U, extent| encode(&from(value), extent);
-        Codec { kind, decode: Rc::new(decode), encode: Rc::new(encode) }
+        Codec { kind, decode: Rc::new(decode), encode: shown(encode) }
     }
 
     /// A value that the spec may lack.
@@ -114,7 +114,7 @@ impl<T: 'static> Codec<T> {
             move |d: &mut Decoder<'_>, place: &Place<'_>, node: &Node| decode(d, place, node).map(Some);
         let encode =
             move |value: &Option<T>, extent| value.as_ref().map_or(Json::Null, |value| encode(value, extent));
-        Codec { kind, decode: Rc::new(decode), encode: Rc::new(encode) }
+        Codec { kind, decode: Rc::new(decode), encode: shown(encode) }
     }
 
     /// Read in another way.
@@ -127,7 +127,7 @@ impl<T: 'static> Codec<T> {
 
     /// Described in another way.
     pub fn of_kind(self, kind: impl Fn() -> Kind + 'static) -> Self {
-        Codec { kind: Rc::new(kind), ..self }
+        Codec { kind: described(kind), ..self }
     }
 
     /// A list; `what` is expected where there is none.
@@ -158,6 +158,17 @@ impl<T: 'static> Codec<T> {
             Some(list)
         })
     }
+}
+
+/// What only describes values is left out of a program that reads files and nothing more, such as PID 1's file.
+pub const DESCRIBES: bool = cfg!(feature = "describe");
+
+fn described(kind: impl Fn() -> Kind + 'static) -> Rc<dyn Fn() -> Kind> {
+    if DESCRIBES { Rc::new(kind) } else { Rc::new(|| Kind::Text) }
+}
+
+fn shown<T: 'static>(encode: impl Fn(&T, Extent) -> Json + 'static) -> Rc<Encode<T>> {
+    if DESCRIBES { Rc::new(encode) } else { Rc::new(|_, _| Json::Null) }
 }
 
 /// Any single value, as it is written.
@@ -260,14 +271,14 @@ pub fn cpus() -> Codec<u64> {
 
 /// One of a few words. The first word of a value is the one that is shown.
 pub fn choice<T: Copy + PartialEq + 'static>(words: Vec<(&'static str, T)>) -> Codec<T> {
-    let words = Rc::new(words);
-    let (kind, shown) = (words.clone(), words.clone());
+    let (words, values): (Vec<_>, Vec<_>) = words.into_iter().unzip();
+    let (kind, shown, meant) = (words.clone(), words.clone(), values.clone());
     Codec::new(
-        move || Kind::Choice(kind.iter().map(|(word, _)| *word).collect()),
-        move |d, p, n| d.choice(p, n, &words),
+        move || Kind::Choice(kind.clone()),
+        move |d, p, n| d.choice(p, n, &words).and_then(|place| meant.get(place).copied()),
         move |value, _| {
-            let found = shown.iter().find(|(_, other)| other == value);
-            found.map_or(Json::Null, |(word, _)| Json::text(word))
+            let place = values.iter().position(|other| other == value);
+            place.and_then(|place| shown.get(place)).map_or(Json::Null, |word| Json::text(word))
         },
     )
 }

@@ -21,7 +21,8 @@ pub fn environments<S: 'static>(
     own: &'static str,
     files: &'static str,
 ) -> Mapping<S> {
-    let At { get, put } = at;
+    let at = std::rc::Rc::new(at);
+    let shown_at = at.clone();
     let variables = map(("name", "^[A-Za-z_][A-Za-z0-9_]*$", "LANG"), |d, p, n| d.environment(p, n), text());
     let (kind, shown) = (variables.kind.clone(), variables.clone());
     mapping
@@ -34,9 +35,9 @@ pub fn environments<S: 'static>(
                 });
                 let own = seen.read(d, "environment", |d, p, n| variables.decode(d, p, n));
                 let all = files.into_iter().flatten().flatten().chain(own.into_iter().flatten());
-                put(spec, environment::unique(all));
+                at.put(spec, environment::unique(all));
             },
-            move |spec, extent| get(spec).map_or(Json::Null, |list| shown.encode(&list, extent)),
+            move |spec, extent| shown_at.get(spec).map_or(Json::Null, |list| shown.encode(&list, extent)),
         )
         .own(
             ("environmentFiles", None, files),

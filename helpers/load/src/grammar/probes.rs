@@ -138,20 +138,20 @@ fn secured(
         })
         .read_by(|d, p, n| d.host(p, n));
     let scheme_at = At::new(
-        move |probe| Some((tls().get)(probe)?.is_some()),
-        move |probe, secure: bool| (tls().put)(probe, secure.then_some(ProbeTls { ca: None })),
+        move |probe| Some(tls().get(probe)?.is_some()),
+        move |probe, secure: bool| tls().put(probe, secure.then_some(ProbeTls { ca: None })),
     );
     let ca_at = At::new(
-        move |probe| Some((tls().get)(probe)??.ca),
+        move |probe| Some(tls().get(probe)??.ca),
         move |probe, ca: Option<String>| {
-            if (tls().get)(probe).flatten().is_some() {
-                (tls().put)(probe, Some(ProbeTls { ca }));
+            if tls().get(probe).flatten().is_some() {
+                tls().put(probe, Some(ProbeTls { ca }));
             }
         },
     );
     let verify_at = At::new(
         // That there are no certificates is all that the spec knows of it.
-        move |probe| Some((tls().get)(probe)??.ca.is_none().then_some(false)),
+        move |probe| Some(tls().get(probe)??.ca.is_none().then_some(false)),
         |_, _| {},
     );
     let ca = text().read_by(|d, p, n| d.authority(p, n)).of_kind(|| {
@@ -173,7 +173,7 @@ fn secured(
     }
         .check(move |d, seen, probe| {
             let unverified = seen.fields.get("verify").is_some_and(|verify| verify.is("false"));
-            let secure = (tls().get)(probe).flatten().is_some();
+            let secure = tls().get(probe).flatten().is_some();
             let has_ca = seen.has("ca");
             match secure {
                 _ if seen.is_wrong("scheme") => {}
