@@ -9,11 +9,8 @@ use crate::contexts::{self, Choice, KELSONCONFIG};
 use crate::failure::Failure;
 use crate::follow::Reconnect;
 use crate::node::Node;
-use crate::output::page::Page;
 use crate::output::screen::Screen;
-use crate::output::terminal::{Progress, Terminal};
-use crate::output::views::View;
-use crate::output::{Format, note_of, print};
+use crate::output::{Format, Page, Progress, Terminal, View, note_of, print};
 
 /// What a command says of itself: the words of its command line do this.
 pub trait Run: clap::Args {

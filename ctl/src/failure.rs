@@ -8,7 +8,7 @@ use kelson_proto::v1::ListRequest;
 use kelson_spec::quoted;
 use tonic::Code;
 
-use crate::output::text::{list, nearest};
+use crate::output::{list, nearest};
 
 /// Each exit status and what it means: in the help and in the manual page.
 pub const STATUSES: [(u8, &str); 6] = [

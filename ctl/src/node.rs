@@ -5,9 +5,8 @@ use std::cell::RefCell;
 use serde_yaml::Value;
 
 use crate::failure::Failure;
-use crate::output::page::{Page, front};
-use crate::output::terminal::Terminal;
-use crate::output::{Format, led};
+use crate::output::page::front;
+use crate::output::{Format, Page, Terminal, led};
 
 /// The name of one host, and its whole answer.
 #[derive(Debug)]

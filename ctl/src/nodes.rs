@@ -16,7 +16,7 @@ use crate::contexts::Choice;
 use crate::failure::Failure;
 use crate::node::{Kept, Node};
 use crate::output::page::merged;
-use crate::output::text::width;
+use crate::output::width;
 use crate::targets::{Target, targets};
 
 /// Does what the command says, on the host of the call or on each of these.

@@ -4,7 +4,7 @@ use kelson_api::client::{Endpoint, EndpointError};
 
 use crate::contexts::Choice;
 use crate::failure::Failure;
-use crate::output::text::nearest;
+use crate::output::nearest;
 
 /// Means every context of the file.
 pub const ALL: &str = "all";

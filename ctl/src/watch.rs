@@ -9,8 +9,8 @@ use crate::call::Call;
 use crate::commands::Command;
 use crate::failure::Failure;
 use crate::nodes;
+use crate::output::Terminal;
 use crate::output::screen::Screen;
-use crate::output::terminal::Terminal;
 
 /// Does what the command says, once or again and again.
 pub async fn run(command: Command, call: Call, names: &[String]) -> Result<(), Failure> {

@@ -14,10 +14,7 @@ use super::awaiting::{Goal, awaiting, note_obstacles};
 use super::confirm;
 use crate::call::Call;
 use crate::failure::{Failure, answer, explain_names};
-use crate::output::page::Page;
-use crate::output::style::state_name;
-use crate::output::text::{escape, list};
-use crate::output::{faulty, time};
+use crate::output::{Page, escape, faulty, list, state_name, time};
 
 /// What is to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

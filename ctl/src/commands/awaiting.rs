@@ -13,10 +13,7 @@ use kelson_proto::v1::{
 use tonic::Response;
 
 use crate::call::Call;
-use crate::output::style::state_name;
-use crate::output::terminal::Progress;
-use crate::output::text::list;
-use crate::output::{retry, time};
+use crate::output::{Progress, list, retry, state_name, time};
 
 /// The time that is shown is right to this.
 const TICK: Duration = Duration::from_secs(1);

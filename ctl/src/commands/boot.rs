@@ -8,13 +8,8 @@ use kelson_proto::v1::{BootPhase, BootRequest, BootResponse, BootService, BootTa
 use crate::call::{Call, Run};
 use crate::failure::{Failure, answer};
 use crate::output::drawing::plot;
-use crate::output::page::Page;
-use crate::output::style::Tone;
-use crate::output::table::{Cell, Table, cell, toned};
-use crate::output::terminal::Terminal;
-use crate::output::text::escape;
 use crate::output::tree::{Branch, render};
-use crate::output::{print, time, views};
+use crate::output::{Cell, Page, Table, Terminal, Tone, cell, escape, print, time, toned, views};
 
 /// Show where the boot's time went
 #[derive(Debug, Clone, clap::Args)]
@@ -90,28 +85,25 @@ fn summary(boot: &BootResponse) -> String {
 }
 
 fn phases(boot: &BootResponse, terminal: &Terminal) -> String {
-    let mut table = Table::new(&["PHASE / TASK", "START", "DURATION", "RESULT"]).right(&[1, 2]);
     let took = |wire: &Option<prost_types::Duration>| match wire {
         Some(wire) => cell(time::measured(time::duration(wire))),
         None => toned(Tone::Busy, "runs"),
     };
-    for phase in &boot.phases {
-        table.row(vec![
-            toned(Tone::Strong, &phase.name),
-            cell(start(&phase.start)),
-            took(&phase.duration),
-            cell(""),
-        ]);
-        for task in &phase.tasks {
-            let row = vec![
-                cell(format!("  {}", task.name)),
-                cell(start(&task.start)),
-                took(&task.duration),
-                result(task),
-            ];
-            table.row(row);
-        }
-    }
+    let rows = boot.phases.iter().flat_map(|phase| {
+        let tasks = phase
+            .tasks
+            .iter()
+            .map(|task| (cell(format!("  {}", task.name)), &task.start, &task.duration, result(task)));
+        let phase = (toned(Tone::Strong, &phase.name), &phase.start, &phase.duration, cell(""));
+        std::iter::once(phase).chain(tasks)
+    });
+    let table = Table::of(rows)
+        .left("PHASE / TASK", |(name, ..)| name.clone())
+        .right("START", |(_, start, ..)| {
+            time::measured(start.as_ref().map(time::duration).unwrap_or_default())
+        })
+        .right("DURATION", |(.., duration, _)| took(duration))
+        .cut("RESULT", |(.., result)| result.clone());
     let up = boot.services.iter().filter(|service| service.up.is_some()).count();
     let open = boot.services.len() - up;
     let services = match (up, open) {
@@ -120,10 +112,6 @@ fn phases(boot: &BootResponse, terminal: &Terminal) -> String {
         (up, open) => format!("; services up: {up}, not up: {open}"),
     };
     format!("{}\n{}{services}\n", table.render(terminal.width, terminal.palette), summary(boot))
-}
-
-fn start(wire: &Option<prost_types::Duration>) -> String {
-    time::measured(wire.as_ref().map(time::duration).unwrap_or_default())
 }
 
 fn result(task: &BootTask) -> Cell {
@@ -163,13 +151,15 @@ fn blame(boot: &BootResponse) -> Vec<views::Blame> {
 }
 
 fn blame_table(blame: &[views::Blame]) -> Table {
-    let mut table = Table::new(&["DURATION", "WHAT", "NAME"]).right(&[0]).cut(&[]);
-    for entry in blame {
-        let what =
-            if entry.phase.is_empty() { entry.kind.to_owned() } else { format!("task of {}", entry.phase) };
-        table.row(vec![cell(shown(entry.duration_ms)), toned(Tone::Quiet, what), cell(&entry.name)]);
-    }
-    table
+    let what = |entry: &views::Blame| match entry.phase.as_str() {
+        "" => entry.kind.to_owned(),
+        phase => format!("task of {phase}"),
+    };
+    Table::of(blame)
+        .right("DURATION", |entry| shown(entry.duration_ms))
+        .left("WHAT", |entry| toned(Tone::Quiet, what(entry)))
+        .left("NAME", |entry| &entry.name)
+        .into()
 }
 
 fn shown(millis: f64) -> String {

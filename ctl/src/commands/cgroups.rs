@@ -8,13 +8,8 @@ use kelson_proto::v1::{Cgroup, CgroupsRequest};
 use super::looking::gather;
 use crate::call::{Call, Run};
 use crate::failure::Failure;
-use crate::output::page::Page;
-use crate::output::size::size;
-use crate::output::style::Tone;
-use crate::output::table::{Cell, Table, cell, toned};
-use crate::output::time;
 use crate::output::tree::forest;
-use crate::output::views::object;
+use crate::output::{Cell, Page, Table, Tone, cell, object, or_dash, size, time, toned};
 use crate::watching::Watching;
 
 /// Show the cgroups of services, what they use and may use
@@ -49,52 +44,37 @@ pub async fn ask(client: &Client) -> Result<(String, Vec<Cgroup>), Failure> {
 }
 
 fn table(root: &str, cgroups: &[Cgroup], unicode: bool) -> Table {
-    let mut table = Table::new(&[
-        "CGROUP",
-        "PROCESSES",
-        "MEMORY",
-        "MAX",
-        "CPU",
-        "THROTTLED",
-        "PIDS",
-        "MAX",
-        "FROZEN",
-        "OOM KILLS",
-    ])
-    .right(&[1, 2, 3, 4, 5, 6, 7, 9])
-    .spare(&[8, 5, 1, 7]);
-    for (rails, cgroup) in forest(cgroups, |cgroup| cgroup.path.clone(), above, false, unicode) {
-        let name = match cgroup.path.rsplit('/').next() {
-            None | Some("") => root,
-            Some(name) => name,
-        };
-        let count = |count: Option<u64>| known(count, |count| count.to_string());
-        table.row(vec![
-            cell(format!("{rails}{name}")),
-            cell(cgroup.processes.to_string()),
-            near(known(cgroup.memory, size), cgroup.memory, cgroup.memory_max),
-            known(cgroup.memory_max, size),
-            known(cgroup.cpu.as_ref().map(time::duration), time::measured),
-            known(cgroup.throttled.as_ref().map(time::duration), time::measured),
-            near(count(cgroup.pids), cgroup.pids, cgroup.pids_max),
-            count(cgroup.pids_max),
-            if cgroup.frozen { toned(Tone::Waiting, "yes") } else { cell("no") },
-            match cgroup.oom_kills {
-                Some(kills @ 1..) => toned(Tone::Bad, kills.to_string()),
-                kills => count(kills),
-            },
-        ]);
-    }
-    table
+    let name = |cgroup: &Cgroup| match cgroup.path.rsplit('/').next() {
+        None | Some("") => root.to_owned(),
+        Some(name) => name.to_owned(),
+    };
+    let count = |count: Option<u64>| or_dash(count.map(|count| count.to_string()));
+    let span =
+        |span: &Option<prost_types::Duration>| or_dash(span.as_ref().map(time::duration).map(time::measured));
+    Table::of(forest(cgroups, |cgroup| cgroup.path.clone(), above, false, unicode))
+        .left("CGROUP", |(rails, cgroup)| format!("{rails}{}", name(cgroup)))
+        .right("PROCESSES", |(_, cgroup)| cgroup.processes.to_string())
+        .spare(3)
+        .right("MEMORY", |(_, group)| near(or_dash(group.memory.map(size)), group.memory, group.memory_max))
+        .right("MAX", |(_, cgroup)| or_dash(cgroup.memory_max.map(size)))
+        .right("CPU", |(_, cgroup)| span(&cgroup.cpu))
+        .right("THROTTLED", |(_, cgroup)| span(&cgroup.throttled))
+        .spare(2)
+        .right("PIDS", |(_, cgroup)| near(count(cgroup.pids), cgroup.pids, cgroup.pids_max))
+        .right("MAX", |(_, cgroup)| count(cgroup.pids_max))
+        .spare(4)
+        .left("FROZEN", |(_, cgroup)| if cgroup.frozen { toned(Tone::Waiting, "yes") } else { cell("no") })
+        .spare(1)
+        .right("OOM KILLS", |(_, cgroup)| match cgroup.oom_kills {
+            Some(kills @ 1..) => toned(Tone::Bad, kills.to_string()),
+            kills => count(kills),
+        })
+        .into()
 }
 
 /// The path of the one that it is in.
 fn above(cgroup: &Cgroup) -> String {
     cgroup.path.rsplit_once('/').map_or(String::new(), |(above, _)| above.to_owned())
-}
-
-fn known<T>(value: Option<T>, text: impl Fn(T) -> String) -> Cell {
-    value.map_or_else(|| toned(Tone::Quiet, "-"), |value| cell(text(value)))
 }
 
 /// What comes near its limit stands out.

@@ -8,12 +8,8 @@ use prost_types::Timestamp;
 
 use crate::call::{Call, Run};
 use crate::failure::{Failure, answer};
-use crate::output::page::Page;
-use crate::output::style::Tone;
-use crate::output::table::{Table, cell, toned};
-use crate::output::text::escape;
-use crate::output::time;
 use crate::output::views::Clock;
+use crate::output::{Page, Table, Tone, escape, time, toned};
 
 /// A clock elsewhere is read so often: the fastest answer says most about it, and the first one has to connect.
 const TIMES: usize = 4;
@@ -115,16 +111,15 @@ fn lines(clock: &Clock) -> String {
 }
 
 fn table(clock: &Clock) -> Table {
-    let mut table =
-        Table::new(&["TIME", "SYNCHRONISED", "UPTIME", "HARDWARE", "FROM HERE"]).cut(&[1, 4]).spare(&[3]);
-    table.row(vec![
-        cell(clock.time.as_deref().unwrap_or("-")),
-        toned(if clock.synchronized { Tone::Good } else { Tone::Waiting }, kept(clock)),
-        cell(uptime(clock)),
-        cell(clock.hardware.as_deref().unwrap_or("-")),
-        cell(difference(clock).unwrap_or_default()),
-    ]);
-    table
+    let kept_tone = |clock: &Clock| if clock.synchronized { Tone::Good } else { Tone::Waiting };
+    Table::of([clock])
+        .left("TIME", |clock| clock.time.as_deref().unwrap_or("-"))
+        .cut("SYNCHRONISED", |clock| toned(kept_tone(clock), kept(clock)))
+        .left("UPTIME", |clock| uptime(clock))
+        .left("HARDWARE", |clock| clock.hardware.as_deref().unwrap_or("-"))
+        .spare(1)
+        .cut("FROM HERE", |clock| difference(clock).unwrap_or_default())
+        .into()
 }
 
 fn kept(clock: &Clock) -> String {

@@ -7,9 +7,7 @@ use kelson_proto::v1::{ListHealthRequest, ListRequest};
 use crate::call::{Call, Global, Run};
 use crate::completion::{Wanted, wanted};
 use crate::failure::Failure;
-use crate::output::print;
-use crate::output::style::{health_name, state_name};
-use crate::output::text::escape;
+use crate::output::{escape, health_name, print, state_name};
 use crate::targets;
 
 /// A key press does not wait longer for a host.

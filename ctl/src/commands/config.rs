@@ -12,8 +12,7 @@ use kelson_api::client::Endpoint;
 use crate::call::{Call, Run};
 use crate::contexts::{self, Choice, Context, File, KELSONCONFIG, WORD, folder_of};
 use crate::failure::Failure;
-use crate::output::print;
-use crate::output::text::{escape, list};
+use crate::output::{escape, list, print};
 
 /// Manage the contexts: how hosts are reached
 ///

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal as _, Write as _};
 
 use crate::failure::Failure;
-use crate::output::text::escape;
+use crate::output::escape;
 
 /// True where somebody sees the question and can answer it.
 pub fn can_ask() -> bool {

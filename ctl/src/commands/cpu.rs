@@ -8,13 +8,8 @@ use kelson_proto::v1::{CpuRequest, CpuResponse, CpuTimes};
 use super::memory::{percent, waited};
 use crate::call::{Call, Run};
 use crate::failure::{Failure, answer};
-use crate::output::page::Page;
-use crate::output::style::Tone;
-use crate::output::table::{Table, cell, toned};
-use crate::output::terminal::Terminal;
-use crate::output::text::escape;
-use crate::output::time;
 use crate::output::views::{Cpu, CpuShares};
+use crate::output::{Page, Table, Terminal, Tone, escape, time, toned};
 use crate::watching::{Watching, parse_period};
 
 /// Long enough to tell something.
@@ -45,7 +40,7 @@ impl Run for Arguments {
         call.show(&cpu, || match call.node {
             None => Page::Text(lines(&cpu, &last, &call.terminal)),
             // Beside that of other hosts all processors together are enough.
-            Some(_) => Page::Table(table(std::slice::from_ref(&cpu.all))),
+            Some(_) => Page::Table(table([&cpu.all])),
         })
     }
 }
@@ -115,25 +110,21 @@ fn lines(cpu: &Cpu, last: &CpuResponse, terminal: &Terminal) -> String {
     let [one, five, fifteen] = cpu.load;
     out += &format!("\nload        {:.2}, {:.2}, {:.2} (1, 5, 15 minutes)\n", one, five, fifteen);
     out += &waited("pressure    ", last.pressure.as_ref());
-    let rows: Vec<CpuShares> = std::iter::once(&cpu.all).chain(&cpu.processors).cloned().collect();
-    format!("{out}\n{}", table(&rows).render(terminal.width, terminal.palette))
+    let rows = std::iter::once(&cpu.all).chain(&cpu.processors);
+    format!("{out}\n{}", table(rows).render(terminal.width, terminal.palette))
 }
 
 /// What is done for processes that are nice counts as theirs, and for interrupts as the kernel's.
-fn table(rows: &[CpuShares]) -> Table {
-    let mut table = Table::new(&["CPU", "USER", "SYSTEM", "IOWAIT", "STEAL", "IDLE"]).right(&[1, 2, 3, 4, 5]);
-    for row in rows {
-        let steal = if row.steal >= 0.05 { Tone::Waiting } else { Tone::Plain };
-        table.row(vec![
-            cell(row.processor.map_or("all".to_owned(), |number| number.to_string())),
-            cell(percent(row.user + row.nice)),
-            cell(percent(row.system + row.irq + row.soft_irq)),
-            cell(percent(row.io_wait)),
-            toned(steal, percent(row.steal)),
-            cell(percent(row.idle)),
-        ]);
-    }
-    table
+fn table<'a>(rows: impl IntoIterator<Item = &'a CpuShares>) -> Table {
+    let steal = |share| if share >= 0.05 { Tone::Waiting } else { Tone::Plain };
+    Table::of(rows)
+        .left("CPU", |row| row.processor.map_or("all".to_owned(), |number| number.to_string()))
+        .right("USER", |row| percent(row.user + row.nice))
+        .right("SYSTEM", |row| percent(row.system + row.irq + row.soft_irq))
+        .right("IOWAIT", |row| percent(row.io_wait))
+        .right("STEAL", |row| toned(steal(row.steal), percent(row.steal)))
+        .right("IDLE", |row| percent(row.idle))
+        .into()
 }
 
 #[cfg(test)]

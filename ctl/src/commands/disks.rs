@@ -6,10 +6,8 @@ use kelson_proto::v1::{Disk, DisksRequest};
 use super::looking::gather;
 use crate::call::{Call, Run};
 use crate::failure::Failure;
-use crate::output::page::Page;
-use crate::output::size::size;
-use crate::output::table::{Table, cell};
 use crate::output::tree::forest;
+use crate::output::{Page, Table, size};
 
 /// Show disks and their partitions
 #[derive(Debug, Clone, clap::Args)]
@@ -32,22 +30,15 @@ pub async fn ask(client: &Client) -> Result<Vec<Disk>, Failure> {
 }
 
 fn table(disks: &[Disk], unicode: bool) -> Table {
-    let mut table = Table::new(&["NAME", "SIZE", "TYPE", "MOUNTED AT", "READ", "WRITTEN", "MODEL"])
-        .right(&[1, 4, 5])
-        .cut(&[3, 6]);
-    let rows = forest(disks, |disk| disk.name.clone(), |disk| disk.parent.clone(), false, unicode);
-    for (rails, disk) in rows {
-        table.row(vec![
-            cell(format!("{rails}{}", disk.name)),
-            cell(size(disk.size)),
-            cell(&disk.r#type),
-            cell(disk.targets.join(", ")),
-            cell(size(disk.read_bytes)),
-            cell(size(disk.written_bytes)),
-            cell(about(disk)),
-        ]);
-    }
-    table
+    Table::of(forest(disks, |disk| disk.name.clone(), |disk| disk.parent.clone(), false, unicode))
+        .left("NAME", |(rails, disk)| format!("{rails}{}", disk.name))
+        .right("SIZE", |(_, disk)| size(disk.size))
+        .left("TYPE", |(_, disk)| &disk.r#type)
+        .cut("MOUNTED AT", |(_, disk)| disk.targets.join(", "))
+        .right("READ", |(_, disk)| size(disk.read_bytes))
+        .right("WRITTEN", |(_, disk)| size(disk.written_bytes))
+        .cut("MODEL", |(_, disk)| about(disk))
+        .into()
 }
 
 /// Its model or the file behind it, and what else is worth a word.

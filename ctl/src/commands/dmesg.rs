@@ -6,9 +6,7 @@ use kelson_proto::v1::{DmesgRequest, KernelMessage};
 use crate::call::{Call, Run};
 use crate::failure::Failure;
 use crate::follow::Reconnect;
-use crate::output::style::{Palette, Tone};
-use crate::output::text::escape;
-use crate::output::{print, time};
+use crate::output::{Palette, Tone, escape, print, time};
 
 /// Show the kernel log, where Kelson writes its own words too
 #[derive(Debug, Clone, clap::Args)]

@@ -8,9 +8,7 @@ use kelson_proto::v1::{EventsRequest, ShutdownRequest};
 use super::events;
 use crate::call::Call;
 use crate::failure::{Failure, answer};
-use crate::output::text::escape;
-use crate::output::views::object;
-use crate::output::{print, time};
+use crate::output::{escape, object, print, time};
 
 /// What the three have in common on the command line.
 #[derive(Debug, Clone, Default, clap::Args)]

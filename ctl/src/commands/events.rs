@@ -8,14 +8,10 @@ use kelson_proto::v1::{Event, EventsRequest, GraphRequest, ListRequest};
 use crate::call::{Call, Run};
 use crate::failure::{Failure, answer, explain_names};
 use crate::follow::Reconnect;
-use crate::output::page::Page;
-use crate::output::style::{Tone, state_name, state_tone};
 use crate::output::table::NARROWEST;
-use crate::output::terminal::Terminal;
-use crate::output::text::{escape, fit, width};
 use crate::output::timeline::text::render;
 use crate::output::timeline::{From, Timeline};
-use crate::output::{drawing, print, time};
+use crate::output::{Page, Terminal, Tone, drawing, escape, fit, print, state_name, state_tone, time, width};
 
 /// Show what happened, and what happens
 ///

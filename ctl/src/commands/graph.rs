@@ -9,10 +9,8 @@ use crate::call::{Call, Run};
 use crate::failure::{Failure, answer};
 use crate::output::drawing::graph::{draw, node_tone};
 use crate::output::drawing::xml;
-use crate::output::print;
-use crate::output::style::{Palette, Tone, state_name};
-use crate::output::text::escape;
 use crate::output::tree::{Branch, render};
+use crate::output::{Palette, Tone, escape, print, state_name};
 
 mod reduction;
 

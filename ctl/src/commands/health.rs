@@ -11,13 +11,10 @@ use kelson_proto::v1::{
 
 use crate::call::{Call, Run};
 use crate::failure::{Failure, answer};
-use crate::output::page::Page;
-use crate::output::style::{Tone, health_name, state_name, state_tone};
-use crate::output::table::{Table, cell, toned};
-use crate::output::terminal::Terminal;
-use crate::output::text::{escape, nearest};
-use crate::output::views::{View as _, joined, object};
-use crate::output::{faulty, time};
+use crate::output::{
+    Page, Table, Terminal, Tone, View as _, escape, faulty, health_name, joined, nearest, object, state_name,
+    state_tone, time, toned,
+};
 use crate::watching::parse_period;
 
 /// The host's last word on a timeout is waited for a little longer than the timeout.
@@ -228,15 +225,11 @@ fn text(report: &HealthReport, groups: &[HealthReport], terminal: &Terminal, now
         report.warnings.iter().for_each(|file| out += &format!("{}\n", paint(&warning(file, now))));
     }
     if !groups.is_empty() {
-        let mut table = Table::new(&["GROUP", "HEALTH", "SINCE", "WHY"]);
-        for group in groups {
-            table.row(vec![
-                cell(&group.group),
-                toned(tone(group.state()), health_name(group.state())),
-                cell(lasts(group)),
-                cell(&group.message),
-            ]);
-        }
+        let table = Table::of(groups)
+            .left("GROUP", |group| &group.group)
+            .left("HEALTH", |group| toned(tone(group.state()), health_name(group.state())))
+            .left("SINCE", |group| lasts(group))
+            .cut("WHY", |group| &group.message);
         out.push('\n');
         out += &table.render(terminal.width, terminal.palette);
     }
@@ -253,17 +246,13 @@ fn warning(warning: &FileWarning, now: SystemTime) -> String {
 }
 
 fn culprits(culprits: &[Culprit], terminal: &Terminal, now: SystemTime) -> String {
-    let mut table = Table::new(&["SERVICE", "STATE", "SINCE", "REASON"]);
-    for culprit in culprits {
-        let since = time::age(&culprit.lasts, &culprit.since, now).map(time::relative);
-        table.row(vec![
-            cell(name(culprit)),
-            toned(state_tone(culprit.state(), false), state_name(culprit.state())),
-            cell(since.unwrap_or_default()),
-            cell(&culprit.reason),
-        ]);
-    }
-    table.render(terminal.width, terminal.palette)
+    let since = |culprit: &Culprit| time::age(&culprit.lasts, &culprit.since, now).map(time::relative);
+    Table::of(culprits)
+        .left("SERVICE", |culprit| name(culprit))
+        .left("STATE", |culprit| toned(state_tone(culprit.state(), false), state_name(culprit.state())))
+        .left("SINCE", |culprit| since(culprit).unwrap_or_default())
+        .cut("REASON", |culprit| &culprit.reason)
+        .render(terminal.width, terminal.palette)
 }
 
 #[cfg(test)]

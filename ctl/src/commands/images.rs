@@ -1,20 +1,14 @@
 //! `images`: the images of archives and of containerd, and the removal of those that no service needs.
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::time::Duration;
 
-use kelson_proto::v1::{
-    Image, ListImagesRequest, ListImagesResponse, PruneImagesRequest, PruneImagesResponse,
-};
+use kelson_proto::v1::{Image, ListImagesRequest, PruneImagesRequest, PruneImagesResponse};
 
 use crate::call::{Call, Run};
 use crate::failure::{Failure, answer_within};
-use crate::output::page::Page;
-use crate::output::size::size;
-use crate::output::style::Tone;
-use crate::output::table::{Cell, Table, cell, toned};
-use crate::output::text::escape;
-use crate::output::views::object;
+use crate::output::{Page, Table, Tone, cell, escape, object, or_dash, size, toned};
 
 /// The host reads every archive for it.
 const TIMEOUT: Duration = Duration::from_secs(300);
@@ -52,7 +46,7 @@ impl Run for Arguments {
                 let listing = answer_within(TIMEOUT, images.list(ListImagesRequest {})).await?;
                 drop(progress);
                 listing.notes.iter().for_each(|text| call.note(text));
-                call.show(&listing.images, || Page::Table(table(&listing)))
+                call.show(&listing.images, || Page::Table(table(&listing.images)))
             }
             Some(Action::Prune { dry_run }) => {
                 progress.show("containerd removes what no service names");
@@ -67,29 +61,20 @@ impl Run for Arguments {
     }
 }
 
-fn table(listing: &ListImagesResponse) -> Table {
-    let mut table = Table::new(&["IMAGE", "ARCHIVE", "SIZE", "UNPACKED", "SERVICES", "TROUBLE"])
-        .right(&[2])
-        .cut(&[1, 4, 5]);
-    for image in &listing.images {
-        table.row(vec![
-            cell(&image.reference),
-            archive(image),
-            cell(size(image.size)),
-            if image.unpacked { toned(Tone::Good, "yes") } else { cell("no") },
-            cell(image.services.join(", ")),
-            toned(Tone::Bad, &image.trouble),
-        ]);
-    }
-    table
+fn table(images: &[Image]) -> Table {
+    Table::of(images)
+        .left("IMAGE", |image| &image.reference)
+        .cut("ARCHIVE", |image| or_dash(archive(image)))
+        .right("SIZE", |image| size(image.size))
+        .left("UNPACKED", |image| if image.unpacked { toned(Tone::Good, "yes") } else { cell("no") })
+        .cut("SERVICES", |image| image.services.join(", "))
+        .cut("TROUBLE", |image| toned(Tone::Bad, &image.trouble))
+        .into()
 }
 
 /// The file's name; the other formats have its folder.
-fn archive(image: &Image) -> Cell {
-    match Path::new(&image.archive).file_name() {
-        Some(name) => cell(name.to_string_lossy()),
-        None => toned(Tone::Quiet, "-"),
-    }
+fn archive(image: &Image) -> Option<Cow<'_, str>> {
+    Some(Path::new(&image.archive).file_name()?.to_string_lossy())
 }
 
 fn summary(pruned: &PruneImagesResponse, dry_run: bool) -> String {
@@ -116,27 +101,24 @@ mod tests {
 
     #[test]
     fn the_table_of_images() {
-        let listing = ListImagesResponse {
-            images: vec![
-                Image {
-                    archive: "/usr/share/kelson/images/nginx.tar.zst".to_owned(),
-                    size: 42_047_897,
-                    unpacked: true,
-                    services: vec!["front".to_owned(), "web".to_owned()],
-                    ..image("demo/nginx:1")
-                },
-                Image { size: 1 << 10, unpacked: true, ..image("demo/old:1") },
-                Image {
-                    archive: "/usr/share/kelson/images/arm.tar".to_owned(),
-                    size: 7,
-                    trouble: "it holds linux/arm64 alone, and this host is linux/amd64".to_owned(),
-                    ..image("demo/arm:1\x1b[2J")
-                },
-            ],
-            notes: Vec::new(),
-        };
+        let images = [
+            Image {
+                archive: "/usr/share/kelson/images/nginx.tar.zst".to_owned(),
+                size: 42_047_897,
+                unpacked: true,
+                services: vec!["front".to_owned(), "web".to_owned()],
+                ..image("demo/nginx:1")
+            },
+            Image { size: 1 << 10, unpacked: true, ..image("demo/old:1") },
+            Image {
+                archive: "/usr/share/kelson/images/arm.tar".to_owned(),
+                size: 7,
+                trouble: "it holds linux/arm64 alone, and this host is linux/amd64".to_owned(),
+                ..image("demo/arm:1\x1b[2J")
+            },
+        ];
         assert_eq!(
-            table(&listing).render(None, Palette::None),
+            table(&images).render(None, Palette::None),
             "\
 IMAGE              ARCHIVE            SIZE  UNPACKED  SERVICES    TROUBLE
 demo/nginx:1       nginx.tar.zst  40.1 MiB  yes       front, web

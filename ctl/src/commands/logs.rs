@@ -13,10 +13,7 @@ use runs::Runs;
 use crate::call::{Call, Run};
 use crate::failure::{Failure, answer, explain_names, unknown_names};
 use crate::follow::{OVERLAP, Reconnect, Resume};
-use crate::output::style::Tone;
-use crate::output::terminal::Terminal;
-use crate::output::text::{escape, escape_bytes, width};
-use crate::output::{note_of, print, print_bytes, time};
+use crate::output::{Terminal, Tone, escape, escape_bytes, note_of, print, print_bytes, time, width};
 
 /// Names that kelson-logd takes in one call.
 const MOST: usize = 256;

@@ -7,12 +7,8 @@ use kelson_proto::v1::{File, FilesRequest};
 use super::looking::gather;
 use crate::call::{Call, Run};
 use crate::failure::Failure;
-use crate::output::page::Page;
-use crate::output::style::Tone;
-use crate::output::table::{Table, cell, toned};
-use crate::output::terminal::Terminal;
-use crate::output::text::escape_bytes;
 use crate::output::views::file_kind as kind;
+use crate::output::{Page, Table, Terminal, Tone, cell, escape_bytes, toned};
 
 /// List a folder of the host
 #[derive(Debug, Clone, clap::Args)]
@@ -67,31 +63,28 @@ fn name(file: &File, path: &str) -> String {
 }
 
 fn table(files: &[File], path: &str, terminal: &Terminal, now: SystemTime) -> Table {
-    let mut table =
-        Table::new(&["MODE", "USER", "GROUP", "SIZE", "MODIFIED", "NAME"]).right(&[1, 2, 3]).cut(&[]);
-    for file in files {
-        let device = matches!(kind(file.mode), "character" | "block");
-        let size = if device { format!("{}, {}", file.major, file.minor) } else { file.size.to_string() };
-        let mut name = name(file, path);
-        if !file.link.is_empty() {
-            name += &format!(" -> {}", escape_bytes(&file.link));
-        }
-        // Of a folder that cannot be gone into all else is known.
-        if file.trouble.is_empty() || file.mode != 0 {
-            table.row(vec![
-                cell(mode(file.mode)),
-                cell(file.uid.to_string()),
-                cell(file.gid.to_string()),
-                cell(size),
-                cell(file.modified.as_ref().map_or(String::new(), |at| terminal.time(at, now))),
-                cell(name),
-            ]);
-        } else {
-            let unknown = || toned(Tone::Quiet, "?");
-            table.row(vec![unknown(), unknown(), unknown(), unknown(), unknown(), cell(name)]);
-        }
-    }
-    table
+    // Of a folder that cannot be gone into all else is known.
+    let of = |field: &dyn Fn(&File) -> String, file: &File| match file.trouble.is_empty() || file.mode != 0 {
+        true => cell(field(file)),
+        false => toned(Tone::Quiet, "?"),
+    };
+    let size = |file: &File| match kind(file.mode) {
+        "character" | "block" => format!("{}, {}", file.major, file.minor),
+        _ => file.size.to_string(),
+    };
+    let modified = |file: &File| file.modified.as_ref().map_or(String::new(), |at| terminal.time(at, now));
+    let link = |file: &File| match file.link.as_slice() {
+        [] => String::new(),
+        link => format!(" -> {}", escape_bytes(link)),
+    };
+    Table::of(files)
+        .left("MODE", |file| of(&|file| mode(file.mode), file))
+        .right("USER", |file| of(&|file| file.uid.to_string(), file))
+        .right("GROUP", |file| of(&|file| file.gid.to_string(), file))
+        .right("SIZE", |file| of(&size, file))
+        .left("MODIFIED", |file| of(&modified, file))
+        .left("NAME", |file| name(file, path) + &link(file))
+        .into()
 }
 
 /// `drwxr-sr-x`.

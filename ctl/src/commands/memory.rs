@@ -7,9 +7,7 @@ use kelson_proto::v1::{MemoryRequest, MemoryResponse, Pressure};
 
 use crate::call::{Call, Run};
 use crate::failure::{Failure, answer};
-use crate::output::page::Page;
-use crate::output::size::size;
-use crate::output::table::{Table, cell};
+use crate::output::{Page, Table, size};
 use crate::watching::Watching;
 
 /// Show memory, swap, and who waits for them
@@ -67,18 +65,17 @@ fn lines(memory: &MemoryResponse) -> String {
 }
 
 fn table(memory: &MemoryResponse) -> Table {
-    let mut table = Table::new(&["TOTAL", "USED", "AVAILABLE", "CACHED", "SWAP", "SWAP USED", "PRESSURE"])
-        .right(&[0, 1, 2, 3, 4, 5, 6]);
-    table.row(vec![
-        cell(size(memory.total)),
-        cell(size(memory.total.saturating_sub(memory.available))),
-        cell(size(memory.available)),
-        cell(size(memory.cached.saturating_add(memory.buffers))),
-        cell(size(memory.swap_total)),
-        cell(size(memory.swap_total.saturating_sub(memory.swap_free))),
-        cell(memory.pressure.as_ref().map_or("-".to_owned(), |pressure| percent(pressure.some_10))),
-    ]);
-    table
+    let pressure =
+        |memory: &MemoryResponse| memory.pressure.as_ref().map(|pressure| percent(pressure.some_10));
+    Table::of([memory])
+        .right("TOTAL", |memory| size(memory.total))
+        .right("USED", |memory| size(memory.total.saturating_sub(memory.available)))
+        .right("AVAILABLE", |memory| size(memory.available))
+        .right("CACHED", |memory| size(memory.cached.saturating_add(memory.buffers)))
+        .right("SWAP", |memory| size(memory.swap_total))
+        .right("SWAP USED", |memory| size(memory.swap_total.saturating_sub(memory.swap_free)))
+        .right("PRESSURE", |memory| pressure(memory).unwrap_or("-".to_owned()))
+        .into()
 }
 
 /// How much of the time processes waited; nothing where the kernel does not count it.

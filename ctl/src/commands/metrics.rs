@@ -11,11 +11,7 @@ use tonic::Streaming;
 
 use crate::call::{Call, Run};
 use crate::failure::{Failure, answer, explain_names};
-use crate::output::page::Page;
-use crate::output::size::size;
-use crate::output::style::Tone;
-use crate::output::table::{Cell, Table, cell, toned};
-use crate::output::{print, time};
+use crate::output::{Cell, Page, Table, Tone, cell, or_dash, print, size, time, toned};
 
 /// The host makes a page in milliseconds.
 const PAGE: Duration = Duration::from_secs(30);
@@ -117,38 +113,25 @@ struct Row {
 
 /// A line a service: what it uses, how it starts, what its checks cost.
 fn table(families: &[MetricFamily]) -> Table {
-    let mut table = Table::new(&[
-        "NAME",
-        "STATE",
-        "MEMORY",
-        "CPU",
-        "PROCESSES",
-        "RUNS",
-        "LAST START",
-        "CHECKS",
-        "RESTARTS",
-    ])
-    .right(&[2, 3, 4, 5, 6])
-    .spare(&[4, 5, 6]);
-    for (name, row) in rows(families) {
-        let tone = match row.up {
-            Some(true) => Tone::Good,
-            _ if row.state == "failed" => Tone::Bad,
-            _ => Tone::Plain,
-        };
-        table.row(vec![
-            cell(name),
-            toned(tone, &row.state),
-            known(row.memory, |bytes| size(bytes as u64)),
-            known(row.cpu, seconds),
-            known(row.processes, |many| format!("{many}")),
-            cell(format!("{}", row.runs)),
-            known(row.started, seconds),
-            checks(&row),
-            toned(Tone::Waiting, row.restarts.join(", ")),
-        ]);
-    }
-    table
+    let tone = |row: &Row| match row.up {
+        Some(true) => Tone::Good,
+        _ if row.state == "failed" => Tone::Bad,
+        _ => Tone::Plain,
+    };
+    Table::of(rows(families))
+        .left("NAME", |(name, _)| *name)
+        .left("STATE", |(_, row)| toned(tone(row), &row.state))
+        .right("MEMORY", |(_, row)| or_dash(row.memory.map(|bytes| size(bytes as u64))))
+        .right("CPU", |(_, row)| or_dash(row.cpu.map(seconds)))
+        .right("PROCESSES", |(_, row)| or_dash(row.processes.map(|many| many.to_string())))
+        .spare(1)
+        .right("RUNS", |(_, row)| row.runs.to_string())
+        .spare(2)
+        .right("LAST START", |(_, row)| or_dash(row.started.map(seconds)))
+        .spare(3)
+        .left("CHECKS", |(_, row)| checks(row))
+        .cut("RESTARTS", |(_, row)| toned(Tone::Waiting, row.restarts.join(", ")))
+        .into()
 }
 
 /// The memory in bytes and the CPU time of each service, as far as they are known.
@@ -190,10 +173,6 @@ fn rows(families: &[MetricFamily]) -> BTreeMap<&str, Row> {
         }
     }
     rows
-}
-
-fn known(value: Option<f64>, show: impl FnOnce(f64) -> String) -> Cell {
-    value.map_or_else(|| toned(Tone::Quiet, "-"), |value| cell(show(value)))
 }
 
 /// What no span of time is, the host does not tell.

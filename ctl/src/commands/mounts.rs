@@ -8,10 +8,7 @@ use kelson_proto::v1::{Mount, MountsRequest};
 use super::looking::gather;
 use crate::call::{Call, Run};
 use crate::failure::Failure;
-use crate::output::page::Page;
-use crate::output::size::size;
-use crate::output::style::Tone;
-use crate::output::table::{Cell, Table, cell, toned};
+use crate::output::{Cell, Page, Table, Tone, or_dash, size, toned};
 use crate::watching::Watching;
 
 /// Show what is mounted, and how full it is
@@ -51,27 +48,18 @@ pub async fn ask(client: &Client) -> Result<Vec<Mount>, Failure> {
 }
 
 fn table(mounts: &[Mount], wide: bool) -> Table {
-    let mut head = vec!["SOURCE", "TARGET", "TYPE", "SIZE", "USED", "AVAILABLE", "USE%"];
-    head.extend(wide.then_some("OPTIONS"));
-    head.push("TROUBLE");
-    let mut table =
-        Table::new(&head).right(&[3, 4, 5, 6]).cut(if wide { &[0, 7, 8] } else { &[0, 7] }).spare(&[4, 2]);
-    let known = |bytes: Option<u64>| bytes.map_or_else(|| toned(Tone::Quiet, "-"), |bytes| cell(size(bytes)));
-    for mount in mounts {
-        let mut row = vec![
-            cell(source(mount)),
-            cell(&mount.target),
-            cell(&mount.r#type),
-            known(mount.size),
-            known(mount.used),
-            known(mount.available),
-            full(mount),
-        ];
-        row.extend(wide.then(|| cell(mount.options.join(","))));
-        row.push(toned(Tone::Bad, &mount.trouble));
-        table.row(row);
-    }
-    table
+    let table = Table::of(mounts)
+        .cut("SOURCE", |mount| source(mount))
+        .left("TARGET", |mount| &mount.target)
+        .left("TYPE", |mount| &mount.r#type)
+        .spare(2)
+        .right("SIZE", |mount| or_dash(mount.size.map(size)))
+        .right("USED", |mount| or_dash(mount.used.map(size)))
+        .spare(1)
+        .right("AVAILABLE", |mount| or_dash(mount.available.map(size)))
+        .right("USE%", |mount| or_dash(full(mount)));
+    let table = if wide { table.cut("OPTIONS", |mount| mount.options.join(",")) } else { table };
+    table.cut("TROUBLE", |mount| toned(Tone::Bad, &mount.trouble)).into()
 }
 
 /// With the folder that is mounted, where it is not all of the file system.
@@ -83,19 +71,13 @@ fn source(mount: &Mount) -> String {
 }
 
 /// How much of what may be taken is taken, rounded up: 100 % says that nothing is left.
-fn full(mount: &Mount) -> Cell {
-    let (Some(used), Some(available)) = (mount.used, mount.available) else {
-        return toned(Tone::Quiet, "-");
-    };
-    let (used, room) = (u128::from(used), u128::from(used) + u128::from(available));
-    if room == 0 {
-        return toned(Tone::Quiet, "-");
-    }
-    let percent = (used * 100).div_ceil(room);
+fn full(mount: &Mount) -> Option<Cell> {
+    let (used, available) = (u128::from(mount.used?), u128::from(mount.available?));
+    let percent = (used * 100).checked_add(used + available - 1)?.checked_div(used + available)?;
     let tone = match percent {
         0..80 => Tone::Plain,
         80..95 => Tone::Waiting,
         _ => Tone::Bad,
     };
-    toned(tone, format!("{percent}%"))
+    Some(toned(tone, format!("{percent}%")))
 }

@@ -8,9 +8,7 @@ use kelson_proto::v1::{Socket, SocketsRequest};
 use super::looking::{gather, known};
 use crate::call::{Call, Run};
 use crate::failure::Failure;
-use crate::output::page::Page;
-use crate::output::style::Tone;
-use crate::output::table::{Table, cell, toned};
+use crate::output::{Page, Table, Tone, or_dash, some, toned};
 use crate::watching::Watching;
 
 /// Show sockets that services listen on
@@ -69,21 +67,18 @@ fn services(socket: &Socket) -> Vec<String> {
 }
 
 fn table(sockets: &[Socket]) -> Table {
-    let mut table =
-        Table::new(&["PROTOCOL", "LOCAL", "REMOTE", "STATE", "PROCESS", "SERVICE"]).cut(&[]).spare(&[3]);
-    let dash = || toned(Tone::Quiet, "-");
-    for socket in sockets {
-        let processes: Vec<String> =
-            socket.holders.iter().map(|holder| format!("{} ({})", holder.name, holder.pid)).collect();
-        let services = services(socket);
-        table.row(vec![
-            cell(&socket.protocol),
-            cell(&socket.local),
-            if socket.remote.is_empty() { dash() } else { cell(&socket.remote) },
-            toned(if socket.state == "LISTEN" { Tone::Good } else { Tone::Plain }, &socket.state),
-            if processes.is_empty() { dash() } else { cell(processes.join(", ")) },
-            if services.is_empty() { dash() } else { cell(services.join(", ")) },
-        ]);
-    }
-    table
+    let processes = |socket: &Socket| {
+        let each = socket.holders.iter().map(|holder| format!("{} ({})", holder.name, holder.pid));
+        each.collect::<Vec<_>>().join(", ")
+    };
+    let tone = |state: &str| if state == "LISTEN" { Tone::Good } else { Tone::Plain };
+    Table::of(sockets)
+        .left("PROTOCOL", |socket| &socket.protocol)
+        .left("LOCAL", |socket| &socket.local)
+        .left("REMOTE", |socket| or_dash(some(&socket.remote)))
+        .left("STATE", |socket| toned(tone(&socket.state), &socket.state))
+        .spare(1)
+        .left("PROCESS", |socket| or_dash(some(&processes(socket))))
+        .left("SERVICE", |socket| or_dash(some(&services(socket).join(", "))))
+        .into()
 }

@@ -10,13 +10,8 @@ use kelson_proto::v1::{Process, ProcessesRequest};
 use super::looking::{gather, known};
 use crate::call::{Call, Run};
 use crate::failure::Failure;
-use crate::output::page::Page;
-use crate::output::size::size;
-use crate::output::style::Tone;
-use crate::output::table::{Cell, Table, cell, toned};
-use crate::output::text::escape_bytes;
-use crate::output::time;
 use crate::output::tree::forest;
+use crate::output::{Cell, Page, Rows, Table, Tone, cell, escape_bytes, or_dash, size, some, time, toned};
 use crate::watching::Watching;
 
 /// Show processes: those of each service, then the others
@@ -75,8 +70,7 @@ impl Run for Arguments {
             None | Some(Sort::Pid) => all.sort_by_key(|process| process.pid),
             Some(Sort::Memory) => all.sort_by_key(|process| (Reverse(process.resident), process.pid)),
             Some(Sort::Cpu) => {
-                let cpu = |process: &Process| process.cpu.as_ref().map(time::duration).unwrap_or_default();
-                all.sort_by_key(|process| (Reverse(cpu(process)), process.pid));
+                all.sort_by_key(|process| (Reverse(span(&process.cpu)), process.pid));
             }
         }
         call.show(&all, || {
@@ -115,10 +109,6 @@ impl Owner {
 }
 
 fn tree(all: &[Process], unicode: bool) -> Table {
-    let mut table =
-        Table::new(&["SERVICE / PID", "STATE", "USER", "THREADS", "MEMORY", "CPU", "AGE", "COMMAND"])
-            .right(&[2, 3, 4, 5, 6])
-            .spare(&[3, 2]);
     let own = own(all);
     let mut owners: BTreeMap<Owner, Vec<&Process>> = BTreeMap::new();
     for process in all {
@@ -130,36 +120,28 @@ fn tree(all: &[Process], unicode: bool) -> Table {
         };
         owners.entry(owner).or_default().push(process);
     }
+    let mut rows: Vec<Row> = Vec::new();
     for (owner, processes) in &owners {
-        let mut heading = vec![toned(Tone::Strong, owner.heading())];
-        heading.resize_with(8, Cell::default);
-        table.row(heading);
+        rows.push((toned(Tone::Strong, owner.heading()), None));
         for (rails, process) in
             forest(processes, |process| process.pid, |process| process.parent, true, unicode)
         {
-            let mut row = vec![cell(format!("{rails}{}", process.pid))];
-            row.extend(facts(process));
-            row.push(command(process));
-            table.row(row);
+            rows.push((cell(format!("{rails}{}", process.pid)), Some(process)));
         }
     }
-    table
+    facts(Table::of(rows).left("SERVICE / PID", |(name, _)| name.clone())).cut("COMMAND", command).into()
 }
 
 fn list(all: &[Process]) -> Table {
-    let mut table =
-        Table::new(&["PID", "STATE", "USER", "THREADS", "MEMORY", "CPU", "AGE", "SERVICE", "COMMAND"])
-            .right(&[0, 2, 3, 4, 5, 6])
-            .spare(&[3, 2]);
-    for process in all {
-        let mut row = vec![cell(process.pid.to_string())];
-        row.extend(facts(process));
-        row.push(if process.service.is_empty() { toned(Tone::Quiet, "-") } else { cell(&process.service) });
-        row.push(command(process));
-        table.row(row);
-    }
-    table
+    let rows = all.iter().map(|process| (cell(process.pid.to_string()), Some(process)));
+    facts(Table::of(rows).right("PID", |(pid, _)| pid.clone()))
+        .left("SERVICE", |(_, process)| or_dash(process.and_then(|process| some(&process.service))))
+        .cut("COMMAND", command)
+        .into()
 }
+
+/// What stands at the left, and the process that it is about; a heading is about none.
+type Row<'a> = (Cell, Option<&'a Process>);
 
 /// Which are Kelson's: PID 1, and what it started that has a name as its personalities have. One that gives itself such
 /// a name elsewhere is none of them.
@@ -180,27 +162,36 @@ fn own(all: &[Process]) -> HashSet<i32> {
     }
 }
 
-fn facts(process: &Process) -> [Cell; 6] {
+/// Adds what is the same in a tree and in a list.
+fn facts<'a>(rows: Rows<Row<'a>>) -> Rows<Row<'a>> {
+    let of = |field: fn(&Process) -> Cell| move |row: &Row| row.1.map(field).unwrap_or_default();
+    rows.left("STATE", of(state))
+        .right("USER", of(|process| cell(process.uid.to_string())))
+        .spare(2)
+        .right("THREADS", of(|process| cell(process.threads.to_string())))
+        .spare(1)
+        .right("MEMORY", of(|process| cell(size(process.resident))))
+        .right("CPU", of(|process| cell(time::measured(span(&process.cpu)))))
+        .right("AGE", of(|process| cell(time::relative(span(&process.age)))))
+}
+
+fn span(wire: &Option<prost_types::Duration>) -> Duration {
+    wire.as_ref().map(time::duration).unwrap_or_default()
+}
+
+fn state(process: &Process) -> Cell {
     let tone = match process.state.as_str() {
         "R" => Tone::Good,
         "D" => Tone::Waiting,
         "Z" | "X" => Tone::Bad,
         _ => Tone::Plain,
     };
-    let cpu = process.cpu.as_ref().map(time::duration).unwrap_or_default();
-    let age = process.age.as_ref().map(time::duration).unwrap_or_default();
-    [
-        toned(tone, &process.state),
-        cell(process.uid.to_string()),
-        cell(process.threads.to_string()),
-        cell(size(process.resident)),
-        cell(time::measured(cpu)),
-        cell(time::relative(age)),
-    ]
+    toned(tone, &process.state)
 }
 
 /// Program and arguments; what has none has its name.
-fn command(process: &Process) -> Cell {
+fn command((_, process): &Row) -> Cell {
+    let Some(process) = process else { return Cell::default() };
     if process.command.is_empty() {
         return toned(Tone::Quiet, format!("[{}]", process.name));
     }

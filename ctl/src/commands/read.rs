@@ -9,8 +9,7 @@ use super::looking::within;
 use super::ls::absolute;
 use crate::call::{Call, Run};
 use crate::failure::Failure;
-use crate::output::text::escape_bytes;
-use crate::output::{print, print_bytes};
+use crate::output::{escape_bytes, print, print_bytes};
 
 /// The next bytes come in this time, or never.
 const TIMEOUT: Duration = Duration::from_secs(30);

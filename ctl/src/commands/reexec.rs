@@ -8,9 +8,7 @@ use super::ending::reason;
 use crate::call::{Call, Run};
 use crate::failure::{Failure, answer};
 use crate::follow::Reconnect;
-use crate::output::print;
-use crate::output::text::escape;
-use crate::output::views::object;
+use crate::output::{escape, object, print};
 
 /// How long PID 1 may go on as it was after it has granted the request, and where its answer was lost.
 const GRANTED: Duration = Duration::from_secs(10);

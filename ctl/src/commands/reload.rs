@@ -4,8 +4,7 @@ use kelson_proto::v1::{ReloadRequest, ReloadResponse};
 
 use crate::call::{Call, Run};
 use crate::failure::{Failure, answer};
-use crate::output::page::Page;
-use crate::output::text::escape;
+use crate::output::{Page, escape};
 
 /// Read the files of the host again, and print what changed
 ///

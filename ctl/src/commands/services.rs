@@ -6,10 +6,7 @@ use kelson_proto::v1::{ListRequest, Service, State};
 
 use crate::call::{Call, Run};
 use crate::failure::{Failure, answer};
-use crate::output::page::Page;
-use crate::output::style::{Tone, service_tone, state_name};
-use crate::output::table::{Cell, Table, cell, toned};
-use crate::output::{retry, time};
+use crate::output::{Cell, Page, Rows, Table, Tone, cell, retry, service_tone, state_name, time, toned};
 use crate::watching::parse_period;
 
 /// List all services and their state
@@ -46,15 +43,13 @@ impl Run for Arguments {
 }
 
 fn table(services: &[Service], now: SystemTime) -> Table {
-    let mut table = Table::new(&["NAME", "STATE", "UP", "HEALTH", "SINCE", "RESTARTS", "WAITING FOR / WHY"])
-        .right(&[5])
-        .spare(&[5, 4]);
-    for service in services {
-        let mut row = Vec::from(standing(service));
-        row.extend([since(service, now), restarts(service), reason(service)]);
-        table.row(row);
-    }
-    table
+    standing(services)
+        .left("SINCE", |service| since(service, now))
+        .spare(2)
+        .right("RESTARTS", |service| restarts(service))
+        .spare(1)
+        .cut("WAITING FOR / WHY", |service| reason(service))
+        .into()
 }
 
 /// It failed, is restarted after a failure, or is unhealthy.
@@ -67,19 +62,27 @@ pub fn is_idle(service: &Service) -> bool {
     service.builtin && service.state() == State::Finished && !service.down
 }
 
-/// How it stands: name, state, whether it is up, health.
-pub fn standing(service: &Service) -> [Cell; 4] {
-    [
-        cell(&service.name),
-        toned(service_tone(service), state_name(service.state())),
-        match service.up {
+/// The beginning of a table of services: how each stands.
+pub fn standing<'a>(services: impl IntoIterator<Item = &'a Service>) -> Rows<&'a Service> {
+    Table::of(services)
+        .left("NAME", |service| &service.name)
+        .left("STATE", |service| state(service))
+        .left("UP", |service| match service.up {
             true => toned(Tone::Good, "yes"),
             // It has nothing to do, and nobody misses it.
             false if is_idle(service) => toned(Tone::Quiet, "-"),
             false => cell("no"),
-        },
-        health(service),
-    ]
+        })
+        .left("HEALTH", |service| match service.healthy {
+            Some(true) => toned(Tone::Good, "healthy"),
+            Some(false) => toned(Tone::Bad, "unhealthy"),
+            None => toned(Tone::Quiet, "-"),
+        })
+}
+
+/// The word for its state.
+pub fn state(service: &Service) -> Cell {
+    toned(service_tone(service), state_name(service.state()))
 }
 
 /// How long it has been in its state.
@@ -91,15 +94,6 @@ pub fn since(service: &Service, now: SystemTime) -> Cell {
 pub fn restarts(service: &Service) -> Cell {
     let tone = if service.restarts > 0 { Tone::Waiting } else { Tone::Quiet };
     toned(tone, service.restarts.to_string())
-}
-
-/// The word for health: `-` where nothing is known.
-pub fn health(service: &Service) -> Cell {
-    match service.healthy {
-        Some(true) => toned(Tone::Good, "healthy"),
-        Some(false) => toned(Tone::Bad, "unhealthy"),
-        None => toned(Tone::Quiet, "-"),
-    }
 }
 
 /// What it waits for, or why it is as it is, and what else an operator should know at a glance.

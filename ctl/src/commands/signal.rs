@@ -5,8 +5,7 @@ use kelson_spec::signal_name;
 
 use crate::call::{Call, Run};
 use crate::failure::{Failure, answer, explain_names};
-use crate::output::page::Page;
-use crate::output::views::object;
+use crate::output::{Page, object};
 
 /// Send a signal to the main process of a service
 ///

@@ -7,20 +7,17 @@ use std::time::SystemTime;
 
 use kelson_proto::v1::check::Standing;
 use kelson_proto::v1::line::Stream;
-use kelson_proto::v1::{Check, CheckResult, Line, Service, State, StatusRequest, StatusResponse};
+use kelson_proto::v1::{Check, CheckResult, Event, Line, Service, State, StatusRequest, StatusResponse};
 
 use super::last_lines::last_lines;
 use super::services::is_idle;
 use crate::call::{Call, Run};
 use crate::failure::{Failure, answer, explain_names};
-use crate::output::page::Page;
-use crate::output::size::size;
-use crate::output::style::{Tone, service_tone, standing_name, state_name, state_tone};
-use crate::output::table::{Table, cell, toned};
-use crate::output::terminal::Terminal;
-use crate::output::text::{escape, escape_bytes, escape_lines};
 use crate::output::views::service::written_spec;
-use crate::output::{faulty, retry, time};
+use crate::output::{
+    Page, Table, Terminal, Tone, escape, escape_bytes, escape_lines, faulty, retry, service_tone, size,
+    standing_name, state_name, state_tone, time, toned,
+};
 
 /// How many lines of its log are shown.
 const LINES: u32 = 10;
@@ -68,13 +65,15 @@ fn log(lines: Result<Vec<Line>, String>, terminal: &Terminal) -> String {
     let rows = match lines {
         Ok(lines) if lines.is_empty() => return String::new(),
         Ok(lines) => {
-            let mut table = Table::new(&["TIME", "LINE"]).bare();
-            for line in lines {
-                let tone = if line.stream() == Stream::Stdout { Tone::Plain } else { Tone::Waiting };
-                let when = line.time.as_ref().map(time::rfc3339).unwrap_or_default();
-                table.row(vec![toned(Tone::Quiet, when), toned(tone, escape_bytes(&line.text))]);
-            }
-            table.render(terminal.width.map(|width| width.saturating_sub(2)), terminal.palette)
+            let tone = |line: &Line| match line.stream() {
+                Stream::Stdout => Tone::Plain,
+                _ => Tone::Waiting,
+            };
+            let when = |line: &Line| line.time.as_ref().map(time::rfc3339).unwrap_or_default();
+            let table = Table::of(&lines)
+                .left("TIME", |line| toned(Tone::Quiet, when(line)))
+                .cut("LINE", |line| toned(tone(line), escape_bytes(&line.text)));
+            table.bare().render(terminal.width.map(|width| width.saturating_sub(2)), terminal.palette)
         }
         Err(why) => escape(&why).into_owned(),
     };
@@ -119,16 +118,12 @@ pub fn page(status: &StatusResponse, terminal: &Terminal, now: SystemTime) -> St
     if !status.events.is_empty() {
         line(String::new());
         line(palette.paint(Tone::Strong, "Last events"));
-        let mut table = Table::new(&["SEQ", "TIME", "STATE", "MESSAGE"]).right(&[0]);
-        for event in &status.events {
-            let tone = state_tone(event.state(), true);
-            table.row(vec![
-                toned(Tone::Quiet, event.seq.to_string()),
-                cell(event.time.as_ref().map_or(String::new(), |at| terminal.time(at, now))),
-                toned(tone, state_name(event.state())),
-                cell(&event.message),
-            ]);
-        }
+        let when = |event: &Event| event.time.as_ref().map_or(String::new(), |at| terminal.time(at, now));
+        let table = Table::of(&status.events)
+            .right("SEQ", |event| toned(Tone::Quiet, event.seq.to_string()))
+            .left("TIME", |event| when(event))
+            .left("STATE", |event| toned(state_tone(event.state(), true), state_name(event.state())))
+            .cut("MESSAGE", |event| &event.message);
         let room = terminal.width.map(|width| width.saturating_sub(2));
         table.render(room, palette).lines().for_each(|row| line(format!("  {row}")));
     }

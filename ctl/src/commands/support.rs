@@ -7,10 +7,7 @@ use kelson_api::client::Endpoint;
 
 use crate::call::{Call, Run};
 use crate::failure::Failure;
-use crate::output::page::Page;
-use crate::output::size::size;
-use crate::output::text::escape;
-use crate::output::time;
+use crate::output::{Page, escape, size, time};
 use crate::support::{Extent, Made, make};
 
 /// Put all that helps to understand a host into one archive

@@ -11,10 +11,7 @@ use kelson_spec::{Diagnostic, Loaded, Unchecked};
 use crate::call::{Call, Run};
 use crate::contexts;
 use crate::failure::Failure;
-use crate::output::print;
-use crate::output::style::{Palette, Tone};
-use crate::output::text::{escape, width};
-use crate::output::views::object;
+use crate::output::{Palette, Tone, escape, object, print, width};
 use serde_yaml::Value;
 
 /// So much of a long line is shown before a mistake and from there on, in characters.

@@ -6,12 +6,7 @@ use kelson_proto::v1::{VersionRequest, VersionResponse};
 
 use crate::call::{Call, Run};
 use crate::failure::{Failure, answer};
-use crate::output::page::Page;
-use crate::output::style::Tone;
-use crate::output::table::{Table, cell, toned};
-use crate::output::text::escape;
-use crate::output::time;
-use crate::output::views::object;
+use crate::output::{Page, Table, Tone, escape, object, time, toned};
 
 const CLIENT: &str = env!("CARGO_PKG_VERSION");
 
@@ -79,23 +74,17 @@ fn uptime(server: &VersionResponse, now: SystemTime) -> Option<String> {
 }
 
 fn table(server: Option<&VersionResponse>, now: SystemTime) -> Table {
-    let mut table = Table::new(&["VERSION", "MODE", "HOST", "KERNEL", "STARTED", "REEXECS", "CRASHES"])
-        .right(&[5, 6])
-        .cut(&[3]);
-    if let Some(server) = server {
-        let started = uptime(server, now).map(|uptime| format!("{uptime} ago"));
-        let crashes = if server.crashes > 0 { Tone::Waiting } else { Tone::Quiet };
-        table.row(vec![
-            cell(&server.version),
-            cell(&server.mode),
-            cell(&server.hostname),
-            cell(&server.kernel),
-            cell(started.unwrap_or_default()),
-            toned(Tone::Quiet, server.reexecs.to_string()),
-            toned(crashes, server.crashes.to_string()),
-        ]);
-    }
-    table
+    let started = |server: &VersionResponse| uptime(server, now).map(|uptime| format!("{uptime} ago"));
+    let crashes = |count| if count > 0 { Tone::Waiting } else { Tone::Quiet };
+    Table::of(server)
+        .left("VERSION", |server| &server.version)
+        .left("MODE", |server| &server.mode)
+        .left("HOST", |server| &server.hostname)
+        .cut("KERNEL", |server| &server.kernel)
+        .left("STARTED", |server| started(server).unwrap_or_default())
+        .right("REEXECS", |server| toned(Tone::Quiet, server.reexecs.to_string()))
+        .right("CRASHES", |server| toned(crashes(server.crashes), server.crashes.to_string()))
+        .into()
 }
 
 #[cfg(test)]

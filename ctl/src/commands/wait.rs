@@ -9,11 +9,7 @@ use kelson_proto::v1::{EventsRequest, ListRequest, Service, State, WaitRequest, 
 use super::awaiting::{Goal, awaiting};
 use crate::call::{Call, Run};
 use crate::failure::{Failure, answer, explain_names};
-use crate::output::page::Page;
-use crate::output::style::state_name;
-use crate::output::text::list;
-use crate::output::time;
-use crate::output::views::object;
+use crate::output::{Page, list, object, state_name, time};
 
 /// A look at the services at least this often.
 const LOOK: Duration = Duration::from_secs(1);

@@ -10,11 +10,8 @@ use kelson_proto::v1::{Reason, State, StatusRequest, WhyRequest};
 use super::last_lines::last_lines;
 use crate::call::{Call, Run};
 use crate::failure::{Failure, answer, explain_names};
-use crate::output::page::Page;
-use crate::output::style::{Palette, Tone, state_name, state_tone};
-use crate::output::text::{escape, escape_bytes, fit};
 use crate::output::tree::{Branch, render};
-use crate::output::{faulty, retry};
+use crate::output::{Page, Palette, Tone, escape, escape_bytes, faulty, fit, retry, state_name, state_tone};
 
 /// Lines of a run, services and columns that are shown at most.
 const LINES: u32 = 3;

@@ -8,7 +8,7 @@ use kelson_spec::quoted;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
-use crate::output::text::nearest;
+use crate::output::nearest;
 use crate::store;
 
 /// What a PEM text has and a path has not.

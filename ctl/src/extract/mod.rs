@@ -16,7 +16,7 @@ use std::rc::Rc;
 
 use tar::{Archive, Entry, EntryType};
 
-use crate::output::text::escape_bytes;
+use crate::output::escape_bytes;
 use place::Parent;
 pub use place::Target;
 

@@ -23,7 +23,15 @@ use std::io::Write as _;
 
 use serde::Serialize;
 use serde_yaml::Value;
-use views::{View, object};
+
+pub use page::Page;
+pub use size::size;
+pub use style::{Palette, Tone, health_name, service_tone, standing_name, state_name, state_tone};
+pub use table::{Cell, Rows, Table, cell, or_dash, toned};
+pub use terminal::{Progress, Terminal};
+pub use text::{escape, escape_bytes, escape_lines, fit, list, nearest, width};
+pub use views::{View, joined, some};
+pub(crate) use views::{object, views};
 
 use crate::failure::Failure;
 

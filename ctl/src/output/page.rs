@@ -115,9 +115,7 @@ mod tests {
     use kelson_proto::v1::metric_sample::Value;
 
     fn table(name: &str) -> Page {
-        let mut table = Table::new(&["NAME", "PID"]).right(&[1]);
-        table.row(vec![cell(name), cell("7")]);
-        Page::Table(table)
+        Page::Table(Table::of([name]).left("NAME", |name| *name).right("PID", |_| "7").into())
     }
 
     fn shown(pages: Vec<(&str, Page)>) -> String {

@@ -35,41 +35,96 @@ pub fn toned(tone: Tone, text: impl AsRef<str>) -> Cell {
     Cell { tone, ..cell(text) }
 }
 
+impl<T: AsRef<str>> From<T> for Cell {
+    fn from(text: T) -> Cell {
+        cell(text)
+    }
+}
+
+/// A dash where nothing is known.
+pub fn or_dash<T: Into<Cell>>(value: Option<T>) -> Cell {
+    value.map_or_else(|| toned(Tone::Quiet, "-"), Into::into)
+}
+
+/// What is the same for all fields of a column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Column {
+    head: &'static str,
+    right: bool,
+    cut: bool,
+    spare: Option<u8>,
+}
+
 /// A head and rows of as many fields.
 #[derive(Debug, Default)]
 pub struct Table {
-    head: Vec<&'static str>,
-    right: Vec<usize>,
-    cut: Vec<usize>,
-    spare: Vec<usize>,
+    columns: Vec<Column>,
     rows: Vec<Vec<Cell>>,
     /// The head is not shown.
     bare: bool,
 }
 
+/// A table that is described column by column. Each of the things has a row.
+#[derive(Debug)]
+pub struct Rows<T> {
+    things: Vec<T>,
+    table: Table,
+}
+
+impl<T> Rows<T> {
+    /// A column of names, set flush left and never cut.
+    pub fn left<C: Into<Cell>>(self, head: &'static str, field: impl Fn(&T) -> C) -> Rows<T> {
+        self.column(Column { head, right: false, cut: false, spare: None }, field)
+    }
+
+    /// A column of numbers, set flush right and never cut.
+    pub fn right<C: Into<Cell>>(self, head: &'static str, field: impl Fn(&T) -> C) -> Rows<T> {
+        self.column(Column { head, right: true, cut: false, spare: None }, field)
+    }
+
+    /// A column of reasons, commands and the like, which may be cut.
+    pub fn cut<C: Into<Cell>>(self, head: &'static str, field: impl Fn(&T) -> C) -> Rows<T> {
+        self.column(Column { head, right: false, cut: true, spare: None }, field)
+    }
+
+    /// The last column is left out where there is no room for the rest; that with the lowest number first.
+    pub fn spare(mut self, number: u8) -> Rows<T> {
+        if let Some(last) = self.table.columns.last_mut() {
+            last.spare = Some(number);
+        }
+        self
+    }
+
+    fn column<C: Into<Cell>>(mut self, column: Column, field: impl Fn(&T) -> C) -> Rows<T> {
+        self.table.columns.push(column);
+        let fields = self.things.iter().map(field);
+        self.table.rows.iter_mut().zip(fields).for_each(|(row, field)| row.push(field.into()));
+        self
+    }
+
+    /// Without the line of column heads.
+    pub fn bare(self) -> Rows<T> {
+        Rows { table: self.table.bare(), ..self }
+    }
+
+    /// As [`Table::render`].
+    pub fn render(&self, limit: Option<usize>, palette: Palette) -> String {
+        self.table.render(limit, palette)
+    }
+}
+
+impl<T> From<Rows<T>> for Table {
+    fn from(rows: Rows<T>) -> Table {
+        rows.table
+    }
+}
+
 impl Table {
-    /// A table with these column heads. Only the last column may be cut.
-    pub fn new(head: &[&'static str]) -> Table {
-        Table { head: head.to_vec(), cut: Vec::from_iter(head.len().checked_sub(1)), ..Table::default() }
-    }
-
-    /// These columns (counted from 0) hold numbers: they are set flush right and never cut.
-    pub fn right(mut self, columns: &[usize]) -> Table {
-        self.right = columns.to_vec();
-        self.cut.retain(|column| !columns.contains(column));
-        self
-    }
-
-    /// These columns, and no others, may be cut: they hold reasons, commands and the like.
-    pub fn cut(mut self, columns: &[usize]) -> Table {
-        self.cut = columns.to_vec();
-        self
-    }
-
-    /// These columns are left out, the first of them first, where there is no room for the rest.
-    pub fn spare(mut self, columns: &[usize]) -> Table {
-        self.spare = columns.to_vec();
-        self
+    /// The beginning of a table with a row for each of these.
+    pub fn of<T>(things: impl IntoIterator<Item = T>) -> Rows<T> {
+        let things: Vec<T> = things.into_iter().collect();
+        let rows = things.iter().map(|_| Vec::new()).collect();
+        Rows { things, table: Table { rows, ..Table::default() } }
     }
 
     /// Without the line of column heads.
@@ -77,24 +132,16 @@ impl Table {
         Table { bare: true, ..self }
     }
 
-    /// Adds a row; it has as many fields as the head.
-    pub fn row(&mut self, cells: Vec<Cell>) {
-        debug_assert_eq!(cells.len(), self.head.len());
-        self.rows.push(cells);
-    }
-
     /// The table with one more column in front, which holds the same in each row.
     pub fn led_by(mut self, head: &'static str, field: &Cell) -> Table {
-        self.head.insert(0, head);
-        let columns = [&mut self.right, &mut self.cut, &mut self.spare];
-        columns.into_iter().flatten().for_each(|column| *column += 1);
+        self.columns.insert(0, Column { head, right: false, cut: false, spare: None });
         self.rows.iter_mut().for_each(|row| row.insert(0, field.clone()));
         self
     }
 
     /// Adds the rows of a table with the same head.
     pub fn append(&mut self, other: Table) {
-        debug_assert_eq!(self.head, other.head);
+        debug_assert_eq!(self.columns, other.columns);
         self.rows.extend(other.rows);
     }
 
@@ -103,15 +150,16 @@ impl Table {
     pub fn render(&self, limit: Option<usize>, palette: Palette) -> String {
         let widths = self.widths(limit);
         let mut out = String::new();
-        let head = || self.head.iter().map(|text| toned(Tone::Strong, text)).collect::<Vec<Cell>>();
+        let head =
+            || self.columns.iter().map(|column| toned(Tone::Strong, column.head)).collect::<Vec<Cell>>();
         let head = (!self.bare).then(head);
         for row in head.iter().chain(&self.rows) {
             let mut pending = 0;
-            for (column, (cell, room)) in row.iter().zip(&widths).enumerate() {
+            for (column, (cell, room)) in self.columns.iter().zip(row.iter().zip(&widths)) {
                 let Some(room) = *room else { continue };
                 let text = fit(&cell.text, room);
                 let space = room - width(&text).min(room);
-                let before = if self.right.contains(&column) { space } else { 0 };
+                let before = if column.right { space } else { 0 };
                 if !text.is_empty() {
                     // Spaces are written only when something follows: no line ends in them.
                     out.extend(std::iter::repeat_n(' ', pending + before));
@@ -128,29 +176,47 @@ impl Table {
 
     /// The width of each column; `None`: it is left out.
     fn widths(&self, limit: Option<usize>) -> Vec<Option<usize>> {
-        let mut widths: Vec<Option<usize>> =
-            self.head.iter().map(|head| Some(if self.bare { 0 } else { width(head) })).collect();
+        let head = |column: &Column| Some(if self.bare { 0 } else { width(column.head) });
+        let mut widths: Vec<Option<usize>> = self.columns.iter().map(head).collect();
         for row in &self.rows {
             for (wide, cell) in widths.iter_mut().zip(row) {
                 *wide = (*wide).max(Some(width(&cell.text)));
             }
         }
         let Some(limit) = limit else { return widths };
-        let last = self.head.len().saturating_sub(1);
+        let last = self.columns.len().saturating_sub(1);
         let wanted = |column| if column == last { LAST_WANTS } else { NARROWEST };
-        let mut spare = self.spare.iter();
+        let mut spare: Vec<usize> = (0..=last).filter(|place| self.spare(*place).is_some()).collect();
+        spare.sort_by_key(|place| self.spare(*place));
+        let mut spare = spare.into_iter();
         loop {
             let mut fitted = widths.clone();
             // The widest gives first, a column at a time, until the last one has what it wants.
-            while total(&fitted) > limit && shrink(&mut fitted, &self.cut, wanted) {}
+            while total(&fitted) > limit && self.shrink(&mut fitted, wanted) {}
             match spare.next() {
-                Some(column) if total(&fitted) > limit => widths[*column] = None,
+                Some(column) if total(&fitted) > limit => widths[column] = None,
                 _ => {
-                    while total(&fitted) > limit && shrink(&mut fitted, &self.cut, |_| NARROWEST) {}
+                    while total(&fitted) > limit && self.shrink(&mut fitted, |_| NARROWEST) {}
                     return fitted;
                 }
             }
         }
+    }
+
+    fn spare(&self, place: usize) -> Option<u8> {
+        self.columns.get(place)?.spare
+    }
+
+    /// Makes the widest of the columns that may be cut narrower by one; false where each has but its `least` left.
+    fn shrink(&self, widths: &mut [Option<usize>], least: impl Fn(usize) -> usize) -> bool {
+        let widest = widths
+            .iter_mut()
+            .zip(&self.columns)
+            .enumerate()
+            .filter_map(|(place, (wide, column))| Some((place, wide.as_mut().filter(|_| column.cut)?)))
+            .filter(|(place, wide)| **wide > least(*place))
+            .max_by_key(|(_, wide)| **wide);
+        widest.map(|(_, wide)| *wide -= 1).is_some()
     }
 }
 
@@ -159,26 +225,37 @@ fn total(widths: &[Option<usize>]) -> usize {
     widths.iter().flatten().map(|wide| wide + GAP).sum::<usize>().saturating_sub(GAP)
 }
 
-/// Makes the widest of these columns narrower by one; false where each has but its `least` left.
-fn shrink(widths: &mut [Option<usize>], columns: &[usize], least: impl Fn(usize) -> usize) -> bool {
-    let widest = widths
-        .iter_mut()
-        .enumerate()
-        .filter_map(|(column, wide)| Some((column, wide.as_mut()?)))
-        .filter(|(column, wide)| columns.contains(column) && **wide > least(*column))
-        .max_by_key(|(_, wide)| **wide);
-    widest.map(|(_, wide)| *wide -= 1).is_some()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn sample() -> Table {
-        let mut table = Table::new(&["NAME", "RESTARTS", "WAITING FOR"]).right(&[1]);
-        table.row(vec![toned(Tone::Good, "web"), cell("0"), cell("service \"db\" to be up")]);
-        table.row(vec![cell("a-service-with-a-long-name"), cell("12"), cell("")]);
-        table
+    const WAITING: [(&str, &str, &str); 2] =
+        [("web", "0", "service \"db\" to be up"), ("a-service-with-a-long-name", "12", "")];
+
+    fn sample() -> Rows<(&'static str, &'static str, &'static str)> {
+        Table::of(WAITING)
+            .left("NAME", |(name, ..)| toned(if *name == "web" { Tone::Good } else { Tone::Plain }, name))
+            .right("RESTARTS", |(_, count, _)| *count)
+            .cut("WAITING FOR", |(.., why)| *why)
+    }
+
+    /// The same, where names may be cut, too.
+    fn elastic(
+        more: &[(&'static str, &'static str, &'static str)],
+    ) -> Rows<(&'static str, &'static str, &'static str)> {
+        Table::of(WAITING.into_iter().chain(more.iter().copied()))
+            .cut("NAME", |(name, ..)| *name)
+            .right("RESTARTS", |(_, count, _)| *count)
+            .cut("WAITING FOR", |(.., why)| *why)
+    }
+
+    /// The same, where the numbers may be left out.
+    fn spare() -> Rows<(&'static str, &'static str, &'static str)> {
+        Table::of(WAITING)
+            .left("NAME", |(name, ..)| *name)
+            .right("RESTARTS", |(_, count, _)| *count)
+            .spare(1)
+            .cut("WAITING FOR", |(.., why)| *why)
     }
 
     #[test]
@@ -207,7 +284,7 @@ mod tests {
     #[test]
     fn the_widest_column_that_may_be_cut_gives_first() {
         assert_eq!(
-            sample().cut(&[0, 2]).render(Some(44), Palette::None),
+            elastic(&[]).render(Some(44), Palette::None),
             "NAME          RESTARTS  WAITING FOR\n\
              web                  0  service \"db\" to be …\n\
              a-service-w…        12\n"
@@ -217,20 +294,20 @@ mod tests {
     #[test]
     fn a_spare_column_is_left_out_before_the_last_has_too_little() {
         assert_eq!(
-            sample().spare(&[1]).render(Some(50), Palette::None),
+            spare().render(Some(50), Palette::None),
             "NAME                        WAITING FOR\n\
              web                         service \"db\" to be up\n\
              a-service-with-a-long-name\n"
         );
-        assert!(sample().spare(&[1]).render(Some(70), Palette::None).contains("RESTARTS"));
-        let led = sample().spare(&[1]).led_by("NODE", &cell("edge")).render(Some(50), Palette::None);
+        assert!(spare().render(Some(70), Palette::None).contains("RESTARTS"));
+        let led = Table::from(spare()).led_by("NODE", &cell("edge")).render(Some(50), Palette::None);
         assert!(led.contains("edge  web ") && !led.contains("RESTARTS"), "{led}");
     }
 
     #[test]
     fn numbers_are_never_cut() {
-        let mut table = Table::new(&["PID", "COUNT"]).right(&[0, 1]);
-        table.row(vec![cell("123456789"), cell("12345678901234567890")]);
+        let table = Table::of([("123456789", "12345678901234567890")]);
+        let table = table.right("PID", |(pid, _)| *pid).right("COUNT", |(_, count)| *count);
         let text = table.render(Some(12), Palette::None);
         assert!(text.contains("123456789  12345678901234567890\n"), "{text}");
     }
@@ -245,12 +322,7 @@ mod tests {
 
     #[test]
     fn every_width_is_kept() {
-        let mut table = sample().cut(&[0, 2]);
-        table.row(vec![
-            cell("世界世界世界世界世界世界"),
-            cell("1"),
-            cell("世界世界世界世界世界世界世界世界"),
-        ]);
+        let table = elastic(&[("世界世界世界世界世界世界", "1", "世界世界世界世界世界世界世界世界")]);
         for limit in 28..90 {
             let text = table.render(Some(limit), Palette::None);
             assert!(text.lines().all(|line| width(line) <= limit), "at {limit}:\n{text}");
@@ -270,8 +342,8 @@ mod tests {
 
     #[test]
     fn no_escape_sequence_gets_out_of_a_field() {
-        let mut table = Table::new(&["NAME", "MESSAGE"]);
-        table.row(vec![cell("evil"), cell("\x1b[2Jgone\nfake  line")]);
+        let table = Table::of(["\x1b[2Jgone\nfake  line"]);
+        let table = table.left("NAME", |_| "evil").cut("MESSAGE", |text| *text);
         assert_eq!(table.render(None, Palette::None), "NAME  MESSAGE\nevil  \\x1b[2Jgone\\nfake  line\n");
     }
 }

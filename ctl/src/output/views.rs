@@ -11,5 +11,5 @@ pub mod value;
 
 pub use inspect::{Clock, Cpu, CpuShares, file_kind};
 pub use machine::{Blame, Link};
-pub use value::{View, joined};
+pub use value::{View, joined, some};
 pub(crate) use value::{object, views};

@@ -18,10 +18,7 @@ use super::redact::Redactor;
 use crate::commands::looking::gather;
 use crate::commands::{cgroups, clock, cpu, disks, graph, memory, metrics, mounts, netstat, processes};
 use crate::failure::{Failure, answer, answer_within};
-use crate::output::style::Palette;
-use crate::output::terminal::Progress;
-use crate::output::views::{View, joined, object};
-use crate::output::{Format, time};
+use crate::output::{Format, Palette, Progress, View, joined, object, time};
 
 /// What is asked, and how much of it.
 #[derive(Debug, Clone, Copy)]

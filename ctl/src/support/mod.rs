@@ -14,8 +14,7 @@ use std::path::{Path, PathBuf};
 use kelson_api::client::Client;
 
 use crate::failure::Failure;
-use crate::output::terminal::Progress;
-use crate::output::views::{object, views};
+use crate::output::{Progress, object, views};
 pub use ask::Extent;
 use ask::{Asker, name};
 use pack::{Missing, Pack};

@@ -10,7 +10,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use tar::{Builder, EntryType, Header};
 
-use crate::output::views::views;
+use crate::output::views;
 
 /// Of one file, in bytes.
 pub const FILE_MAX: usize = 4 << 20;

@@ -10,11 +10,7 @@ use prost_types::Timestamp;
 use serde_yaml::Value;
 
 use crate::contexts::{self, Context, File};
-use crate::output::style::Tone;
-use crate::output::table::{Cell, Table, cell, toned};
-use crate::output::terminal::Terminal;
-use crate::output::time;
-use crate::output::views::object;
+use crate::output::{Cell, Table, Terminal, Tone, cell, object, or_dash, time, toned};
 use crate::pki::DAY;
 
 /// What is known of a context's own certificate.
@@ -75,30 +71,22 @@ pub fn views(file: &File, path: &Path, now: SystemTime) -> Vec<Value> {
 
 /// The contexts as people read them; a star stands before the current one.
 pub fn table(file: &File, path: &Path, terminal: &Terminal, now: SystemTime) -> String {
-    let mut table = Table::new(&["", "NAME", "ENDPOINT", "CN", "ROLE", "EXPIRES", "TROUBLE"]).spare(&[3, 4]);
-    for (name, context) in &file.contexts {
-        let known = Known::of(context, path, now);
-        let is_current = file.current.as_ref() == Some(name);
-        table.row(vec![
-            if is_current { toned(Tone::Good, "*") } else { cell("") },
-            cell(name),
-            cell(&context.endpoint),
-            or_dash(known.common_name.as_deref()),
-            or_dash(known.role.map(Role::name)),
-            expires(known.until.as_ref(), now),
-            toned(Tone::Bad, known.trouble.unwrap_or_default()),
-        ]);
-    }
-    table.render(terminal.width, terminal.palette)
-}
-
-fn or_dash(text: Option<&str>) -> Cell {
-    text.map_or_else(|| toned(Tone::Quiet, "-"), cell)
+    let is_current = |name: &String| file.current.as_ref() == Some(name);
+    Table::of(file.contexts.iter().map(|(name, context)| (name, context, Known::of(context, path, now))))
+        .left("", |(name, ..)| if is_current(name) { toned(Tone::Good, "*") } else { cell("") })
+        .left("NAME", |(name, ..)| *name)
+        .left("ENDPOINT", |(_, context, _)| &context.endpoint)
+        .left("CN", |(.., context)| or_dash(context.common_name.as_deref()))
+        .spare(1)
+        .left("ROLE", |(.., context)| or_dash(context.role.map(Role::name)))
+        .spare(2)
+        .left("EXPIRES", |(.., context)| or_dash(context.until.as_ref().map(|until| expires(until, now))))
+        .cut("TROUBLE", |(.., context)| toned(Tone::Bad, context.trouble.as_deref().unwrap_or_default()))
+        .render(terminal.width, terminal.palette)
 }
 
 /// `in 29d23h`, `2d ago`.
-fn expires(until: Option<&Timestamp>, now: SystemTime) -> Cell {
-    let Some(until) = until else { return toned(Tone::Quiet, "-") };
+fn expires(until: &Timestamp, now: SystemTime) -> Cell {
     match time::left(until, now) {
         left if left.is_zero() => toned(Tone::Bad, format!("{} ago", time::relative(time::ago(until, now)))),
         left if left < 7 * DAY => toned(Tone::Waiting, format!("in {}", time::relative(left))),

@@ -8,8 +8,7 @@ use kelson_proto::access::Role;
 use super::made::{Made, Signer, make_folder, role, tell, until, within};
 use crate::call::Call;
 use crate::failure::Failure;
-use crate::output::text::list;
-use crate::output::time;
+use crate::output::{list, time};
 use crate::pki::{self, Algorithm, Authority, DAY, Holder};
 use crate::store::{self, New, PRIVATE, PUBLIC};
 

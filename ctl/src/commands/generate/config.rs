@@ -11,8 +11,7 @@ use super::made::{Made, Signer, role, tell, until};
 use crate::call::Call;
 use crate::contexts::{self, Context, File, KELSONCONFIG, folder_of};
 use crate::failure::Failure;
-use crate::output::text::escape;
-use crate::output::{print, time};
+use crate::output::{escape, print, time};
 use crate::pki::{self, Algorithm, Authority, Holder};
 
 /// Make a context with a certificate of its own

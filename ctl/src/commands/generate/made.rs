@@ -7,9 +7,7 @@ use kelson_proto::access::Role;
 
 use crate::call::Call;
 use crate::failure::Failure;
-use crate::output::text::escape;
-use crate::output::views::views;
-use crate::output::{note, print, time};
+use crate::output::{escape, note, print, time, views};
 use crate::pki::Pair;
 
 /// Which CA signs.

@@ -7,8 +7,7 @@ use kelson_api::client::Client;
 use kelson_proto::v1::{Event, EventsRequest, Line, State};
 use prost_types::Timestamp;
 
-use crate::output::text::escape;
-use crate::output::time;
+use crate::output::{escape, time};
 
 /// The line about a run is an addition: nobody waits long for it.
 const TIMEOUT: Duration = Duration::from_secs(2);

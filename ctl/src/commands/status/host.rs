@@ -11,16 +11,12 @@ use kelson_proto::v1::{
 use serde_yaml::Value;
 
 use super::super::health::{lasts, tone};
-use super::super::services::{is_failed, reason, since};
+use super::super::services::{self, is_failed, reason, since};
 use crate::call::Call;
 use crate::failure::{Failure, answer};
-use crate::output::page::Page;
-use crate::output::style::{Tone, health_name, service_tone, state_name};
-use crate::output::table::{Table, cell, toned};
-use crate::output::terminal::Terminal;
-use crate::output::text::escape;
-use crate::output::time;
-use crate::output::views::{View, joined, object};
+use crate::output::{
+    Page, Table, Terminal, Tone, View, escape, health_name, joined, object, state_name, time,
+};
 
 pub async fn run(call: &Call, client: &Client) -> Result<(), Failure> {
     let host = Host {
@@ -94,15 +90,12 @@ impl Host {
         let wanted: Vec<&Service> =
             self.services.iter().filter(|service| is_failed(service) || waits(service)).collect();
         if !wanted.is_empty() {
-            let mut table = Table::new(&["NAME", "STATE", "SINCE", "WAITING FOR / WHY"]).spare(&[2]);
-            for service in wanted {
-                table.row(vec![
-                    cell(&service.name),
-                    toned(service_tone(service), state_name(service.state())),
-                    since(service, now),
-                    reason(service),
-                ]);
-            }
+            let table = Table::of(wanted)
+                .left("NAME", |service| &service.name)
+                .left("STATE", |service| services::state(service))
+                .left("SINCE", |service| since(service, now))
+                .spare(1)
+                .cut("WAITING FOR / WHY", |service| reason(service));
             out += &format!("\n{}\n", palette.paint(Tone::Strong, "Failed or waiting"));
             let room = terminal.width.map(|columns| columns.saturating_sub(2));
             table.render(room, palette).lines().for_each(|row| out += &format!("  {row}\n"));

@@ -14,9 +14,7 @@ use kelson_proto::v1::{
 };
 
 use crate::commands::acting::{Action, describe, is_bad, with_mistakes};
-use crate::output::style::Tone;
-use crate::output::text::{escape, escape_bytes, fit};
-use crate::output::time;
+use crate::output::{Tone, escape, escape_bytes, fit, time};
 
 pub use press::Effect;
 pub use ring::Ring;

@@ -3,7 +3,7 @@
 use super::{Mode, Model, Pane};
 use crate::commands::acting::Action;
 use crate::dashboard::keys::Key;
-use crate::output::style::Tone;
+use crate::output::Tone;
 
 /// What is to be done outside of the model.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use super::text::{Text, external, wrapped};
 use crate::commands::acting::Action;
 use crate::dashboard::model::{Link, Mode, Model};
-use crate::output::style::Tone;
+use crate::output::Tone;
 
 /// More rows than these a sentence does not get.
 const MOST: usize = 3;

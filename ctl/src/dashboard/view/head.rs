@@ -7,9 +7,8 @@ use kelson_proto::v1::BootResponse;
 use super::text::{Text, external, wide};
 use crate::commands::services::is_idle;
 use crate::dashboard::model::{Link, Model};
-use crate::output::style::Tone;
-use crate::output::text::fit;
 use crate::output::time::{age, relative};
+use crate::output::{Tone, fit};
 
 /// Two spaces between what it tells.
 pub fn row(model: &Model, columns: usize, now: SystemTime) -> Text {

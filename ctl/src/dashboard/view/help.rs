@@ -1,7 +1,7 @@
 //! What keys there are.
 
 use super::text::Text;
-use crate::output::style::Tone;
+use crate::output::Tone;
 
 const KEYS: &[(&str, &str)] = &[
     ("Up Down, k j", "the service above or below; in the pane: a line"),

@@ -1,6 +1,6 @@
 //! How the terminal wants it.
 
-use crate::output::style::Palette;
+use crate::output::Palette;
 
 /// What the terminal can show.
 #[derive(Debug, Clone, Copy)]

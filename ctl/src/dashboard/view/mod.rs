@@ -17,7 +17,7 @@ use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 
 use super::model::{Mode, Model, Shown};
-use crate::output::style::Tone;
+use crate::output::Tone;
 pub use looks::Looks;
 use text::{Text, line, wrapped};
 

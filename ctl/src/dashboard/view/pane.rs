@@ -6,10 +6,7 @@ use super::looks::Looks;
 use super::text::{MARKS, Text, external, unpainted, wide, wrapped};
 use crate::commands::{graph, status};
 use crate::dashboard::model::{Happening, LogLine, Model, Pane, Ring};
-use crate::output::style::{Tone, state_name, state_tone};
-use crate::output::terminal::Terminal;
-use crate::output::text::fit;
-use crate::output::time;
+use crate::output::{Terminal, Tone, fit, state_name, state_tone, time};
 
 /// What is seen of a pane.
 #[derive(Debug, Default)]

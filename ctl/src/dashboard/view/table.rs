@@ -4,9 +4,7 @@ use super::looks::Looks;
 use super::text::{MARKS, Text, unpainted};
 use crate::commands::services::{reason, restarts, standing};
 use crate::dashboard::model::Model;
-use crate::output::size::size;
-use crate::output::style::Tone;
-use crate::output::table::{Cell, Table, cell, toned};
+use crate::output::{Tone, or_dash, size};
 
 /// The head and the rows around the chosen one, which is marked.
 pub fn rows(model: &Model, columns: usize, lines: usize, looks: Looks) -> Vec<(bool, Text)> {
@@ -14,20 +12,15 @@ pub fn rows(model: &Model, columns: usize, lines: usize, looks: Looks) -> Vec<(b
     let chosen = model.chosen().map(|(place, _)| place);
     // The chosen one stands in the middle, where there are rows above and below.
     let first = chosen.unwrap_or(0).saturating_sub(lines / 2).min(listed.len().saturating_sub(lines));
-    let mut table =
-        Table::new(&["NAME", "STATE", "UP", "HEALTH", "RST", "CPU", "MEMORY", "WAITING FOR / WHY"])
-            .right(&[4, 5, 6])
-            .spare(&[4, 3, 5, 6]);
-    for service in &listed {
-        let mut row = Vec::from(standing(service));
-        row.extend([
-            restarts(service),
-            known(model.usages.share(&service.name).map(percent)),
-            known(model.usages.memory(&service.name).map(size)),
-            reason(service),
-        ]);
-        table.row(row);
-    }
+    let table = standing(listed.iter().copied())
+        .spare(2)
+        .right("RST", |service| restarts(service))
+        .spare(1)
+        .right("CPU", |service| or_dash(model.usages.share(&service.name).map(percent)))
+        .spare(3)
+        .right("MEMORY", |service| or_dash(model.usages.memory(&service.name).map(size)))
+        .spare(4)
+        .cut("WAITING FOR / WHY", |service| reason(service));
     // A column for the mark, and one between.
     let text = table.render(Some(columns.saturating_sub(2)), MARKS);
     let mark = |is_chosen| match (is_chosen, looks.unicode) {
@@ -49,10 +42,6 @@ pub fn rows(model: &Model, columns: usize, lines: usize, looks: Looks) -> Vec<(b
         rows.push((false, vec![(Tone::Quiet, why.to_owned())]));
     }
     rows
-}
-
-fn known(value: Option<String>) -> Cell {
-    value.map_or_else(|| toned(Tone::Quiet, "-"), cell)
 }
 
 /// `0.4%`, `12%`, `203%`: of one CPU.

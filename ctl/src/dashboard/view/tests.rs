@@ -1,4 +1,4 @@
-use crate::output::style::Palette;
+use crate::output::Palette;
 use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -4,8 +4,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use unicode_width::UnicodeWidthChar as _;
 
-use crate::output::style::{Palette, Tone};
-use crate::output::text::{escape, width};
+use crate::output::{Palette, Tone, escape, width};
 
 /// A row, or more than a row, in pieces. All of it is safe to show.
 pub type Text = Vec<(Tone, String)>;
