@@ -58,7 +58,7 @@ pub struct Global {
 }
 
 /// One call of `kelsonctl`: where it goes and how its result is to look.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Call {
     pub format: Format,
     /// What `-o` says, where it is given.
@@ -66,7 +66,7 @@ pub struct Call {
     pub terminal: Terminal,
     pub choice: Choice,
     /// The host's name, where `-n` gives it one.
-    pub node: Option<Node>,
+    pub node: Option<Rc<Node>>,
     /// The tree of all commands, options and words.
     pub grammar: fn() -> clap::Command,
     /// Where results go that are shown again and again.
@@ -135,13 +135,13 @@ impl Call {
 
     /// The terminal as it is for a line of this host: the name of the host may stand in front.
     pub fn line_terminal(&self) -> Terminal {
-        let front = self.node.as_ref().map_or(0, Node::front_width);
+        let front = self.node.as_ref().map_or(0, |node| node.front_width());
         Terminal { width: self.terminal.width.map(|columns| columns.saturating_sub(front)), ..self.terminal }
     }
 
     /// The name shown for the host, if there are several.
     pub fn node_name(&self) -> Option<&str> {
-        self.node.as_ref().map(Node::name)
+        self.node.as_ref().map(|node| node.name())
     }
 
     /// Says something beside the result.

@@ -152,22 +152,38 @@ async fn respond_within<T>(
     }
 }
 
-/// Makes a failure about unknown names helpful: says which are unknown, and what may have been meant.
-pub async fn explain_names(failure: Failure, client: &client::Client, names: &[String]) -> Failure {
-    if !matches!(failure, Failure::Unknown(_)) {
-        return failure;
-    }
-    match answer(client.services().list(ListRequest::default())).await {
-        Ok(answer) => {
-            let known: Vec<String> = answer.services.into_iter().map(|s| s.name).collect();
-            unknown_names(names, &known).map_or(failure, Failure::Unknown)
-        }
-        Err(_) => failure,
+/// As [`answer`], to a question about these services.
+///
+/// # Errors
+/// As [`answer`]; where a name is unknown, with what may have been meant.
+pub async fn answer_about<T>(
+    client: &client::Client,
+    names: &[String],
+    call: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>,
+) -> Result<T, Failure> {
+    match answer(call).await {
+        Err(failure) => Err(explain_names(failure, client, names).await),
+        answer => answer,
     }
 }
 
+/// Makes a failure about unknown names helpful: says which are unknown, and what may have been meant.
+pub async fn explain_names(failure: Failure, client: &client::Client, names: &[String]) -> Failure {
+    match failure {
+        Failure::Unknown(_) => all_known(client, names).await.err().unwrap_or(failure),
+        failure => failure,
+    }
+}
+
+/// A name that the host does not know is a mistake. When it does not answer, none is reported.
+pub async fn all_known(client: &client::Client, names: &[String]) -> Result<(), Failure> {
+    let Ok(all) = answer(client.services().list(ListRequest::default())).await else { return Ok(()) };
+    let known: Vec<String> = all.services.into_iter().map(|service| service.name).collect();
+    unknown_names(names, &known).map_or(Ok(()), |said| Err(Failure::Unknown(said)))
+}
+
 /// The sentence about those of `names` that are not `known`; `None` where all are.
-pub fn unknown_names(names: &[String], known: &[String]) -> Option<String> {
+fn unknown_names(names: &[String], known: &[String]) -> Option<String> {
     let mut meant = Vec::new();
     let unknown: Vec<String> = names
         .iter()

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use kelson_proto::v1::Line;
+use kelson_proto::v1::{EventsRequest, Line};
 
 use crate::failure::Failure;
-use crate::output::note_of;
+use crate::output::{note_of, time};
 
 /// For so long a new connection is tried for.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -14,6 +14,12 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// After a break, log lines that are this much older than the last one are asked for again; doubles are dropped.
 pub const OVERLAP: Duration = Duration::from_secs(5);
+
+/// Asks for what happens from now on, to these services or to all.
+pub fn from_now(names: &[String]) -> EventsRequest {
+    let last = Some(time::to_wire(Duration::from_millis(1)));
+    EventsRequest { follow: true, names: names.to_vec(), last, ..EventsRequest::default() }
+}
 
 /// The pauses between attempts, each twice as long as the last.
 #[derive(Debug)]
@@ -37,6 +43,8 @@ impl Pauses {
 #[derive(Debug, Default)]
 pub struct Reconnect {
     broken: Option<Instant>,
+    /// The host was there once.
+    pub reached: bool,
     pauses: Pauses,
     quiet: bool,
     /// The host it goes to, where there are several.
@@ -56,9 +64,20 @@ impl Reconnect {
 
     /// To be called with everything that arrives: the connection works.
     pub fn works(&mut self) {
+        self.reached = true;
         if self.broken.take().is_some() && !self.quiet {
             note_of(self.node.as_deref(), "connected again");
         }
+    }
+
+    /// [`Reconnect::pause`] for a stream that may be one that does not follow. Only a host that was reached is asked
+    /// again.
+    ///
+    /// # Errors
+    /// The failure of the stream, or that of [`Reconnect::pause`].
+    pub async fn follow(&mut self, follows: bool, failure: Failure) -> Result<(), Failure> {
+        self.reached |= failure.is_lost();
+        if follows && self.reached { self.pause(failure).await } else { Err(failure) }
     }
 
     /// Waits a little after a break, longer each time.

@@ -40,10 +40,8 @@ pub async fn run(command: Command, call: Call, names: &[String]) -> Result<(), F
     let calls: Vec<Rc<Call>> = targets
         .iter()
         .map(|Target { name, choice, .. }| {
-            let node = Some(Node::new(name.clone(), widest));
-            let (format, chosen, terminal) = (call.format, call.chosen, call.terminal);
-            let (grammar, screen) = (call.grammar, call.screen.clone());
-            Rc::new(Call { format, chosen, terminal, choice: choice.clone(), node, grammar, screen })
+            let node = Some(Rc::new(Node::new(name.clone(), widest)));
+            Rc::new(Call { choice: choice.clone(), node, ..call.clone() })
         })
         .collect();
     let failures = ask(&command, &calls, &targets).await;

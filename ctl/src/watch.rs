@@ -22,16 +22,7 @@ pub async fn run(command: Command, call: Call, names: &[String]) -> Result<(), F
     loop {
         // The terminal may have another size by now.
         let terminal = Terminal { headers: call.terminal.headers, ..Terminal::stdout() };
-        let (format, chosen, choice) = (call.format, call.chosen, call.choice.clone());
-        let again = Call {
-            format,
-            chosen,
-            terminal,
-            choice,
-            node: None,
-            grammar: call.grammar,
-            screen: Some(Rc::clone(&screen)),
-        };
+        let again = Call { terminal, screen: Some(Rc::clone(&screen)), ..call.clone() };
         if let Err(failure) = nodes::run(command.clone(), again, names).await {
             if first && screen.is_empty() {
                 screen.tell();

@@ -7,13 +7,12 @@ use std::time::{Duration, Instant};
 
 use kelson_api::client::Client;
 use kelson_proto::v1::missing::{Kind, Problem};
-use kelson_proto::v1::{
-    Alternative, EventsRequest, ListRequest, Missing, Reason, Service, State, WhyRequest,
-};
+use kelson_proto::v1::{Alternative, ListRequest, Missing, Reason, Service, State, WhyRequest};
 use tonic::Response;
 
 use crate::call::Call;
-use crate::output::{Progress, list, retry, state_name, time};
+use crate::follow::from_now;
+use crate::output::{Progress, list, retry, state_name};
 
 /// The time that is shown is right to this.
 const TICK: Duration = Duration::from_secs(1);
@@ -137,13 +136,7 @@ fn collect<'a>(reason: &'a Reason, found: &mut Vec<&'a Missing>) {
 /// Shows it for as long as it is polled.
 async fn show(client: &Client, names: &[String], goal: Goal, mut progress: Progress) -> Infallible {
     // Only what is new: nothing that happened earlier belongs to this.
-    let request = EventsRequest {
-        follow: true,
-        names: names.to_vec(),
-        last: Some(time::to_wire(Duration::from_millis(1))),
-        ..EventsRequest::default()
-    };
-    let mut stream = client.services().events(request).await.map(Response::into_inner).ok();
+    let mut stream = client.services().events(from_now(names)).await.map(Response::into_inner).ok();
     // The last event of each, with its state: only it has the progress of an image.
     let mut last: HashMap<String, (State, String)> = HashMap::new();
     loop {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use kelson_api::client::Client;
-use kelson_proto::v1::{BootPhase, BootRequest, BootResponse, BootService, BootTask, Event, EventsRequest};
+use kelson_proto::v1::{BootPhase, BootRequest, BootResponse, BootService, BootTask, EventsRequest};
 
+use super::looking::gather;
 use crate::call::{Call, Run};
 use crate::failure::{Failure, answer};
 use crate::output::drawing::plot;
@@ -51,23 +51,13 @@ impl Run for Arguments {
                 let tree = || chain_tree(&chain(&boot), &boot, terminal);
                 call.show(&chain(&boot), || Page::Text(tree()))
             }
-            Some(View::Plot) => print(&plot::draw(&boot, &history(&call.client()?).await?, &chain(&boot))),
+            Some(View::Plot) => {
+                let events = call.client()?;
+                let events = async { events.services().events(EventsRequest::default()).await };
+                print(&plot::draw(&boot, &gather(events, |batch| batch.events).await?, &chain(&boot)))
+            }
         }
     }
-}
-
-/// All events that the host keeps.
-async fn history(client: &Client) -> Result<Vec<Event>, Failure> {
-    let request = EventsRequest::default();
-    let collected = async {
-        let mut stream = client.services().events(request).await?;
-        let mut events = Vec::new();
-        while let Some(batch) = stream.get_mut().message().await? {
-            events.extend(batch.events);
-        }
-        Ok(tonic::Response::new(events))
-    };
-    answer(collected).await
 }
 
 /// `kernel 900 ms, from PID 1's start to all services 700 ms`.
@@ -99,9 +89,7 @@ fn phases(boot: &BootResponse, terminal: &Terminal) -> String {
     });
     let table = Table::of(rows)
         .left("PHASE / TASK", |(name, ..)| name.clone())
-        .right("START", |(_, start, ..)| {
-            time::measured(start.as_ref().map(time::duration).unwrap_or_default())
-        })
+        .right("START", |(_, start, ..)| time::measured(time::span(start)))
         .right("DURATION", |(.., duration, _)| took(duration))
         .cut("RESULT", |(.., result)| result.clone());
     let up = boot.services.iter().filter(|service| service.up.is_some()).count();
@@ -156,14 +144,10 @@ fn blame_table(blame: &[views::Blame]) -> Table {
         phase => format!("task of {phase}"),
     };
     Table::of(blame)
-        .right("DURATION", |entry| shown(entry.duration_ms))
+        .right("DURATION", |entry| time::measured_millis(entry.duration_ms))
         .left("WHAT", |entry| toned(Tone::Quiet, what(entry)))
         .left("NAME", |entry| &entry.name)
         .into()
-}
-
-fn shown(millis: f64) -> String {
-    time::measured(Duration::from_secs_f64(millis.max(0.0) / 1000.0))
 }
 
 /// When it was spawned and when it was up.
@@ -218,8 +202,7 @@ fn times(
     start: &Option<prost_types::Duration>,
     took: &Option<prost_types::Duration>,
 ) -> (Duration, Duration) {
-    let read = |wire: &Option<prost_types::Duration>| wire.as_ref().map(time::duration).unwrap_or_default();
-    (read(start), read(took))
+    (time::span(start), time::span(took))
 }
 
 fn last_up<'a>(services: &[&'a BootService]) -> Option<(&'a BootService, Duration, Duration)> {
@@ -244,8 +227,10 @@ fn phases_before(phases: &[BootPhase], before: Duration) -> Vec<&BootPhase> {
 fn chain_tree(chain: &[views::Link], boot: &BootResponse, terminal: &Terminal) -> String {
     let line = |link: &views::Link| {
         let front = if link.kind == "service" { String::new() } else { format!("{} ", link.kind) };
-        let end = shown(link.start_ms + link.duration_ms);
-        let took = terminal.palette.paint(tone(link.duration_ms), &format!("+{}", shown(link.duration_ms)));
+        let end = time::measured_millis(link.start_ms + link.duration_ms);
+        let took = terminal
+            .palette
+            .paint(tone(link.duration_ms), &format!("+{}", time::measured_millis(link.duration_ms)));
         format!("{front}{} @{end} {took}", escape(&link.name))
     };
     // From the beginning of time: each link carries what came before it; a task hangs beside its phase's way on.

@@ -4,7 +4,7 @@ use kelson_proto::v1::StatusRequest;
 
 use super::read;
 use crate::call::{Call, Run};
-use crate::failure::{Failure, answer, explain_names};
+use crate::failure::{Failure, answer_about};
 
 /// Print the file of a service
 ///
@@ -29,10 +29,9 @@ impl Run for Arguments {
 
     async fn run(self, call: &Call) -> Result<(), Failure> {
         let (client, name) = (call.client()?, self.name);
-        let status = match answer(client.services().status(StatusRequest { name: name.clone() })).await {
-            Ok(status) => status,
-            Err(failure) => return Err(explain_names(failure, &client, &[name]).await),
-        };
+        let request = StatusRequest { name: name.clone() };
+        let status =
+            answer_about(&client, std::slice::from_ref(&name), client.services().status(request)).await?;
         if status.file.is_empty() {
             return Err(Failure::Failed(format!(
                 "{name} is built in and has no file; `kelsonctl status {name}` shows its spec"

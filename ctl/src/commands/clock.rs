@@ -4,7 +4,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use kelson_api::client::{Client, Endpoint};
 use kelson_proto::v1::{ClockRequest, ClockResponse};
-use prost_types::Timestamp;
 
 use crate::call::{Call, Run};
 use crate::failure::{Failure, answer};
@@ -51,7 +50,7 @@ pub async fn ask(client: &Client, is_remote: bool) -> Result<Clock, Failure> {
         if best.as_ref().is_none_or(|(fastest, ..)| took < *fastest) {
             // It was read somewhere between the question and the answer.
             let here = now.duration_since(UNIX_EPOCH).unwrap_or_default() + took / 2;
-            let there = told.time.as_ref().map_or(0.0, seconds);
+            let there = told.time.as_ref().map_or(0.0, time::seconds);
             best = Some((took, (there - here.as_secs_f64()) * 1000.0, told));
         }
     }
@@ -74,10 +73,6 @@ fn view(told: &ClockResponse, difference: Option<(f64, Duration)>) -> Clock {
     }
 }
 
-fn seconds(time: &Timestamp) -> f64 {
-    time.seconds as f64 + f64::from(time.nanos) / 1e9
-}
-
 /// Milliseconds of what may be negative.
 fn signed(wire: &Option<prost_types::Duration>) -> Option<f64> {
     wire.as_ref().map(|wire| rounded(wire.seconds as f64 * 1000.0 + f64::from(wire.nanos) / 1e6))
@@ -87,17 +82,12 @@ fn rounded(millis: f64) -> f64 {
     (millis * 1000.0).round() / 1000.0
 }
 
-fn shown(millis: f64) -> String {
-    // What is longer than all time there is comes of a broken clock.
-    time::measured(Duration::try_from_secs_f64(millis.abs() / 1000.0).unwrap_or_default())
-}
-
 fn lines(clock: &Clock) -> String {
     let mut out = format!("clock          {}\n", clock.time.as_deref().unwrap_or("not known"));
     out += &format!("synchronised   {}\n", kept(clock));
     if let Some(offset) = clock.offset_ms.filter(|offset| *offset != 0.0) {
         let way = if offset < 0.0 { "ahead" } else { "behind" };
-        out += &format!("correcting     {} that it is {way}\n", shown(offset));
+        out += &format!("correcting     {} that it is {way}\n", time::measured_millis(offset.abs()));
     }
     out += &format!("hardware       {}\n", clock.hardware.as_deref().unwrap_or("none that can be read"));
     out += &format!("uptime         {}\n", uptime(clock));
@@ -126,8 +116,9 @@ fn kept(clock: &Clock) -> String {
     if !clock.synchronized {
         return "no".to_owned();
     }
-    let most = clock.max_error_ms.map(|error| format!(", to {} at most", shown(error)));
-    let believed = clock.estimated_error_ms.map(|error| format!(", likely {}", shown(error)));
+    let most = clock.max_error_ms.map(|error| format!(", to {} at most", time::measured_millis(error.abs())));
+    let believed =
+        clock.estimated_error_ms.map(|error| format!(", likely {}", time::measured_millis(error.abs())));
     format!("yes{}{}", most.unwrap_or_default(), believed.unwrap_or_default())
 }
 
@@ -139,7 +130,11 @@ fn uptime(clock: &Clock) -> String {
 fn difference(clock: &Clock) -> Option<String> {
     let (ahead, uncertain) = (clock.difference_ms?, clock.uncertainty_ms?);
     let way = if ahead < 0.0 { "behind" } else { "ahead" };
-    Some(format!("{} {way}, give or take {}", shown(ahead), shown(uncertain)))
+    Some(format!(
+        "{} {way}, give or take {}",
+        time::measured_millis(ahead.abs()),
+        time::measured_millis(uncertain)
+    ))
 }
 
 #[cfg(test)]
@@ -149,7 +144,7 @@ mod tests {
     #[test]
     fn a_clock_elsewhere() {
         let told = ClockResponse {
-            time: Some(Timestamp { seconds: 1_795_254_485, nanos: 123_000_000 }),
+            time: Some(prost_types::Timestamp { seconds: 1_795_254_485, nanos: 123_000_000 }),
             uptime: Some(prost_types::Duration { seconds: 7500, nanos: 0 }),
             synchronized: true,
             max_error: Some(prost_types::Duration { seconds: 0, nanos: 16_000_000 }),

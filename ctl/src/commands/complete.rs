@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kelson_proto::v1::{ListHealthRequest, ListRequest};
+use kelson_proto::v1::{HealthReport, ListHealthRequest, ListRequest, Service};
 
 use crate::call::{Call, Global, Run};
 use crate::completion::{Wanted, wanted};
@@ -72,28 +72,14 @@ fn several(contexts: Vec<(String, String)>, begun: &str) -> Vec<(String, String)
 async fn services(call: &Call) -> Option<Vec<(String, String)>> {
     let mut services = call.client().ok()?.services();
     let answer = tokio::time::timeout(TIMEOUT, services.list(ListRequest::default())).await.ok()?.ok()?;
-    let named = answer.into_inner().services.into_iter();
-    Some(
-        named
-            .map(|service| {
-                let state = state_name(service.state());
-                (service.name, state.to_owned())
-            })
-            .collect(),
-    )
+    let named = |service: Service| (state_name(service.state()).to_owned(), service.name);
+    Some(answer.into_inner().services.into_iter().map(named).map(|(state, name)| (name, state)).collect())
 }
 
 /// The names of all groups, each with its health.
 async fn groups(call: &Call) -> Option<Vec<(String, String)>> {
     let mut health = call.client().ok()?.health();
     let answer = tokio::time::timeout(TIMEOUT, health.list(ListHealthRequest {})).await.ok()?.ok()?;
-    let named = answer.into_inner().groups.into_iter();
-    Some(
-        named
-            .map(|report| {
-                let state = health_name(report.state());
-                (report.group, state.to_owned())
-            })
-            .collect(),
-    )
+    let named = |report: HealthReport| (health_name(report.state()).to_owned(), report.group);
+    Some(answer.into_inner().groups.into_iter().map(named).map(|(state, name)| (name, state)).collect())
 }

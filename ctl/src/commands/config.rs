@@ -10,9 +10,9 @@ use std::time::SystemTime;
 use kelson_api::client::Endpoint;
 
 use crate::call::{Call, Run};
-use crate::contexts::{self, Choice, Context, File, KELSONCONFIG, WORD, folder_of};
+use crate::contexts::{Choice, Context, File, KELSONCONFIG, WORD, folder_of};
 use crate::failure::Failure;
-use crate::output::{escape, list, print};
+use crate::output::{Page, escape, list};
 
 /// Manage the contexts: how hosts are reached
 ///
@@ -124,11 +124,8 @@ impl Run for Arguments {
             Action::Contexts => {
                 let file = File::read(&path, word)?;
                 let now = SystemTime::now();
-                return if call.is_table() {
-                    print(&listing::table(&file, &path, &call.terminal, now))
-                } else {
-                    call.format.print(&listing::views(&file, &path, now))
-                };
+                let table = || listing::table(&file, &path, &call.terminal, now);
+                return call.show(&listing::views(&file, &path, now), || Page::Text(table()));
             }
             Action::Use { known } => {
                 let mut file = File::read(&path, word)?;
@@ -161,21 +158,15 @@ impl Run for Arguments {
             }
         };
         file.write(&path)?;
-        if call.is_table() {
-            print(&format!("{}: {}\n", escape(&path.display().to_string()), escape(&summary)))
-        } else {
-            call.format.print(&listing::views(&file, &path, SystemTime::now()))
-        }
+        let line = || format!("{}: {}\n", escape(&path.display().to_string()), escape(&summary));
+        call.show(&listing::views(&file, &path, SystemTime::now()), || Page::Text(line()))
     }
 }
 
 impl Add {
     fn to(self, file: &mut File, path: &Path, call: &Call) -> Result<(), Failure> {
         refuse_known(file, path, &self.new, self.force)?;
-        let endpoint = call.choice.endpoint.as_deref().ok_or_else(|| {
-            Failure::Usage("give the machine that the context is for: --endpoint HOST:PORT".to_owned())
-        })?;
-        let endpoint = contexts::parse(endpoint)?;
+        let endpoint = call.choice.machine()?;
         // As the files lie from here; the file of contexts may lie elsewhere.
         let here = folder_of(Path::new("here"))?;
         let [ca, certificate, key] = [self.ca, self.certificate, self.key]

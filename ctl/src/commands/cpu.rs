@@ -54,9 +54,7 @@ pub async fn ask(client: &Client, interval: Duration) -> Result<(Cpu, CpuRespons
 }
 
 fn between(first: &CpuResponse, last: &CpuResponse) -> Cpu {
-    let at = |look: &CpuResponse| {
-        look.time.as_ref().map_or(0.0, |time| time.seconds as f64 + f64::from(time.nanos) / 1e9)
-    };
+    let at = |look: &CpuResponse| look.time.as_ref().map_or(0.0, time::seconds);
     // A clock that was set meanwhile tells nothing.
     let seconds = (at(last) - at(first)).max(0.0);
     let rate = |first: u64, last: u64| match last.saturating_sub(first) as f64 / seconds {
@@ -81,9 +79,7 @@ fn between(first: &CpuResponse, last: &CpuResponse) -> Cpu {
 
 /// Where the time went between the two.
 fn shares(first: &CpuTimes, last: &CpuTimes) -> CpuShares {
-    let seconds = |wire: &Option<prost_types::Duration>| {
-        wire.as_ref().map(time::duration).unwrap_or_default().as_secs_f64()
-    };
+    let seconds = |wire: &Option<prost_types::Duration>| time::span(wire).as_secs_f64();
     // The kernel's counts of idle time may step back.
     let spent = |first, last| (seconds(last) - seconds(first)).max(0.0);
     let parts = [

@@ -24,18 +24,11 @@ impl Run for Arguments {
     async fn run(self, call: &Call) -> Result<(), Failure> {
         let client = call.client()?;
         let mut reconnect = call.reconnect();
-        // Only a host that was reached is asked again.
-        let (mut next, mut reached) = (None, false);
-        loop {
-            match stream(call, &client, self.follow, &mut next, &mut reconnect).await {
-                Ok(()) => return Ok(()),
-                Err(failure) if self.follow && (reached || next.is_some() || failure.is_lost()) => {
-                    reached = true;
-                    reconnect.pause(failure).await?;
-                }
-                Err(failure) => return Err(failure),
-            }
+        let mut next = None;
+        while let Err(failure) = stream(call, &client, self.follow, &mut next, &mut reconnect).await {
+            reconnect.follow(self.follow, failure).await?;
         }
+        Ok(())
     }
 }
 
@@ -65,17 +58,25 @@ async fn stream(
     Ok(())
 }
 
+/// When it was written: `[   12.345678]`.
+pub fn stamp(message: &KernelMessage) -> String {
+    let at = time::span(&message.time);
+    format!("[{:>5}.{:06}]", at.as_secs(), at.subsec_micros())
+}
+
 /// `[   12.345678] text`, by its level.
 fn line(message: &KernelMessage, palette: Palette) -> String {
-    let at = message.time.as_ref().map(time::duration).unwrap_or_default();
     let tone = match message.level {
         0..=3 => Tone::Bad,
         4 => Tone::Waiting,
         5..=6 => Tone::Plain,
         _ => Tone::Quiet,
     };
-    let stamp = format!("[{:>5}.{:06}]", at.as_secs(), at.subsec_micros());
-    format!("{} {}\n", palette.paint(Tone::Quiet, &stamp), palette.paint(tone, &escape(&message.text)))
+    format!(
+        "{} {}\n",
+        palette.paint(Tone::Quiet, &stamp(message)),
+        palette.paint(tone, &escape(&message.text))
+    )
 }
 
 #[cfg(test)]

@@ -1,14 +1,13 @@
 //! What `reboot`, `poweroff` and `halt` share: ask, then show the stop order until the connection ends.
 
-use std::time::Duration;
-
+use kelson_proto::v1::ShutdownRequest;
 use kelson_proto::v1::shutdown_request::Action;
-use kelson_proto::v1::{EventsRequest, ShutdownRequest};
 
 use super::events;
 use crate::call::Call;
 use crate::failure::{Failure, answer};
-use crate::output::{escape, object, print, time};
+use crate::follow::from_now;
+use crate::output::{escape, object, print};
 
 /// What the three have in common on the command line.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -34,14 +33,7 @@ impl Ending {
 /// Asks for the end of the host's run and shows how it goes.
 pub async fn end(call: &Call, action: Action, ending: Ending) -> Result<(), Failure> {
     let client = call.client()?;
-    let follow = async {
-        let request = EventsRequest {
-            follow: true,
-            last: Some(time::to_wire(Duration::from_millis(1))),
-            ..EventsRequest::default()
-        };
-        client.services().events(request).await
-    };
+    let follow = async { client.services().events(from_now(&[])).await };
     // Opened first, so that not even the first event is missed.
     let mut stream = if ending.no_wait { None } else { follow.await.ok().map(tonic::Response::into_inner) };
 

@@ -6,7 +6,7 @@ use kelson_api::client::Client;
 use kelson_proto::v1::{Event, EventsRequest, GraphRequest, ListRequest};
 
 use crate::call::{Call, Run};
-use crate::failure::{Failure, answer, explain_names};
+use crate::failure::{Failure, answer, answer_about, explain_names};
 use crate::follow::Reconnect;
 use crate::output::table::NARROWEST;
 use crate::output::timeline::text::render;
@@ -92,21 +92,19 @@ impl Run for Arguments {
         let mut request =
             EventsRequest { follow: self.follow, names: names.clone(), ..EventsRequest::default() };
         match self.since {
-            Some(Since::Number(number)) => request.since = number,
+            Some(Since::Number(number)) => {
+                request.since = number;
+                tell_of_none(call, &client, number).await;
+            }
             Some(Since::Last(last)) => request.last = Some(time::to_wire(last)),
             None => {}
-        }
-        if let Some(Since::Number(number)) = self.since {
-            tell_of_none(call, &client, number).await;
         }
         let seen = |events: &[Event]| {
             let lines = events.iter().map(|event| item(call, event)).collect::<Result<String, Failure>>()?;
             if lines.is_empty() { Ok(()) } else { print(&lines) }
         };
-        match read(call, &client, request, seen).await {
-            Err(failure) => Err(explain_names(failure, &client, &names).await),
-            Ok(()) => Ok(()),
-        }
+        let Err(failure) = read(call, &client, request, seen).await else { return Ok(()) };
+        Err(explain_names(failure, &client, &names).await)
     }
 }
 
@@ -136,10 +134,7 @@ async fn newest(client: &Client, since: u64) -> Option<u64> {
 /// What all the events that are kept make; where it begins, and of whom it tells, is chosen from that.
 async fn timeline(call: &Call, client: &Client, arguments: Arguments) -> Result<(), Failure> {
     let names = &arguments.names;
-    let known = answer(client.services().list(ListRequest { names: names.clone() })).await;
-    if let Err(failure) = known {
-        return Err(explain_names(failure, client, names).await);
-    }
+    answer_about(client, names, client.services().list(ListRequest { names: names.clone() })).await?;
     // Asked first: a host that ends answers no more.
     let graph = answer(client.services().graph(GraphRequest {})).await?;
     let mut events = Vec::new();
@@ -176,19 +171,11 @@ async fn read(
     mut seen: impl FnMut(&[Event]) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let mut reconnect = call.reconnect();
-    let mut began = false;
-    loop {
-        match stream(call, client, &mut request, &mut reconnect, &mut began, &mut seen).await {
-            // The host has ended, after its last event.
-            Ok(()) => return Ok(()),
-            // Only a host that was reached is asked again.
-            Err(failure) if request.follow && (began || failure.is_lost()) => {
-                began = true;
-                reconnect.pause(failure).await?;
-            }
-            Err(failure) => return Err(failure),
-        }
+    // It ends without a failure when the host has ended, after its last event.
+    while let Err(failure) = stream(call, client, &mut request, &mut reconnect, &mut seen).await {
+        reconnect.follow(request.follow, failure).await?;
     }
+    Ok(())
 }
 
 /// One stream to its end; `request` asks for what comes after the last event that was seen.
@@ -197,11 +184,9 @@ async fn stream(
     client: &Client,
     request: &mut EventsRequest,
     reconnect: &mut Reconnect,
-    began: &mut bool,
     seen: &mut impl FnMut(&[Event]) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let mut events = client.services().events(request.clone()).await?.into_inner();
-    *began = true;
     reconnect.works();
     while let Some(mut batch) = events.message().await? {
         reconnect.works();

@@ -10,7 +10,7 @@ use crate::failure::{Failure, answer};
 use crate::output::drawing::graph::{draw, node_tone};
 use crate::output::drawing::xml;
 use crate::output::tree::{Branch, render};
-use crate::output::{Palette, Tone, escape, print, state_name};
+use crate::output::{Page, Palette, Tone, escape, print, state_name};
 
 mod reduction;
 
@@ -52,9 +52,10 @@ impl Run for Arguments {
         if self.reduce {
             reduction::reduce(&mut graph.edges);
         }
+        let shown = || text(&graph, call.terminal.palette, call.terminal.unicode);
         match self.format {
-            None if !call.is_table() => call.format.print(&graph),
-            None | Some(Language::Text) => print(&text(&graph, call.terminal.palette, call.terminal.unicode)),
+            None => call.show(&graph, || Page::Text(shown())),
+            Some(Language::Text) => print(&shown()),
             Some(Language::Svg) => {
                 let listed = answer(client.services().list(ListRequest::default())).await?;
                 print(&draw(&graph, &listed.services))

@@ -11,7 +11,7 @@ use kelson_proto::v1::{Line, ListRequest, ReadRequest};
 use runs::Runs;
 
 use crate::call::{Call, Run};
-use crate::failure::{Failure, answer, explain_names, unknown_names};
+use crate::failure::{Failure, all_known, answer, explain_names};
 use crate::follow::{OVERLAP, Reconnect, Resume};
 use crate::output::{Terminal, Tone, escape, escape_bytes, note_of, print, print_bytes, time, width};
 
@@ -83,7 +83,7 @@ impl Run for Arguments {
         let names = if asked_all { all(&client).await? } else { self.names };
         if self.follow && !asked_all {
             // Nothing would ever come, and nothing would tell why.
-            known(&client, &names).await?;
+            all_known(&client, &names).await?;
         }
         let times = self.times || (call.terminal.is_terminal && !self.no_times);
         let mut reader = Reader {
@@ -106,7 +106,7 @@ impl Run for Arguments {
             text: self.grep.unwrap_or_default().into_bytes(),
         };
         // logd said itself that it ends: another one takes its place, unless the host ends too.
-        let (mut ended, mut reached): (Option<Instant>, bool) = (None, false);
+        let mut ended: Option<Instant> = None;
         loop {
             let reason = match reader.stream(&client, &request).await {
                 Ok(()) if !self.follow => break,
@@ -115,12 +115,11 @@ impl Run for Arguments {
                     Failure::NotReachable("the stream of logs has ended".to_owned())
                 }
                 Err(failure) if failure.is_passing() && is_recent(ended) && has_ended(&client).await => break,
-                // Only a host that was reached is asked again.
-                Err(failure) if self.follow && (reached || reader.began || failure.is_lost()) => failure,
-                Err(failure) => return Err(explain_names(failure, &client, &names).await),
+                Err(failure) => failure,
             };
-            reached = true;
-            reader.reconnect.pause(reason).await?;
+            if let Err(failure) = reader.reconnect.follow(self.follow, reason).await {
+                return Err(explain_names(failure, &client, &names).await);
+            }
             if reader.began {
                 reader.resume.begin_again();
                 request.tail = None;
@@ -130,7 +129,7 @@ impl Run for Arguments {
         reader.writer.finish()?;
         if reader.resume.is_empty() && !self.follow {
             if !asked_all {
-                known(&client, &names).await?;
+                all_known(&client, &names).await?;
             }
             match self.run {
                 Some(run) => call.note(&format!("no such line of run {run} is kept")),
@@ -156,13 +155,6 @@ async fn all(client: &Client) -> Result<Vec<String>, Failure> {
             "the host has {count} services, and one call takes {MOST}; name those to read"
         ))),
     }
-}
-
-/// A name that the host does not know is a mistake. When it does not answer, none is reported.
-async fn known(client: &Client, names: &[String]) -> Result<(), Failure> {
-    let Ok(all) = answer(client.services().list(ListRequest::default())).await else { return Ok(()) };
-    let known: Vec<String> = all.services.into_iter().map(|service| service.name).collect();
-    unknown_names(names, &known).map_or(Ok(()), |said| Err(Failure::Unknown(said)))
 }
 
 /// So long before the host's end logd may have ended: it is among the last to stop.
@@ -191,6 +183,7 @@ impl Reader<'_> {
     /// One stream to its end.
     async fn stream(&mut self, client: &Client, request: &ReadRequest) -> Result<(), Failure> {
         let mut batches = client.logs().read(request.clone()).await?.into_inner();
+        self.reconnect.reached = true;
         if !std::mem::replace(&mut self.began, true) {
             self.arrived = Instant::now();
         }

@@ -4,10 +4,9 @@ use std::future::Future;
 use std::time::Duration;
 
 use kelson_api::client::Client;
-use kelson_proto::v1::ListRequest;
 use tonic::{Response, Status, Streaming};
 
-use crate::failure::{Failure, answer, unknown_names};
+use crate::failure::{Failure, all_known};
 
 /// The host gives a look 10 s itself; what it saw comes in less.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -42,10 +41,5 @@ pub async fn within<T>(time: Duration, all: impl Future<Output = Result<T, Failu
 
 /// Names of services of which nothing was `seen` may be mistakes. When the host does not answer, none is reported.
 pub async fn known(client: &Client, names: &[String], seen: impl Fn(&str) -> bool) -> Result<(), Failure> {
-    if names.iter().all(|name| seen(name)) {
-        return Ok(());
-    }
-    let Ok(all) = answer(client.services().list(ListRequest::default())).await else { return Ok(()) };
-    let known: Vec<String> = all.services.into_iter().map(|service| service.name).collect();
-    unknown_names(names, &known).map_or(Ok(()), |said| Err(Failure::Unknown(said)))
+    if names.iter().all(|name| seen(name)) { Ok(()) } else { all_known(client, names).await }
 }

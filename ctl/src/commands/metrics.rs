@@ -10,7 +10,7 @@ use kelson_proto::v1::{GetMetricsRequest, GetMetricsResponse, MetricFamily};
 use tonic::Streaming;
 
 use crate::call::{Call, Run};
-use crate::failure::{Failure, answer, explain_names};
+use crate::failure::{Failure, answer, answer_about};
 use crate::output::{Cell, Page, Table, Tone, cell, or_dash, print, size, time, toned};
 
 /// The host makes a page in milliseconds.
@@ -40,10 +40,7 @@ impl Run for Arguments {
         let Arguments { names } = self;
         let client = call.client()?;
         let request = GetMetricsRequest { names: names.clone() };
-        let pages = match answer(client.metrics().get(request)).await {
-            Ok(pages) => pages,
-            Err(failure) => return Err(explain_names(failure, &client, &names).await),
-        };
+        let pages = answer_about(&client, &names, client.metrics().get(request)).await?;
         if call.chosen.is_none() && call.node.is_none() {
             return print_text(pages).await;
         }

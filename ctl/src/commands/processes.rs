@@ -70,7 +70,7 @@ impl Run for Arguments {
             None | Some(Sort::Pid) => all.sort_by_key(|process| process.pid),
             Some(Sort::Memory) => all.sort_by_key(|process| (Reverse(process.resident), process.pid)),
             Some(Sort::Cpu) => {
-                all.sort_by_key(|process| (Reverse(span(&process.cpu)), process.pid));
+                all.sort_by_key(|process| (Reverse(time::span(&process.cpu)), process.pid));
             }
         }
         call.show(&all, || {
@@ -171,12 +171,8 @@ fn facts<'a>(rows: Rows<Row<'a>>) -> Rows<Row<'a>> {
         .right("THREADS", of(|process| cell(process.threads.to_string())))
         .spare(1)
         .right("MEMORY", of(|process| cell(size(process.resident))))
-        .right("CPU", of(|process| cell(time::measured(span(&process.cpu)))))
-        .right("AGE", of(|process| cell(time::relative(span(&process.age)))))
-}
-
-fn span(wire: &Option<prost_types::Duration>) -> Duration {
-    wire.as_ref().map(time::duration).unwrap_or_default()
+        .right("CPU", of(|process| cell(time::measured(time::span(&process.cpu)))))
+        .right("AGE", of(|process| cell(time::relative(time::span(&process.age)))))
 }
 
 fn state(process: &Process) -> Cell {

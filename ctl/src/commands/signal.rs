@@ -4,7 +4,7 @@ use kelson_proto::v1::SignalRequest;
 use kelson_spec::signal_name;
 
 use crate::call::{Call, Run};
-use crate::failure::{Failure, answer, explain_names};
+use crate::failure::{Failure, answer_about};
 use crate::output::{Page, object};
 
 /// Send a signal to the main process of a service
@@ -35,10 +35,8 @@ impl Run for Arguments {
         let client = call.client()?;
         let Arguments { name, signal } = self;
         let request = SignalRequest { name: name.clone(), signal };
-        let pid = match answer(client.services().signal(request)).await {
-            Ok(answer) => answer.pid,
-            Err(failure) => return Err(explain_names(failure, &client, &[name]).await),
-        };
+        let pid =
+            answer_about(&client, std::slice::from_ref(&name), client.services().signal(request)).await?.pid;
         let line = format!("{name}: {} sent to PID {pid}\n", signal_name(signal));
         call.show(&object!(name: name, signal: signal_name(signal), pid: pid), || Page::Lines(line))
     }

@@ -12,7 +12,7 @@ use kelson_proto::v1::{Check, CheckResult, Event, Line, Service, State, StatusRe
 use super::last_lines::last_lines;
 use super::services::is_idle;
 use crate::call::{Call, Run};
-use crate::failure::{Failure, answer, explain_names};
+use crate::failure::{Failure, answer_about};
 use crate::output::views::service::written_spec;
 use crate::output::{
     Page, Table, Terminal, Tone, escape, escape_bytes, escape_lines, faulty, retry, service_tone, size,
@@ -46,10 +46,9 @@ impl Run for Arguments {
     async fn run(self, call: &Call) -> Result<(), Failure> {
         let client = call.client()?;
         let Some(name) = self.name else { return host::run(call, &client).await };
-        let status = match answer(client.services().status(StatusRequest { name: name.clone() })).await {
-            Ok(status) => status,
-            Err(failure) => return Err(explain_names(failure, &client, &[name]).await),
-        };
+        let request = StatusRequest { name: name.clone() };
+        let status =
+            answer_about(&client, std::slice::from_ref(&name), client.services().status(request)).await?;
         let mut shown = String::new();
         if call.is_table() {
             let lines = last_lines(&client, &name, LINES, None).await;

@@ -11,7 +11,7 @@ use kelson_spec::{Diagnostic, Loaded, Unchecked};
 use crate::call::{Call, Run};
 use crate::contexts;
 use crate::failure::Failure;
-use crate::output::{Palette, Tone, escape, object, print, width};
+use crate::output::{Page, Palette, Tone, escape, object, width};
 use serde_yaml::Value;
 
 /// So much of a long line is shown before a mistake and from there on, in characters.
@@ -83,13 +83,10 @@ impl Run for Arguments {
                 )));
             }
         };
-        if call.is_table() {
-            print(&report(&diagnostics, &warnings, &end, call.terminal.palette))?;
-        } else {
-            let mistakes = diagnostics.iter().map(|diagnostic| view(diagnostic, false));
-            let warnings = warnings.iter().map(|diagnostic| view(diagnostic, true));
-            call.format.print(&mistakes.chain(warnings).collect::<Vec<_>>())?;
-        }
+        let views = diagnostics.iter().map(|diagnostic| view(diagnostic, false));
+        let views = views.chain(warnings.iter().map(|diagnostic| view(diagnostic, true)));
+        let text = || report(&diagnostics, &warnings, &end, call.terminal.palette);
+        call.show(&views.collect::<Vec<_>>(), || Page::Text(text()))?;
         if let Some(why) = elsewhere.filter(|_| !unchecked.is_empty()) {
             call.note(&format!(
                 "not checked: {}, as this is not the host: {why}; --root DIR looks them up in the root of an image",

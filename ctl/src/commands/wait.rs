@@ -4,11 +4,12 @@ use std::time::{Duration, Instant};
 
 use kelson_api::client::Client;
 use kelson_proto::v1::wait_request::For;
-use kelson_proto::v1::{EventsRequest, ListRequest, Service, State, WaitRequest, WaitResponse};
+use kelson_proto::v1::{ListRequest, Service, State, WaitRequest, WaitResponse};
 
 use super::awaiting::{Goal, awaiting};
 use crate::call::{Call, Run};
-use crate::failure::{Failure, answer, explain_names};
+use crate::failure::{Failure, answer_about, explain_names};
+use crate::follow::from_now;
 use crate::output::{Page, list, object, state_name, time};
 
 /// A look at the services at least this often.
@@ -143,16 +144,12 @@ impl Run for Arguments {
 /// The host cannot be asked, or does not know one of them.
 async fn now(client: &Client, names: &[String]) -> Result<Vec<Service>, Failure> {
     let request = ListRequest { names: names.to_vec() };
-    match answer(client.services().list(request)).await {
-        Ok(answer) if names.iter().all(|name| answer.services.iter().any(|s| s.name == *name)) => {
-            Ok(answer.services)
-        }
-        Ok(_) => {
-            let unknown = Failure::Unknown(format!("no service {}", list(names)));
-            Err(explain_names(unknown, client, names).await)
-        }
-        Err(failure) => Err(explain_names(failure, client, names).await),
+    let services = answer_about(client, names, client.services().list(request)).await?.services;
+    if names.iter().all(|name| services.iter().any(|service| service.name == *name)) {
+        return Ok(services);
     }
+    let unknown = Failure::Unknown(format!("no service {}", list(names)));
+    Err(explain_names(unknown, client, names).await)
 }
 
 /// One attempt; the host's own "time is over" and ours come out the same.
@@ -197,14 +194,8 @@ async fn once(
 
 /// Looks at the services until it holds for all of them: after each of their events, and now and then.
 async fn look(client: &Client, arguments: &Arguments, before: &[Service]) -> Result<WaitResponse, Failure> {
-    let request = EventsRequest {
-        follow: true,
-        names: arguments.names.clone(),
-        last: Some(time::to_wire(Duration::from_millis(1))),
-        ..EventsRequest::default()
-    };
     // Opened first, so that nothing happens between a look and the next event unseen.
-    let mut events = client.services().events(request).await?.into_inner();
+    let mut events = client.services().events(from_now(&arguments.names)).await?.into_inner();
     loop {
         let services = now(client, &arguments.names).await?;
         if services.iter().all(|service| arguments.event.holds(service, before)) {

@@ -9,7 +9,7 @@ use kelson_proto::v1::{Reason, State, StatusRequest, WhyRequest};
 
 use super::last_lines::last_lines;
 use crate::call::{Call, Run};
-use crate::failure::{Failure, answer, explain_names};
+use crate::failure::{Failure, answer, answer_about};
 use crate::output::tree::{Branch, render};
 use crate::output::{Page, Palette, Tone, escape, escape_bytes, faulty, fit, retry, state_name, state_tone};
 
@@ -43,10 +43,8 @@ impl Run for Arguments {
     async fn run(self, call: &Call) -> Result<(), Failure> {
         let client = call.client()?;
         let names = [self.name.clone()];
-        let answer = match answer(client.services().why(WhyRequest { name: self.name })).await {
-            Ok(answer) => answer,
-            Err(failure) => return Err(explain_names(failure, &client, &names).await),
-        };
+        let request = WhyRequest { name: self.name };
+        let answer = answer_about(&client, &names, client.services().why(request)).await?;
         let reason = answer.reason.unwrap_or_default();
         let mut shown = String::new();
         if call.is_table() {

@@ -94,6 +94,15 @@ impl Choice {
         Ok(Host { endpoint, tls })
     }
 
+    /// The machine that a new context is for.
+    ///
+    /// # Errors
+    /// The command line does not name it, or wrongly.
+    pub fn machine(&self) -> Result<Endpoint, Failure> {
+        let missing = "give the machine that the context is for: --endpoint HOST:PORT";
+        parse(self.endpoint.as_deref().ok_or_else(|| Failure::Usage(missing.to_owned()))?)
+    }
+
     /// The names of the contexts, each with its endpoint, for completion.
     pub fn names(&self) -> Vec<(String, String)> {
         let contexts = self.read().ok().flatten().map(|file| file.contexts).unwrap_or_default();

@@ -106,6 +106,8 @@ impl Layout<'_> {
     fn entry<R: Read>(&mut self, entry: &mut Entry<'_, R>) -> Result<(), Hurdle> {
         let name = entry.path_bytes().into_owned();
         let wrong = |why: &str| Hurdle::Trouble(format!("{}: {why}", escape_bytes(&name)));
+        let failed = |error: io::Error| wrong(&error.to_string());
+        let parent = |path: &[OsString]| self.target.parent(path).map_err(failed);
         let kind = entry.header().entry_type();
         if kind == EntryType::XGlobalHeader {
             return Ok(());
@@ -113,22 +115,16 @@ impl Layout<'_> {
         let path = self.place(&name).map_err(|why| wrong(&why))?;
         let mode = entry.header().mode().unwrap_or(0o600) & 0o777;
         match kind {
-            EntryType::Directory => {
-                let parent = self.target.parent(&path).map_err(|error| wrong(&error.to_string()))?;
-                parent.folder(mode).map_err(|error| wrong(&error.to_string()))
-            }
+            EntryType::Directory => parent(&path)?.folder(mode).map_err(failed),
             EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
-                let parent = self.target.parent(&path).map_err(|error| wrong(&error.to_string()))?;
+                let parent = parent(&path)?;
                 self.file(entry, &parent, mode, &wrong)?;
                 self.made.insert(path);
                 Ok(())
             }
             EntryType::Symlink => {
                 let link = entry.link_name_bytes().ok_or_else(|| wrong("the link leads nowhere"))?;
-                let parent = self.target.parent(&path).map_err(|error| wrong(&error.to_string()))?;
-                parent
-                    .symlink(OsStr::from_bytes(&link), self.target.force)
-                    .map_err(|error| wrong(&error.to_string()))
+                parent(&path)?.symlink(OsStr::from_bytes(&link), self.target.force).map_err(failed)
             }
             EntryType::Link => {
                 let link = entry.link_name_bytes().ok_or_else(|| wrong("the link leads nowhere"))?;
@@ -136,9 +132,7 @@ impl Layout<'_> {
                 if !self.made.contains(&first) {
                     return Err(wrong("it is a link to a file that is not in the archive before it"));
                 }
-                let parent = self.target.parent(&path).map_err(|error| wrong(&error.to_string()))?;
-                let first = self.target.parent(&first).map_err(|error| wrong(&error.to_string()))?;
-                parent.link(&first, self.target.force).map_err(|error| wrong(&error.to_string()))?;
+                parent(&path)?.link(&parent(&first)?, self.target.force).map_err(failed)?;
                 self.made.insert(path);
                 Ok(())
             }

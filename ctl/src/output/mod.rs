@@ -26,7 +26,9 @@ use serde_yaml::Value;
 
 pub use page::Page;
 pub use size::size;
-pub use style::{Palette, Tone, health_name, service_tone, standing_name, state_name, state_tone};
+pub use style::{
+    Palette, Tone, health_name, service_tone, standing_name, state_name, state_tone, stream_name,
+};
 pub use table::{Cell, Rows, Table, cell, or_dash, toned};
 pub use terminal::{Progress, Terminal};
 pub use text::{escape, escape_bytes, escape_lines, fit, list, nearest, width};
@@ -48,11 +50,6 @@ pub enum Format {
 }
 
 impl Format {
-    /// Writes one value as a whole, in a format for programs. In `Table` nothing is written.
-    pub fn print(self, value: &impl View) -> Result<(), Failure> {
-        print(&self.document(&value.view())?)
-    }
-
     /// One value as a whole, in a format for programs. In `Table` it is empty.
     pub fn document(self, value: &impl Serialize) -> Result<String, Failure> {
         match self {

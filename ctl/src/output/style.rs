@@ -4,6 +4,7 @@
 //! on both); on others the terminal's own sixteen are used.
 
 use kelson_proto::v1::check::Standing;
+use kelson_proto::v1::line::Stream;
 use kelson_proto::v1::{Service, State, health_report};
 
 /// What a piece of text says by its colour.
@@ -104,6 +105,16 @@ pub fn standing_name(standing: Standing) -> &'static str {
         Standing::Unspecified | Standing::Pending => "pending",
         Standing::Passing => "passing",
         Standing::Failing => "failing",
+    }
+}
+
+/// The word for where a line was written; empty where it is not known.
+pub fn stream_name(stream: Stream) -> &'static str {
+    match stream {
+        Stream::Unspecified => "",
+        Stream::Stdout => "stdout",
+        Stream::Stderr => "stderr",
+        Stream::Note => "note",
     }
 }
 

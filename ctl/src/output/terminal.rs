@@ -80,12 +80,18 @@ impl Terminal {
 
 /// The columns and lines of the terminal at this descriptor; `None` where it does not tell.
 fn size(descriptor: i32) -> Option<(usize, usize)> {
+    let size = winsize(descriptor);
+    let lines = if size.ws_row > 0 { usize::from(size.ws_row) } else { LINES };
+    (size.ws_col > 0).then_some((usize::from(size.ws_col), lines))
+}
+
+/// The size of the terminal at this descriptor; all zero where it does not tell.
+pub fn winsize(descriptor: i32) -> libc::winsize {
     let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
     // SAFETY: TIOCGWINSZ writes one winsize through the pointer, which is valid for that; on a descriptor that is no
     // terminal it fails and writes nothing.
-    let result = unsafe { libc::ioctl(descriptor, libc::TIOCGWINSZ, &raw mut size) };
-    let lines = if size.ws_row > 0 { usize::from(size.ws_row) } else { LINES };
-    (result == 0 && size.ws_col > 0).then_some((usize::from(size.ws_col), lines))
+    unsafe { libc::ioctl(descriptor, libc::TIOCGWINSZ, &raw mut size) };
+    size
 }
 
 /// The locale speaks UTF-8, or nobody set one: a console does since Linux 2.6.

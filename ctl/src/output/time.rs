@@ -104,6 +104,21 @@ pub fn duration(wire: &prost_types::Duration) -> Duration {
     )
 }
 
+/// The same; zero where there is none.
+pub fn span(wire: &Option<prost_types::Duration>) -> Duration {
+    wire.as_ref().map(duration).unwrap_or_default()
+}
+
+/// Seconds since 1970.
+pub fn seconds(time: &Timestamp) -> f64 {
+    time.seconds as f64 + f64::from(time.nanos) / 1e9
+}
+
+/// [`measured`] of milliseconds; what is no span of time counts as zero.
+pub fn measured_millis(millis: f64) -> String {
+    measured(Duration::try_from_secs_f64(millis / 1000.0).unwrap_or_default())
+}
+
 /// A duration for the wire.
 pub fn to_wire(duration: Duration) -> prost_types::Duration {
     prost_types::Duration {

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use kelson_api::client::Client;
 use kelson_apid::openmetrics;
-use kelson_proto::v1::line::Stream;
 use kelson_proto::v1::{
     BootRequest, DmesgRequest, EventsRequest, GetMetricsRequest, GraphRequest, Line, ListHealthRequest,
     ListImagesRequest, ListRequest, ReadRequest, StatusRequest, VersionRequest, WhyRequest,
@@ -16,9 +15,11 @@ use serde_yaml::Value;
 use super::pack::{Keep, Missing, Pack};
 use super::redact::Redactor;
 use crate::commands::looking::gather;
-use crate::commands::{cgroups, clock, cpu, disks, graph, memory, metrics, mounts, netstat, processes};
+use crate::commands::{
+    cgroups, clock, cpu, disks, dmesg, graph, memory, metrics, mounts, netstat, processes,
+};
 use crate::failure::{Failure, answer, answer_within};
-use crate::output::{Format, Palette, Progress, View, joined, object, time};
+use crate::output::{Format, Palette, Progress, View, joined, object, some, stream_name, time};
 
 /// What is asked, and how much of it.
 #[derive(Debug, Clone, Copy)]
@@ -201,12 +202,7 @@ impl<'a> Asker<'a> {
                 Some(last) => last.push_str(&text),
                 None => {
                     let at = line.time.as_ref().map(time::rfc3339).unwrap_or_default();
-                    let stream = match line.stream() {
-                        Stream::Unspecified => "-",
-                        Stream::Stdout => "stdout",
-                        Stream::Stderr => "stderr",
-                        Stream::Note => "note",
-                    };
+                    let stream = some(stream_name(line.stream())).unwrap_or("-");
                     fronts.push(format!("{at} {stream} "));
                     texts.push(text);
                 }
@@ -244,9 +240,7 @@ impl<'a> Asker<'a> {
             });
         if let Some(messages) = self.ask("dmesg.txt", messages).await {
             let line = |message: &kelson_proto::v1::KernelMessage| {
-                let at = message.time.as_ref().map(time::duration).unwrap_or_default();
-                let stamp = format!("[{:>5}.{:06}]", at.as_secs(), at.subsec_micros());
-                format!("<{}>{stamp} {}\n", message.level, message.text)
+                format!("<{}>{} {}\n", message.level, dmesg::stamp(message), message.text)
             };
             let text: String = messages.iter().map(line).collect();
             self.text(pack, "dmesg.txt", &text, Keep::End)?;

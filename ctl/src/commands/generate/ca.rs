@@ -3,12 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::made::{Made, make_folder, tell, until, within};
+use super::made::{Made, make_folder, tell, until, within, write};
 use crate::call::Call;
 use crate::failure::Failure;
 use crate::output::time;
 use crate::pki::{self, Algorithm, DAY};
-use crate::store::{self, New, PRIVATE, PUBLIC};
 
 /// Make a CA: ca.pem and ca.key
 ///
@@ -41,11 +40,11 @@ pub struct Arguments {
 
 pub fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
     let Arguments { out, common_name, valid, algorithm, force } = arguments;
-    let mut pair = pki::authority(&common_name, algorithm, valid.unwrap_or(3650 * DAY))?;
+    let pair = pki::authority(&common_name, algorithm, valid.unwrap_or(3650 * DAY))?;
     make_folder(&out)?;
-    let [certificate, key] = ["ca.pem", "ca.key"].map(|name| within(&out, name));
+    let paths = ["ca.pem", "ca.key"].map(|name| within(&out, name));
     let made = Made {
-        files: [&certificate, &key].map(|path| path.display().to_string()).to_vec(),
+        files: paths.iter().map(|path| path.display().to_string()).collect(),
         role: None,
         hosts: Vec::new(),
         until: time::rfc3339(&pair.until),
@@ -56,12 +55,6 @@ pub fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
         format!("the CA {:?}, {}", made.common_name, until(&pair)),
         "its key, which makes administrators: keep it off the machines".to_owned(),
     ];
-    store::create(
-        &[
-            New { path: key, text: std::mem::take(&mut pair.key), mode: PRIVATE },
-            New { path: certificate, text: std::mem::take(&mut pair.certificate), mode: PUBLIC },
-        ],
-        force,
-    )?;
+    write(&pair, &paths, force)?;
     tell(call, &made, &pair, &lines)
 }

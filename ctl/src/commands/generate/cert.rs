@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use kelson_proto::access::Role;
 
-use super::made::{Made, Signer, make_folder, role, tell, until, within};
+use super::made::{Made, Signer, make_folder, role, tell, until, within, write};
 use crate::call::Call;
 use crate::failure::Failure;
 use crate::output::{list, time};
 use crate::pki::{self, Algorithm, Authority, DAY, Holder};
-use crate::store::{self, New, PRIVATE, PUBLIC};
 
 /// Make a certificate with its key: NAME.pem and NAME.key
 ///
@@ -71,10 +70,10 @@ pub fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
         })?,
     };
     let authority = Authority::read(&signer.ca, signer.ca_key.as_deref())?;
-    let mut pair = authority.issue(&common_name, holder, algorithm, valid.unwrap_or(days * DAY))?;
+    let pair = authority.issue(&common_name, holder, algorithm, valid.unwrap_or(days * DAY))?;
     make_folder(&out)?;
-    let [certificate, key] = ["pem", "key"].map(|end| within(&out, &format!("{common_name}.{end}")));
-    if let Some(own) = [&certificate, &key].into_iter().find(|path| authority.owns(path)) {
+    let paths = ["pem", "key"].map(|end| within(&out, &format!("{common_name}.{end}")));
+    if let Some(own) = paths.iter().find(|path| authority.owns(path)) {
         return Err(Failure::Usage(format!(
             "{} is the CA's own and is not overwritten; give another --name or --out",
             own.display()
@@ -85,15 +84,9 @@ pub fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
         None => format!("the certificate of {}", list(&hosts)),
     };
     let lines = [format!("{whose}, {}", until(&pair)), "its key".to_owned()];
-    store::create(
-        &[
-            New { path: key.clone(), text: std::mem::take(&mut pair.key), mode: PRIVATE },
-            New { path: certificate.clone(), text: std::mem::take(&mut pair.certificate), mode: PUBLIC },
-        ],
-        force,
-    )?;
+    write(&pair, &paths, force)?;
     let made = Made {
-        files: [certificate, key].map(|path| path.display().to_string()).to_vec(),
+        files: paths.iter().map(|path| path.display().to_string()).collect(),
         common_name,
         role: role.map(Role::name),
         hosts,

@@ -9,7 +9,7 @@ use kelson_proto::access::Role;
 use super::cert::own_name;
 use super::made::{Made, Signer, role, tell, until};
 use crate::call::Call;
-use crate::contexts::{self, Context, File, KELSONCONFIG, folder_of};
+use crate::contexts::{Context, File, KELSONCONFIG, folder_of};
 use crate::failure::Failure;
 use crate::output::{escape, print, time};
 use crate::pki::{self, Algorithm, Authority, Holder};
@@ -57,10 +57,7 @@ pub struct Arguments {
 
 pub fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
     let Arguments { signer, role, common_name, valid, algorithm, out, force } = arguments;
-    let endpoint = call.choice.endpoint.as_deref().ok_or_else(|| {
-        Failure::Usage("give the machine that the context is for: --endpoint HOST:PORT".to_owned())
-    })?;
-    let endpoint = contexts::parse(endpoint)?;
+    let endpoint = call.choice.machine()?;
     let Endpoint::Remote { host, .. } = &endpoint else {
         return Err(Failure::Usage(format!(
             "{endpoint} is a socket, which needs no certificate; give the HOST:PORT of a machine"

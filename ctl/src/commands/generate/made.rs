@@ -7,8 +7,9 @@ use kelson_proto::access::Role;
 
 use crate::call::Call;
 use crate::failure::Failure;
-use crate::output::{escape, note, print, time, views};
+use crate::output::{Page, escape, note, time, views};
 use crate::pki::Pair;
+use crate::store::{self, New, PRIVATE, PUBLIC};
 
 /// Which CA signs.
 #[derive(Debug, Clone, clap::Args)]
@@ -56,19 +57,20 @@ pub fn tell(call: &Call, made: &Made, pair: &Pair, lines: &[String]) -> Result<(
     if pair.is_cut {
         note("the CA ends before the time that was asked for, and the certificate ends with it");
     }
-    if !call.is_table() {
-        return call.format.print(made);
-    }
-    let mut out = String::new();
-    for (file, what) in made.files.iter().zip(lines) {
-        out += &format!("wrote {}: {}\n", escape(file), escape(what));
-    }
-    print(&out)
+    let line = |(file, what): (&String, &String)| format!("wrote {}: {}\n", escape(file), escape(what));
+    call.show(made, || Page::Text(made.files.iter().zip(lines).map(line).collect()))
 }
 
 /// `until 2026-12-21T09:48:05.000Z`.
 pub fn until(pair: &Pair) -> String {
     format!("until {}", time::rfc3339(&pair.until))
+}
+
+/// Writes a certificate with its key, under these names.
+pub fn write(pair: &Pair, [certificate, key]: &[PathBuf; 2], force: bool) -> Result<(), Failure> {
+    let key = New { path: key.clone(), text: pair.key.clone(), mode: PRIVATE };
+    let certificate = New { path: certificate.clone(), text: pair.certificate.clone(), mode: PUBLIC };
+    store::create(&[key, certificate], force)
 }
 
 /// A file in a folder, named as short as it can be.

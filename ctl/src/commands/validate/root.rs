@@ -10,20 +10,20 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
 /// Warnings about what is not there. It may come there later, by a mount or a service before: they are no mistakes.
 pub fn warnings(loaded: &Loaded, root: &Path) -> Vec<Diagnostic> {
     let mut found = Vec::new();
+    let mut warn = |service: &ServiceSpec, message: String| {
+        let (file, service) = (service.file.clone(), Some(service.name.clone()));
+        found.push(Diagnostic { file, line: 0, column: 0, service, message });
+    };
     for service in &loaded.services {
-        let mut warn = |message: String| {
-            let (file, service) = (service.file.clone(), Some(service.name.clone()));
-            found.push(Diagnostic { file, line: 0, column: 0, service, message });
-        };
         let Workload::Process(process) = &service.workload else { continue };
         for program in programs(service) {
             if !is_program(root, service, program) {
-                warn(format!("there is no program {program} in {}", root.display()));
+                warn(service, format!("there is no program {program} in {}", root.display()));
             }
         }
         let folder = &process.working_directory;
         if stat(root, folder).is_none_or(|stat| kind(&stat) != SFlag::S_IFDIR) {
-            warn(format!("there is no folder {} in {}", folder.display(), root.display()));
+            warn(service, format!("there is no folder {} in {}", folder.display(), root.display()));
         }
     }
     let containers = |service: &&ServiceSpec| matches!(service.workload, Workload::Container(_));
@@ -35,17 +35,8 @@ pub fn warnings(loaded: &Loaded, root: &Path) -> Vec<Diagnostic> {
         if !loaded.machine.images.iter().any(archives) {
             let folders: Vec<_> =
                 loaded.machine.images.iter().map(|path| path.display().to_string()).collect();
-            found.push(Diagnostic {
-                file: service.file.clone(),
-                line: 0,
-                column: 0,
-                service: Some(service.name.clone()),
-                message: format!(
-                    "there is no archive of images in {} of {}",
-                    folders.join(", "),
-                    root.display()
-                ),
-            });
+            let folders = folders.join(", ");
+            warn(service, format!("there is no archive of images in {folders} of {}", root.display()));
         }
     }
     found

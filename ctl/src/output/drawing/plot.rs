@@ -2,8 +2,6 @@
 
 mod reported;
 
-use std::time::Duration;
-
 use kelson_proto::v1::{BootResponse, Event};
 use reported::{Piece, Reported, ms};
 
@@ -11,7 +9,7 @@ use super::Drawing;
 use super::axis::Axis;
 use super::legend::legend;
 use super::measure::{Font, fit_width, text_width};
-use crate::output::time::{duration, measured};
+use crate::output::time::{duration, measured, measured_millis};
 use crate::output::views::Link;
 
 const ROW: f64 = 22.0;
@@ -73,7 +71,11 @@ pub fn draw(boot: &BootResponse, events: &[Event], chain: &[Link]) -> String {
     let summary = match steps - rows.len() {
         0 => summary(boot),
         hidden => {
-            format!("{}; not drawn: {hidden} steps shorter than {}", summary(boot), shown(shortest.ceil()))
+            format!(
+                "{}; not drawn: {hidden} steps shorter than {}",
+                summary(boot),
+                measured_millis(shortest.ceil())
+            )
         }
     };
 
@@ -158,7 +160,7 @@ fn rows(boot: &BootResponse, kernel: f64, events: &[Event], chain: &[Link]) -> V
     let label = |name: &str, kind| fit_width(name, font(kind), 260.0);
     let mut rows = Vec::new();
     if kernel > 0.0 {
-        let (label, note) = ("kernel".to_owned(), shown(kernel));
+        let (label, note) = ("kernel".to_owned(), measured_millis(kernel));
         let pieces = vec![(0.0, Some(kernel), "bar-kernel")];
         rows.push(Row { label, kind: "phase", pieces, critical: None, note });
     }
@@ -171,7 +173,7 @@ fn rows(boot: &BootResponse, kernel: f64, events: &[Event], chain: &[Link]) -> V
             "phase" => "bar-phase",
             _ => "bar-task",
         };
-        let mut note = to.map_or_else(|| "not over yet".to_owned(), |to| shown(to - from));
+        let mut note = to.map_or_else(|| "not over yet".to_owned(), |to| measured_millis(to - from));
         if !error.is_empty() {
             note += &format!(", {}", fit_width(error, Font::Small, 320.0));
         }
@@ -214,10 +216,6 @@ fn rows(boot: &BootResponse, kernel: f64, events: &[Event], chain: &[Link]) -> V
         rows.push(Row { label, kind: "service", pieces, critical, note });
     }
     rows
-}
-
-fn shown(millis: f64) -> String {
-    measured(Duration::from_secs_f64(millis.max(0.0) / 1000.0))
 }
 
 #[cfg(test)]

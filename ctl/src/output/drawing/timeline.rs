@@ -1,13 +1,11 @@
 //! The states of services over time as a drawing.
 
-use std::time::Duration;
-
 use super::legend::legend;
 use super::measure::{Font, fit_width, text_width};
 use super::{Drawing, xml};
 use crate::output::style::state_name;
 use crate::output::text::list;
-use crate::output::time::{measured, rfc3339};
+use crate::output::time::{measured_millis, rfc3339};
 use crate::output::timeline::{Lane, Look, Timeline};
 
 const ROW: f64 = 24.0;
@@ -42,7 +40,7 @@ pub fn draw(timeline: &Timeline) -> String {
         })
     };
     let entries: Vec<(&str, &str)> =
-        Look::ALL.iter().filter(|look| used(look)).map(|look| (class(*look), look.words())).collect();
+        Look::all().filter(|look| used(look)).map(|look| (look.class(), look.words())).collect();
     let mut top = 68.0 + legend(&mut drawing, (LEFT, 68.0), width - 2.0 * LEFT, &entries) + 26.0;
     let host = if timeline.host.is_empty() { 0.0 } else { ROW };
     let bottom = top + host + lanes.len() as f64 * ROW;
@@ -72,27 +70,13 @@ pub fn draw(timeline: &Timeline) -> String {
     drawing.finish(width, bottom + 24.0, "Kelson: services over time", &about(timeline))
 }
 
-fn class(look: Look) -> &'static str {
-    match look {
-        Look::Idle | Look::Down => "bar bar-down",
-        Look::Waiting => "bar bar-waiting",
-        Look::Preparing => "bar bar-preparing",
-        Look::Starting => "bar bar-starting",
-        Look::Running => "bar bar-up",
-        Look::Held => "bar bar-held",
-        Look::Stopping => "bar bar-stopping",
-        Look::Backoff => "bar bar-backoff",
-        Look::Failed => "bar bar-bad",
-    }
-}
-
 fn bar(drawing: &mut Drawing, (from, to): (f64, f64), y: f64, look: Look, title: &str) {
     // Who is down is a line and no bar.
     let (down, height) = match look {
         Look::Idle | Look::Down => (10.5, 3.0),
         _ => (5.0, BAR),
     };
-    drawing.rect((from, y + down), ((to - from).max(1.5), height), 2.0, class(look), title);
+    drawing.rect((from, y + down), ((to - from).max(1.5), height), 2.0, look.class(), title);
 }
 
 /// Events of the host: a dot for each, with its text where there is room.
@@ -142,7 +126,7 @@ fn draw_holds(drawing: &mut Drawing, lanes: &[Lane], top: f64, x: impl Fn(f64) -
 }
 
 fn waited(millis: f64, by: &[String]) -> String {
-    format!("waited {} for {} to be down", measured(Duration::from_secs_f64(millis / 1000.0)), list(by))
+    format!("waited {} for {} to be down", measured_millis(millis), list(by))
 }
 
 fn note(lane: &Lane) -> String {

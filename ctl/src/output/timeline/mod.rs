@@ -32,18 +32,18 @@ pub enum Look {
 }
 
 impl Look {
-    /// All, in the order of a life.
-    pub const ALL: [Look; 10] = [
-        Look::Idle,
-        Look::Waiting,
-        Look::Preparing,
-        Look::Starting,
-        Look::Running,
-        Look::Held,
-        Look::Stopping,
-        Look::Backoff,
-        Look::Failed,
-        Look::Down,
+    /// All, in the order of a life: in words, by tone, letter (in ASCII, too) and class of drawings.
+    const SHOWN: [(Look, &str, Tone, &str, &str, &str); 10] = [
+        (Look::Idle, "not started", Tone::Quiet, "·", ".", "bar bar-down"),
+        (Look::Waiting, "waiting", Tone::Waiting, "w", "w", "bar bar-waiting"),
+        (Look::Preparing, "preparing", Tone::Busy, "p", "p", "bar bar-preparing"),
+        (Look::Starting, "starting", Tone::Busy, "s", "s", "bar bar-starting"),
+        (Look::Running, "running", Tone::Good, "█", "=", "bar bar-up"),
+        (Look::Held, "to stop after those that need it", Tone::Waiting, "▒", "~", "bar bar-held"),
+        (Look::Stopping, "stopping", Tone::Busy, "x", "x", "bar bar-stopping"),
+        (Look::Backoff, "backoff", Tone::Bad, "b", "b", "bar bar-backoff"),
+        (Look::Failed, "failed", Tone::Bad, "!", "!", "bar bar-bad"),
+        (Look::Down, "ended", Tone::Quiet, "─", "-", "bar bar-down"),
     ];
 
     fn of(state: State) -> Look {
@@ -60,29 +60,31 @@ impl Look {
         }
     }
 
+    /// All, in the order of a life.
+    pub fn all() -> impl Iterator<Item = Look> {
+        Look::SHOWN.into_iter().map(|(look, ..)| look)
+    }
+
+    fn shown(self) -> (Look, &'static str, Tone, &'static str, &'static str, &'static str) {
+        let own = Look::SHOWN.into_iter().find(|(look, ..)| *look == self);
+        own.unwrap_or((self, "", Tone::Plain, "", "", ""))
+    }
+
     pub fn words(self) -> &'static str {
-        match self {
-            Look::Idle => "not started",
-            Look::Waiting => "waiting",
-            Look::Preparing => "preparing",
-            Look::Starting => "starting",
-            Look::Running => "running",
-            Look::Held => "to stop after those that need it",
-            Look::Stopping => "stopping",
-            Look::Backoff => "backoff",
-            Look::Failed => "failed",
-            Look::Down => "ended",
-        }
+        self.shown().1
     }
 
     pub fn tone(self) -> Tone {
-        match self {
-            Look::Idle | Look::Down => Tone::Quiet,
-            Look::Waiting | Look::Held => Tone::Waiting,
-            Look::Preparing | Look::Starting | Look::Stopping => Tone::Busy,
-            Look::Running => Tone::Good,
-            Look::Backoff | Look::Failed => Tone::Bad,
-        }
+        self.shown().2
+    }
+
+    pub fn letter(self, unicode: bool) -> &'static str {
+        if unicode { self.shown().3 } else { self.shown().4 }
+    }
+
+    /// The class of its bar in a drawing.
+    pub fn class(self) -> &'static str {
+        self.shown().5
     }
 }
 

@@ -1,13 +1,11 @@
 //! The timeline for a terminal: one line a service, one letter for what it did at that time.
 
-use std::time::Duration;
-
 use super::{Look, Timeline};
 use crate::output::drawing::axis::{Axis, written};
 use crate::output::style::{Palette, Tone};
 use crate::output::terminal::Terminal;
 use crate::output::text::{escape, fit, list, width};
-use crate::output::time::{measured, rfc3339};
+use crate::output::time::{measured_millis, rfc3339};
 
 /// Where there is no terminal whose width would tell.
 const COLUMNS: usize = 100;
@@ -53,30 +51,11 @@ pub fn render(timeline: &Timeline, terminal: &Terminal) -> String {
         seen.extend(line.into_iter().flatten());
     }
     out.push('\n');
-    let used = Look::ALL.into_iter().filter(|look| seen.contains(look));
-    let legend = used.map(|look| (look.tone(), letter(look, terminal.unicode), look.words()));
+    let used = Look::all().filter(|look| seen.contains(look));
+    let legend = used.map(|look| (look.tone(), look.letter(terminal.unicode), look.words()));
     out += &wrapped(legend, terminal.width.unwrap_or(COLUMNS), paint);
     out += &begun(timeline);
     out + &stopped(timeline, name, paint)
-}
-
-fn letter(look: Look, unicode: bool) -> &'static str {
-    match look {
-        Look::Idle if unicode => "·",
-        Look::Idle => ".",
-        Look::Waiting => "w",
-        Look::Preparing => "p",
-        Look::Starting => "s",
-        Look::Running if unicode => "█",
-        Look::Running => "=",
-        Look::Held if unicode => "▒",
-        Look::Held => "~",
-        Look::Stopping => "x",
-        Look::Backoff => "b",
-        Look::Failed => "!",
-        Look::Down if unicode => "─",
-        Look::Down => "-",
-    }
 }
 
 fn column(axis: &Axis, columns: usize, time: f64) -> usize {
@@ -88,7 +67,7 @@ fn lane_of(line: &[Option<Look>], terminal: &Terminal) -> String {
     line.chunk_by(|a, b| a == b)
         .map(|run| match run[0] {
             Some(look) => {
-                let letters = letter(look, terminal.unicode).repeat(run.len());
+                let letters = look.letter(terminal.unicode).repeat(run.len());
                 terminal.palette.paint(look.tone(), &letters)
             }
             None => " ".repeat(run.len()),
@@ -159,7 +138,7 @@ fn stopped(timeline: &Timeline, name: usize, palette: Palette) -> String {
     let mut out = format!("\n{}\n", palette.paint(Tone::Strong, "Who waited for whom to be down"));
     for (lane, hold) in holds {
         let label = fit(&escape(&lane.name), NAME).into_owned();
-        let took = measured(Duration::from_secs_f64((hold.to - hold.from) / 1000.0));
+        let took = measured_millis(hold.to - hold.from);
         let room = " ".repeat(name - width(&label));
         out += &format!("{label}{room}  {took:>8}  for {}\n", escape(&list(&hold.by)));
     }

@@ -6,6 +6,7 @@ use kelson_proto::v1;
 use serde_yaml::Value;
 
 use super::value::{View, object, some, views};
+use crate::output::style::stream_name;
 
 /// One line of `boot blame`.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,7 +43,7 @@ views! {
     // `stream`: stdout, stderr, or note for what logd itself says. `text`: bytes that are not UTF-8 are replaced. `run`:
     // where it is known. `boot`: the same for all lines of one start of the host; runs count from there.
     v1::Line: line {
-        service, time, stream: stream(line.stream()), text: String::from_utf8_lossy(&line.text).into_owned(), partial,
+        service, time, stream: stream_name(line.stream()), text: String::from_utf8_lossy(&line.text).into_owned(), partial,
         run: Some(line.run).filter(|run| *run > 0),
         boot: Some(line.boot).filter(|boot| *boot > 0).map(|boot| format!("{boot:04x}")),
     }
@@ -59,15 +60,6 @@ views! {
     // `reexecs`: how often PID 1 has executed itself again since, as it was asked to. `crashes`: how often it has crashed
     // since, and gone on.
     v1::VersionResponse: version { version, mode, hostname, kernel, started, reexecs, crashes }
-}
-
-fn stream(stream: v1::line::Stream) -> &'static str {
-    match stream {
-        v1::line::Stream::Unspecified => "",
-        v1::line::Stream::Stdout => "stdout",
-        v1::line::Stream::Stderr => "stderr",
-        v1::line::Stream::Note => "note",
-    }
 }
 
 /// One metric with all its values: `value` of a gauge or a counter, `count` and `sum` of a summary.

@@ -1,6 +1,8 @@
 //! The boot as rows and as a drawing.
 
 use super::super::check::{elements, read};
+use std::time::Duration;
+
 use super::*;
 use crate::output::time::to_wire;
 use kelson_proto::v1::{BootPhase, BootService, BootTask, State};
