@@ -1,7 +1,8 @@
 //! The words of the command line. Each command's own words are in its file; help, man page and completion are made
 //! from these.
 
-use clap::{CommandFactory as _, Parser};
+use clap::builder::{Resettable, StyledStr};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 
 use crate::call::Global;
 use crate::commands::Command;
@@ -39,7 +40,25 @@ pub struct Cli {
 
 /// The tree of all commands, options and words.
 pub fn command() -> clap::Command {
-    Cli::command()
+    with_examples(Cli::command())
+}
+
+/// Reads the command line of this process.
+///
+/// # Errors
+/// It is wrong, or asks for help.
+pub fn parse() -> Result<Cli, clap::Error> {
+    Cli::from_arg_matches(&command().try_get_matches()?)
+}
+
+/// The comment on a command is its help. Examples stand last in it, and last in the short help, too.
+fn with_examples(mut command: clap::Command) -> clap::Command {
+    let text = command.get_long_about().map(ToString::to_string).unwrap_or_default();
+    if let Some((about, examples)) = text.split_once("\n\nExamples:\n") {
+        let long = about.contains('\n').then(|| StyledStr::from(about.to_owned()));
+        command = command.long_about(Resettable::from(long)).after_help(format!("Examples:\n{examples}"));
+    }
+    command.mut_subcommands(with_examples)
 }
 
 /// What `kelsonctl` alone prints.

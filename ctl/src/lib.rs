@@ -33,14 +33,12 @@ pub use output::terminal::Terminal;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
 use cli::Cli;
 use failure::Failure;
 
 /// Does what the command line says, and ends with its status.
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match cli::parse() {
         Ok(cli) => cli,
         Err(error) => hints::with_related(error).exit(),
     };

@@ -12,13 +12,14 @@ use crate::output::tree::{Branch, render};
 use crate::output::{Cell, Page, Table, Terminal, Tone, cell, escape, print, time, toned, views};
 
 /// Show where the boot's time went
+///
+/// Examples:
+///   kelsonctl boot
+///   kelsonctl boot blame
+///   kelsonctl boot critical-chain
+///   kelsonctl boot plot > boot.svg
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = "\
-Examples:
-  kelsonctl boot
-  kelsonctl boot blame
-  kelsonctl boot critical-chain
-  kelsonctl boot plot > boot.svg")]
+#[command(verbatim_doc_comment)]
 pub struct Arguments {
     #[command(subcommand)]
     view: Option<View>,

@@ -10,14 +10,12 @@ use crate::failure::{Failure, answer_about};
 ///
 /// As it is on the disk now, byte for byte. The spec that the service runs with
 /// is in `kelsonctl status`.
+///
+/// Examples:
+///   kelsonctl cat db
+///   kelsonctl cat db > db.yaml
 #[derive(Debug, Clone, clap::Args)]
-#[command(
-    verbatim_doc_comment,
-    after_help = "\
-Examples:
-  kelsonctl cat db
-  kelsonctl cat db > db.yaml"
-)]
+#[command(verbatim_doc_comment)]
 pub struct Arguments {
     /// The service
     #[arg(value_name = "NAME")]

@@ -13,12 +13,13 @@ use crate::output::{Cell, Page, Table, Tone, cell, object, or_dash, size, time, 
 use crate::watching::Watching;
 
 /// Show the cgroups of services, what they use and may use
+///
+/// Examples:
+///   kelsonctl cgroups
+///   kelsonctl cgroups --watch
+///   kelsonctl cgroups -o json | jq -r '.cgroups[] | select(.oomKills > 0).service'
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = "\
-Examples:
-  kelsonctl cgroups
-  kelsonctl cgroups --watch
-  kelsonctl cgroups -o json | jq -r '.cgroups[] | select(.oomKills > 0).service'")]
+#[command(verbatim_doc_comment)]
 pub struct Arguments {
     #[command(flatten)]
     pub watching: Watching,

@@ -17,15 +17,13 @@ const TIMES: usize = 4;
 ///
 /// Of a host elsewhere also how far its clock is from the one here: it can be
 /// known no better than by half of the time that the answer took.
+///
+/// Examples:
+///   kelsonctl time
+///   kelsonctl -n all time
+///   kelsonctl time -o json | jq .synchronized
 #[derive(Debug, Clone, clap::Args)]
-#[command(
-    verbatim_doc_comment,
-    after_help = "\
-Examples:
-  kelsonctl time
-  kelsonctl -n all time
-  kelsonctl time -o json | jq .synchronized"
-)]
+#[command(verbatim_doc_comment)]
 pub struct Arguments {}
 
 impl Run for Arguments {

@@ -8,12 +8,13 @@ use crate::failure::Failure;
 use crate::output::print;
 
 /// Print the completion script of a shell
+///
+/// Examples:
+///   kelsonctl completion bash > /etc/bash_completion.d/kelsonctl
+///   kelsonctl completion zsh > /usr/share/zsh/site-functions/_kelsonctl
+///   kelsonctl completion fish > ~/.config/fish/completions/kelsonctl.fish
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = "\
-Examples:
-  kelsonctl completion bash > /etc/bash_completion.d/kelsonctl
-  kelsonctl completion zsh > /usr/share/zsh/site-functions/_kelsonctl
-  kelsonctl completion fish > ~/.config/fish/completions/kelsonctl.fish")]
+#[command(verbatim_doc_comment)]
 pub struct Arguments {
     /// The shell
     #[arg(value_enum)]

@@ -17,15 +17,13 @@ use crate::output::{Page, escape, list};
 /// Manage the contexts: how hosts are reached
 ///
 /// The file is written as a whole: comments in it are not kept, its mode is.
+///
+/// Examples:
+///   kelsonctl config contexts
+///   kelsonctl config use edge-1
+///   kelsonctl config merge ~/Downloads/kelsonconfig --file ~/.kelsonconfig
 #[derive(Debug, Clone, clap::Args)]
-#[command(
-    verbatim_doc_comment,
-    after_help = "\
-Examples:
-  kelsonctl config contexts
-  kelsonctl config use edge-1
-  kelsonctl config merge ~/Downloads/kelsonconfig --file ~/.kelsonconfig"
-)]
+#[command(verbatim_doc_comment)]
 pub struct Arguments {
     #[command(subcommand)]
     action: Action,
@@ -37,40 +35,45 @@ pub struct Arguments {
 #[derive(Debug, Clone, clap::Subcommand)]
 enum Action {
     /// List the contexts, with role and end of their certificates
-    #[command(after_help = "\
-Examples:
-  kelsonctl config contexts
-  kelsonctl config contexts -o json | jq -r '.[] | select(.trouble).name'")]
+    ///
+    /// Examples:
+    ///   kelsonctl config contexts
+    ///   kelsonctl config contexts -o json | jq -r '.[] | select(.trouble).name'
+    #[command(verbatim_doc_comment)]
     Contexts,
     /// Make a context the current one
-    #[command(after_help = "\
-Examples:
-  kelsonctl config use edge-1")]
+    ///
+    /// Examples:
+    ///   kelsonctl config use edge-1
+    #[command(verbatim_doc_comment)]
     Use {
         /// The context
         #[arg(value_name = "NAME")]
         known: String,
     },
     /// Add a context, for the machine that --endpoint names
-    #[command(after_help = "\
-Examples:
-  kelsonctl config add edge-1 --endpoint 192.0.2.7:50000 \\
-      --ca ca.pem --certificate ann.pem --key ann.key
-  kelsonctl config add here --endpoint unix:///run/kelson/init.sock")]
+    ///
+    /// Examples:
+    ///   kelsonctl config add edge-1 --endpoint 192.0.2.7:50000 \
+    ///       --ca ca.pem --certificate ann.pem --key ann.key
+    ///   kelsonctl config add here --endpoint unix:///run/kelson/init.sock
+    #[command(verbatim_doc_comment)]
     Add(Add),
     /// Remove a context, with its key where that stands in it as text
-    #[command(after_help = "\
-Examples:
-  kelsonctl config remove edge-1")]
+    ///
+    /// Examples:
+    ///   kelsonctl config remove edge-1
+    #[command(verbatim_doc_comment)]
     Remove {
         /// The context
         #[arg(value_name = "NAME")]
         known: String,
     },
     /// Add the contexts of another file
-    #[command(after_help = "\
-Examples:
-  kelsonctl config merge edge-2.yaml")]
+    ///
+    /// Examples:
+    ///   kelsonctl config merge edge-2.yaml
+    #[command(verbatim_doc_comment)]
     Merge {
         /// The other file; it stays as it is
         #[arg(value_name = "FILE")]

@@ -39,17 +39,15 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// A file that goes to the host has the permissions that it has here, belongs
 /// to root, and is there whole or not at all. Its path may not lead through a
 /// symbolic link. It needs the role os:admin.
+///
+/// Examples:
+///   kelsonctl cp /var/log/kelson .
+///   kelsonctl cp --force /etc/kelson/machine.yaml /tmp/edge-1.yaml
+///   kelsonctl cp /etc - | tar -t
+///   kelsonctl cp app.conf :/etc/app.conf
+///   kelsonctl cp --force app.conf edge-1:/etc/
 #[derive(Debug, Clone, clap::Args)]
-#[command(
-    verbatim_doc_comment,
-    after_help = "\
-Examples:
-  kelsonctl cp /var/log/kelson .
-  kelsonctl cp --force /etc/kelson/machine.yaml /tmp/edge-1.yaml
-  kelsonctl cp /etc - | tar -t
-  kelsonctl cp app.conf :/etc/app.conf
-  kelsonctl cp --force app.conf edge-1:/etc/"
-)]
+#[command(verbatim_doc_comment)]
 pub struct Arguments {
     /// Overwrite files that are there already
     #[arg(short, long)]

@@ -16,12 +16,13 @@ use crate::watching::{Watching, parse_period};
 pub const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Show what the processors do
+///
+/// Examples:
+///   kelsonctl cpu
+///   kelsonctl cpu --interval 10s
+///   kelsonctl cpu -o json | jq '1 - .all.idle'
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = "\
-Examples:
-  kelsonctl cpu
-  kelsonctl cpu --interval 10s
-  kelsonctl cpu -o json | jq '1 - .all.idle'")]
+#[command(verbatim_doc_comment)]
 pub struct Arguments {
     /// Look twice, so far apart
     #[arg(short, long, value_name = "D", default_value = "1s", value_parser = parse_period)]

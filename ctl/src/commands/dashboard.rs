@@ -16,16 +16,13 @@ const SHORTEST: Duration = Duration::from_secs(1);
 /// It takes the whole terminal, which has 40x10 at least, and needs nothing of
 /// it but to place text: a serial console does. `?` tells its keys. Start, stop
 /// and restart are asked about before they are done.
+///
+/// Examples:
+///   kelsonctl dashboard
+///   kelsonctl -n edge-1 dashboard
+///   kelsonctl dashboard --interval 10s
 #[derive(Debug, Clone, clap::Args)]
-#[command(
-    visible_alias = "top",
-    verbatim_doc_comment,
-    after_help = "\
-Examples:
-  kelsonctl dashboard
-  kelsonctl -n edge-1 dashboard
-  kelsonctl dashboard --interval 10s"
-)]
+#[command(visible_alias = "top", verbatim_doc_comment)]
 pub struct Arguments {
     /// How often the host is asked
     #[arg(long, value_name = "D", default_value = "2s", value_parser = interval)]

@@ -10,11 +10,12 @@ use crate::output::tree::forest;
 use crate::output::{Page, Table, size};
 
 /// Show disks and their partitions
+///
+/// Examples:
+///   kelsonctl disks
+///   kelsonctl disks -o json | jq -r '.[] | select(.readOnly).name'
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = "\
-Examples:
-  kelsonctl disks
-  kelsonctl disks -o json | jq -r '.[] | select(.readOnly).name'")]
+#[command(verbatim_doc_comment)]
 pub struct Arguments {}
 
 impl Run for Arguments {

@@ -9,11 +9,12 @@ use crate::follow::Reconnect;
 use crate::output::{Palette, Tone, escape, print, time};
 
 /// Show the kernel log, where Kelson writes its own words too
+///
+/// Examples:
+///   kelsonctl dmesg
+///   kelsonctl dmesg -f
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = "\
-Examples:
-  kelsonctl dmesg
-  kelsonctl dmesg -f")]
+#[command(verbatim_doc_comment)]
 pub struct Arguments {
     /// Go on with what is still to come
     #[arg(short, long)]

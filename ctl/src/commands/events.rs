@@ -23,17 +23,15 @@ use crate::output::{Page, Terminal, Tone, drawing, escape, fit, print, state_nam
 /// With --timeline it is one line a service: what it did over time, and at a
 /// stop who waited for whom. Long times without an event are cut short. With -f
 /// it is drawn once the host has ended.
+///
+/// Examples:
+///   kelsonctl events db
+///   kelsonctl events -f --since 5m
+///   kelsonctl events --since 120 -o json
+///   kelsonctl events --timeline --since 10s
+///   kelsonctl events -f --timeline --format svg > shutdown.svg
 #[derive(Debug, Clone, clap::Args)]
-#[command(
-    verbatim_doc_comment,
-    after_help = "\
-Examples:
-  kelsonctl events db
-  kelsonctl events -f --since 5m
-  kelsonctl events --since 120 -o json
-  kelsonctl events --timeline --since 10s
-  kelsonctl events -f --timeline --format svg > shutdown.svg"
-)]
+#[command(verbatim_doc_comment)]
 pub struct Arguments {
     /// Go on with those that are still to come
     #[arg(short, long)]

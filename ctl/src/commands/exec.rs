@@ -35,15 +35,13 @@ use pipes::Printer;
 ///
 /// From elsewhere it ends with the client's certificate. One minute before, a
 /// line `warning: ...` on the standard error says so.
+///
+/// Examples:
+///   kelsonctl exec -it db /bin/sh
+///   kelsonctl exec db -- /usr/bin/db-check --fast
+///   kelsonctl exec -i db -E LANG=C -- /usr/bin/db-load <dump
 #[derive(Debug, Clone, clap::Args)]
-#[command(
-    verbatim_doc_comment,
-    after_help = "\
-Examples:
-  kelsonctl exec -it db /bin/sh
-  kelsonctl exec db -- /usr/bin/db-check --fast
-  kelsonctl exec -i db -E LANG=C -- /usr/bin/db-load <dump"
-)]
+#[command(verbatim_doc_comment)]
 pub struct Arguments {
     /// Keep its input open, and send what is read here
     #[arg(short, long)]

@@ -13,16 +13,14 @@ use crate::failure::Failure;
 /// A machine that trusts the CA is reached with the certificates that it signs.
 /// Nothing is revoked: certificates of clients are short-lived, and made again.
 /// The CA's key can make an administrator: keep it off the machines.
+///
+/// Examples:
+///   kelsonctl gen ca --out pki
+///   kelsonctl gen cert --ca pki --server --host 192.0.2.7 --name edge-1
+///   kelsonctl gen cert --ca pki --role os:reader --name ann
+///   kelsonctl gen config --ca pki --endpoint 192.0.2.7:50000 --context edge-1
 #[derive(Debug, Clone, clap::Args)]
-#[command(
-    verbatim_doc_comment,
-    after_help = "\
-Examples:
-  kelsonctl gen ca --out pki
-  kelsonctl gen cert --ca pki --server --host 192.0.2.7 --name edge-1
-  kelsonctl gen cert --ca pki --role os:reader --name ann
-  kelsonctl gen config --ca pki --endpoint 192.0.2.7:50000 --context edge-1"
-)]
+#[command(verbatim_doc_comment)]
 pub struct Arguments {
     #[command(subcommand)]
     what: What,

@@ -15,12 +15,13 @@ use crate::output::{Page, Palette, Tone, escape, print, state_name};
 mod reduction;
 
 /// Show the condition graph, with states
+///
+/// Examples:
+///   kelsonctl graph
+///   kelsonctl graph --reduce --format svg > graph.svg
+///   kelsonctl graph --format dot | dot -Tpng > graph.png
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = "\
-Examples:
-  kelsonctl graph
-  kelsonctl graph --reduce --format svg > graph.svg
-  kelsonctl graph --format dot | dot -Tpng > graph.png")]
+#[command(verbatim_doc_comment)]
 pub struct Arguments {
     /// Draw it as
     #[arg(short, long, value_enum, value_name = "FORMAT")]

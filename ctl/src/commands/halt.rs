@@ -10,14 +10,12 @@ use crate::failure::Failure;
 ///
 /// Shows what stops, in its order, until the connection ends.
 /// On a terminal it asks first if the host is reached over the network.
+///
+/// Examples:
+///   kelsonctl halt
+///   kelsonctl halt --no-wait --reason 'move to rack 4'
 #[derive(Debug, Clone, clap::Args)]
-#[command(
-    verbatim_doc_comment,
-    after_help = "\
-Examples:
-  kelsonctl halt
-  kelsonctl halt --no-wait --reason 'move to rack 4'"
-)]
+#[command(verbatim_doc_comment)]
 pub struct Arguments {
     #[command(flatten)]
     ending: Ending,

@@ -27,16 +27,14 @@ const GRACE: Duration = Duration::from_secs(2);
 /// with a file goes by that file, and all checks in it must pass as well.
 /// Ends with status 0 where it is healthy and 1 where it is not. Files with
 /// mistakes are warnings: services run with the versions that were read before.
+///
+/// Examples:
+///   kelsonctl health
+///   kelsonctl health --watch
+///   kelsonctl health shop --wait --timeout 2m && echo open
+///   kelsonctl health -o json | jq -r '.culprits[].service'
 #[derive(Debug, Clone, clap::Args)]
-#[command(
-    verbatim_doc_comment,
-    after_help = "\
-Examples:
-  kelsonctl health
-  kelsonctl health --watch
-  kelsonctl health shop --wait --timeout 2m && echo open
-  kelsonctl health -o json | jq -r '.culprits[].service'"
-)]
+#[command(verbatim_doc_comment)]
 pub struct Arguments {
     /// A group of services [default: the host]
     #[arg(value_name = "GROUP")]

@@ -14,12 +14,13 @@ use crate::output::{Page, Table, Tone, cell, escape, object, or_dash, size, tone
 const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// List the images of services: where from, unpacked or not
+///
+/// Examples:
+///   kelsonctl images
+///   kelsonctl images -o json | jq -r '.[] | select(.trouble).reference'
+///   kelsonctl images prune --dry-run
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = "\
-Examples:
-  kelsonctl images
-  kelsonctl images -o json | jq -r '.[] | select(.trouble).reference'
-  kelsonctl images prune --dry-run")]
+#[command(verbatim_doc_comment)]
 pub struct Arguments {
     #[command(subcommand)]
     action: Option<Action>,

@@ -27,19 +27,17 @@ const MOST: usize = 256;
 /// of the service begins, and control characters are shown escaped. To anything
 /// else all bytes go as they were written. While following, a connection that
 /// breaks is opened again.
+///
+/// Examples:
+///   kelsonctl logs web
+///   kelsonctl logs --since 1m
+///   kelsonctl logs -f --tail 20 web db
+///   kelsonctl logs --since 10m --until 5m --times web
+///   kelsonctl logs --previous web
+///   kelsonctl logs --run 7 --grep 'connection refused' web
+///   kelsonctl logs --all --tail 100
 #[derive(Debug, Clone, clap::Args)]
-#[command(
-    verbatim_doc_comment,
-    after_help = "\
-Examples:
-  kelsonctl logs web
-  kelsonctl logs --since 1m
-  kelsonctl logs -f --tail 20 web db
-  kelsonctl logs --since 10m --until 5m --times web
-  kelsonctl logs --previous web
-  kelsonctl logs --run 7 --grep 'connection refused' web
-  kelsonctl logs --all --tail 100"
-)]
+#[command(verbatim_doc_comment)]
 pub struct Arguments {
     /// Go on with what is still to come
     #[arg(short, long)]

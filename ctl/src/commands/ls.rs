@@ -11,12 +11,13 @@ use crate::output::views::file_kind as kind;
 use crate::output::{Page, Table, Terminal, Tone, cell, escape_bytes, toned};
 
 /// List a folder of the host
+///
+/// Examples:
+///   kelsonctl ls /etc/kelson
+///   kelsonctl ls -lR /var/log
+///   kelsonctl ls -o json /var | jq -r '.[] | select(.type == "folder").name'
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = "\
-Examples:
-  kelsonctl ls /etc/kelson
-  kelsonctl ls -lR /var/log
-  kelsonctl ls -o json /var | jq -r '.[] | select(.type == \"folder\").name'")]
+#[command(verbatim_doc_comment)]
 pub struct Arguments {
     /// With permissions, owner, size and time
     #[arg(short, long)]

@@ -11,12 +11,13 @@ use crate::output::{Page, Table, size};
 use crate::watching::Watching;
 
 /// Show memory, swap, and who waits for them
+///
+/// Examples:
+///   kelsonctl memory
+///   kelsonctl memory --watch=1s
+///   kelsonctl memory -o json | jq .available
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = "\
-Examples:
-  kelsonctl memory
-  kelsonctl memory --watch=1s
-  kelsonctl memory -o json | jq .available")]
+#[command(verbatim_doc_comment)]
 pub struct Arguments {
     #[command(flatten)]
     pub watching: Watching,

@@ -20,15 +20,13 @@ const PAGE: Duration = Duration::from_secs(30);
 ///
 /// Without -o they are OpenMetrics text, as kelson-apid serves it at /metrics.
 /// A text that does not end in `# EOF` is not whole.
+///
+/// Examples:
+///   kelsonctl metrics > kelson.prom
+///   kelsonctl metrics -o table
+///   kelsonctl metrics web -o json
 #[derive(Debug, Clone, clap::Args)]
-#[command(
-    verbatim_doc_comment,
-    after_help = "\
-Examples:
-  kelsonctl metrics > kelson.prom
-  kelsonctl metrics -o table
-  kelsonctl metrics web -o json"
-)]
+#[command(verbatim_doc_comment)]
 pub struct Arguments {
     /// Services; without any: all, and the host
     #[arg(value_name = "NAME")]

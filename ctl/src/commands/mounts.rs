@@ -12,12 +12,13 @@ use crate::output::{Cell, Page, Table, Tone, or_dash, size, toned};
 use crate::watching::Watching;
 
 /// Show what is mounted, and how full it is
+///
+/// Examples:
+///   kelsonctl mounts
+///   kelsonctl mounts --all --wide
+///   kelsonctl mounts -o json | jq -r '.[] | select(.available < 1e8).target'
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = "\
-Examples:
-  kelsonctl mounts
-  kelsonctl mounts --all --wide
-  kelsonctl mounts -o json | jq -r '.[] | select(.available < 1e8).target'")]
+#[command(verbatim_doc_comment)]
 pub struct Arguments {
     /// Those that have no size, too, such as proc and sysfs
     #[arg(short, long)]

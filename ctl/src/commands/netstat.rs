@@ -12,12 +12,13 @@ use crate::output::{Page, Table, Tone, or_dash, some, toned};
 use crate::watching::Watching;
 
 /// Show sockets that services listen on
+///
+/// Examples:
+///   kelsonctl netstat
+///   kelsonctl netstat --connections web
+///   kelsonctl netstat -o json | jq -r '.[] | select(.protocol == "tcp").local'
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = "\
-Examples:
-  kelsonctl netstat
-  kelsonctl netstat --connections web
-  kelsonctl netstat -o json | jq -r '.[] | select(.protocol == \"tcp\").local'")]
+#[command(verbatim_doc_comment)]
 pub struct Arguments {
     /// Connections, too
     #[arg(short, long)]

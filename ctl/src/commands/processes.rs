@@ -18,16 +18,13 @@ use crate::watching::Watching;
 ///
 /// Below each service stand its processes, children below their parents;
 /// then Kelson's own, then those of nobody.
+///
+/// Examples:
+///   kelsonctl processes
+///   kelsonctl processes web db
+///   kelsonctl processes --sort memory --watch
 #[derive(Debug, Clone, clap::Args)]
-#[command(
-    visible_alias = "ps",
-    verbatim_doc_comment,
-    after_help = "\
-Examples:
-  kelsonctl processes
-  kelsonctl processes web db
-  kelsonctl processes --sort memory --watch"
-)]
+#[command(visible_alias = "ps", verbatim_doc_comment)]
 pub struct Arguments {
     /// As a list in this order
     #[arg(long, value_enum, value_name = "BY")]

@@ -20,14 +20,12 @@ const LONGEST: usize = 1 << 16;
 ///
 /// To a terminal control characters are shown escaped; to anything else all
 /// bytes go as they are, whatever -o says.
+///
+/// Examples:
+///   kelsonctl read /etc/kelson/machine.yaml
+///   kelsonctl read /proc/meminfo
 #[derive(Debug, Clone, clap::Args)]
-#[command(
-    verbatim_doc_comment,
-    after_help = "\
-Examples:
-  kelsonctl read /etc/kelson/machine.yaml
-  kelsonctl read /proc/meminfo"
-)]
+#[command(verbatim_doc_comment)]
 pub struct Arguments {
     /// The file, from / on
     #[arg(value_name = "PATH", value_parser = absolute)]

@@ -10,14 +10,12 @@ use crate::failure::Failure;
 ///
 /// Shows what stops, in its order, until the connection ends.
 /// On a terminal it asks first if the host is reached over the network.
+///
+/// Examples:
+///   kelsonctl reboot
+///   kelsonctl reboot --no-wait --reason 'new kernel'
 #[derive(Debug, Clone, clap::Args)]
-#[command(
-    verbatim_doc_comment,
-    after_help = "\
-Examples:
-  kelsonctl reboot
-  kelsonctl reboot --no-wait --reason 'new kernel'"
-)]
+#[command(verbatim_doc_comment)]
 pub struct Arguments {
     #[command(flatten)]
     ending: Ending,

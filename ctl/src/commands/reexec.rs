@@ -24,14 +24,12 @@ const LOOK: Duration = Duration::from_millis(100);
 /// run on, and nothing of them is counted. Returns once PID 1 answers again, and
 /// names the old and the new version. Ends with status 1 where PID 1 refuses, goes
 /// on as it was, crashes meanwhile or runs another version than it was to.
+///
+/// Examples:
+///   kelsonctl reexec
+///   kelsonctl reexec --reason 'upgrade to 0.2.0'
 #[derive(Debug, Clone, clap::Args)]
-#[command(
-    verbatim_doc_comment,
-    after_help = "\
-Examples:
-  kelsonctl reexec
-  kelsonctl reexec --reason 'upgrade to 0.2.0'"
-)]
+#[command(verbatim_doc_comment)]
 pub struct Arguments {
     /// Why, for the log
     #[arg(long, value_name = "TEXT")]

@@ -12,14 +12,12 @@ use crate::output::{Page, escape};
 /// `kelsonctl restart NAME` applies the change, and so does each restart that
 /// Kelson makes by itself. A service that waits uses its new file at once. What
 /// is wrong in a file is printed, and the exit status is then 1.
+///
+/// Examples:
+///   kelsonctl reload
+///   kelsonctl -o json reload
 #[derive(Debug, Clone, clap::Args)]
-#[command(
-    verbatim_doc_comment,
-    after_help = "\
-Examples:
-  kelsonctl reload
-  kelsonctl -o json reload"
-)]
+#[command(verbatim_doc_comment)]
 pub struct Arguments {
     /// Reserved for a later release
     #[arg(value_name = "NAME", hide = true)]

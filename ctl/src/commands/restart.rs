@@ -9,14 +9,12 @@ use crate::failure::Failure;
 /// It is not counted as a failure. Changes of the service's file are taken up.
 /// If the file has a mistake, the version that was read before is used, and the
 /// exit status is 1.
+///
+/// Examples:
+///   kelsonctl restart web
+///   kelsonctl restart db web --wait
 #[derive(Debug, Clone, clap::Args)]
-#[command(
-    verbatim_doc_comment,
-    after_help = "\
-Examples:
-  kelsonctl restart web
-  kelsonctl restart db web --wait"
-)]
+#[command(verbatim_doc_comment)]
 pub struct Arguments {
     /// The services
     #[arg(required = true, value_name = "NAME")]

@@ -13,15 +13,13 @@ use crate::output::print;
 /// key means, once its first line names where the schema lies:
 ///   # yaml-language-server: $schema=../service.schema.json
 /// What lies between files is for kelsonctl validate.
+///
+/// Examples:
+///   kelsonctl schema service > /etc/kelson/service.schema.json
+///   kelsonctl schema group > /etc/kelson/group.schema.json
+///   kelsonctl schema machine > /etc/kelson/machine.schema.json
 #[derive(Debug, Clone, clap::Args)]
-#[command(
-    verbatim_doc_comment,
-    after_help = "\
-Examples:
-  kelsonctl schema service > /etc/kelson/service.schema.json
-  kelsonctl schema group > /etc/kelson/group.schema.json
-  kelsonctl schema machine > /etc/kelson/machine.schema.json"
-)]
+#[command(verbatim_doc_comment)]
 pub struct Arguments {
     /// The file
     #[arg(value_enum)]

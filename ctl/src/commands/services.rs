@@ -10,16 +10,14 @@ use crate::output::{Cell, Page, Rows, Table, Tone, cell, retry, service_tone, st
 use crate::watching::parse_period;
 
 /// List all services and their state
+///
+/// Examples:
+///   kelsonctl services
+///   kelsonctl services --failed
+///   kelsonctl services --watch=5s
+///   kelsonctl services -o json | jq -r '.[] | select(.up | not).name'
 #[derive(Debug, Clone, clap::Args)]
-#[command(
-    visible_alias = "list",
-    after_help = "\
-Examples:
-  kelsonctl services
-  kelsonctl services --failed
-  kelsonctl services --watch=5s
-  kelsonctl services -o json | jq -r '.[] | select(.up | not).name'"
-)]
+#[command(visible_alias = "list", verbatim_doc_comment)]
 pub struct Arguments {
     /// Show them again every 2s, or every so-and-so often
     #[arg(short, long, value_name = "D", num_args = 0..=1, require_equals = true, default_missing_value = "2s",

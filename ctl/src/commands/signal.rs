@@ -11,16 +11,13 @@ use crate::output::{Page, object};
 ///
 /// PID 1 sends it through a pidfd, so that no other process can be hit. It is no
 /// stop: if the process ends, its restart policy answers as ever.
+///
+/// Examples:
+///   kelsonctl signal web HUP
+///   kelsonctl signal db SIGUSR1
+///   kelsonctl signal db 10
 #[derive(Debug, Clone, clap::Args)]
-#[command(
-    visible_alias = "kill",
-    verbatim_doc_comment,
-    after_help = "\
-Examples:
-  kelsonctl signal web HUP
-  kelsonctl signal db SIGUSR1
-  kelsonctl signal db 10"
-)]
+#[command(visible_alias = "kill", verbatim_doc_comment)]
 pub struct Arguments {
     /// The service
     #[arg(value_name = "NAME")]

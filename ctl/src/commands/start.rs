@@ -8,15 +8,13 @@ use crate::failure::Failure;
 ///
 /// If one of them waits for a service that nobody will start, the exit status
 /// is 1, and a line says what helps.
+///
+/// Examples:
+///   kelsonctl start db
+///   kelsonctl start db web --wait --timeout 30s
+///   kelsonctl start web --with-dependencies
 #[derive(Debug, Clone, clap::Args)]
-#[command(
-    verbatim_doc_comment,
-    after_help = "\
-Examples:
-  kelsonctl start db
-  kelsonctl start db web --wait --timeout 30s
-  kelsonctl start web --with-dependencies"
-)]
+#[command(verbatim_doc_comment)]
 pub struct Arguments {
     /// The services
     #[arg(required = true, value_name = "NAME")]

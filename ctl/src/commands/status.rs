@@ -27,15 +27,13 @@ const LINES: u32 = 10;
 /// The host: version, uptime, health, how many services are in which state, and
 /// which have failed or wait. A service: state, why, events, spec, last log
 /// lines.
+///
+/// Examples:
+///   kelsonctl status
+///   kelsonctl status db
+///   kelsonctl status db -o json | jq .memoryBytes
 #[derive(Debug, Clone, clap::Args)]
-#[command(
-    verbatim_doc_comment,
-    after_help = "\
-Examples:
-  kelsonctl status
-  kelsonctl status db
-  kelsonctl status db -o json | jq .memoryBytes"
-)]
+#[command(verbatim_doc_comment)]
 pub struct Arguments {
     /// The service [default: the host]
     #[arg(value_name = "NAME")]

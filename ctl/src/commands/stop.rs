@@ -11,16 +11,14 @@ use crate::output::time;
 ///
 /// A stop that ends the access of its caller over the network, because it also
 /// stops apid, needs --force. On a terminal kelsonctl asks instead.
+///
+/// Examples:
+///   kelsonctl stop web
+///   kelsonctl stop db --cascade --wait
+///   kelsonctl stop web --for 10m
+///   kelsonctl stop web --force
 #[derive(Debug, Clone, clap::Args)]
-#[command(
-    verbatim_doc_comment,
-    after_help = "\
-Examples:
-  kelsonctl stop web
-  kelsonctl stop db --cascade --wait
-  kelsonctl stop web --for 10m
-  kelsonctl stop web --force"
-)]
+#[command(verbatim_doc_comment)]
 pub struct Arguments {
     /// The services
     #[arg(required = true, value_name = "NAME")]

@@ -16,15 +16,13 @@ use crate::support::{Extent, Made, make};
 /// could not be had. What looks like a secret is taken out: values of
 /// environment variables, passwords, tokens, private keys. Not every secret
 /// looks like one: read the archive before it goes on.
+///
+/// Examples:
+///   kelsonctl support
+///   kelsonctl -n edge-1 support --out edge-1.tar.gz
+///   kelsonctl support --lines 100000
 #[derive(Debug, Clone, clap::Args)]
-#[command(
-    verbatim_doc_comment,
-    after_help = "\
-Examples:
-  kelsonctl support
-  kelsonctl -n edge-1 support --out edge-1.tar.gz
-  kelsonctl support --lines 100000"
-)]
+#[command(verbatim_doc_comment)]
 pub struct Arguments {
     /// The archive [default: kelson-support-HOST-TIME.tar.gz]
     #[arg(long, value_name = "FILE")]

@@ -30,16 +30,14 @@ const AFTER: usize = 80;
 /// groups and files that services name are looked up. Elsewhere they are not
 /// checked, and the last line says so; --root looks them up in the root of an
 /// image, and the programs of services, too.
+///
+/// Examples:
+///   kelsonctl validate /etc/kelson
+///   kelsonctl validate ./config && echo fine
+///   kelsonctl validate web.yaml
+///   kelsonctl validate --root build/rootfs build/rootfs/etc/kelson
 #[derive(Debug, Clone, clap::Args)]
-#[command(
-    verbatim_doc_comment,
-    after_help = "\
-Examples:
-  kelsonctl validate /etc/kelson
-  kelsonctl validate ./config && echo fine
-  kelsonctl validate web.yaml
-  kelsonctl validate --root build/rootfs build/rootfs/etc/kelson"
-)]
+#[command(verbatim_doc_comment)]
 pub struct Arguments {
     /// The folder, or a file
     #[arg(value_name = "DIR|FILE")]

@@ -11,11 +11,12 @@ use crate::output::{Page, Table, Tone, escape, object, time, toned};
 const CLIENT: &str = env!("CARGO_PKG_VERSION");
 
 /// Show the versions of kelsonctl and of the host's Kelson
+///
+/// Examples:
+///   kelsonctl version
+///   kelsonctl version --client
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = "\
-Examples:
-  kelsonctl version
-  kelsonctl version --client")]
+#[command(verbatim_doc_comment)]
 pub struct Arguments {
     /// Only that of kelsonctl; no host is asked
     #[arg(long)]

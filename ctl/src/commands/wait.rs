@@ -21,15 +21,13 @@ const GRACE: Duration = Duration::from_secs(2);
 ///
 /// Ends with status 0 once that holds for all of them at the same time, with 5
 /// when the time is over.
+///
+/// Examples:
+///   kelsonctl wait db web --for up --timeout 30s
+///   kelsonctl wait migrate --for finished && kelsonctl start web
+///   kelsonctl wait web --for exit --timeout 1m
 #[derive(Debug, Clone, clap::Args)]
-#[command(
-    verbatim_doc_comment,
-    after_help = "\
-Examples:
-  kelsonctl wait db web --for up --timeout 30s
-  kelsonctl wait migrate --for finished && kelsonctl start web
-  kelsonctl wait web --for exit --timeout 1m"
-)]
+#[command(verbatim_doc_comment)]
 pub struct Arguments {
     /// The services
     #[arg(required = true, value_name = "NAME")]

@@ -29,10 +29,11 @@ struct Beside {
 /// Tell what a service waits for, down to the cause
 ///
 /// Of services that failed the last lines of the run that failed are shown.
+///
+/// Examples:
+///   kelsonctl why web
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = "\
-Examples:
-  kelsonctl why web")]
+#[command(verbatim_doc_comment)]
 pub struct Arguments {
     /// The service
     #[arg(value_name = "NAME")]

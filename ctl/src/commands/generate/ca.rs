@@ -12,14 +12,12 @@ use crate::pki::{self, Algorithm, DAY};
 /// Make a CA: ca.pem and ca.key
 ///
 /// The certificate is what machines and clients trust, the key signs theirs.
+///
+/// Examples:
+///   kelsonctl gen ca --out pki
+///   kelsonctl gen ca --out pki --name 'Harbour CA' --valid 3650d
 #[derive(Debug, Clone, clap::Args)]
-#[command(
-    verbatim_doc_comment,
-    after_help = "\
-Examples:
-  kelsonctl gen ca --out pki
-  kelsonctl gen ca --out pki --name 'Harbour CA' --valid 3650d"
-)]
+#[command(verbatim_doc_comment)]
 pub struct Arguments {
     /// The folder for both files
     #[arg(long, value_name = "DIR", default_value = ".")]

@@ -16,15 +16,12 @@ use crate::pki::{self, Algorithm, Authority, DAY, Holder};
 /// With --role one of somebody who calls machines: what he may do there, and for
 /// how long, stands in it, and nobody can take it back before its time is over.
 /// With --server that of a machine, with every name and address it is called by.
+///
+/// Examples:
+///   kelsonctl gen cert --ca pki --role os:operator --name ann --valid 7d
+///   kelsonctl gen cert --ca pki --server --host 192.0.2.7 --host edge-1
 #[derive(Debug, Clone, clap::Args)]
-#[command(
-    verbatim_doc_comment,
-    after_help = "\
-Examples:
-  kelsonctl gen cert --ca pki --role os:operator --name ann --valid 7d
-  kelsonctl gen cert --ca pki --server --host 192.0.2.7 --host edge-1",
-    group = clap::ArgGroup::new("holder").args(["role", "server"]).required(true)
-)]
+#[command(group = clap::ArgGroup::new("holder").args(["role", "server"]).required(true), verbatim_doc_comment)]
 pub struct Arguments {
     #[command(flatten)]
     signer: Signer,

@@ -18,14 +18,12 @@ use crate::pki::{self, Algorithm, Authority, Holder};
 ///
 /// The file is ready for KELSONCONFIG: it holds certificates and key as text. The
 /// context is named by --context, or by the host of --endpoint; others are kept.
+///
+/// Examples:
+///   kelsonctl gen config --ca pki --endpoint 192.0.2.7:50000 --context edge-1
+///   kelsonctl gen config --ca pki -e edge-1:50000 --role os:reader --name ann
 #[derive(Debug, Clone, clap::Args)]
-#[command(
-    verbatim_doc_comment,
-    after_help = "\
-Examples:
-  kelsonctl gen config --ca pki --endpoint 192.0.2.7:50000 --context edge-1
-  kelsonctl gen config --ca pki -e edge-1:50000 --role os:reader --name ann"
-)]
+#[command(verbatim_doc_comment)]
 pub struct Arguments {
     #[command(flatten)]
     signer: Signer,
