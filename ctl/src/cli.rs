@@ -101,57 +101,20 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_usage() {
-        for line in [
-            "kelsonctl start",
-            "kelsonctl servces",
-            "kelsonctl services -o xml",
-            "kelsonctl wait db",
-            "kelsonctl wait db --for running",
-            "kelsonctl wait db --for up --timeout soon",
-            "kelsonctl logs db --since 5",
-            "kelsonctl events --since yesterday",
-            "kelsonctl start db --timeout 5s",
-            "kelsonctl boot blames",
-            "kelsonctl images prune web",
-            "kelsonctl images --dry-run",
-            "kelsonctl graph --format png",
-            "kelsonctl completion tcsh",
-            "kelsonctl validate",
-            "kelsonctl exec db",
-            "kelsonctl health --timeout 5s",
-            "kelsonctl health --wait --watch",
-            "kelsonctl services --watch=0",
-            "kelsonctl services --watch=soon",
-            "kelsonctl exec db -l ls",
-            "kelsonctl cat",
-            "kelsonctl exec db -E A -- ls",
-            "kelsonctl gen",
-            "kelsonctl gen cert --ca pki",
-            "kelsonctl gen cert --ca pki --role os:reader --server --host h",
-            "kelsonctl gen cert --ca pki --role os:reader --host h",
-            "kelsonctl gen cert --ca pki --role os:root",
-            "kelsonctl gen cert --ca pki --server",
-            "kelsonctl gen cert --ca pki --server --host h:1",
-            "kelsonctl gen cert --role os:reader",
-            "kelsonctl gen ca --valid 5",
-            "kelsonctl gen ca --algorithm rsa",
-            "kelsonctl gen ca --name a/b",
-            "kelsonctl processes --sort name",
-            "kelsonctl cpu --interval soon",
-            "kelsonctl signal db",
-            "kelsonctl signal db HUPP",
-            "kelsonctl signal db 65",
-            "kelsonctl ls",
-            "kelsonctl ls etc",
-            "kelsonctl read",
-            "kelsonctl cp /etc",
-            "kelsonctl cp etc :etc",
-            "kelsonctl support --lines many",
-            "kelsonctl config",
-            "kelsonctl config use",
-            "kelsonctl config add a --ca f",
-        ] {
-            let error = parse(line).expect_err(line);
+        let wrong = "start; servces; services -o xml; wait db; wait db --for running; \
+            wait db --for up --timeout soon; logs db --since 5; events --since yesterday; \
+            start db --timeout 5s; boot blames; images prune web; images --dry-run; graph --format png; \
+            completion tcsh; validate; exec db; health --timeout 5s; health --wait --watch; \
+            services --watch=0; services --watch=soon; exec db -l ls; cat; exec db -E A -- ls; gen; \
+            gen cert --ca pki; gen cert --ca pki --role os:reader --server --host h; \
+            gen cert --ca pki --role os:reader --host h; gen cert --ca pki --role os:root; \
+            gen cert --ca pki --server; gen cert --ca pki --server --host h:1; \
+            gen cert --role os:reader; gen ca --valid 5; gen ca --algorithm rsa; gen ca --name a/b; \
+            processes --sort name; cpu --interval soon; signal db; signal db HUPP; signal db 65; ls; \
+            ls etc; read; cp /etc; cp etc :etc; support --lines many; config; config use; \
+            config add a --ca f";
+        for line in wrong.split("; ") {
+            let error = parse(&format!("kelsonctl {line}")).expect_err(line);
             assert_eq!(error.exit_code(), 2, "{line}: {error}");
         }
     }

@@ -19,6 +19,8 @@ mod node;
 mod nodes;
 mod output;
 mod pki;
+#[cfg(test)]
+mod samples;
 mod store;
 mod support;
 mod targets;

@@ -148,41 +148,19 @@ impl Drop for Draft {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::samples::Folder;
 
-    /// A folder of its own that goes away at the end.
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new(name: &str) -> Folder {
-            let path = std::env::temp_dir().join(format!("kelsonctl-store-{}-{name}", std::process::id()));
-            fs::create_dir_all(&path).unwrap();
-            Folder(path)
-        }
-
-        /// What is in it: name, mode and text.
-        fn all(&self) -> Vec<(String, u32, String)> {
-            let mut all: Vec<_> = fs::read_dir(&self.0)
-                .unwrap()
-                .map(|entry| {
-                    let entry = entry.unwrap();
-                    let text = fs::read_to_string(entry.path()).unwrap_or_default();
-                    let mode = fs::symlink_metadata(entry.path()).unwrap().mode() & 0o777;
-                    (entry.file_name().into_string().unwrap(), mode, text)
-                })
-                .collect();
-            all.sort();
-            all
-        }
-
-        fn new_file(&self, name: &str, text: &str, mode: u32) -> New {
-            New { path: self.0.join(name), text: text.to_owned(), mode }
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            fs::remove_dir_all(&self.0).unwrap();
-        }
+    /// What is in a folder: name, mode and text.
+    fn all(folder: &Folder) -> Vec<(String, u32, String)> {
+        let each = |entry: io::Result<fs::DirEntry>| {
+            let entry = entry.unwrap();
+            let text = fs::read_to_string(entry.path()).unwrap_or_default();
+            let mode = fs::symlink_metadata(entry.path()).unwrap().mode() & 0o777;
+            (entry.file_name().into_string().unwrap(), mode, text)
+        };
+        let mut all: Vec<_> = fs::read_dir(folder).unwrap().map(each).collect();
+        all.sort();
+        all
     }
 
     fn file(name: &str, mode: u32, text: &str) -> (String, u32, String) {
@@ -191,38 +169,39 @@ mod tests {
 
     #[test]
     fn both_or_none() {
-        let folder = Folder::new("both");
-        let pair = [folder.new_file("a.key", "key", PRIVATE), folder.new_file("a.pem", "pem", PUBLIC)];
-        fs::write(folder.0.join("a.pem"), "another's").unwrap();
+        let folder = Folder::new();
+        let new_file =
+            |name: &str, text: &str, mode| New { path: folder.join(name), text: text.to_owned(), mode };
+        let pair = [new_file("a.key", "key", PRIVATE), new_file("a.pem", "pem", PUBLIC)];
+        fs::write(folder.join("a.pem"), "another's").unwrap();
         let said = create(&pair, false).unwrap_err().to_string();
         assert!(said.contains("a.pem is there already"), "{said}");
-        assert_eq!(folder.all().len(), 1, "{:?}", folder.all());
-        fs::remove_file(folder.0.join("a.pem")).unwrap();
+        assert_eq!(all(&folder).len(), 1, "{:?}", all(&folder));
+        fs::remove_file(folder.join("a.pem")).unwrap();
         create(&pair, false).unwrap();
         let both = [file("a.key", 0o600, "key"), file("a.pem", 0o644, "pem")];
-        assert_eq!(folder.all(), both);
-        create(&[folder.new_file("a.key", "new", PRIVATE)], false).unwrap_err();
-        assert_eq!(folder.all(), both);
-        create(&[folder.new_file("a.key", "new", PRIVATE)], true).unwrap();
-        assert_eq!(folder.all()[0], file("a.key", 0o600, "new"));
-        fs::create_dir(folder.0.join("b.pem")).unwrap();
-        let said =
-            create(&[folder.new_file("b.key", "", PRIVATE), folder.new_file("b.pem", "", PUBLIC)], true);
+        assert_eq!(all(&folder), both);
+        create(&[new_file("a.key", "new", PRIVATE)], false).unwrap_err();
+        assert_eq!(all(&folder), both);
+        create(&[new_file("a.key", "new", PRIVATE)], true).unwrap();
+        assert_eq!(all(&folder)[0], file("a.key", 0o600, "new"));
+        fs::create_dir(folder.join("b.pem")).unwrap();
+        let said = create(&[new_file("b.key", "", PRIVATE), new_file("b.pem", "", PUBLIC)], true);
         assert!(said.unwrap_err().to_string().ends_with("b.pem: it is a folder"));
-        assert_eq!(folder.all().len(), 3, "{:?}", folder.all());
+        assert_eq!(all(&folder).len(), 3, "{:?}", all(&folder));
     }
 
     #[test]
     fn what_is_replaced_keeps_its_mode_and_its_links() {
-        let folder = Folder::new("replace");
-        let (path, link) = (folder.0.join("config"), folder.0.join("link"));
+        let folder = Folder::new();
+        let (path, link) = (folder.join("config"), folder.join("link"));
         replace(&path, "1".to_owned(), false).unwrap();
-        assert_eq!(folder.all(), [file("config", 0o600, "1")]);
+        assert_eq!(all(&folder), [file("config", 0o600, "1")]);
         fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
         std::os::unix::fs::symlink("config", &link).unwrap();
         replace(&link, "2".to_owned(), false).unwrap();
         assert!(link.is_symlink());
-        assert_eq!(folder.all()[0], file("config", 0o640, "2"));
+        assert_eq!(all(&folder)[0], file("config", 0o640, "2"));
         // Only root can try this.
         let own = fs::metadata(&path).unwrap();
         if std::os::unix::fs::chown(&path, Some(4321), Some(4322)).is_ok() {
@@ -232,12 +211,12 @@ mod tests {
             std::os::unix::fs::chown(&path, Some(own.uid()), Some(own.gid())).unwrap();
         }
         replace(&link, "3".to_owned(), true).unwrap();
-        assert_eq!(folder.all()[0], file("config", 0o600, "3"));
+        assert_eq!(all(&folder)[0], file("config", 0o600, "3"));
         fs::remove_file(&path).unwrap();
         let said = replace(&link, "4".to_owned(), true).unwrap_err().to_string();
         assert!(said.contains("link: No such file"), "{said}");
-        let said = replace(&folder.0, "5".to_owned(), true).unwrap_err().to_string();
+        let said = replace(&folder, "5".to_owned(), true).unwrap_err().to_string();
         assert!(said.ends_with("it is no file"), "{said}");
-        assert_eq!(folder.all().len(), 1, "nothing is left behind: {:?}", folder.all());
+        assert_eq!(all(&folder).len(), 1, "nothing is left behind: {:?}", all(&folder));
     }
 }

@@ -149,7 +149,8 @@ mod tests {
 
     #[test]
     fn contexts_come_before_addresses() {
-        let path = std::env::temp_dir().join(format!("kelsonctl-nodes-{}", std::process::id()));
+        let folder = crate::samples::Folder::new();
+        let path = folder.join("config");
         let context = |name: &str| format!("  {name}: {{endpoint: 'unix:///tmp/{name}.sock'}}\n");
         let write = |names: &[&str]| {
             let contexts: String = names.iter().map(|name| context(name)).collect();

@@ -207,10 +207,7 @@ fn line(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn service(name: &str, state: State) -> Service {
-        Service { name: name.to_owned(), state: state.into(), ..Service::default() }
-    }
+    use crate::samples::service;
 
     #[test]
     fn who_does_something_is_told_first() {

@@ -268,11 +268,7 @@ fn tone(millis: f64) -> Tone {
 mod tests {
     use super::*;
     use crate::output::style::Palette;
-    use crate::output::time::to_wire;
-
-    fn wire(millis: u64) -> Option<prost_types::Duration> {
-        Some(to_wire(Duration::from_millis(millis)))
-    }
+    use crate::samples::wire;
 
     fn task(name: &str, start: u64, took: u64, error: &str, message: &str) -> BootTask {
         BootTask {

@@ -244,35 +244,23 @@ fn colours(tone: Tone) -> (&'static str, &'static str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::samples::{edge, node};
     use kelson_proto::v1::State;
 
     fn sample() -> GraphResponse {
-        let node = |id: &str, state: State, up| GraphNode {
-            id: id.to_owned(),
-            is_service: state != State::Unspecified,
-            state: state.into(),
-            up,
-        };
-        let edge = |from: &str, to: &str, event: &str, holds, alternative| GraphEdge {
-            from: from.to_owned(),
-            to: to.to_owned(),
-            event: event.to_owned(),
-            holds,
-            alternative,
-        };
         GraphResponse {
             nodes: vec![
-                node("cron", State::Running, true),
-                node("db", State::Running, true),
-                node("migrate", State::Failed, false),
-                node("web", State::Waiting, false),
-                node("path \"/run/x\" to exist", State::Unspecified, false),
+                node("cron", State::Running),
+                node("db", State::Running),
+                node("migrate", State::Failed),
+                node("web", State::Waiting),
+                node("path \"/run/x\" to exist", State::Unspecified),
             ],
             edges: vec![
-                edge("migrate", "db", "up", true, false),
-                edge("web", "migrate", "finished", false, false),
-                edge("web", "path \"/run/x\" to exist", "", false, true),
-                edge("web", "db", "up", true, false),
+                edge("migrate", "db", "up", true),
+                edge("web", "migrate", "finished", false),
+                GraphEdge { alternative: true, ..edge("web", "path \"/run/x\" to exist", "", false) },
+                edge("web", "db", "up", true),
             ],
         }
     }
@@ -280,11 +268,7 @@ mod tests {
     #[test]
     fn the_tree_repeats_nothing() {
         let mut graph = sample();
-        graph.edges.push(GraphEdge {
-            from: "cron".to_owned(),
-            to: "migrate".to_owned(),
-            ..GraphEdge::default()
-        });
+        graph.edges.push(edge("cron", "migrate", "", false));
         assert_eq!(
             text(&graph, Palette::None, true),
             "\

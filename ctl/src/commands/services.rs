@@ -132,13 +132,11 @@ pub fn reason(service: &Service) -> Cell {
 mod tests {
     use super::*;
     use crate::output::style::Palette;
+    use crate::samples::{self, at};
     use kelson_proto::v1::FaultyFile;
 
     fn service(name: &str, state: State) -> Service {
-        let since = Some(prost_types::Timestamp { seconds: 1000, nanos: 0 });
-        let mut service = Service { name: name.to_owned(), since, ..Service::default() };
-        service.set_state(state);
-        service
+        Service { since: at(1000), ..samples::service(name, state) }
     }
 
     fn sample() -> Vec<Service> {

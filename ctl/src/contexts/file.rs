@@ -171,8 +171,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_again() {
-        let folder = std::env::temp_dir().join(format!("kelsonctl-file-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
+        let folder = crate::samples::Folder::new();
         let path = folder.join("config");
         let mut file = File::read_or_begin(&path, "--file").unwrap();
         let text = "-----BEGIN PRIVATE KEY-----\nAA==\n-----END PRIVATE KEY-----\n".to_owned();
@@ -195,6 +194,5 @@ mod tests {
         let moved = context.clone().with_absolute_paths(&folder);
         assert_eq!(moved.ca, Some(folder.join("ca.pem").display().to_string()));
         assert_eq!(moved.key, context.key, "a text is no path");
-        std::fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -170,32 +170,17 @@ pub fn parse(text: &str) -> Result<Endpoint, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::samples::Folder;
 
     const PEM: &str = "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n";
 
-    /// A folder of its own that goes away at the end.
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new(name: &str, config: &str) -> Folder {
-            let path = std::env::temp_dir().join(format!("kelsonctl-contexts-{}-{name}", std::process::id()));
-            std::fs::create_dir_all(&path).unwrap();
-            std::fs::write(path.join("config"), config).unwrap();
-            for file in ["ca.pem", "admin.pem", "admin.key"] {
-                std::fs::write(path.join(file), PEM).unwrap();
-            }
-            Folder(path)
-        }
-
-        fn choice(&self) -> Choice {
-            Choice { config: Some(self.0.join("config")), ..Choice::default() }
-        }
+    /// A folder with this file of contexts, and the certificates that it may name.
+    fn folder(config: &str) -> Folder {
+        Folder::with([("config", config), ("ca.pem", PEM), ("admin.pem", PEM), ("admin.key", PEM)])
     }
 
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            std::fs::remove_dir_all(&self.0).unwrap();
-        }
+    fn choice(folder: &Folder) -> Choice {
+        Choice { config: Some(folder.join("config")), ..Choice::default() }
     }
 
     const TWO: &str = "current: edge\n\
@@ -215,9 +200,9 @@ mod tests {
 
     #[test]
     fn the_nearest_word_wins() {
-        let folder = Folder::new("order", TWO);
+        let folder = folder(TWO);
         assert_eq!(shown(Choice::default().resolve()), DEFAULT);
-        let mut choice = folder.choice();
+        let mut choice = choice(&folder);
         assert_eq!(shown(choice.resolve()), "192.0.2.7:50000");
         choice.environment = Some("unix:///tmp/env.sock".to_owned());
         assert_eq!(shown(choice.resolve()), "unix:///tmp/env.sock");
@@ -229,8 +214,8 @@ mod tests {
 
     #[test]
     fn the_usual_file_is_read_where_it_is_there_and_no_other_is_named() {
-        let folder = Folder::new("usual", TWO);
-        let usual = |name: &str| Choice { usual: Some(folder.0.join(name)), ..Choice::default() };
+        let folder = folder(TWO);
+        let usual = |name: &str| Choice { usual: Some(folder.join(name)), ..Choice::default() };
         assert_eq!(shown(usual("config").resolve()), "192.0.2.7:50000");
         assert_eq!(shown(usual("gone").resolve()), DEFAULT);
         let named = Choice { config: Some("/nowhere/config".into()), ..usual("config") };
@@ -239,8 +224,8 @@ mod tests {
 
     #[test]
     fn an_address_alone_takes_the_certificates_of_the_context() {
-        let folder = Folder::new("address", TWO);
-        let choice = Choice { endpoint: Some("127.0.0.1:5001".to_owned()), ..folder.choice() };
+        let folder = folder(TWO);
+        let choice = Choice { endpoint: Some("127.0.0.1:5001".to_owned()), ..choice(&folder) };
         let host = choice.resolve().unwrap();
         assert_eq!(host.endpoint.to_string(), "127.0.0.1:5001");
         assert_eq!(host.tls.as_ref().unwrap().ca, PEM.as_bytes());
@@ -257,36 +242,36 @@ mod tests {
                 .map(|key| format!("    {key}: |\n      {}\n", PEM.trim_end().replace('\n', "\n      ")))
                 .concat()
         );
-        let folder = Folder::new("inline", &inline);
-        assert_eq!(folder.choice().resolve().unwrap().tls.unwrap().key, PEM.as_bytes());
+        let folder = folder(&inline);
+        assert_eq!(choice(&folder).resolve().unwrap().tls.unwrap().key, PEM.as_bytes());
     }
 
     #[test]
     fn mistakes_are_pointed_at() {
-        let said = |name: &str, config: &str, context: Option<&str>| {
-            let folder = Folder::new(name, config);
-            let choice = Choice { context: context.map(str::to_owned), ..folder.choice() };
-            shown(choice.resolve()).replace(folder.0.to_str().unwrap(), "DIR")
+        let said = |config: &str, context: Option<&str>| {
+            let folder = folder(config);
+            let choice = Choice { context: context.map(str::to_owned), ..choice(&folder) };
+            shown(choice.resolve()).replace(folder.to_str().unwrap(), "DIR")
         };
         assert_eq!(
-            said("unknown", TWO, Some("edg")),
+            said(TWO, Some("edg")),
             "DIR/config has no context \"edg\" (--context); did you mean \"edge\"?"
         );
         assert_eq!(
-            said("none", "contexts: {a: {endpoint: 'h:1'}}", None),
+            said("contexts: {a: {endpoint: 'h:1'}}", None),
             "DIR/config names no current context; give --context NAME (there are: a)"
         );
         assert_eq!(
-            said("noca", "current: a\ncontexts: {a: {endpoint: 'h:1'}}", None),
+            said("current: a\ncontexts: {a: {endpoint: 'h:1'}}", None),
             "DIR/config: the context has no `ca:`; it takes a path or PEM text"
         );
         assert_eq!(
-            said("gone", "current: a\ncontexts: {a: {endpoint: 'h:1', ca: gone.pem}}", None),
+            said("current: a\ncontexts: {a: {endpoint: 'h:1', ca: gone.pem}}", None),
             "DIR/config: cannot read `ca:` DIR/gone.pem: No such file or directory (os error 2)"
         );
-        let key = said("key", "current: a\ncontexts:\n  a:\n    endpont: h:1\n", None);
+        let key = said("current: a\ncontexts:\n  a:\n    endpont: h:1\n", None);
         assert!(key.starts_with("DIR/config:4:5: contexts.a: unknown field `endpont`"), "{key}");
-        let port = said("port", "current: a\ncontexts: {a: {endpoint: 'h:0'}}", None);
+        let port = said("current: a\ncontexts: {a: {endpoint: 'h:0'}}", None);
         assert!(port.starts_with("\"h:0\" is no endpoint: the port must be"), "{port}");
         let missing = Choice { config: Some("/nowhere/config".into()), ..Choice::default() };
         assert_eq!(

@@ -1,24 +1,20 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use tar::{Builder, Header};
 
 use super::*;
-
-static NUMBER: AtomicU32 = AtomicU32::new(0);
+use crate::samples::Folder;
 
 /// A folder `dest` in one of its own, and a file beside it that nobody may change.
-struct Place(PathBuf);
+struct Place(Folder);
 
 impl Place {
     fn new() -> Place {
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("kelsonctl-extract-{}-{number}", std::process::id()));
-        fs::create_dir_all(path.join("dest")).unwrap();
-        fs::write(path.join("outside"), "mine").unwrap();
-        Place(path)
+        let folder = Folder::with([("outside", "mine")]);
+        fs::create_dir(folder.join("dest")).unwrap();
+        Place(folder)
     }
 
     fn dest(&self, name: &str) -> PathBuf {
@@ -52,12 +48,6 @@ impl Place {
         }
         names.sort_unstable();
         names
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        fs::remove_dir_all(&self.0).unwrap();
     }
 }
 

@@ -168,8 +168,7 @@ mod tests {
 
     #[test]
     fn an_archive_that_is_not_finished_is_none() {
-        let folder = std::env::temp_dir().join(format!("kelsonctl-pack-{}", std::process::id()));
-        fs::create_dir(&folder).unwrap();
+        let folder = crate::samples::Folder::new();
         let path = folder.join("a.tar.gz");
         let left = || fs::read_dir(&folder).unwrap().count();
         let mut pack = Pack::new(&path, "a").unwrap();
@@ -182,6 +181,5 @@ mod tests {
         assert_eq!((left(), fs::metadata(&path).unwrap().len()), (1, bytes));
         let again = Pack::new(&path, "a").err().map(|error| error.kind());
         assert_eq!((again, left()), (Some(io::ErrorKind::AlreadyExists), 1));
-        fs::remove_dir_all(folder).unwrap();
     }
 }

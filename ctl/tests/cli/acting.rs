@@ -83,7 +83,7 @@ fn a_reload_prints_what_changed_and_what_is_wrong() {
     assert_eq!((done.status, done.err.as_str()), (1, "kelsonctl: web.yaml:3:1: unknown key\n"));
     let done = fake.run("reload web");
     assert_eq!((done.status, done.out.as_str()), (2, ""));
-    assert!(done.err.contains("reload takes no name"), "{}", done.err);
+    assert!(done.err.contains("reload takes no name"), "{done:?}");
 }
 
 #[test]
@@ -94,13 +94,13 @@ fn a_signal_has_a_name_or_a_number() {
     {
         let done = fake.run(words);
         let name = if number == 1 { "SIGHUP" } else { "SIGTERM" };
-        assert_eq!(done.out, format!("db: {name} sent to PID 812\n"), "{words}: {}", done.err);
+        assert_eq!(done.out, format!("db: {name} sent to PID 812\n"), "{words}: {done:?}");
         assert_eq!(*fake.asked().last().unwrap(), format!("signal db {number}"));
     }
     assert_eq!(fake.json("signal db HUP"), json!({"name": "db", "signal": "SIGHUP", "pid": 812}));
     let done = fake.run("signal db HUPP");
     assert_eq!(done.status, 2);
-    assert!(done.err.contains("did you mean SIGHUP?"), "{}", done.err);
+    assert!(done.err.contains("did you mean SIGHUP?"), "{done:?}");
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn staying_has_an_end() {
     let fake = Fake::start(State { silent: true, ..two() });
     let done = fake.run("start web --wait --timeout 50ms");
     assert_eq!((done.status, done.out.as_str()), (5, ""));
-    assert!(done.err.contains("`kelsonctl why web`"), "{}", done.err);
+    assert!(done.err.contains("`kelsonctl why web`"), "{done:?}");
 }
 
 #[test]
@@ -158,6 +158,6 @@ fn wait_outlives_a_broken_connection() {
     fake.change(|state| state.services[1].up = true);
     fake.serve();
     let done = done(child.wait_with_output().unwrap());
-    assert_eq!(done.status, 0, "{}", done.err);
-    assert!(done.err.contains("connecting again"), "{}", done.err);
+    assert_eq!(done.status, 0, "{done:?}");
+    assert!(done.err.contains("connecting again"), "{done:?}");
 }

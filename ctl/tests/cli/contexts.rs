@@ -75,8 +75,7 @@ fn another_context_becomes_the_current_one() {
     assert_eq!(wrong.status, 2);
     assert!(
         wrong.err.ends_with("has no context \"edeg-1\" (config use); did you mean \"edge-1\"?\n"),
-        "{}",
-        wrong.err
+        "{wrong:?}"
     );
     let removed = run(&["-o", "json", "config", "remove", "edge-1"]);
     let left: serde_json::Value = serde_json::from_str(&removed.out).unwrap();
@@ -135,13 +134,8 @@ fn mistakes_are_pointed_at_and_change_nothing() {
     let place = place();
     place.write("bad", "current: a\ncontexts:\n  a:\n    endpont: h:1\n");
     let before = place.read("bad");
-    for words in [
-        "config contexts",
-        "config use a",
-        "config remove a",
-        "config add b -e /k.sock",
-        "config merge config",
-    ] {
+    let all = "config contexts; config use a; config remove a; config add b -e /k.sock; config merge config";
+    for words in all.split("; ") {
         let said = place.fails(&format!("{words} --file bad"), 2);
         assert!(
             said.starts_with("kelsonctl: bad:4:5: contexts.a: unknown field `endpont`"),

@@ -23,8 +23,8 @@ fn the_stop_order_is_shown_until_the_end() {
         assert_eq!((done.status, done.err.as_str()), (0, ""), "{words}");
         let lines: Vec<&str> = done.out.lines().collect();
         assert_eq!(lines[0], "everything stops, then the host reboots");
-        assert!(lines[1].contains("web") && lines[2].contains("db"), "{}", done.out);
-        assert_eq!(lines.len(), 3, "nothing older than the shutdown: {}", done.out);
+        assert!(lines[1].contains("web") && lines[2].contains("db"), "{done:?}");
+        assert_eq!(lines.len(), 3, "nothing older than the shutdown: {done:?}");
         let asked = fake.asked();
         assert_eq!(asked.last().unwrap(), &format!("shutdown {action} kelsonctl"));
     }

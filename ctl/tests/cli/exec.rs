@@ -1,13 +1,13 @@
 //! `exec`: bytes, signals, the terminal and the exit status.
 
 use std::io::{Read as _, Write as _};
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::process::{Child, Stdio};
 
-use nix::pty::{OpenptyResult, Winsize, openpty};
-use nix::sys::termios::{LocalFlags, tcgetattr};
+use nix::sys::signal::Signal;
 
 use crate::fake::Fake;
+use crate::terminal::{is_raw, resize, send, terminal};
 use crate::{at, done, two};
 
 #[test]
@@ -35,8 +35,8 @@ fn its_own_failures_are_told_by_a_line() {
         ("exec -t db -- exit:0", 2, "kelsonctl: -t needs a terminal, and the standard output is none"),
     ] {
         let done = fake.run(words);
-        assert_eq!(done.status, status, "{words}: {}", done.err);
-        assert!(done.err.starts_with(said), "{words}: {}", done.err);
+        assert_eq!(done.status, status, "{words}: {done:?}");
+        assert!(done.err.starts_with(said), "{words}: {done:?}");
     }
     fake.change(|state| state.deny = true);
     assert_eq!(fake.run("exec db -- exit:0").status, 4);
@@ -60,27 +60,22 @@ fn input_goes_to_it_byte_for_byte() {
     assert_eq!(child.wait().unwrap().code(), Some(0), "the input is still open");
 }
 
-fn send(child: &Child, signal: i32) {
-    // SAFETY: a child of this test that has not been waited for.
-    assert_eq!(unsafe { libc::kill(i32::try_from(child.id()).unwrap(), signal) }, 0);
-}
-
 #[test]
 fn the_first_signal_is_sent_on_and_the_second_leaves() {
     let fake = Fake::start(two());
     let mut child = piped(&fake, "exec db -- out:r until:signal until:signal exit:0");
     child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
-    send(&child, libc::SIGTERM);
+    send(&child, Signal::SIGTERM);
     fake.until_asked("exec signal 15", 1);
-    send(&child, libc::SIGINT);
+    send(&child, Signal::SIGINT);
     let done = done(child.wait_with_output().unwrap());
     assert_eq!((done.status, done.err.as_str()), (130, "kelsonctl: left the command: the host kills it\n"));
     fake.until_asked("exec gone", 1);
     // Also while nobody takes its output.
     let mut child = piped(&fake, "exec db -- flood");
     child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
-    send(&child, libc::SIGINT);
-    send(&child, libc::SIGHUP);
+    send(&child, Signal::SIGINT);
+    send(&child, Signal::SIGHUP);
     assert_eq!(child.wait().unwrap().code(), Some(129));
 }
 
@@ -103,13 +98,11 @@ struct OnTerminal {
 
 impl OnTerminal {
     fn start(fake: &Fake, words: &str) -> OnTerminal {
-        let size = Winsize { ws_row: 33, ws_col: 99, ws_xpixel: 0, ws_ypixel: 0 };
-        let OpenptyResult { master, slave } = openpty(Some(&size), None).unwrap();
+        let (ours, slave) = terminal(99, 33);
         let theirs = || Stdio::from(slave.try_clone().unwrap());
         let mut command = at(&fake.socket(), words);
         command.env("TERM", "vt100").stdin(theirs()).stdout(theirs()).stderr(theirs());
-        let child = command.spawn().unwrap();
-        OnTerminal { child, ours: master.into(), theirs: slave, said: Vec::new() }
+        OnTerminal { child: command.spawn().unwrap(), ours, theirs: slave, said: Vec::new() }
     }
 
     fn until(&mut self, text: &str) {
@@ -119,10 +112,6 @@ impl OnTerminal {
             self.said.extend_from_slice(&chunk[..count]);
         }
     }
-
-    fn is_raw(&self) -> bool {
-        !tcgetattr(self.theirs.as_fd()).unwrap().local_flags.intersects(LocalFlags::ICANON | LocalFlags::ISIG)
-    }
 }
 
 #[test]
@@ -130,40 +119,36 @@ fn a_terminal_is_handed_over_and_given_back() {
     let fake = Fake::start(two());
     let mut on = OnTerminal::start(&fake, "exec -it db -- out:ready until:size until:input exit:5");
     on.until("ready");
-    assert!(on.is_raw());
+    assert!(is_raw(&on.theirs));
     assert_eq!(
         fake.asked().last().unwrap(),
         r#"exec db ["out:ready", "until:size", "until:input", "exit:5"] input=true terminal=Some("99x33") ["TERM=vt100"]"#
     );
-    let size = Winsize { ws_row: 10, ws_col: 20, ws_xpixel: 0, ws_ypixel: 0 };
-    // SAFETY: it reads one winsize, which lives on this stack.
-    assert_eq!(unsafe { libc::ioctl(on.theirs.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) }, 0);
-    // It is not the terminal's own session here, so the kernel does not tell it.
-    send(&on.child, libc::SIGWINCH);
+    resize(&on.theirs, &on.child, 20, 10);
     fake.until_asked("exec size 20x10", 1);
     // Ctrl-C is a key as others are.
     on.ours.write_all(&[3]).unwrap();
     assert_eq!(on.child.wait().unwrap().code(), Some(5));
-    assert!(!on.is_raw());
+    assert!(!is_raw(&on.theirs));
 }
 
 #[test]
 fn the_terminal_is_given_back_however_it_ends() {
     let mut fake = Fake::start(two());
-    for signal in [libc::SIGHUP, libc::SIGTERM] {
+    for signal in [Signal::SIGHUP, Signal::SIGTERM] {
         let mut on = OnTerminal::start(&fake, "exec -it db -- out:ready until:end exit:5");
         on.until("ready");
         send(&on.child, signal);
-        if signal == libc::SIGTERM {
+        if signal == Signal::SIGTERM {
             fake.until_asked("exec signal 15", 1);
             send(&on.child, signal);
         }
-        assert_eq!(on.child.wait().unwrap().code(), Some(128 + signal));
-        assert!(!on.is_raw());
+        assert_eq!(on.child.wait().unwrap().code(), Some(128 + signal as i32));
+        assert!(!is_raw(&on.theirs));
     }
     let mut on = OnTerminal::start(&fake, "exec -it db -- out:ready until:end exit:5");
     on.until("ready");
     fake.cut();
     assert_eq!(on.child.wait().unwrap().code(), Some(3));
-    assert!(!on.is_raw());
+    assert!(!is_raw(&on.theirs));
 }

@@ -4,7 +4,6 @@ mod health;
 mod inspect;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -24,6 +23,7 @@ use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
 use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
+use crate::samples::Folder;
 pub use inspect::Seen;
 
 /// What the host knows, and what it was asked.
@@ -84,7 +84,7 @@ pub struct State {
 
 /// The host. Ends when it is dropped.
 pub struct Fake {
-    folder: PathBuf,
+    folder: Folder,
     shared: Shared,
     running: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
 }
@@ -95,20 +95,10 @@ struct Shared {
     changed: watch::Sender<u64>,
 }
 
-static NUMBER: AtomicU32 = AtomicU32::new(0);
-
-/// An empty folder of this test's own, with a path short enough for a socket.
-pub fn folder() -> PathBuf {
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let path = std::env::temp_dir().join(format!("kctl-{}-{number}", std::process::id()));
-    std::fs::create_dir_all(&path).unwrap();
-    path
-}
-
 impl Fake {
     pub fn start(state: State) -> Fake {
         let shared = Shared { state: Arc::new(Mutex::new(state)), changed: watch::channel(0).0 };
-        let mut fake = Fake { folder: folder(), shared, running: None };
+        let mut fake = Fake { folder: Folder::new(), shared, running: None };
         fake.serve();
         fake
     }
@@ -149,7 +139,7 @@ impl Fake {
         assert!(self.running.is_none());
         let (stop, stopped) = oneshot::channel();
         let (ready, is_ready) = std::sync::mpsc::channel();
-        let (folder, shared) = (self.folder.clone(), self.shared.clone());
+        let (folder, shared) = (self.folder.to_owned(), self.shared.clone());
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             let inspect = (!shared.state().seen.unknown).then(|| InspectServer::new(shared.clone()));
@@ -195,7 +185,6 @@ impl Fake {
 impl Drop for Fake {
     fn drop(&mut self) {
         self.cut();
-        drop(std::fs::remove_dir_all(&self.folder));
     }
 }
 

@@ -73,7 +73,7 @@ fn logs_without_a_name_are_those_of_all_services() {
     fake.change(|state| state.services.extend((0..300).map(|n| service(&format!("s{n}"), Running))));
     let told = fake.run("logs");
     assert_eq!((told.status, told.out.as_str()), (2, ""));
-    assert!(told.err.contains("302 services") && told.err.contains("name those to read"), "{}", told.err);
+    assert!(told.err.contains("302 services") && told.err.contains("name those to read"), "{told:?}");
     fake.cut();
 }
 
@@ -95,11 +95,11 @@ fn cat_prints_the_file_of_a_service() {
     fake.change(|state| state.status = status("/etc/kelson/services/db.yaml", true));
     let told = fake.run("cat db");
     assert_eq!((told.status, told.out.as_str()), (0, "name: db\nprocess: {}\n"));
-    assert!(told.err.contains("changed since db was started"), "{}", told.err);
+    assert!(told.err.contains("changed since db was started"), "{told:?}");
     fake.change(|state| state.status = status("", false));
     let told = fake.run("cat db");
     assert_eq!((told.status, told.out.as_str()), (1, ""));
-    assert!(told.err.contains("db is built in and has no file"), "{}", told.err);
+    assert!(told.err.contains("db is built in and has no file"), "{told:?}");
     assert!(fake.run("cat dbb").err.contains("did you mean \"db\"?"));
 }
 
@@ -132,14 +132,14 @@ fn words_of_other_tools_lead_to_related_commands() {
     ] {
         let done = done(kelsonctl().arg(word).output().unwrap());
         assert_eq!((done.status, done.out.as_str()), (2, ""), "{word}");
-        assert!(done.err.starts_with(&format!("error: unrecognized subcommand '{word}'\n")), "{}", done.err);
-        assert!(done.err.contains(part) && !done.err.contains("similar"), "{word}: {}", done.err);
+        assert!(done.err.starts_with(&format!("error: unrecognized subcommand '{word}'\n")), "{done:?}");
+        assert!(done.err.contains(part) && !done.err.contains("similar"), "{word}: {done:?}");
     }
     // What is only mistyped, or a word within another command, is told by its letters.
     let mistyped = done(kelsonctl().arg("servces").output().unwrap());
-    assert!(mistyped.err.contains("'services'"), "{}", mistyped.err);
+    assert!(mistyped.err.contains("'services'"), "{mistyped:?}");
     let within = done(kelsonctl().args(["config", "show"]).output().unwrap());
-    assert!(!within.err.contains("kelsonctl status"), "{}", within.err);
+    assert!(!within.err.contains("kelsonctl status"), "{within:?}");
 }
 
 #[test]
@@ -153,8 +153,7 @@ fn a_wait_for_an_exit_ends_with_the_run() {
     assert_eq!(early.status, 5);
     assert!(
         early.err.ends_with("db not exited within 200ms; `kelsonctl why db` tells what it waits for\n"),
-        "{}",
-        early.err
+        "{early:?}"
     );
     fake.change(|state| {
         // It was restarted before anybody looked.

@@ -11,9 +11,10 @@ use serde_json::json;
 use tar::{Builder, EntryType, Header};
 use tonic::Status;
 
-use crate::fake::{Fake, Seen, folder};
+use crate::fake::{Fake, Seen};
 use crate::looking::seen;
 use crate::nodes::Fleet;
+use crate::samples::Folder;
 use crate::terminal::on_terminal;
 use crate::{Done, at};
 
@@ -84,7 +85,7 @@ fn what_cannot_be_looked_at_is_told_beside_the_rest() {
 fn a_path_that_is_none_is_told() {
     let fake =
         Fake::start(seen(Seen { broken: Some(Status::not_found("there is no /nope")), ..Seen::default() }));
-    let dest = folder();
+    let dest = Folder::new();
     for words in ["ls /nope".to_owned(), "read /nope".to_owned(), format!("cp /nope {}", dest.display())] {
         let err = "kelsonctl: there is no /nope\n".to_owned();
         assert_eq!(fake.run(&words), Done { status: 1, out: String::new(), err }, "{words}");
@@ -92,9 +93,8 @@ fn a_path_that_is_none_is_told() {
     for words in ["ls etc", "read etc", "cp :etc ."] {
         let wrong = fake.run(words);
         assert_eq!(wrong.status, 2, "{words}");
-        assert!(wrong.err.contains("a path of the host begins with /"), "{}", wrong.err);
+        assert!(wrong.err.contains("a path of the host begins with /"), "{wrong:?}");
     }
-    fs::remove_dir(dest).unwrap();
 }
 
 #[test]
@@ -103,12 +103,7 @@ fn folders_of_several_hosts() {
     let fleet = Fleet::new(vec![("a", host("one")), ("b", host("two"))]);
     assert_eq!(fleet.run("-n a,b ls /").out, "a  one\nb  two\n");
     let refused = fleet.run("-n a,b read /x");
-    assert_eq!(
-        (refused.status, refused.err.contains("has one host at a time")),
-        (2, true),
-        "{}",
-        refused.err
-    );
+    assert_eq!((refused.status, refused.err.contains("has one host at a time")), (2, true), "{refused:?}");
 }
 
 #[test]
@@ -157,7 +152,7 @@ fn pieces(archive: &[u8]) -> Vec<Response> {
 #[test]
 fn a_folder_is_copied() {
     let fake = Fake::start(seen(Seen { copy: pieces(&archive()), ..Seen::default() }));
-    let dest = folder();
+    let dest = Folder::new();
     let words = format!("cp /var/log {}", dest.display());
     let copied = fake.run(&words);
     let out = format!("copied 2 files (6.8 KiB) to {}/log\n", dest.display());
@@ -173,7 +168,6 @@ fn a_folder_is_copied() {
     assert_eq!(told, json!({"files": 2, "bytes": 7006, "troubles": []}));
     assert!(dest.join("other/db.log").is_file(), "what is not there is its new name");
     assert_eq!(fake.run(&format!("{words} --force")).status, 0);
-    fs::remove_dir_all(dest).unwrap();
 }
 
 #[test]
@@ -191,11 +185,10 @@ fn troubles_of_a_copy_are_told_and_the_rest_is_there() {
     let mut copy = pieces(&archive());
     copy.push(Response::Trouble("log/late: it\x1b is gone".to_owned()));
     let fake = Fake::start(seen(Seen { copy, ..Seen::default() }));
-    let dest = folder();
+    let dest = Folder::new();
     let copied = fake.run(&format!("cp /var/log {}", dest.display()));
     assert_eq!((copied.status, copied.err.as_str()), (1, "kelsonctl: log/late: it\\x1b is gone\n"));
     assert!(dest.join("log/db.log").is_file());
-    fs::remove_dir_all(dest).unwrap();
 }
 
 /// What is in a folder, at any depth.
@@ -217,7 +210,7 @@ fn a_copy_that_breaks_off_leaves_no_half_of_a_file() {
     let half = &archive()[..3000];
     let broken = Some(Status::unavailable("PID 1 is ending"));
     let fake = Fake::start(seen(Seen { copy: pieces(half), broken, ..Seen::default() }));
-    let dest = folder();
+    let dest = Folder::new();
     let words = format!("cp /var/log {}", dest.display());
     let err = "kelsonctl: PID 1 is ending\n".to_owned();
     assert_eq!(fake.run(&words), Done { status: 3, out: String::new(), err });
@@ -225,14 +218,13 @@ fn a_copy_that_breaks_off_leaves_no_half_of_a_file() {
     fake.change(|state| state.seen.broken = None);
     let short = fake.run(&words);
     assert_eq!(short.status, 1);
-    assert!(short.err.starts_with("kelsonctl: the archive that the host sends is broken: "), "{}", short.err);
+    assert!(short.err.starts_with("kelsonctl: the archive that the host sends is broken: "), "{short:?}");
     assert_eq!(all(&dest).len(), 1);
-    fs::remove_dir_all(dest).unwrap();
 }
 
 #[test]
 fn a_host_writes_nothing_but_what_was_asked_for() {
-    let outer = folder();
+    let outer = Folder::new();
     let dest = outer.join("dest");
     fs::create_dir(&dest).unwrap();
     let mut evil = Vec::new();
@@ -247,25 +239,20 @@ fn a_host_writes_nothing_but_what_was_asked_for() {
     evil.extend([0; 1024]);
     let fake = Fake::start(seen(Seen { copy: pieces(&evil), ..Seen::default() }));
     let done = fake.run(&format!("cp /var/log {}", dest.display()));
-    assert_eq!((done.status, done.err.lines().count()), (1, 4), "{}", done.err);
-    assert!(
-        done.err.contains("kelsonctl: .bashrc: it is not below log, which was asked for\n"),
-        "{}",
-        done.err
-    );
+    assert_eq!((done.status, done.err.lines().count()), (1, 4), "{done:?}");
+    assert!(done.err.contains("kelsonctl: .bashrc: it is not below log, which was asked for\n"), "{done:?}");
     assert_eq!(all(&outer), [dest.display().to_string()]);
     assert!(!Path::new("/tmp/kelsonctl-evil").exists());
-    fs::remove_dir_all(outer).unwrap();
 }
 
 #[test]
 fn a_place_that_will_not_do_is_told_before_the_host_is_asked() {
     let fake = Fake::start(seen(Seen { copy: pieces(&archive()), ..Seen::default() }));
-    let dest = folder();
+    let dest = Folder::new();
     fs::write(dest.join("here"), "mine").unwrap();
     let said = |words: String, status| {
         let done = fake.run(&words);
-        assert_eq!((done.status, done.out.as_str()), (status, ""), "{words}: {}", done.err);
+        assert_eq!((done.status, done.out.as_str()), (status, ""), "{words}: {done:?}");
         done.err
     };
     let here = dest.join("here");
@@ -286,14 +273,13 @@ fn a_place_that_will_not_do_is_told_before_the_host_is_asked() {
         );
     }
     assert_eq!((fake.asked(), fs::read_to_string(&here).unwrap()), (Vec::<String>::new(), "mine".to_owned()));
-    fs::remove_dir_all(dest).unwrap();
 }
 
 #[test]
 fn a_file_goes_to_the_host() {
     use std::os::unix::fs::PermissionsExt as _;
     let fake = Fake::start(seen(Seen::default()));
-    let here = folder();
+    let here = Folder::new();
     let file = here.join("app.conf");
     fs::write(&file, vec![b'x'; 200_000]).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o4640)).unwrap();
@@ -315,5 +301,4 @@ fn a_file_goes_to_the_host() {
         assert!(refused.status == 2 && refused.err.contains(said), "{words}: {refused:?}");
     }
     assert_eq!(fake.run("cp /no/such/file :/etc/").status, 1);
-    fs::remove_dir_all(here).unwrap();
 }

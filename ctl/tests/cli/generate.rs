@@ -1,21 +1,22 @@
 //! `gen`: a whole PKI, judged by openssl and by TLS.
 
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, KeyPair};
 use tonic::transport::{Certificate, Identity, ServerTlsConfig};
 
-use crate::fake::{folder, serve_tls};
+use crate::fake::serve_tls;
+use crate::samples::Folder;
 use crate::{Done, ENVIRONMENT, done, kelsonctl, two};
 
 /// A folder in which `kelsonctl` runs; it goes away at the end.
-pub struct Place(pub PathBuf);
+pub struct Place(pub Folder);
 
 impl Place {
     pub fn new() -> Place {
-        Place(folder())
+        Place(Folder::new())
     }
 
     /// The program with these words, here; a word in quotes may have spaces.
@@ -38,7 +39,7 @@ impl Place {
     /// The same, which must fail; what it says.
     pub fn fails(&self, words: &str, status: i32) -> String {
         let done = self.run(words);
-        assert_eq!((done.status, done.out.as_str()), (status, ""), "{words}: {}", done.err);
+        assert_eq!((done.status, done.out.as_str()), (status, ""), "{words}: {done:?}");
         done.err
     }
 
@@ -92,12 +93,6 @@ impl Place {
     }
 }
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).unwrap();
-    }
-}
-
 #[test]
 fn a_machine_and_a_client_of_one_pki_talk() {
     for (algorithm, kind) in [("p256", "prime256v1"), ("ed25519", "ED25519")] {
@@ -120,7 +115,7 @@ fn a_machine_and_a_client_of_one_pki_talk() {
         let output = kelsonctl().env(config, path.trim_matches('\'')).arg("version").output().unwrap();
         let version = done(output);
         assert_eq!((version.status, version.err.as_str()), (0, ""), "{algorithm}");
-        assert!(version.out.contains("kelson     9.8.7 "), "{}", version.out);
+        assert!(version.out.contains("kelson     9.8.7 "), "{version:?}");
         for certificate in ["pki/ca.pem", "pki/127.0.0.1.pem"] {
             assert!(place.text(certificate).contains(kind), "{algorithm}: {}", place.text(certificate));
         }
@@ -197,12 +192,12 @@ fn a_ca_of_another_program_signs_too() {
              -subj '/C=IS/O=Harbour/OU=Cranes/emailAddress=ca@example.com/CN=Old CA' \
              -addext basicConstraints=critical,CA:true -addext keyUsage=critical,keyCertSign"
         ));
-        assert_eq!(made.status, 0, "{}", made.err);
+        assert_eq!(made.status, 0, "{made:?}");
         let words = format!("gen cert --ca {name}.pem --role os:admin --name of-{name}");
         let done = place.run(&words);
-        assert_eq!(done.status, 0, "{}", done.err);
+        assert_eq!(done.status, 0, "{done:?}");
         // Its thirty days would be longer than those of the CA.
-        assert!(done.err.contains("the certificate ends with it"), "{}", done.err);
+        assert!(done.err.contains("the certificate ends with it"), "{done:?}");
         assert!(place.verify("sslclient", &format!("{name}.pem"), &format!("of-{name}.pem")), "{name}");
         let end = |name: &str| place.openssl(&format!("x509 -in {name}.pem -noout -enddate")).out;
         assert_eq!(end(name), end(&format!("of-{name}")));

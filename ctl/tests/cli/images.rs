@@ -89,6 +89,6 @@ fn who_may_not_ask_is_told_so() {
     for words in ["images", "images prune"] {
         let done = fake.run(words);
         assert_eq!((done.status, done.out.as_str()), (4, ""), "{words}");
-        assert!(done.err.contains("only root may ask"), "{}", done.err);
+        assert!(done.err.contains("only root may ask"), "{done:?}");
     }
 }

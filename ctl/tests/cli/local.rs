@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::fake::{Fake, folder};
+use crate::fake::Fake;
+use crate::samples::Folder;
 use crate::{Done, at, done, kelsonctl, two};
 
 fn run(words: &str) -> Done {
@@ -21,8 +22,8 @@ fn alone_it_helps() {
     assert_eq!(run("version --client").out, format!("kelsonctl  {}\n", env!("CARGO_PKG_VERSION")));
 }
 
-fn configuration(files: &[(&str, &str)]) -> std::path::PathBuf {
-    let folder = folder();
+fn configuration(files: &[(&str, &str)]) -> Folder {
+    let folder = Folder::new();
     std::fs::create_dir_all(folder.join("services")).unwrap();
     for (name, text) in files {
         std::fs::write(folder.join("services").join(name), text).unwrap();
@@ -44,7 +45,6 @@ fn a_folder_without_mistakes() {
         Done { status: 0, out: "1 service, no mistakes\n".into(), err: String::new() }
     );
     assert_eq!(validate(&folder, &["-o", "json"]).out, "[]\n");
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
@@ -56,9 +56,9 @@ fn each_mistake_is_pointed_at() {
     let report = validate(&folder, &[]);
     assert_eq!((report.status, report.err.as_str()), (1, ""));
     let place = format!("{}/services/web.yaml:2:1: ", folder.display());
-    assert!(report.out.starts_with(&place), "{}", report.out);
-    assert!(report.out.contains("\n  2 | desription: x\n    | ^\n"), "{}", report.out);
-    assert!(report.out.contains("1 faulty service; 1 service without a mistake\n"), "{}", report.out);
+    assert!(report.out.starts_with(&place), "{report:?}");
+    assert!(report.out.contains("\n  2 | desription: x\n    | ^\n"), "{report:?}");
+    assert!(report.out.contains("1 faulty service; 1 service without a mistake\n"), "{report:?}");
     let json = validate(&folder, &["-o", "json"]);
     assert_eq!(json.status, 1);
     let json: serde_json::Value = serde_json::from_str(&json.out).unwrap();
@@ -66,32 +66,30 @@ fn each_mistake_is_pointed_at() {
         (&json[0]["line"], &json[0]["column"], &json[0]["service"]),
         (&2.into(), &1.into(), &"web".into())
     );
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn a_long_line_is_shown_near_its_mistake() {
-    let folder = folder();
+    let folder = Folder::new();
     std::fs::create_dir_all(folder.join("services")).unwrap();
     let text = format!("{{name: web, process: {{command: [{}], strange: 1}}}}\n", "a, ".repeat(10_000));
     std::fs::write(folder.join("services/web.yaml"), text).unwrap();
     let report = validate(&folder, &[]);
     let source = report.out.lines().find(|line| line.starts_with("  1 | ")).unwrap();
     assert!(source.contains(" a, ], strange: 1}") && source.starts_with("  1 | …"), "{source}");
-    assert!(report.out.lines().all(|line| line.chars().count() < 400), "{}", report.out);
-    std::fs::remove_dir_all(folder).unwrap();
+    assert!(report.out.lines().all(|line| line.chars().count() < 400), "{report:?}");
 }
 
 #[test]
 fn a_folder_that_is_none() {
     let missing = validate(Path::new("/nowhere/at/all"), &[]);
     assert_eq!((missing.status, missing.out.as_str()), (1, ""));
-    assert!(missing.err.contains("/nowhere/at/all cannot be read"), "{}", missing.err);
+    assert!(missing.err.contains("/nowhere/at/all cannot be read"), "{missing:?}");
 }
 
 #[test]
 fn a_folder_that_is_not_kelsons_is_named_with_what_was_meant() {
-    let folder = folder();
+    let folder = Folder::new();
     let services = folder.join("kelson/services");
     std::fs::create_dir_all(&services).unwrap();
     let said = |of: &Path| {
@@ -118,7 +116,6 @@ fn a_folder_that_is_not_kelsons_is_named_with_what_was_meant() {
         "kelsonctl: DIR/other is not a configuration folder: service files belong into DIR/other/services; \
          `kelsonctl validate DIR/other/db.yaml` checks one file\n"
     );
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
@@ -163,13 +160,8 @@ fn one_file_is_checked_with_its_folder_and_without_one_by_itself() {
         std::fs::create_dir_all(folder.join("alone")).unwrap();
         std::fs::write(&path, text).unwrap();
         let done = validate(&path, &[]);
-        assert!(
-            done.status == status && done.out.ends_with(&format!("{end}{alone}")),
-            "{name}: {}",
-            done.out
-        );
+        assert!(done.status == status && done.out.ends_with(&format!("{end}{alone}")), "{name}: {done:?}");
     }
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
@@ -198,8 +190,7 @@ fn elsewhere_users_and_files_are_those_of_the_root_or_not_checked() {
     assert_eq!((faulty.status, faulty.err.as_str()), (1, ""));
     assert!(
         faulty.out.contains("someone") && faulty.out.contains("/etc/web.env does not exist"),
-        "{}",
-        faulty.out
+        "{faulty:?}"
     );
     std::fs::write(root.join("etc/passwd"), "someone:x:1000:1000::/:/bin/sh\n").unwrap();
     std::fs::write(root.join("etc/web.env"), "A=1\n").unwrap();
@@ -209,12 +200,11 @@ fn elsewhere_users_and_files_are_those_of_the_root_or_not_checked() {
     // An absolute link leads to where it leads in that root.
     std::os::unix::fs::symlink("/usr/bin/tool", root.join("bin/link")).unwrap();
     let fine = with_root();
-    assert_eq!((fine.status, fine.err.as_str()), (0, ""), "{}", fine.out);
+    assert_eq!((fine.status, fine.err.as_str()), (0, ""), "{fine:?}");
     let warning = format!("web.yaml: warning: there is no program /bin/gone in {}\n", root.display());
-    assert!(fine.out.ends_with(&format!("{warning}1 service, no mistakes\n")), "{}", fine.out);
-    assert_eq!(fine.out.matches("warning").count(), 1, "{}", fine.out);
+    assert!(fine.out.ends_with(&format!("{warning}1 service, no mistakes\n")), "{fine:?}");
+    assert_eq!(fine.out.matches("warning").count(), 1, "{fine:?}");
     assert!(validate(&folder, &["--root", "/no/such"]).err.contains("--root: /no/such is not a folder"));
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
@@ -260,7 +250,7 @@ fn scripts_of_the_shells() {
     {
         let script = run(&format!("completion {shell}"));
         assert_eq!((script.status, script.err.as_str()), (0, ""));
-        assert!(script.out.contains(part), "{shell}: {}", script.out);
+        assert!(script.out.contains(part), "{shell}: {script:?}");
     }
 }
 

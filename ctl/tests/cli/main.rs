@@ -23,6 +23,10 @@ mod support;
 mod terminal;
 mod watch;
 
+#[path = "../../src/samples.rs"]
+#[allow(dead_code, reason = "unit tests use the rest")]
+mod samples;
+
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -92,25 +96,13 @@ impl Fake {
 }
 
 pub fn service(name: &str, state: kelson_proto::v1::State) -> Service {
-    let mut service = Service {
-        name: name.to_owned(),
-        since: Some(prost_types::Timestamp { seconds: 1_795_254_485, nanos: 123_000_000 }),
-        ..Service::default()
-    };
-    service.set_state(state);
-    service
+    let since = Some(prost_types::Timestamp { seconds: 1_795_254_485, nanos: 123_000_000 });
+    Service { since, ..samples::service(name, state) }
 }
 
 pub fn event(seq: u64, name: &str, message: &str) -> Event {
-    let mut event = Event {
-        seq,
-        time: Some(prost_types::Timestamp { seconds: 1_795_254_485, nanos: 0 }),
-        service: name.to_owned(),
-        message: message.to_owned(),
-        ..Event::default()
-    };
-    event.set_state(kelson_proto::v1::State::Running);
-    event
+    let running = kelson_proto::v1::State::Running;
+    Event { time: samples::at(1_795_254_485), ..samples::event(seq, name, running, message) }
 }
 
 /// A database that is up, and a web server that waits for a path.

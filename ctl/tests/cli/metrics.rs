@@ -81,7 +81,7 @@ fn names_are_handed_on_and_unknown_ones_explained() {
     assert_eq!(fake.asked(), ["metrics db"]);
     let done = fake.run("metrics bd");
     assert_eq!((done.status, done.out.as_str()), (1, ""));
-    assert!(done.err.contains("did you mean \"db\"?"), "{}", done.err);
+    assert!(done.err.contains("did you mean \"db\"?"), "{done:?}");
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn what_breaks_off_has_no_end() {
     for words in ["metrics", "metrics -o json", "metrics -o table"] {
         let done = fake.run(words);
         assert_eq!((done.status, done.err.as_str()), (3, "kelsonctl: PID 1 is ending\n"), "{words}");
-        assert!(!done.out.contains("# EOF"), "{}", done.out);
-        assert_eq!(done.out.is_empty(), words != "metrics", "{}", done.out);
+        assert!(!done.out.contains("# EOF"), "{done:?}");
+        assert_eq!(done.out.is_empty(), words != "metrics", "{done:?}");
     }
 }

@@ -1,7 +1,6 @@
 //! Several hosts in one call: `-n a,b`.
 
 use std::net::TcpListener;
-use std::path::PathBuf;
 use std::process::Command;
 
 use kelson_proto::v1::action_result::Outcome;
@@ -13,21 +12,22 @@ use kelson_proto::v1::{
 };
 use serde_json::{Value as Json, json};
 
-use crate::fake::{Fake, State, folder};
-use crate::reaching::{authority, signed};
+use crate::fake::{Fake, State};
+use crate::reaching::{authority, client};
+use crate::samples::{Folder, wire};
 use crate::streams::{Following, line};
 use crate::{Done, done, event, kelsonctl, service, two};
 
 /// Hosts, and the file of contexts that names them.
 pub struct Fleet {
     pub hosts: Vec<Fake>,
-    folder: PathBuf,
+    folder: Folder,
 }
 
 impl Fleet {
     /// Hosts under these names. `lost` is a context too, behind which nobody is.
     pub fn new(hosts: Vec<(&str, State)>) -> Fleet {
-        let folder = folder();
+        let folder = Folder::new();
         let mut text = format!("contexts:\n  lost: {{endpoint: 'unix://{}/lost.sock'}}\n", folder.display());
         let hosts = hosts.into_iter().map(|(name, state)| {
             let fake = Fake::start(state);
@@ -56,12 +56,6 @@ impl Fleet {
              --endpoint)\n",
             self.folder.display()
         )
-    }
-}
-
-impl Drop for Fleet {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.folder).unwrap();
     }
 }
 
@@ -102,9 +96,9 @@ edge-1  web       waiting  no   -                     0  path \"/run/x\" to exis
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(words(&bare), words(rows));
     let alone = fleet.run("-n lab services");
-    assert!(alone.out.starts_with("NODE  NAME "), "one has the column as well: {}", alone.out);
+    assert!(alone.out.starts_with("NODE  NAME "), "one has the column as well: {alone:?}");
     let unnamed = fleet.run("--context lab services");
-    assert!(unnamed.out.starts_with("NAME "), "without -n there is none: {}", unnamed.out);
+    assert!(unnamed.out.starts_with("NAME "), "without -n there is none: {unnamed:?}");
 }
 
 #[test]
@@ -134,11 +128,7 @@ fn failures_that_differ_are_status_1() {
     assert_eq!((agreed.status, agreed.err.as_str()), (4, denied));
     let told = fleet.run("-n edge,shut status wbe");
     assert_eq!(told.status, 1);
-    assert!(
-        told.err.contains("kelsonctl: edge: no service \"wbe\"; did you mean \"web\"?\n"),
-        "{}",
-        told.err
-    );
+    assert!(told.err.contains("kelsonctl: edge: no service \"wbe\"; did you mean \"web\"?\n"), "{told:?}");
 }
 
 #[test]
@@ -241,17 +231,16 @@ fn all_are_asked_at_the_same_time() {
 fn hosts_that_say_nothing_are_given_up_together() {
     let fleet = fleet();
     let ca = authority();
-    let (certificate, key) = signed(&ca, &["admin"]);
-    for (name, text) in [("ca.pem", ca.pem()), ("admin.pem", certificate), ("admin.key", key)] {
-        std::fs::write(fleet.folder.join(name), text).unwrap();
-    }
+    let client = client(ca.pem(), &ca);
     let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     let config = fleet.folder.join("config");
     let mut text = std::fs::read_to_string(&config).unwrap();
     for (name, listener) in ["mute-1", "mute-2"].iter().zip(&listeners) {
         let port = listener.local_addr().unwrap().port();
+        let paths = ["ca.pem", "admin.pem", "admin.key"].map(|name| client.join(name).display().to_string());
+        let [ca, certificate, key] = paths;
         text += &format!(
-            "  {name}: {{endpoint: '127.0.0.1:{port}', ca: ca.pem, certificate: admin.pem, key: admin.key}}\n"
+            "  {name}: {{endpoint: '127.0.0.1:{port}', ca: {ca}, certificate: {certificate}, key: {key}}}\n"
         );
     }
     std::fs::write(&config, text).unwrap();
@@ -304,7 +293,7 @@ fn events_of_several_hosts_flow_together() {
     assert!(lines[1].starts_with("kelsonctl: lab: ") && lines[1].ends_with("; connecting again"), "{errors}");
     assert_eq!(lines[2], "kelsonctl: lab: connected again");
     let programs = fleet.run("-n edge-1 events -o json");
-    assert!(programs.out.starts_with("{\"node\":\"edge-1\",\"seq\":1,\"time\":"), "{}", programs.out);
+    assert!(programs.out.starts_with("{\"node\":\"edge-1\",\"seq\":1,\"time\":"), "{programs:?}");
     assert!(fleet.run("-n edge-1 events -o yaml").out.starts_with("---\nnode: edge-1\nseq: 1\n"));
 }
 
@@ -332,7 +321,7 @@ fn logs_of_several_hosts_keep_to_lines() {
 #[test]
 fn health_is_told_of_each() {
     let host = |state: HealthState, message: &str| {
-        let lasts = Some(prost_types::Duration { seconds: 192, nanos: 0 });
+        let lasts = wire(192_000);
         let health = HealthReport {
             state: state.into(),
             message: message.to_owned(),
@@ -356,7 +345,6 @@ fn health_is_told_of_each() {
 
 #[test]
 fn each_of_the_other_tables() {
-    let ms = |millis: i32| Some(prost_types::Duration { seconds: 0, nanos: millis * 1_000_000 });
     let host = |millis, up| {
         let sample = MetricSample { labels: vec!["db".to_owned()], value: Some(Value::Number(up)) };
         let up = MetricFamily {
@@ -371,8 +359,8 @@ fn each_of_the_other_tables() {
             boot: BootResponse {
                 services: vec![BootService {
                     name: "db".to_owned(),
-                    spawned: ms(0),
-                    up: ms(millis),
+                    spawned: wire(0),
+                    up: wire(millis),
                     after: vec![],
                 }],
                 ..BootResponse::default()
@@ -397,7 +385,7 @@ fn each_of_the_other_tables() {
          a     demo/nginx:1  -         7 B  no\n\
          b     demo/nginx:1  -         7 B  no\n"
     );
-    assert!(images.err.contains("kelsonctl: b: arm.tar cannot be read\n"), "{}", images.err);
+    assert!(images.err.contains("kelsonctl: b: arm.tar cannot be read\n"), "{images:?}");
     let version: Vec<Vec<String>> = fleet
         .run("-n a,b version")
         .out
@@ -424,8 +412,8 @@ fn the_end_of_several_hosts() {
     for name in ["a", "b"] {
         let of = ended.out.lines().filter_map(|line| line.strip_prefix(&format!("{name}  ")));
         let of: Vec<&str> = of.collect();
-        assert_eq!((of[0], of.len()), ("everything stops, then the host reboots", 2), "{}", ended.out);
-        assert!(of[1].ends_with("stopped"), "{}", ended.out);
+        assert_eq!((of[0], of.len()), ("everything stops, then the host reboots", 2), "{ended:?}");
+        assert!(of[1].ends_with("stopped"), "{ended:?}");
     }
     let again = fleet.run("-n a,b reexec -o json");
     let mut nodes: Vec<String> =
@@ -446,15 +434,9 @@ fn all_means_every_context() {
 #[test]
 fn what_is_for_one_host_is_refused_for_two() {
     let fleet = fleet();
-    for words in [
-        "exec db -- ls",
-        "graph",
-        "completion bash",
-        "validate /",
-        "boot plot",
-        "events --timeline --format svg",
-        "version --client",
-    ] {
+    let all = "exec db -- ls; graph; completion bash; validate /; boot plot; \
+        events --timeline --format svg; version --client";
+    for words in all.split("; ") {
         let refused = fleet.run(&format!("-n edge-1,lab {words}"));
         assert_eq!((refused.status, refused.out.as_str()), (2, ""), "{words}");
         let said = "kelsonctl: this command has one host at a time; give one with --nodes, and call it once for each\n";
@@ -480,7 +462,7 @@ fn a_command_line_that_makes_no_sense_asks_nobody() {
     ] {
         let refused = fleet.run(words);
         assert_eq!((refused.status, refused.out.as_str()), (2, ""), "{words}");
-        assert!(refused.err.starts_with(&format!("kelsonctl: {said}")), "{words}: {}", refused.err);
+        assert!(refused.err.starts_with(&format!("kelsonctl: {said}")), "{words}: {refused:?}");
     }
     assert!(fleet.hosts.iter().all(|host| host.asked().is_empty()));
     // What is wrong with one host's context is that host's failure.
@@ -489,7 +471,7 @@ fn a_command_line_that_makes_no_sense_asks_nobody() {
     assert!(mixed.err.starts_with("kelsonctl: 10.0.0.1: ") && mixed.err.contains("names no current context"));
     // What is no context is a host, but was it meant to be one?
     let mistyped = fleet.run("-n edge-11 services");
-    assert!(mistyped.err.ends_with("; did you mean the context \"edge-1\"?\n"), "{}", mistyped.err);
+    assert!(mistyped.err.ends_with("; did you mean the context \"edge-1\"?\n"), "{mistyped:?}");
 }
 
 #[test]

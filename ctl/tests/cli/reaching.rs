@@ -12,75 +12,38 @@ use kelson_proto::v1::ClockResponse;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tonic::transport::{Certificate, Identity, ServerTlsConfig};
 
-use crate::fake::{Fake, Seen, State, folder, serve_tls};
+use crate::fake::{Fake, Seen, State, serve_tls};
+use crate::samples::Folder;
 use crate::{at, done, kelsonctl, two};
 
 /// Every command that asks a host.
-const ALL: &[&str] = &[
-    "services",
-    "status",
-    "status db",
-    "cat db",
-    "start db",
-    "stop db",
-    "restart db",
-    "wait db --for up",
-    "why db",
-    "graph",
-    "events",
-    "events -f",
-    "logs db",
-    "logs -f db",
-    "logs",
-    "wait db --for exit",
-    "dmesg",
-    "dmesg -f",
-    "boot",
-    "reboot",
-    "poweroff",
-    "halt",
-    "version",
-    "processes",
-    "netstat",
-    "mounts",
-    "memory",
-    "cpu",
-    "disks",
-    "cgroups",
-    "time",
-    "ls /",
-    "read /etc/hostname",
-    "cp /etc /tmp",
-    "cp /etc -",
-];
+const ALL: &str = "services, status, status db, cat db, start db, stop db, restart db, wait db --for up, \
+    why db, graph, events, events -f, logs db, logs -f db, logs, wait db --for exit, dmesg, \
+    dmesg -f, boot, reboot, poweroff, halt, version, processes, netstat, mounts, memory, cpu, \
+    disks, cgroups, time, ls /, read /etc/hostname, cp /etc /tmp, cp /etc -";
 
 #[test]
 fn not_reachable_is_3_and_says_why() {
-    let folder = folder();
+    let folder = Folder::new();
     let socket = folder.join("init.sock");
-    for words in ALL {
+    for words in ALL.split(", ") {
         let done = done(at(&socket, words).output().unwrap());
-        assert_eq!(done.status, 3, "{words}: {}", done.err);
+        assert_eq!(done.status, 3, "{words}: {done:?}");
         let missing = if words.starts_with("logs ") { "log.sock" } else { "init.sock" };
-        assert!(done.err.contains("there is no ") && done.err.contains(missing), "{words}: {}", done.err);
-        assert!(
-            done.err.starts_with("kelsonctl: ") && done.err.lines().count() == 1,
-            "{words}: {}",
-            done.err
-        );
+        assert!(done.err.contains("there is no ") && done.err.contains(missing), "{words}: {done:?}");
+        assert!(done.err.starts_with("kelsonctl: ") && done.err.lines().count() == 1, "{words}: {done:?}");
     }
     // A socket file that nobody serves is another matter, and told apart.
     drop(UnixListener::bind(&socket).unwrap());
     let done = done(at(&socket, "services").output().unwrap());
     assert_eq!(done.status, 3);
-    assert!(done.err.contains("nobody serves"), "{}", done.err);
-    std::fs::remove_dir_all(folder).unwrap();
+    assert!(done.err.contains("nobody serves"), "{done:?}");
 }
 
 #[test]
 fn denied_is_4() {
     let fake = Fake::start(State { deny: true, ..two() });
-    for words in ALL {
+    for words in ALL.split(", ") {
         let done = fake.run(words);
         assert_eq!((done.status, done.err.as_str()), (4, "kelsonctl: only root may ask\n"), "{words}");
     }
@@ -88,22 +51,16 @@ fn denied_is_4() {
 
 #[test]
 fn a_wrong_command_line_is_2() {
-    for words in [
-        "servces",
-        "start",
-        "wait db",
-        "services -o xml",
-        "logs db --since 5",
-        "-e nowhere: services",
-        "--context x services",
-    ] {
+    let all = "servces; start; wait db; services -o xml; logs db --since 5; -e nowhere: services; \
+        --context x services";
+    for words in all.split("; ") {
         let done = done(kelsonctl().args(words.split_whitespace()).output().unwrap());
-        assert_eq!((done.status, done.out.as_str()), (2, ""), "{words}: {}", done.err);
+        assert_eq!((done.status, done.out.as_str()), (2, ""), "{words}: {done:?}");
         assert!(!done.err.is_empty(), "{words}");
     }
     let done = done(kelsonctl().arg("services").env("KELSONCONFIG", "/nowhere/config").output().unwrap());
     assert_eq!(done.status, 2);
-    assert!(done.err.contains("cannot read /nowhere/config"), "{}", done.err);
+    assert!(done.err.contains("cannot read /nowhere/config"), "{done:?}");
 }
 
 #[test]
@@ -136,31 +93,32 @@ pub fn signed(by: &CertifiedIssuer<'static, KeyPair>, names: &[&str]) -> (String
     (params.signed_by(&key, by).unwrap().pem(), key.serialize_pem())
 }
 
+/// A machine of this CA, over TLS on a port of this host.
+pub fn machine(ca: &CertifiedIssuer<'static, KeyPair>, state: State) -> u16 {
+    let (certificate, key) = signed(ca, &["127.0.0.1"]);
+    let tls = ServerTlsConfig::new().identity(Identity::from_pem(certificate, key));
+    serve_tls(state, tls.client_ca_root(Certificate::from_pem(ca.pem())))
+}
+
+/// What a client shows that `by` has signed, and the CA that it trusts.
+pub fn client(ca: String, by: &CertifiedIssuer<'static, KeyPair>) -> Folder {
+    let (certificate, key) = signed(by, &["admin"]);
+    Folder::with([("ca.pem", ca), ("admin.pem", certificate), ("admin.key", key)])
+}
+
 #[test]
 fn over_the_network_both_sides_show_certificates() {
     let ca = authority();
-    let (certificate, key) = signed(&ca, &["127.0.0.1"]);
-    let tls = ServerTlsConfig::new()
-        .identity(Identity::from_pem(certificate, key))
-        .client_ca_root(Certificate::from_pem(ca.pem()));
     let lines = vec![kelson_proto::v1::Line {
         service: "db".to_owned(),
         text: b"hello".to_vec(),
         ..Default::default()
     }];
     let clock = ClockResponse { time: Some(SystemTime::now().into()), ..ClockResponse::default() };
-    let port = serve_tls(State { lines, seen: Seen { clock, ..Seen::default() }, ..two() }, tls);
+    let port = machine(&ca, State { lines, seen: Seen { clock, ..Seen::default() }, ..two() });
 
-    let folder = folder();
-    let (certificate, key) = signed(&ca, &["admin"]);
-    for (name, text) in [
-        ("ca.pem", ca.pem()),
-        ("admin.pem", certificate),
-        ("admin.key", key),
-        ("other.pem", authority().pem()),
-    ] {
-        std::fs::write(folder.join(name), text).unwrap();
-    }
+    let folder = client(ca.pem(), &ca);
+    std::fs::write(folder.join("other.pem"), authority().pem()).unwrap();
     let config = folder.join("config");
     let context = |ca: &str| {
         format!("{{endpoint: '127.0.0.1:{port}', ca: {ca}, certificate: admin.pem, key: admin.key}}")
@@ -175,7 +133,7 @@ fn over_the_network_both_sides_show_certificates() {
         done(kelsonctl().args(words.split_whitespace()).env("KELSONCONFIG", &config).output().unwrap())
     };
     let services = run("services");
-    assert_eq!((services.status, services.out.lines().count()), (0, 3), "{}", services.err);
+    assert_eq!((services.status, services.out.lines().count()), (0, 3), "{services:?}");
     assert_eq!(run("logs db").out, "hello\n");
     let clock: serde_json::Value = serde_json::from_str(&run("-o json time").out).unwrap();
     let (ahead, uncertain) =
@@ -190,22 +148,17 @@ fn over_the_network_both_sides_show_certificates() {
         "an address takes the context's certificates"
     );
     let liar = run("--context liar services");
-    assert_eq!(liar.status, 3, "{}", liar.err);
-    assert!(liar.err.contains("not signed by the CA"), "{}", liar.err);
+    assert_eq!(liar.status, 3, "{liar:?}");
+    assert!(liar.err.contains("not signed by the CA"), "{liar:?}");
     let nobody = run("-e 127.0.0.1:1 services");
     assert_eq!(nobody.status, 3);
-    assert!(nobody.err.contains("nobody listens on 127.0.0.1:1: "), "{}", nobody.err);
-    std::fs::remove_dir_all(folder).unwrap();
+    assert!(nobody.err.contains("nobody listens on 127.0.0.1:1: "), "{nobody:?}");
 }
 
 #[test]
 fn what_answers_in_place_of_kelson_is_told_apart() {
     let ca = authority();
-    let (certificate, key) = signed(&ca, &["127.0.0.1"]);
-    let tls = ServerTlsConfig::new()
-        .identity(Identity::from_pem(certificate, key))
-        .client_ca_root(Certificate::from_pem(ca.pem()));
-    let kelson = serve_tls(two(), tls);
+    let kelson = machine(&ca, two());
     // One that speaks another protocol, and one that hangs up.
     let talker = TcpListener::bind("127.0.0.1:0").unwrap();
     let closer = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -218,13 +171,9 @@ fn what_answers_in_place_of_kelson_is_told_apart() {
     });
     std::thread::spawn(move || while closer.accept().is_ok() {});
 
-    let folder = folder();
-    let config = folder.join("config");
     // Its certificate is of another CA than the machine's.
-    let (certificate, key) = signed(&authority(), &["admin"]);
-    for (name, text) in [("ca.pem", ca.pem()), ("admin.pem", certificate), ("admin.key", key)] {
-        std::fs::write(folder.join(name), text).unwrap();
-    }
+    let folder = client(ca.pem(), &authority());
+    let config = folder.join("config");
     let context = "{endpoint: 127.0.0.1, ca: ca.pem, certificate: admin.pem, key: admin.key}";
     std::fs::write(&config, format!("current: a\ncontexts: {{a: {context}}}\n")).unwrap();
     let asked = |endpoint: &str| {
@@ -234,7 +183,7 @@ fn what_answers_in_place_of_kelson_is_told_apart() {
     for port in ports {
         let told = asked(&format!("127.0.0.1:{port}"));
         let expected = format!("kelsonctl: 127.0.0.1:{port} does not speak TLS, ");
-        assert!(told.status == 3 && told.err.starts_with(&expected), "{}", told.err);
+        assert!(told.status == 3 && told.err.starts_with(&expected), "{told:?}");
     }
     let told = asked(&format!("127.0.0.1:{kelson}"));
     let expected = "kelsonctl: the machine refuses our certificate: it is not signed by the machine's CA\n";
@@ -242,10 +191,8 @@ fn what_answers_in_place_of_kelson_is_told_apart() {
     let told = asked("127.0.0.1:1");
     assert!(
         told.status == 3 && told.err.starts_with("kelsonctl: nobody listens on 127.0.0.1:1: "),
-        "{}",
-        told.err
+        "{told:?}"
     );
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]

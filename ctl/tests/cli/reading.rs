@@ -2,12 +2,13 @@
 
 use kelson_proto::v1::missing::{Kind, Problem};
 use kelson_proto::v1::{
-    BootPhase, BootService, BootTask, Check, CheckResult, GraphEdge, GraphNode, Missing, Reason,
-    State as ServiceState, StatusResponse, check,
+    BootPhase, BootService, BootTask, Check, CheckResult, Missing, Reason, State as ServiceState,
+    StatusResponse, check,
 };
 use serde_json::json;
 
 use crate::fake::{Fake, State};
+use crate::samples::{at, edge, node, wire};
 use crate::{event, service, two};
 
 #[test]
@@ -53,11 +54,7 @@ fn services_in_json_are_the_contract() {
 fn services_in_yaml() {
     let fake = Fake::start(two());
     let done = fake.run("services --output yaml");
-    assert!(
-        done.out.starts_with("- name: db\n  state: running\n  up: true\n  healthy: null\n"),
-        "{}",
-        done.out
-    );
+    assert!(done.out.starts_with("- name: db\n  state: running\n  up: true\n  healthy: null\n"), "{done:?}");
 }
 
 #[test]
@@ -76,7 +73,7 @@ fn status_of_one_service() {
     for part in
         ["● db\n", "needed by:   web", "memory:      2.0 MiB", "4  2026-11-21T09:48:05.000Z  running  ready"]
     {
-        assert!(done.out.contains(part), "{part:?} is in {}", done.out);
+        assert!(done.out.contains(part), "{part:?} is in {done:?}");
     }
     let json = fake.json("status db");
     assert_eq!(
@@ -90,25 +87,11 @@ fn status_of_one_service() {
 #[test]
 fn an_unknown_name_suggests_a_known_one() {
     let fake = Fake::start(two());
-    for words in [
-        "status wbe",
-        "why wbe",
-        "start wbe",
-        "stop wbe",
-        "restart wbe",
-        "start --wait db wbe",
-        "stop --cascade --wait wbe",
-        "restart --wait wbe",
-        "wait wbe --for up",
-        "wait db wbe --for down --timeout 5s",
-        "events wbe",
-        "events -f wbe",
-        "events --timeline wbe",
-        "exec wbe -- ls",
-        "metrics wbe",
-        "logs wbe",
-        "logs -f wbe",
-    ] {
+    let all = "status wbe, why wbe, start wbe, stop wbe, restart wbe, start --wait db wbe, \
+        stop --cascade --wait wbe, restart --wait wbe, wait wbe --for up, \
+        wait db wbe --for down --timeout 5s, events wbe, events -f wbe, events --timeline wbe, \
+        exec wbe -- ls, metrics wbe, logs wbe, logs -f wbe";
+    for words in all.split(", ") {
         let done = fake.run(words);
         assert_eq!((done.status, done.out.as_str()), (1, ""), "{words}");
         assert_eq!(done.err, "kelsonctl: no service \"wbe\"; did you mean \"web\"?\n", "{words}");
@@ -145,21 +128,9 @@ fn why_leads_to_the_cause() {
 }
 
 fn graph() -> kelson_proto::v1::GraphResponse {
-    let node = |id: &str, state: ServiceState| GraphNode {
-        id: id.to_owned(),
-        is_service: true,
-        state: state.into(),
-        up: state == ServiceState::Running,
-    };
     kelson_proto::v1::GraphResponse {
         nodes: vec![node("db", ServiceState::Running), node("web", ServiceState::Waiting)],
-        edges: vec![GraphEdge {
-            from: "web".to_owned(),
-            to: "db".to_owned(),
-            event: "up".to_owned(),
-            holds: true,
-            alternative: false,
-        }],
+        edges: vec![edge("web", "db", "up", true)],
     }
 }
 
@@ -191,23 +162,27 @@ fn graph_in_each_language() {
 
 #[test]
 fn boot_in_each_view() {
-    let ms = |millis: i32| Some(prost_types::Duration { seconds: 0, nanos: millis * 1_000_000 });
     let boot = kelson_proto::v1::BootResponse {
-        kernel: ms(900),
-        total: ms(400),
+        kernel: wire(900),
+        total: wire(400),
         phases: vec![BootPhase {
             name: "mounts".to_owned(),
-            start: ms(5),
-            duration: ms(20),
+            start: wire(5),
+            duration: wire(20),
             tasks: vec![BootTask {
                 name: "/proc".to_owned(),
-                start: ms(6),
-                duration: ms(1),
+                start: wire(6),
+                duration: wire(1),
                 error: String::new(),
                 message: "was there".to_owned(),
             }],
         }],
-        services: vec![BootService { name: "db".to_owned(), spawned: ms(30), up: ms(400), after: vec![] }],
+        services: vec![BootService {
+            name: "db".to_owned(),
+            spawned: wire(30),
+            up: wire(400),
+            after: vec![],
+        }],
     };
     let events = vec![event(1, "db", "ready")];
     let fake = Fake::start(State { boot, events, ..two() });
@@ -271,7 +246,7 @@ fn a_thousand_services_are_shown() {
 fn status_shows_the_checks_of_a_service() {
     let result = |passed, output: &str| CheckResult {
         time: None,
-        duration: Some(prost_types::Duration { seconds: 1, nanos: 0 }),
+        duration: wire(1000),
         passed,
         output: output.to_owned(),
         ago: None,
@@ -280,9 +255,9 @@ fn status_shows_the_checks_of_a_service() {
         name: "ping".to_owned(),
         kind: "exec".to_owned(),
         standing: check::Standing::Failing.into(),
-        since: Some(prost_types::Timestamp { seconds: 1000, nanos: 0 }),
+        since: at(1000),
         results: vec![result(true, "PONG"), result(false, "asking\nno answer within 1 s")],
-        late: Some(prost_types::Duration { seconds: 4, nanos: 0 }),
+        late: wire(4000),
         startup: true,
         lasts: None,
     };
@@ -295,7 +270,7 @@ fn status_shows_the_checks_of_a_service() {
         ", late by 4s\n",
         "      asking\n      no answer within 1 s\n",
     ] {
-        assert!(done.out.contains(part), "{part:?} is in {}", done.out);
+        assert!(done.out.contains(part), "{part:?} is in {done:?}");
     }
     let json = fake.json("status db");
     assert_eq!(
@@ -312,18 +287,17 @@ fn status_shows_the_checks_of_a_service() {
 
 #[test]
 fn ages_are_those_of_the_host_whatever_the_clocks_show() {
-    let seconds = |seconds| Some(prost_types::Duration { seconds, nanos: 0 });
     // The clock of the host stood at 1970 when it began, and was set since.
-    let since = Some(prost_types::Timestamp { seconds: 3, nanos: 0 });
+    let since = at(3);
     let mut state = two();
     for service in &mut state.services {
-        (service.since, service.lasts) = (since, seconds(192));
+        (service.since, service.lasts) = (since, wire(192_000));
     }
     state.status = StatusResponse { service: state.services.first().cloned(), ..StatusResponse::default() };
     let culprit = kelson_proto::v1::Culprit {
         service: "web".to_owned(),
         since,
-        lasts: seconds(61),
+        lasts: wire(61_000),
         ..kelson_proto::v1::Culprit::default()
     };
     state.health.optional = vec![culprit.clone()];

@@ -19,11 +19,11 @@ fn each_status_can_be_provoked() {
         (&fake, "wait web --for up --timeout 20ms", 5),
     ] {
         let done = host.run(words);
-        assert_eq!(done.status, status, "{words}: {}", done.err);
-        assert_eq!(done.err.is_empty(), status == 0, "{words} says why: {}", done.err);
+        assert_eq!(done.status, status, "{words}: {done:?}");
+        assert_eq!(done.err.is_empty(), status == 0, "{words} says why: {done:?}");
     }
     let nobody = done(at(Path::new("/nowhere/init.sock"), "start web").output().unwrap());
-    assert_eq!(nobody.status, 3, "{}", nobody.err);
+    assert_eq!(nobody.status, 3, "{nobody:?}");
 }
 
 #[test]

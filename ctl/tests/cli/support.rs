@@ -10,10 +10,11 @@ use flate2::read::GzDecoder;
 use kelson_proto::v1::{GetMetricsResponse, KernelMessage, Line, Reason, StatusResponse};
 use serde_json::{Value, json};
 
-use crate::fake::{Fake, Seen, State, folder};
+use crate::fake::{Fake, Seen, State};
 use crate::looking::{process, processes, sockets};
 use crate::machine::{clock, cpu, memory, mounts};
 use crate::nodes::Fleet;
+use crate::samples::Folder;
 use crate::streams::line;
 use crate::{at, done, event, two};
 
@@ -96,7 +97,7 @@ fn manifest(files: &BTreeMap<String, String>) -> Value {
 #[test]
 fn all_that_helps_and_no_secret() {
     let fake = Fake::start(leaky());
-    let folder = folder();
+    let folder = Folder::new();
     let made = done(at(&fake.socket(), "support").current_dir(&folder).output().unwrap());
     assert_eq!((made.status, made.err.as_str()), (0, ""));
     let path = only(&folder);
@@ -104,43 +105,18 @@ fn all_that_helps_and_no_secret() {
     assert!(name.starts_with("kelson-support-edge-1-20") && name.ends_with("Z.tar.gz"), "{name}");
     assert!(
         made.out.starts_with(&format!("wrote {name} (")) && made.out.contains(": 23 files\n"),
-        "{}",
-        made.out
+        "{made:?}"
     );
-    assert!(made.out.contains("read it before you send it"), "{}", made.out);
+    assert!(made.out.contains("read it before you send it"), "{made:?}");
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     let (top, files) = unpacked(&path);
     assert_eq!(format!("{top}.tar.gz"), name);
     let names: Vec<&str> = files.keys().map(String::as_str).collect();
-    assert_eq!(
-        names,
-        [
-            "boot.json",
-            "cgroups.json",
-            "cpu.json",
-            "disks.json",
-            "dmesg.txt",
-            "events.json",
-            "graph.dot",
-            "graph.txt",
-            "health.json",
-            "images.json",
-            "logs/db.log",
-            "logs/web.log",
-            "manifest.json",
-            "memory.json",
-            "metrics.txt",
-            "mounts.json",
-            "netstat.json",
-            "processes.json",
-            "services.json",
-            "status/db.json",
-            "status/web.json",
-            "time.json",
-            "version.json",
-            "why/web.json"
-        ]
-    );
+    let all = "boot.json cgroups.json cpu.json disks.json dmesg.txt events.json graph.dot graph.txt \
+        health.json images.json logs/db.log logs/web.log manifest.json memory.json metrics.txt \
+        mounts.json netstat.json processes.json services.json status/db.json status/web.json \
+        time.json version.json why/web.json";
+    assert_eq!(names, all.split(' ').collect::<Vec<_>>());
     for (name, text) in &files {
         assert!(!text.contains("hunter2") && !text.contains("aHVudGVyMg"), "{name}: {text}");
         if name.ends_with(".json") {
@@ -170,13 +146,12 @@ fn all_that_helps_and_no_secret() {
     assert_eq!(manifest["files"].as_array().unwrap().len(), 23);
     assert!(manifest["about"].as_str().unwrap().contains("read it before it goes on"));
     assert!(fake.asked().contains(&"logs tail=Some(2000) last=false".to_owned()), "{:?}", fake.asked());
-    fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn what_cannot_be_had_is_told_in_the_archive() {
     let fake = Fake::start(State { seen: Seen { unknown: true, ..Seen::default() }, ..leaky() });
-    let folder = folder();
+    let folder = Folder::new();
     let out = folder.join("x.tar.gz");
     let told = fake.json(&format!("support --lines 5 --out {}", out.display()));
     let (top, files) = unpacked(&out);
@@ -200,19 +175,17 @@ fn what_cannot_be_had_is_told_in_the_archive() {
         )
     );
     only(&folder);
-    fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn what_hangs_does_not_hold_up_the_rest() {
     let fake = Fake::start(State { seen: Seen { hangs: Some("mounts"), ..Seen::default() }, ..leaky() });
-    let folder = folder();
+    let folder = Folder::new();
     let out = folder.join("x.tar.gz");
     let told = fake.json(&format!("support --timeout 2s --out {}", out.display()));
     assert_eq!(told["missing"], json!([{"name": "mounts.json", "why": "no answer within 2s"}]));
     let (_, files) = unpacked(&out);
     assert!(files.contains_key("time.json") && !files.contains_key("mounts.json"), "{:?}", files.keys());
-    fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
@@ -220,14 +193,13 @@ fn a_host_that_tells_nothing_leaves_no_archive() {
     let denied = Fake::start(State { deny: true, ..leaky() });
     let mut gone = Fake::start(leaky());
     gone.cut();
-    let folder = folder();
+    let folder = Folder::new();
     for (fake, status, said) in [(&denied, 4, "only root may ask"), (&gone, 3, "nobody serves")] {
         let made = done(at(&fake.socket(), "support").current_dir(&folder).output().unwrap());
-        assert_eq!((made.status, made.out.as_str()), (status, ""), "{}", made.err);
-        assert!(made.err.contains(said), "{}", made.err);
+        assert_eq!((made.status, made.out.as_str()), (status, ""), "{made:?}");
+        assert!(made.err.contains(said), "{made:?}");
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "{said}");
     }
-    fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
@@ -235,5 +207,5 @@ fn several_hosts_are_refused() {
     let fleet = Fleet::new(vec![("a", two()), ("b", two())]);
     let refused = fleet.run("-n a,b support");
     assert_eq!((refused.status, refused.out.as_str()), (2, ""));
-    assert!(refused.err.contains("one host at a time"), "{}", refused.err);
+    assert!(refused.err.contains("one host at a time"), "{refused:?}");
 }

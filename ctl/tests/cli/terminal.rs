@@ -1,24 +1,55 @@
 //! On a terminal: colours, its width, and nothing that services say reaches it as a command.
 
+use std::fs::File;
 use std::io::Read as _;
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::time::SystemTime;
 
 use kelson_proto::v1::{Line, Process};
 use nix::pty::{OpenptyResult, Winsize, openpty};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::termios::{LocalFlags, tcgetattr};
+use nix::unistd::Pid;
 
 use crate::fake::{Fake, State};
 use crate::{at, event, two};
 
+fn winsize(columns: u16, rows: u16) -> Winsize {
+    Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }
+}
+
+/// A terminal of this size: our end, and that of the program.
+pub fn terminal(columns: u16, rows: u16) -> (File, OwnedFd) {
+    let OpenptyResult { master, slave } = openpty(Some(&winsize(columns, rows)), None).unwrap();
+    (master.into(), slave)
+}
+
+/// Makes the program's terminal as large as this, and tells the program.
+pub fn resize(theirs: &OwnedFd, child: &Child, columns: u16, rows: u16) {
+    let size = winsize(columns, rows);
+    // SAFETY: it reads one winsize, which lives on this stack.
+    assert_eq!(unsafe { libc::ioctl(theirs.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) }, 0);
+    // It is not the terminal's own session here, so the kernel does not tell it.
+    send(child, Signal::SIGWINCH);
+}
+
+pub fn send(child: &Child, signal: Signal) {
+    kill(Pid::from_raw(child.id().try_into().unwrap()), signal).unwrap();
+}
+
+pub fn is_raw(theirs: &OwnedFd) -> bool {
+    !tcgetattr(theirs.as_fd()).unwrap().local_flags.intersects(LocalFlags::ICANON | LocalFlags::ISIG)
+}
+
 /// Runs the command on a terminal of this width; what it printed there.
 pub fn on_terminal(mut command: Command, columns: u16) -> String {
-    let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-    let OpenptyResult { master, slave } = openpty(Some(&size), None).unwrap();
+    let (mut master, slave) = terminal(columns, 24);
     command.env("TERM", "xterm-256color").env("LANG", "C.UTF-8");
     let mut child = command.stdout(Stdio::from(slave)).stderr(Stdio::inherit()).spawn().unwrap();
     // The command holds its own copy of the terminal.
     drop(command);
-    let (mut master, mut printed) = (std::fs::File::from(master), Vec::new());
+    let mut printed = Vec::new();
     let mut chunk = [0; 4096];
     // The end of a terminal reads as an error.
     while let Ok(count @ 1..) = master.read(&mut chunk) {
@@ -31,17 +62,16 @@ pub fn on_terminal(mut command: Command, columns: u16) -> String {
 /// A command whose errors and progress go to a terminal.
 struct Shown {
     child: Child,
-    master: std::fs::File,
+    master: File,
     text: String,
 }
 
 impl Shown {
     fn new(fake: &Fake, words: &str) -> Shown {
-        let size = Winsize { ws_row: 24, ws_col: 72, ws_xpixel: 0, ws_ypixel: 0 };
-        let OpenptyResult { master, slave } = openpty(Some(&size), None).unwrap();
+        let (master, slave) = terminal(72, 24);
         let mut command = at(&fake.socket(), words);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::from(slave)).spawn().unwrap();
-        Shown { child, master: std::fs::File::from(master), text: String::new() }
+        Shown { child, master, text: String::new() }
     }
 
     /// Reads on; false at the end.
@@ -117,12 +147,7 @@ fn each_action_shows_what_it_waits_for() {
 fn a_pipe_hears_nothing_of_the_progress() {
     let fake = Fake::start(State { silent: true, ..two() });
     let done = fake.run("start --wait --timeout 50ms web");
-    assert_eq!(
-        (done.status, done.err.lines().count(), done.err.contains('\r')),
-        (5, 1, false),
-        "{}",
-        done.err
-    );
+    assert_eq!((done.status, done.err.lines().count(), done.err.contains('\r')), (5, 1, false), "{done:?}");
     assert!(
         !fake.asked().iter().any(|asked| asked.starts_with("list")),
         "nobody is asked for what nobody sees"

@@ -6,17 +6,16 @@ use std::process::{Child, Stdio};
 
 use kelson_proto::v1::health_report::State as HealthState;
 use kelson_proto::v1::{HealthReport, State as ServiceState};
-use nix::pty::{OpenptyResult, Winsize, openpty};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 
 use crate::fake::{Fake, State};
 use crate::nodes::Fleet;
 use crate::streams::Following;
+use crate::terminal::{send, terminal};
 use crate::{at, two};
 
 fn interrupt(child: &mut Child) {
-    kill(Pid::from_raw(child.id().try_into().unwrap()), Signal::SIGINT).unwrap();
+    send(child, Signal::SIGINT);
     assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGINT), "a shell calls that 130");
 }
 
@@ -112,13 +111,12 @@ fn several_hosts_are_watched_as_one() {
 #[test]
 fn on_a_terminal_it_is_drawn_in_place() {
     let mut fake = Fake::start(two());
-    let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
-    let OpenptyResult { master, slave } = openpty(Some(&size), None).unwrap();
+    let (mut master, slave) = terminal(80, 24);
     let mut command = at(&fake.socket(), "services --watch=100ms");
     command.env("NO_COLOR", "1").env("LANG", "C.UTF-8");
     let mut child = command.stdout(Stdio::from(slave)).stderr(Stdio::null()).spawn().unwrap();
     drop(command);
-    let (mut master, mut printed) = (std::fs::File::from(master), String::new());
+    let mut printed = String::new();
     let mut until = |what: &str| {
         let mut chunk = [0; 4096];
         while !printed.contains(what) {

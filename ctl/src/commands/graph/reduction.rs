@@ -48,13 +48,7 @@ mod tests {
         let edge = |(from, to, event): &(&str, &str, &str)| {
             let (event, alternative) =
                 event.strip_prefix("any ").map_or((*event, false), |event| (event, true));
-            GraphEdge {
-                from: (*from).to_owned(),
-                to: (*to).to_owned(),
-                event: event.to_owned(),
-                holds: true,
-                alternative,
-            }
+            GraphEdge { alternative, ..crate::samples::edge(from, to, event, true) }
         };
         let mut edges: Vec<GraphEdge> = edges.iter().map(edge).collect();
         reduce(&mut edges);

@@ -107,19 +107,14 @@ impl Change {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn at(seconds: i64) -> Option<Timestamp> {
-        Some(Timestamp { seconds, nanos: 0 })
-    }
+    use crate::samples::at;
 
     fn line(service: &str, seconds: i64, run: u64, boot: u32) -> Line {
         Line { service: service.to_owned(), time: at(seconds), run, boot, ..Line::default() }
     }
 
     fn event(seconds: i64, run: u64, state: State, message: &str) -> Event {
-        let mut event = Event { time: at(seconds), run, message: message.to_owned(), ..Event::default() };
-        event.set_state(state);
-        event
+        Event { time: at(seconds), run, ..crate::samples::event(0, "", state, message) }
     }
 
     #[test]

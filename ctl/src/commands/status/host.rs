@@ -122,18 +122,17 @@ fn waits(service: &Service) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::samples::{at, service, wire};
     use kelson_proto::v1::health_report;
     use std::time::Duration;
 
     #[test]
     fn what_needs_a_look_is_named() {
         let service = |name: &str, state: State, up, message: &str| Service {
-            name: name.to_owned(),
-            state: state.into(),
             up,
-            since: Some(prost_types::Timestamp { seconds: 1000, nanos: 0 }),
+            since: at(1000),
             message: message.to_owned(),
-            ..Service::default()
+            ..service(name, state)
         };
         let mut web = service("web", State::Waiting, false, "");
         web.waiting_for = vec!["service \"job\" to be up".to_owned()];
@@ -145,13 +144,13 @@ mod tests {
                 mode: "machine".to_owned(),
                 hostname: "edge-1\x1b".to_owned(),
                 kernel: "6.1.0".to_owned(),
-                started: Some(prost_types::Timestamp { seconds: 1000, nanos: 0 }),
+                started: at(1000),
                 crashes: 1,
                 ..VersionResponse::default()
             },
             health: HealthReport {
                 state: health_report::State::Unhealthy.into(),
-                lasts: Some(prost_types::Duration { seconds: 5, nanos: 0 }),
+                lasts: wire(5000),
                 message: "3 of 4 services are not up".to_owned(),
                 ..HealthReport::default()
             },

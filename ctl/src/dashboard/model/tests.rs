@@ -1,13 +1,10 @@
 use super::*;
 use crate::dashboard::keys::Key;
+use crate::samples::service;
 use kelson_proto::v1::State;
 
-fn service(name: &str) -> Service {
-    Service { name: name.to_owned(), state: State::Running.into(), ..Service::default() }
-}
-
 fn model(names: &[&str]) -> Model {
-    Model::new(names.iter().map(|name| service(name)).collect())
+    Model::new(names.iter().map(|name| service(name, State::Running)).collect())
 }
 
 fn chosen(model: &Model) -> &str {
@@ -19,7 +16,11 @@ fn press(model: &mut Model, keys: &str) -> Option<Effect> {
 }
 
 fn host(names: &[&str]) -> News {
-    News::Host { services: names.iter().map(|name| service(name)).collect(), version: None, boot: None }
+    News::Host {
+        services: names.iter().map(|name| service(name, State::Running)).collect(),
+        version: None,
+        boot: None,
+    }
 }
 
 fn acted(action: Action, outcome: Outcome, message: &str) -> News {
@@ -202,7 +203,11 @@ fn a_log_is_followed_until_one_looks_back() {
 fn what_is_lost_stays_until_it_is_back() {
     let mut model = model(&["db"]);
     let version = VersionResponse { hostname: "edge-1".to_owned(), ..VersionResponse::default() };
-    model.hear(News::Host { services: vec![service("db")], version: Some(Box::new(version)), boot: None });
+    model.hear(News::Host {
+        services: vec![service("db", State::Running)],
+        version: Some(Box::new(version)),
+        boot: None,
+    });
     model.hear(News::Lost("gone".to_owned()));
     assert_eq!((model.link.clone(), model.services.len()), (Link::Lost("gone".to_owned()), 1));
     model.hear(host(&["db"]));

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use kelson_proto::v1::line::Stream;
 use kelson_proto::v1::{
-    BootPhase, BootResponse, Event, GraphEdge, GraphNode, GraphResponse, Line, Service, State,
-    StatusResponse, VersionResponse,
+    BootPhase, BootResponse, Event, GraphNode, GraphResponse, Line, Service, State, StatusResponse,
+    VersionResponse,
 };
 use prost_types::Timestamp;
 use ratatui::Terminal;
@@ -15,6 +15,7 @@ use ratatui::backend::TestBackend;
 use super::*;
 use crate::dashboard::keys::Key;
 use crate::dashboard::model::{News, Usage};
+use crate::samples::{self, at, edge, node};
 
 const STARTED: i64 = 1_795_254_485;
 const PLAIN: Looks = Looks { palette: Palette::None, unicode: true };
@@ -24,11 +25,11 @@ fn now() -> SystemTime {
 }
 
 fn stamp(after: i64) -> Option<Timestamp> {
-    Some(Timestamp { seconds: STARTED + after, nanos: 0 })
+    at(STARTED + after)
 }
 
 fn service(name: &str, state: State) -> Service {
-    Service { name: name.to_owned(), state: state.into(), since: stamp(60), ..Service::default() }
+    Service { since: stamp(60), ..samples::service(name, state) }
 }
 
 fn services() -> Vec<Service> {
@@ -56,24 +57,10 @@ fn line(second: i64, stream: Stream, text: &str) -> Line {
 }
 
 fn event(seq: u64, name: &str, state: State, message: &str) -> Event {
-    let (service, message) = (name.to_owned(), message.to_owned());
-    Event { seq, time: stamp(60), service, state: state.into(), message, run: 1 }
+    Event { time: stamp(60), run: 1, ..samples::event(seq, name, state, message) }
 }
 
 fn graph() -> GraphResponse {
-    let node = |id: &str, state: State| GraphNode {
-        id: id.to_owned(),
-        is_service: state != State::Unspecified,
-        state: state.into(),
-        up: state == State::Running,
-    };
-    let edge = |from: &str, to: &str, event: &str, holds| GraphEdge {
-        from: from.to_owned(),
-        to: to.to_owned(),
-        event: event.to_owned(),
-        holds,
-        alternative: false,
-    };
     GraphResponse {
         nodes: vec![
             node("db", State::Running),

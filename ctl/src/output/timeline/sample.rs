@@ -2,20 +2,16 @@
 
 use kelson_proto::v1::{Event, GraphEdge, State};
 
+use crate::samples::{edge, event};
+
 /// Events at these milliseconds after the first, with numbers from 1 on.
 pub fn sampled(events: &[(i64, &str, State, &str)]) -> Vec<Event> {
-    let event = |(place, (millis, service, state, message)): (usize, &(i64, &str, State, &str))| Event {
-        seq: place as u64 + 1,
-        time: Some(prost_types::Timestamp {
-            seconds: 1_795_254_485 + millis.div_euclid(1000),
-            nanos: (millis.rem_euclid(1000) * 1_000_000) as i32,
-        }),
-        service: (*service).to_owned(),
-        state: (*state).into(),
-        message: (*message).to_owned(),
-        ..Event::default()
+    let sampled = |(seq, &(millis, service, state, message)): (u64, &(i64, &str, State, &str))| {
+        let (seconds, nanos) = (1_795_254_485 + millis.div_euclid(1000), millis.rem_euclid(1000) * 1_000_000);
+        let time = Some(prost_types::Timestamp { seconds, nanos: nanos as i32 });
+        Event { time, ..event(seq, service, state, message) }
     };
-    events.iter().enumerate().map(event).collect()
+    (1..).zip(events).map(sampled).collect()
 }
 
 pub fn events() -> Vec<Event> {
@@ -36,9 +32,5 @@ pub fn events() -> Vec<Event> {
 }
 
 pub fn edges() -> Vec<GraphEdge> {
-    vec![edge("web", "db", "up")]
-}
-
-pub fn edge(from: &str, to: &str, event: &str) -> GraphEdge {
-    GraphEdge { from: from.to_owned(), to: to.to_owned(), event: event.to_owned(), ..GraphEdge::default() }
+    vec![edge("web", "db", "up", false)]
 }

@@ -1,9 +1,10 @@
 //! States over time, as events tell them.
 
-use super::sample::{edge, edges, events, sampled};
+use super::sample::{edges, events, sampled};
 use super::*;
 use crate::output::style::Palette;
 use crate::output::terminal::Terminal;
+use crate::samples::edge;
 
 fn spans(timeline: &Timeline, name: &str) -> Vec<(f64, f64, Look)> {
     let lane = timeline.lanes.iter().find(|lane| lane.name == name).unwrap();
@@ -39,7 +40,7 @@ fn who_needs_a_service_holds_it_at_the_stop() {
     let timeline = Timeline::new(&events(), &edges(), From::Oldest, &[]);
     assert_eq!(holds(&timeline, "db"), [hold(800.0, 1000.0, &["web"])]);
     assert_eq!(holds(&timeline, "web"), []);
-    let nobody = Timeline::new(&events(), &[edge("web", "db", "down")], From::Oldest, &[]);
+    let nobody = Timeline::new(&events(), &[edge("web", "db", "down", false)], From::Oldest, &[]);
     assert_eq!(holds(&nobody, "db"), [], "who waits for its end does not need it");
 }
 
@@ -60,7 +61,8 @@ fn a_stop_is_wanted_since_the_first_of_its_chain() {
         (9010, "db", Stopping, ""),
         (9020, "db", Finished, ""),
     ]);
-    let edges = [edge("web", "db", "up"), edge("mail", "db", "up"), edge("proxy", "web", "up")];
+    let edges =
+        [edge("web", "db", "up", false), edge("mail", "db", "up", false), edge("proxy", "web", "up", false)];
     let timeline = Timeline::new(&events, &edges, From::Oldest, &[]);
     assert_eq!(holds(&timeline, "web"), [hold(100.0, 401.0, &["proxy"])]);
     assert_eq!(holds(&timeline, "db"), [hold(100.0, 9010.0, &["mail", "web"])]);

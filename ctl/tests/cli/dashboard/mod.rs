@@ -8,14 +8,14 @@ use kelson_proto::v1::action_result::Outcome;
 use kelson_proto::v1::line::Stream;
 use kelson_proto::v1::metric_sample::Value;
 use kelson_proto::v1::{
-    ActionResult, BootResponse, GetMetricsResponse, GraphEdge, GraphNode, GraphResponse, MetricFamily,
-    MetricSample, Service, State as ServiceState,
+    ActionResult, BootResponse, GetMetricsResponse, GraphResponse, MetricFamily, MetricSample, Service,
+    State as ServiceState,
 };
 use nix::sys::signal::Signal;
-use tonic::transport::{Certificate, Identity, ServerTlsConfig};
 
-use crate::fake::{Fake, State, folder, serve_tls};
-use crate::reaching::{authority, signed};
+use crate::fake::{Fake, State};
+use crate::reaching::{authority, client, machine};
+use crate::samples::{Folder, edge, node};
 use crate::streams::line;
 use crate::{at, done, event, service, two};
 use screen::{OnScreen, dashboard};
@@ -33,19 +33,6 @@ fn metrics(seconds: f64) -> Vec<GetMetricsResponse> {
 }
 
 fn graph() -> GraphResponse {
-    let node = |id: &str, state: ServiceState| GraphNode {
-        id: id.to_owned(),
-        is_service: state != ServiceState::Unspecified,
-        state: state.into(),
-        up: state == ServiceState::Running,
-    };
-    let edge = |from: &str, to: &str, event: &str, holds| GraphEdge {
-        from: from.to_owned(),
-        to: to.to_owned(),
-        event: event.to_owned(),
-        holds,
-        alternative: false,
-    };
     GraphResponse {
         nodes: vec![
             node("db", ServiceState::Running),
@@ -241,23 +228,10 @@ fn a_connection_that_is_lost_is_found_again() {
 #[test]
 fn a_host_elsewhere_is_shown_too() {
     let ca = authority();
-    let (certificate, key) = signed(&ca, &["127.0.0.1"]);
-    let tls = ServerTlsConfig::new()
-        .identity(Identity::from_pem(certificate, key))
-        .client_ca_root(Certificate::from_pem(ca.pem()));
-    let port = serve_tls(host(), tls);
-    let folder = folder();
-    let (certificate, key) = signed(&ca, &["admin"]);
+    let (port, folder) = (machine(&ca, host()), client(ca.pem(), &ca));
     let context =
         format!("{{endpoint: '127.0.0.1:{port}', ca: ca.pem, certificate: admin.pem, key: admin.key}}");
-    for (name, text) in [
-        ("ca.pem", ca.pem()),
-        ("admin.pem", certificate),
-        ("admin.key", key),
-        ("config", format!("contexts: {{edge: {context}}}\n")),
-    ] {
-        std::fs::write(folder.join(name), text).unwrap();
-    }
+    std::fs::write(folder.join("config"), format!("contexts: {{edge: {context}}}\n")).unwrap();
     for words in [["--context", "edge"], ["-n", "edge"]] {
         let mut command = crate::kelsonctl();
         command.args(words).arg("dashboard").env("KELSONCONFIG", folder.join("config"));
@@ -270,7 +244,6 @@ fn a_host_elsewhere_is_shown_too() {
         on.keys("q");
         assert_eq!(on.ended().0, Some(0));
     }
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
@@ -344,12 +317,12 @@ fn where_it_makes_no_sense_it_says_why() {
     ] {
         let done = fake.run(words);
         assert_eq!((done.status, done.out.as_str()), (2, ""), "{words}");
-        assert!(done.err.starts_with(said), "{words}: {}", done.err);
+        assert!(done.err.starts_with(said), "{words}: {done:?}");
     }
     let two = done(crate::kelsonctl().args(["-n", "a,b", "dashboard"]).output().unwrap());
     assert_eq!(two.status, 2);
-    assert!(two.err.contains("one host at a time"), "{}", two.err);
-    let folder = folder();
+    assert!(two.err.contains("one host at a time"), "{two:?}");
+    let folder = Folder::new();
     let mut dumb = dashboard(&fake);
     dumb.env("TERM", "dumb");
     let mut json = dashboard(&fake);
@@ -367,5 +340,4 @@ fn where_it_makes_no_sense_it_says_why() {
     fake.change(|state| state.deny = true);
     let (ended, text) = OnScreen::start(dashboard(&fake)).ended();
     assert_eq!((ended, text.as_str()), (Some(4), "$ kelsonctl dashboard\nkelsonctl: only root may ask\n"));
-    std::fs::remove_dir_all(folder).unwrap();
 }

@@ -1,19 +1,17 @@
 //! A terminal that keeps what is on its screen.
 
 use std::io::{Read as _, Write as _};
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use nix::pty::{OpenptyResult, Winsize, openpty};
-use nix::sys::signal::{Signal, kill};
-use nix::sys::termios::{LocalFlags, tcgetattr};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 
 use crate::at;
 use crate::fake::Fake;
+use crate::terminal::{is_raw, resize, send, terminal};
 
 /// The dashboard on a terminal that also stays open here.
 pub struct OnScreen {
@@ -24,10 +22,6 @@ pub struct OnScreen {
     vt: vt100::Parser,
     /// Every byte that came.
     pub bytes: Vec<u8>,
-}
-
-fn winsize(columns: u16, rows: u16) -> Winsize {
-    Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }
 }
 
 /// The program on a terminal of 80x24 without colours, asking once a second.
@@ -60,12 +54,12 @@ impl OnScreen {
 
     /// One that takes no more than fits into the kernel.
     pub fn unread(mut command: Command, columns: u16, rows: u16) -> OnScreen {
-        let OpenptyResult { master, slave } = openpty(Some(&winsize(columns, rows)), None).unwrap();
+        let (ours, slave) = terminal(columns, rows);
         std::fs::File::from(slave.try_clone().unwrap()).write_all(b"$ kelsonctl dashboard\n").unwrap();
         let theirs = || Stdio::from(slave.try_clone().unwrap());
         let child = command.stdin(theirs()).stdout(theirs()).stderr(theirs()).spawn().unwrap();
         let vt = vt100::Parser::new(rows.max(24), columns.max(80), 0);
-        OnScreen { child, ours: master.into(), theirs: slave, written: channel().1, vt, bytes: Vec::new() }
+        OnScreen { child, ours, theirs: slave, written: channel().1, vt, bytes: Vec::new() }
     }
 
     /// Presses keys.
@@ -74,16 +68,12 @@ impl OnScreen {
     }
 
     pub fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.child.id().try_into().unwrap()), signal).unwrap();
+        send(&self.child, signal);
     }
 
     pub fn resize(&mut self, columns: u16, rows: u16) {
         self.vt.screen_mut().set_size(rows, columns);
-        let size = winsize(columns, rows);
-        // SAFETY: it reads one winsize, which lives on this stack.
-        assert_eq!(unsafe { libc::ioctl(self.theirs.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) }, 0);
-        // It is not the terminal's own session here, so the kernel does not tell it.
-        self.signal(Signal::SIGWINCH);
+        resize(&self.theirs, &self.child, columns, rows);
     }
 
     /// Waits for more on the screen; false once there was none for so long.
@@ -151,7 +141,7 @@ impl OnScreen {
     }
 
     pub fn is_raw(&self) -> bool {
-        !tcgetattr(self.theirs.as_fd()).unwrap().local_flags.intersects(LocalFlags::ICANON | LocalFlags::ISIG)
+        is_raw(&self.theirs)
     }
 
     /// The exit status, and what is on the screen: the terminal is as it was before.

@@ -1,24 +1,17 @@
 use super::super::check::{Element, elements, read};
 use super::*;
-
-fn node(id: &str, state: State, up: bool) -> GraphNode {
-    GraphNode { id: id.to_owned(), is_service: state != State::Unspecified, state: state.into(), up }
-}
-
-fn edge(from: &str, to: &str, event: &str, holds: bool) -> GraphEdge {
-    GraphEdge { from: from.to_owned(), to: to.to_owned(), event: event.to_owned(), holds, alternative: false }
-}
+use crate::samples::{edge, node};
 
 fn sample() -> (GraphResponse, Vec<Service>) {
     let mut waits = edge("web", "path \"/run/<x>\" to exist", "", false);
     waits.alternative = true;
     let graph = GraphResponse {
         nodes: vec![
-            node("db", State::Running, true),
-            node("logd", State::Running, true),
-            node("migrate", State::Failed, false),
-            node("web", State::Waiting, false),
-            node("path \"/run/<x>\" to exist", State::Unspecified, false),
+            node("db", State::Running),
+            node("logd", State::Running),
+            node("migrate", State::Failed),
+            node("web", State::Waiting),
+            node("path \"/run/<x>\" to exist", State::Unspecified),
         ],
         edges: vec![
             edge("migrate", "db", "up", true),
@@ -126,7 +119,7 @@ fn a_hundred_services_with_long_names() {
     let states =
         [State::Running, State::Waiting, State::Backoff, State::Stopping, State::Finished, State::Skipped];
     let graph = GraphResponse {
-        nodes: (0..100).map(|n| node(&name(n), states[n % 6], n % 6 == 0)).collect(),
+        nodes: (0..100).map(|n| GraphNode { up: n % 6 == 0, ..node(&name(n), states[n % 6]) }).collect(),
         edges: (1..90usize)
             .flat_map(|n| {
                 [edge(&name(n), &name(n / 3), "up", true), edge(&name(n), &name(n / 2), "down", n % 7 == 0)]
@@ -152,7 +145,7 @@ fn a_hundred_services_with_long_names() {
 
 #[test]
 fn labels_of_edges_do_not_overlap() {
-    let nodes = (0..6).map(|n| node(&format!("s{n}"), State::Running, true)).collect();
+    let nodes = (0..6).map(|n| node(&format!("s{n}"), State::Running)).collect();
     let edges = (1..6).map(|n| edge("s0", &format!("s{n}"), "finished", true)).collect();
     let svg = draw(&GraphResponse { nodes, edges }, &[]);
     let labels: Vec<(f64, f64)> = read(&svg)

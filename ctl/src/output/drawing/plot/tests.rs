@@ -1,15 +1,9 @@
 //! The boot as rows and as a drawing.
 
 use super::super::check::{elements, read};
-use std::time::Duration;
-
 use super::*;
-use crate::output::time::to_wire;
+use crate::samples::{event, wire};
 use kelson_proto::v1::{BootPhase, BootService, BootTask, State};
-
-fn wire(millis: u64) -> Option<prost_types::Duration> {
-    Some(to_wire(Duration::from_millis(millis)))
-}
 
 fn sample() -> BootResponse {
     BootResponse {
@@ -43,15 +37,10 @@ fn sample() -> BootResponse {
 
 /// PID 1 began at 50 s of the clock; before `web` is spawned the clock is set an hour on.
 fn events() -> Vec<Event> {
-    let event = |(seq, (millis, service, state)): (usize, (i64, &str, State))| Event {
-        seq: seq as u64 + 1,
-        time: Some(prost_types::Timestamp {
-            seconds: 50 + millis / 1000,
-            nanos: (millis % 1000 * 1_000_000) as i32,
-        }),
-        service: service.to_owned(),
-        state: state.into(),
-        ..Event::default()
+    let event = |(seq, (millis, service, state)): (usize, (i64, &str, State))| {
+        let (seconds, nanos) = (50 + millis / 1000, (millis % 1000 * 1_000_000) as i32);
+        let time = Some(prost_types::Timestamp { seconds, nanos });
+        Event { time, ..event(seq as u64 + 1, service, state, "") }
     };
     let hour = 3_600_000;
     [

@@ -1,0 +1,78 @@
+//! What tests of this crate begin with. Those in tests/cli have it, too, by its path.
+
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use kelson_proto::v1::{Event, GraphEdge, GraphNode, Service, State};
+use prost_types::{Duration, Timestamp};
+
+/// An empty folder of this test's own, with a path short enough for a socket. It goes away at the end.
+#[derive(Debug)]
+pub struct Folder(PathBuf);
+
+impl Folder {
+    pub fn new() -> Folder {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("kctl-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    /// One with these files.
+    pub fn with<T: AsRef<[u8]>>(files: impl IntoIterator<Item = (&'static str, T)>) -> Folder {
+        let folder = Folder::new();
+        files.into_iter().for_each(|(name, text)| std::fs::write(folder.join(name), text).unwrap());
+        folder
+    }
+}
+
+impl Deref for Folder {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl AsRef<Path> for Folder {
+    fn as_ref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+/// So long after 1970-01-01T00:00:00Z.
+pub fn at(seconds: i64) -> Option<Timestamp> {
+    Some(Timestamp { seconds, nanos: 0 })
+}
+
+pub fn wire(millis: u64) -> Option<Duration> {
+    Some(std::time::Duration::from_millis(millis).try_into().unwrap())
+}
+
+pub fn service(name: &str, state: State) -> Service {
+    Service { name: name.to_owned(), state: state.into(), ..Service::default() }
+}
+
+/// The event of this number, which is not of any time.
+pub fn event(seq: u64, service: &str, state: State, message: &str) -> Event {
+    let (service, message) = (service.to_owned(), message.to_owned());
+    Event { seq, service, state: state.into(), message, ..Event::default() }
+}
+
+/// A service that is up where it runs; without a state another condition.
+pub fn node(id: &str, state: State) -> GraphNode {
+    let (is_service, up) = (state != State::Unspecified, state == State::Running);
+    GraphNode { id: id.to_owned(), is_service, state: state.into(), up }
+}
+
+pub fn edge(from: &str, to: &str, event: &str, holds: bool) -> GraphEdge {
+    GraphEdge { from: from.to_owned(), to: to.to_owned(), event: event.to_owned(), holds, alternative: false }
+}
