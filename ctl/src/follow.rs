@@ -159,6 +159,7 @@ impl Resume {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::samples::{self, at};
 
     #[tokio::test]
     async fn what_does_not_pass_is_told_at_once() {
@@ -180,8 +181,7 @@ mod tests {
     }
 
     fn line(service: &str, seconds: i64) -> Line {
-        let time = Some(prost_types::Timestamp { seconds, nanos: 0 });
-        Line { service: service.to_owned(), time, ..Line::default() }
+        Line { time: at(seconds), ..samples::line(service, b"") }
     }
 
     #[test]

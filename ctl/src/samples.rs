@@ -4,7 +4,12 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use kelson_proto::v1::{Event, GraphEdge, GraphNode, Service, State};
+use kelson_proto::v1::action_result::Outcome;
+use kelson_proto::v1::line::Stream;
+use kelson_proto::v1::metric_sample::Value;
+use kelson_proto::v1::{
+    ActionResult, Event, GraphEdge, GraphNode, Line, MetricFamily, MetricSample, Service, State,
+};
 use prost_types::{Duration, Timestamp};
 
 /// An empty folder of this test's own, with a path short enough for a socket. It goes away at the end.
@@ -75,4 +80,26 @@ pub fn node(id: &str, state: State) -> GraphNode {
 
 pub fn edge(from: &str, to: &str, event: &str, holds: bool) -> GraphEdge {
     GraphEdge { from: from.to_owned(), to: to.to_owned(), event: event.to_owned(), holds, alternative: false }
+}
+
+/// What became of an action on this service.
+pub fn result(name: &str, outcome: Outcome, message: &str) -> ActionResult {
+    let (name, message) = (name.to_owned(), message.to_owned());
+    ActionResult { name, outcome: outcome.into(), message, ..ActionResult::default() }
+}
+
+/// A line that this service has written, at no time.
+pub fn line(service: &str, text: &[u8]) -> Line {
+    let (service, text) = (service.to_owned(), text.to_vec());
+    Line { service, text, stream: Stream::Stdout.into(), ..Line::default() }
+}
+
+/// Numbers of services by their names.
+pub fn family(name: &str, numbers: &[(&str, f64)]) -> MetricFamily {
+    let sample = |(service, number): &(&str, f64)| MetricSample {
+        labels: vec![(*service).to_owned()],
+        value: Some(Value::Number(*number)),
+    };
+    let (labels, samples) = (vec!["service".to_owned()], numbers.iter().map(sample).collect());
+    MetricFamily { name: name.to_owned(), labels, samples, ..MetricFamily::default() }
 }

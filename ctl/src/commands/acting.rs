@@ -214,9 +214,7 @@ mod tests {
     use super::*;
 
     fn line(outcome: Outcome, message: &str, waited: bool) -> String {
-        let mut result =
-            ActionResult { name: "db".to_owned(), message: message.to_owned(), ..ActionResult::default() };
-        result.set_outcome(outcome);
+        let result = crate::samples::result("db", outcome, message);
         describe(Action::Start { with_dependencies: false }, waited, &result)
     }
 

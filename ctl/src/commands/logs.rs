@@ -326,17 +326,10 @@ impl Writer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::samples;
 
     fn line(service: &str, seconds: i64, text: &[u8], partial: bool) -> Line {
-        let mut line = Line {
-            service: service.to_owned(),
-            time: Some(prost_types::Timestamp { seconds, nanos: 0 }),
-            text: text.to_vec(),
-            partial,
-            ..Line::default()
-        };
-        line.set_stream(Stream::Stdout);
-        line
+        Line { time: samples::at(seconds), partial, ..samples::line(service, text) }
     }
 
     fn written(terminal: &Terminal, names: &[&str], times: bool, lines: &[Line]) -> Vec<u8> {

@@ -266,7 +266,8 @@ fn not_known(status: &StatusResponse, service: &Service) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kelson_proto::v1::{Event, FaultyFile, FileMistake, RestartCount, State};
+    use crate::samples::{at, event, service, wire};
+    use kelson_proto::v1::{FaultyFile, FileMistake, RestartCount, State};
     use std::time::Duration;
 
     #[test]
@@ -288,8 +289,7 @@ mod tests {
 
     #[test]
     fn the_whole_of_a_service() {
-        let mut service = Service {
-            name: "db".to_owned(),
+        let service = Service {
             description: "the database".to_owned(),
             up: true,
             pid: Some(812),
@@ -300,7 +300,7 @@ mod tests {
             ],
             group: "shop".to_owned(),
             run: 4,
-            since: Some(prost_types::Timestamp { seconds: 1000, nanos: 0 }),
+            since: at(1000),
             message: "ready".to_owned(),
             faulty_file: Some(FaultyFile {
                 mistakes: vec![FileMistake {
@@ -310,22 +310,14 @@ mod tests {
                     message: "unknown key".to_owned(),
                 }],
                 earlier_in_use: true,
-                earlier_read: Some(prost_types::Timestamp { seconds: 1000, nanos: 0 }),
+                earlier_read: at(1000),
             }),
-            ..Service::default()
+            ..service("db", State::Running)
         };
-        service.set_state(State::Running);
-        let mut event = Event {
-            seq: 31,
-            time: Some(prost_types::Timestamp { seconds: 1000, nanos: 0 }),
-            service: "db".to_owned(),
-            message: "ready\x1b[2J".to_owned(),
-            ..Event::default()
-        };
-        event.set_state(State::Running);
-        let result = |at, passed, output: &str| CheckResult {
-            time: Some(prost_types::Timestamp { seconds: at, nanos: 0 }),
-            duration: Some(prost_types::Duration { seconds: 0, nanos: 12_000_000 }),
+        let event = Event { time: at(1000), ..event(31, "db", State::Running, "ready\x1b[2J") };
+        let result = |second, passed, output: &str| CheckResult {
+            time: at(second),
+            duration: wire(12),
             passed,
             output: output.to_owned(),
             ago: None,
@@ -334,7 +326,7 @@ mod tests {
             name: "ping".to_owned(),
             kind: "exec".to_owned(),
             standing: Standing::Failing.into(),
-            since: Some(prost_types::Timestamp { seconds: 1003, nanos: 0 }),
+            since: at(1003),
             results: vec![
                 result(1001, true, "PONG"),
                 result(1003, false, "asking\x1b[2J\nconnection refused"),
@@ -345,9 +337,9 @@ mod tests {
             name: "page".to_owned(),
             kind: "http".to_owned(),
             standing: Standing::Passing.into(),
-            since: Some(prost_types::Timestamp { seconds: 1003, nanos: 0 }),
+            since: at(1003),
             results: vec![result(1001, true, "200 OK")],
-            late: Some(prost_types::Duration { seconds: 4, nanos: 0 }),
+            late: wire(4000),
             startup: true,
             lasts: None,
         };
@@ -357,7 +349,7 @@ mod tests {
             spec: "name: db\nstop: {timeout: 10s}\n".to_owned(),
             events: vec![event],
             memory_bytes: Some(12_345_678),
-            cpu: Some(prost_types::Duration { seconds: 1, nanos: 234_000_000 }),
+            cpu: wire(1234),
             processes: Some(3),
             needed_by: vec!["web".to_owned(), "job".to_owned()],
             file: "/etc/kelson/services/db.yaml".to_owned(),

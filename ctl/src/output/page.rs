@@ -111,8 +111,7 @@ fn metrics(families: &[MetricFamily], whole: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kelson_proto::v1::MetricSample;
-    use kelson_proto::v1::metric_sample::Value;
+    use crate::samples::family;
 
     fn table(name: &str) -> Page {
         Page::Table(Table::of([name]).left("NAME", |name| *name).right("PID", |_| "7").into())
@@ -155,13 +154,7 @@ mod tests {
 
     #[test]
     fn samples_of_a_family_stand_together() {
-        let family = |name: &str| MetricFamily {
-            name: name.to_owned(),
-            help: "It.".to_owned(),
-            labels: vec!["service".to_owned()],
-            samples: vec![MetricSample { labels: vec!["db".to_owned()], value: Some(Value::Number(1.0)) }],
-            ..MetricFamily::default()
-        };
+        let family = |name: &str| MetricFamily { help: "It.".to_owned(), ..family(name, &[("db", 1.0)]) };
         let pages = || {
             vec![
                 ("a", Page::Metrics(vec![family("z"), family("c")])),

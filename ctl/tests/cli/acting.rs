@@ -2,19 +2,13 @@
 
 use std::process::Stdio;
 
+use kelson_proto::v1::ReloadResponse;
 use kelson_proto::v1::action_result::Outcome;
-use kelson_proto::v1::{ActionResult, ReloadResponse};
 use serde_json::json;
 
 use crate::fake::{Fake, State};
+use crate::samples::result;
 use crate::{at, done, two};
-
-fn result(name: &str, outcome: Outcome, message: &str) -> ActionResult {
-    let mut result =
-        ActionResult { name: name.to_owned(), message: message.to_owned(), ..ActionResult::default() };
-    result.set_outcome(outcome);
-    result
-}
 
 #[test]
 fn a_line_for_each_service() {

@@ -23,7 +23,7 @@ use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
 use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
-use crate::samples::Folder;
+use crate::samples::{Folder, result};
 pub use inspect::Seen;
 
 /// What the host knows, and what it was asked.
@@ -253,12 +253,7 @@ impl Shared {
         if !results.is_empty() {
             return Ok(Response::new(ActionResponse { results }));
         }
-        let results = names.iter().map(|name| {
-            let mut result = ActionResult { name: name.clone(), ..ActionResult::default() };
-            result.set_outcome(Outcome::Done);
-            result.message = "done as asked".to_owned();
-            result
-        });
+        let results = names.iter().map(|name| result(name, Outcome::Done, "done as asked"));
         Ok(Response::new(ActionResponse { results: results.collect() }))
     }
 

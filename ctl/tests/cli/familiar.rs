@@ -2,9 +2,10 @@
 
 use kelson_proto::v1::State::{Backoff, Failed, Finished, Running};
 use kelson_proto::v1::health_report;
-use kelson_proto::v1::{HealthReport, Line, Service, StatusResponse};
+use kelson_proto::v1::{HealthReport, Service, StatusResponse};
 
 use crate::fake::{Fake, Seen, State};
+use crate::samples::line;
 use crate::{Done, at, done, kelsonctl, service, two};
 
 /// A host on which one service is up, two have failed in a way, and one waits.
@@ -62,12 +63,7 @@ fn services_that_failed_are_listed_alone() {
 
 #[test]
 fn logs_without_a_name_are_those_of_all_services() {
-    let line = |name: &str, text: &str| Line {
-        service: name.to_owned(),
-        text: text.as_bytes().to_vec(),
-        ..Line::default()
-    };
-    let mut fake = Fake::start(State { lines: vec![line("db", "one"), line("web", "two")], ..two() });
+    let mut fake = Fake::start(State { lines: vec![line("db", b"one"), line("web", b"two")], ..two() });
     assert_eq!(fake.run("logs").out, "db  | one\nweb | two\n");
     assert_eq!(fake.run("logs --tail 1").out, "web | two\n");
     fake.change(|state| state.services.extend((0..300).map(|n| service(&format!("s{n}"), Running))));

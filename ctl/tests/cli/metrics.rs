@@ -2,28 +2,23 @@
 
 use kelson_proto::v1::metric_family::Type;
 use kelson_proto::v1::metric_sample::Value;
-use kelson_proto::v1::{GetMetricsResponse, MetricFamily, MetricSample, MetricSummary, Service};
+use kelson_proto::v1::{GetMetricsResponse, MetricFamily, MetricSummary, Service};
 use serde_json::json;
 
 use crate::fake::{Fake, State};
-
-fn family(name: &str, kind: Type, service: &str, value: Value) -> MetricFamily {
-    MetricFamily {
-        name: name.to_owned(),
-        help: "What it tells.".to_owned(),
-        r#type: kind.into(),
-        labels: vec!["service".to_owned()],
-        samples: vec![MetricSample { labels: vec![service.to_owned()], value: Some(value) }],
-        ..MetricFamily::default()
-    }
-}
+use crate::samples::family;
 
 /// A family in two parts on two pages, and one more.
 fn state() -> State {
-    let up = |service: &str, up| family("kelson_service_up", Type::Gauge, service, Value::Number(up));
-    let summary = MetricSummary { count: 2, sum: 0.5 };
-    let starts =
-        family("kelson_service_start_duration_seconds", Type::Summary, "db", Value::Summary(summary));
+    let help = || "What it tells.".to_owned();
+    let up = |service: &str, up| MetricFamily {
+        help: help(),
+        r#type: Type::Gauge.into(),
+        ..family("kelson_service_up", &[(service, up)])
+    };
+    let mut starts = family("kelson_service_start_duration_seconds", &[("db", 0.0)]);
+    (starts.help, starts.r#type) = (help(), Type::Summary.into());
+    starts.samples[0].value = Some(Value::Summary(MetricSummary { count: 2, sum: 0.5 }));
     State {
         services: vec![Service { name: "db".to_owned(), ..Service::default() }],
         metrics: vec![

@@ -5,16 +5,15 @@ use std::process::Command;
 
 use kelson_proto::v1::action_result::Outcome;
 use kelson_proto::v1::health_report::State as HealthState;
-use kelson_proto::v1::metric_sample::Value;
 use kelson_proto::v1::{
-    ActionResult, BootResponse, BootService, GetMetricsResponse, HealthReport, Image, ListImagesResponse,
-    MetricFamily, MetricSample, Reason, Service, State as ServiceState, StatusResponse,
+    BootResponse, BootService, GetMetricsResponse, HealthReport, Image, ListImagesResponse, MetricFamily,
+    Reason, Service, State as ServiceState, StatusResponse,
 };
 use serde_json::{Value as Json, json};
 
 use crate::fake::{Fake, State};
 use crate::reaching::{authority, client};
-use crate::samples::{Folder, wire};
+use crate::samples::{Folder, family, result, wire};
 use crate::streams::{Following, line};
 use crate::{Done, done, event, kelsonctl, service, two};
 
@@ -190,13 +189,7 @@ fn what_is_no_table_has_a_heading() {
 
 #[test]
 fn a_start_that_fails_on_one_host() {
-    let result = |outcome: Outcome, message: &str| ActionResult {
-        name: "db".to_owned(),
-        outcome: outcome.into(),
-        message: message.to_owned(),
-        ..ActionResult::default()
-    };
-    let fails = State { results: vec![result(Outcome::Failed, "exited with status 3")], ..two() };
+    let fails = State { results: vec![result("db", Outcome::Failed, "exited with status 3")], ..two() };
     let fleet = Fleet::new(vec![("edge-1", two()), ("lab", fails)]);
     assert_eq!(
         fleet.run("-n lab,edge-1 start db web --wait"),
@@ -346,14 +339,8 @@ fn health_is_told_of_each() {
 #[test]
 fn each_of_the_other_tables() {
     let host = |millis, up| {
-        let sample = MetricSample { labels: vec!["db".to_owned()], value: Some(Value::Number(up)) };
-        let up = MetricFamily {
-            name: "kelson_service_up".to_owned(),
-            help: "Up.".to_owned(),
-            labels: vec!["service".to_owned()],
-            samples: vec![sample],
-            ..MetricFamily::default()
-        };
+        let up = family("kelson_service_up", &[("db", up)]);
+        let up = MetricFamily { help: "Up.".to_owned(), ..up };
         let image = Image { reference: "demo/nginx:1".to_owned(), size: 7, ..Image::default() };
         State {
             boot: BootResponse {

@@ -13,7 +13,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 use tonic::transport::{Certificate, Identity, ServerTlsConfig};
 
 use crate::fake::{Fake, Seen, State, serve_tls};
-use crate::samples::Folder;
+use crate::samples::{Folder, line};
 use crate::{at, done, kelsonctl, two};
 
 /// Every command that asks a host.
@@ -109,11 +109,7 @@ pub fn client(ca: String, by: &CertifiedIssuer<'static, KeyPair>) -> Folder {
 #[test]
 fn over_the_network_both_sides_show_certificates() {
     let ca = authority();
-    let lines = vec![kelson_proto::v1::Line {
-        service: "db".to_owned(),
-        text: b"hello".to_vec(),
-        ..Default::default()
-    }];
+    let lines = vec![line("db", b"hello")];
     let clock = ClockResponse { time: Some(SystemTime::now().into()), ..ClockResponse::default() };
     let port = machine(&ca, State { lines, seen: Seen { clock, ..Seen::default() }, ..two() });
 

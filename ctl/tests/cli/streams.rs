@@ -10,7 +10,7 @@ use kelson_proto::v1::{KernelMessage, Line};
 use serde_json::json;
 
 use crate::fake::{Fake, State};
-use crate::{at, done, event, two};
+use crate::{at, done, event, samples, two};
 
 fn events(numbers: impl IntoIterator<Item = u64>) -> Vec<kelson_proto::v1::Event> {
     numbers
@@ -20,14 +20,7 @@ fn events(numbers: impl IntoIterator<Item = u64>) -> Vec<kelson_proto::v1::Event
 }
 
 pub fn line(name: &str, second: i64, text: &[u8]) -> Line {
-    let mut line = Line {
-        service: name.to_owned(),
-        time: Some(prost_types::Timestamp { seconds: 1_795_254_485 + second, nanos: 0 }),
-        text: text.to_vec(),
-        ..Line::default()
-    };
-    line.set_stream(Stream::Stdout);
-    line
+    Line { time: samples::at(1_795_254_485 + second), ..samples::line(name, text) }
 }
 
 /// A child whose output is read line by line as it comes.
@@ -293,13 +286,8 @@ fn life() -> State {
         event.set_state(state);
         event
     });
-    let edge = kelson_proto::v1::GraphEdge {
-        from: "web".to_owned(),
-        to: "db".to_owned(),
-        event: "up".to_owned(),
-        ..Default::default()
-    };
-    let graph = kelson_proto::v1::GraphResponse { nodes: Vec::new(), edges: vec![edge] };
+    let edges = vec![samples::edge("web", "db", "up", false)];
+    let graph = kelson_proto::v1::GraphResponse { nodes: Vec::new(), edges };
     State { events: events.collect(), graph, ..two() }
 }
 

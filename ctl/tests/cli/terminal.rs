@@ -13,6 +13,7 @@ use nix::sys::termios::{LocalFlags, tcgetattr};
 use nix::unistd::Pid;
 
 use crate::fake::{Fake, State};
+use crate::samples::line;
 use crate::{at, event, two};
 
 fn winsize(columns: u16, rows: u16) -> Winsize {
@@ -241,11 +242,7 @@ fn eighty_columns_cut_reasons_and_no_names() {
 
 #[test]
 fn a_log_cannot_steer_the_terminal() {
-    let lines = vec![Line {
-        service: "web".to_owned(),
-        text: b"\x1b]0;owned\x07\x1b[2J\xff".to_vec(),
-        ..Line::default()
-    }];
+    let lines = vec![line("web", b"\x1b]0;owned\x07\x1b[2J\xff")];
     let mut fake_state = two();
     fake_state.services[0].status_text = "\x1b[2J".to_owned();
     let fake = Fake::start(State { lines, ..fake_state });

@@ -1,6 +1,6 @@
 use super::*;
 use crate::dashboard::keys::Key;
-use crate::samples::service;
+use crate::samples::{line, result, service};
 use kelson_proto::v1::State;
 
 fn model(names: &[&str]) -> Model {
@@ -24,15 +24,11 @@ fn host(names: &[&str]) -> News {
 }
 
 fn acted(action: Action, outcome: Outcome, message: &str) -> News {
-    let mut result =
-        ActionResult { name: "db".to_owned(), message: message.to_owned(), ..ActionResult::default() };
-    result.set_outcome(outcome);
-    News::Acted(action, "db".to_owned(), Box::new(Ok(result)))
+    News::Acted(action, "db".to_owned(), Box::new(Ok(result("db", outcome, message))))
 }
 
 fn lines(name: &str, count: usize) -> News {
-    let line = Line { service: name.to_owned(), text: b"x".to_vec(), ..Line::default() };
-    News::Lines(vec![line; count])
+    News::Lines(vec![line(name, b"x"); count])
 }
 
 #[test]

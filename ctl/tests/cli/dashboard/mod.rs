@@ -6,30 +6,22 @@ use std::time::SystemTime;
 
 use kelson_proto::v1::action_result::Outcome;
 use kelson_proto::v1::line::Stream;
-use kelson_proto::v1::metric_sample::Value;
 use kelson_proto::v1::{
-    ActionResult, BootResponse, GetMetricsResponse, GraphResponse, MetricFamily, MetricSample, Service,
-    State as ServiceState,
+    ActionResult, BootResponse, GetMetricsResponse, GraphResponse, Service, State as ServiceState,
 };
 use nix::sys::signal::Signal;
 
 use crate::fake::{Fake, State};
 use crate::reaching::{authority, client, machine};
-use crate::samples::{Folder, edge, node};
+use crate::samples::{Folder, edge, family, node, result};
 use crate::streams::line;
 use crate::{at, done, event, service, two};
 use screen::{OnScreen, dashboard};
 
-fn metric(name: &str, value: f64) -> GetMetricsResponse {
-    let sample = MetricSample { labels: vec!["db".to_owned()], value: Some(Value::Number(value)) };
-    let labels = vec!["service".to_owned()];
-    let (name, samples) = (name.to_owned(), vec![sample]);
-    GetMetricsResponse { families: vec![MetricFamily { name, labels, samples, ..MetricFamily::default() }] }
-}
-
 /// Memory, and CPU time that does not grow.
 fn metrics(seconds: f64) -> Vec<GetMetricsResponse> {
-    vec![metric("kelson_service_memory_bytes", 12_345_678.0), metric("kelson_service_cpu_seconds", seconds)]
+    let page = |name, number| GetMetricsResponse { families: vec![family(name, &[("db", number)])] };
+    vec![page("kelson_service_memory_bytes", 12_345_678.0), page("kelson_service_cpu_seconds", seconds)]
 }
 
 fn graph() -> GraphResponse {
@@ -131,10 +123,7 @@ fn what_changes_is_seen() {
 }
 
 fn refused() -> Vec<ActionResult> {
-    let message = "needed by \"web\"; stop that first, or use --cascade".to_owned();
-    let mut result = ActionResult { name: "db".to_owned(), message, ..ActionResult::default() };
-    result.set_outcome(Outcome::Refused);
-    vec![result]
+    vec![result("db", Outcome::Refused, "needed by \"web\"; stop that first, or use --cascade")]
 }
 
 fn asked(fake: &Fake) -> Vec<String> {
