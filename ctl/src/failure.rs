@@ -146,10 +146,17 @@ async fn respond_within<T>(
     time: Duration,
     call: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>,
 ) -> Result<tonic::Response<T>, Failure> {
-    match tokio::time::timeout(time, call).await {
-        Ok(response) => Ok(response?),
-        Err(_) => Err(Failure::TimedOut(format!("the host gave no answer within {} s", time.as_secs()))),
-    }
+    within(time, async { Ok(call.await?) }).await
+}
+
+/// What comes in this time.
+///
+/// # Errors
+/// It failed itself, or the time is over.
+pub async fn within<T>(time: Duration, all: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    tokio::time::timeout(time, all).await.unwrap_or_else(|_| {
+        Err(Failure::TimedOut(format!("the host gave no answer within {} s", time.as_secs())))
+    })
 }
 
 /// As [`answer`], to a question about these services.

@@ -1,7 +1,5 @@
 //! The manual page, from the same words as the help.
 
-use std::fmt::Write as _;
-
 use clap::{Arg, Command, Id};
 
 use crate::failure::STATUSES;
@@ -85,8 +83,7 @@ impl Page {
     fn text(&mut self, text: &str) {
         for line in text.lines() {
             let guard = if line.starts_with(['.', '\'']) { "\\&" } else { "" };
-            let written = writeln!(self.out, "{guard}{line}");
-            debug_assert!(written.is_ok(), "writing into a String does not fail");
+            self.raw(&format!("{guard}{line}"));
         }
     }
 

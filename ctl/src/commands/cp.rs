@@ -13,11 +13,10 @@ use kelson_proto::v1::CopyRequest;
 use kelson_proto::v1::copy_response::Response;
 use tokio::sync::mpsc;
 
-use super::looking::within;
 use super::ls::absolute;
 use crate::call::{Call, Run};
 use crate::extract::{Extracted, Target, extract};
-use crate::failure::Failure;
+use crate::failure::{Failure, within};
 use crate::output::{Page, escape, object, print_bytes, size};
 use crate::targets::only;
 use side::Side;

@@ -1,9 +1,9 @@
 //! `dashboard`: one host, live.
 
-use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use crate::call::{Call, Run};
+use crate::console::missing_terminal;
 use crate::dashboard;
 use crate::failure::Failure;
 use crate::output::time;
@@ -40,13 +40,8 @@ impl Run for Arguments {
     const SEVERAL: bool = false;
 
     async fn run(self, call: &Call) -> Result<(), Failure> {
-        let missing = match (std::io::stdin().is_terminal(), std::io::stdout().is_terminal()) {
-            (false, _) => Some("input"),
-            (_, false) => Some("output"),
-            _ => None,
-        };
         let instead = "`kelsonctl services --watch` needs none";
-        if let Some(missing) = missing {
+        if let Some(missing) = missing_terminal(true) {
             return Err(Failure::Usage(format!(
                 "dashboard needs a terminal, and the standard {missing} is none; {instead}"
             )));

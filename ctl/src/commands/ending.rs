@@ -30,6 +30,31 @@ impl Ending {
     }
 }
 
+/// One of the three commands: the comment that is its help, what it asks for, and the verb of the question.
+macro_rules! command {
+    ($(#[$about:meta])* $action:ident, $verb:literal) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, clap::Args)]
+        #[command(verbatim_doc_comment)]
+        pub struct Arguments {
+            #[command(flatten)]
+            ending: $crate::commands::ending::Ending,
+        }
+
+        impl $crate::call::Run for Arguments {
+            fn confirmed(&self) -> Option<&'static str> {
+                self.ending.question($verb)
+            }
+
+            async fn run(self, call: &$crate::call::Call) -> Result<(), $crate::failure::Failure> {
+                use kelson_proto::v1::shutdown_request::Action;
+                $crate::commands::ending::end(call, Action::$action, self.ending).await
+            }
+        }
+    };
+}
+pub(super) use command;
+
 /// Asks for the end of the host's run and shows how it goes.
 pub async fn end(call: &Call, action: Action, ending: Ending) -> Result<(), Failure> {
     let client = call.client()?;

@@ -3,8 +3,6 @@
 mod expiry;
 mod pipes;
 
-use std::io::IsTerminal as _;
-
 use kelson_api::client::Client;
 use kelson_proto::v1::run_request::Request as Asked;
 use kelson_proto::v1::run_response::Response as Answer;
@@ -15,8 +13,8 @@ use tonic::{Response, Streaming};
 
 use crate::call::{Call, Run};
 use crate::console::keyboard::{self, Keyboard};
-use crate::console::read_input;
 use crate::console::signals::{Signals, of_signal};
+use crate::console::{missing_terminal, read_input};
 use crate::failure::{Failure, explain_names, respond};
 use crate::output::note;
 use crate::output::terminal::end_by_sigpipe;
@@ -71,17 +69,8 @@ impl Run for Arguments {
     const SEVERAL: bool = false;
 
     async fn run(self, call: &Call) -> Result<(), Failure> {
-        if self.tty {
-            let missing = match (std::io::stdin().is_terminal(), std::io::stdout().is_terminal()) {
-                (false, _) if self.interactive => Some("input"),
-                (_, false) => Some("output"),
-                _ => None,
-            };
-            if let Some(missing) = missing {
-                return Err(Failure::Usage(format!(
-                    "-t needs a terminal, and the standard {missing} is none"
-                )));
-            }
+        if let Some(missing) = missing_terminal(self.interactive).filter(|_| self.tty) {
+            return Err(Failure::Usage(format!("-t needs a terminal, and the standard {missing} is none")));
         }
         let mut signals = Signals::new()?;
         let client = call.client()?;

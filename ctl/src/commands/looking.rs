@@ -6,7 +6,7 @@ use std::time::Duration;
 use kelson_api::client::Client;
 use tonic::{Response, Status, Streaming};
 
-use crate::failure::{Failure, all_known};
+use crate::failure::{Failure, all_known, within};
 
 /// The host gives a look 10 s itself; what it saw comes in less.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -27,16 +27,6 @@ pub async fn gather<T, I: IntoIterator>(
         Ok(all)
     };
     within(TIMEOUT, all).await
-}
-
-/// What comes in this time.
-///
-/// # Errors
-/// It failed itself, or the time is over.
-pub async fn within<T>(time: Duration, all: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    tokio::time::timeout(time, all).await.unwrap_or_else(|_| {
-        Err(Failure::TimedOut(format!("the host gave no answer within {} s", time.as_secs())))
-    })
 }
 
 /// Names of services of which nothing was `seen` may be mistakes. When the host does not answer, none is reported.

@@ -5,10 +5,9 @@ use std::time::Duration;
 use kelson_api::client::Client;
 use kelson_proto::v1::ReadFileRequest;
 
-use super::looking::within;
 use super::ls::absolute;
 use crate::call::{Call, Run};
-use crate::failure::Failure;
+use crate::failure::{Failure, within};
 use crate::output::{escape_bytes, print, print_bytes};
 
 /// The next bytes come in this time, or never.

@@ -5,7 +5,7 @@
 pub mod keyboard;
 pub mod signals;
 
-use std::io::{self, Read as _};
+use std::io::{self, IsTerminal as _, Read as _};
 
 use tokio::sync::mpsc;
 
@@ -18,6 +18,15 @@ const CHUNK: usize = 32 * 1024;
 pub fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
     let made = std::thread::Builder::new().name(name.to_owned()).spawn(work);
     made.map(drop).map_err(|error| Failure::Failed(format!("cannot make a thread: {error}")))
+}
+
+/// Which of the two that are needed is no terminal.
+pub fn missing_terminal(input: bool) -> Option<&'static str> {
+    match (io::stdin().is_terminal(), io::stdout().is_terminal()) {
+        (false, _) if input => Some("input"),
+        (_, false) => Some("output"),
+        _ => None,
+    }
 }
 
 /// The standard input, piece by piece as it is taken; its end closes the channel.

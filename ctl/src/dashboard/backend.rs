@@ -4,7 +4,6 @@
 //! for something else, and bring a reader of keys along. Here stand the same sequences as everywhere in kelsonctl.
 
 use std::convert::Infallible;
-use std::fmt::Write as _;
 
 use ratatui::backend::{Backend, ClearType, WindowSize};
 use ratatui::buffer::{Cell, CellWidth as _};
@@ -52,16 +51,15 @@ impl Bytes {
         if looks.1.contains(Modifier::REVERSED) {
             self.text.push_str(";7");
         }
-        let written = match looks.0 {
-            Color::Red => write!(self.text, ";31"),
-            Color::Green => write!(self.text, ";32"),
-            Color::Yellow => write!(self.text, ";33"),
-            Color::Cyan => write!(self.text, ";36"),
-            Color::DarkGray => write!(self.text, ";90"),
-            Color::Indexed(number) => write!(self.text, ";38;5;{number}"),
-            _ => Ok(()),
-        };
-        debug_assert!(written.is_ok(), "writing into a String does not fail");
+        match looks.0 {
+            Color::Red => self.text.push_str(";31"),
+            Color::Green => self.text.push_str(";32"),
+            Color::Yellow => self.text.push_str(";33"),
+            Color::Cyan => self.text.push_str(";36"),
+            Color::DarkGray => self.text.push_str(";90"),
+            Color::Indexed(number) => self.text += &format!(";38;5;{number}"),
+            _ => {}
+        }
         self.text.push('m');
     }
 }
@@ -75,8 +73,7 @@ impl Backend for Bytes {
     {
         for (x, y, cell) in content {
             if self.at != Some((x, y)) {
-                let written = write!(self.text, "\x1b[{};{}H", y + 1, x + 1);
-                debug_assert!(written.is_ok(), "writing into a String does not fail");
+                self.text += &format!("\x1b[{};{}H", y + 1, x + 1);
             }
             self.look(cell);
             self.text.push_str(cell.symbol());

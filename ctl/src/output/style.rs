@@ -63,21 +63,21 @@ impl Palette {
 
     /// The text in the colour of the tone.
     pub fn paint(self, tone: Tone, text: &str) -> String {
-        let code = match (self, tone) {
-            (Palette::None, _) | (_, Tone::Plain) => return text.to_owned(),
-            (_, Tone::Strong) => "1",
-            (Palette::Sixteen, Tone::Good) => "32",
-            (Palette::Sixteen, Tone::Busy) => "36",
-            (Palette::Sixteen, Tone::Waiting) => "33",
-            (Palette::Sixteen, Tone::Bad) => "31",
-            (Palette::Sixteen, Tone::Quiet) => "90",
-            (Palette::Full, Tone::Good) => "38;5;28",
-            (Palette::Full, Tone::Busy) => "38;5;27",
-            (Palette::Full, Tone::Waiting) => "38;5;130",
-            (Palette::Full, Tone::Bad) => "38;5;160",
-            (Palette::Full, Tone::Quiet) => "38;5;243",
+        let (sixteen, full) = match tone {
+            Tone::Plain => return text.to_owned(),
+            Tone::Strong => ("1", "1"),
+            Tone::Good => ("32", "38;5;28"),
+            Tone::Busy => ("36", "38;5;27"),
+            Tone::Waiting => ("33", "38;5;130"),
+            Tone::Bad => ("31", "38;5;160"),
+            Tone::Quiet => ("90", "38;5;243"),
         };
-        if text.is_empty() { String::new() } else { format!("\x1b[{code}m{text}\x1b[0m") }
+        match self {
+            _ if text.is_empty() => String::new(),
+            Palette::None => text.to_owned(),
+            Palette::Sixteen => format!("\x1b[{sixteen}m{text}\x1b[0m"),
+            Palette::Full => format!("\x1b[{full}m{text}\x1b[0m"),
+        }
     }
 }
 

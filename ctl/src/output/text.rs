@@ -4,20 +4,18 @@
 //! the cursor, change the title or fake other lines. So control characters are shown, never sent.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 
 use kelson_sys::text::is_harmful;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 fn push_escaped(out: &mut String, c: char) {
-    let written = match c {
-        '\n' => write!(out, "\\n"),
-        '\r' => write!(out, "\\r"),
-        '\t' => write!(out, "\\t"),
-        c if (c as u32) < 0x100 => write!(out, "\\x{:02x}", c as u32),
-        c => write!(out, "\\u{{{:x}}}", c as u32),
-    };
-    debug_assert!(written.is_ok(), "writing into a String does not fail");
+    match c {
+        '\n' => out.push_str("\\n"),
+        '\r' => out.push_str("\\r"),
+        '\t' => out.push_str("\\t"),
+        c if (c as u32) < 0x100 => *out += &format!("\\x{:02x}", c as u32),
+        c => *out += &format!("\\u{{{:x}}}", c as u32),
+    }
 }
 
 /// One line of text with all control characters shown as `\n`, `\x1b`, `\u{202e}`.
@@ -45,8 +43,7 @@ pub fn escape_bytes(bytes: &[u8]) -> String {
             if c != '\t' && is_harmful(c) { push_escaped(&mut out, c) } else { out.push(c) }
         }
         for byte in chunk.invalid() {
-            let written = write!(out, "\\x{byte:02x}");
-            debug_assert!(written.is_ok(), "writing into a String does not fail");
+            out += &format!("\\x{byte:02x}");
         }
     }
     out

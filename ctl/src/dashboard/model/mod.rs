@@ -20,8 +20,6 @@ pub use press::Effect;
 pub use ring::Ring;
 pub use usage::{Usage, Usages};
 
-/// Events and log lines that are kept.
-const KEPT: usize = 1000;
 /// Longer than this a log line is cut.
 const LINE_MAX: usize = 2000;
 
@@ -58,15 +56,17 @@ pub enum News {
 }
 
 /// How it stands with the connection.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub enum Link {
+    #[default]
     Connected,
     Lost(String),
 }
 
 /// The subject of the pane below the table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Pane {
+    #[default]
     Logs,
     Events,
     Graph,
@@ -87,8 +87,9 @@ impl Pane {
 }
 
 /// What the keys mean.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub enum Mode {
+    #[default]
     Browse,
     /// A name is being typed.
     Filter,
@@ -135,7 +136,7 @@ pub struct Shown {
 }
 
 /// All of it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Model {
     pub link: Link,
     pub version: Option<VersionResponse>,
@@ -172,30 +173,7 @@ pub struct Model {
 impl Model {
     /// The host as it answered first.
     pub fn new(services: Vec<Service>) -> Model {
-        let mut model = Model {
-            link: Link::Connected,
-            version: None,
-            boot: None,
-            services,
-            usages: Usages::default(),
-            events: Ring::new(KEPT),
-            log_of: String::new(),
-            log: Ring::new(KEPT),
-            graph: None,
-            status: None,
-            no_detail: None,
-            mode: Mode::Browse,
-            pane: Pane::Logs,
-            in_pane: false,
-            zoomed: false,
-            filter: String::new(),
-            said: None,
-            bottom: None,
-            top: 0,
-            chosen: String::new(),
-            place: 0,
-            shown: Shown::default(),
-        };
+        let mut model = Model { services, ..Model::default() };
         model.choose_near();
         model
     }

@@ -2,22 +2,23 @@
 
 use std::collections::VecDeque;
 
-/// Items that were pushed; the oldest go once there are too many.
+/// Items that were pushed; the oldest go once there are more than `MOST`.
 #[derive(Debug)]
-pub struct Ring<T> {
+pub struct Ring<T, const MOST: usize = 1000> {
     items: VecDeque<T>,
     /// The number of the oldest that is there.
     first: u64,
-    most: usize,
 }
 
-impl<T> Ring<T> {
-    pub fn new(most: usize) -> Ring<T> {
-        Ring { items: VecDeque::new(), first: 0, most }
+impl<T, const MOST: usize> Default for Ring<T, MOST> {
+    fn default() -> Ring<T, MOST> {
+        Ring { items: VecDeque::new(), first: 0 }
     }
+}
 
+impl<T, const MOST: usize> Ring<T, MOST> {
     pub fn push(&mut self, item: T) {
-        if self.items.len() == self.most {
+        if self.items.len() == MOST {
             self.items.pop_front();
             self.first += 1;
         }
@@ -55,7 +56,7 @@ mod tests {
 
     #[test]
     fn the_oldest_go_and_the_others_keep_their_numbers() {
-        let mut ring = Ring::new(2);
+        let mut ring = Ring::<char, 2>::default();
         assert!(ring.is_empty());
         "abc".chars().for_each(|letter| ring.push(letter));
         assert_eq!((ring.first(), ring.end()), (1, 3));

@@ -8,8 +8,6 @@ pub mod measure;
 pub mod plot;
 pub mod timeline;
 
-use std::fmt::Write as _;
-
 use super::text::escape;
 
 /// The colours by class: each once for light ground, once for dark. They are no variables of CSS, which viewers other than
@@ -64,9 +62,7 @@ impl Drawing {
     /// The whole document. `about` says in a sentence what is to be seen, for who cannot see it.
     pub fn finish(self, width: f64, height: f64, title: &str, about: &str) -> String {
         let (width, height) = (width.ceil(), height.ceil());
-        let mut out = String::with_capacity(self.body.len() + STYLE.len() + 512);
-        let written = write!(
-            out,
+        format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
              viewBox=\"0 0 {width} {height}\" role=\"img\" aria-labelledby=\"title about\">\n<title id=\"title\">{}</title>\n\
              <desc id=\"about\">{}</desc>\n<style>\n{STYLE}</style>\n\
@@ -74,9 +70,7 @@ impl Drawing {
             xml(title),
             xml(about),
             self.body
-        );
-        debug_assert!(written.is_ok(), "writing into a String does not fail");
-        out
+        )
     }
 }
 
