@@ -166,27 +166,10 @@ mod tests {
 
     #[test]
     fn names_of_services_are_asked_for_where_they_stand() {
-        for line in [
-            "start ",
-            "start db we",
-            "status ",
-            "why w",
-            "wait --for up ",
-            "logs -f ",
-            "logs --tail 5 db ",
-            "stop -- ",
-            "exec ",
-            "exec -i ",
-            "cat ",
-            "kill ",
-            "ps ",
-            "restart --wait ",
-            "events -f ",
-            "events --timeline ",
-            "metrics ",
-            "processes --sort cpu ",
-            "netstat -c db ",
-        ] {
+        let lines = "start |start db we|status |why w|wait --for up |logs -f |logs --tail 5 db |stop -- |\
+            exec |exec -i |cat |kill |ps |restart --wait |events -f |events --timeline |metrics |\
+            processes --sort cpu |netstat -c db ";
+        for line in lines.split('|') {
             assert_eq!(ask(line).wanted, Wanted::Services, "{line}");
         }
         assert_eq!(ask("status db ").wanted, Wanted::Nothing, "one name is enough");

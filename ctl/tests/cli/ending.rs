@@ -19,8 +19,7 @@ fn last_words() -> State {
 fn the_stop_order_is_shown_until_the_end() {
     for (words, action) in [("reboot", "Reboot"), ("poweroff", "Poweroff"), ("halt", "Halt")] {
         let fake = Fake::start(last_words());
-        let done = fake.run(words);
-        assert_eq!((done.status, done.err.as_str()), (0, ""), "{words}");
+        let done = fake.run(words).silent(0);
         let lines: Vec<&str> = done.out.lines().collect();
         assert_eq!(lines[0], "everything stops, then the host reboots");
         assert!(lines[1].contains("web") && lines[2].contains("db"), "{done:?}");
@@ -57,8 +56,7 @@ fn a_reexec_that_is_not_what_was_asked_for_ends_with_status_1() {
         (Reexec::BeginsAnew, "started without it; it runs version 9.8.7"),
     ] {
         let fake = Fake::start(State { reexec, reexecs: 3, ..two() });
-        let done = fake.run("-o json reexec");
-        assert_eq!((done.status, done.out.as_str()), (1, ""), "{reexec:?}: {done:?}");
+        let done = fake.run("-o json reexec").refused(1);
         assert!(done.err.contains(words) && done.err.contains("`kelsonctl events`"), "{reexec:?}: {done:?}");
     }
 }
@@ -69,16 +67,14 @@ fn a_reexec_after_which_nobody_answers_ends_with_status_1() {
     let child = at(&fake.socket(), "reexec").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     fake.until_asked("reexec", 1);
     fake.cut();
-    let done = done(child.wait_with_output().unwrap());
-    assert_eq!((done.status, done.out.as_str()), (1, ""), "{done:?}");
+    let done = done(child.wait_with_output().unwrap()).refused(1);
     assert!(done.err.contains("no connection for 30 s"), "{done:?}");
 }
 
 #[test]
 fn a_reexec_is_over_once_pid_1_answers_from_its_next_life() {
     let fake = Fake::start(two());
-    let done = fake.run("reexec --reason upgrade");
-    assert_eq!((done.status, done.err.as_str()), (0, ""));
+    let done = fake.run("reexec --reason upgrade").silent(0);
     assert_eq!(done.out, "PID 1 runs version 9.8.7 (before: 9.8.7), from /sbin/init (kelson 0.2.0)\n");
     assert!(fake.asked().contains(&"reexec upgrade, by kelsonctl".to_owned()), "{:?}", fake.asked());
     assert_eq!(

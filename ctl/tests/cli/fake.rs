@@ -23,7 +23,7 @@ use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
 use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
-use crate::samples::{Folder, result};
+use crate::samples::{Folder, at, result};
 pub use inspect::Seen;
 
 /// What the host knows, and what it was asked.
@@ -311,17 +311,9 @@ impl Services for Shared {
 
     async fn start(&self, request: Request<StartRequest>) -> Answer<ActionResponse> {
         let request = request.into_inner();
-        self.act(
-            format!(
-                "start {} wait={}{}",
-                request.names.join(" "),
-                request.wait,
-                if request.with_dependencies { " with_dependencies" } else { "" }
-            ),
-            &request.names,
-            request.wait,
-        )
-        .await
+        let more = if request.with_dependencies { " with_dependencies" } else { "" };
+        let words = format!("start {} wait={}{more}", request.names.join(" "), request.wait);
+        self.act(words, &request.names, request.wait).await
     }
 
     async fn stop(&self, request: Request<StopRequest>) -> Answer<ActionResponse> {
@@ -334,12 +326,8 @@ impl Services for Shared {
 
     async fn restart(&self, request: Request<RestartRequest>) -> Answer<ActionResponse> {
         let request = request.into_inner();
-        self.act(
-            format!("restart {} wait={}", request.names.join(" "), request.wait),
-            &request.names,
-            request.wait,
-        )
-        .await
+        let words = format!("restart {} wait={}", request.names.join(" "), request.wait);
+        self.act(words, &request.names, request.wait).await
     }
 
     async fn wait(&self, request: Request<WaitRequest>) -> Answer<WaitResponse> {
@@ -410,18 +398,15 @@ impl Services for Shared {
 impl Machine for Shared {
     async fn version(&self, _: Request<VersionRequest>) -> Answer<VersionResponse> {
         self.note("version".to_owned())?;
-        let (started, reexecs, crashes) = {
-            let state = self.state();
-            (state.started, state.reexecs, state.crashes)
-        };
+        let state = self.state();
         Ok(Response::new(VersionResponse {
             version: "9.8.7".to_owned(),
             mode: "machine".to_owned(),
             hostname: "edge-1".to_owned(),
             kernel: "6.1.0".to_owned(),
-            started: started.or(Some(prost_types::Timestamp { seconds: 1_795_254_485, nanos: 0 })),
-            reexecs,
-            crashes,
+            started: state.started.or(at(1_795_254_485)),
+            reexecs: state.reexecs,
+            crashes: state.crashes,
             uptime: None,
         }))
     }
@@ -515,15 +500,9 @@ impl Logs for Shared {
     async fn read(&self, request: Request<ReadRequest>) -> Answer<Self::ReadStream> {
         let request = request.into_inner();
         let mut words = format!("logs tail={:?} last={}", request.tail, request.last.is_some());
-        if request.until.is_some() {
-            words += " until";
-        }
-        if request.previous {
-            words += " previous";
-        }
-        if let Some(run) = request.run {
-            words += &format!(" run={run}");
-        }
+        words += if request.until.is_some() { " until" } else { "" };
+        words += if request.previous { " previous" } else { "" };
+        words += &request.run.map_or(String::new(), |run| format!(" run={run}"));
         if !request.text.is_empty() {
             words += &format!(" text={}", request.text.escape_ascii());
         }
@@ -536,9 +515,8 @@ impl Logs for Shared {
             let wanted = |line: &&Line| {
                 request.names.contains(&line.service) && request.run.is_none_or(|run| run == line.run)
             };
-            Some(ReadResponse {
-                lines: vec![state.lines.iter().skip(skip).filter(wanted).nth(place)?.clone()],
-            })
+            let line = state.lines.iter().skip(skip).filter(wanted).nth(place)?.clone();
+            Some(ReadResponse { lines: vec![line] })
         }))
     }
 }

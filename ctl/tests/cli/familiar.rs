@@ -67,8 +67,7 @@ fn logs_without_a_name_are_those_of_all_services() {
     assert_eq!(fake.run("logs").out, "db  | one\nweb | two\n");
     assert_eq!(fake.run("logs --tail 1").out, "web | two\n");
     fake.change(|state| state.services.extend((0..300).map(|n| service(&format!("s{n}"), Running))));
-    let told = fake.run("logs");
-    assert_eq!((told.status, told.out.as_str()), (2, ""));
+    let told = fake.run("logs").refused(2);
     assert!(told.err.contains("302 services") && told.err.contains("name those to read"), "{told:?}");
     fake.cut();
 }
@@ -93,8 +92,7 @@ fn cat_prints_the_file_of_a_service() {
     assert_eq!((told.status, told.out.as_str()), (0, "name: db\nprocess: {}\n"));
     assert!(told.err.contains("changed since db was started"), "{told:?}");
     fake.change(|state| state.status = status("", false));
-    let told = fake.run("cat db");
-    assert_eq!((told.status, told.out.as_str()), (1, ""));
+    let told = fake.run("cat db").refused(1);
     assert!(told.err.contains("db is built in and has no file"), "{told:?}");
     assert!(fake.run("cat dbb").err.contains("did you mean \"db\"?"));
 }
@@ -105,8 +103,7 @@ fn aliases_do_what_their_commands_do() {
     for (alias, command) in [("ps", "processes"), ("list", "services"), ("kill db HUP", "signal db HUP")] {
         assert_eq!(fake.run(alias), fake.run(command), "{alias}");
     }
-    let done = fake.run("top");
-    assert_eq!((done.status, done.out.as_str()), (2, ""), "it needs a terminal, as the dashboard does");
+    let done = fake.run("top").refused(2);
     assert_eq!(done.err, fake.run("dashboard").err);
 }
 
@@ -126,8 +123,7 @@ fn words_of_other_tools_lead_to_related_commands() {
         ("shutdown", "`kelsonctl poweroff`"),
         ("daemon-reload", "`kelsonctl reload`"),
     ] {
-        let done = done(kelsonctl().arg(word).output().unwrap());
-        assert_eq!((done.status, done.out.as_str()), (2, ""), "{word}");
+        let done = done(kelsonctl().arg(word).output().unwrap()).refused(2);
         assert!(done.err.starts_with(&format!("error: unrecognized subcommand '{word}'\n")), "{done:?}");
         assert!(done.err.contains(part) && !done.err.contains("similar"), "{word}: {done:?}");
     }

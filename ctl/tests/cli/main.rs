@@ -34,22 +34,13 @@ use fake::{Fake, State};
 use kelson_proto::v1::{Event, Service};
 
 /// Words for the program in the environment of whoever runs the tests.
-pub const ENVIRONMENT: [&str; 9] = [
-    "KELSON_ENDPOINT",
-    "KELSONCONFIG",
-    "HOME",
-    "XDG_CONFIG_HOME",
-    "NO_COLOR",
-    "LC_ALL",
-    "LC_CTYPE",
-    "LANG",
-    "COLORTERM",
-];
+pub const ENVIRONMENT: &str =
+    "KELSON_ENDPOINT KELSONCONFIG HOME XDG_CONFIG_HOME NO_COLOR LC_ALL LC_CTYPE LANG COLORTERM";
 
 /// The program, in an environment without words for it.
 pub fn kelsonctl() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kelsonctl"));
-    for name in ENVIRONMENT {
+    for name in ENVIRONMENT.split(' ') {
         command.env_remove(name);
     }
     command.stdin(Stdio::null());
@@ -71,6 +62,22 @@ pub struct Done {
     pub err: String,
 }
 
+impl Done {
+    /// It ended with this status, and said nothing beside its output.
+    #[track_caller]
+    pub fn silent(self, status: i32) -> Done {
+        assert_eq!((self.status, self.err.as_str()), (status, ""), "{self:?}");
+        self
+    }
+
+    /// It ended with this status, and there is no output.
+    #[track_caller]
+    pub fn refused(self, status: i32) -> Done {
+        assert_eq!((self.status, self.out.as_str()), (status, ""), "{self:?}");
+        self
+    }
+}
+
 pub fn done(output: Output) -> Done {
     use std::os::unix::process::ExitStatusExt as _;
     Done {
@@ -89,9 +96,7 @@ impl Fake {
 
     /// The same, with a result in JSON.
     pub fn json(&self, words: &str) -> serde_json::Value {
-        let done = self.run(&format!("-o json {words}"));
-        assert_eq!((done.status, done.err.as_str()), (0, ""), "{words}");
-        serde_json::from_str(&done.out).unwrap()
+        serde_json::from_str(&self.run(&format!("-o json {words}")).silent(0).out).unwrap()
     }
 }
 

@@ -32,8 +32,7 @@ fn state() -> State {
 #[test]
 fn text_is_what_comes_unasked() {
     let fake = Fake::start(state());
-    let done = fake.run("metrics");
-    assert_eq!((done.status, done.err.as_str()), (0, ""));
+    let done = fake.run("metrics").silent(0);
     assert_eq!(
         done.out,
         "\
@@ -74,8 +73,7 @@ fn names_are_handed_on_and_unknown_ones_explained() {
     let fake = Fake::start(state());
     assert_eq!(fake.run("metrics db").status, 0);
     assert_eq!(fake.asked(), ["metrics db"]);
-    let done = fake.run("metrics bd");
-    assert_eq!((done.status, done.out.as_str()), (1, ""));
+    let done = fake.run("metrics bd").refused(1);
     assert!(done.err.contains("did you mean \"db\"?"), "{done:?}");
 }
 

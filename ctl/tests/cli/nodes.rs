@@ -394,8 +394,7 @@ fn each_of_the_other_tables() {
 fn the_end_of_several_hosts() {
     let host = || State { last_words: vec![event(1, "db", "stopped")], ..two() };
     let fleet = Fleet::new(vec![("a", host()), ("b", host())]);
-    let ended = fleet.run("-n a,b reboot");
-    assert_eq!((ended.status, ended.err.as_str()), (0, ""));
+    let ended = fleet.run("-n a,b reboot").silent(0);
     for name in ["a", "b"] {
         let of = ended.out.lines().filter_map(|line| line.strip_prefix(&format!("{name}  ")));
         let of: Vec<&str> = of.collect();
@@ -424,8 +423,7 @@ fn what_is_for_one_host_is_refused_for_two() {
     let all = "exec db -- ls; graph; completion bash; validate /; boot plot; \
         events --timeline --format svg; version --client";
     for words in all.split("; ") {
-        let refused = fleet.run(&format!("-n edge-1,lab {words}"));
-        assert_eq!((refused.status, refused.out.as_str()), (2, ""), "{words}");
+        let refused = fleet.run(&format!("-n edge-1,lab {words}")).refused(2);
         let said = "kelsonctl: this command has one host at a time; give one with --nodes, and call it once for each\n";
         assert_eq!(refused.err, said, "{words}");
     }
@@ -447,8 +445,7 @@ fn a_command_line_that_makes_no_sense_asks_nobody() {
         ("-n edge-1 --context lab services", "each of the nodes is a context itself"),
         ("logs -n 20 db", "\"20\" is no node"),
     ] {
-        let refused = fleet.run(words);
-        assert_eq!((refused.status, refused.out.as_str()), (2, ""), "{words}");
+        let refused = fleet.run(words).refused(2);
         assert!(refused.err.starts_with(&format!("kelsonctl: {said}")), "{words}: {refused:?}");
     }
     assert!(fleet.hosts.iter().all(|host| host.asked().is_empty()));

@@ -14,8 +14,7 @@ use crate::{event, service, two};
 #[test]
 fn services_in_a_table() {
     let fake = Fake::start(two());
-    let done = fake.run("services");
-    assert_eq!((done.status, done.err.as_str()), (0, ""));
+    let done = fake.run("services").silent(0);
     let lines: Vec<Vec<&str>> = done.out.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(lines[0].join(" "), "NAME STATE UP HEALTH SINCE RESTARTS WAITING FOR / WHY");
     assert_eq!(lines[1][..4], ["db", "running", "yes", "-"]);
@@ -36,7 +35,7 @@ fn without_headings_there_are_only_rows() {
 }
 
 #[test]
-fn services_in_json_are_the_contract() {
+fn services_in_json_and_yaml_are_the_contract() {
     let fake = Fake::start(two());
     assert_eq!(
         fake.json("services"),
@@ -48,11 +47,6 @@ fn services_in_json_are_the_contract() {
              "builtin": false, "stopped": false},
         ])
     );
-}
-
-#[test]
-fn services_in_yaml() {
-    let fake = Fake::start(two());
     let done = fake.run("services --output yaml");
     assert!(done.out.starts_with("- name: db\n  state: running\n  up: true\n  healthy: null\n"), "{done:?}");
 }
@@ -92,8 +86,7 @@ fn an_unknown_name_suggests_a_known_one() {
         wait db wbe --for down --timeout 5s, events wbe, events -f wbe, events --timeline wbe, \
         exec wbe -- ls, metrics wbe, logs wbe, logs -f wbe";
     for words in all.split(", ") {
-        let done = fake.run(words);
-        assert_eq!((done.status, done.out.as_str()), (1, ""), "{words}");
+        let done = fake.run(words).refused(1);
         assert_eq!(done.err, "kelsonctl: no service \"wbe\"; did you mean \"web\"?\n", "{words}");
     }
 }

@@ -91,8 +91,7 @@ fn events_from_a_number_that_is_none_yet_are_said_to_be_none() {
     for words in ["events --since 3", "events --since 4", "events --since 0", "events"] {
         assert_eq!(fake.run(words).err, "", "{words}");
     }
-    let done = fake.run("events --since 5");
-    assert_eq!((done.status, done.out.as_str()), (0, ""));
+    let done = fake.run("events --since 5").refused(0);
     assert_eq!(done.err, "kelsonctl: there is no event 5 yet: the newest is 3\n");
     // It goes on all the same.
     let mut following = Following::new(&fake, "-o json events -f --since 5 web");
@@ -166,8 +165,7 @@ fn logs_are_asked_for_by_run_time_and_text() {
     assert_eq!((&json["run"], &json["boot"]), (&json!(2), &json!("3fa9")));
     fake.run("logs --previous --since 1h --until 5m --grep a\\b web");
     assert_eq!(fake.asked().last().unwrap(), "logs tail=None last=true until previous text=a\\\\b");
-    let none = fake.run("logs --run 9 web");
-    assert_eq!((none.status, none.out.as_str()), (0, ""));
+    let none = fake.run("logs --run 9 web").refused(0);
     assert_eq!(none.err, "kelsonctl: no such line of run 9 is kept\n");
     let all = "logs -f --run 2 web; logs -f --until 5m web; logs -p -f web; logs -p --run 2 web; \
         logs --run 0 web; logs --all web; logs --times --no-times web";
@@ -188,8 +186,7 @@ fn what_logd_says_itself_is_no_line_of_the_service() {
     let mut note = line("web", 0, b"12 lines were dropped: the disk is slow");
     note.set_stream(Stream::Note);
     let fake = Fake::start(State { lines: vec![note], ..two() });
-    let done = fake.run("logs web");
-    assert_eq!((done.status, done.out.as_str()), (0, ""));
+    let done = fake.run("logs web").refused(0);
     assert_eq!(done.err, "kelsonctl: web: 12 lines were dropped: the disk is slow\n");
 }
 
@@ -294,8 +291,7 @@ fn life() -> State {
 #[test]
 fn a_timeline_of_the_events() {
     let fake = Fake::start(life());
-    let done = fake.run("events --timeline");
-    assert_eq!((done.status, done.err.as_str()), (0, ""));
+    let done = fake.run("events --timeline").silent(0);
     for part in
         ["\ndb   sss", "\nweb  www", "▒▒▒", "0 is 2026-11-21T09:48:05.000Z\n", "\ndb     200 ms  for web\n"]
     {

@@ -98,8 +98,7 @@ fn manifest(files: &BTreeMap<String, String>) -> Value {
 fn all_that_helps_and_no_secret() {
     let fake = Fake::start(leaky());
     let folder = Folder::new();
-    let made = done(at(&fake.socket(), "support").current_dir(&folder).output().unwrap());
-    assert_eq!((made.status, made.err.as_str()), (0, ""));
+    let made = done(at(&fake.socket(), "support").current_dir(&folder).output().unwrap()).silent(0);
     let path = only(&folder);
     let name = path.file_name().unwrap().to_str().unwrap().to_owned();
     assert!(name.starts_with("kelson-support-edge-1-20") && name.ends_with("Z.tar.gz"), "{name}");
@@ -165,8 +164,7 @@ fn what_cannot_be_had_is_told_in_the_archive() {
     assert_eq!((told["file"].as_str(), told["files"].as_u64()), (out.to_str(), Some(15)));
     assert_eq!(told["bytes"], fs::metadata(&out).unwrap().len());
     assert!(fake.asked().contains(&"logs tail=Some(5) last=false".to_owned()));
-    let again = fake.run(&format!("support --out {}", out.display()));
-    assert_eq!((again.status, again.out.as_str()), (1, ""));
+    let again = fake.run(&format!("support --out {}", out.display())).refused(1);
     assert_eq!(
         again.err,
         format!(
@@ -205,7 +203,6 @@ fn a_host_that_tells_nothing_leaves_no_archive() {
 #[test]
 fn several_hosts_are_refused() {
     let fleet = Fleet::new(vec![("a", two()), ("b", two())]);
-    let refused = fleet.run("-n a,b support");
-    assert_eq!((refused.status, refused.out.as_str()), (2, ""));
+    let refused = fleet.run("-n a,b support").refused(2);
     assert!(refused.err.contains("one host at a time"), "{refused:?}");
 }

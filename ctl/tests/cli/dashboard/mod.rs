@@ -304,8 +304,7 @@ fn where_it_makes_no_sense_it_says_why() {
             "error: invalid value '10ms' for '--interval <D>': it must be 1s or longer",
         ),
     ] {
-        let done = fake.run(words);
-        assert_eq!((done.status, done.out.as_str()), (2, ""), "{words}");
+        let done = fake.run(words).refused(2);
         assert!(done.err.starts_with(said), "{words}: {done:?}");
     }
     let two = done(crate::kelsonctl().args(["-n", "a,b", "dashboard"]).output().unwrap());
