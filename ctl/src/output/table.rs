@@ -229,33 +229,29 @@ fn total(widths: &[Option<usize>]) -> usize {
 mod tests {
     use super::*;
 
-    const WAITING: [(&str, &str, &str); 2] =
+    type Row = (&'static str, &'static str, &'static str);
+
+    const WAITING: [Row; 2] =
         [("web", "0", "service \"db\" to be up"), ("a-service-with-a-long-name", "12", "")];
 
-    fn sample() -> Rows<(&'static str, &'static str, &'static str)> {
-        Table::of(WAITING)
-            .left("NAME", |(name, ..)| toned(if *name == "web" { Tone::Good } else { Tone::Plain }, name))
-            .right("RESTARTS", |(_, count, _)| *count)
-            .cut("WAITING FOR", |(.., why)| *why)
+    fn rest(rows: Rows<Row>) -> Rows<Row> {
+        rows.right("RESTARTS", |row| row.1).cut("WAITING FOR", |row| row.2)
+    }
+
+    fn sample() -> Rows<Row> {
+        let tone = |name| if name == "web" { Tone::Good } else { Tone::Plain };
+        rest(Table::of(WAITING).left("NAME", |row| toned(tone(row.0), row.0)))
     }
 
     /// The same, where names may be cut, too.
-    fn elastic(
-        more: &[(&'static str, &'static str, &'static str)],
-    ) -> Rows<(&'static str, &'static str, &'static str)> {
-        Table::of(WAITING.into_iter().chain(more.iter().copied()))
-            .cut("NAME", |(name, ..)| *name)
-            .right("RESTARTS", |(_, count, _)| *count)
-            .cut("WAITING FOR", |(.., why)| *why)
+    fn elastic(more: &[Row]) -> Rows<Row> {
+        rest(Table::of(WAITING.iter().chain(more).copied()).cut("NAME", |row| row.0))
     }
 
     /// The same, where the numbers may be left out.
-    fn spare() -> Rows<(&'static str, &'static str, &'static str)> {
-        Table::of(WAITING)
-            .left("NAME", |(name, ..)| *name)
-            .right("RESTARTS", |(_, count, _)| *count)
-            .spare(1)
-            .cut("WAITING FOR", |(.., why)| *why)
+    fn spare() -> Rows<Row> {
+        let numbers = Table::of(WAITING).left("NAME", |row| row.0).right("RESTARTS", |row| row.1);
+        numbers.spare(1).cut("WAITING FOR", |row| row.2)
     }
 
     #[test]

@@ -160,16 +160,13 @@ impl<'a> Asker<'a> {
             let file = format!("status/{}.json", name(&asked));
             let question =
                 async { answer(client.services().status(StatusRequest { name: asked.clone() })).await };
-            if let Some(status) = self.ask(&file, question).await {
-                self.document(pack, &file, &status)?;
-            }
+            self.answer(pack, &file, question).await?;
             if !service.up {
                 let file = format!("why/{}.json", name(&asked));
+                let request = WhyRequest { name: asked.clone() };
                 let question =
-                    async { answer(client.services().why(WhyRequest { name: asked.clone() })).await };
-                if let Some(why) = self.ask(&file, question).await {
-                    self.document(pack, &file, &why.reason.unwrap_or_default())?;
-                }
+                    async { Ok(answer(client.services().why(request)).await?.reason.unwrap_or_default()) };
+                self.answer(pack, &file, question).await?;
             }
             let file = format!("logs/{}.log", name(&asked));
             let request = ReadRequest { names: vec![asked], tail: Some(lines), ..ReadRequest::default() };
@@ -184,12 +181,11 @@ impl<'a> Asker<'a> {
             self.text(pack, "graph.dot", &graph::dot(&answer), Keep::Beginning)?;
             self.text(pack, "graph.txt", &graph::text(&answer, Palette::None, true), Keep::Beginning)?;
         }
-        let question = async { answer(client.health().list(ListHealthRequest {})).await };
-        if let Some(answer) = self.ask("health.json", question).await {
-            let node = answer.node.unwrap_or_default().view();
-            self.document(pack, "health.json", &joined(node, object!(groups: answer.groups)))?;
-        }
-        Ok(())
+        let question = async {
+            let answer = answer(client.health().list(ListHealthRequest {})).await?;
+            Ok(joined(answer.node.unwrap_or_default().view(), object!(groups: answer.groups)))
+        };
+        self.answer(pack, "health.json", question).await
     }
 
     /// `TIME STREAM TEXT`, a line each. What was written in pieces is put together first: half a secret looks like none.
@@ -259,9 +255,9 @@ impl<'a> Asker<'a> {
         if let Some((cpu, _)) = self.ask_within(timeout, "cpu.json", cpu::ask(client, cpu::INTERVAL)).await {
             self.document(pack, "cpu.json", &cpu)?;
         }
-        if let Some((root, all)) = self.ask("cgroups.json", cgroups::ask(client)).await {
-            self.document(pack, "cgroups.json", &object!(root: root, cgroups: all))?;
-        }
+        let question =
+            async { cgroups::ask(client).await.map(|(root, all)| object!(root: root, cgroups: all)) };
+        self.answer(pack, "cgroups.json", question).await?;
         self.answer(pack, "time.json", clock::ask(client, is_remote)).await
     }
 }

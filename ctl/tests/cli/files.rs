@@ -257,13 +257,8 @@ fn a_place_that_will_not_do_is_told_before_the_host_is_asked() {
     };
     let here = dest.join("here");
     let refused = said(format!("cp /var/log {}", here.display()), 1);
-    assert_eq!(
-        refused,
-        format!(
-            "kelsonctl: {} is there already and is not overwritten (--force replaces it)\n",
-            here.display()
-        )
-    );
+    let already = "is there already and is not overwritten (--force replaces it)\n";
+    assert_eq!(refused, format!("kelsonctl: {} {already}", here.display()));
     assert!(said(format!("cp /var/log {}/no/where", dest.display()), 1).contains("cannot write into"));
     assert!(said(format!("cp /var/log {}/no/", dest.display()), 1).contains("there is no folder"));
     for source in ["/", "/var/.."] {

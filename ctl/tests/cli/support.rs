@@ -165,13 +165,8 @@ fn what_cannot_be_had_is_told_in_the_archive() {
     assert_eq!(told["bytes"], fs::metadata(&out).unwrap().len());
     assert!(fake.asked().contains(&"logs tail=Some(5) last=false".to_owned()));
     let again = fake.run(&format!("support --out {}", out.display())).refused(1);
-    assert_eq!(
-        again.err,
-        format!(
-            "kelsonctl: {} is there already and is not overwritten; --out names another\n",
-            out.display()
-        )
-    );
+    let said = "is there already and is not overwritten; --out names another\n";
+    assert_eq!(again.err, format!("kelsonctl: {} {said}", out.display()));
     only(&folder);
 }
 
