@@ -163,7 +163,12 @@ fn a_nested_kelson_has_every_controller(vm: &Vm) {
         until("the nested service to be up", PATIENCE, || {
             (inner(vm, &["wait", "web", "--for", "up", "--timeout", "20s"]).status == 0).then_some(())
         });
-        let file = |path: &str| look(vm, &format!("cat=/sys/fs/cgroup/kelson/inner/{path}"));
+        let file = |path: &str| {
+            let found =
+                vm.ctl(&["exec", "look", "--", STEPS, &format!("cat=/sys/fs/cgroup/kelson/inner/{path}")]);
+            assert_eq!(found.status, 0, "{}\n{}", found.stderr, inner(vm, &["events"]).stdout);
+            found.stdout.trim().to_owned()
+        };
         assert_eq!(file("memory.max"), (256 << 20).to_string());
         assert_eq!(file("main/kelson/web/memory.max"), (32 << 20).to_string());
         inner(vm, &["restart", "web", "--wait"]).ok();
