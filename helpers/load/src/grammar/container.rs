@@ -65,7 +65,7 @@ fn mapping() -> Mapping<ContainerSpec> {
             "the host's; with `network: none` the service's name", "at most 64 letters";
         key "network" network = choice(networks),
             "`host`: the host's interfaces. `none`: a loopback of its own";
-        key "mounts" mounts = Mapping::codec(mount).list("a list of mounts"), "what of the host is seen in it";
+        key "mounts" mounts = Mapping::codec(mount).list("a list of mounts"), "the parts of the host that the container sees";
         key "devices" devices = device().list("a list of devices such as [/dev/ttyS0]"), "devices of the host";
     }
 }

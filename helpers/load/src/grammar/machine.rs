@@ -212,11 +212,11 @@ fn api() -> Mapping<ApiSpec> {
     keys! {
         Mapping::new("api", initial);
         needed "listen" listen = listen.some("a list of ADDRESS:PORT", empty), "listen: [\"0.0.0.0:50000\"]",
-            "where it takes calls";
+            "the addresses on which it accepts calls";
         needed "ca" ca = path(), "ca: PATH",
-            "a file in PEM: what has signed the certificates of those who may call";
+            "a file in PEM: the CA that signed the certificates of the clients";
         needed "certificate" certificate = path(), "certificate: PATH", "a file in PEM: the machine's own";
-        needed "key" key = path(), "key: PATH", "a file in PEM: the key of that";
+        needed "key" key = path(), "key: PATH", "a file in PEM: the key of `certificate`";
         key "connectionLifetime" connection_lifetime = duration_from(SHORTEST_LIFETIME),
             "after this time a connection [takes no new calls](api.md#how-long-a-connection-lasts), so that \
              its client connects again";

@@ -101,7 +101,7 @@ pub fn service_file() -> Mapping<ServiceSpec> {
             "asked once at the start; if one does not hold, the service is skipped";
         key "depends" depends = depends_first(), "all must hold before each spawn";
         by_means "restart" restart = |spec, seen| restart(spec.kind, seen.and_then(no_group)),
-            "by type", "what happens after its end";
+            "by type", "whether and when it is started again";
         means "group" group = name().optional(), "none", "the name of the group that it is in";
         by_means "lifecycle" lifecycle = |spec, seen| lifecycle(seen.and_then(|seen| known_kind(spec, seen))),
             "a main", "its part in that group";
