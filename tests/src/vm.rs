@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,7 @@ use std::time::Duration;
 use crate::ctl::{Ctl, Output, Service};
 use crate::deadline::until;
 use crate::host::{fill_in, new_dir, with_name};
+use crate::port::free_port;
 use crate::{paths, remote};
 
 /// How long a boot may take under software emulation, with other tests beside it.
@@ -479,10 +480,4 @@ fn turn() -> Arc<File> {
     };
     let free = (0..MACHINES).find_map(|number| lock(number, libc::LOCK_NB));
     free.or_else(|| lock(std::process::id() % MACHINES, 0)).expect("flock(2)")
-}
-
-/// A port of this computer that nobody uses at the moment.
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("an address").port()
 }

@@ -8,6 +8,7 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use kelson_tests::chaos::{JUDGE, Load, Plan, Toll, Verdict};
+use kelson_tests::free_port;
 use kelson_tests::{Host, PATIENCE};
 
 /// Far more crashes than are injected.
@@ -15,12 +16,6 @@ const LIMIT: [&str; 2] = ["--crash-limit", "100000/1m"];
 
 /// The host is healthy soon, so that faults can begin.
 const HEALTH: &str = "health: {minimum: 1s}";
-
-/// A port of this computer that nobody uses at the moment: hosts share its network.
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("there are ports");
-    listener.local_addr().expect("it is bound").port()
-}
 
 fn load() -> Load {
     Load { writers: 100, every: "100ms", restless: 5, rest: "200ms", port: free_port(), image: None }

@@ -2,10 +2,8 @@
 
 use std::fs;
 
-use kelson_tests::{Host, PATIENCE, until};
+use kelson_tests::{Host, PATIENCE, free_port, until};
 use serde_json::Value;
-
-use crate::health::free_port;
 
 #[track_caller]
 fn health(host: &Host, group: &str) -> Value {

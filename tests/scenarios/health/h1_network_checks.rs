@@ -3,9 +3,9 @@
 
 use std::fs;
 
-use kelson_tests::{Host, PATIENCE, until};
+use kelson_tests::{Host, PATIENCE, free_port, until};
 
-use super::{check, free_port, last_output, probe};
+use super::{check, last_output, probe};
 
 /// A service whose three servers are asked by a check each.
 fn served(ports: [u16; 3]) -> String {

@@ -7,17 +7,8 @@ mod h7_node_health;
 mod probe_dies;
 mod startup_checks;
 
-use std::net::{Ipv4Addr, TcpListener};
-
 use kelson_tests::Host;
 use serde_json::Value;
-
-/// A port of the loopback that nobody has at this moment.
-#[track_caller]
-pub fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there are ports");
-    listener.local_addr().expect("it is bound").port()
-}
 
 /// A check in a service's status.
 #[track_caller]

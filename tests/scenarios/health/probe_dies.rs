@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use kelson_tests::{Host, PATIENCE, until};
+use kelson_tests::{Host, PATIENCE, free_port, until};
 
-use super::{check, free_port, probe};
+use super::{check, probe};
 
 const COUNT: usize = 10;
 

@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use kelson_tests::{Host, PATIENCE, until};
+use kelson_tests::{Host, PATIENCE, free_port, until};
 
-use super::{check, free_port, last_output};
+use super::{check, last_output};
 
 #[test]
 fn a_startup_check_gates_the_start_and_is_asked_no_more() {

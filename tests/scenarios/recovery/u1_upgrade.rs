@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use kelson_tests::{Host, HostBuilder, PATIENCE, paths, remote, until};
+use kelson_tests::{Host, HostBuilder, PATIENCE, free_port, paths, remote, until};
 
 use super::u1_other_release::{LATER, later_fields};
 use super::v1_reexec::{Seen, numbers, of_version, seen};
@@ -119,12 +119,6 @@ fn u1_an_upgrade_and_a_downgrade_replace_logd_without_losing_a_line() {
     execute(&host, &other, OTHER);
     assert!(later_fields(&host) > 0, "its field is lost");
     whole_logs(host);
-}
-
-/// A port of the loopback that nobody has.
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("it is bound").port()
 }
 
 #[test]

@@ -4,11 +4,10 @@ use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use kelson_tests::{Host, PATIENCE, time_of, until};
+use kelson_tests::{Host, PATIENCE, free_port, time_of, until};
 use serde_json::Value;
 
 use super::{Fault, each_fault};
-use crate::health::free_port;
 
 /// What `kelsonctl health` says of the host and of its groups.
 #[track_caller]
