@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# What the scripts of this folder share. Sourced, never run.
+# Functions and variables of the scripts in this folder. Sourced, never run.
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 top=$(dirname "$here")
-# What is made for one purpose alone can be made elsewhere; what is fetched is the same for all.
+# KELSON_OUT moves results; downloads stay in one cache.
 out=${KELSON_OUT:-$top/out}
 # shellcheck disable=SC2034 # used by those who source this
 cache=$top/out/cache
