@@ -5,6 +5,9 @@ use std::time::Duration;
 use containerd_client::services::v1::{self as api, snapshots};
 use prost::Message;
 
+/// The longest that a disk is waited for. More comes on top for each byte.
+pub(crate) const SLOW: Duration = Duration::from_secs(120);
+
 /// What a call waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -27,7 +30,7 @@ impl Deadlines {
     /// PID 1 asks again rather than wait.
     pub(crate) const PROMPT: Self = Self { records: Duration::from_secs(10), disk: Duration::from_secs(10) };
     /// A helper can wait for a slow disk.
-    pub(crate) const PATIENT: Self = Self { records: Duration::from_secs(30), disk: crate::SLOW };
+    pub(crate) const PATIENT: Self = Self { records: Duration::from_secs(30), disk: SLOW };
     const SHIM: Duration = Duration::from_secs(60);
 
     pub(crate) fn of(&self, kind: Kind) -> Duration {

@@ -44,8 +44,6 @@ pub use tonic::Code;
 /// Kelson's own namespace in containerd.
 pub const NAMESPACE: &str = "kelson";
 
-/// The longest that a disk is waited for. More comes on top for each byte.
-const SLOW: Duration = Duration::from_secs(120);
 /// A Unix socket is connected at once, or its owner hangs.
 const CONNECT: Duration = Duration::from_secs(5);
 

@@ -8,7 +8,8 @@ use containerd_client::services::v1 as api;
 use containerd_client::types::Descriptor;
 pub use containerd_client::types::Mount;
 
-use crate::{Code, Containerd, Result, SLOW, found, there};
+use crate::calls::SLOW;
+use crate::{Code, Containerd, Result, found, there};
 
 /// Names the snapshot that a key is to become, as containerd's own client says it.
 const REFERENCE: &str = "containerd.io/snapshot.ref";

@@ -13,7 +13,8 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tonic::codegen::tokio_stream::Stream;
 
-use crate::{CallError, Code, Containerd, Result, SLOW};
+use crate::calls::SLOW;
+use crate::{CallError, Code, Containerd, Result};
 
 /// Messages that wait for containerd; with the bytes that wait in front of them they bound what is held in memory.
 const IN_FLIGHT: usize = 2;

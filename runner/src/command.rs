@@ -5,16 +5,12 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kelson_spec::ServiceSpec;
-use kelson_spec::service::{Credentials, ResourceLimit, Seccomp, Security, Workload};
-
-use crate::processes::{Child, Processes};
+use kelson_spec::service::ResourceLimit;
 use tokio::sync::oneshot;
 
-use crate::runner::{RunContext, RunnerError};
+use crate::processes::Child;
 use crate::seccomp::Filter;
 use crate::spawn::Subject;
-use crate::spawn::plan::Ids;
 
 pub use kelson_spec::DEFAULT_PATH;
 
@@ -30,24 +26,39 @@ pub enum Program {
     Descriptor(OwnedFd),
 }
 
+impl Default for Program {
+    fn default() -> Self {
+        Program::Path(CString::default())
+    }
+}
+
 /// What a standard descriptor is.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub enum Stdio {
     /// `/dev/null`.
+    #[default]
     Null,
     Descriptor(OwnedFd),
+}
+
+/// A user by number, with exactly these supplementary groups.
+#[derive(Debug)]
+pub(crate) struct Ids {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) groups: Vec<u32>,
 }
 
 /// A child to be made by [`Processes::spawn`](crate::Processes::spawn).
 ///
 /// Without more than a program it gets: no arguments, an empty environment, `/dev/null` three times, a session of its
 /// own, the root directory, umask 022, default signals and limits, and PID 1's own user and capabilities.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Command {
     pub(crate) program: Program,
     pub(crate) argv: Vec<CString>,
     pub(crate) environment: Vec<CString>,
-    pub(crate) working_directory: Option<CString>,
+    pub(crate) working_directory: CString,
     pub(crate) stdin: Stdio,
     pub(crate) stdout: Stdio,
     pub(crate) stderr: Stdio,
@@ -72,14 +83,11 @@ pub struct Command {
     pub(crate) deadline: Duration,
     /// Number of the service and of its run, for the spawn record.
     pub(crate) owner: (u32, u64),
+    /// Dropped when no spawner works on the start any more, also long after it was given up; given the child where that
+    /// runs its program by then.
     pub(crate) done: Option<oneshot::Sender<Child>>,
     /// What of the command holds a NUL byte.
     pub(crate) invalid: Option<&'static str>,
-}
-
-/// By which the processes of a run are found where there are no cgroups: the value of `KELSON_RUN`.
-pub(crate) fn run_mark(spec: &ServiceSpec, run: u64, processes: &Processes) -> String {
-    format!("{}:{}:{run}", processes.incarnation(), spec.name)
 }
 
 impl Command {
@@ -101,33 +109,7 @@ impl Command {
     }
 
     fn with_program(program: Program) -> Command {
-        Command {
-            program,
-            argv: Vec::new(),
-            environment: Vec::new(),
-            working_directory: Some(c"/".to_owned()),
-            stdin: Stdio::Null,
-            stdout: Stdio::Null,
-            stderr: Stdio::Null,
-            own_pipes: false,
-            controlling_terminal: false,
-            descriptors: Vec::new(),
-            credentials: None,
-            limits: Vec::new(),
-            no_new_privileges: false,
-            read_only_root: false,
-            bounding: None,
-            ambient: 0,
-            seccomp: None,
-            network: None,
-            spared: false,
-            cgroup: None,
-            cgroup_name: String::new(),
-            deadline: DEADLINE,
-            owner: (0, 0),
-            done: None,
-            invalid: None,
-        }
+        Command { program, working_directory: c"/".to_owned(), deadline: DEADLINE, ..Command::default() }
     }
 
     fn text(&mut self, what: &'static str, bytes: impl Into<Vec<u8>>) -> CString {
@@ -165,20 +147,8 @@ impl Command {
         self
     }
 
-    /// Executes this instead; the arguments stay.
-    pub fn program(mut self, program: Program) -> Command {
-        self.program = program;
-        self
-    }
-
-    /// Its input is a terminal, which is to control its session.
-    pub(crate) fn with_terminal(mut self) -> Command {
-        self.controlling_terminal = true;
-        self
-    }
-
     pub fn working_directory(mut self, path: impl Into<Vec<u8>>) -> Command {
-        self.working_directory = Some(self.text("the working directory", path));
+        self.working_directory = self.text("the working directory", path);
         self
     }
 
@@ -270,109 +240,27 @@ impl Command {
         self
     }
 
-    /// Dropped when no spawner works on the start any more, also long after it was given up; given the child where that
-    /// runs its program by then.
-    pub fn done(mut self, done: oneshot::Sender<Child>) -> Command {
-        self.done = Some(done);
-        self
-    }
-
     /// Whose child it is: stands in the spawn record while it is made.
     pub fn owner(mut self, service: u32, run: u64) -> Command {
         self.owner = (service, run);
         self
     }
 
-    /// The child of one run of a service: all that its spec asks for but the cgroup.
-    ///
-    /// # Errors
-    /// When the service is a container, or has no command.
-    pub fn from_spec(
-        spec: &ServiceSpec,
-        context: RunContext,
-        processes: &Processes,
-    ) -> Result<Command, RunnerError> {
-        let Workload::Process(process) = &spec.workload else {
-            return Err(RunnerError::new(format!("service {} is a container, not a process", spec.name)));
-        };
-        let words = context.command.as_ref().unwrap_or(&process.command);
-        let Some((program, arguments)) = words.split_first() else {
-            return Err(RunnerError::new(format!("service {} has no command", spec.name)));
-        };
-        let mut command = Command::new(program.as_str()).args(arguments.iter().map(String::as_str));
-        command = command.env("PATH", DEFAULT_PATH);
-        let of_root = Security { seccomp: Seccomp::Unconfined, ..Security::default() };
-        let (user, security) = match context.as_root {
-            true => (None, &of_root),
-            false => (spec.user.as_ref(), &spec.security),
-        };
-        if let Some(user) = user {
-            command = command.with_credentials(user);
-        }
-        for (name, value) in &spec.environment {
-            command = command.env(name, value);
-        }
-        command = command
-            .env("KELSON_SERVICE", &spec.name)
-            .env("KELSON_RUN", &run_mark(spec, context.run, processes));
-        for (name, value) in &context.environment {
-            command = command.env(name, value);
-        }
-        let all = security.capabilities.unwrap_or(u64::MAX);
-        let filter = match security.seccomp {
-            Seccomp::Unconfined => None,
-            Seccomp::Default => {
-                let held = command.held_capabilities(all, security.ambient);
-                Some(processes.default_filter(held))
-            }
-        };
-        command.descriptors.extend(context.descriptors);
-        command.own_pipes = true;
-        Ok(command
-            .working_directory(process.working_directory.as_os_str().as_encoded_bytes())
-            .stdout(Stdio::Descriptor(context.stdout))
-            .stderr(Stdio::Descriptor(context.stderr))
-            .limits(&spec.limits)
-            .no_new_privileges(security.no_new_privileges)
-            .read_only_root(security.read_only_root)
-            .bounding(security.capabilities)
-            .ambient(security.ambient & all)
-            .seccomp(filter))
-    }
-
     /// What an error names, kept beside the command.
     pub(crate) fn subject(&self) -> Subject {
         let program = match &self.program {
-            Program::Path(path) => Some(path),
-            Program::Descriptor(_) => self.argv.first(),
+            Program::Path(path) => path.to_string_lossy(),
+            Program::Descriptor(_) => {
+                self.argv.first().map(|name| name.to_string_lossy()).unwrap_or_default()
+            }
         };
-        let text =
-            |string: Option<&CString>| string.map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
         Subject {
-            program: text(program),
-            directory: text(self.working_directory.as_ref()),
+            program: program.into_owned(),
+            directory: self.working_directory.to_string_lossy().into_owned(),
             uid: self.credentials.as_ref().map_or(0, |ids| ids.uid),
             gid: self.credentials.as_ref().map_or(0, |ids| ids.gid),
             cgroup: self.cgroup_name.clone(),
             limits: self.limits.clone(),
         }
-    }
-
-    fn with_credentials(self, user: &Credentials) -> Command {
-        let command = self.user(user.uid, user.gid, user.groups.clone());
-        // As written in the file, which may name a group too.
-        let name = user.name.split(':').next().unwrap_or(&user.name);
-        let command = command.env("USER", name).env("LOGNAME", name).env("SHELL", "/bin/sh");
-        match &user.home {
-            Some(home) => command.env("HOME", home),
-            None => command,
-        }
-    }
-
-    /// The capabilities that the program can ever hold: the seccomp profile opens what they allow. A user other than
-    /// root holds the ambient ones; a set-user-id program may give it more, up to the bounding set.
-    fn held_capabilities(&self, bounding: u64, ambient: u64) -> u64 {
-        let root = self.credentials.as_ref().is_none_or(|ids| ids.uid == 0);
-        if root { bounding } else { ambient & bounding }
     }
 }

@@ -33,6 +33,7 @@ mod processes;
 pub mod restart;
 mod runner;
 pub mod seccomp;
+mod service_command;
 mod spawn;
 mod strays;
 
@@ -48,6 +49,7 @@ pub use process::{ProcessRunner, service_id};
 pub use process_exec::ProcessExecutor;
 pub use processes::{Child, ExitReceiver, Leftover, Options, Processes, ReapReport, signal_process};
 pub use runner::{
-    Attachment, BoxFuture, ErrorKind, Exit, RunContext, Runner, RunnerError, Running, StopPlan, StopReport,
+    Attachment, BoxFuture, ErrorKind, Exit, RunContext, Runner, RunnerError, Running, StopPlan,
+    StopReport,
 };
 pub use spawn::{SET_IO_FLUSHER, SpawnError, Step, errno_text};

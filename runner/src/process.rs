@@ -9,13 +9,14 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::cgroup::{Place, without_cgroups};
-use crate::command::{Command, Program};
+use crate::command::Program;
 use crate::deaf::Deaf;
 use crate::processes::{Child, ExitReceiver, Processes};
 use crate::runner::{
     Attachment, BoxFuture, KILL_DEADLINE, PROMPT_STOP, RunContext, Runner, RunnerError, Running, StopPlan,
     StopReport,
 };
+use crate::service_command::service_command;
 use crate::strays;
 
 /// Number of a service in the spawn record: FNV-1a of its name.
@@ -179,7 +180,7 @@ impl ProcessRunner {
         let run = context.run;
         // A hook is a program of its own, not the personality that the service is.
         let binary = self.binary.as_ref().filter(|_| context.command.is_none());
-        let mut command = Command::from_spec(&self.spec, context, &self.processes)?
+        let mut command = service_command(&self.spec, context, &self.processes)?
             .owner(service_id(&self.spec.name), run)
             .deadline(match is_never(self.spec.start_timeout) {
                 // To be executed, a program needs no longer.
@@ -190,7 +191,7 @@ impl ProcessRunner {
             let binary = binary
                 .try_clone()
                 .map_err(|error| RunnerError::system("cannot hand over Kelson's own binary", &error))?;
-            command = command.program(Program::Descriptor(binary));
+            command.program = Program::Descriptor(binary);
         }
         if let Some(place) = place {
             let leaf = place.of_main(self.spec.delegate);
@@ -199,7 +200,8 @@ impl ProcessRunner {
         self.started = true;
         let (done, starting) = oneshot::channel();
         self.starting = Some(starting);
-        let made = self.processes.spawn(command.done(done)).await;
+        command.done = Some(done);
+        let made = self.processes.spawn(command).await;
         self.starting = None;
         let Child { pid, start_time, exit, .. } = made?;
         self.main = Some(Main::new(pid, exit.clone()));

@@ -2,9 +2,12 @@
 
 pub mod capability;
 pub mod descriptor;
+mod lock;
 pub mod mountinfo;
 pub mod netlink;
 pub mod pidfd;
 pub mod process;
 pub mod text;
 pub mod units;
+
+pub use lock::lock;

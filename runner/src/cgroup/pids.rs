@@ -7,8 +7,8 @@
 use std::fs;
 use std::path::Path;
 
-use super::root::INIT;
-
+/// Where PID 1 itself sits in a container. No service has this name: theirs hold no underscore.
+pub(super) const INIT: &str = "_init";
 /// One service may have so much of a hundred parts.
 const SHARE: u64 = 15;
 /// Fewer are too few for many a program, where half of all is not less still.

@@ -13,15 +13,13 @@ use std::sync::{Arc, OnceLock};
 use kelson_spec::names::service_of_cgroup;
 use kelson_sys::mountinfo::{self, Mount};
 
-use super::pids::{self, Pids};
+use super::pids::{self, INIT, Pids};
 use crate::runner::RunnerError;
 
 /// The folder of all services' cgroups.
 const FOLDER: &str = "kelson";
 /// So many hosts may run in one cgroup: in PID namespaces of one shell, say.
 const MOST_HOSTS: u32 = 64;
-/// Where PID 1 itself sits in a container. No service has this name: theirs hold no underscore.
-pub(super) const INIT: &str = "_init";
 /// The controllers that a service's resources need.
 const WANTED: [&str; 3] = ["memory", "cpu", "pids"];
 

@@ -1,6 +1,6 @@
 //! Running a command beside the main process of a service that is a plain process.
 //!
-//! The command is made as a run of the service is ([`Command::from_spec`]), into a leaf of its cgroup: a stop of the
+//! The command is made as a run of the service is ([`service_command`]), into a leaf of its cgroup: a stop of the
 //! service takes it along, as does the end of the main process. It leads a session of its own, so that its terminal and
 //! its signals are its alone, and nothing of it is heard as the service's: not its exit, and no readiness.
 //!
@@ -15,10 +15,11 @@ use std::sync::Arc;
 use kelson_spec::ServiceSpec;
 
 use crate::cgroup::Place;
-use crate::command::{Command, Stdio, run_mark};
+use crate::command::{Command, Stdio};
 use crate::exec::{ExecControl, ExecRequest, Executing, Executor, Outputs, WindowSize};
 use crate::processes::{Child, ExitReceiver, Processes};
 use crate::runner::{BoxFuture, RunContext, RunnerError};
+use crate::service_command::{run_mark, service_command};
 use terminal::{End, Terminal, duplicate, pipe};
 
 /// Runs commands beside the main process of one run.
@@ -106,15 +107,13 @@ impl ProcessExecutor {
             environment: request.environment,
             descriptors: Vec::new(),
         };
-        let mut command = Command::from_spec(&self.spec, context, &self.processes)?
+        let mut command = service_command(&self.spec, context, &self.processes)?
             // Not the request's to change: where there are no cgroups a stop finds it by this.
             .env("KELSON_RUN", &run_mark(&self.spec, self.run, &self.processes));
         if let Some(input) = theirs.input {
             command = command.stdin(Stdio::Descriptor(input));
         }
-        if request.terminal.is_some() {
-            command = command.with_terminal();
-        }
+        command.controlling_terminal = request.terminal.is_some();
         if let Some(place) = self.place() {
             let place = place.of_commands()?;
             command = command.cgroup(place.folder_once()?, place.name());

@@ -5,29 +5,47 @@
 
 use std::sync::Arc;
 
-use kelson_sys::{pidfd, process};
+use kelson_sys::{lock, pidfd, process};
 use nix::errno::Errno;
 
-use super::exit::ExitCell;
-use super::{Child, Shared, State, lock};
+use super::child::{Child, ExitCell};
+use super::shared::{Processes, State};
 use crate::runner::RunnerError;
 
-impl Shared {
-    pub(super) fn adopt(&self, pid: i32, started: u64) -> Result<Option<Child>, RunnerError> {
-        let mut state = lock(&self.state);
-        let held = state.held.iter().position(|child| (child.pid, child.start_time) == (pid, started));
+impl Processes {
+    /// Takes over a child that an earlier incarnation of PID 1 made: its exit is reaped for this owner, also where it
+    /// ended meanwhile. `None`: there is no such child of ours; what has its PID is a stranger.
+    ///
+    /// A child that has ended is there until it is reaped: adopt, or [`hold`](Processes::hold), before the first
+    /// [`reap`](Processes::reap) of this incarnation.
+    ///
+    /// # Errors
+    /// When it cannot be told, as no descriptor is free.
+    pub fn adopt(&self, pid: i32, start_time: u64) -> Result<Option<Child>, RunnerError> {
+        let mut state = lock(&self.shared.state);
+        let held = state.held.iter().position(|child| (child.pid, child.start_time) == (pid, start_time));
         match held {
             Some(at) => Ok(Some(state.held.swap_remove(at))),
-            None => state.take_over(pid, started),
+            None => state.take_over(pid, start_time),
         }
     }
 
-    pub(super) fn hold(&self, pid: i32, started: u64) -> Result<bool, RunnerError> {
-        let mut state = lock(&self.state);
-        let child = state.take_over(pid, started)?;
+    /// Keeps the status of a child that an earlier incarnation made for who adopts it later, however early it is
+    /// reaped. Returns whether there is such a child.
+    ///
+    /// # Errors
+    /// As [`Processes::adopt`].
+    pub fn hold(&self, pid: i32, start_time: u64) -> Result<bool, RunnerError> {
+        let mut state = lock(&self.shared.state);
+        let child = state.take_over(pid, start_time)?;
         let found = child.is_some();
         state.held.extend(child);
         Ok(found)
+    }
+
+    /// When a child of this process was started, be it ended or not. `None`: it is no child of ours.
+    pub fn child_started(&self, pid: i32) -> Option<u64> {
+        is_child(pid).then(|| process::start_time(pid)).flatten()
     }
 }
 
@@ -51,7 +69,7 @@ impl State {
 }
 
 /// Whether this is a child of ours that has not been reaped. It is left as it is.
-pub(super) fn is_child(pid: i32) -> bool {
+fn is_child(pid: i32) -> bool {
     let Ok(id) = libc::id_t::try_from(pid) else { return false };
     if id == 0 {
         return false;

@@ -1,18 +1,16 @@
 //! One start on its way: from the queue to a spawner thread and back to who asked.
 
-use std::future::poll_fn;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
-use std::task::{Poll, Waker};
-use std::time::Duration;
+use std::task::Waker;
 
-use kelson_sys::pidfd;
+use kelson_sys::lock;
 use tokio::sync::oneshot;
 
+use super::child::Child;
 use super::slots::SlotGuard;
 use super::start_time::has_executed;
-use super::{Child, Shared, State, lock};
 use crate::command::Command;
 use crate::runner::Exit;
 use crate::spawn::control::Control;
@@ -38,11 +36,11 @@ pub(super) struct Work {
     /// The spawner has reported the child: the PID is no longer this job's to know.
     reported: bool,
     /// Given the child of a start that was given up once its program ran. Dropped when nothing is done for it any more.
-    done: Option<oneshot::Sender<Child>>,
+    pub(super) done: Option<oneshot::Sender<Child>>,
     /// The start was given up before the program ran.
     killed: bool,
-    result: Option<Result<Child, SpawnError>>,
-    waker: Option<Waker>,
+    pub(super) result: Option<Result<Child, SpawnError>>,
+    pub(super) waker: Option<Waker>,
 }
 
 impl Work {
@@ -72,10 +70,10 @@ impl Job {
     }
 
     /// Kills the child that is being made, where its PID is known; but not one whose program runs already where somebody
-    /// takes it over, to end it by its stop signal. The state's lock keeps it from being reaped, so the number cannot
-    /// become another's meanwhile.
-    fn kill_child(self: &Arc<Self>, state: &State, work: &mut Work) -> Killed {
-        if work.reported || work.early.is_some() || !state.is_being_made(self) {
+    /// takes it over, to end it by its stop signal. The caller holds the state's lock, which keeps it from being reaped,
+    /// so the number cannot become another's meanwhile.
+    pub(super) fn kill_child(&self, is_being_made: bool, work: &mut Work) -> Killed {
+        if work.reported || work.early.is_some() || !is_being_made {
             return Killed::Needless;
         }
         match self.pid(work) {
@@ -109,7 +107,7 @@ impl Job {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Killed {
+pub(super) enum Killed {
     Done,
     /// The start is not with a spawner, or its child is known otherwise.
     Needless,
@@ -117,92 +115,14 @@ enum Killed {
     NotYet,
 }
 
-/// A start was given up while the kernel made its child. The child looks for that before its exec, but may never come
-/// there: frozen at birth, or asleep on a dead disk. Nothing tells when the PID is written, and the spawner waits for
-/// the child; so a thread looks until the clone has returned, a few milliseconds.
-fn kill_once_known(shared: Arc<Shared>, job: Arc<Job>) {
-    let look = move || {
-        loop {
-            std::thread::sleep(Duration::from_millis(1));
-            let state = lock(&shared.state);
-            let mut work = lock(&job.work);
-            if job.kill_child(&state, &mut work) != Killed::NotYet {
-                return;
-            }
-        }
-    };
-    let thread = std::thread::Builder::new().name(String::from("give-up")).stack_size(128 * 1024);
-    if let Err(error) = thread.spawn(look) {
-        tracing::error!("cannot make a thread to end a start that was given up: {error}");
-    }
-}
-
 /// Gives the child of a start that was given up to who ends it; where nobody does, it is killed.
-fn hand_over(result: Result<Child, SpawnError>, done: Option<oneshot::Sender<Child>>) {
+pub(super) fn hand_over(result: Result<Child, SpawnError>, done: Option<oneshot::Sender<Child>>) {
     let Ok(child) = result else { return };
     let unwanted = match done {
         Some(done) => done.send(child).err(),
         None => Some(child),
     };
     if let Some(child) = unwanted {
-        pidfd::signal(&child.pidfd, libc::SIGKILL);
-    }
-}
-
-/// A start that somebody waits for; dropped before its result was taken, it is given up.
-pub(super) struct Pending<'a> {
-    shared: &'a Arc<Shared>,
-    job: Arc<Job>,
-}
-
-impl<'a> Pending<'a> {
-    pub(super) fn new(shared: &'a Arc<Shared>, job: Arc<Job>) -> Self {
-        shared.enqueue(Arc::clone(&job));
-        Pending { shared, job }
-    }
-
-    pub(super) async fn result(&self) -> Result<Child, SpawnError> {
-        poll_fn(|context| {
-            let mut work = lock(&self.job.work);
-            match work.result.take() {
-                Some(result) => {
-                    work.done = None;
-                    Poll::Ready(result)
-                }
-                None => {
-                    work.waker = Some(context.waker().clone());
-                    Poll::Pending
-                }
-            }
-        })
-        .await
-    }
-
-    /// The error of a start that was not done within its deadline. Nobody takes its child over.
-    pub(super) fn late(&self, deadline: Duration) -> SpawnError {
-        lock(&self.job.work).done = None;
-        SpawnError::late(self.job.control.step(), deadline, &self.job.subject)
-    }
-}
-
-impl Drop for Pending<'_> {
-    fn drop(&mut self) {
-        // The state's lock keeps the child from being reaped, so its PID cannot become another's meanwhile.
-        let mut state = lock(&self.shared.state);
-        self.job.control.cancel();
-        let unwanted = {
-            let mut work = lock(&self.job.work);
-            if let Some(result) = work.result.take() {
-                hand_over(result, work.done.take());
-            } else if self.job.kill_child(&state, &mut work) == Killed::NotYet {
-                kill_once_known(Arc::clone(self.shared), Arc::clone(&self.job));
-            }
-            work.waker = None;
-            work.command.take()
-        };
-        if unwanted.is_some() {
-            lock(&self.job.work).done = None;
-            state.queue.retain(|job| !Arc::ptr_eq(job, &self.job));
-        }
+        child.signal(libc::SIGKILL);
     }
 }

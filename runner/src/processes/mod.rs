@@ -7,45 +7,41 @@
 //! that cannot wait; a PID is only ever signalled under that lock, where nothing can reap it.
 
 mod adopting;
-mod exit;
+mod child;
 mod job;
+mod pending;
 mod reaper;
+mod shared;
 mod slots;
 mod spawner;
 mod start_time;
 
-use std::collections::{BTreeMap, VecDeque};
-use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::Duration;
 
 use kelson_spec::service::ResourceLimit;
-use kelson_sys::{pidfd, process};
+use kelson_sys::{lock, pidfd, process};
 use nix::errno::Errno;
 
-pub use exit::ExitReceiver;
+pub use child::{Child, ExitReceiver};
 pub use reaper::ReapReport;
+pub use shared::Processes;
 pub use slots::Leftover;
 
 use crate::cgroup::{Cgroup, CgroupRoot, Usage};
 use crate::command::Command;
-use crate::runner::{Exit, RunnerError};
-use crate::seccomp::{Filter, Filters};
+use crate::runner::RunnerError;
+use crate::seccomp::Filter;
 use crate::spawn::SpawnError;
 use crate::spawn::clone::Refused;
+use crate::spawn::plan::Inheritance;
 use crate::spawn::window::Window;
-use exit::ExitCell;
-use job::{Job, Pending};
+use job::Job;
+use pending::Pending;
+use shared::{STUCK, Shared};
 use slots::Slots;
-use spawner::Worker;
-
-/// Takes a lock also after a thread panicked while it held it: what these locks guard is whole between any two
-/// statements.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// How [`Processes`] is set up.
 #[derive(Debug)]
@@ -77,86 +73,6 @@ impl Default for Options {
             cgroups: None,
             incarnation: String::new(),
         }
-    }
-}
-
-/// What every child is given or must not inherit.
-#[derive(Debug)]
-pub(crate) struct Inheritance {
-    pub(crate) limits: Vec<ResourceLimit>,
-    pub(crate) signal_mask: u64,
-    pub(crate) oom_score: Option<i16>,
-    /// Signals that this process ignores; a child would go on ignoring them.
-    pub(crate) ignored: u64,
-    /// Later mounts arrive in mount namespaces of children: by their cgroups those can be found.
-    pub(crate) later_mounts: bool,
-    null: OnceLock<Arc<OwnedFd>>,
-}
-
-impl Inheritance {
-    /// `/dev/null`, opened once.
-    pub(crate) fn null(&self) -> Result<Arc<OwnedFd>, SpawnError> {
-        if let Some(null) = self.null.get() {
-            return Ok(Arc::clone(null));
-        }
-        match File::options().read(true).write(true).open("/dev/null") {
-            Ok(file) => Ok(Arc::clone(self.null.get_or_init(|| Arc::new(file.into())))),
-            Err(error) => {
-                let error = RunnerError::system("cannot open /dev/null", &error);
-                Err(SpawnError::prepare(error.message, error.errno))
-            }
-        }
-    }
-}
-
-/// All children of PID 1: makes them and reaps them. Cheap to clone.
-#[derive(Debug, Clone)]
-pub struct Processes {
-    shared: Arc<Shared>,
-}
-
-#[derive(Debug)]
-struct Shared {
-    state: Mutex<State>,
-    /// A job was queued.
-    queued: Condvar,
-    slots: Arc<Slots>,
-    leftovers: Vec<Leftover>,
-    inheritance: Inheritance,
-    refused: Refused,
-    spawners: usize,
-    /// Of the first threads, by their numbers. Locked by its thread alone, while it makes a child.
-    windows: Vec<Mutex<Window>>,
-    cgroups: Option<CgroupRoot>,
-    incarnation: String,
-    filters: Mutex<Filters>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    /// Children whose exit somebody may wait for, by PID. `None`: failed before its exec, only to be reaped.
-    children: BTreeMap<i32, Option<Arc<ExitCell>>>,
-    /// Of an earlier incarnation, until their owners adopt them.
-    held: Vec<Child>,
-    queue: VecDeque<Arc<Job>>,
-    workers: Vec<Worker>,
-}
-
-/// A child that has executed its program.
-#[derive(Debug)]
-pub struct Child {
-    pub pid: i32,
-    /// Names this very process for as long as it is held.
-    pub pidfd: OwnedFd,
-    /// Ticks since boot, field 22 of `/proc/PID/stat`; 0 where the child had ended before it could be read.
-    pub start_time: u64,
-    pub exit: ExitReceiver,
-}
-
-impl Child {
-    /// Sends a signal. Nothing happens when it has ended.
-    pub fn signal(&self, signal: i32) {
-        pidfd::signal(&self.pidfd, signal);
     }
 }
 
@@ -231,7 +147,7 @@ impl Processes {
         let pending = Pending::new(&self.shared, Job::new(command));
         let mut waited = Duration::ZERO;
         loop {
-            let step = spawner::STUCK.min(deadline.saturating_sub(waited));
+            let step = STUCK.min(deadline.saturating_sub(waited));
             tokio::select! {
                 biased;
                 result = pending.result() => return result,
@@ -244,39 +160,25 @@ impl Processes {
         }
     }
 
-    /// Reaps a bounded number of ended children; call it whenever SIGCHLD was read, and again at once (after other
-    /// work) while it says that there is more.
-    pub fn reap(&self) -> ReapReport {
-        self.shared.reap(&mut |_, _| ())
-    }
-
-    /// As [`Processes::reap`]; `record` hears of each status before the kernel forgets it, so that a crash in between
-    /// loses none. It runs under the lock: it must not call back.
-    pub fn reap_recording(&self, record: &mut dyn FnMut(i32, Exit)) -> ReapReport {
-        self.shared.reap(record)
-    }
-
     /// Sends a signal to the child `pid` whose end `exit` tells. Nothing happens when it has ended: under the lock a
     /// PID that is known is not reaped. So whoever keeps the two needs no pidfd.
     pub fn signal(&self, pid: i32, exit: &ExitReceiver, signal: i32) {
+        self.signal_to(pid, pid, exit, signal);
+    }
+
+    /// As [`Processes::signal`], to the whole process group that the child leads: every child leads a session, and so a
+    /// group, of its own number. Until the child is reaped that number is its own.
+    pub fn signal_group(&self, leader: i32, exit: &ExitReceiver, signal: i32) {
+        self.signal_to(leader.wrapping_neg(), leader, exit, signal);
+    }
+
+    fn signal_to(&self, target: i32, child: i32, exit: &ExitReceiver, signal: i32) {
         let state = lock(&self.shared.state);
-        if let Some(Some(cell)) = state.children.get(&pid)
+        if let Some(Some(cell)) = state.children.get(&child)
             && exit.is_of(cell)
         {
             // SAFETY: numbers only, of a child that nobody has reaped.
-            unsafe { libc::kill(pid, signal) };
-        }
-    }
-
-    /// As [`Processes::signal`], to the whole process group that the child leads. Until the child is reaped the group's
-    /// number is its own.
-    pub fn signal_group(&self, leader: i32, exit: &ExitReceiver, signal: i32) {
-        let state = lock(&self.shared.state);
-        if let Some(Some(cell)) = state.children.get(&leader)
-            && exit.is_of(cell)
-        {
-            // SAFETY: numbers only; every child leads a session, and so a group, of its own number.
-            unsafe { libc::killpg(leader, signal) };
+            unsafe { libc::kill(target, signal) };
         }
     }
 
@@ -286,32 +188,6 @@ impl Processes {
         let state = lock(&self.shared.state);
         matches!(state.children.get(&pid), Some(Some(_)))
             && (start_time == 0 || process::start_time(pid) == Some(start_time))
-    }
-
-    /// Takes over a child that an earlier incarnation of PID 1 made: its exit is reaped for this owner, also where it
-    /// ended meanwhile. `None`: there is no such child of ours; what has its PID is a stranger.
-    ///
-    /// A child that has ended is there until it is reaped: adopt, or [`hold`](Processes::hold), before the first
-    /// [`reap`](Processes::reap) of this incarnation.
-    ///
-    /// # Errors
-    /// When it cannot be told, as no descriptor is free.
-    pub fn adopt(&self, pid: i32, start_time: u64) -> Result<Option<Child>, RunnerError> {
-        self.shared.adopt(pid, start_time)
-    }
-
-    /// Keeps the status of a child that an earlier incarnation made for who adopts it later, however early it is
-    /// reaped. Returns whether there is such a child.
-    ///
-    /// # Errors
-    /// As [`Processes::adopt`].
-    pub fn hold(&self, pid: i32, start_time: u64) -> Result<bool, RunnerError> {
-        self.shared.hold(pid, start_time)
-    }
-
-    /// When a child of this process was started, be it ended or not. `None`: it is no child of ours.
-    pub fn child_started(&self, pid: i32) -> Option<u64> {
-        adopting::is_child(pid).then(|| process::start_time(pid)).flatten()
     }
 
     /// Children that an earlier incarnation was making when it ended.

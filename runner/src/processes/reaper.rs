@@ -1,9 +1,11 @@
 //! Reaping: each ended child's status goes to its owner, then the kernel may forget it.
 
-use kelson_sys::pidfd;
+use std::sync::Arc;
 
-use super::exit::ExitCell;
-use super::{Shared, State, lock};
+use kelson_sys::{lock, pidfd};
+
+use super::child::ExitCell;
+use super::shared::{Processes, State};
 use crate::runner::Exit;
 
 /// Children reaped in one go, so that ten thousand exits do not keep PID 1 from everything else.
@@ -20,13 +22,21 @@ pub struct ReapReport {
     pub more: bool,
 }
 
-impl Shared {
-    pub(super) fn reap(&self, record: &mut dyn FnMut(i32, Exit)) -> ReapReport {
+impl Processes {
+    /// Reaps a bounded number of ended children; call it whenever SIGCHLD was read, and again at once (after other
+    /// work) while it says that there is more.
+    pub fn reap(&self) -> ReapReport {
+        self.reap_recording(&mut |_, _| ())
+    }
+
+    /// As [`Processes::reap`]; `record` hears of each status before the kernel forgets it, so that a crash in between
+    /// loses none. It runs under the lock: it must not call back.
+    pub fn reap_recording(&self, record: &mut dyn FnMut(i32, Exit)) -> ReapReport {
         let mut report = ReapReport::default();
         while report.reaped < BATCH {
             let Some((pid, exit)) = next_ended() else { return report };
             // Held until the kernel has forgotten the PID: under this lock a PID that is known is this child's.
-            let mut state = lock(&self.state);
+            let mut state = lock(&self.shared.state);
             record(pid, exit);
             let owner = state.hand_over(pid, exit);
             forget(pid);
@@ -43,7 +53,7 @@ impl Shared {
 }
 
 enum Owner {
-    Waiting(std::sync::Arc<ExitCell>),
+    Waiting(Arc<ExitCell>),
     /// Its spawner has the status now, or it failed before its exec.
     Known,
     Nobody,

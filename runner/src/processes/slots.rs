@@ -13,9 +13,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
+use kelson_sys::lock;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
-
-use super::lock;
 
 /// What the file begins with. A release that lays it out otherwise gives it another magic number.
 const MAGIC: u64 = u64::from_le_bytes(*b"KELSONS\x01");

@@ -1,20 +1,21 @@
 //! The threads that make children.
 //!
 //! Two are enough while disks answer. A start from a dead disk holds its thread (it waits in vfork for a child that
-//! waits for the disk); when all threads have been held longer than [`STUCK`], the next one that waits for its start
+//! waits for the disk); when all threads have been held longer than [`STUCK`](super::shared::STUCK), the next one that waits for its start
 //! has a further thread made. Idle threads sleep on a condition variable and cost no wake-up.
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use kelson_sys::{pidfd, process};
+use kelson_sys::{lock, pidfd, process};
 
-use super::exit::ExitCell;
+use super::child::{Child, ExitCell};
 use super::job::Job;
-use super::{Child, Shared, State, lock, start_time};
+use super::shared::{Shared, State, Worker};
+use super::start_time;
 use crate::command::Command;
 use crate::spawn::clone::clone;
 use crate::spawn::plan::Plan;
@@ -26,41 +27,6 @@ use crate::spawn::{SpawnError, Step};
 pub(super) const MOST: usize = 8;
 /// Starts for which the queue keeps room.
 const QUEUED: usize = 16;
-/// A thread that is busy with one start for longer hangs.
-pub(super) const STUCK: Duration = Duration::from_millis(500);
-
-/// A spawner thread as the others see it.
-#[derive(Debug, Default)]
-pub(super) struct Worker {
-    /// What it does, and since when. `None`: idle.
-    busy: Option<(Arc<Job>, Instant)>,
-    /// Its number is free for a new thread.
-    gone: bool,
-}
-
-impl Worker {
-    pub(super) fn making(&self) -> Option<&Arc<Job>> {
-        self.busy.as_ref().map(|(job, _)| job)
-    }
-
-    fn hangs(&self) -> bool {
-        self.busy.as_ref().is_some_and(|(_, since)| since.elapsed() >= STUCK)
-    }
-}
-
-impl State {
-    pub(super) fn is_being_made(&self, job: &Arc<Job>) -> bool {
-        self.workers.iter().filter_map(Worker::making).any(|other| Arc::ptr_eq(other, job))
-    }
-
-    fn alive(&self) -> usize {
-        self.workers.iter().filter(|worker| !worker.gone).count()
-    }
-
-    fn idle(&self) -> usize {
-        self.workers.iter().filter(|worker| !worker.gone && worker.busy.is_none()).count()
-    }
-}
 
 impl Shared {
     pub(super) fn enqueue(self: &Arc<Self>, job: Arc<Job>) {

@@ -11,6 +11,7 @@ use std::os::fd::RawFd;
 use super::plan::Plan;
 use super::sys::{SET_IO_FLUSHER, SysResult, exit, syscall};
 use super::{Step, control::Control};
+use crate::command::Command;
 
 /// The kernel's `struct sigaction`, all zero: the default action, no flags, an empty mask.
 const DEFAULT_ACTION: [u64; 4] = [0; 4];
@@ -53,7 +54,7 @@ fn steps(plan: &mut Plan) -> Result<Infallible, i32> {
     call(libc::SYS_umask, [0o022, 0, 0, 0, 0])?;
     plan.control.enter(Step::Descriptors);
     descriptors(plan)?;
-    if plan.controlling_terminal {
+    if plan.command.controlling_terminal {
         plan.control.enter(Step::Terminal);
         call(libc::SYS_ioctl, [0, SET_CONTROLLING_TERMINAL, 0, 0, 0])?;
     }
@@ -63,22 +64,20 @@ fn steps(plan: &mut Plan) -> Result<Infallible, i32> {
         plan.control.enter(Step::OomScore);
         let written = write_file(libc::AT_FDCWD, c"/proc/self/oom_score_adj", &plan.oom_score);
         // At the machine's end /proc may be gone, and then who unmounts it is spared as PID 1 is.
-        if !plan.spared {
+        if !plan.command.spared {
             written?;
         }
         // Of a PID 1 that protects itself a child inherits that it gets memory without input and output, too
         // (`init/src/swap.rs`). A kernel before 5.6 knows no such thing.
         let _ = prctl(SET_IO_FLUSHER, 0, 0);
     }
-    if plan.read_only_root {
+    if plan.command.read_only_root {
         plan.control.enter(Step::ReadOnlyRoot);
         read_only_root(plan.later_mounts)?;
     }
-    if !plan.directory.is_null() {
-        plan.control.enter(Step::WorkingDirectory);
-        call(libc::SYS_chdir, [plan.directory.addr(), 0, 0, 0, 0])?;
-    }
-    if plan.no_new_privileges {
+    plan.control.enter(Step::WorkingDirectory);
+    call(libc::SYS_chdir, [plan.command.working_directory.as_ptr().addr(), 0, 0, 0, 0])?;
+    if plan.command.no_new_privileges {
         plan.control.enter(Step::NoNewPrivileges);
         prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0)?;
     } else {
@@ -86,7 +85,7 @@ fn steps(plan: &mut Plan) -> Result<Infallible, i32> {
         seccomp(plan)?;
     }
     credentials(plan)?;
-    if plan.no_new_privileges {
+    if plan.command.no_new_privileges {
         seccomp(plan)?;
     }
     plan.control.enter(Step::Signals);
@@ -219,16 +218,17 @@ fn read_only_root(later_mounts: bool) -> Result<(), i32> {
 /// User and capabilities. Calls on this process alone: libc's would change all threads of PID 1.
 fn credentials(plan: &Plan) -> Result<(), i32> {
     let control: &Control = &plan.control;
-    if let Some(bounding) = plan.bounding {
+    let Command { credentials, bounding, ambient, no_new_privileges, .. } = &plan.command;
+    if let Some(bounding) = *bounding {
         control.enter(Step::Capabilities);
         control.set_detail(u32::MAX);
         // Without a capability CAP_SETPCAP is missing too. With no_new_privs the set then bounds nothing that could be given.
-        if !plan.no_new_privileges || permitted()? != 0 {
+        if !no_new_privileges || permitted()? != 0 {
             drop_bounding(control, bounding)?;
         }
     }
-    let keep = plan.ambient != 0 && plan.credentials.as_ref().is_some_and(|ids| ids.uid != 0);
-    if let Some(ids) = &plan.credentials {
+    let keep = *ambient != 0 && credentials.as_ref().is_some_and(|ids| ids.uid != 0);
+    if let Some(ids) = credentials {
         control.enter(Step::Groups);
         call(libc::SYS_setgroups, [ids.groups.len(), ids.groups.as_ptr().addr(), 0, 0, 0])?;
         control.enter(Step::Group);
@@ -244,12 +244,12 @@ fn credentials(plan: &Plan) -> Result<(), i32> {
     if keep {
         control.enter(Step::Capabilities);
         control.set_detail(u32::MAX);
-        set_capabilities(plan.ambient, plan.ambient)?;
-        for capability in each_capability(plan.ambient) {
+        set_capabilities(*ambient, *ambient)?;
+        for capability in each_capability(*ambient) {
             control.set_detail(capability);
             prctl(libc::PR_CAP_AMBIENT, signed(libc::PR_CAP_AMBIENT_RAISE), wide(capability))?;
         }
-    } else if let Some(bounding) = plan.bounding {
+    } else if let Some(bounding) = *bounding {
         control.enter(Step::Capabilities);
         control.set_detail(u32::MAX);
         let held = permitted()?;

@@ -1,22 +1,52 @@
 //! A [`Command`] made ready for the child: plain pointers and numbers, so that nothing allocates after the clone.
 
 use std::ffi::{CStr, CString, c_char};
+use std::fs::File;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use kelson_spec::service::ResourceLimit;
 use nix::sys::stat::fstat;
 use nix::unistd::{Gid, Uid, fchown};
 
 use super::control::Control;
 use super::error::SpawnError;
 use super::window::Window;
-use crate::command::{Command, DEFAULT_PATH, Program, Stdio};
-use crate::processes::Inheritance;
-use crate::seccomp::Filter;
+use crate::command::{Command, DEFAULT_PATH, Ids, Program, Stdio};
+use crate::runner::RunnerError;
 
 /// `oom_score_adj` of what PID 1 cannot do without. Not the very last to be ended, should it be what eats the memory.
 const SPARED: i16 = -900;
+
+/// What every child is given or must not inherit.
+#[derive(Debug)]
+pub(crate) struct Inheritance {
+    pub(crate) limits: Vec<ResourceLimit>,
+    pub(crate) signal_mask: u64,
+    pub(crate) oom_score: Option<i16>,
+    /// Signals that this process ignores; a child would go on ignoring them.
+    pub(crate) ignored: u64,
+    /// Later mounts arrive in mount namespaces of children: by their cgroups those can be found.
+    pub(crate) later_mounts: bool,
+    pub(crate) null: OnceLock<Arc<OwnedFd>>,
+}
+
+impl Inheritance {
+    /// `/dev/null`, opened once.
+    pub(crate) fn null(&self) -> Result<Arc<OwnedFd>, SpawnError> {
+        if let Some(null) = self.null.get() {
+            return Ok(Arc::clone(null));
+        }
+        match File::options().read(true).write(true).open("/dev/null") {
+            Ok(file) => Ok(Arc::clone(self.null.get_or_init(|| Arc::new(file.into())))),
+            Err(error) => {
+                let error = RunnerError::system("cannot open /dev/null", &error);
+                Err(SpawnError::prepare(error.message, error.errno))
+            }
+        }
+    }
+}
 
 /// One descriptor of the child: where it comes from, where it is kept meanwhile, its number in the service.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +59,8 @@ pub(crate) struct Move {
 /// Everything that the child reads, and the owners of what its pointers point to.
 pub(crate) struct Plan {
     pub(crate) control: Arc<Control>,
+    /// Owns what the pointers and numbers below name.
+    pub(crate) command: Command,
     /// Tried one after the other; ends with the best error, as `execvp` does.
     pub(crate) candidates: Vec<*const c_char>,
     /// Executed instead of the candidates; -1: none.
@@ -42,21 +74,10 @@ pub(crate) struct Plan {
     /// The kernel could not clone straight into the cgroup.
     pub(crate) join_cgroup: bool,
     pub(crate) moves: Vec<Move>,
-    /// Descriptor 0 is to control the session.
-    pub(crate) controlling_terminal: bool,
     pub(crate) limits: Vec<(u32, libc::rlimit64)>,
     /// Empty: left as PID 1's.
     pub(crate) oom_score: Vec<u8>,
-    /// It may stay as PID 1's.
-    pub(crate) spared: bool,
-    pub(crate) read_only_root: bool,
     pub(crate) later_mounts: bool,
-    /// Null: PID 1's own.
-    pub(crate) directory: *const c_char,
-    pub(crate) credentials: Option<Ids>,
-    pub(crate) no_new_privileges: bool,
-    pub(crate) bounding: Option<u64>,
-    pub(crate) ambient: u64,
     pub(crate) seccomp: Option<libc::sock_fprog>,
     /// Signals that PID 1 ignores: set back to their default.
     pub(crate) ignored: u64,
@@ -65,18 +86,9 @@ pub(crate) struct Plan {
     pub(crate) signal_mask: u64,
     /// The child shares PID 1's table of descriptors and first takes a copy of the numbers below this one.
     pub(crate) table_end: Option<RawFd>,
-    _strings: Vec<CString>,
-    _filter: Option<Arc<Filter>>,
-    _files: Vec<OwnedFd>,
-    _cgroup: Option<Arc<OwnedFd>>,
+    /// Owners of candidates that were looked up.
+    _paths: Vec<CString>,
     _null: Option<Arc<OwnedFd>>,
-}
-
-#[derive(Debug, Clone)]
-pub(crate) struct Ids {
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
-    pub(crate) groups: Vec<u32>,
 }
 
 impl Plan {
@@ -90,93 +102,59 @@ impl Plan {
         if let Some(what) = command.invalid {
             return Err(SpawnError::prepare(format!("{what} holds a NUL byte"), Some(libc::EINVAL)));
         }
-        let mut strings = Vec::new();
-        let argv = pointers(&command.argv);
-        let envp = pointers(&command.environment);
-        let mut files = Vec::new();
         let mut moves = Vec::with_capacity(command.descriptors.len().saturating_add(3));
         let mut null = None;
-        for (stdio, target) in [(command.stdin, 0), (command.stdout, 1), (command.stderr, 2)] {
+        for (stdio, target) in [(&command.stdin, 0), (&command.stdout, 1), (&command.stderr, 2)] {
             let source = match stdio {
                 Stdio::Null => null.insert(inheritance.null()?).as_raw_fd(),
                 Stdio::Descriptor(fd) => {
-                    let raw = fd.as_raw_fd();
-                    files.push(fd);
-                    raw
+                    if let Some(ids) = command.credentials.as_ref().filter(|_| command.own_pipes) {
+                        hand_over(fd, ids);
+                    }
+                    fd.as_raw_fd()
                 }
             };
             moves.push(Move { source, staged: source, target });
         }
-        if let Some(ids) = command.credentials.as_ref().filter(|_| command.own_pipes) {
-            files.iter().for_each(|pipe| hand_over(pipe, ids));
-        }
-        for (fd, target) in command.descriptors {
-            if target < 0 {
-                return Err(SpawnError::prepare(
-                    format!("{target} is no number for a descriptor"),
-                    Some(libc::EBADF),
-                ));
+        for (fd, target) in &command.descriptors {
+            if *target < 0 {
+                let text = format!("{target} is no number for a descriptor");
+                return Err(SpawnError::prepare(text, Some(libc::EBADF)));
             }
-            moves.push(Move { source: fd.as_raw_fd(), staged: fd.as_raw_fd(), target });
-            files.push(fd);
+            moves.push(Move { source: fd.as_raw_fd(), staged: fd.as_raw_fd(), target: *target });
         }
-        let (mut candidates, mut exec_fd) = (Vec::new(), -1);
-        match command.program {
-            Program::Path(path) if path.to_bytes().contains(&b'/') => {
-                candidates.push(path.as_ptr());
-                strings.push(path);
-            }
+        let (mut candidates, mut paths, mut exec_fd) = (Vec::new(), Vec::new(), -1);
+        match &command.program {
+            Program::Path(path) if path.to_bytes().contains(&b'/') => candidates.push(path.as_ptr()),
             Program::Path(name) => {
-                for path in search(&name, &command.environment) {
-                    candidates.push(path.as_ptr());
-                    strings.push(path);
-                }
+                paths = search(name, &command.environment);
+                candidates.extend(paths.iter().map(|path| path.as_ptr()));
             }
-            Program::Descriptor(fd) => {
-                exec_fd = fd.as_raw_fd();
-                files.push(fd);
-            }
+            Program::Descriptor(fd) => exec_fd = fd.as_raw_fd(),
         }
-        let network_fd = command.network.as_ref().map_or(-1, |fd| fd.as_raw_fd());
-        files.extend(command.network);
-        let directory = command.working_directory.as_ref().map_or(ptr::null(), |path| path.as_ptr());
-        strings.extend(command.working_directory);
-        strings.extend(command.argv);
-        strings.extend(command.environment);
         let limits = inheritance.limits.iter().chain(&command.limits);
+        let limits = limits.map(|l| (l.resource, libc::rlimit64 { rlim_cur: l.soft, rlim_max: l.hard }));
         let oom_score = inheritance.oom_score.map(|usual| if command.spared { SPARED } else { usual });
         Ok(Plan {
             control,
             candidates,
             exec_fd,
-            argv,
-            envp,
+            argv: pointers(&command.argv),
+            envp: pointers(&command.environment),
             cgroup_fd: command.cgroup.as_ref().map_or(-1, |fd| fd.as_raw_fd()),
-            network_fd,
+            network_fd: command.network.as_ref().map_or(-1, |fd| fd.as_raw_fd()),
             join_cgroup: false,
             moves,
-            controlling_terminal: command.controlling_terminal,
-            limits: limits
-                .map(|l| (l.resource, libc::rlimit64 { rlim_cur: l.soft, rlim_max: l.hard }))
-                .collect(),
+            limits: limits.collect(),
             oom_score: oom_score.map(|score| score.to_string().into_bytes()).unwrap_or_default(),
-            spared: command.spared,
-            read_only_root: command.read_only_root,
             later_mounts: inheritance.later_mounts,
-            directory,
-            credentials: command.credentials,
-            no_new_privileges: command.no_new_privileges,
-            bounding: command.bounding,
-            ambient: command.ambient,
             seccomp: command.seccomp.as_ref().map(|filter| filter.as_fprog()),
             ignored: inheritance.ignored,
             reset_all_signals: false,
             signal_mask: inheritance.signal_mask,
             table_end: None,
-            _strings: strings,
-            _filter: command.seccomp,
-            _files: files,
-            _cgroup: command.cgroup,
+            command,
+            _paths: paths,
             _null: null,
         })
     }

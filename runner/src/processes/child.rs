@@ -1,12 +1,33 @@
-//! The end of a child as a future that any number of owners may wait for.
+//! A child that runs, and its end as a future that any number of owners may wait for.
 
 use std::future::Future;
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-use super::{lock, slots::SlotGuard};
+use kelson_sys::{lock, pidfd};
+
+use super::slots::SlotGuard;
 use crate::runner::Exit;
+
+/// A child that has executed its program.
+#[derive(Debug)]
+pub struct Child {
+    pub pid: i32,
+    /// Names this very process for as long as it is held.
+    pub pidfd: OwnedFd,
+    /// Ticks since boot, field 22 of `/proc/PID/stat`; 0 where the child had ended before it could be read.
+    pub start_time: u64,
+    pub exit: ExitReceiver,
+}
+
+impl Child {
+    /// Sends a signal. Nothing happens when it has ended.
+    pub fn signal(&self, signal: i32) {
+        pidfd::signal(&self.pidfd, signal);
+    }
+}
 
 /// Where the reaper puts the status of one child.
 #[derive(Debug, Default)]

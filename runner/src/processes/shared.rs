@@ -1,0 +1,83 @@
+//! What all that makes, reaps and adopts children shares.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use super::child::{Child, ExitCell};
+use super::job::Job;
+use super::slots::{Leftover, Slots};
+use crate::cgroup::CgroupRoot;
+use crate::seccomp::Filters;
+use crate::spawn::clone::Refused;
+use crate::spawn::plan::Inheritance;
+use crate::spawn::window::Window;
+
+/// All children of PID 1: makes them and reaps them. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Processes {
+    pub(super) shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) state: Mutex<State>,
+    /// A job was queued.
+    pub(super) queued: Condvar,
+    pub(super) slots: Arc<Slots>,
+    pub(super) leftovers: Vec<Leftover>,
+    pub(super) inheritance: Inheritance,
+    pub(super) refused: Refused,
+    pub(super) spawners: usize,
+    /// Of the first threads, by their numbers. Locked by its thread alone, while it makes a child.
+    pub(super) windows: Vec<Mutex<Window>>,
+    pub(super) cgroups: Option<CgroupRoot>,
+    pub(super) incarnation: String,
+    pub(super) filters: Mutex<Filters>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// Children whose exit somebody may wait for, by PID. `None`: failed before its exec, only to be reaped.
+    pub(super) children: BTreeMap<i32, Option<Arc<ExitCell>>>,
+    /// Of an earlier incarnation, until their owners adopt them.
+    pub(super) held: Vec<Child>,
+    pub(super) queue: VecDeque<Arc<Job>>,
+    pub(super) workers: Vec<Worker>,
+}
+
+/// A thread that is busy with one start for longer hangs.
+pub(super) const STUCK: Duration = Duration::from_millis(500);
+
+/// A spawner thread as the others see it.
+#[derive(Debug, Default)]
+pub(super) struct Worker {
+    /// What it does, and since when. `None`: idle.
+    pub(super) busy: Option<(Arc<Job>, Instant)>,
+    /// Its number is free for a new thread.
+    pub(super) gone: bool,
+}
+
+impl Worker {
+    pub(super) fn making(&self) -> Option<&Arc<Job>> {
+        self.busy.as_ref().map(|(job, _)| job)
+    }
+
+    pub(super) fn hangs(&self) -> bool {
+        self.busy.as_ref().is_some_and(|(_, since)| since.elapsed() >= STUCK)
+    }
+}
+
+impl State {
+    pub(super) fn is_being_made(&self, job: &Arc<Job>) -> bool {
+        self.workers.iter().filter_map(Worker::making).any(|other| Arc::ptr_eq(other, job))
+    }
+
+    pub(super) fn alive(&self) -> usize {
+        self.workers.iter().filter(|worker| !worker.gone).count()
+    }
+
+    pub(super) fn idle(&self) -> usize {
+        self.workers.iter().filter(|worker| !worker.gone && worker.busy.is_none()).count()
+    }
+}

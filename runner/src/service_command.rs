@@ -1,0 +1,81 @@
+//! The child of one run of a service, as its spec asks for it.
+
+use kelson_spec::ServiceSpec;
+use kelson_spec::service::{Credentials, Seccomp, Security, Workload};
+
+use crate::command::{Command, DEFAULT_PATH, Ids, Stdio};
+use crate::processes::Processes;
+use crate::runner::{RunContext, RunnerError};
+
+/// By which the processes of a run are found where there are no cgroups: the value of `KELSON_RUN`.
+pub(crate) fn run_mark(spec: &ServiceSpec, run: u64, processes: &Processes) -> String {
+    format!("{}:{}:{run}", processes.incarnation(), spec.name)
+}
+
+/// All that the spec asks for but the cgroup.
+///
+/// # Errors
+/// When the service is a container, or has no command.
+pub(crate) fn service_command(
+    spec: &ServiceSpec,
+    context: RunContext,
+    processes: &Processes,
+) -> Result<Command, RunnerError> {
+    let Workload::Process(process) = &spec.workload else {
+        return Err(RunnerError::new(format!("service {} is a container, not a process", spec.name)));
+    };
+    let words = context.command.as_ref().unwrap_or(&process.command);
+    let Some((program, arguments)) = words.split_first() else {
+        return Err(RunnerError::new(format!("service {} has no command", spec.name)));
+    };
+    let of_root = Security { seccomp: Seccomp::Unconfined, ..Security::default() };
+    let (user, security) = match context.as_root {
+        true => (None, &of_root),
+        false => (spec.user.as_ref(), &spec.security),
+    };
+    let mut command = Command::new(program.as_str())
+        .args(arguments.iter().map(String::as_str))
+        .env("PATH", DEFAULT_PATH)
+        .working_directory(process.working_directory.as_os_str().as_encoded_bytes())
+        .stdout(Stdio::Descriptor(context.stdout))
+        .stderr(Stdio::Descriptor(context.stderr));
+    if let Some(user) = user {
+        command = with_credentials(command, user);
+    }
+    for (name, value) in &spec.environment {
+        command = command.env(name, value);
+    }
+    command =
+        command.env("KELSON_SERVICE", &spec.name).env("KELSON_RUN", &run_mark(spec, context.run, processes));
+    for (name, value) in &context.environment {
+        command = command.env(name, value);
+    }
+    let bounding = security.capabilities.unwrap_or(u64::MAX);
+    let ambient = security.ambient & bounding;
+    // The capabilities that the program can ever hold: the seccomp profile opens what they allow. A user other than
+    // root holds the ambient ones; a set-user-id program may give it more, up to the bounding set.
+    let held = if user.is_none_or(|user| user.uid == 0) { bounding } else { ambient };
+    command.own_pipes = true;
+    command.descriptors = context.descriptors;
+    command.limits.clone_from(&spec.limits);
+    command.no_new_privileges = security.no_new_privileges;
+    command.read_only_root = security.read_only_root;
+    command.bounding = security.capabilities;
+    command.ambient = ambient;
+    command.seccomp = match security.seccomp {
+        Seccomp::Unconfined => None,
+        Seccomp::Default => Some(processes.default_filter(held)),
+    };
+    Ok(command)
+}
+
+fn with_credentials(mut command: Command, user: &Credentials) -> Command {
+    command.credentials = Some(Ids { uid: user.uid, gid: user.gid, groups: user.groups.clone() });
+    // As written in the file, which may name a group too.
+    let name = user.name.split(':').next().unwrap_or(&user.name);
+    let command = command.env("USER", name).env("LOGNAME", name).env("SHELL", "/bin/sh");
+    match &user.home {
+        Some(home) => command.env("HOME", home),
+        None => command,
+    }
+}
