@@ -1,57 +1,52 @@
 //! Why a call to containerd gave nothing.
 
-use std::error::Error;
+use std::error::Error as _;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use std::{fmt, io};
 
 use tonic::{Code, Status};
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+const STATUS: &str = "`kelsonctl status containerd` tells why";
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
     /// No connection could be made. What was asked was not done.
-    Unreachable {
-        socket: Arc<str>,
-        errno: i32,
-    },
+    #[error("containerd cannot be reached ({}); {STATUS}", io::Error::from_raw_os_error(*errno))]
+    Unreachable { socket: Arc<str>, errno: i32 },
     /// The connection was lost. What was asked may have been done.
+    #[error("containerd cannot be reached ({}); {STATUS}", bounded(.0))]
     Away(String),
     /// `call`: the path of the call. What was asked may have been done.
-    Silent {
-        call: &'static str,
-        within: Duration,
-    },
+    #[error("containerd did not answer {} within {} s", name(call), within.as_secs())]
+    Silent { call: &'static str, within: Duration },
     /// `text`: containerd's words, of any length.
-    Refused {
-        call: &'static str,
-        code: Code,
-        text: String,
-    },
+    #[error("{}", refusal(call, *code, text))]
+    Refused { call: &'static str, code: Code, text: String },
     /// A blob is larger than who reads it allows.
-    TooLarge {
-        digest: String,
-        most: usize,
-    },
+    #[error("{digest} in containerd has more than {most} bytes")]
+    TooLarge { digest: String, most: usize },
+    #[error("containerd has no snapshotter that works: overlayfs in the kernel would be right")]
     NoSnapshotter,
 }
 
 impl CallError {
     pub(crate) fn of(call: &'static str, socket: &Arc<str>, status: &Status) -> Self {
-        let text = || status.message().to_owned();
+        let text = status.message().to_owned();
         // A status that was made on this side has the reason of it; one that containerd sent has none.
         match innermost(status) {
-            Some(error) if !is_full(status.message()) => match error.raw_os_error() {
+            _ if is_full(&text) => Self::Refused { call, code: status.code(), text },
+            Some(error) => match error.raw_os_error() {
                 Some(errno) => Self::Unreachable { socket: Arc::clone(socket), errno },
                 None => Self::Away(error.to_string()),
             },
-            _ if is_full(status.message()) => Self::Refused { call, code: status.code(), text: text() },
             // containerd cancels what it does when it ends.
-            _ if matches!(status.code(), Code::Unavailable | Code::Cancelled)
+            None if matches!(status.code(), Code::Unavailable | Code::Cancelled)
                 || status.source().is_some() =>
             {
-                Self::Away(text())
+                Self::Away(text)
             }
-            _ => Self::Refused { call, code: status.code(), text: text() },
+            None => Self::Refused { call, code: status.code(), text },
         }
     }
 
@@ -66,34 +61,14 @@ impl CallError {
     }
 }
 
-impl Error for CallError {}
-
-impl fmt::Display for CallError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const AWAY: &str = "`kelsonctl status containerd` tells why";
-        match self {
-            Self::Unreachable { errno, .. } => {
-                let error = io::Error::from_raw_os_error(*errno);
-                write!(f, "containerd cannot be reached ({error}); {AWAY}")
-            }
-            Self::Away(why) => write!(f, "containerd cannot be reached ({}); {AWAY}", bounded(why)),
-            Self::Silent { call, within } => {
-                write!(f, "containerd did not answer {} within {} s", name(call), within.as_secs())
-            }
-            Self::Refused { text, .. } if is_full(text) => f.write_str(
-                "containerd's disk is full: free some of it, `kelsonctl images prune` removes images that no service \
-                 names",
-            ),
-            Self::Refused { code: Code::AlreadyExists, .. } => f.write_str("it is there already"),
-            Self::Refused { code: Code::NotFound, .. } => f.write_str("it is not there"),
-            Self::Refused { call, text, .. } => {
-                write!(f, "containerd refused {}: {}", name(call), bounded(text))
-            }
-            Self::TooLarge { digest, most } => write!(f, "{digest} in containerd has more than {most} bytes"),
-            Self::NoSnapshotter => f.write_str(
-                "containerd has no snapshotter that works: overlayfs in the kernel would be right",
-            ),
-        }
+fn refusal(call: &str, code: Code, text: &str) -> String {
+    match code {
+        _ if is_full(text) => String::from(
+            "containerd's disk is full: free some of it, `kelsonctl images prune` removes images that no service names",
+        ),
+        Code::AlreadyExists => String::from("it is there already"),
+        Code::NotFound => String::from("it is not there"),
+        _ => format!("containerd refused {}: {}", name(call), bounded(text)),
     }
 }
 

@@ -39,7 +39,7 @@ mod strays;
 
 pub use cgroup::{Cgroup, CgroupRoot, Place, Usage};
 pub use command::{Command, Program, Stdio};
-pub use containerd::{ContainerExecutor, ContainerRunner, ContainerdError, DetachedContainer};
+pub use containerd::{ContainerExecutor, ContainerRunner, DetachedContainer};
 pub use deaf::Deaf;
 pub use exec::{ExecControl, ExecRequest, Executing, Executor, Leash, Outputs, WindowSize};
 pub use images::{ImageConfig, Images};
@@ -49,7 +49,7 @@ pub use process::{ProcessRunner, service_id};
 pub use process_exec::ProcessExecutor;
 pub use processes::{Child, ExitReceiver, Leftover, Options, Processes, ReapReport, signal_process};
 pub use runner::{
-    Attachment, BoxFuture, ErrorKind, Exit, RunContext, Runner, RunnerError, Running, StopPlan,
+    Attachment, BoxFuture, ErrorKind, Exit, Origin, RunContext, Runner, RunnerError, Running, StopPlan,
     StopReport,
 };
 pub use spawn::{SET_IO_FLUSHER, SpawnError, Step, errno_text};

@@ -71,6 +71,16 @@ pub struct RunnerError {
     /// errno, where a system call was the reason.
     pub errno: Option<i32>,
     pub kind: ErrorKind,
+    pub origin: Origin,
+}
+
+/// Who failed, as far as that decides what is tried next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    Host,
+    /// It is not there, does not answer in time, or went away meanwhile. Whether it did what was asked is not known.
+    ContainerdAway,
+    ContainerdRefused,
 }
 
 impl RunnerError {
@@ -81,7 +91,7 @@ impl RunnerError {
 
     /// One that no system call was the reason of.
     pub fn of_kind(kind: ErrorKind, message: impl Into<String>) -> Self {
-        RunnerError { message: message.into(), errno: None, kind }
+        RunnerError { message: message.into(), errno: None, kind, origin: Origin::Host }
     }
 
     /// `what: why`, as `cannot make cgroup web: permission denied`.
@@ -89,7 +99,7 @@ impl RunnerError {
         match error.raw_os_error() {
             Some(errno) => {
                 let message = format!("{what}: {}", errno_text(errno));
-                RunnerError { message, errno: Some(errno), kind: ErrorKind::Retryable }
+                RunnerError { errno: Some(errno), ..RunnerError::new(message) }
             }
             None => RunnerError::new(format!("{what}: {error}")),
         }
@@ -98,7 +108,7 @@ impl RunnerError {
 
 impl From<SpawnError> for RunnerError {
     fn from(error: SpawnError) -> Self {
-        RunnerError { message: error.text, errno: error.errno, kind: ErrorKind::Retryable }
+        RunnerError { errno: error.errno, ..RunnerError::new(error.text) }
     }
 }
 

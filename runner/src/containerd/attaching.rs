@@ -10,7 +10,6 @@ use std::time::Duration;
 use kelson_containerd::TaskProcess;
 use tokio::time::timeout;
 
-use super::error::ContainerdError;
 use super::launch::Launched;
 use super::pidfd::ProcessHandle;
 use super::runner::ContainerRunner;
@@ -76,7 +75,7 @@ impl ContainerRunner {
         }
     }
 
-    async fn recall(&mut self) -> Result<(), ContainerdError> {
+    async fn recall(&mut self) -> Result<(), RunnerError> {
         if self.image.is_none() && self.made {
             let record = self.containerd.container(&self.spec.name).await?;
             self.image = record.as_ref().and_then(made_of::read);

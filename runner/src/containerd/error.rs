@@ -1,78 +1,52 @@
-//! What can go wrong with containerd, in two kinds that are answered differently: it is away (wait and try again), or
-//! it refused (trying again changes nothing).
+//! What goes wrong with containerd, as a service's error. Two kinds are answered differently: it is away (wait and try
+//! again), or it refused (trying again changes nothing).
 
 use kelson_containerd::{CallError, Code};
 use kelson_sys::text::harmless;
 
-use crate::runner::{ErrorKind, RunnerError};
+use crate::runner::{ErrorKind, Origin, RunnerError};
 use crate::spawn::errno_text;
 
-/// Why a call to containerd gave nothing.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ContainerdError {
-    /// It is not there, does not answer in time, or went away meanwhile. Whether it did what was asked is not known.
-    #[error("containerd does not answer: {0}")]
-    Away(String),
-    /// It said no.
-    #[error("{text}")]
-    Refused { code: Code, text: String },
-    /// This host itself failed.
-    #[error(transparent)]
-    Host(#[from] RunnerError),
-}
-
-impl ContainerdError {
-    pub fn is_away(&self) -> bool {
-        matches!(self, ContainerdError::Away(_))
+impl RunnerError {
+    pub(super) fn is_away(&self) -> bool {
+        self.origin == Origin::ContainerdAway
     }
 
-    /// With what was being done before it: `cannot make the snapshot of service web: …`.
-    pub(super) fn while_doing(self, what: &str) -> ContainerdError {
-        match self {
-            ContainerdError::Away(why) => ContainerdError::Away(format!("{why} ({what})")),
-            ContainerdError::Refused { code, text } => {
-                ContainerdError::Refused { code, text: format!("{what}: {text}") }
-            }
-            ContainerdError::Host(error) => ContainerdError::Host(error),
+    /// With what was being done before what containerd says of it: `cannot make the snapshot of service web: …`.
+    pub(super) fn while_doing(mut self, what: &str) -> RunnerError {
+        match self.origin {
+            Origin::ContainerdAway => self.message = format!("{} ({what})", self.message),
+            Origin::ContainerdRefused => self.message = format!("{what}: {}", self.message),
+            Origin::Host => {}
         }
-    }
-}
-
-impl From<CallError> for ContainerdError {
-    fn from(error: CallError) -> ContainerdError {
-        match error {
-            CallError::Unreachable { socket, errno } => {
-                ContainerdError::Away(format!("{socket}: {}", errno_text(errno)))
-            }
-            CallError::Away(why) => ContainerdError::Away(plain(&why)),
-            CallError::Silent { call, within } => {
-                let call = call.rsplit('/').next().unwrap_or(call);
-                ContainerdError::Away(format!("{call} took longer than {within:?}"))
-            }
-            CallError::Refused { code: Code::DeadlineExceeded, text, .. } => {
-                ContainerdError::Away(plain(&text))
-            }
-            CallError::Refused { code, text, .. } => ContainerdError::Refused { code, text: plain(&text) },
-            other => ContainerdError::Refused { code: Code::Unknown, text: other.to_string() },
-        }
+        self
     }
 }
 
 impl From<CallError> for RunnerError {
     fn from(error: CallError) -> RunnerError {
-        ContainerdError::from(error).into()
-    }
-}
-
-impl From<ContainerdError> for RunnerError {
-    fn from(error: ContainerdError) -> RunnerError {
+        let away = |why: String| RunnerError {
+            origin: Origin::ContainerdAway,
+            ..RunnerError::new(format!("containerd does not answer: {why}"))
+        };
+        let refused = |kind, text: String| RunnerError {
+            origin: Origin::ContainerdRefused,
+            ..RunnerError::of_kind(kind, text)
+        };
         match error {
-            ContainerdError::Host(error) => error,
-            // It found a mistake in what the service's file asks for.
-            ContainerdError::Refused { code: Code::InvalidArgument, text } => {
-                RunnerError::of_kind(ErrorKind::Permanent, text)
+            CallError::Unreachable { socket, errno } => away(format!("{socket}: {}", errno_text(errno))),
+            CallError::Away(why) => away(plain(&why)),
+            CallError::Silent { call, within } => {
+                let call = call.rsplit('/').next().unwrap_or(call);
+                away(format!("{call} took longer than {within:?}"))
             }
-            other => RunnerError::new(other.to_string()),
+            CallError::Refused { code: Code::DeadlineExceeded, text, .. } => away(plain(&text)),
+            // It found a mistake in what the service's file asks for.
+            CallError::Refused { code: Code::InvalidArgument, text, .. } => {
+                refused(ErrorKind::Permanent, plain(&text))
+            }
+            CallError::Refused { text, .. } => refused(ErrorKind::Retryable, plain(&text)),
+            other => refused(ErrorKind::Retryable, other.to_string()),
         }
     }
 }
@@ -92,7 +66,7 @@ const PREAMBLES: [&str; 10] = [
 ];
 
 /// The part of an error text that tells the reason. Bounded: it goes into events.
-pub(super) fn plain(text: &str) -> String {
+fn plain(text: &str) -> String {
     let reason = PREAMBLES
         .iter()
         .filter_map(|preamble| Some(text.rfind(preamble)?.saturating_add(preamble.len())))
@@ -187,12 +161,11 @@ mod tests {
             (silent, "containerd does not answer: Start took longer than 60s"),
             (absent, "containerd does not answer: /c.sock: no such file or directory"),
         ] {
-            let error = ContainerdError::from(error);
+            let error = RunnerError::from(error);
             assert!(error.is_away() && error.to_string() == expected, "{error}");
         }
-        let refused = |code| {
-            ContainerdError::from(CallError::Refused { call, code, text: String::from("runc failed") })
-        };
+        let refused =
+            |code| RunnerError::from(CallError::Refused { call, code, text: String::from("runc failed") });
         assert!(refused(Code::DeadlineExceeded).is_away());
         assert!(!refused(Code::Unknown).is_away() && !refused(Code::NotFound).is_away());
     }

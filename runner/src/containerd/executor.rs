@@ -13,7 +13,6 @@ use prost_types::Any;
 use tokio::sync::{oneshot, watch as channel};
 use tokio::time::{Instant, sleep};
 
-use super::error::ContainerdError;
 use super::launch::path_of;
 use super::oci::{ConsoleSize, Process, Running};
 use super::pidfd::{ProcessHandle, is_same};
@@ -21,7 +20,7 @@ use super::runtime::PROCESS;
 use super::spec::set;
 use super::watch::{self, Ending};
 use crate::exec::{ExecControl, ExecRequest, Executing, Executor, WindowSize};
-use crate::runner::{BoxFuture, RunnerError};
+use crate::runner::{BoxFuture, Origin, RunnerError};
 
 /// How long containerd is asked to forget a command.
 const CLEANUP: Duration = Duration::from_secs(10);
@@ -55,11 +54,14 @@ impl ContainerExecutor {
             exec: format!("exec-{}", self.containerd.next_number()),
         };
         let cleanup = Cleanup { containerd: self.containerd.clone(), process: Some(process.clone()) };
-        let refused = |error: CallError| match ContainerdError::from(error) {
-            ContainerdError::Refused { text, .. } => {
-                RunnerError::new(format!("cannot run a command in service {}: {text}", self.service))
+        let refused = |error: CallError| {
+            let error = RunnerError::from(error);
+            match error.origin {
+                Origin::ContainerdRefused => {
+                    RunnerError::new(format!("cannot run a command in service {}: {error}", self.service))
+                }
+                _ => error,
             }
-            other => other.into(),
         };
         let made = self.containerd.make_exec(&process, spec, ends.streams(), terminal.is_some()).await;
         made.map_err(refused)?;

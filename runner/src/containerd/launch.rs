@@ -7,20 +7,19 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use containerd_client::types::v1::{Process, Status};
-use kelson_containerd::{Code, Containerd, Streams, TaskProcess};
+use kelson_containerd::{Containerd, Streams, TaskProcess};
 use kelson_spec::ServiceSpec;
 use prost_types::Any;
 use tokio::sync::watch as channel;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::error::ContainerdError;
 use super::pidfd::ProcessHandle;
 use super::retry::RetryWindow;
 use super::watch::{self, Ending};
 use super::{KILL_DEADLINE, RETRY_WINDOW, leftovers};
 use crate::cgroup::{CgroupRoot, Place};
-use crate::runner::RunnerError;
+use crate::runner::{Origin, RunnerError};
 
 /// A process that runs.
 #[derive(Debug)]
@@ -50,7 +49,7 @@ pub(super) struct Launch {
 /// A run on its way.
 #[derive(Debug)]
 pub(super) struct Launching {
-    task: JoinHandle<Result<Launched, ContainerdError>>,
+    task: JoinHandle<Result<Launched, RunnerError>>,
     wanted: channel::Sender<bool>,
 }
 
@@ -61,10 +60,10 @@ impl Launching {
     }
 
     /// Cancelled by dropping; it goes on then.
-    pub(super) async fn result(&mut self) -> Result<Launched, ContainerdError> {
+    pub(super) async fn result(&mut self) -> Result<Launched, RunnerError> {
         match (&mut self.task).await {
             Ok(result) => result,
-            Err(_) => Err(RunnerError::new("the start of a container broke off").into()),
+            Err(_) => Err(RunnerError::new("the start of a container broke off")),
         }
     }
 
@@ -86,8 +85,8 @@ impl Launching {
 struct Wanted(channel::Receiver<bool>);
 
 impl Wanted {
-    fn check(&self) -> Result<(), ContainerdError> {
-        if *self.0.borrow() { Ok(()) } else { Err(RunnerError::new("the start was given up").into()) }
+    fn check(&self) -> Result<(), RunnerError> {
+        if *self.0.borrow() { Ok(()) } else { Err(RunnerError::new("the start was given up")) }
     }
 
     /// Waits before another try. Returns false when there is to be none.
@@ -108,7 +107,7 @@ pub(super) fn path_of(descriptor: &OwnedFd) -> String {
 }
 
 impl Launch {
-    async fn carry_out(self, mut wanted: Wanted) -> Result<Launched, ContainerdError> {
+    async fn carry_out(self, mut wanted: Wanted) -> Result<Launched, RunnerError> {
         let mut window = RetryWindow::new(RETRY_WINDOW);
         loop {
             match self.attempt(&mut wanted, &mut window).await {
@@ -122,11 +121,7 @@ impl Launch {
         }
     }
 
-    async fn attempt(
-        &self,
-        wanted: &mut Wanted,
-        window: &mut RetryWindow,
-    ) -> Result<Launched, ContainerdError> {
+    async fn attempt(&self, wanted: &mut Wanted, window: &mut RetryWindow) -> Result<Launched, RunnerError> {
         let Launch { containerd, service, .. } = self;
         let place = self.cgroups.as_ref().map(|root| root.place(service));
         leftovers::remove_task(containerd, service, place.as_ref(), false).await?;
@@ -157,9 +152,9 @@ impl Launch {
         main: &TaskProcess,
         wanted: &mut Wanted,
         window: &mut RetryWindow,
-    ) -> Result<(), ContainerdError> {
+    ) -> Result<(), RunnerError> {
         let Err(error) = self.containerd.start(main).await else { return Ok(()) };
-        let mut error = ContainerdError::from(error);
+        let mut error = RunnerError::from(error);
         while error.is_away() {
             if !wanted.bears(window).await {
                 return Err(error);
@@ -172,7 +167,7 @@ impl Launch {
         Err(error)
     }
 
-    async fn start_again(&self, main: &TaskProcess) -> Result<(), ContainerdError> {
+    async fn start_again(&self, main: &TaskProcess) -> Result<(), RunnerError> {
         if self.has_started(main).await? {
             return Ok(());
         }
@@ -183,12 +178,12 @@ impl Launch {
         Err(error.into())
     }
 
-    async fn has_started(&self, main: &TaskProcess) -> Result<bool, ContainerdError> {
+    async fn has_started(&self, main: &TaskProcess) -> Result<bool, RunnerError> {
         match self.containerd.process(main).await? {
             Some(Process { status, .. }) => Ok(status != Status::Created as i32),
             None => {
-                let text = String::from("containerd lost the container while it was started");
-                Err(ContainerdError::Refused { code: Code::NotFound, text })
+                let text = "containerd lost the container while it was started";
+                Err(RunnerError { origin: Origin::ContainerdRefused, ..RunnerError::new(text) })
             }
         }
     }

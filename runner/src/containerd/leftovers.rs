@@ -7,8 +7,8 @@ use containerd_client::types::v1::{Process, Status};
 use kelson_containerd::{CallError, Code, Containerd, TaskProcess};
 use tokio::time::{Instant, sleep};
 
-use super::error::ContainerdError;
 use crate::cgroup::Place;
+use crate::runner::{ErrorKind, RunnerError};
 
 /// How long the shim may take to see that its processes are dead.
 const SEEN: Duration = Duration::from_secs(5);
@@ -30,14 +30,14 @@ pub(super) async fn remove(
     service: &str,
     snapshotter: &str,
     place: Option<&Place>,
-) -> Result<(), ContainerdError> {
+) -> Result<(), RunnerError> {
     // While its task is there its root is in use: nothing else can go.
     remove_task(containerd, service, place, false)
         .await
         .map_err(|error| error.while_doing("cannot remove the task of an earlier run"))?;
     let mut snapshotters = vec![snapshotter.to_owned()];
     let mut failures = Vec::new();
-    let mut note = |result: Result<(), CallError>, what: &str| match result.map_err(ContainerdError::from) {
+    let mut note = |result: Result<(), CallError>, what: &str| match result.map_err(RunnerError::from) {
         Err(error) if error.is_away() => Err(error),
         Err(error) => {
             failures.push(error.while_doing(what));
@@ -64,7 +64,7 @@ pub(super) async fn remove(
         Some((first, [])) => Err(first.clone()),
         Some((first, rest)) => {
             let text = rest.iter().fold(first.to_string(), |text, error| format!("{text}; {error}"));
-            Err(ContainerdError::Refused { code: Code::Unknown, text })
+            Err(RunnerError { message: text, kind: ErrorKind::Retryable, ..first.clone() })
         }
     }
 }
@@ -77,7 +77,7 @@ pub(super) async fn remove_task(
     service: &str,
     place: Option<&Place>,
     ended: bool,
-) -> Result<(), ContainerdError> {
+) -> Result<(), RunnerError> {
     let begun = Instant::now();
     // A containerd that died while it made a task leaves a shim that knows none: nothing is found, and a new one is
     // refused all the same. Deleting ends that shim.
@@ -92,7 +92,7 @@ pub(super) async fn remove_task(
             place.kill()?;
         }
         // A task that was made and never started is not in the cgroup of an earlier incarnation, say.
-        match containerd.kill(&TaskProcess::main(service)).await.map_err(ContainerdError::from) {
+        match containerd.kill(&TaskProcess::main(service)).await.map_err(RunnerError::from) {
             Err(error) if error.is_away() => return Err(error),
             _ => break,
         }

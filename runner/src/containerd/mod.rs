@@ -35,7 +35,6 @@ use std::time::Duration;
 use crate::runner::KILL_DEADLINE;
 
 pub use detached::DetachedContainer;
-pub use error::ContainerdError;
 pub use executor::ContainerExecutor;
 pub use runner::ContainerRunner;
 

@@ -6,7 +6,6 @@ use kelson_containerd::{CallError, NewContainer};
 use prost_types::Timestamp;
 use tokio::time::timeout;
 
-use super::error::ContainerdError;
 use super::launch::fresh_cgroup;
 use super::retry::RetryWindow;
 use super::runner::{CLOSE, ContainerRunner};
@@ -31,7 +30,7 @@ impl ContainerRunner {
         loop {
             match self.make(&image).await {
                 Err(error) if error.is_away() && window.lasts().await => {}
-                Err(error) => return Err(self.undo(error.into(), &image).await),
+                Err(error) => return Err(self.undo(error, &image).await),
                 Ok(()) => return Ok(()),
             }
         }
@@ -42,7 +41,7 @@ impl ContainerRunner {
         let mut window = RetryWindow::new(RETRY_WINDOW);
         loop {
             match self.containerd.health().await {
-                Err(error) if ContainerdError::from(error.clone()).is_away() => {
+                Err(error) if RunnerError::from(error.clone()).is_away() => {
                     if !window.lasts().await {
                         return Err(error.into());
                     }
@@ -55,7 +54,7 @@ impl ContainerRunner {
 
     /// Leftovers go; cgroup, snapshot and container come. A lease keeps containerd from collecting the snapshot before
     /// the container refers to it, and lets it collect what a crash leaves half way.
-    pub(super) async fn make(&mut self, image: &ImageConfig) -> Result<(), ContainerdError> {
+    pub(super) async fn make(&mut self, image: &ImageConfig) -> Result<(), RunnerError> {
         let service = self.spec.name.as_str();
         let place = self.place();
         self.made = true;
@@ -78,7 +77,7 @@ impl ContainerRunner {
         let containerd = &self.containerd;
         let made = |what: &str, result: Result<(), CallError>| {
             let doing = format!("cannot make the {what} of service {service}");
-            result.map_err(|error| ContainerdError::from(error).while_doing(&doing))
+            result.map_err(|error| RunnerError::from(error).while_doing(&doing))
         };
         made("lease", containerd.make_lease(&lease, Some(expires)).await)?;
         let leased = containerd.with_lease(&lease)?;

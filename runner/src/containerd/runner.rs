@@ -13,14 +13,15 @@ use kelson_spec::ServiceSpec;
 use nix::unistd::{Gid, Uid, chown};
 use tokio::time::timeout;
 
-use super::error::ContainerdError;
 use super::launch::{Launch, Launched, Launching};
 use super::spec::{self, Host, Run};
 use super::{KILL_DEADLINE, leftovers};
 use crate::cgroup::Place;
 use crate::images::{ImageConfig, Images};
 use crate::processes::Processes;
-use crate::runner::{Attachment, BoxFuture, RunContext, Runner, RunnerError, Running, StopPlan, StopReport};
+use crate::runner::{
+    Attachment, BoxFuture, Origin, RunContext, Runner, RunnerError, Running, StopPlan, StopReport,
+};
 
 /// How long a stop waits for containerd to delete the task; the next start does it otherwise.
 const DELETE: Duration = Duration::from_secs(3);
@@ -282,12 +283,12 @@ impl ContainerRunner {
 }
 
 /// A refusal names the service that it is about.
-fn explain(error: ContainerdError, service: &str) -> RunnerError {
-    match error {
-        ContainerdError::Refused { text, .. } => {
-            RunnerError::new(format!("cannot start the container of service {service}: {text}"))
+fn explain(error: RunnerError, service: &str) -> RunnerError {
+    match error.origin {
+        Origin::ContainerdRefused => {
+            RunnerError::new(format!("cannot start the container of service {service}: {error}"))
         }
-        other => other.into(),
+        _ => error,
     }
 }
 

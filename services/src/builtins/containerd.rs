@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kelson_runner::{BoxFuture, Containerd, ContainerdError};
+use kelson_runner::{BoxFuture, Containerd, RunnerError};
 use kelson_spec::MachineSpec;
 use kelson_spec::service::{
     Readiness, ResourceLimit, RestartSpec, Seccomp, Security, ServiceKind, ServiceSpec, StopSpec,
@@ -141,7 +141,7 @@ impl Probe for Health {
         Box::pin(async move {
             match containerd.health().await {
                 Ok(()) => Answer::passes("it serves"),
-                Err(error) => Answer::fails(ContainerdError::from(error).to_string()),
+                Err(error) => Answer::fails(RunnerError::from(error).to_string()),
             }
         })
     }
