@@ -23,7 +23,7 @@ use std::time::{Duration, SystemTime};
 
 use kelson_api::client::{Client, Endpoint, Failure};
 use kelson_api::server::{self, ServerOptions};
-use kelson_conditions::{Clock, Helper, HelperSpawner, Network, Paths};
+use kelson_conditions::{Helper, HelperSpawner, Sources};
 use kelson_proto::v1;
 use kelson_runner::{
     BoxFuture, Executor, Exit, RunContext, Runner, RunnerError, Running, StopPlan, StopReport,
@@ -33,7 +33,7 @@ use kelson_services::events::EventLog;
 use kelson_services::host::{BootReport, Host, HostRequest, ShutdownAction};
 use kelson_services::manager::{Usage, UsageSource};
 use kelson_services::node_health::{NodeHealth, NodeHealthSpec};
-use kelson_services::service_runner::gate::{Registry, Sources};
+use kelson_services::service_runner::gate::Registry;
 use kelson_services::service_runner::host_context::{HostContext, LogPipes, RunnerFactory, RunningProcess};
 use kelson_services::spec::ServiceSpec;
 use kelson_services::spec::service::{LogSpec, Requirement, ServiceEvent};
@@ -134,11 +134,7 @@ impl World {
             events: EventLog::new(None),
             store: None,
             registry: Registry::default(),
-            sources: Sources {
-                paths: Paths::new(Arc::new(Nothing)),
-                network: Network::new(),
-                clock: Clock::new(),
-            },
+            sources: Sources::new(Arc::new(Nothing)),
             runners: Arc::new(Nothing),
             logs: Arc::new(Nothing),
             notify_directory: folder.path().to_owned(),

@@ -10,8 +10,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
+use crate::condition::{BoxFuture, Condition, Level, changed};
+use crate::missing::{Missing, Subject};
 use crate::on_demand::{OnDemand, publish};
-use crate::{BoxFuture, Condition, Level, Missing, changed};
 
 /// How often the kernel is asked while somebody waits.
 const ASK_EVERY: Duration = Duration::from_secs(1);
@@ -47,12 +48,8 @@ pub struct Clock {
 }
 
 impl Clock {
-    pub fn new() -> Self {
-        Clock::with_source(Arc::new(KernelClock))
-    }
-
     pub fn with_source(source: Arc<dyn ClockSource>) -> Self {
-        Clock { source, answer: Arc::new(watch::Sender::new(false)), asking: OnDemand::new() }
+        Clock { source, answer: Arc::new(watch::Sender::new(false)), asking: Arc::default() }
     }
 
     /// Holds while the clock is synchronised.
@@ -70,7 +67,7 @@ impl Clock {
 
 impl Default for Clock {
     fn default() -> Self {
-        Clock::new()
+        Clock::with_source(Arc::new(KernelClock))
     }
 }
 
@@ -86,7 +83,7 @@ impl Condition for ClockCondition {
     }
 
     fn missing(&self) -> Vec<Missing> {
-        if self.holds() { Vec::new() } else { vec![Missing::TimeSynced] }
+        if self.holds() { Vec::new() } else { vec![Subject::TimeSynced.into()] }
     }
 
     fn changed(&mut self) -> BoxFuture<'_, ()> {
@@ -133,7 +130,7 @@ mod tests {
     async fn a_waiter_learns_of_both_changes_within_a_second() {
         let (fake, clock) = fake();
         let mut condition = clock.condition();
-        assert_eq!(condition.missing(), [Missing::TimeSynced]);
+        assert_eq!(condition.missing(), [Subject::TimeSynced.into()]);
         let start = Instant::now();
         tokio::spawn({
             let fake = Arc::clone(&fake);

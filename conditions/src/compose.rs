@@ -6,7 +6,8 @@
 use std::future::{pending, poll_fn};
 use std::task::Poll;
 
-use crate::{BoxFuture, Condition, Level, Missing};
+use crate::condition::{BoxFuture, Condition, Level};
+use crate::missing::{Missing, Subject};
 
 /// Holds while every part holds; without parts it always holds.
 #[derive(Default)]
@@ -64,7 +65,11 @@ impl Condition for Any {
     fn missing(&self) -> Vec<Missing> {
         let alternatives: Vec<Vec<Missing>> = self.parts.iter().map(|part| part.missing()).collect();
         // One alternative that lacks nothing is enough.
-        if alternatives.iter().any(Vec::is_empty) { Vec::new() } else { vec![Missing::Any(alternatives)] }
+        if alternatives.iter().any(Vec::is_empty) {
+            Vec::new()
+        } else {
+            vec![Subject::Any(alternatives).into()]
+        }
     }
 
     fn changed(&mut self) -> BoxFuture<'_, ()> {
@@ -128,12 +133,12 @@ mod tests {
         }
 
         fn changed(&mut self) -> BoxFuture<'_, ()> {
-            crate::changed(&mut self.0)
+            crate::condition::changed(&mut self.0)
         }
     }
 
     fn up(name: &str) -> Missing {
-        Missing::Service { name: name.into(), event: ServiceEvent::Up, problem: None }
+        Subject::Service { name: name.into(), event: ServiceEvent::Up }.into()
     }
 
     fn part(name: &str) -> (watch::Sender<Level>, Box<dyn Condition>) {
@@ -212,7 +217,7 @@ mod tests {
         let (a, of_a) = part("a");
         let (_b, of_b) = part("b");
         let mut either = Any::new(vec![of_a, of_b]);
-        assert_eq!(either.missing(), [Missing::Any(vec![vec![up("a")], vec![up("b")]])]);
+        assert_eq!(either.missing(), [Subject::Any(vec![vec![up("a")], vec![up("b")]]).into()]);
         a.send_replace(Holds);
         timeout(Duration::from_secs(1), either.wait()).await.expect("a is up");
         assert_eq!(either.missing(), []);
@@ -226,7 +231,7 @@ mod tests {
         let (_b, of_b) = part("b");
         let (_c, of_c) = part("c");
         let either = Any::new(vec![Box::new(All::new(vec![of_a, of_b])), of_c]);
-        let missing = Missing::Any(vec![vec![up("a"), up("b")], vec![up("c")]]);
+        let missing = Missing::from(Subject::Any(vec![vec![up("a"), up("b")], vec![up("c")]]));
         assert_eq!(either.missing(), std::slice::from_ref(&missing));
         let all = All::new(vec![Box::new(either)]);
         assert_eq!(all.missing(), [missing]);
@@ -239,7 +244,7 @@ mod tests {
         all.wait().await;
         assert!(timeout(Duration::from_secs(1), all.changed()).await.is_err());
         assert!(!Any::default().holds());
-        assert_eq!(Any::default().missing(), [Missing::Any(Vec::new())]);
+        assert_eq!(Any::default().missing(), [Subject::Any(Vec::new()).into()]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -8,86 +8,90 @@ use kelson_spec::service::{NetworkAspect, Requirement, ServiceEvent};
 
 /// One condition that does not hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Missing {
+pub struct Missing {
+    pub subject: Subject,
+    /// Why it will not come by itself, or is not known; `None`: it may come.
+    pub reason: Option<Reason>,
+}
+
+/// What is waited for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Subject {
     Service {
         name: Arc<str>,
         event: ServiceEvent,
-        /// Why it will not come by itself; `None`: it may.
-        problem: Option<ServiceProblem>,
     },
-    Path {
-        /// As it stands in the service file.
-        path: PathBuf,
-        problem: Option<PathProblem>,
-    },
+    /// As it stands in the service file.
+    Path(PathBuf),
     Network(NetworkAspect),
     TimeSynced,
-    /// None of these alternatives holds; each with all that it lacks.
+    /// One of these; each is all that one alternative lacks.
     Any(Vec<Vec<Missing>>),
 }
 
-/// Why nothing will start a service that is waited for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ServiceProblem {
-    Unknown,
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Reason {
+    #[error("there is no such service")]
+    UnknownService,
     /// Its message.
+    #[error("it failed: {0}")]
     Failed(Arc<str>),
+    #[error("it was skipped")]
     Skipped,
     /// By an operator.
+    #[error("it was stopped")]
     Stopped,
     /// `start: manual`, and nobody has started it.
+    #[error("nothing starts it; its start is manual")]
     Manual,
-}
-
-/// Why it is not known whether a path exists.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PathProblem {
-    /// Its file system does not answer.
+    /// The file system of a path.
+    #[error("its file system does not answer")]
     Silent,
-    /// No process that looks for it could be started, and why.
+    /// Why there is none.
+    #[error("no process to look for it could be started: {0}")]
     NoHelper(Arc<str>),
 }
 
+impl From<Subject> for Missing {
+    fn from(subject: Subject) -> Missing {
+        Missing { subject, reason: None }
+    }
+}
+
 impl Missing {
-    /// What each requirement that is no service stands for; one for each aspect of the network, and none for
-    /// alternatives, which are requirements themselves.
-    pub fn of(requirement: &Requirement) -> Vec<Missing> {
+    /// Whether this is about the same condition, or has it among its alternatives.
+    pub fn concerns(&self, other: &Subject) -> bool {
+        match &self.subject {
+            Subject::Any(alternatives) => alternatives.iter().flatten().any(|part| part.concerns(other)),
+            leaf => leaf == other,
+        }
+    }
+}
+
+impl Subject {
+    /// What each requirement stands for; one for each aspect of the network, and none for alternatives, which are
+    /// requirements themselves.
+    pub fn of(requirement: &Requirement) -> Vec<Subject> {
         match requirement {
             Requirement::Service { name, event, .. } => {
-                vec![Missing::Service { name: Arc::from(name.as_str()), event: *event, problem: None }]
+                vec![Subject::Service { name: Arc::from(name.as_str()), event: *event }]
             }
-            Requirement::Path(path) => vec![Missing::Path { path: path.clone(), problem: None }],
-            Requirement::Network(aspects) => aspects.iter().copied().map(Missing::Network).collect(),
-            Requirement::TimeSynced => vec![Missing::TimeSynced],
+            Requirement::Path(path) => vec![Subject::Path(path.clone())],
+            Requirement::Network(aspects) => aspects.iter().copied().map(Subject::Network).collect(),
+            Requirement::TimeSynced => vec![Subject::TimeSynced],
             Requirement::Any(_) => Vec::new(),
         }
     }
 
-    /// The condition alone, without its problem.
-    pub fn condition(&self) -> Missing {
+    /// The kind of condition, and which one of that kind: the service, the path as its file has it, the aspect of the
+    /// network, or nothing.
+    pub fn name(&self) -> (&'static str, String) {
         match self {
-            Missing::Service { name, event, .. } => {
-                Missing::Service { name: Arc::clone(name), event: *event, problem: None }
-            }
-            Missing::Path { path, .. } => Missing::Path { path: path.clone(), problem: None },
-            other => other.clone(),
-        }
-    }
-
-    /// Whether this is the same condition, or has it among its alternatives. Problems do not count.
-    pub fn concerns(&self, other: &Missing) -> bool {
-        match self {
-            Missing::Any(alternatives) => alternatives.iter().flatten().any(|part| part.concerns(other)),
-            leaf => leaf.condition() == other.condition(),
-        }
-    }
-
-    /// The problem in words, where there is one.
-    pub fn problem(&self) -> Option<String> {
-        match self {
-            Missing::Service { problem, .. } => problem.as_ref().map(ToString::to_string),
-            Missing::Path { problem, .. } => problem.as_ref().map(ToString::to_string),
-            Missing::Network(_) | Missing::TimeSynced | Missing::Any(_) => None,
+            Subject::Service { name, .. } => ("service", name.to_string()),
+            Subject::Path(path) => ("path", path.display().to_string()),
+            Subject::Network(aspect) => ("network", aspect.name().to_owned()),
+            Subject::TimeSynced => ("time", String::new()),
+            Subject::Any(_) => ("any", String::new()),
         }
     }
 }
@@ -100,57 +104,38 @@ pub fn sentence(missing: &[Missing]) -> String {
 /// `service "db" to be up (it was stopped)`.
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.subject.fmt(f)?;
+        match &self.reason {
+            Some(reason) => write!(f, " ({reason})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Missing::Service { name, event, .. } => {
+            Subject::Service { name, event } => {
                 let to_be = match event {
                     ServiceEvent::Up => "be up",
                     ServiceEvent::Running => "be running",
                     ServiceEvent::Finished => "have finished",
                     ServiceEvent::Down => "be down",
                 };
-                write!(f, "service \"{name}\" to {to_be}")?;
+                write!(f, "service \"{name}\" to {to_be}")
             }
-            Missing::Path { path, .. } => write!(f, "path {path:?} to exist")?,
-            Missing::Network(NetworkAspect::Addresses) => f.write_str("network addresses")?,
-            Missing::Network(NetworkAspect::Connectivity) => f.write_str("network connectivity")?,
-            Missing::Network(NetworkAspect::Hostname) => f.write_str("a hostname")?,
-            Missing::TimeSynced => f.write_str("the clock to be synchronised")?,
-            Missing::Any(alternatives) if alternatives.is_empty() => f.write_str("one of no conditions")?,
-            Missing::Any(alternatives) => {
-                for (place, parts) in alternatives.iter().enumerate() {
-                    let or = if place == 0 { "" } else { " or " };
-                    match parts.len() {
-                        0 | 1 => write!(f, "{or}{}", sentence(parts))?,
-                        _ => write!(f, "{or}({})", sentence(parts))?,
-                    }
-                }
-            }
-        }
-        match self.problem() {
-            Some(problem) => write!(f, " ({problem})"),
-            None => Ok(()),
-        }
-    }
-}
-
-impl fmt::Display for ServiceProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ServiceProblem::Unknown => f.write_str("there is no such service"),
-            ServiceProblem::Failed(message) => write!(f, "it failed: {message}"),
-            ServiceProblem::Skipped => f.write_str("it was skipped"),
-            ServiceProblem::Stopped => f.write_str("it was stopped"),
-            ServiceProblem::Manual => f.write_str("nothing starts it; its start is manual"),
-        }
-    }
-}
-
-impl fmt::Display for PathProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PathProblem::Silent => f.write_str("its file system does not answer"),
-            PathProblem::NoHelper(error) => {
-                write!(f, "no process to look for it could be started: {error}")
+            Subject::Path(path) => write!(f, "path {path:?} to exist"),
+            Subject::Network(NetworkAspect::Addresses) => f.write_str("network addresses"),
+            Subject::Network(NetworkAspect::Connectivity) => f.write_str("network connectivity"),
+            Subject::Network(NetworkAspect::Hostname) => f.write_str("a hostname"),
+            Subject::TimeSynced => f.write_str("the clock to be synchronised"),
+            Subject::Any(alternatives) if alternatives.is_empty() => f.write_str("one of no conditions"),
+            Subject::Any(alternatives) => {
+                let alternative = |parts: &Vec<Missing>| match parts.len() {
+                    0 | 1 => sentence(parts),
+                    _ => format!("({})", sentence(parts)),
+                };
+                f.write_str(&alternatives.iter().map(alternative).collect::<Vec<_>>().join(" or "))
             }
         }
     }
@@ -161,43 +146,45 @@ mod tests {
     use super::*;
 
     fn path(path: &str) -> Missing {
-        Missing::Path { path: path.into(), problem: None }
+        Subject::Path(path.into()).into()
     }
 
-    fn service(problem: Option<ServiceProblem>) -> Missing {
-        Missing::Service { name: Arc::from("db"), event: ServiceEvent::Up, problem }
+    fn db(event: ServiceEvent) -> Subject {
+        Subject::Service { name: Arc::from("db"), event }
+    }
+
+    fn service(reason: Option<Reason>) -> Missing {
+        Missing { subject: db(ServiceEvent::Up), reason }
     }
 
     #[test]
     fn a_condition_is_found_by_what_it_is_and_not_by_its_text() {
-        let hostname = Missing::Network(NetworkAspect::Hostname);
-        let silent = Missing::Path { path: "/run/a hostname".into(), problem: Some(PathProblem::Silent) };
+        let hostname = Subject::Network(NetworkAspect::Hostname);
+        let silent = Missing { reason: Some(Reason::Silent), ..path("/run/a hostname") };
         assert!(silent.to_string().contains(&hostname.to_string()));
         assert!(!silent.concerns(&hostname));
-        assert!(silent.concerns(&path("/run/a hostname")));
-        assert!(service(Some(ServiceProblem::Stopped)).concerns(&service(None)));
-        let up = Missing::Service { name: Arc::from("db"), event: ServiceEvent::Running, problem: None };
-        assert!(!service(None).concerns(&up));
-        let any = Missing::Any(vec![vec![path("/a"), hostname.clone()], vec![path("/b")]]);
-        assert!(any.concerns(&path("/b")) && any.concerns(&hostname) && !any.concerns(&path("/c")));
+        assert!(silent.concerns(&path("/run/a hostname").subject));
+        assert!(service(Some(Reason::Stopped)).concerns(&db(ServiceEvent::Up)));
+        assert!(!service(None).concerns(&db(ServiceEvent::Running)));
+        let alternatives = vec![vec![path("/a"), hostname.clone().into()], vec![path("/b")]];
+        let any = Missing::from(Subject::Any(alternatives));
+        assert!(any.concerns(&path("/b").subject) && any.concerns(&hostname));
+        assert!(!any.concerns(&path("/c").subject));
     }
 
     #[test]
     fn the_text_names_the_problem() {
-        for (problem, text) in [
+        for (reason, text) in [
             (None, "service \"db\" to be up"),
-            (Some(ServiceProblem::Unknown), "service \"db\" to be up (there is no such service)"),
-            (Some(ServiceProblem::Failed("exit 3".into())), "service \"db\" to be up (it failed: exit 3)"),
-            (Some(ServiceProblem::Skipped), "service \"db\" to be up (it was skipped)"),
-            (Some(ServiceProblem::Stopped), "service \"db\" to be up (it was stopped)"),
-            (
-                Some(ServiceProblem::Manual),
-                "service \"db\" to be up (nothing starts it; its start is manual)",
-            ),
+            (Some(Reason::UnknownService), "service \"db\" to be up (there is no such service)"),
+            (Some(Reason::Failed("exit 3".into())), "service \"db\" to be up (it failed: exit 3)"),
+            (Some(Reason::Skipped), "service \"db\" to be up (it was skipped)"),
+            (Some(Reason::Stopped), "service \"db\" to be up (it was stopped)"),
+            (Some(Reason::Manual), "service \"db\" to be up (nothing starts it; its start is manual)"),
         ] {
-            assert_eq!(service(problem).to_string(), text);
+            assert_eq!(service(reason).to_string(), text);
         }
-        let any = Missing::Any(vec![vec![path("/a"), Missing::TimeSynced], vec![path("/run//x")]]);
+        let any = Subject::Any(vec![vec![path("/a"), Subject::TimeSynced.into()], vec![path("/run//x")]]);
         assert_eq!(
             any.to_string(),
             "(path \"/a\" to exist, the clock to be synchronised) or path \"/run//x\" to exist"

@@ -1,22 +1,20 @@
 //! A task that follows something for as long as somebody listens, and is gone otherwise.
 
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use kelson_sys::lock;
 use tokio::sync::watch;
 
 /// A value that a task keeps up to date while there are receivers. Without any, the value is `T::default()`, which
 /// must mean "not known", and there is no task.
+#[derive(Default)]
 pub(crate) struct OnDemand<T> {
     sender: watch::Sender<T>,
     running: Mutex<bool>,
 }
 
 impl<T: Default + Send + Sync + 'static> OnDemand<T> {
-    pub(crate) fn new() -> Arc<Self> {
-        Arc::new(OnDemand { sender: watch::Sender::new(T::default()), running: Mutex::new(false) })
-    }
-
     /// A receiver of the value. The first one starts `follow`, which publishes what it learns through the sender that
     /// it is given; it is dropped when the last receiver is gone.
     pub(crate) fn subscribe<F, U>(self: &Arc<Self>, follow: F) -> watch::Receiver<T>
@@ -24,7 +22,7 @@ impl<T: Default + Send + Sync + 'static> OnDemand<T> {
         F: FnOnce(watch::Sender<T>) -> U,
         U: Future<Output = ()> + Send + 'static,
     {
-        let mut running = self.lock();
+        let mut running = lock(&self.running);
         let receiver = self.sender.subscribe();
         if !*running {
             *running = true;
@@ -45,7 +43,7 @@ impl<T: Default + Send + Sync + 'static> OnDemand<T> {
             tokio::select! {
                 () = &mut work => {}
                 () = self.sender.closed() => {
-                    let mut running = self.lock();
+                    let mut running = lock(&self.running);
                     if self.sender.receiver_count() == 0 {
                         *running = false;
                         self.sender.send_replace(T::default());
@@ -57,13 +55,9 @@ impl<T: Default + Send + Sync + 'static> OnDemand<T> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, bool> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     #[cfg(test)]
     pub(crate) fn is_running(&self) -> bool {
-        *self.lock()
+        *lock(&self.running)
     }
 }
 
@@ -75,7 +69,7 @@ struct Ended<'a, T: Default + Send + Sync + 'static> {
 impl<T: Default + Send + Sync + 'static> Drop for Ended<'_, T> {
     fn drop(&mut self) {
         if self.early {
-            *self.hub.lock() = false;
+            *lock(&self.hub.running) = false;
         }
     }
 }

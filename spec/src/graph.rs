@@ -225,7 +225,7 @@ fn walk<'s>(
             Requirement::Service { name, event, .. } => visit(name, *event, alternative),
             // An `any` of one has no other alternative.
             Requirement::Any(list) => walk(list, alternative || list.len() > 1, visit),
-            Requirement::Path(_) | Requirement::Network(_) | Requirement::TimeSynced => {}
+            _ => {}
         }
     }
 }

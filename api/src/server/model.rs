@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kelson_proto::v1;
-use kelson_services::conditions::{Missing, PathProblem, ServiceProblem};
+use kelson_services::conditions::{Missing, Reason as Unmet, Subject};
 use kelson_services::manager::{ActionResult, FaultyFile, GraphView, Outcome, Reason};
 use kelson_services::model::{CheckReport, Event, Snapshot, Standing, State};
 use tokio::time::Instant;
@@ -148,47 +148,35 @@ pub fn action(result: ActionResult, service: impl Fn(&Snapshot) -> v1::Service) 
 
 pub fn missing(missing: &Missing) -> v1::Missing {
     use v1::missing::{Kind, Problem};
-    let wire = v1::Missing { text: missing.to_string(), ..v1::Missing::default() };
-    match missing {
-        Missing::Service { name, event, problem } => v1::Missing {
-            kind: Kind::Service.into(),
-            name: name.to_string(),
-            event: event.name().into(),
-            problem: match problem {
-                None => Problem::Unspecified,
-                Some(ServiceProblem::Unknown) => Problem::UnknownService,
-                Some(ServiceProblem::Failed(_)) => Problem::Failed,
-                Some(ServiceProblem::Skipped) => Problem::Skipped,
-                Some(ServiceProblem::Stopped) => Problem::Stopped,
-                Some(ServiceProblem::Manual) => Problem::Manual,
-            }
-            .into(),
-            ..wire
-        },
-        Missing::Path { path, problem } => v1::Missing {
-            kind: Kind::Path.into(),
-            name: path.display().to_string(),
-            problem: match problem {
-                None => Problem::Unspecified,
-                Some(PathProblem::Silent) => Problem::Silent,
-                Some(PathProblem::NoHelper(_)) => Problem::NoHelper,
-            }
-            .into(),
-            ..wire
-        },
-        Missing::Network(aspect) => {
-            v1::Missing { kind: Kind::Network.into(), name: aspect.name().into(), ..wire }
-        }
-        Missing::TimeSynced => v1::Missing { kind: Kind::Time.into(), ..wire },
-        Missing::Any(alternatives) => {
+    let Missing { subject, reason } = missing;
+    let (kind, name) = subject.name();
+    let kind = Kind::from_str_name(&format!("KIND_{}", kind.to_ascii_uppercase())).unwrap_or_default();
+    let problem = match reason {
+        None => Problem::Unspecified,
+        Some(Unmet::UnknownService) => Problem::UnknownService,
+        Some(Unmet::Failed(_)) => Problem::Failed,
+        Some(Unmet::Skipped) => Problem::Skipped,
+        Some(Unmet::Stopped) => Problem::Stopped,
+        Some(Unmet::Manual) => Problem::Manual,
+        Some(Unmet::Silent) => Problem::Silent,
+        Some(Unmet::NoHelper(_)) => Problem::NoHelper,
+    };
+    let (event, alternatives) = match subject {
+        Subject::Service { event, .. } => (event.name(), Vec::new()),
+        Subject::Any(alternatives) => {
             let alternative =
                 |parts: &Vec<Missing>| v1::Alternative { missing: parts.iter().map(self::missing).collect() };
-            v1::Missing {
-                kind: Kind::Any.into(),
-                alternatives: alternatives.iter().map(alternative).collect(),
-                ..wire
-            }
+            ("", alternatives.iter().map(alternative).collect())
         }
+        _ => ("", Vec::new()),
+    };
+    v1::Missing {
+        kind: kind.into(),
+        name,
+        event: event.into(),
+        problem: problem.into(),
+        text: missing.to_string(),
+        alternatives,
     }
 }
 
@@ -196,10 +184,12 @@ pub fn reason(reason: Reason) -> v1::Reason {
     let Reason { missing, service, faulty_file, causes } = reason;
     let (subject, text) = match (&missing, &service) {
         (None, Some(service)) => (format!("service \"{}\"", service.name), service.message.to_string()),
-        (Some(Missing::Any(_)), _) => ("any of these".to_owned(), "none holds".to_owned()),
-        (Some(missing), Some(service)) => (missing.condition().to_string(), service.message.to_string()),
-        (Some(missing), None) => {
-            (missing.condition().to_string(), missing.problem().unwrap_or_else(|| "not yet".into()))
+        (Some(Missing { subject: Subject::Any(_), .. }), _) => {
+            ("any of these".to_owned(), "none holds".to_owned())
+        }
+        (Some(missing), Some(service)) => (missing.subject.to_string(), service.message.to_string()),
+        (Some(Missing { subject, reason }), None) => {
+            (subject.to_string(), reason.as_ref().map_or_else(|| "not yet".into(), ToString::to_string))
         }
         (None, None) => (String::new(), String::new()),
     };

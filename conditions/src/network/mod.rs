@@ -15,11 +15,13 @@ use kelson_spec::service::NetworkAspect;
 use tokio::sync::watch;
 
 use self::tables::Levels;
+use crate::compose::All;
+use crate::condition::{BoxFuture, Condition, Level, changed};
+use crate::missing::{Missing, Subject};
 use crate::on_demand::OnDemand;
-use crate::{All, BoxFuture, Condition, Level, Missing, changed};
 
 /// The network of the host. Cheap to clone; clones share their tasks.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Network {
     /// `None`: nobody has looked yet.
     levels: Arc<OnDemand<Option<Levels>>>,
@@ -27,10 +29,6 @@ pub struct Network {
 }
 
 impl Network {
-    pub fn new() -> Self {
-        Network { levels: OnDemand::new(), hostname: OnDemand::new() }
-    }
-
     /// Holds while this aspect of the network does.
     pub fn condition(&self, aspect: NetworkAspect) -> NetworkCondition {
         let source = match aspect {
@@ -47,12 +45,6 @@ impl Network {
         All::new(
             aspects.iter().map(|aspect| Box::new(self.condition(*aspect)) as Box<dyn Condition>).collect(),
         )
-    }
-}
-
-impl Default for Network {
-    fn default() -> Self {
-        Network::new()
     }
 }
 
@@ -80,7 +72,7 @@ impl Condition for NetworkCondition {
     }
 
     fn missing(&self) -> Vec<Missing> {
-        if self.holds() { Vec::new() } else { vec![Missing::Network(self.aspect)] }
+        if self.holds() { Vec::new() } else { vec![Subject::Network(self.aspect).into()] }
     }
 
     fn changed(&mut self) -> BoxFuture<'_, ()> {
@@ -99,7 +91,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::sentence;
+    use crate::missing::sentence;
 
     /// Runs a test in a network and UTS namespace of its own, on a thread that is gone afterwards.
     fn in_new_namespaces<F: Future<Output = ()>>(test: impl FnOnce() -> F + Send + 'static) {
@@ -137,17 +129,17 @@ mod tests {
     #[test]
     fn follows_a_real_network() {
         in_new_namespaces(|| async {
-            let network = Network::new();
+            let network = Network::default();
             assert!(!network.levels.is_running());
             let mut addresses = network.condition(NetworkAspect::Addresses);
             let mut connectivity = network.condition(NetworkAspect::Connectivity);
-            assert_eq!(addresses.missing(), [Missing::Network(NetworkAspect::Addresses)]);
+            assert_eq!(addresses.missing(), [Subject::Network(NetworkAspect::Addresses).into()]);
             ip("link set lo up");
             make_link();
             ip("address add 10.1.2.3/24 dev one");
             ip("link set one up");
             becomes(&mut addresses, true).await;
-            assert_eq!(connectivity.missing(), [Missing::Network(NetworkAspect::Connectivity)]);
+            assert_eq!(connectivity.missing(), [Subject::Network(NetworkAspect::Connectivity).into()]);
             ip("route add default via 10.1.2.1");
             becomes(&mut connectivity, true).await;
 
@@ -190,7 +182,7 @@ mod tests {
             ip("address add 10.1.2.3/24 dev one");
             ip("link set one up");
             ip("route add default via 10.1.2.1");
-            let network = Network::new();
+            let network = Network::default();
             let mut all = network.all(&[NetworkAspect::Addresses, NetworkAspect::Connectivity]);
             assert_eq!(sentence(&all.missing()), "network addresses, network connectivity");
             timeout(Duration::from_secs(10), all.wait()).await.expect("both are there");
@@ -211,7 +203,7 @@ mod tests {
     #[test]
     fn a_flood_that_overruns_the_socket_is_followed_to_its_end() {
         in_new_namespaces(|| async {
-            let network = Network::new();
+            let network = Network::default();
             let mut addresses = network.condition(NetworkAspect::Addresses);
             make_link();
             ip("link set one up");
@@ -232,7 +224,7 @@ mod tests {
         in_new_namespaces(|| async {
             let set = |name: &str| nix::unistd::sethostname(name).expect("sets");
             set("(none)");
-            let network = Network::new();
+            let network = Network::default();
             let mut condition = network.condition(NetworkAspect::Hostname);
             assert_eq!(sentence(&condition.missing()), "a hostname");
             set("localhost");

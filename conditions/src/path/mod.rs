@@ -24,16 +24,18 @@ mod wire;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use kelson_sys::lock;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 pub use self::helper::{path_helper, serve_paths};
 pub use self::remote::{Helper, HelperSpawner};
-use crate::{BoxFuture, Condition, Level, Missing, PathProblem, changed};
+use crate::condition::{BoxFuture, Condition, Level, changed};
+use crate::missing::{Missing, Reason, Subject};
 
 /// All the paths that are waited for. Cheap to clone; clones share their one task.
 #[derive(Clone)]
@@ -92,7 +94,7 @@ impl Paths {
     pub fn condition(&self, path: impl AsRef<Path>) -> PathCondition {
         let written = path.as_ref().to_owned();
         let path = mounts::tidy(&written);
-        let mut registry = self.shared.lock();
+        let mut registry = lock(&self.shared.registry);
         let presence = match registry.wanted.get_mut(&path) {
             Some(wanted) => {
                 wanted.conditions = wanted.conditions.saturating_add(1);
@@ -118,7 +120,7 @@ impl Paths {
     /// open table of mounts holds.
     pub async fn end(&self) {
         let hub = {
-            let mut registry = self.shared.lock();
+            let mut registry = lock(&self.shared.registry);
             registry.ended = true;
             registry.hub.take()
         };
@@ -137,17 +139,13 @@ impl Paths {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Registry> {
-        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn take_changes(&self) -> Vec<Change> {
-        std::mem::take(&mut self.lock().changes)
+        std::mem::take(&mut lock(&self.registry).changes)
     }
 
     /// True: nobody wants anything, and the task must end.
     fn end_if_unwanted(&self) -> bool {
-        let mut registry = self.lock();
+        let mut registry = lock(&self.registry);
         let unwanted = registry.wanted.is_empty() && registry.changes.is_empty();
         if unwanted {
             registry.hub = None;
@@ -156,7 +154,7 @@ impl Shared {
     }
 
     fn forget(&self, path: &Path) {
-        let mut registry = self.lock();
+        let mut registry = lock(&self.registry);
         let Some(wanted) = registry.wanted.get_mut(path) else { return };
         wanted.conditions = wanted.conditions.saturating_sub(1);
         if wanted.conditions == 0 {
@@ -198,13 +196,13 @@ impl Condition for PathCondition {
     }
 
     fn missing(&self) -> Vec<Missing> {
-        let problem = match &*self.presence.borrow() {
+        let reason = match &*self.presence.borrow() {
             Presence::Exists => return Vec::new(),
             Presence::Unknown | Presence::Missing => None,
-            Presence::Silent => Some(PathProblem::Silent),
-            Presence::Failed(error) => Some(PathProblem::NoHelper(Arc::clone(error))),
+            Presence::Silent => Some(Reason::Silent),
+            Presence::Failed(error) => Some(Reason::NoHelper(Arc::clone(error))),
         };
-        vec![Missing::Path { path: self.written.clone(), problem }]
+        vec![Missing { subject: Subject::Path(self.written.clone()), reason }]
     }
 
     fn changed(&mut self) -> BoxFuture<'_, ()> {

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::tree::until;
 use super::wire::{Connection, Found, Frame};
-use crate::BoxFuture;
+use crate::condition::BoxFuture;
 
 /// After this long without an answer a path says that its file system does not answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::tree::Tree;
 use super::walk::Finding;
 use super::*;
-use crate::sentence;
+use crate::missing::sentence;
 
 /// A folder of its own, gone at the end.
 struct Folder(PathBuf);
@@ -342,15 +342,15 @@ async fn many_conditions_of_one_path_share_it_and_nothing_stays() {
     let (_, paths) = paths();
     let folder = Folder::on_memory();
     let mut conditions: Vec<PathCondition> = (0..100).map(|_| paths.condition(folder.at("file"))).collect();
-    assert_eq!(paths.shared.lock().wanted.len(), 1);
+    assert_eq!(lock(&paths.shared.registry).wanted.len(), 1);
     folder.write("file");
     for condition in &mut conditions {
         becomes(condition, true).await;
     }
     drop(conditions);
-    assert!(paths.shared.lock().wanted.is_empty());
+    assert!(lock(&paths.shared.registry).wanted.is_empty());
     let ended = async {
-        while paths.shared.lock().hub.is_some() {
+        while lock(&paths.shared.registry).hub.is_some() {
             sleep(Duration::from_millis(10)).await;
         }
     };
@@ -372,7 +372,7 @@ async fn after_the_end_nothing_is_followed() {
     let after = paths.condition(folder.at("other"));
     sleep(Duration::from_millis(50)).await;
     assert_eq!((before.level(), after.level()), (Level::DoesNotHold, Level::Unknown));
-    assert!(paths.shared.lock().hub.is_none());
+    assert!(lock(&paths.shared.registry).hub.is_none());
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use kelson_api::server::{self, ServerOptions};
-use kelson_conditions::{Clock, Helper, HelperSpawner, Network, Paths};
+use kelson_conditions::{Helper, HelperSpawner, Sources};
 use kelson_helper::{Launched, Launcher, Start};
 use kelson_image::{Unpacker, UnpackerOptions};
 use kelson_runner::{
@@ -22,7 +22,7 @@ use kelson_services::images::ImageStore;
 use kelson_services::inspect::Inspector;
 use kelson_services::manager::{Usage, UsageSource};
 use kelson_services::node_health::{NodeHealth, NodeHealthSpec};
-use kelson_services::service_runner::gate::{Registry, Sources};
+use kelson_services::service_runner::gate::Registry;
 use kelson_services::service_runner::host_context::{
     HostContext, LogPipes, RunnerFactory, RunningProcess, TURNS,
 };
@@ -136,11 +136,7 @@ pub async fn host(folder: &Path, socket: &Path) {
         events: EventLog::new(None),
         store: None,
         registry: Registry::default(),
-        sources: Sources {
-            paths: Paths::new(Arc::new(Nothing)),
-            network: Network::new(),
-            clock: Clock::new(),
-        },
+        sources: Sources::new(Arc::new(Nothing)),
         runners: Arc::new(Nothing),
         logs: Arc::new(Nothing),
         notify_directory: folder.to_owned(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use kelson_api::server::{self, AUDIT_LOG, Audit, ServerOptions};
-use kelson_conditions::{Clock, Network, Paths};
+use kelson_conditions::Sources;
 use kelson_image::{Unpacker, UnpackerOptions};
 use kelson_runner::{CgroupRoot, Containerd};
 use kelson_services::admission::Admission;
@@ -19,7 +19,7 @@ use kelson_services::manager::Manager;
 use kelson_services::node_health::{HealthSpecs, NodeHealth};
 use kelson_services::prober::Prober;
 use kelson_services::runners::Runners;
-use kelson_services::service_runner::gate::{Registry, Sources};
+use kelson_services::service_runner::gate::Registry;
 use kelson_services::service_runner::host_context::{HostContext, TURNS};
 use kelson_spec::{Loaded, MachineSpec, ServiceSpec};
 use tokio::sync::{mpsc, oneshot};
@@ -107,11 +107,7 @@ pub(super) fn open(
         events: events.clone(),
         store: store.clone(),
         registry,
-        sources: Sources {
-            paths: Paths::new(Arc::new(personalities.clone())),
-            network: Network::new(),
-            clock: Clock::new(),
-        },
+        sources: Sources::new(Arc::new(personalities.clone())),
         runners: runners.clone(),
         logs: Arc::new(logd::Pipes(collector.clone())),
         notify_directory,

@@ -139,7 +139,7 @@ impl Manager {
                 let comes = |name: &&&str| self.get(name).is_some_and(|snapshot| !snapshot.down);
                 lacking.iter().find(comes).or(lacking.first()).copied()
             }
-            Requirement::Path(_) | Requirement::Network(_) | Requirement::TimeSynced => None,
+            _ => None,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use kelson_conditions::Missing;
+use kelson_conditions::{Missing, Subject};
 use kelson_spec::service::Requirement;
 
 use super::{FaultyFile, Manager};
@@ -74,9 +74,9 @@ impl Manager {
 
     fn cause(&self, missing: &Missing, seen: &mut BTreeSet<Arc<str>>, depth: usize) -> Reason {
         let lacks = Some(missing.clone());
-        match missing {
-            Missing::Service { name, .. } => self.reason(lacks, self.get(name), seen, depth),
-            Missing::Any(alternatives) => {
+        match &missing.subject {
+            Subject::Service { name, .. } => self.reason(lacks, self.get(name), seen, depth),
+            Subject::Any(alternatives) => {
                 let causes = alternatives.iter().flatten().map(|one| self.cause(one, seen, depth)).collect();
                 Reason { missing: lacks, service: None, faulty_file: None, causes }
             }
@@ -133,7 +133,7 @@ impl Manager {
                 }
             }
             other => {
-                for condition in Missing::of(other) {
+                for condition in Subject::of(other) {
                     let text = condition.to_string();
                     conditions.insert(text.clone());
                     view.edges.push(GraphEdge {

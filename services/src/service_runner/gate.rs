@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kelson_conditions::{
-    All, Any, BoxFuture, Clock, Condition, Level, Missing, Network, Paths, ServiceProblem, sentence,
-};
+use kelson_conditions::{All, BoxFuture, Condition, Level, Missing, Reason, Sources, Subject, sentence};
 use kelson_spec::service::{Requirement, ServiceEvent};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -15,14 +13,6 @@ use crate::model::{Snapshot, State};
 
 /// How long a decision waits for conditions that nobody has answered yet: a path on a slow disk, netlink.
 const KNOWN_DEADLINE: Duration = Duration::from_secs(5);
-
-/// Where conditions other than services come from.
-#[derive(Clone)]
-pub struct Sources {
-    pub paths: Paths,
-    pub network: Network,
-    pub clock: Clock,
-}
 
 /// Whether an event of a service holds now.
 pub fn event_holds(snapshot: &Snapshot, event: ServiceEvent) -> bool {
@@ -49,8 +39,8 @@ impl Condition for ServiceCondition {
     }
 
     fn missing(&self) -> Vec<Missing> {
-        let problem = match &self.snapshot {
-            None => Some(ServiceProblem::Unknown),
+        let reason = match &self.snapshot {
+            None => Some(Reason::UnknownService),
             Some(snapshot) => {
                 let snapshot = snapshot.borrow();
                 if event_holds(&snapshot, self.event) {
@@ -58,15 +48,16 @@ impl Condition for ServiceCondition {
                 }
                 // A service that nothing will start is worth a word: the wait may be long.
                 match snapshot.state {
-                    State::Failed => Some(ServiceProblem::Failed(Arc::clone(&snapshot.message))),
-                    State::Skipped => Some(ServiceProblem::Skipped),
-                    State::Stopped if snapshot.down => Some(ServiceProblem::Stopped),
-                    State::Initialized if snapshot.down => Some(ServiceProblem::Manual),
+                    State::Failed => Some(Reason::Failed(Arc::clone(&snapshot.message))),
+                    State::Skipped => Some(Reason::Skipped),
+                    State::Stopped if snapshot.down => Some(Reason::Stopped),
+                    State::Initialized if snapshot.down => Some(Reason::Manual),
                     _ => None,
                 }
             }
         };
-        vec![Missing::Service { name: Arc::clone(&self.name), event: self.event, problem }]
+        let subject = Subject::Service { name: Arc::clone(&self.name), event: self.event };
+        vec![Missing { subject, reason }]
     }
 
     fn changed(&mut self) -> BoxFuture<'_, ()> {
@@ -85,19 +76,9 @@ impl Condition for ServiceCondition {
 
 /// The condition that a requirement stands for.
 pub fn condition(requirement: &Requirement, registry: &Registry, sources: &Sources) -> Box<dyn Condition> {
-    match requirement {
-        Requirement::Service { name, event, .. } => Box::new(ServiceCondition {
-            name: Arc::from(name.as_str()),
-            event: *event,
-            snapshot: registry.get(name),
-        }),
-        Requirement::Path(path) => Box::new(sources.paths.condition(path.clone())),
-        Requirement::Network(aspects) => Box::new(sources.network.all(aspects)),
-        Requirement::TimeSynced => Box::new(sources.clock.condition()),
-        Requirement::Any(alternatives) => {
-            Box::new(Any::new(alternatives.iter().map(|one| condition(one, registry, sources)).collect()))
-        }
-    }
+    sources.condition(requirement, &|name, event| {
+        Box::new(ServiceCondition { name: Arc::from(name), event, snapshot: registry.get(name) })
+    })
 }
 
 /// The whole gate.

@@ -5,13 +5,14 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use kelson_conditions::Sources;
 use kelson_runner::{Executor, Runner};
 use kelson_spec::ServiceSpec;
 use kelson_spec::service::LogSpec;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::gate::{Registry, Sources};
+use super::gate::Registry;
 use crate::events::EventLog;
 use crate::groups::Groups;
 use crate::health::OwnCheck;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kelson_conditions::Missing;
+use kelson_conditions::Subject;
 use kelson_runner::{Deaf, ErrorKind, Exit, RunnerError, StopReport};
 use kelson_spec::service::{Exhausted, Readiness, RestartPolicy, RestartSpec, ServiceKind, StopSpec};
 
@@ -67,8 +67,11 @@ impl Case {
                 }
                 Effect::Work(work) => self.work = work,
                 Effect::AskGate => {
-                    let input =
-                        if self.gate { Input::GateHolds } else { Input::GateShut(vec![Missing::TimeSynced]) };
+                    let input = if self.gate {
+                        Input::GateHolds
+                    } else {
+                        Input::GateShut(vec![Subject::TimeSynced.into()])
+                    };
                     self.feed(input);
                 }
                 Effect::AskGroup { text, .. } => self.asked.push(text),

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use kelson_conditions::{Clock, ClockSource, Helper, HelperSpawner, Network, Paths};
+use kelson_conditions::{Clock, ClockSource, Helper, HelperSpawner, Sources};
 use kelson_runner::{BoxFuture, Exit};
 use kelson_services::Manager;
 use kelson_services::events::EventLog;
 use kelson_services::groups::{self, Groups};
 use kelson_services::model::{Snapshot, State};
 use kelson_services::node_health::{HealthSpecs, NodeHealth, NodeHealthSpec};
-use kelson_services::service_runner::gate::{Registry, Sources};
+use kelson_services::service_runner::gate::Registry;
 use kelson_services::service_runner::host_context::{HostContext, LogPipes, TURNS};
 use kelson_services::state_store::{self, Incarnation, Record, StateStore};
 use kelson_spec::service::{
@@ -266,9 +266,8 @@ impl House {
             store: Some(store),
             registry: Registry::default(),
             sources: Sources {
-                paths: Paths::new(Arc::new(NoHelper)),
-                network: Network::new(),
                 clock: Clock::with_source(Arc::new(PlayedClock(Arc::clone(&stage.clock)))),
+                ..Sources::new(Arc::new(NoHelper))
             },
             runners: Arc::new(stage.clone()),
             logs: Arc::new(NoLogs(Arc::clone(&stage.fate))),

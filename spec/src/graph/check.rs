@@ -182,7 +182,7 @@ fn may_hold(
             can.get(place) == Some(&true) || (*event == ServiceEvent::Down && manual)
         }
         Requirement::Any(list) => list.iter().any(|r| may_hold(r, can, specs, index)),
-        Requirement::Path(_) | Requirement::Network(_) | Requirement::TimeSynced => true,
+        _ => true,
     }
 }
 
@@ -204,7 +204,7 @@ fn in_vain(
                 *reference = reference.saturating_add(1);
             }
             Requirement::Any(list) => in_vain(list, can, specs, index, reference, found),
-            Requirement::Path(_) | Requirement::Network(_) | Requirement::TimeSynced => {}
+            _ => {}
         }
         if !vain {
             found.truncate(before);

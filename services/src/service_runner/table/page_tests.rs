@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use kelson_conditions::Missing;
+use kelson_conditions::Subject;
 use kelson_proto::state::v1 as stored;
 use kelson_runner::{Exit, RunnerError, StopReport};
 use kelson_spec::service::{Readiness, WhenDown};
@@ -61,7 +61,7 @@ fn states() -> BTreeMap<i32, ServiceState> {
     let to_active = vec![
         Input::Begin,
         Input::WhenHolds,
-        Input::GateShut(vec![Missing::TimeSynced]),
+        Input::GateShut(vec![Subject::TimeSynced.into()]),
         Input::GateHolds,
         Input::Opened(Ok(())),
         Input::GateHolds,
@@ -109,7 +109,7 @@ fn inputs() -> Vec<(&'static str, Input)> {
         ("Attached (ended)", Input::Attached { found: Err(Exit::Lost), closing: false }),
         ("WhenHolds", Input::WhenHolds),
         ("WhenFails", Input::WhenFails(text.clone())),
-        ("GateShut", Input::GateShut(vec![Missing::Any(vec![])])),
+        ("GateShut", Input::GateShut(vec![Subject::Any(vec![]).into()])),
         ("GateHolds", Input::GateHolds),
         ("Opened", Input::Opened(Ok(()))),
         ("Opened (failed)", Input::Opened(Err(failed()))),

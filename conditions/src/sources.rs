@@ -1,0 +1,43 @@
+//! From the requirement of a service file to the condition that it stands for.
+
+use std::sync::Arc;
+
+use kelson_spec::service::{Requirement, ServiceEvent};
+
+use crate::clock::Clock;
+use crate::compose::Any;
+use crate::condition::Condition;
+use crate::network::Network;
+use crate::path::{HelperSpawner, Paths};
+
+/// Where the conditions of a host come from, but those of its services. Cheap to clone.
+#[derive(Clone)]
+pub struct Sources {
+    pub paths: Paths,
+    pub network: Network,
+    pub clock: Clock,
+}
+
+impl Sources {
+    /// `spawner` starts the processes that watch paths on disks.
+    pub fn new(spawner: Arc<dyn HelperSpawner>) -> Sources {
+        Sources { paths: Paths::new(spawner), network: Network::default(), clock: Clock::default() }
+    }
+
+    /// The condition that a requirement stands for; `service` makes those of services.
+    pub fn condition(
+        &self,
+        requirement: &Requirement,
+        service: &dyn Fn(&str, ServiceEvent) -> Box<dyn Condition>,
+    ) -> Box<dyn Condition> {
+        match requirement {
+            Requirement::Service { name, event, .. } => service(name, *event),
+            Requirement::Path(path) => Box::new(self.paths.condition(path)),
+            Requirement::Network(aspects) => Box::new(self.network.all(aspects)),
+            Requirement::TimeSynced => Box::new(self.clock.condition()),
+            Requirement::Any(alternatives) => {
+                Box::new(Any::new(alternatives.iter().map(|one| self.condition(one, service)).collect()))
+            }
+        }
+    }
+}
