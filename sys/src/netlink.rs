@@ -1,6 +1,12 @@
-//! Netlink sockets.
+//! Netlink: sockets, and the few rtnetlink messages that Kelson reads and writes.
+
+mod message;
+mod request;
 
 use std::os::fd::{AsRawFd as _, OwnedFd};
+
+pub use message::{Address, Content, HEADER, Link, Message, Messages, Route};
+pub use request::{Request, add_address, set_default_route, set_up};
 
 use nix::sys::socket::{AddressFamily, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, socket};
 
@@ -13,4 +19,9 @@ pub fn open(protocol: SockProtocol, groups: u32) -> nix::Result<OwnedFd> {
     let socket = socket(AddressFamily::Netlink, SockType::Raw, flags, protocol)?;
     bind(socket.as_raw_fd(), &NetlinkAddr::new(0, groups))?;
     Ok(socket)
+}
+
+/// The number of an interface; `None`: there is none of that name.
+pub fn index_of(name: &str) -> Option<u32> {
+    nix::net::if_::if_nametoindex(name).ok()
 }

@@ -5,7 +5,6 @@
 //! `/proc/sys/kernel/hostname`.
 
 mod hostname;
-mod message;
 mod rtnetlink;
 mod tables;
 

@@ -6,13 +6,12 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
 use kelson_sys::descriptor::Watched;
-use kelson_sys::netlink;
+use kelson_sys::netlink::{self, Content, Messages, Request};
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, NetlinkAddr, SockProtocol, recvfrom, sendto};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::message::{Content, Messages, dump_request};
 use super::tables::{Levels, Tables};
 use crate::on_demand::publish;
 
@@ -120,7 +119,7 @@ impl Dump {
         self.answered = false;
         // 0 is the kernel's own.
         self.sequence = self.sequence.checked_add(1).unwrap_or(1);
-        let request = dump_request(*kind, self.sequence);
+        let request = Request::dump(*kind, self.sequence);
         let kernel = NetlinkAddr::new(0, 0);
         sendto(socket.get_ref().as_raw_fd(), &request, &kernel, MsgFlags::empty())?;
         Ok(())

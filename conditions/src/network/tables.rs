@@ -2,10 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::message::{Address, Content, Link, Route};
-
-const IFA_F_DADFAILED: u32 = 0x08;
-const IFA_F_TENTATIVE: u32 = 0x40;
+use kelson_sys::netlink::{Address, Content, Link, Route};
 
 /// The levels that conditions ask for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -93,21 +90,32 @@ fn is_loopback(flags: u32) -> bool {
 
 /// Of global scope, and no other host is still being asked whether it has it.
 fn is_usable(address: &Address) -> bool {
-    address.scope == libc::RT_SCOPE_UNIVERSE && address.flags & (IFA_F_TENTATIVE | IFA_F_DADFAILED) == 0
+    address.scope == libc::RT_SCOPE_UNIVERSE
+        && address.flags & (libc::IFA_F_TENTATIVE | libc::IFA_F_DADFAILED) == 0
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::message::Messages;
-    use super::super::message::tests::{address_body, link_body, message, route_body};
     use super::*;
 
     const UP: u32 = 0x41;
 
-    /// Whether all must be asked for again, and the levels, after one message.
-    fn after(tables: &mut Tables, kind: u16, body: &[u8]) -> (bool, bool, bool) {
-        let bytes = message(kind, 0, body);
-        let content = Messages::new(&bytes).next().expect("whole").content;
+    fn link(gone: bool, index: u32, flags: u32) -> Content {
+        Content::Link { gone, link: Link { index, flags } }
+    }
+
+    fn address(gone: bool, index: u32, scope: u8, flags: u32, bytes: &[u8]) -> Content {
+        let family = if bytes.len() == 4 { 2 } else { 10 };
+        let address = Address { index, family, prefix: 24, scope, flags, bytes: bytes.to_vec() };
+        Content::Address { gone, address }
+    }
+
+    fn default_route(gone: bool, interface: u32) -> Content {
+        Content::DefaultRoute { gone, route: Route { family: 2, table: 254, interfaces: vec![interface] } }
+    }
+
+    /// Whether all must be asked for again, and the levels, after one message that nobody asked for.
+    fn after(tables: &mut Tables, content: Content) -> (bool, bool, bool) {
         let again = tables.take(content, false);
         let levels = tables.levels();
         (again, levels.addresses, levels.connectivity)
@@ -116,40 +124,37 @@ mod tests {
     #[test]
     fn an_address_counts_while_its_link_is_up() {
         let mut tables = Tables::default();
-        let address = address_body(2, libc::AF_INET, 0, 0x80, &[10, 0, 2, 15]);
-        assert_eq!(after(&mut tables, libc::RTM_NEWLINK, &link_body(2, 0x1, "eth0")), (false, false, false));
-        assert_eq!(after(&mut tables, libc::RTM_NEWADDR, &address), (false, false, false));
-        assert_eq!(after(&mut tables, libc::RTM_NEWLINK, &link_body(2, UP, "eth0")), (false, true, false));
-        assert_eq!(after(&mut tables, libc::RTM_NEWLINK, &link_body(2, 0x1, "eth0")), (true, false, false));
-        assert_eq!(after(&mut tables, libc::RTM_NEWLINK, &link_body(2, UP, "eth0")), (false, true, false));
-        assert_eq!(after(&mut tables, libc::RTM_DELADDR, &address), (true, false, false));
+        let of_link = |gone| address(gone, 2, 0, 0x80, &[10, 0, 2, 15]);
+        assert_eq!(after(&mut tables, link(false, 2, 0x1)), (false, false, false));
+        assert_eq!(after(&mut tables, of_link(false)), (false, false, false));
+        assert_eq!(after(&mut tables, link(false, 2, UP)), (false, true, false));
+        assert_eq!(after(&mut tables, link(false, 2, 0x1)), (true, false, false));
+        assert_eq!(after(&mut tables, link(false, 2, UP)), (false, true, false));
+        assert_eq!(after(&mut tables, of_link(true)), (true, false, false));
     }
 
     #[test]
     fn loopback_link_scope_and_tentative_addresses_do_not_count() {
         let mut tables = Tables::default();
-        after(&mut tables, libc::RTM_NEWLINK, &link_body(1, UP | 0x8, "lo"));
-        after(&mut tables, libc::RTM_NEWLINK, &link_body(2, UP, "eth0"));
-        let on_loopback = address_body(1, libc::AF_INET, 0, 0x80, &[10, 0, 0, 1]);
-        assert!(!after(&mut tables, libc::RTM_NEWADDR, &on_loopback).1);
-        let link_local = address_body(2, libc::AF_INET6, 253, 0x80, &[0xfe; 16]);
-        assert!(!after(&mut tables, libc::RTM_NEWADDR, &link_local).1);
-        let tentative = address_body(2, libc::AF_INET6, 0, 0xc0, &[0x20; 16]);
-        assert!(!after(&mut tables, libc::RTM_NEWADDR, &tentative).1);
-        let settled = address_body(2, libc::AF_INET6, 0, 0x80, &[0x20; 16]);
-        assert_eq!(after(&mut tables, libc::RTM_NEWADDR, &settled), (false, true, false));
-        assert!(!after(&mut tables, libc::RTM_NEWADDR, &tentative).1, "it is asked about again");
+        after(&mut tables, link(false, 1, UP | 0x8));
+        after(&mut tables, link(false, 2, UP));
+        assert!(!after(&mut tables, address(false, 1, 0, 0x80, &[10, 0, 0, 1])).1, "of the loopback");
+        assert!(!after(&mut tables, address(false, 2, 253, 0x80, &[0xfe; 16])).1, "of the link alone");
+        let new = |flags| address(false, 2, 0, flags, &[0x20; 16]);
+        assert!(!after(&mut tables, new(0xc0)).1, "tentative");
+        assert_eq!(after(&mut tables, new(0x80)), (false, true, false));
+        assert!(!after(&mut tables, new(0xc0)).1, "it is asked about again");
     }
 
     #[test]
     fn a_default_route_counts_while_its_link_is_up() {
         let mut tables = Tables::default();
-        after(&mut tables, libc::RTM_NEWLINK, &link_body(2, UP, "eth0"));
-        after(&mut tables, libc::RTM_NEWLINK, &link_body(3, 0x1, "eth1"));
-        assert_eq!(after(&mut tables, libc::RTM_NEWROUTE, &route_body(24, 1, 2)), (false, false, false));
-        assert_eq!(after(&mut tables, libc::RTM_NEWROUTE, &route_body(0, 1, 3)), (false, false, false));
-        assert_eq!(after(&mut tables, libc::RTM_NEWROUTE, &route_body(0, 1, 2)), (true, false, true));
-        assert_eq!(after(&mut tables, libc::RTM_DELLINK, &link_body(2, 0, "eth0")), (true, false, false));
-        assert!(after(&mut tables, libc::RTM_DELROUTE, &route_body(0, 1, 3)).0);
+        after(&mut tables, link(false, 2, UP));
+        after(&mut tables, link(false, 3, 0x1));
+        assert_eq!(after(&mut tables, Content::Other), (false, false, false));
+        assert_eq!(after(&mut tables, default_route(false, 3)), (false, false, false));
+        assert_eq!(after(&mut tables, default_route(false, 2)), (true, false, true));
+        assert_eq!(after(&mut tables, link(true, 2, 0)), (true, false, false));
+        assert!(after(&mut tables, default_route(true, 3)).0);
     }
 }

@@ -13,7 +13,6 @@ mod identity;
 mod modules;
 mod mount;
 mod mount_options;
-mod netlink;
 mod network;
 mod parameters;
 mod read_only;

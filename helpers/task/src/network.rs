@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use nix::mount::{MsFlags, mount};
 
-use crate::netlink;
 use kelson_helper::task::Prefixed;
+use kelson_sys::netlink;
 
 const RESOLVER: &str = "/etc/resolv.conf";
 

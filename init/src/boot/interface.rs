@@ -4,14 +4,9 @@ use std::io;
 use std::os::fd::AsRawFd;
 
 use kelson_sys::descriptor::Watched;
-use kelson_sys::netlink;
+use kelson_sys::netlink::{self, index_of};
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, SockProtocol, recv};
-
-/// The number of an interface; `None`: there is none of that name.
-fn index_of(name: &str) -> Option<u32> {
-    nix::net::if_::if_nametoindex(name).ok()
-}
 
 /// The names of all interfaces, sorted.
 pub fn names() -> Vec<String> {

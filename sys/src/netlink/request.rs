@@ -1,60 +1,55 @@
-//! The few rtnetlink messages that a boot needs: an interface up, an address, a default route. Our own, because the
-//! crates for it are larger than the whole of `init`'s boot.
+//! Writing rtnetlink messages: a question for all objects of a kind, an interface up, an address, a default route. Our
+//! own, because the crates for it are larger than the whole of `init`'s boot (docs/decisions/003-netlink.md).
 
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 
-use kelson_sys::netlink;
 use nix::sys::socket::{MsgFlags, NetlinkAddr, SockProtocol, recv, sendto};
 
-const RTM_NEWLINK: u16 = 16;
-const RTM_NEWADDR: u16 = 20;
-const RTM_NEWROUTE: u16 = 24;
-/// Request, answer wanted.
-const ASK: u16 = 0x1 | 0x4;
-/// Make it if it is not there.
-const CREATE: u16 = 0x400;
-/// Put it in the place of what is there.
-const REPLACE: u16 = 0x100;
-const NLMSG_ERROR: u16 = 2;
+use super::message::{Content, Messages};
 
-const IFA_ADDRESS: u16 = 1;
-const IFA_LOCAL: u16 = 2;
-const IFA_BROADCAST: u16 = 4;
-const RTA_OIF: u16 = 4;
-const RTA_GATEWAY: u16 = 5;
+/// Make it if it is not there, or put it in the place of what is there.
+const SET: i32 = libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
 
 /// One message that is being written; its length is filled in at the end.
-struct Message(Vec<u8>);
+#[derive(Debug)]
+pub struct Request(Vec<u8>);
 
-impl Message {
-    fn new(kind: u16, flags: u16) -> Message {
-        let mut bytes = vec![0; 4];
-        bytes.extend(kind.to_ne_bytes());
-        bytes.extend((ASK | flags).to_ne_bytes());
-        bytes.extend(1_u32.to_ne_bytes());
-        bytes.extend(0_u32.to_ne_bytes());
-        Message(bytes)
+impl Request {
+    /// `flags`: `NLM_F_*` besides that it is a request.
+    pub fn new(kind: u16, flags: i32, sequence: u32) -> Request {
+        let flags = u16::try_from(libc::NLM_F_REQUEST | flags).unwrap_or_default();
+        Request(vec![0; 4])
+            .put(&kind.to_ne_bytes())
+            .put(&flags.to_ne_bytes())
+            .put(&sequence.to_ne_bytes())
+            .put(&0_u32.to_ne_bytes())
     }
 
-    fn put(mut self, bytes: &[u8]) -> Message {
+    /// Asks for all objects of a kind, of all address families.
+    pub fn dump(kind: u16, sequence: u32) -> Vec<u8> {
+        // Room for the largest of the headers that may follow: ifinfomsg, 16 bytes; ifaddrmsg and rtmsg are shorter, and
+        // the kernel takes zeroes after them as no attributes.
+        Request::new(kind, libc::NLM_F_DUMP, sequence).put(&[0; 16]).finish()
+    }
+
+    #[must_use]
+    pub fn put(mut self, bytes: &[u8]) -> Request {
         self.0.extend_from_slice(bytes);
         self
     }
 
     /// An attribute: length, type, value, filled up to four bytes.
-    fn attribute(mut self, kind: u16, value: &[u8]) -> Message {
+    #[must_use]
+    pub fn attribute(self, kind: u16, value: &[u8]) -> Request {
         let length = u16::try_from(value.len()).unwrap_or(u16::MAX).saturating_add(4);
-        self.0.extend(length.to_ne_bytes());
-        self.0.extend(kind.to_ne_bytes());
-        self.0.extend_from_slice(value);
-        let aligned = self.0.len().next_multiple_of(4);
-        self.0.resize(aligned, 0);
-        self
+        let mut request = self.put(&length.to_ne_bytes()).put(&kind.to_ne_bytes()).put(value);
+        request.0.resize(request.0.len().next_multiple_of(4), 0);
+        request
     }
 
-    fn finish(mut self) -> Vec<u8> {
+    pub fn finish(mut self) -> Vec<u8> {
         let length = u32::try_from(self.0.len()).unwrap_or(u32::MAX).to_ne_bytes();
         for (slot, byte) in self.0.iter_mut().zip(length) {
             *slot = byte;
@@ -78,53 +73,52 @@ fn family(address: IpAddr) -> u8 {
 fn link_up_message(index: u32) -> Vec<u8> {
     let up = u32::try_from(libc::IFF_UP).unwrap_or(1).to_ne_bytes();
     // struct ifinfomsg: family, padding, type, index, flags, which of them to change
-    Message::new(RTM_NEWLINK, 0).put(&[0; 4]).put(&index.to_ne_bytes()).put(&up).put(&up).finish()
+    Request::new(libc::RTM_NEWLINK, libc::NLM_F_ACK, 1)
+        .put(&[0; 4])
+        .put(&index.to_ne_bytes())
+        .put(&up)
+        .put(&up)
+        .finish()
 }
 
 fn address_message(index: u32, address: IpAddr, prefix: u8) -> Vec<u8> {
     // struct ifaddrmsg: family, prefix, flags, scope, index
-    let mut message = Message::new(RTM_NEWADDR, CREATE | REPLACE)
+    let mut message = Request::new(libc::RTM_NEWADDR, libc::NLM_F_ACK | SET, 1)
         .put(&[family(address), prefix, 0, 0])
         .put(&index.to_ne_bytes())
-        .attribute(IFA_LOCAL, &octets(address))
-        .attribute(IFA_ADDRESS, &octets(address));
+        .attribute(libc::IFA_LOCAL, &octets(address))
+        .attribute(libc::IFA_ADDRESS, &octets(address));
     if let IpAddr::V4(v4) = address
         && prefix < 31
     {
         let hosts = u32::MAX.checked_shr(u32::from(prefix)).unwrap_or(0);
-        message = message.attribute(IFA_BROADCAST, &(u32::from(v4) | hosts).to_be_bytes());
+        message = message.attribute(libc::IFA_BROADCAST, &(u32::from(v4) | hosts).to_be_bytes());
     }
     message.finish()
 }
 
 fn default_route_message(index: u32, gateway: IpAddr) -> Vec<u8> {
     // struct rtmsg: family, two prefix lengths, tos, table main, protocol static, scope universe, type unicast, flags
-    Message::new(RTM_NEWROUTE, CREATE | REPLACE)
+    Request::new(libc::RTM_NEWROUTE, libc::NLM_F_ACK | SET, 1)
         .put(&[family(gateway), 0, 0, 0, 254, 4, 0, 1])
         .put(&[0; 4])
-        .attribute(RTA_GATEWAY, &octets(gateway))
-        .attribute(RTA_OIF, &index.to_ne_bytes())
+        .attribute(libc::RTA_GATEWAY, &octets(gateway))
+        .attribute(libc::RTA_OIF, &index.to_ne_bytes())
         .finish()
 }
 
 /// Sends one request and reads its answer, which the kernel has put there before the send returns.
 fn ask(message: &[u8]) -> io::Result<()> {
-    let fd = netlink::open(SockProtocol::NetlinkRoute, 0)?;
+    let fd = super::open(SockProtocol::NetlinkRoute, 0)?;
     sendto(fd.as_raw_fd(), message, &NetlinkAddr::new(0, 0), MsgFlags::empty())?;
     let mut answer = [0; 1024];
     let length = recv(fd.as_raw_fd(), &mut answer, MsgFlags::empty())?;
-    match answer.get(..length).and_then(errno_of) {
-        Some(0) => Ok(()),
-        Some(errno) => Err(io::Error::from_raw_os_error(errno)),
-        None => Err(io::Error::other("the kernel's answer was not understood")),
+    match answer.get(..length).and_then(|answer| Messages::new(answer).next()).map(|message| message.content)
+    {
+        Some(Content::Error(0)) => Ok(()),
+        Some(Content::Error(errno)) => Err(io::Error::from_raw_os_error(errno)),
+        _ => Err(io::Error::other("the kernel's answer was not understood")),
     }
-}
-
-/// The errno of an answer; 0: done.
-fn errno_of(answer: &[u8]) -> Option<i32> {
-    let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
-    let code = i32::from_ne_bytes(answer.get(16..20)?.try_into().ok()?);
-    (kind == NLMSG_ERROR).then(|| code.saturating_neg())
 }
 
 /// # Errors
@@ -150,11 +144,6 @@ pub fn set_default_route(index: u32, gateway: IpAddr) -> io::Result<()> {
     ask(&default_route_message(index, gateway))
 }
 
-/// The number of an interface; `None`: there is none of that name.
-pub fn index_of(name: &str) -> Option<u32> {
-    nix::net::if_::if_nametoindex(name).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,19 +163,12 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_understood() {
-        let mut answer = Message::new(NLMSG_ERROR, 0).put(&(-libc::ENETUNREACH).to_ne_bytes()).finish();
-        assert_eq!(errno_of(&answer), Some(libc::ENETUNREACH));
-        answer.truncate(10);
-        assert_eq!(errno_of(&answer), None);
-    }
-
-    #[test]
     fn the_kernel_takes_them() {
         // In a network namespace of this thread's own, where the loopback is down.
         let done = std::thread::spawn(|| {
-            nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).expect("run it as root");
-            let loopback = index_of("lo").unwrap();
+            // SAFETY: it changes this thread alone.
+            assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0, "run it as root");
+            let loopback = super::super::index_of("lo").unwrap();
             set_up(loopback).unwrap();
             add_address(loopback, "10.9.8.7".parse().unwrap(), 24).unwrap();
             add_address(loopback, "10.9.8.7".parse().unwrap(), 24).unwrap();

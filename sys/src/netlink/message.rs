@@ -1,34 +1,28 @@
-//! Reading and writing rtnetlink messages: lengths, the few fields that matter, and nothing else.
+//! Reading rtnetlink messages: lengths, the few fields that matter, and nothing else.
 //!
 //! Total: whatever bytes come, each reader either finds a field or does not; a message that is cut short ends the
 //! walk.
 
 /// Of every netlink message: length, type, flags, sequence number, port.
-pub(super) const HEADER: usize = 16;
+pub const HEADER: usize = 16;
 
+/// As the field has it; the C library has it as an int.
 const NLM_F_DUMP_INTR: u16 = 0x10;
-
-const IFA_ADDRESS: u16 = 1;
-const IFA_LOCAL: u16 = 2;
+/// Not in the C library.
 const IFA_FLAGS: u16 = 8;
-const RTA_OIF: u16 = 4;
-const RTA_MULTIPATH: u16 = 9;
-const RTA_TABLE: u16 = 15;
-const RTN_UNICAST: u8 = 1;
-const RTM_F_CLONED: u32 = 0x200;
 
 /// One message, as far as Kelson reads it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Message {
+pub struct Message {
     /// 0 for what nobody asked for.
-    pub(super) sequence: u32,
+    pub sequence: u32,
     /// A dump was overtaken by a change and is not to be trusted.
-    pub(super) interrupted: bool,
-    pub(super) content: Content,
+    pub interrupted: bool,
+    pub content: Content,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Content {
+pub enum Content {
     Done,
     /// errno, positive; 0 is an acknowledgement.
     Error(i32),
@@ -51,39 +45,39 @@ pub(super) enum Content {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Link {
-    pub(super) index: u32,
+pub struct Link {
+    pub index: u32,
     /// IFF_*.
-    pub(super) flags: u32,
+    pub flags: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Address {
-    pub(super) index: u32,
-    pub(super) family: u8,
-    pub(super) prefix: u8,
+pub struct Address {
+    pub index: u32,
+    pub family: u8,
+    pub prefix: u8,
     /// RT_SCOPE_*; 0 is global.
-    pub(super) scope: u8,
+    pub scope: u8,
     /// IFA_F_*.
-    pub(super) flags: u32,
-    pub(super) bytes: Vec<u8>,
+    pub flags: u32,
+    pub bytes: Vec<u8>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Route {
-    pub(super) family: u8,
-    pub(super) table: u32,
+pub struct Route {
+    pub family: u8,
+    pub table: u32,
     /// The interfaces of its next hops; empty where the kernel names a next hop object alone.
-    pub(super) interfaces: Vec<u32>,
+    pub interfaces: Vec<u32>,
 }
 
 /// The messages of one datagram.
-pub(super) struct Messages<'a> {
+pub struct Messages<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Messages<'a> {
-    pub(super) fn new(datagram: &'a [u8]) -> Self {
+    pub fn new(datagram: &'a [u8]) -> Self {
         Messages { rest: datagram }
     }
 }
@@ -138,9 +132,9 @@ fn address(body: &[u8]) -> Option<Address> {
     let mut local = None;
     for (kind, value) in attributes(body.get(8..)?) {
         match kind {
-            IFA_ADDRESS => bytes = value.to_vec(),
+            libc::IFA_ADDRESS => bytes = value.to_vec(),
             // Beside the peer's address, where there is a peer.
-            IFA_LOCAL => local = Some(value.to_vec()),
+            libc::IFA_LOCAL => local = Some(value.to_vec()),
             IFA_FLAGS => flags = u32_at(value, 0)?,
             _ => {}
         }
@@ -157,16 +151,18 @@ fn address(body: &[u8]) -> Option<Address> {
 
 /// struct rtmsg: family, destination length, source length, tos, table, protocol, scope, type, flags u32.
 fn default_route(body: &[u8]) -> Option<Route> {
-    let usable = *body.get(1)? == 0 && *body.get(7)? == RTN_UNICAST && u32_at(body, 8)? & RTM_F_CLONED == 0;
+    let usable = *body.get(1)? == 0
+        && *body.get(7)? == libc::RTN_UNICAST
+        && u32_at(body, 8)? & libc::RTM_F_CLONED == 0;
     if !usable {
         return None;
     }
     let mut route = Route { family: *body.first()?, table: u32::from(*body.get(4)?), interfaces: Vec::new() };
     for (kind, value) in attributes(body.get(12..)?) {
         match kind {
-            RTA_TABLE => route.table = u32_at(value, 0)?,
-            RTA_OIF => route.interfaces.push(u32_at(value, 0)?),
-            RTA_MULTIPATH => next_hops(value, &mut route.interfaces),
+            libc::RTA_TABLE => route.table = u32_at(value, 0)?,
+            libc::RTA_OIF => route.interfaces.push(u32_at(value, 0)?),
+            libc::RTA_MULTIPATH => next_hops(value, &mut route.interfaces),
             _ => {}
         }
     }
@@ -214,49 +210,20 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     array(bytes, at).map(u32::from_ne_bytes)
 }
 
-/// A request for all objects of a kind, of all address families.
-pub(super) fn dump_request(kind: u16, sequence: u32) -> Vec<u8> {
-    // Room for the largest of the headers that may follow: ifinfomsg, 16 bytes; ifaddrmsg and rtmsg are shorter, and
-    // the kernel takes zeroes after them as no attributes.
-    let body = [0_u8; 16];
-    let flags = u16::try_from(libc::NLM_F_REQUEST | libc::NLM_F_DUMP).unwrap_or_default();
-    let length = u32::try_from(HEADER.saturating_add(body.len())).unwrap_or_default();
-    let mut request = Vec::with_capacity(HEADER.saturating_add(body.len()));
-    request.extend(length.to_ne_bytes());
-    request.extend(kind.to_ne_bytes());
-    request.extend(flags.to_ne_bytes());
-    request.extend(sequence.to_ne_bytes());
-    request.extend(0_u32.to_ne_bytes());
-    request.extend(body);
-    request
-}
-
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
+    use crate::netlink::Request;
 
-    pub(in crate::network) fn message(kind: u16, sequence: u32, body: &[u8]) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        bytes.extend(u32::try_from(HEADER + body.len()).expect("short").to_ne_bytes());
-        bytes.extend(kind.to_ne_bytes());
-        bytes.extend(0_u16.to_ne_bytes());
-        bytes.extend(sequence.to_ne_bytes());
-        bytes.extend(0_u32.to_ne_bytes());
-        bytes.extend(body);
-        bytes.resize(bytes.len().next_multiple_of(4), 0);
-        bytes
+    fn message(kind: u16, body: &[u8]) -> Vec<u8> {
+        Request::new(kind, 0, 1).put(body).finish()
     }
 
     fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        bytes.extend(u16::try_from(4 + value.len()).expect("short").to_ne_bytes());
-        bytes.extend(kind.to_ne_bytes());
-        bytes.extend(value);
-        bytes.resize(bytes.len().next_multiple_of(4), 0);
-        bytes
+        Request::new(0, 0, 0).attribute(kind, value).finish().split_off(HEADER)
     }
 
-    pub(in crate::network) fn link_body(index: u32, flags: u32, name: &str) -> Vec<u8> {
+    fn link_body(index: u32, flags: u32, name: &str) -> Vec<u8> {
         let mut body = vec![0; 4];
         body.extend(index.to_ne_bytes());
         body.extend(flags.to_ne_bytes());
@@ -265,24 +232,18 @@ pub(super) mod tests {
         body
     }
 
-    pub(in crate::network) fn address_body(
-        index: u32,
-        family: i32,
-        scope: u8,
-        flags: u32,
-        bytes: &[u8],
-    ) -> Vec<u8> {
+    fn address_body(index: u32, family: i32, scope: u8, flags: u32, bytes: &[u8]) -> Vec<u8> {
         let mut body = vec![u8::try_from(family).expect("small"), 24, 0, scope];
         body.extend(index.to_ne_bytes());
-        body.extend(attribute(IFA_ADDRESS, bytes));
+        body.extend(attribute(libc::IFA_ADDRESS, bytes));
         body.extend(attribute(IFA_FLAGS, &flags.to_ne_bytes()));
         body
     }
 
-    pub(in crate::network) fn route_body(prefix: u8, kind: u8, interface: u32) -> Vec<u8> {
+    fn route_body(prefix: u8, kind: u8, interface: u32) -> Vec<u8> {
         let mut body = vec![2, prefix, 0, 0, 254, 3, 0, kind, 0, 0, 0, 0];
-        body.extend(attribute(RTA_TABLE, &254_u32.to_ne_bytes()));
-        body.extend(attribute(RTA_OIF, &interface.to_ne_bytes()));
+        body.extend(attribute(libc::RTA_TABLE, &254_u32.to_ne_bytes()));
+        body.extend(attribute(libc::RTA_OIF, &interface.to_ne_bytes()));
         body
     }
 
@@ -292,17 +253,14 @@ pub(super) mod tests {
 
     #[test]
     fn reads_what_the_kernel_writes() {
-        let mut datagram = message(libc::RTM_NEWLINK, 1, &link_body(2, 0x41, "eth0"));
-        datagram.extend(message(
-            libc::RTM_DELADDR,
-            1,
-            &address_body(2, libc::AF_INET, 0, 0x80, &[10, 0, 2, 15]),
-        ));
-        datagram.extend(message(libc::RTM_NEWROUTE, 1, &route_body(0, RTN_UNICAST, 2)));
-        datagram.extend(message(libc::RTM_NEWROUTE, 1, &route_body(24, RTN_UNICAST, 2)));
-        datagram.extend(message(libc::RTM_NEWROUTE, 1, &route_body(0, 7, 2)));
-        datagram.extend(message(2, 1, &(-16_i32).to_ne_bytes()));
-        datagram.extend(message(3, 1, &[0; 4]));
+        let mut datagram = message(libc::RTM_NEWLINK, &link_body(2, 0x41, "eth0"));
+        datagram
+            .extend(message(libc::RTM_DELADDR, &address_body(2, libc::AF_INET, 0, 0x80, &[10, 0, 2, 15])));
+        datagram.extend(message(libc::RTM_NEWROUTE, &route_body(0, libc::RTN_UNICAST, 2)));
+        datagram.extend(message(libc::RTM_NEWROUTE, &route_body(24, libc::RTN_UNICAST, 2)));
+        datagram.extend(message(libc::RTM_NEWROUTE, &route_body(0, 7, 2)));
+        datagram.extend(message(2, &(-16_i32).to_ne_bytes()));
+        datagram.extend(message(3, &[0; 4]));
         let address =
             Address { index: 2, family: 2, prefix: 24, scope: 0, flags: 0x80, bytes: vec![10, 0, 2, 15] };
         let route = Route { family: 2, table: 254, interfaces: vec![2] };
@@ -329,18 +287,18 @@ pub(super) mod tests {
             hops.extend(index.to_ne_bytes());
             hops.resize(hops.len() + usize::from(length) - 8, 0);
         }
-        let mut body = vec![2, 0, 0, 0, 254, 3, 0, RTN_UNICAST, 0, 0, 0, 0];
-        body.extend(attribute(RTA_MULTIPATH, &hops));
+        let mut body = vec![2, 0, 0, 0, 254, 3, 0, libc::RTN_UNICAST, 0, 0, 0, 0];
+        body.extend(attribute(libc::RTA_MULTIPATH, &hops));
         let route = Route { family: 2, table: 254, interfaces: vec![5, 6] };
-        let datagram = message(libc::RTM_NEWROUTE, 0, &body);
+        let datagram = message(libc::RTM_NEWROUTE, &body);
         assert_eq!(contents(&datagram), [Content::DefaultRoute { gone: false, route }]);
     }
 
     #[test]
     fn whatever_is_cut_short_or_wrong_is_survived() {
-        let mut datagram = message(libc::RTM_NEWLINK, 1, &link_body(2, 0x41, "eth0"));
-        datagram.extend(message(libc::RTM_NEWADDR, 1, &address_body(2, libc::AF_INET6, 0, 0x40, &[1; 16])));
-        datagram.extend(message(libc::RTM_NEWROUTE, 1, &route_body(0, RTN_UNICAST, 2)));
+        let mut datagram = message(libc::RTM_NEWLINK, &link_body(2, 0x41, "eth0"));
+        datagram.extend(message(libc::RTM_NEWADDR, &address_body(2, libc::AF_INET6, 0, 0x40, &[1; 16])));
+        datagram.extend(message(libc::RTM_NEWROUTE, &route_body(0, libc::RTN_UNICAST, 2)));
         let whole = contents(&datagram);
         for end in 0..datagram.len() {
             let cut = contents(&datagram[..end]);
@@ -355,7 +313,7 @@ pub(super) mod tests {
             }
         }
         assert!(
-            contents(&message(libc::RTM_NEWLINK, 1, &[0; 4])) == [Content::Other],
+            contents(&message(libc::RTM_NEWLINK, &[0; 4])) == [Content::Other],
             "shorter than its header"
         );
     }
