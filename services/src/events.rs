@@ -14,10 +14,8 @@ use std::time::SystemTime;
 use tokio::sync::watch;
 
 use crate::model::{Event, State};
-use crate::state_store::StateStore;
+use crate::state_store::{EVENTS as KEPT, StateStore};
 
-/// How many events of the host are kept.
-pub const KEPT: usize = 4096;
 /// How many of them are told of one service.
 pub const KEPT_OF_SERVICE: usize = 64;
 
@@ -64,12 +62,11 @@ impl Ring {
     /// With these events, in the order of their numbers.
     fn new(kept: Vec<(u64, Event)>) -> Ring {
         let used: HashSet<u64> = kept.iter().map(|(slot, _)| *slot).collect();
-        let slots = u64::try_from(KEPT).unwrap_or_default();
         let last = kept.last().map_or(0, |(_, event)| event.seq);
         let mut ring = Ring {
             events: VecDeque::new(),
             held: HashMap::new(),
-            free: (0..slots).rev().filter(|slot| !used.contains(slot)).collect(),
+            free: (0..KEPT as u64).rev().filter(|slot| !used.contains(slot)).collect(),
             next: last.saturating_add(1),
             newest: Some(watch::channel(last).0),
         };

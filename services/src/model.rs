@@ -7,6 +7,23 @@ use kelson_conditions::Missing;
 use kelson_spec::ServiceSpec;
 use tokio::time::Instant;
 
+/// A word that has the same number in the records of the state and in the API: its place among all of them, from 1 on. A
+/// later release adds words at the end.
+pub trait Numbered: Copy + PartialEq + 'static {
+    const ALL: &'static [Self];
+
+    fn number(self) -> i32 {
+        let place = Self::ALL.iter().position(|word| *word == self);
+        place.and_then(|place| i32::try_from(place).ok()).map_or(0, |place| place.saturating_add(1))
+    }
+
+    /// `None`: this version does not know it.
+    fn of_number(number: i32) -> Option<Self> {
+        let place = usize::try_from(number).ok()?.checked_sub(1)?;
+        Self::ALL.get(place).copied()
+    }
+}
+
 /// The state of a service. `docs/flow.md` tells what leads from one to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum State {
@@ -24,6 +41,22 @@ pub enum State {
     Backoff,
     /// It did not end by itself.
     Stopped,
+}
+
+impl Numbered for State {
+    const ALL: &'static [State] = &[
+        State::Initialized,
+        State::Waiting,
+        State::Preparing,
+        State::Starting,
+        State::Running,
+        State::Stopping,
+        State::Finished,
+        State::Failed,
+        State::Skipped,
+        State::Backoff,
+        State::Stopped,
+    ];
 }
 
 impl State {
@@ -76,8 +109,8 @@ pub enum RestartReason {
     Operator,
 }
 
-impl RestartReason {
-    pub const ALL: [RestartReason; 11] = [
+impl Numbered for RestartReason {
+    const ALL: &'static [RestartReason] = &[
         RestartReason::Exit,
         RestartReason::Signal,
         RestartReason::OutOfMemory,
@@ -90,7 +123,9 @@ impl RestartReason {
         RestartReason::Group,
         RestartReason::Operator,
     ];
+}
 
+impl RestartReason {
     /// The word of metrics and of JSON.
     pub fn name(self) -> &'static str {
         match self {
@@ -128,7 +163,7 @@ impl RestartCounts {
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (RestartReason, u32)> + '_ {
-        RestartReason::ALL.into_iter().zip(self.0)
+        RestartReason::ALL.iter().copied().zip(self.0)
     }
 
     /// In the order of their numbers; nothing where there is nothing to count.
@@ -275,6 +310,10 @@ pub enum Standing {
     Pending,
     Passing,
     Failing,
+}
+
+impl Numbered for Standing {
+    const ALL: &'static [Standing] = &[Standing::Pending, Standing::Passing, Standing::Failing];
 }
 
 /// One check of a service, and what it said last.

@@ -61,7 +61,7 @@ struct Pages {
 
 impl Pages {
     fn wants(&self, service: &ServiceFigures) -> bool {
-        self.names.is_empty() || self.names.binary_search_by(|name| (**name).cmp(&service.name)).is_ok()
+        self.names.is_empty() || self.names.binary_search_by(|name| (**name).cmp(&service.now.name)).is_ok()
     }
 }
 

@@ -11,9 +11,11 @@ use tokio::sync::mpsc;
 
 mod coordinator;
 mod restart;
+mod restarts;
 mod stability;
 
 pub use coordinator::coordinate;
+pub use restarts::GroupRestarts;
 
 /// A member of a group, or a check of the group, asks for the whole group to be restarted.
 #[derive(Debug, Clone, PartialEq, Eq)]

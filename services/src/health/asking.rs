@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use crate::prober::CheckAnswer;
+use crate::prober::{CheckAnswer, Verdict};
 use kelson_runner::BoxFuture;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::{Answer, Probe, Verdict};
+use super::plan::{Answer, Probe};
 
 /// What came of it.
 pub struct Asked {

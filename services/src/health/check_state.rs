@@ -4,16 +4,18 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::prober::{CheckAnswer, Verdict};
+use kelson_proto::state::v1 as stored;
 use tokio::time::Instant;
 
 use super::asking::after;
 use super::history::{History, instant_of};
 use super::level::Level;
 use super::output::{last_line, with_line};
-use super::{CheckTotals, Plan};
+use super::plan::Plan;
+use super::totals::CheckTotals;
 use crate::model::{CheckReport, Standing};
 use crate::service_runner::words;
-use crate::state_store::{CheckEntry, CheckRecord, PastCheck};
+use crate::state_store::{CheckRecord, PastCheck};
 
 /// Until a check first passes, and while its grace lasts, it asks at least so often: a start is up soon after it is
 /// ready.
@@ -97,16 +99,18 @@ impl CheckState {
     /// Writes its results down from now on, and goes on from what an earlier incarnation of PID 1 knew of it.
     pub fn remember(&mut self, record: CheckRecord, origin: Instant, past: Option<PastCheck>) {
         self.record = Some((record, origin));
-        let Some(PastCheck { level, began, since, entered, heard, results, .. }) = past else { return };
-        let since = SystemTime::UNIX_EPOCH.checked_add(Duration::from_micros(since));
-        self.level = level;
+        let Some(past) = past else { return };
+        let Some(last) = past.last() else { return };
+        let since = SystemTime::UNIX_EPOCH.checked_add(Duration::from_micros(last.since));
+        self.level = Level::of_stored(last);
         self.since = since.unwrap_or_else(SystemTime::now);
         let at = |millis| origin.checked_add(Duration::from_millis(millis));
-        self.entered = entered.and_then(at).unwrap_or_else(|| instant_of(self.since));
-        self.history = History::recall(results, heard.and_then(at));
-        self.began = origin.checked_add(Duration::from_micros(began));
+        self.entered = last.entered.and_then(at).unwrap_or_else(|| instant_of(self.since));
+        self.began = origin.checked_add(Duration::from_micros(last.began));
+        let heard = last.heard.and_then(at);
+        self.history = History::recall(past, heard);
         if let Some(totals) = &self.totals {
-            totals.stands(level.standing);
+            totals.stands(self.level.standing);
         }
     }
 
@@ -117,12 +121,19 @@ impl CheckState {
             return;
         };
         let Some((passed, output)) = self.history.last() else { return };
-        let began = micros(began.saturating_duration_since(*origin));
-        let since = micros(self.since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default());
-        let entered = millis(self.entered.saturating_duration_since(*origin));
-        let heard = millis(origin.elapsed());
-        let (level, text) = (self.level, &last_line(output));
-        record.write(CheckEntry { level, began, since, entered, at, heard, took, passed, text });
+        let mut written = stored::CheckRecord {
+            began: micros(began.saturating_duration_since(*origin)),
+            since: micros(self.since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()),
+            entered: Some(millis(self.entered.saturating_duration_since(*origin))),
+            at,
+            heard: Some(millis(origin.elapsed())),
+            took,
+            passed,
+            text: last_line(output),
+            ..stored::CheckRecord::default()
+        };
+        self.level.store(&mut written);
+        record.write(written);
     }
 
     /// What is to be done about asking it; `gated`: checks that gate the start have not passed yet.

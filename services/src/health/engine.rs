@@ -1,18 +1,20 @@
 //! Runs the checks of one run when they are due, and tells what comes of it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, SystemTime};
 
-use crate::prober::{CheckAnswer, Schedule};
+use crate::prober::CheckAnswer;
 use kelson_runner::BoxFuture;
 use tokio::time::Instant;
 
 use super::asking::{Asked, after, ask, with_jitter};
+use super::asks::Asks;
 use super::check_state::{Action, CheckNews, CheckState};
 use super::level;
-use super::network::{Network, Sink, Watched};
-use super::{CheckTotals, Plan, Probe};
+use super::network::Watched;
+use super::plan::{Plan, Probe};
+use super::totals::CheckTotals;
 use crate::model::{CheckReport, Standing};
 use crate::service_runner::random::Random;
 use crate::state_store::{CheckRecord, PastCheck};
@@ -23,7 +25,7 @@ const NAMED: usize = 3;
 /// All checks of one run.
 pub struct Checks {
     table: Arc<StatusTable>,
-    /// In the order of the board.
+    /// In the order of the table.
     askers: Vec<Asker>,
     random: Random,
     /// The service is ready.
@@ -49,21 +51,6 @@ pub struct Recall {
     pub past: Option<PastCheck>,
 }
 
-/// Who asks a check.
-pub enum Asks {
-    Here(Arc<dyn Probe>),
-    Elsewhere(Arc<dyn Network>, Box<Schedule>),
-}
-
-impl Asks {
-    fn kind(&self) -> &'static str {
-        match self {
-            Asks::Here(probe) => probe.kind(),
-            Asks::Elsewhere(_, schedule) => schedule.probe.kind(),
-        }
-    }
-}
-
 /// How a check is asked at present.
 enum Asker {
     /// Not yet: it waits for the checks that gate the start.
@@ -76,7 +63,7 @@ enum Asker {
 
 /// How the checks of a run stand. The task of the service reads it, and results from elsewhere are written to it as
 /// they come; the lock is held for a moment, never over an await.
-pub struct StatusTable {
+struct StatusTable {
     state: Mutex<State>,
 }
 
@@ -219,7 +206,7 @@ impl StatusTable {
 
     /// Takes in a result, and wakes the service's task where something follows from it. After which pause the check is
     /// asked next, and how long an answer may take.
-    pub(super) fn take(&self, place: usize, answer: CheckAnswer) -> Option<(Duration, Duration)> {
+    fn take(&self, place: usize, answer: CheckAnswer) -> Option<(Duration, Duration)> {
         let mut state = self.lock();
         let check = state.checks.get_mut(place)?;
         check.take(answer);
@@ -265,6 +252,21 @@ impl StatusTable {
     }
 }
 
+/// Where the answers to one check of one run go. What comes after the end of the run goes nowhere.
+struct Sink {
+    table: Weak<StatusTable>,
+    /// The check's place in the table.
+    place: usize,
+}
+
+impl crate::prober::Sink for Sink {
+    fn take(&self, answer: CheckAnswer) {
+        if let Some(table) = self.table.upgrade() {
+            table.take(self.place, answer);
+        }
+    }
+}
+
 impl State {
     /// The checks that gate the start have not all passed.
     fn is_gated(&self) -> bool {
@@ -298,9 +300,10 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::Wake;
 
-    use crate::prober::Verdict;
+    use crate::prober::{Schedule, Verdict};
     use kelson_spec::service::{Check, Probe};
 
+    use super::super::network::Network;
     use super::*;
 
     #[derive(Default)]

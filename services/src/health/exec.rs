@@ -6,8 +6,9 @@ use kelson_runner::{BoxFuture, ExecRequest, Executing, Executor, Exit, Leash};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::output::with_line;
+use super::plan::{Answer, Probe};
 use super::reader::Reader;
-use super::{Answer, Probe, Verdict};
+use crate::prober::Verdict;
 
 /// The command of a check, and what runs it beside the present run.
 pub struct ExecProbe {

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::output::{LINE, last_line};
 use crate::model::CheckResult;
-use crate::state_store::PastResult;
+use crate::state_store::PastCheck;
 
 /// So many results of each check are kept.
 const RESULTS: usize = 10;
@@ -57,12 +57,11 @@ impl History {
     }
 
     /// What an earlier incarnation of PID 1 had heard; `newest`: when the last of it came, where that is known.
-    pub fn recall(results: Vec<PastResult>, newest: Option<Instant>) -> History {
+    pub fn recall(results: PastCheck, newest: Option<Instant>) -> History {
         let mut history = History::default();
-        for PastResult { at, took, passed, text } in results {
-            let at = SystemTime::UNIX_EPOCH.checked_add(Duration::from_micros(at));
-            let at = at.unwrap_or(SystemTime::UNIX_EPOCH);
-            history.push(at, Duration::from_micros(u64::from(took)), passed, text.into());
+        for result in results {
+            let at = time_of(result.at);
+            history.push(at, Duration::from_micros(result.took.into()), result.passed, result.text.into());
             history.newest = newest.or_else(|| Some(instant_of(at)));
         }
         history
@@ -93,12 +92,15 @@ pub fn instant_of(at: SystemTime) -> Instant {
     now.checked_sub(at.elapsed().unwrap_or_default()).unwrap_or(now)
 }
 
+fn time_of(micros: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH.checked_add(Duration::from_micros(micros)).unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
 impl Kept {
     fn report(&self) -> CheckResult {
-        let at = SystemTime::UNIX_EPOCH.checked_add(Duration::from_micros(self.at));
         CheckResult {
-            at: at.unwrap_or(SystemTime::UNIX_EPOCH),
-            took: Duration::from_micros(u64::from(self.took)),
+            at: time_of(self.at),
+            took: Duration::from_micros(self.took.into()),
             passed: self.passed,
             ago: None,
             output: self.output.as_deref().unwrap_or_default().to_owned(),

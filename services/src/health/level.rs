@@ -2,9 +2,8 @@
 
 use kelson_proto::state::v1 as stored;
 
-use super::Plan;
-use crate::model::Standing;
-use crate::state_store::numbers::Numbered as _;
+use super::plan::Plan;
+use crate::model::{Numbered as _, Standing};
 
 /// How one check stands in one run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -1,10 +1,8 @@
 //! Checks over the network: `kelson-probe` asks, and what it hears is handed in here.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
-use crate::prober::{CheckAnswer, Schedule};
-
-use super::engine::StatusTable;
+use crate::prober::Schedule;
 
 /// Asks over the network that one run has.
 pub trait Network: Send + Sync {
@@ -16,18 +14,3 @@ pub trait Network: Send + Sync {
 pub trait Watched: Send {}
 
 impl Watched for crate::prober::Watch {}
-
-/// Where the answers to one check of one run go. What comes after the end of the run goes nowhere.
-pub struct Sink {
-    pub(super) table: Weak<StatusTable>,
-    /// The check's place on the board.
-    pub(super) place: usize,
-}
-
-impl crate::prober::Sink for Sink {
-    fn take(&self, answer: CheckAnswer) {
-        if let Some(table) = self.table.upgrade() {
-            table.take(self.place, answer);
-        }
-    }
-}

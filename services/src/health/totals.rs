@@ -3,11 +3,11 @@
 //! Whoever takes in a result counts it here; a scrape reads the numbers where they are, so that no service's task is
 //! woken to tell them. Each number stands for itself, and a reader that comes in between sees some of a result.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::model::Standing;
+use crate::model::{Numbered as _, Standing};
 
 /// Of one check.
 #[derive(Debug, Default)]
@@ -17,8 +17,8 @@ pub struct CheckTotals {
     /// In microseconds: half a million years fit.
     took: AtomicU64,
     last: AtomicU64,
-    /// 0 pending, 1 passing, 2 failing.
-    standing: AtomicU8,
+    /// Its number.
+    standing: AtomicI32,
 }
 
 /// [`CheckTotals`] as they stood when they were read.
@@ -48,12 +48,7 @@ impl CheckTotals {
 
     /// It stands so, as was known before.
     pub fn stands(&self, standing: Standing) {
-        let word = match standing {
-            Standing::Pending => 0,
-            Standing::Passing => 1,
-            Standing::Failing => 2,
-        };
-        self.standing.store(word, Ordering::Relaxed);
+        self.standing.store(standing.number(), Ordering::Relaxed);
     }
 
     pub fn figures(&self) -> CheckFigures {
@@ -63,11 +58,7 @@ impl CheckTotals {
             failures: read(&self.failures),
             took: Duration::from_micros(read(&self.took)),
             last: Duration::from_micros(read(&self.last)),
-            standing: match self.standing.load(Ordering::Relaxed) {
-                1 => Standing::Passing,
-                2 => Standing::Failing,
-                _ => Standing::Pending,
-            },
+            standing: Standing::of_number(self.standing.load(Ordering::Relaxed)).unwrap_or_default(),
         }
     }
 }

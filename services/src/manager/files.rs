@@ -7,7 +7,7 @@ use kelson_spec::Loaded;
 use kelson_spec::service::{ServiceSpec, StartMode};
 use tokio::sync::watch;
 
-use super::mistakes::faults;
+use super::faulty::faults;
 use super::{Entry, ExternalService, Kind, Manager, failed_snapshot};
 use crate::host::ReloadReport;
 use crate::model::State;

@@ -4,58 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use kelson_runner::restart::{self, Decision, Ended, Failures, RestartHistory};
+use kelson_runner::restart::Decision;
 use kelson_spec::service::RestartSpec;
 use kelson_spec::{GroupSpec, ServiceSpec};
 
 use super::{Kind, Manager};
-use crate::groups::GroupRequest;
+use crate::groups::{GroupRequest, GroupRestarts};
 use crate::health::network::Network;
 use crate::model::Snapshot;
 use crate::service_runner::table::Input;
 use crate::service_runner::task::Command;
 use crate::state_store::StoredRestarts;
-use crate::state_store::numbers::nanos;
-
-/// In how many entries the restarts of a group are written down.
-const ENTRIES: usize = 16;
-
-/// The restarts of one group.
-#[derive(Debug, Default)]
-pub(super) struct GroupRestarts {
-    count: u64,
-    history: RestartHistory,
-}
-
-impl GroupRestarts {
-    fn to_stored(&self, group: &str) -> StoredRestarts {
-        let mut history = self.history.clone();
-        history.coarsen(ENTRIES);
-        let mut stored = StoredRestarts {
-            group: group.to_owned(),
-            count: self.count,
-            doublings: history.doublings(),
-            ..StoredRestarts::default()
-        };
-        let mut before = 0;
-        for Failures { at, count } in history.entries() {
-            let at = nanos(at);
-            stored.at.push(at.saturating_sub(before));
-            stored.counts.push(count);
-            before = at;
-        }
-        stored
-    }
-
-    fn of_stored(stored: &StoredRestarts) -> GroupRestarts {
-        let mut at = Duration::ZERO;
-        let entries = stored.at.iter().zip(&stored.counts).map(|(since, count)| {
-            at = at.saturating_add(Duration::from_nanos(*since));
-            Failures { at, count: *count }
-        });
-        GroupRestarts { count: stored.count, history: RestartHistory::of(entries, stored.doublings) }
-    }
-}
 
 impl Manager {
     /// How often each group was restarted in this incarnation of the host.
@@ -75,10 +34,7 @@ impl Manager {
         let now = self.since_start();
         let mut all = self.restarts();
         let restarts = all.entry(Arc::clone(group)).or_default();
-        let decision = restart::decide(rules, &mut restarts.history, Ended::GivenUp { ran }, now, chance);
-        if matches!(decision, Decision::Again { .. }) {
-            restarts.count = restarts.count.saturating_add(1);
-        }
+        let decision = restarts.decide(rules, ran, now, chance);
         if let Some(store) = self.store() {
             store.write_restarts(restarts.to_stored(group));
         }

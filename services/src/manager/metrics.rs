@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::{Kind, Manager};
-use crate::health::Totals;
 use crate::metrics::{InitFigures, Reading, ServiceFigures};
 
 /// So many services are measured before others have their turn: less than a millisecond's work.
@@ -34,28 +33,16 @@ impl Manager {
 
     /// `None`: it was removed meanwhile.
     fn figures(&self, name: &Arc<str>) -> Option<ServiceFigures> {
-        let (snapshot, totals) = {
+        let (now, totals) = {
             let entries = self.entries();
             let entry = entries.get(name)?;
-            let totals: Option<Arc<Totals>> = match &entry.kind {
+            let totals = match &entry.kind {
                 Kind::Live(handle) => Some(Arc::clone(&handle.totals)),
                 Kind::Faulty(_) | Kind::ExternalService(_) => None,
             };
-            (entry.watch(), totals)
+            (entry.snapshot(), totals)
         };
-        let usage = self.usage(name);
-        let snapshot = snapshot.borrow();
-        Some(ServiceFigures {
-            name: Arc::clone(name),
-            state: snapshot.state,
-            up: snapshot.up,
-            healthy: snapshot.healthy,
-            faulty_file: self.has_faulty_file(name),
-            restarts_by: snapshot.restarts_by,
-            runs: snapshot.run,
-            start_took: snapshot.start_took,
-            usage,
-            totals,
-        })
+        let (usage, faulty_file) = (self.usage(name), self.has_faulty_file(name));
+        Some(ServiceFigures { now, faulty_file, usage, totals })
     }
 }

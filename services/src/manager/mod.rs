@@ -14,7 +14,9 @@ use tokio::time::Instant;
 
 pub use crate::events::EventBatch;
 use crate::events::EventLog;
+use crate::groups::GroupRestarts;
 use crate::metrics::Dropped;
+pub use crate::metrics::Usage;
 use crate::model::{Event, Snapshot, State};
 use crate::service_runner::gate::Registry;
 use crate::service_runner::host_context::HostContext;
@@ -24,6 +26,7 @@ use crate::state_store::StateStore;
 mod actions;
 mod checks;
 mod exec;
+mod faulty;
 mod files;
 mod groups;
 mod metrics;
@@ -32,9 +35,8 @@ mod order;
 mod resume;
 mod view;
 
-use groups::GroupRestarts;
-pub use mistakes::FaultyFile;
-use mistakes::Mistakes;
+pub use faulty::FaultyFile;
+use faulty::Mistakes;
 pub use order::StopSummary;
 pub use resume::child_of;
 pub use view::{GraphEdge, GraphNode, GraphView, Reason};
@@ -64,14 +66,6 @@ pub enum Awaited {
     Up,
     Down,
     Finished,
-}
-
-/// Use of the cgroup of a service.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Usage {
-    pub memory_bytes: Option<u64>,
-    pub cpu: Option<Duration>,
-    pub processes: Option<u32>,
 }
 
 /// Tells what a service uses.

@@ -10,7 +10,7 @@ use kelson_runner::{Leftover, service_id};
 use kelson_spec::{Loaded, ServiceSpec};
 use tokio::sync::mpsc;
 
-use super::mistakes::faults;
+use super::faulty::faults;
 use super::{Entry, Kind, Manager};
 use crate::groups::GroupRequest;
 use crate::service_runner::table::{Input, Phase};

@@ -4,63 +4,22 @@
 //! thousand cgroups take some ten milliseconds to read, and PID 1 has other things to do meanwhile. Nothing that is read
 //! lies on a disk. Between two readings nothing of them is kept.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::health::Totals;
-use crate::manager::{Manager, Usage};
-use crate::model::{RestartCounts, State};
+use crate::manager::Manager;
 
+mod figures;
 mod init;
 
+pub use figures::{Dropped, Reading, ServiceFigures, Usage};
 pub use init::InitFigures;
 
 /// So long a reading serves all who ask.
 const FRESH: Duration = Duration::from_secs(1);
-
-/// All that was measured at one time.
-#[derive(Debug, Default)]
-pub struct Reading {
-    /// Sorted by name.
-    pub services: Vec<ServiceFigures>,
-    pub init: InitFigures,
-    /// Since the host's start.
-    pub events: u64,
-    /// Groups that were restarted, and how often.
-    pub group_restarts: BTreeMap<Arc<str>, u64>,
-    /// Absent where nobody collects logs.
-    pub dropped: Option<Dropped>,
-}
-
-/// What is measured of one service.
-#[derive(Debug)]
-pub struct ServiceFigures {
-    pub name: Arc<str>,
-    pub state: State,
-    pub up: bool,
-    pub healthy: Option<bool>,
-    /// The last reading found mistakes in its file.
-    pub faulty_file: bool,
-    pub restarts_by: RestartCounts,
-    /// So many times it was spawned.
-    pub runs: u64,
-    /// Of the last run that was up.
-    pub start_took: Option<Duration>,
-    pub usage: Usage,
-    /// Absent where no ServiceRunner runs it. Goes on counting after the reading.
-    pub totals: Option<Arc<Totals>>,
-}
-
-/// What was lost of the logs of all services, since PID 1's start.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Dropped {
-    pub lines: u64,
-    pub bytes: u64,
-}
 
 /// Takes readings of a host. Cheap to clone.
 #[derive(Clone)]

@@ -61,10 +61,10 @@ impl NodeHealth {
     pub fn recovering(manager: &Manager, specs: impl Into<HealthSpecs>, mut past: PastHealth) -> NodeHealth {
         manager.recall_group_restarts(&past.restarts);
         let checks = std::mem::take(&mut past.checks);
-        let recovery = Recovery::of_stored(past, manager.origin());
-        if recovery.node.is_none() {
+        if past.scopes.iter().all(|scope| !scope.group.is_empty()) {
             manager.host_event("the health of the host is not in the state, so its deadline begins again");
         }
+        let recovery = Recovery::new(past, manager.origin());
         NodeHealth::follow(manager, Tracker::recovering(specs.into(), recovery, Instant::now()), checks)
     }
 

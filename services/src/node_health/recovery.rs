@@ -1,59 +1,49 @@
 //! The health of the host and of its groups, from one incarnation of PID 1 to the next. Times are written down as they
 //! count from PID 1's start, which all incarnations share.
 
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::scope::{Break, HealthState, Scope};
-use super::tracker::Tracker;
-use crate::state_store::numbers::{Numbered as _, nanos};
-use crate::state_store::{PastHealth, StateStore, StoredBreak, StoredCulprit, StoredScope};
+use crate::model::Numbered as _;
+use crate::state_store::numbers::nanos;
+use crate::state_store::{PastHealth, StoredBreak, StoredScope};
 
 /// Since when a service is a culprit of the host, and of its group.
 pub type Since = (Option<Instant>, Option<Instant>);
 
-/// What an earlier incarnation of PID 1 knew.
-#[derive(Default)]
+/// What an earlier incarnation of PID 1 knew of services and has not been taken yet.
 pub struct Recovery {
-    /// `None`: that is lost.
-    pub node: Option<Scope>,
-    /// With how often each was restarted.
-    pub groups: BTreeMap<Arc<str>, (u64, Scope)>,
-    pub culprits: HashMap<Arc<str>, Since>,
-    /// When the last run of each service was spawned.
-    spawned: HashMap<Arc<str>, Instant>,
+    past: PastHealth,
+    origin: Instant,
 }
 
 impl Recovery {
-    pub fn of_stored(past: PastHealth, origin: Instant) -> Recovery {
-        let at = |since: u64| instant(since, origin);
-        let mut recovery = Recovery::default();
-        for scope in past.scopes {
-            match scope.group.as_str() {
-                "" => recovery.node = Some(Scope::of_stored(&scope, origin)),
-                group => {
-                    let found = (scope.restarts, Scope::of_stored(&scope, origin));
-                    recovery.groups.insert(Arc::from(group), found);
-                }
-            }
-        }
-        let culprits = past.culprits.into_values();
-        let since = |culprit: &StoredCulprit| (Some(at(culprit.since)), culprit.since_in_group.map(at));
-        recovery.culprits =
-            culprits.map(|culprit| (Arc::from(culprit.service.as_str()), since(&culprit))).collect();
-        let spawned = past.spawned.into_iter();
-        recovery.spawned =
-            spawned.map(|(service, spawned)| (Arc::from(service), at(nanos(spawned)))).collect();
-        recovery
+    pub fn new(past: PastHealth, origin: Instant) -> Recovery {
+        Recovery { past, origin }
     }
 
-    /// Takes what is known of a service.
+    /// Takes the scopes, each with its group (empty: the host) and how often that was restarted.
+    pub fn scopes(&mut self) -> impl Iterator<Item = (Arc<str>, u64, Scope)> + use<> {
+        let (scopes, origin) = (std::mem::take(&mut self.past.scopes), self.origin);
+        scopes.into_iter().map(move |stored| {
+            (Arc::from(stored.group.as_str()), stored.restarts, Scope::of_stored(&stored, origin))
+        })
+    }
+
+    /// Takes what is known of a service: since when it is a culprit, and when its last run was spawned.
     pub fn of(&mut self, service: &str) -> (Since, Option<Instant>) {
-        let since = self.culprits.remove(service).unwrap_or_default();
-        (since, self.spawned.get(service).copied())
+        let at = |since: u64| instant(since, self.origin);
+        let culprit = self.past.culprits.remove(service);
+        let since = culprit.map(|culprit| (Some(at(culprit.since)), culprit.since_in_group.map(at)));
+        (since.unwrap_or_default(), self.past.spawned.get(service).map(|spawned| at(nanos(*spawned))))
+    }
+
+    /// The culprits that were not taken.
+    pub fn rest(self) -> impl Iterator<Item = Arc<str>> {
+        self.past.culprits.into_keys().map(Arc::from)
     }
 }
 
@@ -62,7 +52,7 @@ fn instant(since: u64, origin: Instant) -> Instant {
 }
 
 impl Scope {
-    fn to_stored(&self, group: &str, restarts: u64, origin: Instant) -> StoredScope {
+    pub fn to_stored(&self, group: &str, restarts: u64, origin: Instant) -> StoredScope {
         let since_start = |at: Instant| nanos(at.saturating_duration_since(origin));
         StoredScope {
             group: group.to_owned(),
@@ -103,31 +93,6 @@ impl Scope {
             }),
             unwritten: false,
             ..Scope::new(at(stored.entered))
-        }
-    }
-}
-
-impl Tracker {
-    /// Writes down what is not written yet, and nothing else.
-    pub fn write(&mut self, store: &StateStore, origin: Instant) {
-        let since_start = |at: Instant| nanos(at.saturating_duration_since(origin));
-        for service in std::mem::take(&mut self.changed_culprits) {
-            match self.culprit(&service) {
-                Some((since, in_group)) => store.write_culprit(StoredCulprit {
-                    service: service.to_string(),
-                    since: since_start(since),
-                    since_in_group: in_group.map(since_start),
-                }),
-                None => store.forget_culprit(&service),
-            }
-        }
-        for group in std::mem::take(&mut self.gone_groups) {
-            store.forget_scope(&group);
-        }
-        for (group, restarts, scope) in self.scopes() {
-            if std::mem::take(&mut scope.unwritten) {
-                store.write_scope(scope.to_stored(group.map_or("", |group| group), restarts, origin));
-            }
         }
     }
 }

@@ -8,6 +8,7 @@ use kelson_spec::machine::NodeHealthSpec;
 use tokio::time::Instant;
 
 use crate::health::MissingCheck;
+use crate::model::Numbered;
 
 /// How a set of services stands. None of it is kept against what is true now but the word itself: `Unhealthy` has been
 /// healthy before, `Failed` had not been when its deadline passed.
@@ -23,6 +24,11 @@ pub enum HealthState {
     Unhealthy,
     /// It was never healthy, and the deadline has passed; or it cannot be healthy before its files are read.
     Failed,
+}
+
+impl Numbered for HealthState {
+    const ALL: &'static [HealthState] =
+        &[HealthState::Pending, HealthState::Healthy, HealthState::Unhealthy, HealthState::Failed];
 }
 
 impl HealthState {

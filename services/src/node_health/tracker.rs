@@ -12,6 +12,8 @@ use super::part::{Part, part};
 use super::recovery::Recovery;
 use super::scope::{HealthState, Scope};
 use crate::model::Snapshot;
+use crate::state_store::numbers::nanos;
+use crate::state_store::{StateStore, StoredCulprit};
 
 /// What is remembered of a service.
 struct Seen {
@@ -74,8 +76,8 @@ pub struct Tracker {
     /// What an earlier incarnation of PID 1 knew, until all services are there again.
     recovery: Option<Recovery>,
     /// Services that became culprits or are none any more, and groups that are gone, since this was written down.
-    pub changed_culprits: BTreeSet<Arc<str>>,
-    pub gone_groups: BTreeSet<Arc<str>>,
+    changed_culprits: BTreeSet<Arc<str>>,
+    gone_groups: BTreeSet<Arc<str>>,
 }
 
 /// A scope whose state no event has named yet; `None`: the host.
@@ -97,11 +99,16 @@ impl Tracker {
 
     /// Goes on from what an earlier incarnation of PID 1 knew. Nothing is concluded before [`Tracker::recovered`].
     pub fn recovering(specs: HealthSpecs, mut recovery: Recovery, now: Instant) -> Tracker {
-        let node = recovery.node.take().unwrap_or_else(|| Scope::new(now));
-        let node = Scope { unread: specs.unread.clone(), ..node };
-        let groups = std::mem::take(&mut recovery.groups).into_iter();
-        let groups = groups.map(|(name, (restarts, scope))| (name, (Group { members: 0, restarts }, scope)));
-        Tracker { node, groups: groups.collect(), recovery: Some(recovery), ..Tracker::new(specs, now) }
+        let mut tracker = Tracker::new(specs, now);
+        for (group, restarts, scope) in recovery.scopes() {
+            if group.is_empty() {
+                tracker.node = Scope { unread: tracker.specs.unread.clone(), ..scope };
+            } else {
+                tracker.groups.insert(group, (Group { members: 0, restarts }, scope));
+            }
+        }
+        tracker.recovery = Some(recovery);
+        tracker
     }
 
     /// When the host (`None`) or a group counts as healthy.
@@ -131,7 +138,7 @@ impl Tracker {
     pub fn recovered(&mut self) {
         let Some(recovery) = self.recovery.take() else { return };
         // Those that are no culprits any more, or not of that group.
-        self.changed_culprits.extend(recovery.culprits.into_keys());
+        self.changed_culprits.extend(recovery.rest());
         let gone = &mut self.gone_groups;
         self.groups.retain(|name, (group, _)| {
             let stays = group.members > 0;
@@ -308,6 +315,29 @@ impl Tracker {
         }
         self.specs = specs;
         turns
+    }
+
+    /// Writes down what is not written yet, and nothing else.
+    pub fn write(&mut self, store: &StateStore, origin: Instant) {
+        let since_start = |at: Instant| nanos(at.saturating_duration_since(origin));
+        for service in std::mem::take(&mut self.changed_culprits) {
+            match self.culprit(&service) {
+                Some((since, in_group)) => store.write_culprit(StoredCulprit {
+                    service: service.to_string(),
+                    since: since_start(since),
+                    since_in_group: in_group.map(since_start),
+                }),
+                None => store.forget_culprit(&service),
+            }
+        }
+        for group in std::mem::take(&mut self.gone_groups) {
+            store.forget_scope(&group);
+        }
+        for (group, restarts, scope) in self.scopes() {
+            if std::mem::take(&mut scope.unwritten) {
+                store.write_scope(scope.to_stored(group.map_or("", |group| group), restarts, origin));
+            }
+        }
     }
 
     /// When time alone changes something.

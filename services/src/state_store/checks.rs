@@ -11,60 +11,17 @@ use prost::Message as _;
 
 use super::StateStore;
 use super::file::{Found, seal};
+use super::part::{CheckPlaces, Part};
 use super::record::start_of;
-use super::rings::{Key, Rings, hash};
-use super::unwritten::Part;
-use crate::health::Level;
+use super::rings::{Key, hash};
 
-pub const SLOT: usize = 192;
-/// Results of a check.
-const KEPT: u64 = 10;
+pub const SLOT: usize = Part::Checks.slot();
 /// What of the last line of an output is kept.
 const TEXT: usize = 72;
 
-/// One result, and how the check stands after it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct CheckEntry<'a> {
-    pub level: Level,
-    /// When the check began to be asked in this run, since PID 1's start, in microseconds.
-    pub began: u64,
-    /// Since when it stands so, in microseconds since 1970.
-    pub since: u64,
-    /// The same in milliseconds since PID 1's start.
-    pub entered: u64,
-    /// When the result came, in microseconds since 1970.
-    pub at: u64,
-    /// The same in milliseconds since PID 1's start.
-    pub heard: u64,
-    /// In microseconds.
-    pub took: u32,
-    pub passed: bool,
-    /// The last line of what it said.
-    pub text: &'a str,
-}
-
-/// What is known of a check of the previous incarnation.
-#[derive(Debug, Clone, PartialEq)]
-pub struct PastCheck {
-    pub run: u64,
-    pub level: Level,
-    pub began: u64,
-    pub since: u64,
-    /// As of [`CheckEntry`]; `None`: a release before 0.3.0 has written it.
-    pub entered: Option<u64>,
-    /// When the last result came.
-    pub heard: Option<u64>,
-    /// The oldest first.
-    pub results: Vec<PastResult>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PastResult {
-    pub at: u64,
-    pub took: u32,
-    pub passed: bool,
-    pub text: String,
-}
+/// What is known of a check of the previous incarnation, in one run: its results, the oldest first, each with how the
+/// check stood after it. Not empty.
+pub type PastCheck = Vec<stored::CheckRecord>;
 
 /// The checks of one service.
 #[derive(Debug, Default)]
@@ -73,7 +30,7 @@ pub struct PastChecks(HashMap<u64, PastCheck>);
 impl PastChecks {
     /// Of this check in this run.
     pub fn take(&mut self, check: &str, run: u64) -> Option<PastCheck> {
-        self.0.remove(&hash(check)).filter(|past| past.run == run)
+        self.0.remove(&hash(check)).filter(|past| past.last().is_some_and(|last| last.run == run))
     }
 }
 
@@ -81,9 +38,6 @@ impl PastChecks {
 pub(super) fn of_group(group: &str) -> String {
     format!("group/{group}")
 }
-
-/// Where checks have their slots, by the names of the service and the check.
-pub type CheckPlaces = Rings<KEPT>;
 
 /// Where the results of one check in one run are written.
 pub struct CheckRecord {
@@ -93,26 +47,12 @@ pub struct CheckRecord {
 }
 
 impl CheckRecord {
-    /// Writes one result down, before anybody acts on it.
-    pub fn write(&self, entry: CheckEntry<'_>) {
-        let (service, check) = self.key;
-        let (slot, number) = self.store.checks().next(self.key);
-        let CheckEntry { level, began, since, entered, at, heard, took, passed, text } = entry;
-        let mut record = stored::CheckRecord {
-            service,
-            check,
-            run: self.run,
-            began,
-            since,
-            at,
-            took,
-            passed,
-            text: start_of(text, TEXT).to_owned(),
-            entered: Some(entered),
-            heard: Some(heard),
-            ..stored::CheckRecord::default()
-        };
-        level.store(&mut record);
+    /// Writes one result and how the check stands after it, before anybody acts on it.
+    pub fn write(&self, mut record: stored::CheckRecord) {
+        (record.service, record.check) = self.key;
+        record.run = self.run;
+        record.text.truncate(start_of(&record.text, TEXT).len());
+        let (slot, number) = self.store.places().checks.next(self.key);
         let bytes = seal(number, &record.encode_to_vec(), SLOT);
         self.store.put(Part::Checks, slot, "the result of a check", bytes.as_deref());
     }
@@ -132,34 +72,21 @@ impl StateStore {
     /// The service is gone permanently.
     pub(super) fn forget_checks(&self, service: &str) {
         let of = hash(service);
-        let gone = self.checks().remove((of, 0)..=(of, u64::MAX));
-        for slot in gone {
-            self.put(Part::Checks, slot, "the end of a check", Some(&[0; SLOT]));
-        }
+        let gone = self.places().checks.remove((of, 0)..=(of, u64::MAX));
+        self.clear(Part::Checks, &gone);
     }
 }
 
 /// All checks by the name of their service, and where they stand in the file.
 pub(super) fn checks(found: &Found) -> (HashMap<u64, PastChecks>, CheckPlaces) {
     let mut past: HashMap<u64, PastChecks> = HashMap::new();
-    let (places, _) = CheckPlaces::of(found, |whole| {
-        let records = whole.into_iter().filter_map(|(_, payload)| stored::CheckRecord::decode(payload).ok());
-        let records: Vec<stored::CheckRecord> = records.collect();
-        let newest = records.last()?;
+    let (places, _) = CheckPlaces::of(found, |_, whole| {
+        let mut results: PastCheck =
+            whole.iter().filter_map(|payload| stored::CheckRecord::decode(*payload).ok()).collect();
+        let newest = results.last()?;
         let (service, check, run) = (newest.service, newest.check, newest.run);
-        let (level, began, since) = (Level::of_stored(newest), newest.began, newest.since);
-        let (entered, heard) = (newest.entered, newest.heard);
-        let same = |record: &stored::CheckRecord| {
-            (record.service, record.check, record.run) == (service, check, run)
-        };
-        let results = records.into_iter().filter(same).map(|record| PastResult {
-            at: record.at,
-            took: record.took,
-            passed: record.passed,
-            text: record.text,
-        });
-        let one = PastCheck { run, level, began, since, entered, heard, results: results.collect() };
-        past.entry(service).or_default().0.insert(check, one);
+        results.retain(|record| (record.service, record.check, record.run) == (service, check, run));
+        past.entry(service).or_default().0.insert(check, results);
         Some((service, check))
     });
     (past, places)
@@ -175,14 +102,13 @@ mod tests {
     use std::os::unix::fs::FileExt as _;
 
     use super::*;
-    use crate::model::Standing;
     use crate::state_store::{Incarnation, Past};
 
-    fn entry(at: u64, text: &str) -> CheckEntry<'_> {
-        let mut level = Level::default();
-        level.standing = Standing::Passing;
-        let (began, since, entered, heard) = (5, 6, 7, 8);
-        CheckEntry { level, began, since, entered, at, heard, took: 9, passed: at.is_multiple_of(2), text }
+    const KEPT: u64 = 10;
+
+    fn entry(at: u64, text: &str) -> stored::CheckRecord {
+        let (text, passed) = (text.to_owned(), at.is_multiple_of(2));
+        stored::CheckRecord { standing: 2, began: 5, since: 6, at, text, passed, ..Default::default() }
     }
 
     #[test]
@@ -196,13 +122,13 @@ mod tests {
             let record = store.check_record("web", "a", run);
             (0..13).for_each(|at| record.write(entry(at, "fine")));
         }
-        let times = |past: &PastCheck| past.results.iter().map(|result| result.at).collect::<Vec<_>>();
+        let times = |past: &PastCheck| past.iter().map(|result| result.at).collect::<Vec<_>>();
         let mut past = Past::take(&dir, &life).unwrap();
         let mut web = past.take_checks("web");
         let a = web.take("a", 2).unwrap();
         assert_eq!(times(&a), (3..13).collect::<Vec<_>>());
-        assert_eq!((a.began, a.since, a.level.standing), (5, 6, Standing::Passing));
-        assert_eq!(web.take("b", 1).unwrap().results[0].text.len(), TEXT);
+        assert_eq!((a[9].began, a[9].since, a[9].standing), (5, 6, 2));
+        assert_eq!(web.take("b", 1).unwrap()[0].text.len(), TEXT);
         assert!(past.take_checks("web").take("a", 2).is_none(), "it was taken");
 
         // The newest is torn; the next incarnation goes on after the one before it.

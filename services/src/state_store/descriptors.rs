@@ -18,9 +18,9 @@ use prost::Message as _;
 
 use super::StateStore;
 use super::file::{Found, seal, unseal};
-use super::unwritten::Part;
+use super::part::Part;
 
-pub const SLOT: usize = 256;
+pub const SLOT: usize = Part::Descriptors.slot();
 
 /// What a kept descriptor is.
 #[derive(Debug, Clone, PartialEq, Eq)]

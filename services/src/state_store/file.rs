@@ -65,9 +65,9 @@ impl SlotFile {
     ///
     /// # Errors
     /// When there is no room, or the file system knows no such thing.
-    pub fn reserve(&self, slots: u64) -> io::Result<()> {
-        let length = HEADER.saturating_add(slots.saturating_mul(self.slot.try_into().unwrap_or(u64::MAX)));
-        let length = i64::try_from(length).unwrap_or(i64::MAX);
+    pub fn reserve(&self, slots: usize) -> io::Result<()> {
+        let length = u64::try_from(slots.saturating_mul(self.slot)).unwrap_or(u64::MAX);
+        let length = i64::try_from(HEADER.saturating_add(length)).unwrap_or(i64::MAX);
         Ok(nix::fcntl::fallocate(&self.file, FallocateFlags::FALLOC_FL_KEEP_SIZE, 0, length)?)
     }
 
@@ -132,6 +132,11 @@ impl SlotFile {
 }
 
 impl Found {
+    /// A file in which nothing was written yet.
+    pub fn empty(file: SlotFile) -> Found {
+        Found { file, bytes: Vec::new() }
+    }
+
     /// All slots, in the order of the file.
     pub fn slots(&self) -> impl Iterator<Item = &[u8]> {
         let start = usize::try_from(HEADER).unwrap_or(usize::MAX);

@@ -13,16 +13,13 @@ pub use kelson_proto::state::v1::health_record::{
 use super::StateStore;
 use super::checks::{PastChecks, of_group, of_service};
 use super::file::{Found, PAYLOAD, seal};
+use super::part::{HealthPlaces, Part};
 use super::record::{Record, start_of};
-use super::rings::{Key, Rings, hash};
-use super::unwritten::Part;
+use super::rings::{Key, hash};
 
-pub const SLOT: usize = 512;
+pub const SLOT: usize = Part::Health.slot();
 /// What is kept of the reason of the last break where a record would not fit otherwise, in bytes.
 const SHORT: usize = 200;
-
-/// Where scopes and culprits have their slots.
-pub type HealthPlaces = Rings<2>;
 
 fn scope_key(group: &str) -> Key {
     (0, hash(group))
@@ -68,9 +65,8 @@ impl PastHealth {
 /// All that the file holds, and the slots of what is torn.
 pub(super) fn health(found: &Found) -> (PastHealth, HealthPlaces, Vec<u64>) {
     let mut past = PastHealth::default();
-    let (places, torn) = HealthPlaces::of(found, |whole| {
-        let (_, newest) = whole.last()?;
-        match HealthRecord::decode(*newest).ok()?.what? {
+    let (places, torn) =
+        HealthPlaces::of(found, |_, whole| match HealthRecord::decode(*whole.last()?).ok()?.what? {
             What::Scope(scope) => {
                 let key = scope_key(&scope.group);
                 past.scopes.push(scope);
@@ -86,8 +82,7 @@ pub(super) fn health(found: &Found) -> (PastHealth, HealthPlaces, Vec<u64>) {
                 past.culprits.insert(culprit.service.clone(), culprit);
                 Some(key)
             }
-        }
-    });
+        });
     (past, places, torn)
 }
 
@@ -114,7 +109,7 @@ impl StateStore {
     }
 
     fn write_health(&self, key: Key, what: What) {
-        let (slot, number) = self.health().next(key);
+        let (slot, number) = self.places().health.next(key);
         let record = HealthRecord { what: Some(what) };
         let bytes = seal(number, &record.encode_to_vec(), SLOT);
         self.put(Part::Health, slot, "the health of the host or of a group", bytes.as_deref());
@@ -132,14 +127,8 @@ impl StateStore {
     }
 
     fn forget_health(&self, key: Key) {
-        let gone = self.health().remove(key..=key);
-        self.clear_health(&gone);
-    }
-
-    pub(super) fn clear_health(&self, slots: &[u64]) {
-        for slot in slots {
-            self.put(Part::Health, *slot, "the end of a culprit or a group", Some(&[0; SLOT]));
-        }
+        let gone = self.places().health.remove(key..=key);
+        self.clear(Part::Health, &gone);
     }
 }
 

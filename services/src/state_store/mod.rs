@@ -31,6 +31,7 @@ mod health;
 mod incarnation;
 pub(crate) mod numbers;
 mod paper;
+mod part;
 mod past;
 mod record;
 mod ring;
@@ -38,31 +39,24 @@ mod rings;
 pub(crate) mod service;
 mod unwritten;
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use checks::CheckPlaces;
-use file::SlotFile;
-use health::HealthPlaces;
 use paper::Paper;
-use record::SLOT;
-use unwritten::{Part, Unwritten};
+use part::{Part, Places};
+use unwritten::Writer;
 
-pub use checks::{CheckEntry, CheckRecord, PastCheck, PastChecks, PastResult};
+pub use checks::{CheckRecord, PastCheck, PastChecks};
 pub use descriptors::{Descriptor, Inherited, KeptDescriptor};
 pub use file::VERSION;
 pub use health::{PastHealth, StoredBreak, StoredCulprit, StoredRestarts, StoredScope};
 pub use incarnation::Incarnation;
+pub use part::EVENTS;
 pub use past::{Past, Recovered, read};
 pub use record::{Record, start_of};
-
-/// Slots for which room is taken at once: two a service, one a descriptor.
-const USUAL_SERVICES: u64 = 128;
-const USUAL_DESCRIPTORS: u64 = 512;
 
 /// The files. Cheap to clone.
 #[derive(Clone)]
@@ -71,48 +65,10 @@ pub struct StateStore {
 }
 
 struct Inner {
-    services: SlotFile,
-    events: SlotFile,
-    exits: SlotFile,
-    descriptors: SlotFile,
-    checks: SlotFile,
-    health: SlotFile,
+    writer: Writer,
     records_folder: PathBuf,
     spawns: PathBuf,
     places: Mutex<Places>,
-    check_places: Mutex<CheckPlaces>,
-    health_places: Mutex<HealthPlaces>,
-    unwritten: Unwritten,
-}
-
-impl Inner {
-    fn file(&self, part: Part) -> &SlotFile {
-        match part {
-            Part::Services => &self.services,
-            Part::Events => &self.events,
-            Part::Exits => &self.exits,
-            Part::Descriptors => &self.descriptors,
-            Part::Checks => &self.checks,
-            Part::Health => &self.health,
-        }
-    }
-}
-
-#[derive(Default)]
-struct Places {
-    by_name: HashMap<Arc<str>, Place>,
-    free: Vec<u32>,
-    next: u32,
-    /// Exits written so far.
-    exits: u64,
-}
-
-#[derive(Clone)]
-struct Place {
-    index: u32,
-    writes: u64,
-    /// Fields of its record that this version does not know, which are written back.
-    unknown: Arc<[u8]>,
 }
 
 fn records_folder(directory: &Path) -> PathBuf {
@@ -131,58 +87,41 @@ impl StateStore {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => std::fs::create_dir(&records_folder)?,
         }
-        let spawns = directory.join("spawns");
-        File::create(&spawns)?;
-        let store = StateStore {
-            inner: Arc::new(Inner {
-                descriptors: SlotFile::create(&directory.join("descriptors"), descriptors::SLOT, life)?,
-                exits: SlotFile::create(&directory.join("exits"), ring::EXIT_SLOT, life)?,
-                events: SlotFile::create(&directory.join("events"), ring::EVENT_SLOT, life)?,
-                checks: SlotFile::create(&directory.join("checks"), checks::SLOT, life)?,
-                health: SlotFile::create(&directory.join("health"), health::SLOT, life)?,
-                services: SlotFile::create(&directory.join("services"), SLOT, life)?,
-                records_folder,
-                spawns,
-                places: Mutex::default(),
-                check_places: Mutex::default(),
-                health_places: Mutex::default(),
-                unwritten: Unwritten::default(),
-            }),
-        };
-        store.reserve();
-        Ok(store)
+        File::create(directory.join("spawns"))?;
+        // That of the services last: without it the host boots again.
+        let files = Part::ALL.into_iter().rev().map(|part| Ok((part, part.create(directory, life)?)));
+        let writer = Writer::new(files.collect::<io::Result<_>>()?);
+        writer.reserve();
+        Ok(StateStore::of(directory, writer, Places::default()))
     }
 
-    /// Takes the room for all events and exits that are kept, and for a host of the usual size.
-    fn reserve(&self) {
-        let ring = u64::try_from(crate::events::KEPT).unwrap_or_default();
-        let Inner { services, events, exits, descriptors, health, .. } = &*self.inner;
-        let wanted = [
-            (exits, ring::EXITS),
-            (events, ring),
-            (services, USUAL_SERVICES),
-            (health, USUAL_SERVICES),
-            (descriptors, USUAL_DESCRIPTORS),
-        ];
-        for (file, slots) in wanted {
-            // Without it each slot gets its room when it is first written.
-            if let Err(error) = file.reserve(slots) {
-                tracing::warn!("no room for the state of the services is set aside: {error}");
-                return;
-            }
+    fn of(directory: &Path, writer: Writer, places: Places) -> StateStore {
+        let (records_folder, spawns) = (records_folder(directory), directory.join("spawns"));
+        let inner = Inner { writer, records_folder, spawns, places: Mutex::new(places) };
+        StateStore { inner: Arc::new(inner) }
+    }
+
+    /// Writes a slot, now or when there is room. `None`: `what` has no bytes that fit into one.
+    fn put(&self, part: Part, index: u64, what: &str, bytes: Option<&[u8]>) {
+        match bytes {
+            Some(bytes) => self.inner.writer.put(part, index, bytes),
+            None => tracing::error!("{what} is too large to be written down; a crash would lose it"),
         }
+    }
+
+    /// Why another incarnation could not go on with what is written; `None`: it could.
+    pub fn trouble(&self) -> Option<String> {
+        self.inner.writer.trouble()
+    }
+
+    /// Looks after what could not be written, for as long as the host runs; `tell` hears when that begins and when it
+    /// is over.
+    pub async fn keep_up(self, tell: impl Fn(&str)) {
+        self.inner.writer.keep_up(tell).await;
     }
 
     fn places(&self) -> std::sync::MutexGuard<'_, Places> {
         self.inner.places.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn checks(&self) -> std::sync::MutexGuard<'_, CheckPlaces> {
-        self.inner.check_places.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn health(&self) -> std::sync::MutexGuard<'_, HealthPlaces> {
-        self.inner.health_places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The file in which `runner` has the kernel write the PIDs of children that are being made.
@@ -195,23 +134,13 @@ impl StateStore {
 
     /// Writes the record of a service.
     pub fn record(&self, name: &Arc<str>, record: &Record) {
-        let Place { index, writes, unknown } = {
+        let (slot, number, unknown) = {
             let mut places = self.places();
-            let known = places.by_name.get(name).cloned();
-            let mut place = known.unwrap_or_else(|| {
-                let index = places.free.pop().unwrap_or_else(|| {
-                    let index = places.next;
-                    places.next = index.saturating_add(1);
-                    index
-                });
-                Place { index, writes: 0, unknown: Arc::default() }
-            });
-            place.writes = place.writes.saturating_add(1);
-            places.by_name.insert(Arc::clone(name), place.clone());
-            place
+            let (slot, number) = places.services.next(Arc::clone(name));
+            (slot, number, places.unknown.get(name).cloned().unwrap_or_default())
         };
-        let bytes = record.seal(writes, &unknown);
-        self.put(Part::Services, slot_of(index, writes), "the record of a service", bytes.as_deref());
+        let bytes = record.seal(number, &unknown);
+        self.put(Part::Services, slot, "the record of a service", bytes.as_deref());
     }
 
     /// The service is gone permanently.
@@ -220,19 +149,20 @@ impl StateStore {
             self.discard(kind, name);
         }
         self.forget_checks(name);
-        let place = {
+        let slots = {
             let mut places = self.places();
-            let Some(place) = places.by_name.remove(name) else { return };
-            places.free.push(place.index);
-            place
+            places.unknown.remove(name);
+            let name: Arc<str> = Arc::from(name);
+            places.services.remove(Arc::clone(&name)..=name)
         };
-        self.clear(place.index);
+        self.clear(Part::Services, &slots);
     }
 
-    /// Nothing stands at this place any more.
-    fn clear(&self, index: u32) {
-        for turn in 0..2 {
-            self.put(Part::Services, slot_of(index, turn), "the end of a service", Some(&[0; SLOT]));
+    /// Nothing stands in these slots any more.
+    fn clear(&self, part: Part, slots: &[u64]) {
+        let empty = vec![0; part.slot()];
+        for slot in slots {
+            self.put(part, *slot, "the end of a record", Some(&empty));
         }
     }
 
@@ -244,7 +174,7 @@ impl StateStore {
     pub fn write(&self, kind: Kind, name: &str, payload: &impl serde::Serialize) {
         let paper = self.paper(kind, name);
         match serde_json::to_vec(payload) {
-            Ok(bytes) => self.put_paper(&paper, &bytes),
+            Ok(bytes) => self.inner.writer.put_paper(&paper, &bytes),
             Err(error) => tracing::error!("{}: {error}", paper.0.display()),
         }
     }
@@ -257,7 +187,7 @@ impl StateStore {
     /// What it says holds no longer.
     pub fn discard(&self, kind: Kind, name: &str) {
         let paper = self.paper(kind, name);
-        self.inner.unwritten.forget_paper(&paper.0);
+        self.inner.writer.forget_paper(&paper.0);
         paper.remove();
     }
 
@@ -302,10 +232,6 @@ impl Kind {
         };
         Paper(folder.join(file))
     }
-}
-
-fn slot_of(index: u32, turn: u64) -> u64 {
-    u64::from(index).saturating_mul(2).saturating_add(turn & 1)
 }
 
 #[cfg(test)]

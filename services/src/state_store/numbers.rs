@@ -1,50 +1,11 @@
-//! The numbers under which the state knows the words of the host, and what stands for a number that a later release has
-//! added.
+//! The numbers under which the state knows what is no message of its own.
 
 use std::time::Duration;
 
 use kelson_proto::state::v1 as stored;
 use kelson_runner::Exit;
 
-use crate::model::{RestartReason, Standing, State};
-use crate::node_health::HealthState;
-
-/// A word that has a number in the state.
-pub trait Numbered: Sized {
-    fn number(self) -> i32;
-
-    /// `None`: this version does not know it.
-    fn of_number(number: i32) -> Option<Self>;
-}
-
-/// Both directions of a word with the same variants on both sides.
-macro_rules! numbered {
-    ($word:ident: $($variant:ident),+) => {
-        impl Numbered for $word {
-            fn number(self) -> i32 {
-                match self {
-                    $($word::$variant => stored::$word::$variant.into(),)+
-                }
-            }
-
-            fn of_number(number: i32) -> Option<Self> {
-                match stored::$word::try_from(number).ok()? {
-                    stored::$word::Unspecified => None,
-                    $(stored::$word::$variant => Some($word::$variant),)+
-                }
-            }
-        }
-    };
-}
-
-numbered!(
-    State: Initialized, Waiting, Preparing, Starting, Running, Stopping, Finished, Failed, Skipped, Backoff, Stopped
-);
-numbered!(
-    RestartReason: Exit, Signal, OutOfMemory, Lost, NotStarted, NotReady, Check, Watchdog, Dependency, Group, Operator
-);
-numbered!(Standing: Pending, Passing, Failing);
-numbered!(HealthState: Pending, Healthy, Unhealthy, Failed);
+pub use crate::model::Numbered;
 
 /// Nanoseconds.
 pub fn nanos(duration: Duration) -> u64 {
@@ -71,24 +32,34 @@ pub fn exit_of_stored(exit: &stored::Exit) -> Exit {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::fmt::Debug;
 
-    fn each_comes_back<T: Numbered + PartialEq + std::fmt::Debug + Copy>(all: impl Iterator<Item = i32>) {
-        let words: Vec<T> = all.filter_map(T::of_number).collect();
-        assert!(words.len() > 2);
-        for word in words {
-            assert_eq!(T::of_number(word.number()), Some(word));
+    use kelson_proto::v1;
+
+    use super::*;
+    use crate::model::{RestartReason, Standing, State};
+    use crate::node_health::HealthState;
+
+    /// A word has the number that `named` has under the same name: in the state, and in the API.
+    fn same<T: Numbered + Debug, N: TryFrom<i32> + Debug>() {
+        assert!(T::ALL.len() > 2);
+        for word in T::ALL {
+            let named = N::try_from(word.number()).ok();
+            assert_eq!(named.map(|named| format!("{named:?}")), Some(format!("{word:?}")));
+            assert_eq!(T::of_number(word.number()), Some(*word));
         }
-        assert_eq!(T::of_number(0), None);
-        assert_eq!(T::of_number(99), None);
+        assert_eq!((T::of_number(0), T::of_number(-1), T::of_number(99)), (None, None, None));
     }
 
     #[test]
     fn a_word_has_one_number_and_others_have_none() {
-        each_comes_back::<State>(0..100);
-        each_comes_back::<RestartReason>(0..100);
-        each_comes_back::<Standing>(0..100);
-        each_comes_back::<HealthState>(0..100);
+        same::<State, stored::State>();
+        same::<State, v1::State>();
+        same::<RestartReason, stored::RestartReason>();
+        same::<Standing, stored::Standing>();
+        same::<Standing, v1::check::Standing>();
+        same::<HealthState, stored::HealthState>();
+        same::<HealthState, v1::health_report::State>();
         for exit in [Exit::Status(0), Exit::Status(3), Exit::Signal { signal: 11, core: true }, Exit::Lost] {
             assert_eq!(exit_of_stored(&exit_to_stored(exit)), exit);
         }

@@ -4,19 +4,20 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use kelson_runner::Exit;
 use serde::de::DeserializeOwned;
 
 use super::checks::{self, PastChecks};
 use super::descriptors::{self, Descriptor, Inherited};
-use super::file::{SlotFile, is_used, unseal};
+use super::file::Found;
 use super::health::{self, PastHealth};
 use super::paper::understand;
-use super::record::{FoundRecord, Record, SLOT};
-use super::unwritten::Unwritten;
-use super::{Incarnation, Inner, Kind, Place, Places, StateStore, records_folder, ring};
+use super::part::{Part, Places, ServicePlaces};
+use super::record::{FoundRecord, Record};
+use super::unwritten::Writer;
+use super::{Incarnation, Kind, StateStore, ring};
 use crate::model::Event;
 
 /// The records of a file, as far as they can be trusted.
@@ -55,70 +56,49 @@ impl Past {
     /// # Errors
     /// A sentence: there is no state of this incarnation, and nothing can be gone on with.
     pub fn take(directory: &Path, life: &Incarnation) -> Result<Past, String> {
-        let services = SlotFile::open(&directory.join("services"), SLOT, life)?;
-        let mut places = Places::default();
-        let Recovered { records, unknown_phases, mut doubts } = records(&services, &mut places);
-        let is_blank = |index: &u32| {
-            let first = usize::try_from(*index).unwrap_or(usize::MAX).saturating_mul(2);
-            !services.slots().skip(first).take(2).any(is_used)
-        };
-        let untrusted: Vec<u32> = places.free.iter().copied().filter(|index| !is_blank(index)).collect();
+        let services = Part::Services.open(directory, life)?;
+        let (recovered, mut places, untrusted) = records(&services);
+        let Recovered { records, unknown_phases, mut doubts } = recovered;
+        let mut files = BTreeMap::from([(Part::Services, services.file)]);
         // Each of the others is made again where it cannot be trusted: what it held is lost, and said.
-        let mut open = |name: &str, slot: usize| match SlotFile::open(&directory.join(name), slot, life) {
-            Ok(found) => Ok((None, Some(found))),
-            Err(doubt) => {
+        let mut open = |part: Part| {
+            part.open(directory, life).or_else(|doubt| {
                 doubts.push(doubt);
-                let made = SlotFile::create(&directory.join(name), slot, life);
-                made.map(|file| (Some(file), None)).map_err(|error| format!("{name}: {error}"))
-            }
+                let made = part.create(directory, life).map(Found::empty);
+                made.map_err(|error| format!("{}: {error}", part.layout().0))
+            })
         };
-        let (new_events, old_events) = open("events", ring::EVENT_SLOT)?;
-        let (new_exits, old_exits) = open("exits", ring::EXIT_SLOT)?;
-        let (new_descriptors, old_descriptors) = open("descriptors", descriptors::SLOT)?;
-        let (new_checks, old_checks) = open("checks", checks::SLOT)?;
-        let (new_health, old_health) = open("health", health::SLOT)?;
-        let (mut past_checks, check_places) = old_checks.as_ref().map(checks::checks).unwrap_or_default();
-        let (past_health, health_places, torn) = old_health.as_ref().map(health::health).unwrap_or_default();
+        let (old_events, old_exits) = (open(Part::Events)?, open(Part::Exits)?);
+        let (old_descriptors, old_checks) = (open(Part::Descriptors)?, open(Part::Checks)?);
+        let old_health = open(Part::Health)?;
+        let (mut past_checks, check_places) = checks::checks(&old_checks);
+        let (past_health, health_places, torn) = health::health(&old_health);
+        let (exits, last_exit) = ring::exits(&old_exits);
+        (places.checks, places.health, places.exits) = (check_places, health_places, last_exit);
         if !torn.is_empty() {
             doubts.push("a record of the health of the host or of a group is torn, not used".to_owned());
         }
-        let events = old_events.as_ref().map(ring::events).unwrap_or_default();
-        let (exits, last_exit) = old_exits.as_ref().map(ring::exits).unwrap_or_default();
-        places.exits = last_exit;
-        let inherited =
-            old_descriptors.as_ref().map(|found| descriptors::take(found, &mut doubts)).unwrap_or_default();
-        let file = |new: Option<SlotFile>, old: Option<super::file::Found>| {
-            new.or(old.map(|found| found.file)).ok_or_else(|| "a file of the state is missing".to_owned())
-        };
-        let store = StateStore {
-            inner: Arc::new(Inner {
-                services: services.file,
-                events: file(new_events, old_events)?,
-                exits: file(new_exits, old_exits)?,
-                descriptors: file(new_descriptors, old_descriptors)?,
-                checks: file(new_checks, old_checks)?,
-                health: file(new_health, old_health)?,
-                records_folder: records_folder(directory),
-                spawns: directory.join("spawns"),
-                places: Mutex::new(places),
-                check_places: Mutex::new(check_places),
-                health_places: Mutex::new(health_places),
-                unwritten: Unwritten::default(),
-            }),
-        };
+        let events = ring::events(&old_events);
+        let inherited = descriptors::take(&old_descriptors, &mut doubts);
+        let others = [
+            (Part::Events, old_events),
+            (Part::Exits, old_exits),
+            (Part::Descriptors, old_descriptors),
+            (Part::Checks, old_checks),
+            (Part::Health, old_health),
+        ];
+        files.extend(others.map(|(part, found)| (part, found.file)));
+        let store = StateStore::of(directory, Writer::new(files), places);
         // What cannot be trusted is said once, and not in each incarnation again.
-        for index in untrusted {
-            store.clear(index);
-        }
-        store.clear_health(&torn);
-        let exits = exits.into_iter().collect();
+        store.clear(Part::Services, &untrusted);
+        store.clear(Part::Health, &torn);
         let health = past_health.with_runs_of(&records).with_checks_of(&mut past_checks);
         Ok(Past {
             store,
             records,
             unknown_phases,
             events,
-            exits,
+            exits: exits.into_iter().collect(),
             inherited,
             checks: past_checks,
             health,
@@ -155,7 +135,7 @@ impl Past {
 
     /// Looks again how children ended: this incarnation has reaped some as well.
     pub fn look_at_exits(&mut self, directory: &Path, life: &Incarnation) {
-        if let Ok(found) = SlotFile::open(&directory.join("exits"), ring::EXIT_SLOT, life) {
+        if let Ok(found) = Part::Exits.open(directory, life) {
             self.exits = ring::exits(&found).0.into_iter().collect();
         }
     }
@@ -181,43 +161,39 @@ impl Past {
 /// When the file cannot be read at all. A file of another incarnation, another version or without sense gives no
 /// records and a doubt that says so.
 pub fn read(directory: &Path, life: &Incarnation) -> io::Result<Recovered> {
-    let path = directory.join("services");
-    std::fs::metadata(&path)?;
-    Ok(match SlotFile::open(&path, SLOT, life) {
-        Ok(found) => records(&found, &mut Places::default()),
+    std::fs::metadata(directory.join(Part::Services.layout().0))?;
+    Ok(match Part::Services.open(directory, life) {
+        Ok(found) => records(&found).0,
         Err(doubt) => Recovered { doubts: vec![doubt], ..Recovered::default() },
     })
 }
 
-fn records(found: &super::file::Found, places: &mut Places) -> Recovered {
+/// Also where the services have their slots, and the slots of records that cannot be trusted.
+fn records(found: &Found) -> (Recovered, Places, Vec<u64>) {
     let mut recovered = Recovered::default();
-    let slots: Vec<&[u8]> = found.slots().collect();
-    let mut by_index = BTreeMap::new();
-    for (index, pair) in (0_u32..).zip(slots.chunks(2)) {
-        places.next = index.saturating_add(1);
-        let newest = pair.iter().filter_map(|slot| unseal(slot)).max_by_key(|(number, _)| *number);
-        match newest.map(|(number, payload)| (number, Record::read(payload))) {
-            Some((writes, Ok(FoundRecord { record, unknown, unknown_phase }))) => {
-                if let Some(phase) = unknown_phase {
-                    recovered.unknown_phases.push((record.name.clone(), phase));
-                }
-                by_index.insert(index, (writes, record, unknown));
-                continue;
-            }
-            Some((_, Err(error))) => {
+    let mut places = Places::default();
+    let (services, untrusted) = ServicePlaces::of(found, |index, whole| {
+        let Some(newest) = whole.last() else {
+            recovered.doubts.push(format!("the record {index} of a service is torn"));
+            return None;
+        };
+        let FoundRecord { record, unknown, unknown_phase } = match Record::read(newest) {
+            Ok(found) => found,
+            Err(error) => {
                 recovered.doubts.push(format!("the record {index} of a service makes no sense: {error}"));
+                return None;
             }
-            None if pair.iter().any(|slot| is_used(slot)) => {
-                recovered.doubts.push(format!("the record {index} of a service is torn"));
-            }
-            None => {}
+        };
+        let name: Arc<str> = Arc::from(record.name.as_str());
+        if let Some(phase) = unknown_phase {
+            recovered.unknown_phases.push((record.name.clone(), phase));
         }
-        places.free.push(index);
-    }
-    for (index, (writes, record, unknown)) in by_index {
-        let place = Place { index, writes, unknown: Arc::from(unknown) };
-        places.by_name.insert(Arc::from(record.name.as_str()), place);
+        if !unknown.is_empty() {
+            places.unknown.insert(Arc::clone(&name), Arc::from(unknown));
+        }
         recovered.records.push(record);
-    }
-    recovered
+        Some(name)
+    });
+    places.services = services;
+    (recovered, places, untrusted)
 }

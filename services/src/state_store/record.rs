@@ -7,10 +7,11 @@ use prost::Message as _;
 
 use super::file::{PAYLOAD, seal};
 use super::numbers::nanos;
+use super::part::Part;
 use crate::service_runner::table::ServiceState;
 
 /// One of the two slots of a service.
-pub const SLOT: usize = 1024;
+pub const SLOT: usize = Part::Services.slot();
 /// What of a text is kept where a record would not fit otherwise, in bytes.
 const SHORT: usize = 96;
 /// In how many entries all failures are told then, and where even that is too much.

@@ -13,7 +13,6 @@ use serde_json::Value;
 
 use super::file::unseal;
 use super::*;
-use crate::health::Level;
 use crate::host::BootReport;
 use crate::model::State;
 use contents::{checks, events, exits, kept, records, write};
@@ -130,30 +129,23 @@ fn reads(release: &str) -> (Past, BTreeMap<String, Record>) {
         let mut of_service = past.take_checks(service);
         for newest in results.chunks(3) {
             let (check, last) = newest.last().unwrap();
-            let expected = PastCheck {
-                run: last.run,
-                level: Level::of_stored(last),
-                began: last.began,
-                since: last.since,
-                entered: last.entered.filter(|_| has_ages),
-                heard: last.heard.filter(|_| has_ages),
-                results: newest
-                    .iter()
-                    .map(|(_, result)| PastResult {
-                        at: result.at,
-                        took: result.took,
-                        passed: result.passed,
-                        text: result.text.clone(),
-                    })
-                    .collect(),
-            };
+            let expected: PastCheck = newest
+                .iter()
+                .map(|(_, result)| stored::CheckRecord {
+                    service: rings::hash(service),
+                    check: rings::hash(check),
+                    entered: result.entered.filter(|_| has_ages),
+                    heard: result.heard.filter(|_| has_ages),
+                    ..result.clone()
+                })
+                .collect();
             assert_eq!(of_service.take(check, last.run), Some(expected), "{release}");
         }
     }
     for (pid, exit) in exits() {
         assert_eq!(past.exits.get(&pid), Some(&exit), "{release}");
     }
-    let found = SlotFile::open(&folder.join("descriptors"), descriptors::SLOT, &life()).unwrap();
+    let found = Part::Descriptors.open(&folder, &life()).unwrap();
     let slots: Vec<&[u8]> = found.slots().collect();
     for (place, expected) in kept() {
         let (_, payload) = unseal(slots[usize::try_from(place).unwrap()]).unwrap();
@@ -212,7 +204,7 @@ fn the_stored_state_of_a_later_release_is_read_and_its_fields_are_kept() {
     for record in &past.records {
         past.store.record(&Arc::from(record.name.as_str()), record);
     }
-    let found = SlotFile::open(&folder.join("services"), SLOT, &self::life()).unwrap();
+    let found = Part::Services.open(&folder, &self::life()).unwrap();
     let slots: Vec<&[u8]> = found.slots().collect();
     assert!(past.records.len() > 16);
     for pair in slots.chunks(2) {

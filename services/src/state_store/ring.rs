@@ -9,17 +9,15 @@ use prost::Message as _;
 
 use super::StateStore;
 use super::file::{Found, seal, unseal};
-use super::numbers::Numbered as _;
+use super::numbers::{Numbered as _, nanos};
+use super::part::{EXITS, Part};
 use super::record::start_of;
-use super::unwritten::Part;
 use crate::model::{Event, State};
 
-pub const EVENT_SLOT: usize = 256;
+pub const EVENT_SLOT: usize = Part::Events.slot();
 /// What of a long text is kept: with all else in it a slot is full then.
 const TEXT: usize = 180;
-pub const EXIT_SLOT: usize = 32;
-/// So many exits are known that no task may have acted on yet.
-pub const EXITS: u64 = 1024;
+const EXIT_SLOT: usize = Part::Exits.slot();
 
 /// How a child ended, in four numbers of four bytes, little end first: PID, what kind of end, status or signal, whether it
 /// left a core. A later release may write more behind them.
@@ -58,7 +56,7 @@ impl StateStore {
         let room = TEXT.saturating_sub(event.service.len());
         let record = stored::EventRecord {
             seq: event.seq,
-            nanos: u64::try_from(since.as_nanos()).unwrap_or_default(),
+            nanos: nanos(since),
             service: event.service.to_string(),
             state: event.state.number(),
             run: event.run,
@@ -76,7 +74,7 @@ impl StateStore {
             places.exits
         };
         let bytes = seal(number, &exit_bytes(pid, exit), EXIT_SLOT);
-        let index = number.checked_rem(EXITS).unwrap_or_default();
+        let index = number.checked_rem(EXITS as u64).unwrap_or_default();
         self.put(Part::Exits, index, "how a child ended", bytes.as_deref());
     }
 }

@@ -16,9 +16,8 @@ pub fn hash(name: &str) -> u64 {
 }
 
 /// The rings of one file, of `SLOTS` slots each.
-#[derive(Default)]
-pub struct Rings<const SLOTS: u64> {
-    by_key: BTreeMap<Key, Ring>,
+pub struct Rings<K, const SLOTS: u64> {
+    by_key: BTreeMap<K, Ring>,
     free: Vec<u32>,
     next: u32,
 }
@@ -29,7 +28,7 @@ struct Ring {
     writes: u64,
 }
 
-fn slot_of<const SLOTS: u64>(index: u32, number: u64) -> u64 {
+pub fn slot_of<const SLOTS: u64>(index: u32, number: u64) -> u64 {
     u64::from(index).saturating_mul(SLOTS).saturating_add(number.checked_rem(SLOTS).unwrap_or_default())
 }
 
@@ -37,9 +36,15 @@ fn slots_of<const SLOTS: u64>(index: u32) -> impl Iterator<Item = u64> {
     (0..SLOTS).map(move |number| slot_of::<SLOTS>(index, number))
 }
 
-impl<const SLOTS: u64> Rings<SLOTS> {
+impl<K, const SLOTS: u64> Default for Rings<K, SLOTS> {
+    fn default() -> Self {
+        Rings { by_key: BTreeMap::new(), free: Vec::new(), next: 0 }
+    }
+}
+
+impl<K: Ord + Clone, const SLOTS: u64> Rings<K, SLOTS> {
     /// The slot and the number of the next entry of a key.
-    pub fn next(&mut self, key: Key) -> (u64, u64) {
+    pub fn next(&mut self, key: K) -> (u64, u64) {
         let Rings { by_key, free, next } = self;
         let ring = by_key.entry(key).or_insert_with(|| {
             let index = free.pop().unwrap_or_else(|| {
@@ -54,8 +59,8 @@ impl<const SLOTS: u64> Rings<SLOTS> {
     }
 
     /// Removes keys. Returns their slots, which the caller clears.
-    pub fn remove(&mut self, keys: RangeInclusive<Key>) -> Vec<u64> {
-        let gone: Vec<(Key, Ring)> = self.by_key.range(keys).map(|(key, ring)| (*key, *ring)).collect();
+    pub fn remove(&mut self, keys: RangeInclusive<K>) -> Vec<u64> {
+        let gone: Vec<(K, Ring)> = self.by_key.range(keys).map(|(key, ring)| (key.clone(), *ring)).collect();
         let mut slots = Vec::new();
         for (key, ring) in gone {
             self.by_key.remove(&key);
@@ -65,27 +70,30 @@ impl<const SLOTS: u64> Rings<SLOTS> {
         slots
     }
 
-    /// The rings of a file. `read` gets the whole entries of each, the oldest first, and returns their key; `None`: they
-    /// are not used. Returns also the slots of those that were written and hold nothing whole.
-    pub fn of(found: &Found, mut read: impl FnMut(Vec<(u64, &[u8])>) -> Option<Key>) -> (Self, Vec<u64>) {
+    /// The rings of a file. `read` gets the place of each ring that was ever written and its whole entries, the oldest
+    /// first, and returns their key; `None`: they are not used. Returns also the slots of those.
+    pub fn of(found: &Found, mut read: impl FnMut(u32, &[&[u8]]) -> Option<K>) -> (Self, Vec<u64>) {
         let mut rings = Rings::default();
-        let mut torn = Vec::new();
+        let mut untrusted = Vec::new();
         let slots: Vec<&[u8]> = found.slots().collect();
         for (index, ring) in (0_u32..).zip(slots.chunks(usize::try_from(SLOTS).unwrap_or(usize::MAX))) {
             rings.next = index.saturating_add(1);
+            if !ring.iter().any(|slot| is_used(slot)) {
+                rings.free.push(index);
+                continue;
+            }
             let mut whole: Vec<(u64, &[u8])> = ring.iter().filter_map(|slot| unseal(slot)).collect();
             whole.sort_by_key(|(number, _)| *number);
-            let writes = whole.last().map(|(number, _)| *number);
-            match writes.and_then(|writes| Some((read(whole)?, writes))) {
-                Some((key, writes)) => drop(rings.by_key.insert(key, Ring { index, writes })),
+            let writes = whole.last().map_or(0, |(number, _)| *number);
+            let entries: Vec<&[u8]> = whole.into_iter().map(|(_, entry)| entry).collect();
+            match read(index, &entries) {
+                Some(key) => drop(rings.by_key.insert(key, Ring { index, writes })),
                 None => {
-                    if ring.iter().any(|slot| is_used(slot)) {
-                        torn.extend(slots_of::<SLOTS>(index));
-                    }
+                    untrusted.extend(slots_of::<SLOTS>(index));
                     rings.free.push(index);
                 }
             }
         }
-        (rings, torn)
+        (rings, untrusted)
     }
 }

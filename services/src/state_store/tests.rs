@@ -3,6 +3,8 @@ use crate::model::{Event, State};
 use crate::service_runner::table::{Phase, ServiceState};
 use file::unseal;
 use kelson_proto::state::v1 as stored;
+use record::SLOT;
+use rings::slot_of;
 use std::fs::OpenOptions;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt;
@@ -79,7 +81,7 @@ fn what_was_written_last_is_read_and_a_torn_write_leaves_the_one_before() {
 
     // The third write of "a" went to slot 1; tear it.
     let file = OpenOptions::new().write(true).open(dir.join("services")).unwrap();
-    file.write_all_at(&[0xff; 20], HEADER + slot_of(0, 3) * SLOT as u64 + 10).unwrap();
+    file.write_all_at(&[0xff; 20], HEADER + slot_of::<2>(0, 3) * SLOT as u64 + 10).unwrap();
     let recovered = read(&dir, &life).unwrap();
     assert_eq!(recovered.records, [record("a", 2), record("b", 1)]);
 
@@ -120,7 +122,7 @@ fn v2_a_torn_record_is_said_and_the_others_are_gone_on_with() {
     store.write(Kind::Intent, "", &8_u64);
     drop(store);
     let file = OpenOptions::new().write(true).open(dir.join("services")).unwrap();
-    file.write_all_at(&[0xff; 8], HEADER + slot_of(1, 1) * SLOT as u64 + 20).unwrap();
+    file.write_all_at(&[0xff; 8], HEADER + slot_of::<2>(1, 1) * SLOT as u64 + 20).unwrap();
     std::fs::write(dir.join("papers/boot"), b"torn").unwrap();
     std::fs::write(dir.join("events"), b"").unwrap();
 
@@ -187,7 +189,7 @@ fn a_field_of_a_later_release_is_written_back() {
     payload.extend(record("a", 2).seal(2, later[2]).map(|slot| unseal(&slot).unwrap().1.to_vec()).unwrap());
     let slot = file::seal(2, &payload, SLOT).unwrap();
     let file = OpenOptions::new().write(true).open(dir.join("services")).unwrap();
-    file.write_all_at(&slot, HEADER + slot_of(0, 2) * SLOT as u64).unwrap();
+    file.write_all_at(&slot, HEADER + slot_of::<2>(0, 2) * SLOT as u64).unwrap();
 
     let past = Past::take(&dir, &life).unwrap();
     assert_eq!((past.records.as_slice(), past.doubts.len()), (&[record("a", 2)][..], 0));

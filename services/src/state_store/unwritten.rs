@@ -12,22 +12,12 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::StateStore;
+use super::file::SlotFile;
 use super::paper::Paper;
+use super::part::Part;
 
 /// How often it is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
-
-/// A file of slots.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Part {
-    Services,
-    Events,
-    Exits,
-    Descriptors,
-    Checks,
-    Health,
-}
 
 #[derive(Default)]
 struct Kept {
@@ -43,16 +33,36 @@ impl Kept {
     }
 }
 
-/// See the module.
+/// The files of slots, and what could not be written to them and to papers.
 #[derive(Default)]
-pub struct Unwritten {
+pub struct Writer {
+    files: BTreeMap<Part, SlotFile>,
     kept: Mutex<Kept>,
     /// Something is kept. Looked at before the lock is taken.
     any: AtomicBool,
     news: Notify,
 }
 
-impl Unwritten {
+impl Writer {
+    pub fn new(files: BTreeMap<Part, SlotFile>) -> Writer {
+        Writer { files, ..Writer::default() }
+    }
+
+    /// Takes the room that each file has from the beginning.
+    pub fn reserve(&self) {
+        for (part, file) in &self.files {
+            // Without it each slot gets its room when it is first written.
+            if let Err(error) = file.reserve(part.layout().2) {
+                tracing::warn!("no room for the state of the services is set aside: {error}");
+                return;
+            }
+        }
+    }
+
+    fn write_slot(&self, part: Part, index: u64, bytes: &[u8]) -> io::Result<()> {
+        self.files.get(&part).ok_or(io::ErrorKind::NotFound)?.write(index, bytes)
+    }
+
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -87,24 +97,19 @@ impl Unwritten {
             self.kept().records_folder.remove(path);
         }
     }
-}
 
-impl StateStore {
-    /// Writes a slot, now or when there is room. `None`: `what` has no bytes that fit into one.
-    pub(super) fn put(&self, part: Part, index: u64, what: &str, bytes: Option<&[u8]>) {
-        let Some(bytes) = bytes else {
-            return tracing::error!("{what} is too large to be written down; a crash would lose it");
-        };
-        self.inner.unwritten.write(
-            || self.inner.file(part).write(index, bytes),
+    /// Writes a slot, now or when there is room.
+    pub fn put(&self, part: Part, index: u64, bytes: &[u8]) {
+        self.write(
+            || self.write_slot(part, index, bytes),
             |kept| drop(kept.slots.insert((part, index), bytes.to_vec())),
             |kept| drop(kept.slots.remove(&(part, index))),
         );
     }
 
-    /// As [`StateStore::put`], of a paper.
-    pub(super) fn put_paper(&self, paper: &Paper, payload: &[u8]) {
-        self.inner.unwritten.write(
+    /// As [`Writer::put`], of a paper.
+    pub fn put_paper(&self, paper: &Paper, payload: &[u8]) {
+        self.write(
             || paper.write(payload),
             |kept| drop(kept.records_folder.insert(paper.0.clone(), payload.to_vec())),
             |kept| drop(kept.records_folder.remove(&paper.0)),
@@ -115,31 +120,20 @@ impl StateStore {
     ///
     /// # Errors
     /// A sentence: there is still no room for all of it.
-    pub fn catch_up(&self) -> Result<(), String> {
-        let unwritten = &self.inner.unwritten;
-        if !unwritten.any.load(Ordering::SeqCst) {
+    fn catch_up(&self) -> Result<(), String> {
+        if !self.any.load(Ordering::SeqCst) {
             return Ok(());
         }
-        let mut kept = unwritten.kept();
+        let mut kept = self.kept();
         let mut why = None;
-        kept.slots.retain(|(part, index), bytes| match self.inner.file(*part).write(*index, bytes) {
-            Ok(()) => false,
-            Err(error) => {
-                why = Some(error.to_string());
-                true
-            }
-        });
-        kept.records_folder.retain(|path, payload| match Paper(path.clone()).write(payload) {
-            Ok(()) => false,
-            Err(error) => {
-                why = Some(error.to_string());
-                true
-            }
-        });
+        let mut fails =
+            |written: io::Result<()>| written.map_err(|error| why = Some(error.to_string())).is_err();
+        kept.slots.retain(|(part, index), bytes| fails(self.write_slot(*part, *index, bytes)));
+        kept.records_folder.retain(|path, payload| fails(Paper(path.clone()).write(payload)));
         if let Some(why) = why {
             kept.why = why;
         }
-        unwritten.any.store(!kept.is_empty(), Ordering::SeqCst);
+        self.any.store(!kept.is_empty(), Ordering::SeqCst);
         if kept.is_empty() {
             return Ok(());
         }
@@ -148,16 +142,14 @@ impl StateStore {
 
     /// Why another incarnation could not go on with what is written; `None`: it could.
     pub fn trouble(&self) -> Option<String> {
-        let files =
-            [Part::Services, Part::Events, Part::Exits, Part::Descriptors, Part::Checks, Part::Health];
-        self.catch_up().err().or_else(|| files.into_iter().find_map(|part| self.inner.file(part).harm()))
+        self.catch_up().err().or_else(|| self.files.values().find_map(SlotFile::harm))
     }
 
     /// Looks after what could not be written, for as long as the host runs; `tell` hears when that begins and when it
     /// is over.
-    pub async fn keep_up(self, tell: impl Fn(&str)) {
+    pub async fn keep_up(&self, tell: impl Fn(&str)) {
         loop {
-            self.inner.unwritten.news.notified().await;
+            self.news.notified().await;
             // What only just did not fit, or was told of already.
             let Err(why) = self.catch_up() else { continue };
             tell(&format!("{why}; until it can, a crash of PID 1 would lose it"));

@@ -12,10 +12,8 @@ use kelson_spec::Loaded;
 use prost::Message as _;
 
 use super::super::record::FoundRecord;
-use super::super::unwritten::Part;
-use super::super::{CheckEntry, Kind, Record, StateStore, descriptors, file};
+use super::super::{Kind, Part, Record, StateStore, descriptors, file};
 use super::life;
-use crate::health::Level;
 use crate::host::{BootReport, PhaseRecord, TaskRecord};
 use crate::model::{Event, State};
 use crate::state_store::numbers::Numbered as _;
@@ -289,19 +287,7 @@ pub(super) fn write(folder: &Path) {
     }
     events().iter().enumerate().for_each(|(slot, event)| store.event(slot as u64, event));
     for (service, check, result) in checks() {
-        let stored::CheckRecord { began, since, entered, at, heard, took, passed, ref text, .. } = result;
-        let level = Level::of_stored(&result);
-        store.check_record(service, check, result.run).write(CheckEntry {
-            level,
-            began,
-            since,
-            entered: entered.unwrap(),
-            at,
-            heard: heard.unwrap(),
-            took,
-            passed,
-            text,
-        });
+        store.check_record(service, check, result.run).write(result);
     }
     exits().into_iter().for_each(|(pid, exit)| store.exit(pid, exit));
     for (place, record) in kept() {

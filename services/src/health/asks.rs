@@ -1,0 +1,60 @@
+//! Who asks a check: PID 1 itself, or `kelson-probe`.
+
+use std::sync::Arc;
+
+use kelson_runner::{BoxFuture, Executor};
+use kelson_spec::service::{self, Check};
+use tokio::time::Instant;
+
+use super::exec::ExecProbe;
+use super::network::Network;
+use super::plan::{Answer, Probe};
+use crate::prober::Schedule;
+
+/// Who asks a check.
+pub enum Asks {
+    Here(Arc<dyn Probe>),
+    Elsewhere(Arc<dyn Network>, Box<Schedule>),
+}
+
+impl Asks {
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Asks::Here(probe) => probe.kind(),
+            Asks::Elsewhere(_, schedule) => schedule.probe.kind(),
+        }
+    }
+}
+
+/// How a check of a service file is asked. `executor` runs commands beside the run that is checked, `network` asks over
+/// the network that the run has.
+pub fn asks(
+    check: &Check,
+    executor: impl FnOnce() -> Result<Arc<dyn Executor>, String>,
+    network: impl FnOnce() -> Result<Arc<dyn Network>, String>,
+) -> Asks {
+    let asked = match (&check.probe, Schedule::of(check)) {
+        (service::Probe::Exec { command }, _) => {
+            return Asks::Here(Arc::new(ExecProbe::new(command.clone(), executor())));
+        }
+        (service::Probe::Network(_), None) => Err("it asks nothing over the network".to_owned()),
+        (_, Some(schedule)) => network().map(|network| Asks::Elsewhere(network, Box::new(schedule))),
+    };
+    asked.unwrap_or_else(|text| Asks::Here(Arc::new(NotAsked { kind: check.probe.kind(), text })))
+}
+
+/// A check that nobody can ask, and why.
+struct NotAsked {
+    kind: &'static str,
+    text: String,
+}
+
+impl Probe for NotAsked {
+    fn kind(&self) -> &'static str {
+        self.kind
+    }
+
+    fn ask(&self, _: Instant) -> BoxFuture<'static, Answer> {
+        Box::pin(std::future::ready(Answer::fails(self.text.as_str())))
+    }
+}

@@ -1,0 +1,49 @@
+//! What a reading holds.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::init::InitFigures;
+use crate::health::Totals;
+use crate::model::Snapshot;
+
+/// All that was measured at one time.
+#[derive(Debug, Default)]
+pub struct Reading {
+    /// Sorted by name.
+    pub services: Vec<ServiceFigures>,
+    pub init: InitFigures,
+    /// Since the host's start.
+    pub events: u64,
+    /// Groups that were restarted, and how often.
+    pub group_restarts: BTreeMap<Arc<str>, u64>,
+    /// Absent where nobody collects logs.
+    pub dropped: Option<Dropped>,
+}
+
+/// What is measured of one service.
+#[derive(Debug)]
+pub struct ServiceFigures {
+    pub now: Snapshot,
+    /// The last reading found mistakes in its file.
+    pub faulty_file: bool,
+    pub usage: Usage,
+    /// Absent where no ServiceRunner runs it. Goes on counting after the reading.
+    pub totals: Option<Arc<Totals>>,
+}
+
+/// Use of the cgroup of a service.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Usage {
+    pub memory_bytes: Option<u64>,
+    pub cpu: Option<Duration>,
+    pub processes: Option<u32>,
+}
+
+/// What was lost of the logs of all services, since PID 1's start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Dropped {
+    pub lines: u64,
+    pub bytes: u64,
+}
