@@ -78,30 +78,62 @@ fn chain(status: &Status) -> String {
 fn connection(status: &Status) -> Option<Failure> {
     let mut cause = status.source();
     while let Some(error) = cause {
-        if let Some(failure) = error.downcast_ref::<Failure>() {
-            return Some(failure.clone());
-        }
-        #[cfg(feature = "tls")]
-        if let Some(failure) =
-            error.downcast_ref::<tokio_rustls::rustls::Error>().and_then(super::tls::failure)
-        {
-            return Some(failure);
-        }
         // What stands in an io::Error is not among its sources.
         let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-        if let Some(failure) = inner.and_then(|inner| inner.downcast_ref::<Failure>()) {
-            return Some(failure.clone());
-        }
-        #[cfg(feature = "tls")]
-        if let Some(failure) = inner
-            .and_then(|inner| inner.downcast_ref::<tokio_rustls::rustls::Error>())
-            .and_then(super::tls::failure)
-        {
+        let inner = inner.map(|inner| inner as &(dyn Error + 'static));
+        if let Some(failure) = said(error).or_else(|| inner.and_then(said)) {
             return Some(failure);
         }
         cause = error.source();
     }
     None
+}
+
+/// What this error alone says of the connection.
+fn said(error: &(dyn Error + 'static)) -> Option<Failure> {
+    let failure = error.downcast_ref::<Failure>().cloned();
+    #[cfg(feature = "tls")]
+    let failure = failure.or_else(|| of_tls(error.downcast_ref()?));
+    failure
+}
+
+/// What TLS says; `None` where it says nothing that an operator could act on.
+#[cfg(feature = "tls")]
+pub fn of_tls(error: &tokio_rustls::rustls::Error) -> Option<Failure> {
+    use tokio_rustls::rustls::{AlertDescription, CertificateError, Error};
+    match error {
+        Error::AlertReceived(
+            alert @ (AlertDescription::ProtocolVersion
+            | AlertDescription::HandshakeFailure
+            | AlertDescription::NoApplicationProtocol),
+        ) => Some(Failure::NotReachable(format!("it speaks TLS, but not as Kelson does ({alert:?})"))),
+        // In TLS 1.3 the machine looks at our certificate after the handshake: its no comes with the first call.
+        Error::AlertReceived(alert) => Some(Failure::Denied(match alert {
+            AlertDescription::CertificateExpired => {
+                "the machine refuses our certificate: it has expired, or a clock is wrong; `kelsonctl config contexts` \
+                 tells until when it holds, and `kelsonctl gen config` makes a new one"
+                    .to_owned()
+            }
+            AlertDescription::UnknownCA | AlertDescription::DecryptError => {
+                "the machine refuses our certificate: it is not signed by the machine's CA".to_owned()
+            }
+            AlertDescription::CertificateRequired => "the machine wants a client certificate".to_owned(),
+            other => format!("the machine refuses our certificate ({other:?})"),
+        })),
+        Error::InvalidCertificate(why) => Some(Failure::NotReachable(match why {
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+                "its certificate is not signed by the CA of the context: it may be another machine".to_owned()
+            }
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                "its certificate is for another name or address: use the one that it bears".to_owned()
+            }
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                "its certificate has expired, or a clock is wrong".to_owned()
+            }
+            other => format!("its certificate is not valid: {other}"),
+        })),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

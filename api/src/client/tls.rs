@@ -6,9 +6,10 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use tokio_rustls::rustls::{AlertDescription, CertificateError, ClientConfig, Error, RootCertStore, version};
+use tokio_rustls::rustls::{ClientConfig, Error, RootCertStore, version};
 
-use super::{Failure, TlsMaterial};
+use super::TlsMaterial;
+use super::failure::{Failure, of_tls};
 
 /// # Errors
 /// [`Failure::Failed`] when the material is not PEM or the key is that of another certificate.
@@ -51,7 +52,7 @@ pub fn server_name(host: &str) -> Result<ServerName<'static>, Failure> {
 /// Why the handshake failed.
 pub fn handshake(place: &str, error: &std::io::Error) -> Failure {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
-    match inner.and_then(failure) {
+    match inner.and_then(of_tls) {
         Some(Failure::NotReachable(why)) => Failure::NotReachable(format!("{place}: {why}")),
         Some(failure) => failure,
         None if matches!(inner, Some(Error::PeerIncompatible(_) | Error::NoApplicationProtocol)) => {
@@ -77,41 +78,4 @@ fn no_tls(place: &str, why: &str) -> Failure {
     Failure::NotReachable(format!(
         "{place} does not speak TLS, so that Kelson does not listen there, but something else: {why}"
     ))
-}
-
-/// What TLS says; `None` where it says nothing that an operator could act on.
-pub fn failure(error: &Error) -> Option<Failure> {
-    match error {
-        Error::AlertReceived(
-            alert @ (AlertDescription::ProtocolVersion
-            | AlertDescription::HandshakeFailure
-            | AlertDescription::NoApplicationProtocol),
-        ) => Some(Failure::NotReachable(format!("it speaks TLS, but not as Kelson does ({alert:?})"))),
-        // In TLS 1.3 the machine looks at our certificate after the handshake: its no comes with the first call.
-        Error::AlertReceived(alert) => Some(Failure::Denied(match alert {
-            AlertDescription::CertificateExpired => {
-                "the machine refuses our certificate: it has expired, or a clock is wrong; `kelsonctl config contexts` \
-                 tells until when it holds, and `kelsonctl gen config` makes a new one"
-                    .to_owned()
-            }
-            AlertDescription::UnknownCA | AlertDescription::DecryptError => {
-                "the machine refuses our certificate: it is not signed by the machine's CA".to_owned()
-            }
-            AlertDescription::CertificateRequired => "the machine wants a client certificate".to_owned(),
-            other => format!("the machine refuses our certificate ({other:?})"),
-        })),
-        Error::InvalidCertificate(why) => Some(Failure::NotReachable(match why {
-            CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-                "its certificate is not signed by the CA of the context: it may be another machine".to_owned()
-            }
-            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-                "its certificate is for another name or address: use the one that it bears".to_owned()
-            }
-            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-                "its certificate has expired, or a clock is wrong".to_owned()
-            }
-            other => format!("its certificate is not valid: {other}"),
-        })),
-        _ => None,
-    }
 }

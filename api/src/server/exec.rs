@@ -10,13 +10,13 @@ use kelson_proto::v1;
 use kelson_proto::v1::exec_server::Exec;
 use kelson_proto::v1::run_request::Request as Asked;
 use kelson_services::Manager;
-use kelson_services::exec::{ExecRequest, WindowSize};
+use kelson_services::exec::ExecRequest;
 use tokio::sync::{mpsc, watch};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::audit::record;
 use super::services::{about, caller};
-use session::Session;
+use session::{Session, window_size};
 
 /// Whoever opens the stream says at once what is to be run.
 const FIRST: Duration = Duration::from_secs(10);
@@ -91,10 +91,4 @@ fn exec_request(start: v1::RunStart) -> Result<ExecRequest, Status> {
         outputs: None,
         terminal: start.terminal.map(window_size),
     })
-}
-
-/// What no terminal has is taken for the most that one may have.
-fn window_size(size: v1::WindowSize) -> WindowSize {
-    let most = |number: u32| u16::try_from(number).unwrap_or(u16::MAX);
-    WindowSize { rows: most(size.rows), columns: most(size.columns) }
 }

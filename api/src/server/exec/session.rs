@@ -12,7 +12,7 @@ use std::time::Duration;
 use kelson_proto::v1;
 use kelson_proto::v1::run_request::Request as Asked;
 use kelson_proto::v1::run_response::Response as Told;
-use kelson_services::exec::{BoxFuture, ExecControl, Executing, Exit};
+use kelson_services::exec::{BoxFuture, ExecControl, Executing, Exit, WindowSize};
 use kelson_sys::descriptor::Watched;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -20,8 +20,6 @@ use nix::libc;
 use tokio::io::Interest;
 use tokio::sync::{mpsc, watch};
 use tonic::{Status, Streaming};
-
-use super::window_size;
 
 /// Most bytes of one response.
 const CHUNK: usize = 32 * 1024;
@@ -117,6 +115,12 @@ impl Session {
         let _ = tokio::time::timeout(PARTING, responses.send(Err(status))).await;
         ended
     }
+}
+
+/// What no terminal has is taken for the most that one may have.
+pub fn window_size(size: v1::WindowSize) -> WindowSize {
+    let most = |number: u32| u16::try_from(number).unwrap_or(u16::MAX);
+    WindowSize { rows: most(size.rows), columns: most(size.columns) }
 }
 
 /// A descriptor whose readiness is waited for. It must never make this process wait, wherever it comes from.
