@@ -11,6 +11,19 @@ use kelson_spec::service::Credentials;
 /// The most that either file may hold, in bytes.
 const MAX_ACCOUNTS: u64 = 16 << 20;
 
+/// Why a user cannot be told.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AccountError {
+    #[error("{} is not a user; write a name or number, or user:group", quoted(.0))]
+    Form(String),
+    #[error("{kind} {} is not in {file}{hint}", quoted(.name))]
+    Unknown { kind: &'static str, name: String, file: &'static str, hint: String },
+    #[error("user {0} is kelson-apid's own, by which others know it; give the service another")]
+    OfApid(u32),
+    #[error("user {0} is not in /etc/passwd, so its group is not known; write {0}:GROUP")]
+    NoGroup(u32),
+}
+
 /// What both files say.
 #[derive(Debug, Default)]
 pub struct Accounts {
@@ -69,14 +82,14 @@ impl Accounts {
     /// Resolves `user[:group]`, names or numbers.
     ///
     /// # Errors
-    /// With a sentence that says which of the two is not known, or that the user is [`APID_USER`].
-    pub fn resolve(&self, text: &str) -> Result<Credentials, String> {
+    /// Where one of the two is not known, or the user is [`APID_USER`].
+    pub fn resolve(&self, text: &str) -> Result<Credentials, AccountError> {
         let (user_text, group_text) = match text.split_once(':') {
             Some((user, group)) => (user, Some(group)),
             None => (text, None),
         };
         if user_text.is_empty() || group_text.is_some_and(str::is_empty) {
-            return Err(format!("{} is not a user; write a name or number, or user:group", quoted(text)));
+            return Err(AccountError::Form(text.to_owned()));
         }
         let number = id(user_text);
         let user = self.users.iter().find(|user| match number {
@@ -92,15 +105,11 @@ impl Accounts {
             (None, None) => return Err(self.unknown("user", "/etc/passwd", user_text)),
         };
         if uid == APID_USER {
-            return Err(format!(
-                "user {uid} is kelson-apid's own, by which others know it; give the service another"
-            ));
+            return Err(AccountError::OfApid(uid));
         }
         let gid = match group_text {
             Some(group) => self.group(group)?,
-            None => primary.ok_or_else(|| {
-                format!("user {uid} is not in /etc/passwd, so its group is not known; write {uid}:GROUP")
-            })?,
+            None => primary.ok_or(AccountError::NoGroup(uid))?,
         };
         let name = user.map_or(user_text, |user| &user.name);
         let mut groups: Vec<u32> =
@@ -126,25 +135,24 @@ impl Accounts {
         self.groups.iter().find(|group| group.name == name).map(|group| group.gid)
     }
 
-    fn group(&self, text: &str) -> Result<u32, String> {
+    fn group(&self, text: &str) -> Result<u32, AccountError> {
         if let Some(gid) = id(text) {
             return Ok(gid);
         }
-        match self.groups.iter().find(|group| group.name == text) {
-            Some(group) => Ok(group.gid),
+        match self.group_named(text) {
+            Some(gid) => Ok(gid),
             None if text == "root" => Ok(0),
             None => Err(self.unknown("group", "/etc/group", text)),
         }
     }
 
-    fn unknown(&self, kind: &str, file: &str, text: &str) -> String {
-        let near = match kind {
-            "user" => kelson_spec::near::near(text, self.users.iter().map(|user| user.name.as_str())),
-            _ => kelson_spec::near::near(text, self.groups.iter().map(|group| group.name.as_str())),
-        };
+    fn unknown(&self, kind: &'static str, file: &'static str, text: &str) -> AccountError {
+        let users = self.users.iter().map(|user| user.name.as_str()).filter(|_| kind == "user");
+        let groups = self.groups.iter().map(|group| group.name.as_str()).filter(|_| kind != "user");
+        let near = kelson_spec::near::near(text, users.chain(groups));
         // Their names come out of a file that anybody may have written.
         let hint = near.map(|name| format!("; did you mean {}?", shown(name))).unwrap_or_default();
-        format!("{kind} {} is not in {file}{hint}", quoted(text))
+        AccountError::Unknown { kind, name: text.to_owned(), file, hint }
     }
 }
 
@@ -165,7 +173,7 @@ mod tests {
     const GROUP: &str = "root:x:0:\nwww-data:x:33:\nadm:x:4:app,syslog\nssl-cert:x:110:www-data,app\n";
 
     fn resolve(text: &str) -> Result<Credentials, String> {
-        Accounts::parse(PASSWD, GROUP).resolve(text)
+        Accounts::parse(PASSWD, GROUP).resolve(text).map_err(|error| error.to_string())
     }
 
     fn who(uid: u32, gid: u32, groups: &[u32], name: &str, home: &str) -> Result<Credentials, String> {
@@ -180,7 +188,8 @@ mod tests {
         assert_eq!(resolve("1000"), who(1000, 1001, &[4, 110], "app", "/srv/app"));
         assert_eq!(resolve("4711:4712"), who(4711, 4712, &[], "4711", ""));
         assert_eq!(resolve("0:adm"), who(0, 4, &[], "root", "/root"));
-        assert_eq!(Accounts::default().resolve("root"), who(0, 0, &[], "root", "/root"));
+        let root = Accounts::default().resolve("root").map_err(|error| error.to_string());
+        assert_eq!(root, who(0, 0, &[], "root", "/root"));
     }
 
     #[test]
@@ -195,7 +204,7 @@ mod tests {
         assert_eq!(error("app:"), "\"app:\" is not a user; write a name or number, or user:group");
         let strange = Accounts::parse("web\u{1b}[2J:x:1:1::/:/bin/sh\n", "").resolve("web[2J");
         let text = r#"user "web[2J" is not in /etc/passwd; did you mean "web\u{1b}[2J"?"#;
-        assert_eq!(strange, Err(text.to_owned()), "nothing that a terminal would obey");
+        assert_eq!(strange.unwrap_err().to_string(), text, "nothing that a terminal would obey");
         assert_eq!(
             error("65432:0"),
             "user 65432 is kelson-apid's own, by which others know it; give the service another"

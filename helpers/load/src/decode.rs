@@ -3,19 +3,18 @@
 //! A decoder never stops at a mistake: it notes it, leaves that value out, and goes on. Whoever called it looks at the end
 //! whether anything was noted. Functions give `None` exactly when they noted a mistake (or a caller above them did).
 
-mod scalar;
-
+use std::borrow::Cow;
 use std::cell::{OnceCell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::accounts::Accounts;
+use crate::accounts::{AccountError, Accounts};
 use crate::member::Ties;
+use crate::name::{LONGEST_NAME, is_name};
 use crate::read::ReadError;
 use crate::tree::{Entry, Node, Position, Value};
 use kelson_spec::loaded::{Diagnostic, Unchecked};
-use kelson_spec::near::near;
 pub use kelson_spec::quote::{quoted, shown};
 use kelson_spec::service::{Credentials, ServiceSpec};
 
@@ -57,7 +56,7 @@ impl Context {
     }
 
     /// What can be told of a user without the files that name users.
-    pub fn unresolved(&self, text: &str) -> Result<Credentials, String> {
+    pub fn unresolved(&self, text: &str) -> Result<Credentials, AccountError> {
         match Accounts::default().resolve(text) {
             Err(_) if Accounts::may_know(text) => {
                 self.unchecked.borrow_mut().insert(Unchecked::Users);
@@ -105,6 +104,35 @@ pub struct Decoder<'a> {
     pub ties: Ties,
     /// Paths within the container at which something of the host is seen.
     pub targets: BTreeSet<PathBuf>,
+    /// The way from the root of the file to the value at hand: `depends[2].service`.
+    place: Vec<Step>,
+}
+
+enum Step {
+    Key(Cow<'static, str>),
+    Index(usize),
+}
+
+/// A mistake or a warning at a position of a file.
+pub fn diagnostic(
+    file: &Path,
+    at: Position,
+    service: Option<&str>,
+    message: impl Into<String>,
+) -> Diagnostic {
+    let (line, column) = (at.line, at.column);
+    let (file, service) = (file.to_owned(), service.map(str::to_owned));
+    Diagnostic { file, line, column, service, message: message.into() }
+}
+
+/// What stands at a node, for "found …".
+pub fn found(node: &Node) -> String {
+    match &node.value {
+        Value::Null => "nothing".to_owned(),
+        Value::Scalar(text) => quoted(text),
+        Value::Sequence(_) => "a list".to_owned(),
+        Value::Mapping(_) => "a mapping".to_owned(),
+    }
 }
 
 impl<'a> Decoder<'a> {
@@ -121,209 +149,193 @@ impl<'a> Decoder<'a> {
             workload: Position::START,
             ties: Ties::default(),
             targets: BTreeSet::new(),
+            place: Vec::new(),
         }
     }
-}
 
-/// Where in a file a value stands, as a path of keys: `depends[2].service`.
-#[derive(Clone, Copy)]
-pub enum Place<'p> {
-    Root,
-    Key(&'p Place<'p>, &'p str),
-    Index(&'p Place<'p>, usize),
-}
-
-impl fmt::Display for Place<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Place::Root => Ok(()),
-            Place::Key(Place::Root, key) => f.write_str(&shown(key)),
-            Place::Key(parent, key) => write!(f, "{parent}.{}", shown(key)),
-            Place::Index(parent, index) => write!(f, "{parent}[{index}]"),
-        }
-    }
-}
-
-/// A mapping whose keys have been checked.
-pub struct Fields<'p, 'n> {
-    pub place: &'p Place<'p>,
-    pub node: &'n Node,
-    pub entries: &'n [Entry],
-}
-
-impl<'n> Fields<'_, 'n> {
-    pub fn get(&self, key: &str) -> Option<&'n Node> {
-        self.entry(key).map(|entry| &*entry.value)
+    /// Does something at the value of a key of the mapping at hand.
+    pub fn at_key<T>(&mut self, key: impl Into<Cow<'static, str>>, act: impl FnOnce(&mut Self) -> T) -> T {
+        self.at(Step::Key(key.into()), act)
     }
 
-    /// Where the key itself stands.
-    pub fn position(&self, key: &str) -> Position {
-        self.entry(key).map_or(self.node.at, |entry| entry.key.at)
+    fn at<T>(&mut self, step: Step, act: impl FnOnce(&mut Self) -> T) -> T {
+        self.place.push(step);
+        let done = act(self);
+        self.place.pop();
+        done
     }
 
-    pub fn has(&self, key: &str) -> bool {
-        self.entry(key).is_some()
-    }
-
-    fn entry(&self, key: &str) -> Option<&'n Entry> {
-        self.entries.iter().find(|entry| entry.key.is(key))
-    }
-}
-
-/// What stands at a node, for "found …".
-pub fn found(node: &Node) -> String {
-    match &node.value {
-        Value::Null => "nothing".to_owned(),
-        Value::Scalar(text) => quoted(text),
-        Value::Sequence(_) => "a list".to_owned(),
-        Value::Mapping(_) => "a mapping".to_owned(),
-    }
-}
-
-impl Decoder<'_> {
-    /// Notes a mistake.
-    pub fn note(&mut self, at: Position, message: impl Into<String>) {
-        let mistake = self.found(at, message.into());
+    /// Notes a mistake of the value at hand.
+    pub fn wrong(&mut self, at: Position, message: impl fmt::Display) {
+        let mistake = self.found(at, message);
         self.diagnostics.push(mistake);
     }
 
-    /// Notes what is no mistake and hardly meant.
-    pub fn warn(&mut self, place: &Place<'_>, at: Position, message: impl fmt::Display) {
-        let warning = self.found(at, format!("{place}: {message}"));
-        self.warnings.push(warning);
-    }
-
-    fn found(&self, at: Position, message: String) -> Diagnostic {
-        Diagnostic {
-            file: self.file.to_owned(),
-            line: at.line,
-            column: at.column,
-            service: self.service.map(str::to_owned),
-            message,
-        }
-    }
-
-    /// Notes a mistake of the value at `place`.
-    pub fn wrong(&mut self, place: &Place<'_>, at: Position, message: impl fmt::Display) {
-        match place {
-            Place::Root => self.note(at, message.to_string()),
-            _ => self.note(at, format!("{place}: {message}")),
-        }
+    /// Notes a mistake of the value at hand, and gives nothing in its place.
+    pub fn refuse<T>(&mut self, node: &Node, message: impl fmt::Display) -> Option<T> {
+        self.wrong(node.at, message);
+        None
     }
 
     /// Notes that something of another kind stands here.
-    pub fn expected(&mut self, place: &Place<'_>, node: &Node, what: &str) {
-        self.wrong(place, node.at, format_args!("found {} where {what} belongs", found(node)));
+    pub fn expected<T>(&mut self, node: &Node, what: &str) -> Option<T> {
+        self.refuse(node, format_args!("found {} where {what} belongs", found(node)))
+    }
+
+    /// Notes what is no mistake and hardly meant, of an item of the list at hand.
+    pub fn warn(&mut self, index: usize, at: Position, message: impl fmt::Display) {
+        let warning = self.at(Step::Index(index), |d| d.found(at, message));
+        self.warnings.push(warning);
+    }
+
+    fn found(&self, at: Position, message: impl fmt::Display) -> Diagnostic {
+        let mut text = String::new();
+        for (place, step) in self.place.iter().enumerate() {
+            text += &match step {
+                Step::Key(key) => format!("{}{}", if place == 0 { "" } else { "." }, shown(key)),
+                Step::Index(index) => format!("[{index}]"),
+            };
+        }
+        let before = if text.is_empty() { "" } else { ": " };
+        diagnostic(self.file, at, self.service, format!("{text}{before}{message}"))
     }
 
     /// The keys and values of a mapping of any keys; a key that is none or stands twice is noted and left out.
-    pub fn entries<'n>(&mut self, place: &Place<'_>, node: &'n Node) -> Option<Vec<(&'n str, &'n Entry)>> {
+    pub fn entries<'n>(&mut self, node: &'n Node) -> Option<Vec<(&'n str, &'n Entry)>> {
         let Value::Mapping(entries) = &node.value else {
-            self.expected(place, node, "a mapping of keys to values");
-            return None;
+            return self.expected(node, "a mapping of keys to values");
         };
         let mut good: Vec<(&str, &Entry)> = Vec::with_capacity(entries.len());
-        let mut seen = std::collections::HashMap::with_capacity(entries.len());
+        let mut seen = HashMap::with_capacity(entries.len());
         for entry in entries {
             let at = entry.key.at;
             match &entry.key.value {
-                Value::Scalar(key) => match seen.insert(key.as_str(), at.line) {
-                    None => good.push((key, entry)),
+                Value::Scalar(key) => match seen.get(key.as_str()) {
+                    None => {
+                        seen.insert(key.as_str(), at.line);
+                        good.push((key, entry));
+                    }
                     Some(line) => {
-                        seen.insert(key.as_str(), line);
-                        self.wrong(
-                            &Place::Key(place, key),
-                            at,
-                            format_args!("this key stands here a second time; the first is in line {line}"),
-                        );
+                        let text = format!("this key stands here a second time; the first is in line {line}");
+                        self.at_key(key.clone(), |d| d.wrong(at, text));
                     }
                 },
-                _ => self.wrong(place, at, format_args!("found {} where a key belongs", found(&entry.key))),
+                _ => self.wrong(at, format_args!("found {} where a key belongs", found(&entry.key))),
             }
         }
         Some(good)
     }
 
-    /// A mapping in which only the keys `allowed` may stand; of the keys `elsewhere`, which are known but may not stand
-    /// here, `why` is said.
-    pub fn fields_where<'p, 'n>(
+    /// A mapping of any keys to values. `mistake` says what is wrong with a key beside those before it, `none` what to do
+    /// where a value is missing.
+    pub fn pairs<T>(
         &mut self,
-        place: &'p Place<'p>,
-        node: &'n Node,
-        allowed: &[&str],
-        elsewhere: &[&str],
-        why: &str,
-    ) -> Option<Fields<'p, 'n>> {
-        for (key, entry) in self.entries(place, node)? {
-            if allowed.contains(&key) {
+        node: &Node,
+        none: &str,
+        mistake: impl Fn(&str, &[(String, T)]) -> Option<String>,
+        mut decode: impl FnMut(&mut Self, &Node) -> Option<T>,
+    ) -> Option<Vec<(String, T)>> {
+        let mut list = Vec::new();
+        for (key, entry) in self.entries(node)? {
+            if let Some(message) = mistake(key, &list) {
+                self.wrong(entry.key.at, message);
                 continue;
             }
-            if elsewhere.contains(&key) {
-                let text = format!("{why}; allowed here: {}", allowed.join(", "));
-                self.wrong(&Place::Key(place, key), entry.key.at, text);
-                continue;
-            }
-            // A file of nothing but mistakes is not worth the search.
-            let near = near(key, allowed.iter().copied().filter(|_| self.diagnostics.len() < MOST_MISTAKES));
-            let hint = match near {
-                Some(near) => format!("; did you mean {near}? Allowed here: "),
-                None => "; allowed here: ".to_owned(),
-            };
-            self.wrong(
-                &Place::Key(place, key),
-                entry.key.at,
-                format_args!("this key is not known{hint}{}", allowed.join(", ")),
-            );
+            let value = self.at_key(key.to_owned(), |d| match entry.value.value {
+                Value::Null => d.refuse(&entry.value, format_args!("this key has no value; {none}")),
+                _ => decode(d, &entry.value),
+            });
+            list.extend(value.map(|value| (key.to_owned(), value)));
         }
-        let Value::Mapping(entries) = &node.value else { return None };
-        Some(Fields { place, node, entries })
-    }
-
-    pub fn missing(&mut self, fields: &Fields<'_, '_>, key: &str, example: &str) {
-        let place = Place::Key(fields.place, key);
-        self.wrong(&place, fields.node.at, format_args!("this key is missing; write {example}"));
-    }
-
-    /// Exactly one of `keys` must be there: which.
-    pub fn one_of<'k>(&mut self, fields: &Fields<'_, '_>, keys: &[&'k str]) -> Option<&'k str> {
-        let present: Vec<&str> = keys.iter().copied().filter(|key| fields.has(key)).collect();
-        match present.as_slice() {
-            [one] => Some(one),
-            [] => {
-                let text = format!("one of the keys {} is missing", keys.join(", "));
-                self.wrong(fields.place, fields.node.at, text);
-                None
-            }
-            [first, second, ..] => {
-                let at = fields.position(first).max(fields.position(second));
-                let text = format!("{first} and {second} exclude each other; keep one");
-                self.wrong(fields.place, at, text);
-                None
-            }
-        }
+        Some(list)
     }
 
     /// The items of a list, each decoded; items with a mistake are left out.
     pub fn list<'n, T>(
         &mut self,
-        place: &Place<'_>,
         node: &'n Node,
         what: &str,
-        mut decode: impl FnMut(&mut Self, &Place<'_>, &'n Node) -> Option<T>,
+        mut decode: impl FnMut(&mut Self, &'n Node) -> Option<T>,
     ) -> Option<Vec<T>> {
-        let Value::Sequence(items) = &node.value else {
-            self.expected(place, node, what);
-            return None;
-        };
+        let Value::Sequence(items) = &node.value else { return self.expected(node, what) };
         let mut list = Vec::with_capacity(items.len());
         for (index, item) in items.iter().enumerate() {
-            let place = Place::Index(place, index);
-            if matches!(item.value, Value::Null) {
-                self.wrong(&place, item.at, "this item is empty; give it a value or remove it");
-            } else if let Some(value) = decode(self, &place, item) {
-                list.push(value);
-            }
+            list.extend(self.at(Step::Index(index), |d| match item.value {
+                Value::Null => d.refuse(item, "this item is empty; give it a value or remove it"),
+                _ => decode(d, item),
+            }));
         }
         Some(list)
+    }
+
+    /// Refuses a list of more than `most`, at the first of those.
+    pub fn at_most<M: fmt::Display>(
+        &mut self,
+        node: &Node,
+        most: usize,
+        refuse: impl FnOnce(usize) -> M,
+    ) -> Option<()> {
+        let Value::Sequence(items) = &node.value else { return Some(()) };
+        items.get(most).map_or(Some(()), |first| self.refuse(first, refuse(items.len())))
+    }
+
+    /// A single value as it is written, where `what` is expected.
+    pub fn scalar<'n>(&mut self, node: &'n Node, what: &str) -> Option<&'n str> {
+        match &node.value {
+            Value::Scalar(text) => Some(text),
+            _ => self.expected(node, what),
+        }
+    }
+
+    /// A text: any single value as it is written. It goes to the kernel in the end, so it holds no NUL.
+    pub fn text(&mut self, node: &Node) -> Option<String> {
+        let text = self.scalar(node, "a text")?;
+        if text.contains('\0') {
+            return self.refuse(node, "a NUL byte cannot stand in a text");
+        }
+        Some(text.to_owned())
+    }
+
+    /// A text that is not empty.
+    pub fn word(&mut self, node: &Node) -> Option<String> {
+        let text = self.text(node)?;
+        if text.is_empty() { self.refuse(node, "this text is empty") } else { Some(text) }
+    }
+
+    /// A path from `/`.
+    pub fn path(&mut self, node: &Node) -> Option<PathBuf> {
+        let text = self.text(node)?;
+        if !text.starts_with('/') {
+            let text = format!("{} is not a path from the root; write it with / first", quoted(&text));
+            return self.refuse(node, text);
+        }
+        Some(PathBuf::from(text))
+    }
+
+    /// The name of a service or a check.
+    pub fn name(&mut self, node: &Node) -> Option<String> {
+        let text = self.scalar(node, "a name")?;
+        if !is_name(text) {
+            let text = format!(
+                "{} is not a name; use small letters, digits and -, no - first, at most {LONGEST_NAME}",
+                quoted(text)
+            );
+            return self.refuse(node, text);
+        }
+        Some(text.to_owned())
+    }
+
+    /// The key `name` of a file, which may only repeat how the file is called. Whether it does.
+    pub fn file_name(&mut self, node: &Node) -> Option<bool> {
+        let name = self.name(node)?;
+        if name != self.stem {
+            let text = format!(
+                "{} is not the file's name; write {}, or rename the file to {name}.yaml",
+                quoted(&name),
+                self.stem
+            );
+            self.wrong(node.at, text);
+        }
+        Some(name == self.stem)
     }
 }

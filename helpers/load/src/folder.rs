@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use crate::containers;
-use crate::decode::{Context, Decoded, Decoder, MOST_MISTAKES};
+use crate::decode::{Context, Decoded, Decoder, MOST_MISTAKES, diagnostic};
 use crate::grammar::{self, DecodedMachine, Mapping};
 use crate::groups;
 use crate::member::{Member, Ties};
@@ -92,13 +92,7 @@ impl Reading {
     }
 
     fn note(&mut self, file: &Path, service: Option<&str>, message: String) {
-        self.diagnostics.push(Diagnostic {
-            file: file.to_owned(),
-            line: 0,
-            column: 0,
-            service: service.map(str::to_owned),
-            message,
-        });
+        self.diagnostics.push(diagnostic(file, Position::FILE, service, message));
     }
 
     fn machine_file(&mut self, config: &Path) -> DecodedMachine {
@@ -134,13 +128,8 @@ impl Reading {
                 continue;
             }
             if !self.members.iter().any(|member| member.group == stem) {
-                self.warnings.push(Diagnostic {
-                    file: path.clone(),
-                    line: 0,
-                    column: 0,
-                    service: None,
-                    message: format!("no service is in group {stem}, so this file has no effect"),
-                });
+                let text = format!("no service is in group {stem}, so this file has no effect");
+                self.warnings.push(diagnostic(&path, Position::FILE, None, text));
             }
             groups.extend(self.file(&path, None, |d, root, _| grammar::group(d, &stem, root?)));
         }
@@ -232,9 +221,9 @@ impl Reading {
             Err(error) => {
                 let at = match error {
                     read::ReadError::NotUtf8 { line, column, .. } => Position { line, column },
-                    _ => Position { line: 0, column: 0 },
+                    _ => Position::FILE,
                 };
-                decoder.note(at, error.to_string());
+                decoder.wrong(at, error);
                 None
             }
         };
@@ -242,12 +231,12 @@ impl Reading {
         warnings.truncate(MOST_MISTAKES);
         self.warnings.append(&mut warnings);
         // PID 1 keeps them all in its memory.
-        if let Some(next) = found.get(MOST_MISTAKES).map(|next| (next.line, next.column)) {
+        if let Some(next) = found.get(MOST_MISTAKES) {
+            let at = Position { line: next.line, column: next.column };
             let more = found.len().saturating_sub(MOST_MISTAKES);
             found.truncate(MOST_MISTAKES);
-            let service = service.map(str::to_owned);
-            let message = format!("{more} more mistakes are not shown; mend the first ones");
-            found.push(Diagnostic { file: path.to_owned(), line: next.0, column: next.1, service, message });
+            let text = format!("{more} more mistakes are not shown; mend the first ones");
+            found.push(diagnostic(path, at, service, text));
         }
         self.diagnostics.append(&mut found);
         decoded
@@ -265,13 +254,8 @@ impl Reading {
                 continue;
             }
             let Decoded { spec, workload, .. } = decoded;
-            self.diagnostics.push(Diagnostic {
-                file: spec.file,
-                line: workload.line,
-                column: workload.column,
-                service: Some(spec.name.clone()),
-                message: containers::off(enabled, machine).to_owned(),
-            });
+            let text = containers::off(enabled, machine);
+            self.diagnostics.push(diagnostic(&spec.file, workload, Some(&spec.name), text));
             self.known.insert(spec.name);
         }
         on
@@ -318,13 +302,8 @@ impl Reading {
             builtin.depends.clear();
             let at = references.get(place).and_then(|list| list.get(problem.reference));
             let at = at.copied().unwrap_or(Position::START);
-            self.diagnostics.push(Diagnostic {
-                file: file.to_owned(),
-                line: at.line,
-                column: at.column,
-                service: None,
-                message: format!("builtins.{}.{}", builtin.name, problem.message),
-            });
+            let text = format!("builtins.{}.{}", builtin.name, problem.message);
+            self.diagnostics.push(diagnostic(file, at, None, text));
         }
     }
 
@@ -342,13 +321,7 @@ impl Reading {
             if let Some(mark) = faulty.get_mut(problem.service) {
                 *mark = true;
             }
-            self.diagnostics.push(Diagnostic {
-                file: spec.file.clone(),
-                line: at.line,
-                column: at.column,
-                service: Some(spec.name.clone()),
-                message: problem.message,
-            });
+            self.diagnostics.push(diagnostic(&spec.file, at, Some(&spec.name), problem.message));
         }
         let sound = specs.into_iter().zip(faulty).filter(|(_, faulty)| !faulty);
         let mut services: Vec<ServiceSpec> = sound.map(|(spec, _)| spec).collect();
@@ -362,16 +335,16 @@ fn tree_of(decoder: &mut Decoder<'_>, text: &str) -> Option<Rc<Node>> {
     // The parser is not ours: should it fail on this file, the others must still be read.
     let parsed = std::panic::catch_unwind(|| tree::parse(text));
     let Ok((root, mistakes)) = parsed else {
-        decoder.note(Position::START, "the YAML parser failed on this file; simplify it");
+        decoder.wrong(Position::START, "the YAML parser failed on this file; simplify it");
         return None;
     };
     let silent = mistakes.is_empty();
     for mistake in mistakes {
-        decoder.note(mistake.at, mistake.message);
+        decoder.wrong(mistake.at, mistake.message);
     }
     let root = root.filter(|root| !matches!(root.value, Value::Null));
     if root.is_none() && silent {
-        decoder.note(Position { line: 0, column: 0 }, "the file is empty");
+        decoder.wrong(Position::FILE, "the file is empty");
     }
     root
 }

@@ -3,6 +3,7 @@
 //! A [`Mapping`] lists the keys of a mapping, and everything is made of it: the decoder, what `kelsonctl status` shows, the
 //! JSON schemas and the tables of the documents.
 
+mod at;
 mod checks;
 mod codec;
 mod command;
@@ -17,7 +18,9 @@ mod membership;
 mod probes;
 mod requirement;
 mod restart;
+mod seen;
 mod service;
+mod values;
 
 pub use group::{group, group_file};
 pub use machine::{DecodedMachine, machine, machine_file};

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::decode::Decoded;
+use crate::decode::{Decoded, diagnostic};
 use crate::member::{Member, Part};
 use crate::tree::Position;
 use kelson_spec::loaded::Diagnostic;
@@ -45,13 +45,9 @@ pub fn mistakes(members: &[Member]) -> Vec<Diagnostic> {
         } else {
             continue;
         };
-        found.extend(members.into_iter().map(|member| Diagnostic {
-            file: member.file.clone(),
-            line: member.at.line,
-            column: member.at.column,
-            service: Some(member.service.clone()),
-            message: message.clone(),
-        }));
+        let mistake =
+            |member: &Member| diagnostic(&member.file, member.at, Some(&member.service), message.as_str());
+        found.extend(members.into_iter().map(mistake));
     }
     found
 }

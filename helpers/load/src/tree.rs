@@ -24,6 +24,8 @@ pub struct Position {
 
 impl Position {
     pub const START: Position = Position { line: 1, column: 1 };
+    /// The file as a whole.
+    pub const FILE: Position = Position { line: 0, column: 0 };
 
     fn of(marker: &Marker) -> Self {
         Position {
@@ -47,9 +49,22 @@ impl Node {
         entry.map(|entry| &*entry.value)
     }
 
+    /// The text of a single value.
+    pub fn scalar(&self) -> Option<&str> {
+        if let Value::Scalar(text) = &self.value { Some(text) } else { None }
+    }
+
     /// It is this single value.
     pub fn is(&self, text: &str) -> bool {
-        matches!(&self.value, Value::Scalar(found) if found == text)
+        self.scalar() == Some(text)
+    }
+
+    pub fn is_mapping(&self) -> bool {
+        matches!(self.value, Value::Mapping(_))
+    }
+
+    pub fn is_empty_list(&self) -> bool {
+        matches!(&self.value, Value::Sequence(items) if items.is_empty())
     }
 }
 

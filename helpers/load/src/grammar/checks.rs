@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::codec::{Codec, boolean, duration, duration_from, name, number};
+use super::at::At;
+use super::codec::Codec;
 use super::command::command;
-use super::mapping::{At, Mapping, keys};
+use super::mapping::{Mapping, keys};
 use super::probes::{grpc, http, tcp};
-use crate::decode::Place;
-use crate::tree::Value;
+use super::values::{boolean, duration, duration_from, name, number};
 use kelson_spec::service::{Asks, Check, NetworkProbe, Probe, ProbeTls};
 
 /// The shortest time between two runs of a check, and the shortest timeout.
@@ -35,29 +35,27 @@ pub fn checks(of: CheckOf) -> Codec<Vec<Check>> {
         CheckOf::Service => of_service(),
         CheckOf::Group => of_group(),
     });
-    one.clone().list_of(0..=MOST_CHECKS, "").read_by(move |d, place, node| {
-        if let Value::Sequence(items) = &node.value
-            && let Some(first) = items.get(MOST_CHECKS)
-        {
-            let text = format!("these are {} checks; a {whose} has at most {MOST_CHECKS}", items.len());
-            d.wrong(place, first.at, text);
-            return None;
-        }
+    one.clone().list_of(0..=MOST_CHECKS, "").read_by(move |d, node| {
+        d.at_most(node, MOST_CHECKS, |count| {
+            format!("these are {count} checks; a {whose} has at most {MOST_CHECKS}")
+        })?;
         let mut names: Vec<String> = Vec::new();
         let mut certificates = 0_usize;
-        d.list(place, node, "a list of checks", |d, p, n| {
-            let check = one.decode(d, p, n)?;
+        d.list(node, "a list of checks", |d, node| {
+            let check = one.decode(d, node)?;
             if names.contains(&check.name) {
                 let text = format!("two checks are named {}; give each a name of its own", check.name);
-                d.wrong(&Place::Key(p, "name"), n.at, text);
+                d.at_key("name", |d| d.wrong(node.at, text));
             }
             names.push(check.name.clone());
             let before = certificates;
             certificates = certificates.saturating_add(authority(&check).map_or(0, str::len));
             if before <= MOST_CERTIFICATES && certificates > MOST_CERTIFICATES {
                 let most = kelson_spec::units::size_text(MOST_CERTIFICATES as u64);
-                let text = format!("the certificates of this {whose}'s checks are more than {most} in all");
-                d.wrong(p, n.at, text);
+                d.wrong(
+                    node.at,
+                    format_args!("the certificates of this {whose}'s checks are more than {most} in all"),
+                );
             }
             Some(check)
         })
@@ -173,10 +171,9 @@ fn times(mapping: Mapping<Check>, about: &About) -> Mapping<Check> {
 }
 
 fn exec() -> Mapping<Vec<String>> {
-    let whole = At::new(|command: &Vec<String>| Some(command.clone()), |command, new| *command = new);
     keys! {
         Mapping::new("exec", Vec::new);
-        needed "command" (whole) = command(), "command: [PROGRAM, ARGUMENT]",
+        needed "command" (At::whole()) = command(), "command: [PROGRAM, ARGUMENT]",
             "a program and its arguments; status 0 passes";
     }
 }

@@ -1,8 +1,9 @@
 //! `process`, and the command of it, of a container, of a hook or of a check.
 
-use super::codec::{Codec, path, text};
+use super::codec::Codec;
 use super::mapping::{Mapping, keys};
-use crate::decode::{Decoder, Place, quoted, shown};
+use super::values::{path, text};
+use crate::decode::{Decoder, quoted, shown};
 use crate::tree::{Node, Value};
 use kelson_spec::service::ProcessSpec;
 
@@ -18,41 +19,39 @@ pub fn process() -> Mapping<ProcessSpec> {
 
 /// A program and its arguments.
 pub fn command() -> Codec<Vec<String>> {
-    text().list_of(1..=usize::MAX, "").read_by(|d, p, n| d.command(p, n))
+    text().list_of(1..=usize::MAX, "").read_by(|d, node| d.command(node))
 }
 
 impl Decoder<'_> {
     /// A program and its arguments.
-    pub fn command(&mut self, place: &Place<'_>, node: &Node) -> Option<Vec<String>> {
-        if matches!(node.value, Value::Scalar(_)) {
-            self.expected(place, node, "a list such as [/usr/bin/program, --flag]");
-            return None;
+    pub fn command(&mut self, node: &Node) -> Option<Vec<String>> {
+        if node.scalar().is_some() {
+            return self.expected(node, "a list such as [/usr/bin/program, --flag]");
         }
         let before = self.diagnostics.len();
-        let command = self.list(place, node, "a list of texts", |d, p, n| d.text(p, n))?;
+        let command = self.list(node, "a list of texts", |d, node| d.text(node))?;
         if self.diagnostics.len() > before {
             return None;
         }
         match command.first().map(String::as_str) {
-            None => self.wrong(place, node.at, "the command is empty; write a program and its arguments"),
-            Some("") => self.wrong(place, node.at, "the program's name is empty"),
+            None => self.refuse(node, "the command is empty; write a program and its arguments"),
+            Some("") => self.refuse(node, "the program's name is empty"),
             Some(program) if program.contains('/') && !program.starts_with('/') => {
                 let text = format!(
                     "{} is not the path of a program; write it with / first, or a name alone to look up in PATH",
                     quoted(program)
                 );
-                self.wrong(place, node.at, text);
+                self.refuse(node, text)
             }
             Some(_) => {
-                self.unexpanded(place, node, &command);
-                return Some(command);
+                self.unexpanded(node, &command);
+                Some(command)
             }
         }
-        None
     }
 
     /// Warns of what only a shell would put a value in the place of.
-    fn unexpanded(&mut self, place: &Place<'_>, node: &Node, command: &[String]) {
+    fn unexpanded(&mut self, node: &Node, command: &[String]) {
         let by_shell = command.iter().position(|word| is_shell(word)).unwrap_or(command.len());
         let Value::Sequence(items) = &node.value else { return };
         for (index, (word, item)) in command.iter().zip(items).enumerate().take(by_shell) {
@@ -63,7 +62,7 @@ impl Decoder<'_> {
                     shown(name),
                     shown(name)
                 );
-                self.warn(&Place::Index(place, index), item.at, text);
+                self.warn(index, item.at, text);
             }
         }
     }

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use super::codec::{Codec, boolean, choice, cpus, duration, number, size, text, time_limit};
-use super::mapping::{At, Mapping, keys};
+use super::at::At;
+use super::codec::{Codec, either};
+use super::mapping::{Mapping, keys};
+use super::values::{boolean, choice, cpus, duration, number, scalar, size, some_text, time_limit};
 use crate::decode::quoted;
 use crate::json::Json;
 use crate::schema::{Kind, form};
-use crate::tree::Value;
 use kelson_spec::kernel;
 use kelson_spec::near::near;
 use kelson_spec::service::{LogSpec, ResourceLimit, Resources, Seccomp, Security, StopSpec};
@@ -56,53 +57,42 @@ fn limit() -> Codec<ResourceLimit> {
             needed "hard" hard = limit_value(), "hard: NUMBER", "up to which the service may raise it";
         }
         .check(|d, seen, limit| {
-            let read = |key| seen.has(key) && !seen.is_wrong(key);
-            if read("soft") && read("hard") && limit.soft > limit.hard {
-                let at = seen.fields.get("soft").map_or(seen.fields.node.at, |value| value.at);
-                d.wrong(seen.fields.place, at, "soft is above hard; the kernel refuses that");
+            if seen.is_right("soft") && seen.is_right("hard") && limit.soft > limit.hard {
+                let at = seen.get("soft").map_or(seen.node.at, |value| value.at);
+                d.wrong(at, "soft is above hard; the kernel refuses that");
             }
         })
     });
-    let (one, kind, inner) = (limit_value(), both.kind.clone(), both.clone());
-    let shown = one.clone();
+    let (one, shown_one, shown) = (limit_value(), limit_value(), both.clone());
     Codec::new(
-        move || Kind::Either(vec![(one.kind)(), kind()]),
-        {
-            let one = limit_value();
-            move |d, place, node| match node.value {
-                Value::Mapping(_) => both.decode(d, place, node),
-                _ => one.decode(d, place, node).map(|n| ResourceLimit { resource: 0, soft: n, hard: n }),
-            }
+        either(&one, &both),
+        move |d, node| match node.is_mapping() {
+            true => both.decode(d, node),
+            false => one.decode(d, node).map(|n| ResourceLimit { resource: 0, soft: n, hard: n }),
         },
         move |limit, extent| match limit.soft == limit.hard {
-            true => shown.encode(&limit.soft, extent),
-            false => inner.encode(limit, extent),
+            true => shown_one.encode(&limit.soft, extent),
+            false => shown.encode(limit, extent),
         },
     )
 }
 
 fn limit_value() -> Codec<u64> {
-    Codec::new(
+    scalar(
         || Kind::Either(vec![Kind::Size(0), Kind::Choice(vec!["unlimited"])]),
-        |d, place, node| {
-            let Value::Scalar(text) = &node.value else {
-                d.expected(place, node, "a number, a size or unlimited");
-                return None;
-            };
-            let value = if text == "unlimited" { Some(u64::MAX) } else { units::size(text) };
-            if value.is_none() {
-                let text = format!("{} is not a number, a size or unlimited", quoted(text));
-                d.wrong(place, node.at, text);
-            }
-            value
+        "a number, a size or unlimited",
+        |text| match text {
+            "unlimited" => Ok(u64::MAX),
+            text => units::size(text)
+                .ok_or_else(|| format!("{} is not a number, a size or unlimited", quoted(text))),
         },
-        |value, _| if *value == u64::MAX { Json::text("unlimited") } else { Json::Number(*value) },
+        |value| if *value == u64::MAX { Json::text("unlimited") } else { Json::Number(*value) },
     )
 }
 
 /// `held`: the capabilities of a workload that is given and denied none.
 pub fn security(held: u64) -> Mapping<Security> {
-    let profiles = vec![("default", Seccomp::Default), ("unconfined", Seccomp::Unconfined)];
+    let profiles = [("default", Seccomp::Default), ("unconfined", Seccomp::Unconfined)];
     let capabilities = At::new(
         move |security: &Security| Some(capabilities_of(security, held)),
         move |security: &mut Security, (drop, add): (u64, u64)| {
@@ -147,7 +137,7 @@ fn capability_lists() -> Mapping<(u64, u64)> {
 
 /// Names of capabilities as they are in capabilities(7), or `all`.
 fn capabilities() -> Codec<u64> {
-    let one = text().read_by(|d, p, n| d.word(p, n)).parsed(
+    let one = some_text().parsed(
         |text| {
             if text == "all" {
                 return Ok(kernel::ALL_CAPABILITIES);
@@ -171,8 +161,8 @@ fn capabilities() -> Codec<u64> {
         let words = std::iter::once("all").chain(kernel::CAPABILITIES).collect();
         Kind::Either(vec![Kind::Choice(words), Kind::Form(form("capability", "^CAP_[A-Z_]+$", "CAP_CHOWN"))])
     };
-    one.of_kind(kind).list("a list of capabilities").mapped(
-        |list| list.into_iter().fold(0, |mask, bits| mask | bits),
+    one.of_kind(kind).list("a list of capabilities").parsed(
+        |list| Ok::<_, &str>(list.iter().fold(0, |mask, bits| mask | bits)),
         |mask| match *mask {
             kernel::ALL_CAPABILITIES => vec![kernel::ALL_CAPABILITIES],
             mask => (0..u64::BITS)
@@ -205,8 +195,8 @@ fn signal() -> Codec<i32> {
         let pattern = format!(r"^(SIG)?({}|RTMIN(\+[0-9]+)?|RTMAX(-[0-9]+)?)$", names.join("|"));
         Kind::Either(vec![Kind::Form(form("signal", &pattern, "SIGTERM")), Kind::Number(1..=64)])
     };
-    let word = text().read_by(|d, p, n| d.word(p, n)).of_kind(kind);
-    word.parsed(|text| kernel::parse_signal(text), |signal| kernel::signal_name(*signal))
+    let name = |signal: &i32| kernel::signal_name(*signal);
+    some_text().of_kind(kind).parsed(|text| kernel::parse_signal(text), name)
 }
 
 pub fn logs() -> Mapping<LogSpec> {

@@ -2,9 +2,11 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use super::codec::{Codec, choice, host_name, path, text, word};
-use super::mapping::{At, Mapping, keys};
-use crate::decode::{Decoder, Place, quoted};
+use super::at::At;
+use super::codec::Codec;
+use super::mapping::{Mapping, keys};
+use super::values::{choice, host_name, path, text, word};
+use crate::decode::{Decoder, quoted};
 use crate::json::Json;
 use crate::schema::{Kind, form};
 use crate::tree::{Node, Value};
@@ -38,11 +40,9 @@ const TMPFS_OPTIONS: [(&str, &str); 5] = [
 const PERMISSIONS: [char; 3] = ['r', 'w', 'm'];
 
 pub fn container() -> Codec<ContainerSpec> {
-    let whole = Mapping::codec(mapping);
-    let inner = whole.clone();
-    whole.read_by(move |d, place, node| {
+    Mapping::codec(mapping).around(|d, node, inner| {
         d.targets.clear();
-        inner.decode(d, place, node)
+        inner(d, node)
     })
 }
 
@@ -51,7 +51,7 @@ fn mapping() -> Mapping<ContainerSpec> {
         let strange = image.contains(|c: char| c.is_whitespace() || c.is_control());
         strange.then(|| format!("{} is not a reference of an image, such as demo/nginx:1", quoted(image)))
     });
-    let networks = vec![("host", ContainerNetwork::Host), ("none", ContainerNetwork::None)];
+    let networks = [("host", ContainerNetwork::Host), ("none", ContainerNetwork::None)];
     keys! {
         Mapping::new("container", ContainerSpec::default);
         needed "image" image = image, "image: NAME:TAG",
@@ -72,15 +72,12 @@ fn mapping() -> Mapping<ContainerSpec> {
 
 /// A program and its arguments; empty for those of the image.
 fn command() -> Codec<Vec<String>> {
-    text().list("").read_by(|d, place, node| match &node.value {
-        Value::Sequence(items) if items.is_empty() => Some(Vec::new()),
-        _ => d.command(place, node),
-    })
+    text().list("").read_by(|d, node| if node.is_empty_list() { Some(Vec::new()) } else { d.command(node) })
 }
 
 fn mount() -> Mapping<ContainerMount> {
     let source = path()
-        .read_by(|d, p, n| d.mount_source(p, n))
+        .read_by(|d, node| d.mount_source(node))
         .of_kind(|| Kind::Either(vec![Kind::Form(form("path", "^/", "/srv")), Kind::Choice(vec!["tmpfs"])]));
     let kind = || {
         let words = Kind::Choice(OPTIONS.iter().copied().flatten().copied().collect());
@@ -92,22 +89,22 @@ fn mount() -> Mapping<ContainerMount> {
         Mapping::new("container-mount", initial);
         needed "source" source = source, "source: PATH",
             "a path of the host, or `tmpfs` for a file system in memory";
-        needed "target" target = path().read_by(|d, p, n| d.place_within(p, n)), "target: PATH",
+        needed "target" target = path().read_by(|d, node| d.place_within(node)), "target: PATH",
             "a path in the container, each at most once and not `/`";
     }
         .own(
             (
                 "options",
-                None,
+                "",
                 "a path is bound with `bind` and `rprivate`, and a tmpfs is `nosuid` and `nodev`, unless the options say otherwise",
             ),
             kind,
             |d, seen, mount| {
                 let in_memory = mount.is_tmpfs();
                 let options = &mut mount.options;
-                seen.read(d, "options", |d, p, n| {
-                    d.list(p, n, "a list of options such as [ro, nosuid]", |d, p, n| {
-                        let option = d.mount_option(p, n, in_memory, options)?;
+                seen.read(d, "options", |d, node| {
+                    d.list(node, "a list of options such as [ro, nosuid]", |d, node| {
+                        let option = d.mount_option(node, in_memory, options)?;
                         options.push(option);
                         Some(())
                     })
@@ -120,13 +117,13 @@ fn mount() -> Mapping<ContainerMount> {
 /// `/dev/ttyS0`, or `{source: /dev/ttyS0, target: /dev/modem, permissions: rw}`.
 fn device() -> Codec<ContainerDevice> {
     let whole = Mapping::codec(device_mapping);
-    let (kind, inner) = (whole.kind.clone(), whole.clone());
-    whole.of_kind(move || Kind::Either(vec![device_path(), kind()])).read_by(move |d, place, node| {
-        if matches!(node.value, Value::Mapping(_)) {
-            return inner.decode(d, place, node);
+    let kind = whole.kind.clone();
+    whole.of_kind(move || Kind::Either(vec![device_path(), kind()])).around(|d, node, inner| {
+        if node.is_mapping() {
+            return inner(d, node);
         }
-        d.below_dev(place, node)?;
-        let source = d.place_within(place, node)?;
+        d.below_dev(node)?;
+        let source = d.place_within(node)?;
         let permissions = ContainerDevice::PERMISSIONS.to_owned();
         Some(ContainerDevice { target: source.clone(), source, permissions })
     })
@@ -137,8 +134,17 @@ fn device_path() -> Kind {
 }
 
 fn device_mapping() -> Mapping<ContainerDevice> {
-    let permissions =
-        word("some of `r`, `w`, `m`", "^[rwm]{1,3}$", "r").parsed(|text| permissions(text), String::clone);
+    let permissions = word("some of `r`, `w`, `m`", "^[rwm]{1,3}$", "r").parsed(
+        |text| {
+            permissions(text).ok_or_else(|| {
+                format!(
+                    "{} are not permissions; write r (read), w (write), m (make nodes of it), such as rw",
+                    quoted(text)
+                )
+            })
+        },
+        String::clone,
+    );
     let target = At::new(
         |device: &ContainerDevice| (device.target != device.source).then(|| Some(device.target.clone())),
         |device, target: Option<PathBuf>| device.target = target.unwrap_or_default(),
@@ -150,34 +156,27 @@ fn device_mapping() -> Mapping<ContainerDevice> {
     };
     keys! {
         Mapping::new("device", initial);
-        needed "source" source = path().of_kind(device_path).read_by(|d, place, node| {
-                d.below_dev(place, node)?;
-                d.path(place, node)
+        needed "source" source = path().of_kind(device_path).read_by(|d, node| {
+                d.below_dev(node)?;
+                d.path(node)
             }), "source: /dev/ttyS0", "the device of the host";
-        means "target" (target) = path().read_by(|d, p, n| d.place_within(p, n)).optional(), "`source`",
+        means "target" (target) = path().read_by(|d, node| d.place_within(node)).optional(), "`source`",
             "where the container sees it";
         key "permissions" permissions = permissions, "`r`: read. `w`: write. `m`: make nodes of it";
     }
     .check(|d, seen, device| {
-        if let Some(source) =
-            seen.fields.get("source").filter(|_| !seen.has("target") && !seen.is_wrong("source"))
-        {
-            let place = Place::Key(seen.fields.place, "source");
-            d.place_within(&place, source);
+        if let Some(source) = seen.get("source").filter(|_| !seen.has("target") && !seen.is_wrong("source")) {
+            d.at_key("source", |d| d.place_within(source));
             device.target.clone_from(&device.source);
         }
     })
 }
 
-fn permissions(text: &str) -> Result<String, String> {
+/// In the order in which they are kept. `None`: they are none.
+fn permissions(text: &str) -> Option<String> {
     let once = |letter: char| text.chars().filter(|other| *other == letter).count() == 1;
-    if !text.chars().all(|letter| PERMISSIONS.contains(&letter) && once(letter)) {
-        return Err(format!(
-            "{} are not permissions; write r (read), w (write), m (make nodes of it), such as rw",
-            quoted(text)
-        ));
-    }
-    Ok(PERMISSIONS.into_iter().filter(|letter| text.contains(*letter)).collect())
+    let sound = text.chars().all(|letter| PERMISSIONS.contains(&letter) && once(letter));
+    sound.then(|| PERMISSIONS.into_iter().filter(|letter| text.contains(*letter)).collect())
 }
 
 /// `user[:group]` of an image, which only a look into the image can resolve.
@@ -195,21 +194,20 @@ pub fn container_user() -> Codec<String> {
 
 impl Decoder<'_> {
     /// A path of the host, or the word for a file system in memory.
-    fn mount_source(&mut self, place: &Place<'_>, node: &Node) -> Option<PathBuf> {
+    fn mount_source(&mut self, node: &Node) -> Option<PathBuf> {
         match &node.value {
             Value::Scalar(text) if text == ContainerMount::TMPFS => Some(PathBuf::from(text)),
             Value::Scalar(text) if !text.starts_with('/') => {
                 let text = format!("{} is neither a path from the root nor tmpfs", quoted(text));
-                self.wrong(place, node.at, text);
-                None
+                self.refuse(node, text)
             }
-            _ => self.path(place, node),
+            _ => self.path(node),
         }
     }
 
     /// Where something of the host is seen in the container: not its root, and each place once.
-    fn place_within(&mut self, place: &Place<'_>, node: &Node) -> Option<PathBuf> {
-        let target = self.path(place, node)?;
+    fn place_within(&mut self, node: &Node) -> Option<PathBuf> {
+        let target = self.path(node)?;
         // Compared by components: /a/ and /a//. are one place.
         let plain: PathBuf = target.components().collect();
         let message = if target.components().any(|part| part == Component::ParentDir) {
@@ -221,18 +219,11 @@ impl Decoder<'_> {
         } else {
             return Some(target);
         };
-        self.wrong(place, node.at, message);
-        None
+        self.refuse(node, message)
     }
 
-    fn mount_option(
-        &mut self,
-        place: &Place<'_>,
-        node: &Node,
-        in_memory: bool,
-        taken: &[String],
-    ) -> Option<String> {
-        let text = self.word(place, node)?;
+    fn mount_option(&mut self, node: &Node, in_memory: bool, taken: &[String]) -> Option<String> {
+        let text = self.word(node)?;
         let (name, value) = match text.split_once('=') {
             Some((name, value)) => (name, Some(value)),
             None => (text.as_str(), None),
@@ -249,8 +240,7 @@ impl Decoder<'_> {
             } else {
                 format!("{} is not right; write such as {example}", quoted(&text))
             };
-            self.wrong(place, node.at, message);
-            return None;
+            return self.refuse(node, message);
         }
         let Some(row) = OPTIONS.iter().find(|row| row.contains(&text.as_str())) else {
             let known = OPTIONS.iter().copied().flatten().copied();
@@ -258,8 +248,7 @@ impl Decoder<'_> {
                 Some(near) => format!("; did you mean {near}?"),
                 None => "; such are ro, rw, bind, rbind, nosuid, nodev, noexec, noatime".to_owned(),
             };
-            self.wrong(place, node.at, format_args!("{} is not an option of a mount{hint}", quoted(&text)));
-            return None;
+            return self.refuse(node, format_args!("{} is not an option of a mount{hint}", quoted(&text)));
         };
         if let Some(other) = taken.iter().find(|other| row.contains(&other.as_str())) {
             let message = if *other == text {
@@ -267,23 +256,20 @@ impl Decoder<'_> {
             } else {
                 format!("{other} and {text} exclude each other; keep one")
             };
-            self.wrong(place, node.at, message);
-            return None;
+            return self.refuse(node, message);
         }
         if in_memory && matches!(text.as_str(), "bind" | "rbind") {
-            self.wrong(place, node.at, format_args!("a tmpfs is not bound from anywhere; leave {text} out"));
-            return None;
+            return self.refuse(node, format_args!("a tmpfs is not bound from anywhere; leave {text} out"));
         }
         Some(text)
     }
 
     /// A path elsewhere is a slip of the pen, or a node that somebody made.
-    fn below_dev(&mut self, place: &Place<'_>, node: &Node) -> Option<()> {
-        let path = self.path(place, node)?;
+    fn below_dev(&mut self, node: &Node) -> Option<()> {
+        let path = self.path(node)?;
         let mut parts = path.strip_prefix("/dev").unwrap_or(Path::new("..")).components().peekable();
         if parts.peek().is_none() || parts.any(|part| part == Component::ParentDir) {
-            self.wrong(place, node.at, "a device is named by its path below /dev, such as /dev/ttyS0");
-            return None;
+            return self.refuse(node, "a device is named by its path below /dev, such as /dev/ttyS0");
         }
         Some(())
     }

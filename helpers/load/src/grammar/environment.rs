@@ -2,15 +2,19 @@
 
 use std::path::Path;
 
-use super::codec::{map, text};
-use super::mapping::{At, Mapping};
-use crate::decode::{Decoder, Place, quoted, shown};
+use super::at::At;
+use super::mapping::Mapping;
+use super::values::{map, text};
+use crate::decode::{Decoder, diagnostic, quoted, shown};
 use crate::environment;
 use crate::json::Json;
 use crate::read::{self, MAX_FILE, ReadError};
 use crate::schema::{Kind, form};
-use crate::tree::{Node, Value};
-use kelson_spec::loaded::{Diagnostic, Unchecked};
+use crate::tree::{Node, Position};
+use kelson_spec::loaded::Unchecked;
+
+/// What to write where a variable or a header has no value.
+pub const EMPTY: &str = "write \"\" for an empty one";
 
 type Variables = Vec<(String, String)>;
 
@@ -23,24 +27,25 @@ pub fn environments<S: 'static>(
 ) -> Mapping<S> {
     let at = std::rc::Rc::new(at);
     let shown_at = at.clone();
-    let variables = map(("name", "^[A-Za-z_][A-Za-z0-9_]*$", "LANG"), |d, p, n| d.environment(p, n), text());
+    let form_of_name = ("name", "^[A-Za-z_][A-Za-z0-9_]*$", "LANG");
+    let variables = map(form_of_name, EMPTY, |name, _| environment::name_mistake(name), text());
     let (kind, shown) = (variables.kind.clone(), variables.clone());
     mapping
         .own(
-            ("environment", None, own),
+            ("environment", "", own),
             move || kind(),
             move |d, seen, spec| {
-                let files = seen.read(d, "environmentFiles", |d, p, n| {
-                    d.list(p, n, "a list of paths", |d, p, n| d.environment_file(p, n))
+                let files = seen.read(d, "environmentFiles", |d, node| {
+                    d.list(node, "a list of paths", |d, node| d.environment_file(node))
                 });
-                let own = seen.read(d, "environment", |d, p, n| variables.decode(d, p, n));
+                let own = seen.read(d, "environment", |d, node| variables.decode(d, node));
                 let all = files.into_iter().flatten().flatten().chain(own.into_iter().flatten());
                 at.put(spec, environment::unique(all));
             },
             move |spec, extent| shown_at.get(spec).map_or(Json::Null, |list| shown.encode(&list, extent)),
         )
         .own(
-            ("environmentFiles", None, files),
+            ("environmentFiles", "", files),
             || Kind::List(Box::new(Kind::Form(form("path", "^-?/", "-/etc/web.env"))), 0..=usize::MAX),
             |_, _, _| {},
             // What they say stands in `environment`.
@@ -49,32 +54,16 @@ pub fn environments<S: 'static>(
 }
 
 impl Decoder<'_> {
-    fn environment(&mut self, place: &Place<'_>, node: &Node) -> Option<Vec<(String, String)>> {
-        let mut list = Vec::new();
-        for (name, entry) in self.entries(place, node)? {
-            let inner = Place::Key(place, name);
-            if let Some(message) = environment::name_mistake(name) {
-                self.wrong(place, entry.key.at, message);
-            } else if matches!(entry.value.value, Value::Null) {
-                self.wrong(&inner, entry.value.at, "this key has no value; write \"\" for an empty one");
-            } else if let Some(value) = self.text(&inner, &entry.value) {
-                list.push((name.to_owned(), value));
-            }
-        }
-        Some(list)
-    }
-
     /// Reads a file of `KEY=VALUE` lines; with `-` before the path it may be missing.
-    fn environment_file(&mut self, place: &Place<'_>, node: &Node) -> Option<Vec<(String, String)>> {
-        let text = self.text(place, node)?;
+    fn environment_file(&mut self, node: &Node) -> Option<Vec<(String, String)>> {
+        let text = self.text(node)?;
         let (optional, path) = match text.strip_prefix('-') {
             Some(rest) => (true, rest),
             None => (false, text.as_str()),
         };
         if !path.starts_with('/') {
             let text = format!("{} is not a path from the root; write it with / first", quoted(path));
-            self.wrong(place, node.at, text);
-            return None;
+            return self.refuse(node, text);
         }
         let path = Path::new(path);
         let Some(located) = self.context.locate(path, Unchecked::EnvironmentFiles) else {
@@ -87,29 +76,29 @@ impl Decoder<'_> {
                     let path = shown(&path.to_string_lossy());
                     let text =
                         format!("{path} does not exist; create it, or write -{path} if it may be missing");
-                    self.wrong(place, node.at, text);
+                    self.wrong(node.at, text);
                 }
                 return None;
             }
             Err(ReadError::NotUtf8 { line, column, byte }) => {
-                self.elsewhere(path, line, column, ReadError::NotUtf8 { line, column, byte }.to_string());
-                return None;
+                let text = ReadError::NotUtf8 { line, column, byte }.to_string();
+                return self.elsewhere(path, Position { line, column }, text);
             }
             Err(error) => {
-                self.wrong(place, node.at, format_args!("{}: {error}", shown(&path.to_string_lossy())));
-                return None;
+                return self.refuse(node, format_args!("{}: {error}", shown(&path.to_string_lossy())));
             }
         };
         let (entries, mistakes) = environment::parse(&content);
         for mistake in mistakes {
-            self.elsewhere(path, mistake.line, mistake.column, mistake.message);
+            let at = Position { line: mistake.line, column: mistake.column };
+            let _: Option<()> = self.elsewhere(path, at, mistake.message);
         }
         Some(entries)
     }
 
     /// Notes a mistake in another file that makes this service faulty.
-    fn elsewhere(&mut self, file: &Path, line: u32, column: u32, message: String) {
-        let (file, service) = (file.to_owned(), self.service.map(str::to_owned));
-        self.diagnostics.push(Diagnostic { file, line, column, service, message });
+    fn elsewhere<T>(&mut self, file: &Path, at: Position, message: String) -> Option<T> {
+        self.diagnostics.push(diagnostic(file, at, self.service, message));
+        None
     }
 }

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use super::checks::{CheckOf, checks};
-use super::codec::{duration, duration_from, name};
-use super::mapping::{Mapping, Seen, keys};
+use super::mapping::{Mapping, keys};
 use super::restart::group_restart;
-use crate::decode::{Decoder, Place};
+use super::seen::Seen;
+use super::values::{duration, duration_from, own_name};
+use crate::decode::Decoder;
 use crate::tree::Node;
 use kelson_spec::group::GroupSpec;
 
@@ -17,19 +18,15 @@ pub const LEAST_DEADLINE: Duration = Duration::from_secs(1);
 pub fn group(d: &mut Decoder<'_>, stem: &str, root: &Node) -> Option<GroupSpec> {
     let before = d.diagnostics.len();
     d.stem = stem.to_owned();
-    let group = group_file().decode(d, &Place::Root, root);
+    let group = group_file().decode(d, root);
     group.filter(|_| d.diagnostics.len() == before)
 }
 
 /// The whole file.
 pub fn group_file() -> Mapping<GroupSpec> {
-    let name = name().read_by(|d, place, node| {
-        let stem = d.stem.clone();
-        d.file_name(&stem, place, node).map(|_| stem)
-    });
     keys! {
         Mapping::new("group", GroupSpec::default);
-        means "name" name = name, "the file's name",
+        means "name" name = own_name(), "the file's name",
             "the name of the group, as the file is called without `.yaml`";
         means "minimum" minimum = duration().optional(),
             "`health.minimum` of the [machine file](machine-file.md#health)",
@@ -53,7 +50,7 @@ pub fn group_file() -> Mapping<GroupSpec> {
 /// Whether what `minimum` and `deadline` say goes together.
 pub fn within_deadline(
     d: &mut Decoder<'_>,
-    seen: &Seen<'_, '_, '_>,
+    seen: &Seen<'_, '_>,
     whose: &str,
     minimum: Option<Duration>,
     deadline: Option<Duration>,

@@ -1,11 +1,10 @@
 //! Commands around a run: the key `hooks`.
 
-use super::codec::{Codec, SHORTEST, boolean, duration_from};
+use super::codec::{Codec, either};
 use super::command::command;
 use super::mapping::{Mapping, keys};
-use crate::decode::found;
-use crate::schema::Kind;
-use crate::tree::{Node, Value};
+use super::values::{SHORTEST, boolean, duration_from};
+use crate::tree::Value;
 use kelson_spec::service::{Hook, Hooks};
 
 /// The most commands at one place: each of them can keep a stop waiting.
@@ -29,34 +28,21 @@ pub fn hooks(is_container: bool) -> Mapping<Hooks> {
 
 /// A list of commands, or one alone. `not_as_root`: why `asRoot` cannot be here.
 fn list(not_as_root: Option<&'static str>) -> Codec<Vec<Hook>> {
-    let whole = Mapping::codec(move || hook(not_as_root));
-    let inner = whole.clone();
-    let one = whole.read_by(move |d, place, node| {
-        if matches!(node.value, Value::Mapping(_)) {
-            return inner.decode(d, place, node);
-        }
-        d.wrong(place, node.at, not_a_hook(node));
-        None
+    let one = Mapping::codec(move || hook(not_as_root)).around(|d, node, inner| match node.is_mapping() {
+        true => inner(d, node),
+        false => d.expected(node, "such as {command: [PROGRAM, ARGUMENT]}"),
     });
     let list = one.clone().list_of(0..=MOST, "");
-    let (kind, one_kind, many) = (list.kind.clone(), one.kind.clone(), list.clone());
-    list.of_kind(move || Kind::Either(vec![kind(), one_kind()])).read_by(move |d, place, node| {
-        match &node.value {
-            Value::Sequence(items) => match items.get(MOST) {
-                None => return many.decode(d, place, node),
-                Some(first) => {
-                    let text = format!("these are {} commands; at most {MOST} can stand here", items.len());
-                    d.wrong(place, first.at, text);
-                }
-            },
-            _ => return one.decode(d, place, node).map(|hook| vec![hook]),
+    let kind = either(&list, &one);
+    list.of_kind(kind).around(move |d, node, list| match node.value {
+        Value::Sequence(_) => {
+            d.at_most(node, MOST, |count| {
+                format!("these are {count} commands; at most {MOST} can stand here")
+            })?;
+            list(d, node)
         }
-        None
+        _ => one.decode(d, node).map(|hook| vec![hook]),
     })
-}
-
-fn not_a_hook(node: &Node) -> String {
-    format!("found {} where such as {{command: [PROGRAM, ARGUMENT]}} belongs", found(node))
 }
 
 fn hook(not_as_root: Option<&'static str>) -> Mapping<Hook> {

@@ -4,20 +4,22 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::at::{At, at};
 use super::checks::{CheckOf, checks};
-use super::codec::{
-    Codec, address, any_word, boolean, duration, duration_from, duration_within, host_name, map, path,
-    start_timeout, text, word,
-};
+use super::codec::Codec;
 use super::confinement::{limits, logs, resources, stop};
 use super::environment::environments;
 use super::group::{LEAST_DEADLINE, within_deadline};
 use super::hooks::hooks;
-use super::mapping::{At, Mapping, at, keys};
+use super::mapping::{Mapping, keys};
 use super::requirement::{Use, requirements};
 use super::restart::restart;
 use super::service::service_file;
-use crate::decode::{Decoder, Place, quoted};
+use super::values::{
+    address, any_word, boolean, duration, duration_from, duration_within, host_name, map, path,
+    start_timeout, text, word,
+};
+use crate::decode::{Decoder, quoted};
 use crate::schema::Kind;
 use crate::tree::{Node, Position, Value};
 use kelson_spec::machine::{
@@ -45,7 +47,7 @@ pub struct DecodedMachine {
 
 /// Decodes the tree of the machine file.
 pub fn machine(d: &mut Decoder<'_>, root: &Node) -> DecodedMachine {
-    let spec = machine_file().decode(d, &Place::Root, root).unwrap_or_default();
+    let spec = machine_file().decode(d, root).unwrap_or_default();
     DecodedMachine { spec, references: std::mem::take(&mut d.builtin_references) }
 }
 
@@ -58,20 +60,19 @@ pub fn machine_file() -> Mapping<MachineSpec> {
     });
     let setting = ("name", "^[A-Za-z0-9_:-]+([./][A-Za-z0-9_:-]+)+$", "net.ipv4.ip_forward");
     let watchdog = Mapping::codec(watchdog);
-    let (kind, inner) = (watchdog.kind.clone(), watchdog.clone());
+    let kind = watchdog.kind.clone();
     let watchdog = watchdog
+        .around(|d, node, inner| match node.scalar() {
+            Some(text) => {
+                let text =
+                    format_args!("{} is not off; write off, or keys such as {{timeout: 30s}}", quoted(text));
+                d.refuse(node, text)
+            }
+            None => inner(d, node),
+        })
         .optional()
         .of_kind(move || Kind::Either(vec![Kind::Choice(vec!["off"]), kind()]))
-        .read_by(move |d, place, node| match &node.value {
-            Value::Scalar(text) if text == "off" => Some(None),
-            Value::Scalar(text) => {
-                let text =
-                    format!("{} is not off; write off, or keys such as {{timeout: 30s}}", quoted(text));
-                d.wrong(place, node.at, text);
-                None
-            }
-            _ => inner.decode(d, place, node).map(Some),
-        });
+        .around(|d, node, inner| if node.is("off") { Some(None) } else { inner(d, node) });
     keys! {
         Mapping::new("machine", MachineSpec::default);
         means "hostname" hostname = host_name().optional(),
@@ -79,7 +80,7 @@ pub fn machine_file() -> Mapping<MachineSpec> {
             "letters, digits, `-` and `.`, at most 64";
         key "modules" modules = module.list("a list of kernel modules"),
             "loaded in this order with what they depend on. One that fails does not keep the others";
-        key "sysctl" sysctl = map(setting, |d, p, n| d.sysctl(p, n), text()),
+        key "sysctl" sysctl = map(setting, "give it one or remove it", |key, _| setting_mistake(key), text()),
             "set in the file's order. A dot parts the name (`net.ipv4.ip_forward`), and a `/` stands for a dot \
              within a part, as sysctl(8) has it. One that fails does not keep the others";
         key "network" network = static_interface().list("a list of interfaces"),
@@ -98,15 +99,12 @@ pub fn machine_file() -> Mapping<MachineSpec> {
 }
 
 fn static_interface() -> Codec<InterfaceSpec> {
-    let whole = Mapping::codec(interface);
-    let inner = whole.clone();
-    whole.read_by(move |d, place, node| match node.get("dhcp") {
-        Some(dhcp) if dhcp.is("true") => {
+    Mapping::codec(interface).around(|d, node, inner| match node.get("dhcp").filter(|dhcp| dhcp.is("true")) {
+        Some(dhcp) => {
             let text = "DHCP is not supported; write an address such as address: 10.0.2.15/24";
-            d.wrong(&Place::Key(place, "dhcp"), dhcp.at, text);
-            None
+            d.at_key("dhcp", |d| d.refuse(dhcp, text))
         }
-        _ => inner.decode(d, place, node),
+        None => inner(d, node),
     })
 }
 
@@ -136,17 +134,16 @@ fn interface() -> Mapping<InterfaceSpec> {
         Mapping::new("interface", initial);
         needed "interface" interface = device, "interface: eth0", "at most 15 letters";
         needed "address" (network_at) = network(), "address: 10.0.2.15/24", "IPv4 or IPv6";
-        means "gateway" gateway = address().optional(), "none",
+        means "gateway" gateway = address("").optional(), "none",
             "a default route through it. It must be within the network of `address`, or link-local (IPv6)";
-        key "dns" dns = address().list("a list of addresses"),
+        key "dns" dns = address("").list("a list of addresses"),
             "name servers, written to `/etc/resolv.conf`: a link to `/run/kelson/resolv.conf`, unless somebody \
              else's link is there";
         key "dhcp" (dhcp) = boolean(), "`true` is refused: DHCP is not supported";
     }
         .check(|d, seen, interface| {
-            let known = seen.has("address") && !seen.is_wrong("address");
             if let Some(gateway) = interface.gateway
-                && known
+                && seen.is_right("address")
                 && !reaches(interface.address, interface.prefix, gateway)
             {
                 let text = format!("{gateway} is not within the network of address");
@@ -246,12 +243,11 @@ fn health() -> Mapping<NodeHealthSpec> {
 }
 
 fn shutdown() -> Mapping<Duration> {
-    let whole = At::new(|timeout: &Duration| Some(*timeout), |timeout, new| *timeout = new);
     let about = "the total deadline for stopping services at the end of the run";
     let least = Duration::from_secs(1);
     keys! {
         Mapping::new("shutdown", || MachineSpec::default().shutdown_timeout);
-        key "timeout" (whole) = duration_from(least), about;
+        key "timeout" (At::whole()) = duration_from(least), about;
     }
 }
 
@@ -284,7 +280,7 @@ fn builtins() -> Codec<Vec<BuiltinSpec>> {
             mapping.means(name, at, Mapping::codec(move || builtin(name)), "as it is", about(name))
         })
     })
-    .read_by(|d, p, n| d.builtins(p, n))
+    .read_by(|d, node| d.builtins(node))
 }
 
 fn builtin(name: &'static str) -> Mapping<BuiltinSpec> {
@@ -336,51 +332,38 @@ fn builtin(name: &'static str) -> Mapping<BuiltinSpec> {
 }
 
 impl Decoder<'_> {
-    fn sysctl(&mut self, place: &Place<'_>, node: &Node) -> Option<Vec<(String, String)>> {
+    fn builtins(&mut self, node: &Node) -> Option<Vec<BuiltinSpec>> {
         let mut list = Vec::new();
-        for (key, entry) in self.entries(place, node)? {
-            let inner = Place::Key(place, key);
-            let sound = key.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-/:".contains(&b))
-                && key.contains(['.', '/'])
-                && key.split(['.', '/']).all(|part| !part.is_empty());
-            if !sound {
-                self.wrong(
-                    place,
-                    entry.key.at,
-                    format_args!("{} is not a key such as net.ipv4.ip_forward", quoted(key)),
-                );
-            } else if matches!(entry.value.value, Value::Null) {
-                self.wrong(&inner, entry.value.at, "this key has no value; give it one or remove it");
-            } else if let Some(value) = self.text(&inner, &entry.value) {
-                list.push((key.to_owned(), value));
-            }
-        }
-        Some(list)
-    }
-
-    fn builtins(&mut self, place: &Place<'_>, node: &Node) -> Option<Vec<BuiltinSpec>> {
-        let mut list = Vec::new();
-        for (name, entry) in self.entries(place, node)? {
-            let inner = Place::Key(place, name);
-            let Some(known) = BUILTINS.into_iter().find(|known| *known == name) else {
-                let hint =
-                    near(name, BUILTINS).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
-                let all = BUILTINS.join(", ");
-                let text = format!("this is not one of the built-in services {all}{hint}");
-                self.wrong(&inner, entry.key.at, text);
-                continue;
-            };
-            if matches!(entry.value.value, Value::Null) {
-                self.wrong(&inner, entry.value.at, "this key has no value; give it one or remove it");
-            } else if let Some(builtin) = builtin(known).decode(self, &inner, &entry.value) {
+        for (name, entry) in self.entries(node)? {
+            let builtin = self.at_key(name.to_owned(), |d| {
+                let Some(known) = BUILTINS.into_iter().find(|known| *known == name) else {
+                    let hint = near(name, BUILTINS).map(|near| format!("; did you mean {near}?"));
+                    let (all, hint) = (BUILTINS.join(", "), hint.unwrap_or_default());
+                    let text = format!("this is not one of the built-in services {all}{hint}");
+                    d.wrong(entry.key.at, text);
+                    return None;
+                };
+                match entry.value.value {
+                    Value::Null => d.refuse(&entry.value, "this key has no value; give it one or remove it"),
+                    _ => builtin(known).decode(d, &entry.value),
+                }
+            });
+            let references = std::mem::take(&mut self.references);
+            if let Some(builtin) = builtin {
                 list.push(builtin);
-                let references = std::mem::take(&mut self.references);
                 self.builtin_references.push(references);
             }
-            self.references.clear();
         }
         Some(list)
     }
+}
+
+/// Why this is not the name of a kernel parameter, if it is not.
+fn setting_mistake(key: &str) -> Option<String> {
+    let sound = key.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-/:".contains(&b))
+        && key.contains(['.', '/'])
+        && key.split(['.', '/']).all(|part| !part.is_empty());
+    (!sound).then(|| format!("{} is not a key such as net.ipv4.ip_forward", quoted(key)))
 }
 
 /// Whether the kernel takes `gateway` for an interface of this address: within its network, or link-local.

@@ -9,266 +9,41 @@
 //! [`Mapping`] knows the type of its spec; what it is made of does not, so that it is compiled once and not for each type.
 
 use std::any::Any;
-use std::cell::{OnceCell, RefCell};
+use std::cell::OnceCell;
 use std::marker::PhantomData;
 use std::rc::Rc;
 
+use super::at::At;
 use super::codec::{Codec, DESCRIBES, Extent};
-use crate::decode::{Decoder, Fields, Place};
+use super::seen::Seen;
+use crate::decode::Decoder;
 use crate::json::Json;
 use crate::schema::{self, Absent, Kind};
-use crate::tree::{Node, Position, Value};
-
-type Get<S, T> = dyn Fn(&S) -> Option<T>;
-type Put<S, T> = dyn Fn(&mut S, T);
-
-/// Where in a spec the value of a key belongs.
-pub enum At<S, T> {
-    /// A field of it. Without `get` where nothing is ever shown.
-    Field { get: Option<fn(&S) -> T>, put: fn(&mut S, T) },
-    /// `get` gives `None` where the spec is of a kind that has no such value.
-    Computed { get: Box<Get<S, T>>, put: Box<Put<S, T>> },
-}
-
-impl<S, T> At<S, T> {
-    pub fn new(get: impl Fn(&S) -> Option<T> + 'static, put: impl Fn(&mut S, T) + 'static) -> Self {
-        At::Computed { get: Box::new(get), put: Box::new(put) }
-    }
-
-    pub fn get(&self, spec: &S) -> Option<T> {
-        match self {
-            At::Field { get, .. } => get.map(|get| get(spec)),
-            At::Computed { get, .. } => get(spec),
-        }
-    }
-
-    pub fn put(&self, spec: &mut S, value: T) {
-        match self {
-            At::Field { put, .. } => put(spec, value),
-            At::Computed { put, .. } => put(spec, value),
-        }
-    }
-}
-
-/// A field of the spec, or in parentheses what a function makes.
-macro_rules! at {
-    ($field:ident) => {
-        $crate::grammar::mapping::At::Field {
-            get: if $crate::grammar::codec::DESCRIBES { Some(|spec| spec.$field.clone()) } else { None },
-            put: |spec, value| spec.$field = value,
-        }
-    };
-    (($at:expr)) => {
-        $at
-    };
-}
+use crate::tree::Node;
 
 /// Adds keys to a mapping, each `METHOD "NAME" FIELD = ARGUMENTS;` for the method of [`Mapping`] of that name.
 macro_rules! keys {
     ($mapping:expr; $($method:ident $name:literal $at:tt = $($argument:expr),+;)*) => {
-        $mapping$(.$method($name, $crate::grammar::mapping::at!($at), $($argument),+))*
+        $mapping$(.$method($name, $crate::grammar::at::at!($at), $($argument),+))*
     };
 }
-pub(super) use {at, keys};
+pub(super) use keys;
 
-/// What was found of a mapping's keys.
-pub struct Seen<'f, 'p, 'n> {
-    pub fields: &'f Fields<'p, 'n>,
-    /// The keys that may be there.
-    pub known: &'f [&'static str],
-    wrong: RefCell<Vec<&'static str>>,
-}
-
-impl<'n> Seen<'_, '_, 'n> {
-    pub fn has(&self, key: &str) -> bool {
-        self.fields.has(key)
-    }
-
-    /// The key is there and its value has a mistake, which has been noted.
-    pub fn is_wrong(&self, key: &str) -> bool {
-        self.wrong.borrow().contains(&key)
-    }
-
-    /// Reads the value of a key; `None` where it is absent or wrong.
-    pub fn read<T>(
-        &self,
-        d: &mut Decoder<'_>,
-        key: &'static str,
-        decode: impl FnOnce(&mut Decoder<'_>, &Place<'_>, &'n Node) -> Option<T>,
-    ) -> Option<T> {
-        let node = self.value(d, key)?;
-        let value = decode(d, &Place::Key(self.fields.place, key), node);
-        if value.is_none() {
-            self.note_wrong(key);
-        }
-        value
-    }
-
-    // Compiled once, and not with the value of each key.
-    #[inline(never)]
-    fn note_wrong(&self, key: &'static str) {
-        self.wrong.borrow_mut().push(key);
-    }
-
-    /// What is written for a key. A key without a value is a mistake.
-    #[inline(never)]
-    fn value(&self, d: &mut Decoder<'_>, key: &'static str) -> Option<&'n Node> {
-        let node = self.fields.get(key)?;
-        if matches!(node.value, Value::Null) {
-            self.wrong_value(d, key, "this key has no value; give it one or remove it");
-            self.note_wrong(key);
-            return None;
-        }
-        Some(node)
-    }
-
-    /// Notes a mistake of a key, at the key.
-    pub fn wrong_key(&self, d: &mut Decoder<'_>, key: &str, message: impl std::fmt::Display) {
-        self.wrong_at(d, key, self.fields.position(key), message);
-    }
-
-    /// Notes a mistake of a key, at its value.
-    pub fn wrong_value(&self, d: &mut Decoder<'_>, key: &str, message: impl std::fmt::Display) {
-        let at = self.fields.get(key).map_or(self.fields.node.at, |value| value.at);
-        self.wrong_at(d, key, at, message);
-    }
-
-    fn wrong_at(&self, d: &mut Decoder<'_>, key: &str, at: Position, message: impl std::fmt::Display) {
-        d.wrong(&Place::Key(self.fields.place, key), at, message);
-    }
-}
-
-/// What a key reads into a spec, and shows of one.
-trait Field {
-    fn kind(&self, initial: &dyn Any) -> Kind;
-    /// False: nothing was read.
-    fn read(
-        &self,
-        key: &'static str,
-        d: &mut Decoder<'_>,
-        seen: &Seen<'_, '_, '_>,
-        spec: &mut dyn Any,
-    ) -> bool;
-    /// `Null` where there is nothing to show.
-    fn show(&self, spec: &dyn Any, extent: Extent) -> Json;
-}
-
-/// A value for a place of the spec.
-struct Bound<S, T> {
-    at: At<S, T>,
-    codec: Codec<T>,
-}
-
-impl<S: 'static, T: 'static> Field for Bound<S, T> {
-    fn kind(&self, _: &dyn Any) -> Kind {
-        if !DESCRIBES {
-            return Kind::Text;
-        }
-        (self.codec.kind)()
-    }
-
-    fn read(
-        &self,
-        key: &'static str,
-        d: &mut Decoder<'_>,
-        seen: &Seen<'_, '_, '_>,
-        spec: &mut dyn Any,
-    ) -> bool {
-        let value = seen.read(d, key, |d, p, n| self.codec.decode(d, p, n));
-        spec.downcast_mut().zip(value).map(|(spec, value)| self.at.put(spec, value)).is_some()
-    }
-
-    fn show(&self, spec: &dyn Any, extent: Extent) -> Json {
-        if !DESCRIBES {
-            return Json::Null;
-        }
-        let value = spec.downcast_ref().and_then(|spec| self.at.get(spec));
-        value.map_or(Json::Null, |value| self.codec.encode(&value, extent))
-    }
-}
-
-/// A mapping that depends on what was read before.
-struct Depending<S, T, F> {
-    at: At<S, T>,
-    make: F,
-}
-
-impl<S: 'static, T: 'static, F> Field for Depending<S, T, F>
-where
-    F: Fn(&S, Option<&Seen<'_, '_, '_>>) -> Mapping<T>,
-{
-    fn kind(&self, initial: &dyn Any) -> Kind {
-        if !DESCRIBES {
-            return Kind::Text;
-        }
-        let described = initial.downcast_ref().map(|initial| (self.make)(initial, None).describe());
-        Kind::Mapping(Rc::new(move || described.clone().unwrap_or_default()))
-    }
-
-    fn read(
-        &self,
-        key: &'static str,
-        d: &mut Decoder<'_>,
-        seen: &Seen<'_, '_, '_>,
-        spec: &mut dyn Any,
-    ) -> bool {
-        let Some(spec) = spec.downcast_mut() else { return false };
-        let value = seen.read(d, key, |d, p, n| (self.make)(spec, Some(seen)).decode(d, p, n));
-        value.map(|value| self.at.put(spec, value)).is_some()
-    }
-
-    fn show(&self, spec: &dyn Any, extent: Extent) -> Json {
-        if !DESCRIBES {
-            return Json::Null;
-        }
-        let Some(spec) = spec.downcast_ref() else { return Json::Null };
-        self.at.get(spec).map_or(Json::Null, |value| (self.make)(spec, None).encode(&value, extent))
-    }
-}
-
-/// Read and shown in its own way.
-struct Own<S, R, W> {
-    kind: Box<dyn Fn() -> Kind>,
-    read: R,
-    show: W,
-    spec: PhantomData<fn(&S)>,
-}
-
-impl<S: 'static, R, W> Field for Own<S, R, W>
-where
-    R: Fn(&mut Decoder<'_>, &Seen<'_, '_, '_>, &mut S),
-    W: Fn(&S, Extent) -> Json,
-{
-    fn kind(&self, _: &dyn Any) -> Kind {
-        if !DESCRIBES {
-            return Kind::Text;
-        }
-        (self.kind)()
-    }
-
-    fn read(
-        &self,
-        _: &'static str,
-        d: &mut Decoder<'_>,
-        seen: &Seen<'_, '_, '_>,
-        spec: &mut dyn Any,
-    ) -> bool {
-        spec.downcast_mut().map(|spec| (self.read)(d, seen, spec)).is_some()
-    }
-
-    fn show(&self, spec: &dyn Any, extent: Extent) -> Json {
-        if !DESCRIBES {
-            return Json::Null;
-        }
-        spec.downcast_ref().map_or(Json::Null, |spec| (self.show)(spec, extent))
-    }
-}
+type Kinds = dyn Fn(&dyn Any) -> Kind;
+type Read = dyn Fn(&mut Decoder<'_>, &Seen<'_, '_>, &mut dyn Any) -> bool;
+type Show = dyn Fn(&dyn Any, Extent) -> Json;
+type Check = dyn Fn(&mut Decoder<'_>, &Seen<'_, '_>, &mut dyn Any);
 
 struct Key {
     name: &'static str,
     absent: Presence,
     about: &'static str,
-    field: Box<dyn Field>,
+    /// Of its value, where the spec is the initial one.
+    kind: Box<Kinds>,
+    /// False: nothing was read into the spec.
+    read: Box<Read>,
+    /// `Null` where there is nothing to show of the spec.
+    show: Box<Show>,
 }
 
 enum Presence {
@@ -279,8 +54,6 @@ enum Presence {
     /// In words, since no text of a file stands for it.
     Means(&'static str),
 }
-
-type Check = dyn Fn(&mut Decoder<'_>, &Seen<'_, '_, '_>, &mut dyn Any);
 
 /// A [`Mapping`] of some spec.
 struct Keys {
@@ -299,29 +72,27 @@ impl Keys {
         self.keys.iter().map(|key| key.name).collect()
     }
 
-    fn decode(&self, d: &mut Decoder<'_>, place: &Place<'_>, node: &Node) -> Option<Box<dyn Any>> {
+    fn decode(&self, d: &mut Decoder<'_>, node: &Node) -> Option<Box<dyn Any>> {
         let before = d.diagnostics.len();
-        let (elsewhere, why) = &self.elsewhere;
         let known = self.names();
-        let fields = d.fields_where(place, node, &known, elsewhere, why)?;
-        let any = |keys: &[&str]| keys.iter().any(|key| fields.has(key));
+        let seen = Seen::new(d, node, &known, &self.elsewhere)?;
+        let any = |keys: &[&str]| keys.iter().any(|key| seen.has(key));
         // A key that is refused is not missed as well.
-        let refused = any(elsewhere) && !any(self.one_of);
-        let chosen = (!self.one_of.is_empty() && !refused).then(|| d.one_of(&fields, self.one_of)).flatten();
+        let refused = any(&self.elsewhere.0) && !any(self.one_of);
+        let chosen = (!self.one_of.is_empty() && !refused).then(|| seen.one_of(d, self.one_of)).flatten();
         let mut usable = self.one_of.is_empty() || chosen.is_some();
-        let seen = Seen { fields: &fields, known: &known, wrong: RefCell::default() };
         let mut spec = (self.initial)();
-        for Key { name, absent, field, .. } in &self.keys {
+        for Key { name, absent, read, .. } in &self.keys {
             if self.one_of.contains(name) && chosen != Some(name) {
                 continue;
             }
             if let Presence::Needed(example) = absent
                 && !seen.has(name)
             {
-                let example = example.replace("{stem}", &d.stem);
-                d.missing(&fields, name, &example);
+                let text = format!("this key is missing; write {}", example.replace("{stem}", &d.stem));
+                d.at_key(*name, |d| d.wrong(node.at, text));
             }
-            let read = field.read(name, d, &seen, &mut *spec);
+            let read = read(d, &seen, &mut *spec);
             usable &= read || !matches!(absent, Presence::Needed(_));
         }
         if self.strict && d.diagnostics.len() > before {
@@ -335,12 +106,12 @@ impl Keys {
         let initial = (self.initial)();
         let mut entries = Vec::new();
         for key in &self.keys {
-            let value = key.field.show(spec, extent);
+            let value = (key.show)(spec, extent);
             let said = match (extent, &key.absent) {
                 (Extent::Defaults, Presence::Default) => !value.is_empty(),
                 (Extent::Defaults, _) => false,
                 (Extent::Differences, Presence::Needed(_)) => value != Json::Null,
-                (Extent::Differences, _) => value != Json::Null && value != key.field.show(&*initial, extent),
+                (Extent::Differences, _) => value != Json::Null && value != (key.show)(&*initial, extent),
             };
             if said {
                 entries.push((key.name.to_owned(), value));
@@ -353,10 +124,10 @@ impl Keys {
         let initial = (self.initial)();
         let key = |key: &Key| schema::Key {
             name: key.name,
-            kind: key.field.kind(&*initial),
+            kind: (key.kind)(&*initial),
             default: match key.absent {
                 Presence::Needed(_) => Absent::Mistake,
-                Presence::Default => Absent::Is(key.field.show(&*initial, Extent::Defaults)),
+                Presence::Default => Absent::Is((key.show)(&*initial, Extent::Defaults)),
                 Presence::Means(words) => Absent::Means(words),
             },
             about: key.about,
@@ -394,7 +165,7 @@ impl<S: 'static> Mapping<S> {
         codec: Codec<T>,
         about: &'static str,
     ) -> Self {
-        self.push(name, Presence::Default, about, Bound { at, codec })
+        self.bound(name, Presence::Default, about, at, codec)
     }
 
     /// A key whose absence means something that no text of a file says.
@@ -406,7 +177,7 @@ impl<S: 'static> Mapping<S> {
         absent: &'static str,
         about: &'static str,
     ) -> Self {
-        self.push(name, Presence::Means(absent), about, Bound { at, codec })
+        self.bound(name, Presence::Means(absent), about, at, codec)
     }
 
     /// A key that must be there; `example` shows how it would look.
@@ -418,7 +189,7 @@ impl<S: 'static> Mapping<S> {
         example: &'static str,
         about: &'static str,
     ) -> Self {
-        self.push(name, Presence::Needed(example), about, Bound { at, codec })
+        self.bound(name, Presence::Needed(example), about, at, codec)
     }
 
     /// One of the keys of which exactly one must be there.
@@ -432,55 +203,93 @@ impl<S: 'static> Mapping<S> {
         self.needed(name, at, codec, "", about)
     }
 
+    /// A value for a place of the spec.
+    fn bound<T: 'static>(
+        self,
+        name: &'static str,
+        absent: Presence,
+        about: &'static str,
+        at: At<S, T>,
+        codec: Codec<T>,
+    ) -> Self {
+        let (at, kind, shown) = (Rc::new(at), codec.kind.clone(), codec.clone());
+        let from = at.clone();
+        self.push(
+            (name, absent, about),
+            move |_| kind(),
+            move |d, seen, spec| {
+                let value = seen.read(d, name, |d, node| codec.decode(d, node));
+                value.map(|value| at.put(spec, value)).is_some()
+            },
+            move |spec, extent| from.get(spec).map_or(Json::Null, |value| shown.encode(&value, extent)),
+        )
+    }
+
     /// A mapping whose keys depend on what was read before: `make` is given the spec so far, and what was found where a file
-    /// is read.
+    /// is read. `absent`: what its absence means in words; empty: its default.
     pub fn by<T: 'static>(
         self,
         name: &'static str,
         at: At<S, T>,
-        make: impl Fn(&S, Option<&Seen<'_, '_, '_>>) -> Mapping<T> + 'static,
-        about: &'static str,
-    ) -> Self {
-        self.push(name, Presence::Default, about, Depending { at, make })
-    }
-
-    /// As [`Self::by`], where absence means something that no text of a file says.
-    pub fn by_means<T: 'static>(
-        self,
-        name: &'static str,
-        at: At<S, T>,
-        make: impl Fn(&S, Option<&Seen<'_, '_, '_>>) -> Mapping<T> + 'static,
+        make: impl Fn(&S, Option<&Seen<'_, '_>>) -> Mapping<T> + 'static,
         absent: &'static str,
         about: &'static str,
     ) -> Self {
-        self.push(name, Presence::Means(absent), about, Depending { at, make })
+        let (at, make) = (Rc::new(at), Rc::new(make));
+        let (from, described, shown) = (at.clone(), make.clone(), make.clone());
+        let absent = if absent.is_empty() { Presence::Default } else { Presence::Means(absent) };
+        self.push(
+            (name, absent, about),
+            move |initial| {
+                let described = described(initial, None).describe();
+                Kind::Mapping(Rc::new(move || described.clone()))
+            },
+            move |d, seen, spec| {
+                let value = seen.read(d, name, |d, node| make(spec, Some(seen)).decode(d, node));
+                value.map(|value| at.put(spec, value)).is_some()
+            },
+            move |spec, extent| {
+                from.get(spec).map_or(Json::Null, |value| shown(spec, None).encode(&value, extent))
+            },
+        )
     }
 
-    /// A key that is read and shown in its own way. `absent`: what its absence means in words; `None`: its default.
+    /// A key that is read and shown in its own way. `absent`: what its absence means in words; empty: its default.
     pub fn own(
         self,
-        (name, absent, about): (&'static str, Option<&'static str>, &'static str),
+        (name, absent, about): (&'static str, &'static str, &'static str),
         kind: impl Fn() -> Kind + 'static,
-        read: impl Fn(&mut Decoder<'_>, &Seen<'_, '_, '_>, &mut S) + 'static,
+        read: impl Fn(&mut Decoder<'_>, &Seen<'_, '_>, &mut S) + 'static,
         show: impl Fn(&S, Extent) -> Json + 'static,
     ) -> Self {
-        let absent = absent.map_or(Presence::Default, Presence::Means);
-        self.push(name, absent, about, Own { kind: Box::new(kind), read, show, spec: PhantomData })
+        let absent = if absent.is_empty() { Presence::Default } else { Presence::Means(absent) };
+        let read = move |d: &mut Decoder<'_>, seen: &Seen<'_, '_>, spec: &mut S| {
+            read(d, seen, spec);
+            true
+        };
+        self.push((name, absent, about), move |_| kind(), read, show)
     }
 
     fn push(
         mut self,
-        name: &'static str,
-        absent: Presence,
-        about: &'static str,
-        field: impl Field + 'static,
+        (name, absent, about): (&'static str, Presence, &'static str),
+        kind: impl Fn(&S) -> Kind + 'static,
+        read: impl Fn(&mut Decoder<'_>, &Seen<'_, '_>, &mut S) -> bool + 'static,
+        show: impl Fn(&S, Extent) -> Json + 'static,
     ) -> Self {
-        let (absent, about) = match absent {
-            _ if DESCRIBES => (absent, about),
-            Presence::Means(_) => (Presence::Default, ""),
-            absent => (absent, ""),
-        };
-        self.keys.keys.push(Key { name, absent, about, field: Box::new(field) });
+        let read: Box<Read> =
+            Box::new(move |d, seen, spec| spec.downcast_mut().is_some_and(|spec| read(d, seen, spec)));
+        self.keys.keys.push(if DESCRIBES {
+            let kind: Box<Kinds> = Box::new(move |spec| spec.downcast_ref().map_or(Kind::Text, &kind));
+            let show: Box<Show> = Box::new(move |spec, extent| {
+                spec.downcast_ref().map_or(Json::Null, |spec| show(spec, extent))
+            });
+            Key { name, absent, about, kind, read, show }
+        } else {
+            let absent = if let Presence::Means(_) = absent { Presence::Default } else { absent };
+            let (kind, show) = (Box::new(|_: &dyn Any| Kind::Text), Box::new(|_: &dyn Any, _| Json::Null));
+            Key { name, absent, about: "", kind, read, show }
+        });
         self
     }
 
@@ -503,7 +312,7 @@ impl<S: 'static> Mapping<S> {
     }
 
     /// Looks at all keys together, once each is read.
-    pub fn check(mut self, check: impl Fn(&mut Decoder<'_>, &Seen<'_, '_, '_>, &mut S) + 'static) -> Self {
+    pub fn check(mut self, check: impl Fn(&mut Decoder<'_>, &Seen<'_, '_>, &mut S) + 'static) -> Self {
         self.keys.checks.push(Box::new(move |d, seen, spec| {
             if let Some(spec) = spec.downcast_mut() {
                 check(d, seen, spec);
@@ -518,8 +327,8 @@ impl<S: 'static> Mapping<S> {
     }
 
     /// The spec that a node means. `None`: without one of its keys it is of no use, and the mistake has been noted.
-    pub fn decode(&self, d: &mut Decoder<'_>, place: &Place<'_>, node: &Node) -> Option<S> {
-        self.keys.decode(d, place, node)?.downcast().ok().map(|spec| *spec)
+    pub fn decode(&self, d: &mut Decoder<'_>, node: &Node) -> Option<S> {
+        self.keys.decode(d, node)?.downcast().ok().map(|spec| *spec)
     }
 
     /// `spec` as this mapping of a file would say it.
@@ -535,16 +344,14 @@ impl<S: 'static> Mapping<S> {
     /// The codec of this mapping, which `make` builds when it is needed: a mapping may hold itself.
     pub fn codec(make: impl Fn() -> Mapping<S> + 'static) -> Codec<S> {
         let make = Rc::new(make);
-        let described = make.clone();
         let made: Rc<OnceCell<Mapping<S>>> = Rc::default();
-        let again = made.clone();
-        let remade = make.clone();
+        let (described, again, remade) = (make.clone(), made.clone(), make.clone());
         Codec::new(
             move || {
                 let described = described.clone();
                 Kind::Mapping(Rc::new(move || described().describe()))
             },
-            move |d, place, node| made.get_or_init(|| make()).decode(d, place, node),
+            move |d, node| made.get_or_init(|| make()).decode(d, node),
             move |spec, extent| again.get_or_init(|| remade()).encode(spec, extent),
         )
     }

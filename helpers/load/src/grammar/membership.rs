@@ -1,17 +1,17 @@
 //! What ties a service to others besides `depends`: `group`, `lifecycle`, `required`.
 
-use super::codec::{boolean, choice};
-use super::mapping::{Mapping, Seen, keys};
+use super::mapping::{Mapping, keys};
+use super::seen::Seen;
+use super::values::{boolean, choice};
 use crate::decode::{Decoder, MOST_MISTAKES};
 use crate::member::{Member, Part, Ties};
 use crate::name::is_name;
-use crate::tree::{Node, Value};
+use crate::tree::Node;
 use kelson_spec::near::near;
 use kelson_spec::service::{Lifecycle, LifecycleHook, ServiceKind, ServiceSpec};
 
 /// What `seen` says of the service in its group. `kind`: `None` where the file's cannot be read.
-pub fn tie(d: &mut Decoder<'_>, seen: &Seen<'_, '_, '_>, spec: &ServiceSpec) {
-    let fields = seen.fields;
+pub fn tie(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, spec: &ServiceSpec) {
     let lifecycle = match seen.has("lifecycle") {
         true => (!seen.is_wrong("lifecycle")).then_some(spec.lifecycle),
         false => misspelled(seen, "lifecycle").is_none().then(Lifecycle::default),
@@ -20,24 +20,23 @@ pub fn tie(d: &mut Decoder<'_>, seen: &Seen<'_, '_, '_>, spec: &ServiceSpec) {
         let text = "this is the part in a group, and the service is in none; write group: NAME too";
         seen.wrong_key(d, "lifecycle", text);
     }
-    let named = fields.get("group").or_else(|| misspelled(seen, "group"));
-    let member = named.and_then(|node| match &node.value {
-        Value::Scalar(group) if is_name(group) => Some(Member {
+    let named = seen.get("group").or_else(|| misspelled(seen, "group"));
+    let member = named.and_then(|node| {
+        node.scalar().filter(|group| is_name(group)).map(|group| Member {
             service: spec.name.clone(),
-            group: group.clone(),
+            group: group.to_owned(),
             part: lifecycle.as_ref().map_or(Part::Unknown, Part::of),
             file: spec.file.clone(),
             at: node.at,
-        }),
-        _ => None,
+        })
     });
-    let required = (seen.has("required") && !seen.is_wrong("required")).then_some(spec.required);
+    let required = seen.is_right("required").then_some(spec.required);
     d.ties = Ties { member, required };
 }
 
 /// The part in a group of a service of this kind; `None` where the file's cannot be read.
 pub fn lifecycle(kind: Option<ServiceKind>) -> Mapping<Lifecycle> {
-    let hooks = vec![
+    let hooks = [
         ("prestart", LifecycleHook::Prestart),
         ("poststart", LifecycleHook::Poststart),
         ("poststop", LifecycleHook::Poststop),
@@ -77,15 +76,12 @@ fn mistake(lifecycle: &Lifecycle, kind: Option<ServiceKind>) -> Option<(&'static
 }
 
 /// The value of a key that is not known and was most likely meant to be `key`.
-fn misspelled<'n>(seen: &Seen<'_, '_, 'n>, key: &str) -> Option<&'n Node> {
-    let Seen { fields, known, .. } = seen;
+fn misspelled<'n>(seen: &Seen<'_, 'n>, key: &str) -> Option<&'n Node> {
+    let known = seen.known;
     let meant = |found: &str| {
         !known.contains(&found) && (found.starts_with(key) || near(found, known.iter().copied()) == Some(key))
     };
     // A file of nothing but mistakes is not worth the search.
-    let entry = fields.entries.iter().take(MOST_MISTAKES).find(|entry| match &entry.key.value {
-        Value::Scalar(found) => meant(found),
-        _ => false,
-    });
-    entry.map(|entry| &*entry.value)
+    let mut first = seen.entries.iter().take(MOST_MISTAKES);
+    first.find(|entry| entry.key.scalar().is_some_and(meant)).map(|entry| &*entry.value)
 }

@@ -1,11 +1,12 @@
 //! What checks ask over the network: `tcp`, `http`, `grpc`.
 
-use std::net::IpAddr;
-
-use super::codec::{Codec, any_word, boolean, choice, map, number, path, text, word};
-use super::mapping::{At, Mapping, keys};
+use super::at::At;
+use super::codec::Codec;
+use super::environment::EMPTY;
+use super::mapping::{Mapping, keys};
+use super::values::{any_word, boolean, choice, is_host_name, map, number, path, some_text, text};
 use crate::certificates::{self, MAX_CERTIFICATES};
-use crate::decode::{Decoder, Place, found, quoted, shown};
+use crate::decode::{Decoder, quoted, shown};
 use crate::json::Json;
 use crate::read;
 use crate::schema::{Kind, form};
@@ -70,10 +71,11 @@ pub fn http() -> Codec<NetworkProbe> {
                 tls: None,
             })
         };
-        let url_path =
-            word("path of a URL", "^/[^\\s#<>\"`]*$", "/healthz").read_by(|d, p, n| d.url_path(p, n));
-        let headers =
-            map(("name", "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$", "X-Probe"), |d, p, n| d.headers(p, n), text());
+        let url_path = text()
+            .of_kind(|| Kind::Form(form("path of a URL", "^/[^\\s#<>\"`]*$", "/healthz")))
+            .but(|path| url_mistake(path));
+        let pattern = any_word("regular expression", "^ok")
+            .but(|text| pattern::compile(text).err().map(|error| format!("{} {error}", quoted(text))));
         let about = "with its query; what cannot stand in a URL is written as `%20`";
         let mapping = keys! {
             port("http", asks);
@@ -81,12 +83,12 @@ pub fn http() -> Codec<NetworkProbe> {
         };
         keys! {
             secured(address(mapping), part!(Http.host), || part!(Http.tls));
-            key "headers" (part!(Http.headers)) = headers,
+            key "headers" (part!(Http.headers)) = headers(),
                 "at most 32. `Host` is `host`; those of the connection (`Connection`, `Content-Length`, …) \
                  cannot be set";
             means "status" (part!(Http.status)) = statuses(), "`200-399`",
                 "the codes that pass: `200`, `200-299`, or a list of both";
-            means "body" (part!(Http.body)) = any_word("regular expression", "^ok").read_by(|d, p, n| d.pattern(p, n)).optional(),
+            means "body" (part!(Http.body)) = pattern.optional(),
                 "any",
                 "must match somewhere in the first 64 KiB: `ok`, `^[0-9]+$`, `(?i)ready`; at most 1 KiB, and \
                  small enough for a quick search (some 500 letters, repetitions counted), with the \
@@ -117,7 +119,11 @@ fn port(name: &'static str, asks: impl Fn() -> Asks + 'static) -> Mapping<Networ
 }
 
 fn address(mapping: Mapping<NetworkProbe>) -> Mapping<NetworkProbe> {
-    let peer = super::codec::address().read_by(|d, p, n| d.peer(p, n));
+    let peer =
+        super::values::address("; a check looks no names up: write such as 127.0.0.1 or ::1").but(|peer| {
+            (peer.is_unspecified() || peer.is_multicast())
+                .then(|| format!("nothing answers at {peer}; write the address of one host, or leave it out"))
+        });
     keys! {
         mapping;
         key "address" address = peer, "names are not looked up";
@@ -131,12 +137,19 @@ fn secured(
     tls: fn() -> At<NetworkProbe, Option<ProbeTls>>,
 ) -> Mapping<NetworkProbe> {
     let label = "[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?";
-    let host = text()
-        .of_kind(move || {
-            let pattern = format!(r"^{label}(\.{label})*$");
-            Kind::Form(form("host name", &pattern, "www.example.org"))
+    let kind = move || {
+        let pattern = format!(r"^{label}(\.{label})*$");
+        Kind::Form(form("host name", &pattern, "www.example.org"))
+    };
+    let host = some_text().of_kind(kind).but(|text| {
+        let sound = text.len() <= LONGEST_HOST && is_host_name(text, LONGEST_LABEL, b"_");
+        (!sound).then(|| {
+            format!(
+                "{} is not the name of a host; write such as www.example.org, without scheme and port",
+                quoted(text)
+            )
         })
-        .read_by(|d, p, n| d.host(p, n));
+    });
     let scheme_at = At::new(
         move |probe| Some(tls().get(probe)?.is_some()),
         move |probe, secure: bool| tls().put(probe, secure.then_some(ProbeTls { ca: None })),
@@ -154,7 +167,7 @@ fn secured(
         move |probe| Some(tls().get(probe)??.ca.is_none().then_some(false)),
         |_, _| {},
     );
-    let ca = text().read_by(|d, p, n| d.authority(p, n)).of_kind(|| {
+    let ca = text().read_by(|d, node| d.authority(node)).of_kind(|| {
         let begin = "-----BEGIN CERTIFICATE-----";
         Kind::Either(vec![(path().kind)(), Kind::Form(form("certificates", begin, begin))])
     });
@@ -162,7 +175,7 @@ fn secured(
         mapping;
         means "host" (host_at) = host.optional(), "the address",
             "the name of the server, in the header `Host` (`:authority`) and in TLS";
-        key "scheme" (scheme_at) = choice(vec![("http", false), ("https", true)]),
+        key "scheme" (scheme_at) = choice([("http", false), ("https", true)]),
             "`https`: with TLS, and one of the next two";
         means "ca" (ca_at) = ca.optional(), "none",
             "a file of certificates in PEM, at most 64 KiB, one of which must have signed the server's. Kelson \
@@ -172,7 +185,7 @@ fn secured(
             "`false`: the server's certificate is not checked";
     }
         .check(move |d, seen, probe| {
-            let unverified = seen.fields.get("verify").is_some_and(|verify| verify.is("false"));
+            let unverified = seen.get("verify").is_some_and(|verify| verify.is("false"));
             let secure = tls().get(probe).flatten().is_some();
             let has_ca = seen.has("ca");
             match secure {
@@ -185,10 +198,7 @@ fn secured(
                         seen.wrong_key(d, key, text);
                     }
                 }
-                true if has_ca && unverified => {
-                    let at = seen.fields.position("ca").max(seen.fields.position("verify"));
-                    d.wrong(seen.fields.place, at, "ca and verify: false exclude each other; keep one");
-                }
+                true if has_ca && unverified => seen.exclude(d, "ca", "verify", "ca and verify: false"),
                 true if has_ca || unverified || seen.is_wrong("verify") => {}
                 true => {
                     let text = "https needs ca: FILE with the certificates that may have signed the server's, or verify: false";
@@ -200,78 +210,86 @@ fn secured(
 
 /// One code, one range, or a list of both.
 fn statuses() -> Codec<Vec<(u16, u16)>> {
-    let kind = || {
-        let one = || {
-            let range = form("range of codes", "^[0-9]+-[0-9]+$", "200-299");
-            Kind::Either(vec![Kind::Number(u64::from(STATUS.0)..=u64::from(STATUS.1)), Kind::Form(range)])
-        };
-        Kind::Either(vec![one(), Kind::List(Box::new(one()), 1..=usize::MAX)])
-    };
+    let one = status();
+    let (kind, shown) = (one.kind.clone(), one.clone());
     Codec::new(
-        kind,
-        |d, p, n| d.statuses(p, n),
-        |list, _| {
-            let one = |(first, last): &(u16, u16)| match first == last {
-                true => Json::Number((*first).into()),
-                false => Json::Text(format!("{first}-{last}")),
-            };
-            match list.as_slice() {
-                [] => Json::Null,
-                [range] => one(range),
-                several => Json::List(several.iter().map(one).collect()),
+        move || Kind::Either(vec![kind(), Kind::List(Box::new(kind()), 1..=usize::MAX)]),
+        move |d, node| match node.value {
+            Value::Scalar(_) => one.decode(d, node).map(|range| vec![range]),
+            Value::Sequence(_) => {
+                let list = d.list(node, "", |d, node| one.decode(d, node))?;
+                match node.is_empty_list() {
+                    true => d.refuse(node, "this list is empty, so no answer could pass"),
+                    false => Some(list),
+                }
             }
+            _ => d.expected(node, "a status such as 200, 200-299 or [200, 204]"),
+        },
+        move |list, extent| match list.as_slice() {
+            [] => Json::Null,
+            [range] => shown.encode(range, extent),
+            several => Json::List(several.iter().map(|range| shown.encode(range, extent)).collect()),
         },
     )
 }
 
+fn status() -> Codec<(u16, u16)> {
+    let (least, most) = STATUS;
+    let read = move |text: &str| {
+        let code = |text: &str| u16::try_from(kelson_spec::units::number(text)?).ok();
+        let range = match text.split_once('-') {
+            Some((first, last)) => code(first).zip(code(last)),
+            None => code(text).map(|code| (code, code)),
+        };
+        match range {
+            None => Err(format!("{} is not a status; write such as 200 or 200-299", quoted(text))),
+            Some((first, last)) if first < least || last > most || first > last => Err(format!(
+                "{} is out of range; write codes from {least} to {most}, the lower first",
+                shown(text)
+            )),
+            Some(range) => Ok(range),
+        }
+    };
+    Codec::new(
+        move || {
+            let range = form("range of codes", "^[0-9]+-[0-9]+$", "200-299");
+            Kind::Either(vec![Kind::Number(u64::from(least)..=u64::from(most)), Kind::Form(range)])
+        },
+        move |d, node| read(&d.text(node)?).map_err(|message| d.wrong(node.at, message)).ok(),
+        |(first, last), _| match first == last {
+            true => Json::Number((*first).into()),
+            false => Json::Text(format!("{first}-{last}")),
+        },
+    )
+}
+
+fn headers() -> Codec<Vec<(String, String)>> {
+    let value = text().but(|value| {
+        let sound = value.bytes().all(|b| b == b' ' || b == b'\t' || b.is_ascii_graphic())
+            && value.trim() == value
+            && value.len() <= LONGEST_LINE;
+        (!sound).then(|| {
+            format!(
+                "{} is not the value of a header; write one line of ASCII, at most {LONGEST_LINE} bytes, no spaces around it",
+                quoted(value)
+            )
+        })
+    });
+    map(("name", "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$", "X-Probe"), EMPTY, header_mistake, value).but(|list| {
+        let count = list.len();
+        (count > MOST_HEADERS)
+            .then(|| format!("these are {count} headers; a request has at most {MOST_HEADERS}"))
+    })
+}
+
 impl Decoder<'_> {
-    fn peer(&mut self, place: &Place<'_>, node: &Node) -> Option<IpAddr> {
-        let text = self.word(place, node)?;
-        let Ok(address) = text.parse::<IpAddr>() else {
-            let text = format!(
-                "{} is not an IP address; a check looks no names up: write such as 127.0.0.1 or ::1",
-                quoted(&text)
-            );
-            self.wrong(place, node.at, text);
-            return None;
-        };
-        if address.is_unspecified() || address.is_multicast() {
-            let text =
-                format!("nothing answers at {address}; write the address of one host, or leave it out");
-            self.wrong(place, node.at, text);
-            return None;
-        }
-        Some(address)
-    }
-
-    /// The name of the host that is asked for: letters, digits, `-`, `_` and `.`, or an address.
-    fn host(&mut self, place: &Place<'_>, node: &Node) -> Option<String> {
-        let text = self.word(place, node)?;
-        let label = |label: &str| {
-            !label.is_empty()
-                && label.len() <= LONGEST_LABEL
-                && !label.starts_with('-')
-                && !label.ends_with('-')
-                && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
-        };
-        if text.len() <= LONGEST_HOST && text.split('.').all(label) {
-            return Some(text);
-        }
-        let text = format!(
-            "{} is not the name of a host; write such as www.example.org, without scheme and port",
-            quoted(&text)
-        );
-        self.wrong(place, node.at, text);
-        None
-    }
-
     /// The certificates of a file, or of the text itself where it holds them, as `kelsonctl status` shows them.
-    fn authority(&mut self, place: &Place<'_>, node: &Node) -> Option<String> {
-        let text = self.word(place, node)?;
+    fn authority(&mut self, node: &Node) -> Option<String> {
+        let text = self.word(node)?;
         let (name, content) = if certificates::looks_like(&text) {
             (String::new(), Ok(text))
         } else {
-            let path = self.path(place, node)?;
+            let path = self.path(node)?;
             let Some(located) = self.context.locate(&path, Unchecked::Certificates) else {
                 return Some(String::new());
             };
@@ -279,124 +297,21 @@ impl Decoder<'_> {
             (format!("{}: ", shown(&path.to_string_lossy())), content.map_err(|error| error.to_string()))
         };
         let read = content.and_then(|content| certificates::of(&content).map_err(|error| error.to_string()));
-        read.map_err(|message| self.wrong(place, node.at, format_args!("{name}{message}"))).ok()
+        read.map_err(|message| self.wrong(node.at, format_args!("{name}{message}"))).ok()
     }
+}
 
-    fn headers(&mut self, place: &Place<'_>, node: &Node) -> Option<Vec<(String, String)>> {
-        let mut list: Vec<(String, String)> = Vec::new();
-        for (name, entry) in self.entries(place, node)? {
-            let inner = Place::Key(place, name);
-            if let Some(message) = header_mistake(name, &list) {
-                self.wrong(place, entry.key.at, message);
-            } else if matches!(entry.value.value, Value::Null) {
-                self.wrong(&inner, entry.value.at, "this key has no value; write \"\" for an empty one");
-            } else if let Some(value) = self.header_value(&inner, &entry.value) {
-                list.push((name.to_owned(), value));
-            }
-        }
-        if list.len() > MOST_HEADERS {
-            let text = format!("these are {} headers; a request has at most {MOST_HEADERS}", list.len());
-            self.wrong(place, node.at, text);
-            return None;
-        }
-        Some(list)
+/// Why this cannot be the path with its query in the first line of a request, if it cannot.
+fn url_mistake(path: &str) -> Option<String> {
+    if !path.starts_with('/') {
+        return Some(format!("{} is not a path of a URL; write it with / first", quoted(path)));
     }
-
-    fn header_value(&mut self, place: &Place<'_>, node: &Node) -> Option<String> {
-        let value = self.text(place, node)?;
-        let sound = value.bytes().all(|b| b == b' ' || b == b'\t' || b.is_ascii_graphic());
-        if !sound || value.trim() != value || value.len() > LONGEST_LINE {
-            let text = format!(
-                "{} is not the value of a header; write one line of ASCII, at most {LONGEST_LINE} bytes, no spaces around it",
-                quoted(&value)
-            );
-            self.wrong(place, node.at, text);
-            return None;
-        }
-        Some(value)
+    let strange = path.chars().find(|c| !c.is_ascii_graphic() || matches!(c, '#' | '<' | '>' | '"' | '`'));
+    if let Some(strange) = strange {
+        let escaped: String = strange.to_string().bytes().map(|b| format!("%{b:02X}")).collect();
+        return Some(format!("{strange:?} cannot stand in a path of a URL; write {escaped}"));
     }
-
-    fn statuses(&mut self, place: &Place<'_>, node: &Node) -> Option<Vec<(u16, u16)>> {
-        match &node.value {
-            Value::Scalar(_) => self.status(place, node).map(|range| vec![range]),
-            Value::Sequence(items) => {
-                let list = self.list(place, node, "", |d, p, n| d.status(p, n))?;
-                if items.is_empty() {
-                    self.wrong(place, node.at, "this list is empty, so no answer could pass");
-                    return None;
-                }
-                Some(list)
-            }
-            _ => {
-                let text = format!(
-                    "found {} where a status such as 200, 200-299 or [200, 204] belongs",
-                    found(node)
-                );
-                self.wrong(place, node.at, text);
-                None
-            }
-        }
-    }
-
-    fn status(&mut self, place: &Place<'_>, node: &Node) -> Option<(u16, u16)> {
-        let text = self.text(place, node)?;
-        let code = |text: &str| u16::try_from(kelson_spec::units::number(text)?).ok();
-        let range = match text.split_once('-') {
-            Some((first, last)) => code(first).zip(code(last)),
-            None => code(&text).map(|code| (code, code)),
-        };
-        let Some((first, last)) = range else {
-            let text = format!("{} is not a status; write such as 200 or 200-299", quoted(&text));
-            self.wrong(place, node.at, text);
-            return None;
-        };
-        if first < STATUS.0 || last > STATUS.1 || first > last {
-            let (least, most) = STATUS;
-            let text = format!(
-                "{} is out of range; write codes from {least} to {most}, the lower first",
-                shown(&text)
-            );
-            self.wrong(place, node.at, text);
-            return None;
-        }
-        Some((first, last))
-    }
-
-    fn pattern(&mut self, place: &Place<'_>, node: &Node) -> Option<String> {
-        let text = self.word(place, node)?;
-        match pattern::compile(&text) {
-            Ok(_) => Some(text),
-            Err(error) => {
-                self.wrong(place, node.at, format_args!("{} {error}", quoted(&text)));
-                None
-            }
-        }
-    }
-
-    /// A path with its query, as it stands in the first line of a request.
-    fn url_path(&mut self, place: &Place<'_>, node: &Node) -> Option<String> {
-        let path = self.text(place, node)?;
-        if !path.starts_with('/') {
-            let text = format!("{} is not a path of a URL; write it with / first", quoted(&path));
-            self.wrong(place, node.at, text);
-            return None;
-        }
-        let strange =
-            path.chars().find(|c| !c.is_ascii_graphic() || matches!(c, '#' | '<' | '>' | '"' | '`'));
-        if let Some(strange) = strange {
-            let mut bytes = [0; 4];
-            let escaped: String =
-                strange.encode_utf8(&mut bytes).bytes().map(|b| format!("%{b:02X}")).collect();
-            let text = format!("{strange:?} cannot stand in a path of a URL; write {escaped}");
-            self.wrong(place, node.at, text);
-            return None;
-        }
-        if path.len() > LONGEST_LINE {
-            self.wrong(place, node.at, format_args!("the path is longer than {LONGEST_LINE} bytes"));
-            return None;
-        }
-        Some(path)
-    }
+    (path.len() > LONGEST_LINE).then(|| format!("the path is longer than {LONGEST_LINE} bytes"))
 }
 
 /// Why a header of this name cannot be sent beside those of `others`, if it cannot.

@@ -1,9 +1,11 @@
 //! What a service waits for: the entries of `depends` and `when`.
 
-use super::codec::{Codec, choice, name, path};
-use super::mapping::{At, Mapping, Seen, keys};
+use super::at::At;
+use super::codec::Codec;
+use super::mapping::{Mapping, keys};
+use super::seen::Seen;
+use super::values::{choice, name, path};
 use crate::decode::{Decoder, quoted, shown};
-use crate::tree::Value;
 use kelson_spec::service::{NetworkAspect, Requirement, ServiceEvent, WhenDown};
 
 /// What a list of entries is for.
@@ -24,17 +26,14 @@ pub fn requirements(within: Use) -> Codec<Vec<Requirement>> {
 const WHAT: &str = "a list such as [{service: NAME}, {path: /PATH}]";
 
 fn entry(within: Use) -> Codec<Requirement> {
-    let mapping = Mapping::codec(move || requirement(within));
-    let inner = mapping.clone();
-    mapping.read_by(move |d, place, node| {
-        if let Value::Scalar(text) = &node.value {
+    Mapping::codec(move || requirement(within)).around(|d, node, inner| {
+        if let Some(text) = node.scalar() {
             let entry = if text.starts_with('/') { "path" } else { "service" };
             let text =
                 format!("found {} where a mapping belongs; write {entry}: {}", quoted(text), shown(text));
-            d.wrong(place, node.at, text);
-            return None;
+            return d.refuse(node, text);
         }
-        inner.decode(d, place, node)
+        inner(d, node)
     })
 }
 
@@ -46,10 +45,8 @@ fn requirement(within: Use) -> Mapping<Requirement> {
         },
         |entry, name| *entry = Requirement::service(name, ServiceEvent::Up),
     );
-    let named = name();
-    let inner = named.clone();
-    let named = named.read_by(move |d, place, node| {
-        let name = inner.decode(d, place, node)?;
+    let named = name().around(|d, node, inner| {
+        let name = inner(d, node)?;
         d.references.push(node.at);
         Some(name)
     });
@@ -91,9 +88,9 @@ fn requirement(within: Use) -> Mapping<Requirement> {
         |entry: &Requirement| if let Requirement::Any(list) = entry { Some(list.clone()) } else { None },
         |entry, list| *entry = Requirement::Any(list),
     );
-    let events = ServiceEvent::ALL.map(|event| (event.name(), event)).to_vec();
-    let aspects = NetworkAspect::ALL.map(|aspect| (aspect.name(), aspect)).to_vec();
-    let downs = vec![("ignore", WhenDown::Ignore), ("stop", WhenDown::Stop), ("restart", WhenDown::Restart)];
+    let events = ServiceEvent::ALL.map(|event| (event.name(), event));
+    let aspects = NetworkAspect::ALL.map(|aspect| (aspect.name(), aspect));
+    let downs = [("ignore", WhenDown::Ignore), ("stop", WhenDown::Stop), ("restart", WhenDown::Restart)];
     let empty = "this list is empty, so it could never hold";
     keys! {
         Mapping::new("requirement", || Requirement::service("", ServiceEvent::Up));
@@ -111,7 +108,7 @@ fn requirement(within: Use) -> Mapping<Requirement> {
             "`addresses`: an interface other than the loopback is up and has an address of global scope. \
              `connectivity`: there is a default route through an interface that is up. `hostname`: the host \
              name is set";
-        alternative "time" (time_at) = choice(vec![("synced", ())]),
+        alternative "time" (time_at) = choice([("synced", ())]),
             "the kernel says that its clock is synchronised";
         alternative "any" (any_at) = entry(Use::Any).some(WHAT, empty), "one of these entries holds";
     }
@@ -132,7 +129,7 @@ fn requirement(within: Use) -> Mapping<Requirement> {
         })
 }
 
-fn when_down(within: Use, event: ServiceEvent, d: &mut Decoder<'_>, seen: &Seen<'_, '_, '_>) {
+fn when_down(within: Use, event: ServiceEvent, d: &mut Decoder<'_>, seen: &Seen<'_, '_>) {
     let refused = match (within, event) {
         (Use::When, _) => "when is asked once, at the start; write whenDown in depends",
         (Use::Any, _) => "inside any another entry may do; write whenDown in an entry of its own",
@@ -144,7 +141,7 @@ fn when_down(within: Use, event: ServiceEvent, d: &mut Decoder<'_>, seen: &Seen<
         }
         (Use::Depends, ServiceEvent::Up | ServiceEvent::Running) => return,
     };
-    if seen.has("whenDown") && !seen.is_wrong("whenDown") {
+    if seen.is_right("whenDown") {
         seen.wrong_key(d, "whenDown", refused);
     }
 }

@@ -1,7 +1,7 @@
 //! `restart`: of a service, and of a group.
 
-use super::codec::{SHORTEST, choice, duration, duration_from, number};
 use super::mapping::{Mapping, keys};
+use super::values::{SHORTEST, choice, duration, duration_from, number};
 use kelson_spec::service::{Exhausted, RestartPolicy, RestartScope, RestartSpec, ServiceKind};
 
 /// The most attempts a restart budget may have.
@@ -9,7 +9,7 @@ const MOST_ATTEMPTS: u32 = 1_000_000;
 
 /// Of a service. `no_group`: why `scope: group` cannot be, where it cannot.
 pub fn restart(kind: ServiceKind, no_group: Option<&'static str>) -> Mapping<RestartSpec> {
-    let policies = vec![
+    let policies = [
         ("once", RestartPolicy::Once),
         ("untilSuccess", RestartPolicy::UntilSuccess),
         ("forever", RestartPolicy::Forever),
@@ -22,7 +22,7 @@ pub fn restart(kind: ServiceKind, no_group: Option<&'static str>) -> Mapping<Res
         (kind == ServiceKind::Oneshot && *policy == RestartPolicy::Forever)
             .then_some("a oneshot cannot run forever; write once or untilSuccess")
     });
-    let scope = choice(vec![("service", RestartScope::Service), ("group", RestartScope::Group)])
+    let scope = choice([("service", RestartScope::Service), ("group", RestartScope::Group)])
         .but(move |scope| no_group.filter(|_| *scope == RestartScope::Group));
     let mapping = keys! {
         Mapping::new("restart", move || RestartSpec::for_kind(kind));
@@ -71,7 +71,7 @@ fn times(
     attempts: &'static str,
     exhausted: &'static str,
 ) -> Mapping<RestartSpec> {
-    let ends = choice(vec![("fail", Exhausted::Fail), ("delay", Exhausted::Delay)]);
+    let ends = choice([("fail", Exhausted::Fail), ("delay", Exhausted::Delay)]);
     keys! {
         mapping;
         key "delay" delay = duration(), delay;
@@ -81,9 +81,8 @@ fn times(
         key "exhausted" exhausted = ends, exhausted;
     }
     .check(|d, seen, restart| {
-        let written = |key| seen.has(key) && !seen.is_wrong(key);
         // The default of the one gives way to what is written for the other.
-        match (written("delay"), written("maxDelay")) {
+        match (seen.is_right("delay"), seen.is_right("maxDelay")) {
             (true, true) if restart.max_delay < restart.delay => {
                 seen.wrong_value(d, "maxDelay", "maxDelay is less than delay");
             }

@@ -1,20 +1,22 @@
 //! A whole service file.
 
+use super::at::{At, at};
 use super::checks::{CheckOf, checks};
-use super::codec::{Codec, Extent, boolean, choice, name, number, start_timeout, text};
+use super::codec::{Codec, Extent, either};
 use super::command::process;
 use super::confinement::{limits, logs, resources, security, stop};
 use super::container::{container, container_user};
 use super::environment::environments;
 use super::hooks::hooks;
-use super::mapping::{At, Mapping, Seen, at, keys};
+use super::mapping::{Mapping, keys};
 use super::membership::{lifecycle, tie};
 use super::requirement::{Use, requirements};
 use super::restart::restart;
-use crate::decode::{Decoded, Decoder, Place, found, quoted};
+use super::seen::Seen;
+use super::values::{boolean, choice, name, number, own_name, start_timeout, text};
+use crate::decode::{Decoded, Decoder, quoted};
 use crate::json::Json;
 use crate::name::is_name;
-use crate::schema::Kind;
 use crate::tree::{Node, Value};
 use kelson_spec::kernel::{ALL_CAPABILITIES, CONTAINER_CAPABILITIES};
 use kelson_spec::names::RESERVED;
@@ -31,7 +33,7 @@ const HIGHEST_DESCRIPTOR: i32 = 1023;
 pub fn service(d: &mut Decoder<'_>, file: &Mapping<ServiceSpec>, stem: &str, root: &Node) -> Option<Decoded> {
     let before = d.diagnostics.len();
     d.stem = stem.to_owned();
-    let spec = file.decode(d, &Place::Root, root);
+    let spec = file.decode(d, root);
     let references = std::mem::take(&mut d.references);
     let workload = d.workload;
     let decoded = spec.map(|spec| Decoded { spec, references, by_group: 0, workload });
@@ -78,12 +80,12 @@ pub fn service_file() -> Mapping<ServiceSpec> {
             spec.restart = RestartSpec::for_kind(kind);
         },
     );
-    let kinds = vec![("service", ServiceKind::Service), ("oneshot", ServiceKind::Oneshot)];
-    let starts = vec![("auto", StartMode::Auto), ("manual", StartMode::Manual)];
-    let access = ApiAccess::ALL.map(|one| (one.name(), one)).to_vec();
+    let kinds = [("service", ServiceKind::Service), ("oneshot", ServiceKind::Oneshot)];
+    let starts = [("auto", StartMode::Auto), ("manual", StartMode::Manual)];
+    let access = ApiAccess::ALL.map(|one| (one.name(), one));
     let mapping = keys! {
         Mapping::new("service", || ServiceSpec::process("", ["/"]));
-        needed "name" name = own_name(), "name: {stem}",
+        needed "name" name = unreserved_name(), "name: {stem}",
             "the file's name without `.yaml`. `apid`, `audit`, `containerd`, `load`, `logd`, `probe`, `shims`, \
              `task` and `unpack` are parts of Kelson and cannot be taken";
         means "description" description = text(), "empty", "for people";
@@ -100,10 +102,10 @@ pub fn service_file() -> Mapping<ServiceSpec> {
         key "when" when = requirements(Use::When),
             "asked once at the start; if one does not hold, the service is skipped";
         key "depends" depends = depends_first(), "all must hold before each spawn";
-        by_means "restart" restart = |spec, seen| restart(spec.kind, seen.and_then(no_group)),
+        by "restart" restart = |spec, seen| restart(spec.kind, seen.and_then(no_group)),
             "by type", "whether and when it is started again";
         means "group" group = name().optional(), "none", "the name of the group that it is in";
-        by_means "lifecycle" lifecycle = |spec, seen| lifecycle(seen.and_then(|seen| known_kind(spec, seen))),
+        by "lifecycle" lifecycle = |spec, seen| lifecycle(seen.and_then(|seen| known_kind(spec, seen))),
             "a main", "its part in that group";
         key "required" required = boolean(), "whether the host's health and the end of the boot wait for it";
         key "readiness" readiness = readiness(), "how it reports that it is ready";
@@ -112,17 +114,17 @@ pub fn service_file() -> Mapping<ServiceSpec> {
              [check](#health) may restart the service. A run that takes longer has failed. It has no effect \
              without readiness and such a check";
         key "health" health = checks(CheckOf::Service), "checks that must all pass for it to be up";
-        by "hooks" hooks = |spec, seen| hooks(is_container(spec, seen)), "commands around each run";
+        by "hooks" hooks = |spec, seen| hooks(is_container(spec, seen)), "", "commands around each run";
     };
     let mapping = mapping
         .own(
-            ("stop", None, "how it is stopped"),
+            ("stop", "", "how it is stopped"),
             || (Mapping::codec(stop).kind)(),
             |d, seen, spec| {
-                spec.stop = seen.read(d, "stop", |d, p, n| stop().decode(d, p, n)).unwrap_or_default();
+                spec.stop = seen.read(d, "stop", |d, node| stop().decode(d, node)).unwrap_or_default();
                 if let Workload::Container(container) = &mut spec.workload {
                     container.stop_signal_of_image =
-                        seen.fields.get("stop").is_none_or(|stop| stop.get("signal").is_none());
+                        seen.get("stop").is_none_or(|stop| stop.get("signal").is_none());
                 }
             },
             stop_as_written,
@@ -130,17 +132,17 @@ pub fn service_file() -> Mapping<ServiceSpec> {
         .own(
             (
                 "user",
-                Some("PID 1's (root); of a container, the image's"),
+                "PID 1's (root); of a container, the image's",
                 "`user` or `user:group`, as names or numbers",
             ),
             || (container_user().kind)(),
             |d, seen, spec| match &mut spec.workload {
                 // Who that is stands in the image.
                 Workload::Container(container) => {
-                    container.user = seen.read(d, "user", |d, p, n| container_user().decode(d, p, n));
+                    container.user = seen.read(d, "user", |d, node| container_user().decode(d, node));
                 }
                 Workload::Process(_) if seen.has("container") => {}
-                Workload::Process(_) => spec.user = seen.read(d, "user", |d, p, n| d.user(p, n)),
+                Workload::Process(_) => spec.user = seen.read(d, "user", |d, node| d.user(node)),
             },
             |spec, _| match (&spec.user, container_of(spec).and_then(|container| container.user.as_ref())) {
                 (Some(user), _) => Json::Text(format!("{}:{}", user.name, user.gid)),
@@ -156,24 +158,24 @@ pub fn service_file() -> Mapping<ServiceSpec> {
              [delegate](#delegate)";
         means "limits" limits = Mapping::codec(limits),
             "those PID 1 was given; of a container, `nofile: {soft: 1024, hard: 524288}` besides", "rlimits";
-        by "security" security = |spec, _| security(held(spec)), "privileges";
+        by "security" security = |spec, _| security(held(spec)), "", "privileges";
         key "api" api = choice(access), "the calls of PID 1 and logd that its processes may make";
         key "logs" logs = Mapping::codec(logs), "its log";
     };
     mapping.one_of(&["process", "container"]).check(together)
 }
 
-fn is_container(spec: &ServiceSpec, seen: Option<&Seen<'_, '_, '_>>) -> bool {
+fn is_container(spec: &ServiceSpec, seen: Option<&Seen<'_, '_>>) -> bool {
     seen.map_or_else(|| container_of(spec).is_some(), |seen| seen.has("container"))
 }
 
 /// The file says so, or says nothing.
-fn known_kind(spec: &ServiceSpec, seen: &Seen<'_, '_, '_>) -> Option<ServiceKind> {
+fn known_kind(spec: &ServiceSpec, seen: &Seen<'_, '_>) -> Option<ServiceKind> {
     (!seen.is_wrong("type")).then_some(spec.kind)
 }
 
 /// Why the service cannot be restarted with its group.
-fn no_group(seen: &Seen<'_, '_, '_>) -> Option<&'static str> {
+fn no_group(seen: &Seen<'_, '_>) -> Option<&'static str> {
     let text = "the service is in no group; write group: NAME too, or leave scope out";
     (!seen.has("group")).then_some(text)
 }
@@ -195,7 +197,7 @@ fn stop_as_written(spec: &ServiceSpec, extent: Extent) -> Json {
     Json::Map(entries)
 }
 
-fn together(d: &mut Decoder<'_>, seen: &Seen<'_, '_, '_>, spec: &mut ServiceSpec) {
+fn together(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, spec: &mut ServiceSpec) {
     let is_container = seen.has("container");
     if is_container && matches!(spec.readiness, Readiness::Descriptor(_)) {
         // Between Kelson and the container stand containerd and its shim.
@@ -208,66 +210,55 @@ fn together(d: &mut Decoder<'_>, seen: &Seen<'_, '_, '_>, spec: &mut ServiceSpec
     }
     spec.name.clone_from(&d.stem);
     spec.file = d.file.to_owned();
-    d.workload = seen.fields.position(if is_container { "container" } else { "process" });
+    d.workload = seen.position(if is_container { "container" } else { "process" });
     tie(d, seen, spec);
 }
 
-fn own_name() -> Codec<String> {
-    name().read_by(|d, place, node| {
-        let stem = d.stem.clone();
-        if d.file_name(&stem, place, node)? && RESERVED.contains(&stem.as_str()) {
-            d.wrong(place, node.at, format_args!("{stem} is the name of a part of Kelson; choose another"));
+fn unreserved_name() -> Codec<String> {
+    own_name().around(|d, node, inner| {
+        let before = d.diagnostics.len();
+        let name = inner(d, node)?;
+        if d.diagnostics.len() == before && RESERVED.contains(&name.as_str()) {
+            d.wrong(node.at, format_args!("{name} is the name of a part of Kelson; choose another"));
         }
-        Some(stem)
+        Some(name)
     })
 }
 
 /// `depends`, whose references come before those of `when`.
 fn depends_first() -> Codec<Vec<Requirement>> {
-    let depends = requirements(Use::Depends);
-    let inner = depends.clone();
-    depends.read_by(move |d, place, node| {
+    requirements(Use::Depends).around(|d, node, inner| {
         let of_when = std::mem::take(&mut d.references);
-        let depends = inner.decode(d, place, node);
+        let depends = inner(d, node);
         d.references.extend(of_when);
         depends
     })
 }
 
 fn readiness() -> Codec<Readiness> {
-    let words = choice(vec![("none", Readiness::None), ("notify", Readiness::Notify)]);
-    let number = number(3..=u64::from(HIGHEST_DESCRIPTOR.unsigned_abs()));
-    let inner = number.clone();
-    let number = number.read_by(move |d, place, node| {
+    let words = choice([("none", Readiness::None), ("notify", Readiness::Notify)]);
+    let number = number(3..=u64::from(HIGHEST_DESCRIPTOR.unsigned_abs())).around(|d, node, inner| {
         if ["0", "1", "2"].iter().any(|low| node.is(low)) {
-            d.wrong(place, node.at, "descriptors 0 to 2 are input and output; write a number from 3 on");
-            return None;
+            return d.refuse(node, "descriptors 0 to 2 are input and output; write a number from 3 on");
         }
-        inner.decode(d, place, node)
+        inner(d, node)
     });
     let descriptor = Mapping::codec(move || {
         let about = "the descriptor to which it writes a newline once it is ready; not for a container";
-        let fd_at = At::new(|fd: &u64| Some(*fd), |fd, new| *fd = new);
         keys! {
             Mapping::new("descriptor", || 3_u64);
-            needed "fd" (fd_at) = number.clone(), "fd: 3", about;
+            needed "fd" (At::whole()) = number.clone(), "fd: 3", about;
         }
     });
-    let (words_kind, fd_kind, shown) = (words.kind.clone(), descriptor.kind.clone(), words.clone());
-    let fd_shown = descriptor.clone();
+    let (kind, shown, fd_shown) = (either(&words, &descriptor), words.clone(), descriptor.clone());
     Codec::new(
-        move || Kind::Either(vec![words_kind(), fd_kind()]),
-        move |d, place, node| match &node.value {
-            Value::Mapping(_) => descriptor
-                .decode(d, place, node)
-                .and_then(|fd| i32::try_from(fd).ok())
-                .map(Readiness::Descriptor),
-            Value::Scalar(_) => words.decode(d, place, node),
-            _ => {
-                let text = format!("found {} where none, notify or {{fd: NUMBER}} belongs", found(node));
-                d.wrong(place, node.at, text);
-                None
+        kind,
+        move |d, node| match node.value {
+            Value::Mapping(_) => {
+                descriptor.decode(d, node).and_then(|fd| i32::try_from(fd).ok()).map(Readiness::Descriptor)
             }
+            Value::Scalar(_) => words.decode(d, node),
+            _ => d.expected(node, "none, notify or {fd: NUMBER}"),
         },
         move |readiness, extent| match readiness {
             Readiness::Descriptor(fd) => fd_shown.encode(&u64::from(fd.unsigned_abs()), extent),
@@ -277,15 +268,16 @@ fn readiness() -> Codec<Readiness> {
 }
 
 impl Decoder<'_> {
-    fn user(&mut self, place: &Place<'_>, node: &Node) -> Option<Credentials> {
-        let text = self.word(place, node)?;
+    fn user(&mut self, node: &Node) -> Option<Credentials> {
+        let text = self.word(node)?;
         let resolved = match self.context.accounts() {
             None => self.context.unresolved(&text),
             Some(Ok(accounts)) => accounts.resolve(&text),
             Some(Err((file, error))) => {
-                Err(format!("{} cannot be looked up: {file}: {error}", quoted(&text)))
+                let text = format!("{} cannot be looked up: {file}: {error}", quoted(&text));
+                return self.refuse(node, text);
             }
         };
-        resolved.map_err(|message| self.wrong(place, node.at, message)).ok()
+        resolved.map_err(|message| self.wrong(node.at, message)).ok()
     }
 }
