@@ -27,6 +27,16 @@ pub const GROUPS: &str = "groups";
 /// The folder of the cgroups in which the shims of containers are, one of a service each.
 pub const SHIMS: &str = "shims";
 
+/// The longest name of a service, a group or a check, in characters.
+pub const LONGEST_NAME: usize = 63;
+
+/// Whether it may be the name of a service, a group or a check: `[a-z0-9][a-z0-9-]{0,62}`.
+pub fn is_name(name: &str) -> bool {
+    name.len() <= LONGEST_NAME
+        && name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
+        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+}
+
 /// The service whose cgroup this is, by its path below that of all services. A service may have cgroups below its own:
 /// leaves for its processes, and those that it made itself.
 pub fn service_of_cgroup(below: &str) -> Option<&str> {

@@ -31,7 +31,7 @@ fn folded(word: &str) -> Vec<char> {
 }
 
 /// How many letters must be added, removed, changed or swapped with their neighbour to make one word of the other.
-fn distance(a: &[char], b: &[char]) -> usize {
+pub fn distance(a: &[char], b: &[char]) -> usize {
     let mut before: Vec<usize> = Vec::new();
     let mut last: Vec<usize> = (0..=b.len()).collect();
     let mut previous_a = None;

@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 
 use crate::accounts::{AccountError, Accounts};
 use crate::member::Ties;
-use crate::name::{LONGEST_NAME, is_name};
 use crate::read::ReadError;
 use crate::tree::{Entry, Node, Position, Value};
 use kelson_spec::loaded::{Diagnostic, Unchecked};
+use kelson_spec::names::{LONGEST_NAME, is_name};
 pub use kelson_spec::quote::{quoted, shown};
 use kelson_spec::service::{Credentials, ServiceSpec};
 

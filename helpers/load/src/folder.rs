@@ -10,7 +10,6 @@ use crate::decode::{Context, Decoded, Decoder, MOST_MISTAKES, diagnostic};
 use crate::grammar::{self, DecodedMachine, Mapping};
 use crate::groups;
 use crate::member::{Member, Ties};
-use crate::name::is_name;
 use crate::read;
 use crate::sources::Sources;
 use crate::tree::{self, Node, Position, Value};
@@ -18,7 +17,7 @@ use kelson_spec::graph;
 use kelson_spec::group::GroupSpec;
 use kelson_spec::loaded::{Diagnostic, Loaded, Refused};
 use kelson_spec::machine::MachineSpec;
-use kelson_spec::names::{BUILTINS, GROUPS, MACHINE};
+use kelson_spec::names::{BUILTINS, GROUPS, MACHINE, is_name};
 use kelson_spec::quote::shown;
 use kelson_spec::service::ServiceSpec;
 

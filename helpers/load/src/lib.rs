@@ -16,7 +16,6 @@ mod grammar;
 mod groups;
 mod json;
 mod member;
-mod name;
 pub mod process;
 mod read;
 pub mod schema;

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::name::is_name;
 use crate::tree::Position;
+use kelson_spec::names::is_name;
 use kelson_spec::service::{Lifecycle, LifecycleHook, ServiceEvent};
 
 /// What a member is to the mains of its group.

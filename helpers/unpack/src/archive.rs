@@ -24,7 +24,6 @@ mod layout;
 mod manifest;
 mod packing;
 mod platform;
-mod reading;
 mod store;
 mod tar_reader;
 #[cfg(test)]
@@ -48,21 +47,8 @@ pub use layer_check::{Checked, LayerCheck, LayerError};
 pub use platform::Platform;
 
 use draft::Documents;
+pub use store::BlobSink;
 use store::{Stop, Store};
-
-/// Takes the blobs that [`Archive::read`] reads.
-pub trait BlobSink {
-    type Error;
-
-    /// A blob begins. `false`: it is not wanted any more, nothing else is said of it.
-    fn begin(&mut self, blob: &Blob) -> Result<bool, Self::Error>;
-
-    /// The next bytes of the blob that has begun, at most 256 KiB.
-    fn bytes(&mut self, bytes: &[u8]) -> Result<(), Self::Error>;
-
-    /// The blob was whole, its size and digest are right.
-    fn end(&mut self, blob: &Blob) -> Result<(), Self::Error>;
-}
 
 /// An archive or a directory of images, open.
 pub struct Archive {
@@ -95,13 +81,10 @@ impl Archive {
     /// The image that a service means, for this host.
     pub fn image(&self, wanted: &Reference, host: &Platform) -> Result<Image, ArchiveError> {
         let mut first_error = None;
-        for image in &self.images {
-            let digests = image.digests();
-            if image.references.iter().any(|name| wanted.means(name, &digests)) {
-                match self.build(image, host, wanted.digest()) {
-                    Ok(image) => return Ok(image),
-                    Err(error) => first_error = first_error.or(Some(error)),
-                }
+        for image in self.images.iter().filter(|image| image.is_meant_by(wanted)) {
+            match self.build(image, host, wanted.digest()) {
+                Ok(image) => return Ok(image),
+                Err(error) => first_error = first_error.or(Some(error)),
             }
         }
         Err(first_error.unwrap_or_else(|| {
@@ -127,11 +110,7 @@ impl Archive {
 
     /// Whether one of its images may be meant.
     fn names(&self, wanted: &Reference) -> bool {
-        let means = |image: &Listed| {
-            let digests = image.digests();
-            image.references.iter().any(|name| wanted.means(name, &digests))
-        };
-        self.images.iter().any(means)
+        self.images.iter().any(|image| image.is_meant_by(wanted))
     }
 
     /// Whether to open it again costs more than to keep it: it is compressed, and its documents are few.
@@ -145,7 +124,14 @@ impl Archive {
     /// Reads blobs of this archive's images into `sink`, in the order in which they lie in it; one that is wanted twice
     /// is read once. Ends at the first error: a blob that has begun and not ended is not to be trusted.
     pub fn read<S: BlobSink>(&self, blobs: &[Blob], sink: &mut S) -> Result<(), ReadError<S::Error>> {
-        reading::read_proved(&self.store, blobs, sink).map_err(|stop| match stop {
+        let mut wanted: Vec<&Blob> = Vec::new();
+        for blob in blobs {
+            if !wanted.iter().any(|other| other.digest == blob.digest) {
+                wanted.push(blob);
+            }
+        }
+        let prove = |blob: &Blob, found| Trouble::unless_same(blob.digest, found);
+        self.store.stream(&wanted, sink, prove).map_err(|stop| match stop {
             Stop::Trouble(trouble) => ReadError::Archive(self.error(trouble)),
             Stop::Sink(error) => ReadError::Sink(error),
         })

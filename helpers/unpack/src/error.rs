@@ -33,6 +33,8 @@ pub enum UnpackError {
     Containerd(#[from] CallError),
     #[error("image {image} in containerd is damaged: {text}")]
     Damaged { image: String, text: String },
+    #[error("parts of it are missing in containerd")]
+    Incomplete,
     #[error("image {image}: {error}")]
     Account { image: String, error: AccountError },
     #[error("image {image}: its files cannot be looked into for its users: {error}")]

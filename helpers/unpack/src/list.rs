@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use kelson_containerd::{Record, Result as CallResult};
-use kelson_image::{Digest, ImageRow, Reference, Report};
+use kelson_image::{ImageRow, Reference, Report};
 
 use crate::Context;
 use crate::archive::Found;
@@ -24,7 +24,10 @@ pub async fn run(context: &Context) -> Result<Report, UnpackError> {
         for reference in &found.references {
             let unpacked = matches!(present.get(reference), Some((_, Ok(image)))
                 if image.complete && image.digest == found.manifest);
-            if present.get(reference).is_some_and(|(_, image)| digest(image) == Some(found.manifest)) {
+            let same = |image: &Result<Present, UnpackError>| {
+                image.as_ref().is_ok_and(|image| image.digest == found.manifest)
+            };
+            if present.get(reference).is_some_and(|(_, image)| same(image)) {
                 present.remove(reference);
             }
             context.reporter.send(&Report::Image(archive_row(found, reference, unpacked)));
@@ -38,11 +41,7 @@ pub async fn run(context: &Context) -> Result<Report, UnpackError> {
     Ok(Report::Done)
 }
 
-type Looked = (Record, Result<Present, String>);
-
-fn digest(image: &Result<Present, String>) -> Option<Digest> {
-    image.as_ref().ok().map(|image| image.digest)
-}
+type Looked = (Record, Result<Present, UnpackError>);
 
 /// What containerd has, by its names.
 async fn look(context: &Context) -> CallResult<HashMap<Reference, Looked>> {
@@ -51,12 +50,8 @@ async fn look(context: &Context) -> CallResult<HashMap<Reference, Looked>> {
     for record in context.containerd.images().await? {
         // A name that is none was made by another tool; no service can ask for it.
         let Ok(name) = Reference::parse(&record.name) else { continue };
-        let image = match present::look(&context.containerd, &record, &snapshotter.name, &context.host).await
-        {
-            Ok(Some(image)) => Ok(image),
-            Ok(None) => Err(String::from("parts of it are missing in containerd")),
-            Err(error) => Err(error.to_string()),
-        };
+        let image = present::look(&context.containerd, &record, &snapshotter.name, &context.host).await;
+        let image = image.and_then(|image| image.ok_or(UnpackError::Incomplete));
         all.insert(name, (record, image));
     }
     Ok(all)
@@ -74,7 +69,7 @@ fn archive_row(found: &Found, reference: &Reference, unpacked: bool) -> ImageRow
     }
 }
 
-fn containerd_row(record: Record, image: Result<Present, String>) -> ImageRow {
+fn containerd_row(record: Record, image: Result<Present, UnpackError>) -> ImageRow {
     match image {
         Ok(image) => ImageRow {
             reference: record.name,
@@ -83,12 +78,12 @@ fn containerd_row(record: Record, image: Result<Present, String>) -> ImageRow {
             platform: image.settings.platform.to_string(),
             size: image.size,
             unpacked: image.complete,
-            trouble: (!image.complete).then(|| String::from("parts of it are missing in containerd")),
+            trouble: (!image.complete).then(|| UnpackError::Incomplete.to_string()),
         },
         Err(trouble) => ImageRow {
             reference: record.name,
             digest: record.digest,
-            trouble: Some(trouble),
+            trouble: Some(trouble.to_string()),
             ..ImageRow::default()
         },
     }

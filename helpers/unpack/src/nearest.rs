@@ -1,5 +1,7 @@
 //! What an operator may have meant.
 
+use kelson_spec::near;
+
 /// Names that are shown at most.
 const SHOWN: usize = 8;
 /// Letters that are compared; where two names differ later they are near anyhow.
@@ -17,25 +19,9 @@ pub fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> String
     }
 }
 
-/// How many letters must be changed, put in or left out to make one of the other.
 fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) =
-        (a.chars().take(COMPARED).collect(), b.chars().take(COMPARED).collect());
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut diagonal = i;
-        let mut left = i.saturating_add(1);
-        let mut next = Vec::with_capacity(row.len());
-        next.push(left);
-        for (above, y) in row.iter().skip(1).zip(&b) {
-            let replaced = diagonal.saturating_add(usize::from(x != y));
-            left = replaced.min(above.saturating_add(1)).min(left.saturating_add(1));
-            diagonal = *above;
-            next.push(left);
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or_default()
+    let letters = |text: &str| text.chars().take(COMPARED).collect::<Vec<_>>();
+    near::distance(&letters(a), &letters(b))
 }
 
 #[cfg(test)]

@@ -3,18 +3,14 @@
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::{AsRawFd as _, FromRawFd as _};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kelson_image::{Progress, REPORT_DESCRIPTOR, Report};
 
 /// Writes reports; shared by all that have something to say.
 pub struct Reporter {
     pipe: Mutex<File>,
-    bytes_done: AtomicU64,
-    bytes_total: AtomicU64,
-    layer: AtomicU32,
-    layers: AtomicU32,
+    progress: Mutex<Progress>,
 }
 
 impl Reporter {
@@ -25,17 +21,8 @@ impl Reporter {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the descriptor is open, and whoever starts this process gives it away.
-        Ok(Self::to(unsafe { File::from_raw_fd(REPORT_DESCRIPTOR) }))
-    }
-
-    pub fn to(pipe: File) -> Self {
-        Self {
-            pipe: Mutex::new(pipe),
-            bytes_done: AtomicU64::new(0),
-            bytes_total: AtomicU64::new(0),
-            layer: AtomicU32::new(0),
-            layers: AtomicU32::new(0),
-        }
+        let pipe = unsafe { File::from_raw_fd(REPORT_DESCRIPTOR) };
+        Ok(Self { pipe: Mutex::new(pipe), progress: Mutex::default() })
     }
 
     /// Says it. When nobody listens any more, the process ends: nobody waits for its work.
@@ -69,29 +56,28 @@ impl Reporter {
         let _ = std::thread::Builder::new().stack_size(64 << 10).spawn(watch);
     }
 
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub fn heartbeat(&self) {
-        self.send(&Report::Progress(Progress {
-            bytes_done: self.bytes_done.load(Ordering::Relaxed),
-            bytes_total: self.bytes_total.load(Ordering::Relaxed),
-            layer: self.layer.load(Ordering::Relaxed),
-            layers: self.layers.load(Ordering::Relaxed),
-        }));
+        let progress = *self.progress();
+        self.send(&Report::Progress(progress));
     }
 
     /// The work begins, or starts again.
     pub fn begin(&self, bytes_total: u64, layers: usize) {
-        self.bytes_done.store(0, Ordering::Relaxed);
-        self.bytes_total.store(bytes_total, Ordering::Relaxed);
-        self.layer.store(0, Ordering::Relaxed);
-        self.layers.store(u32::try_from(layers).unwrap_or(u32::MAX), Ordering::Relaxed);
+        let layers = u32::try_from(layers).unwrap_or(u32::MAX);
+        *self.progress() = Progress { bytes_total, layers, ..Progress::default() };
     }
 
     pub fn add_bytes(&self, bytes: u64) {
-        self.bytes_done.fetch_add(bytes, Ordering::Relaxed);
+        let mut progress = self.progress();
+        progress.bytes_done = progress.bytes_done.wrapping_add(bytes);
     }
 
     /// The layer that is being unpacked, from 1.
     pub fn at_layer(&self, layer: usize) {
-        self.layer.store(u32::try_from(layer).unwrap_or(u32::MAX), Ordering::Relaxed);
+        self.progress().layer = u32::try_from(layer).unwrap_or(u32::MAX);
     }
 }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::Context;
 use crate::account::{self, Account};
-use crate::archive::{Archive, Config, Found, Image, Scan};
+use crate::archive::{Archive, Found, Image, Scan};
 use crate::blobs::Uploader;
 use crate::chain::chain_ids;
 use crate::error::UnpackError;
@@ -38,14 +38,6 @@ struct Source<'a> {
     found: &'a Found,
     /// Its archive, where that is open already.
     opened: Option<&'a Arc<Archive>>,
-}
-
-/// An image that stands in containerd.
-struct Standing {
-    digest: Digest,
-    settings: Config,
-    chain_ids: Vec<Digest>,
-    was_there: bool,
 }
 
 pub async fn run(context: &Context, image: &str, user: Option<&str>) -> Result<Report, UnpackError> {
@@ -133,24 +125,20 @@ async fn attempt(
     };
     let lease = Lease::begin(context).await?;
     let work = async {
-        let standing = match (present, source) {
+        let (image, was_there) = match (present, source) {
             (Ok(Some(present)), _) if usable(&present) => {
                 context.reporter.begin(present.size, present.chain_ids.len());
                 context.reporter.add_bytes(present.size);
                 context.reporter.at_layer(present.chain_ids.len());
-                Standing {
-                    digest: present.digest,
-                    settings: present.settings,
-                    chain_ids: present.chain_ids,
-                    was_there: true,
-                }
+                (present, true)
             }
             // Whatever containerd has, the archive has it whole.
-            (_, Some(source)) => import(context, &lease, &name, wanted, source, &snapshotter).await?,
+            (_, Some(source)) => (import(context, &lease, &name, wanted, source, &snapshotter).await?, false),
             (Err(error), None) => return Err(error),
             (Ok(_), None) => return Err(missing()),
         };
-        describe(context, &lease, name.clone(), standing, &snapshotter.name, user).await
+        let unpacked = describe(context, &lease, name.clone(), image, &snapshotter.name, user).await?;
+        Ok(Unpacked { was_there, ..unpacked })
     };
     let unpacked = work.await;
     // When containerd is away there is nothing to give back to.
@@ -168,7 +156,7 @@ async fn import(
     wanted: &Reference,
     source: Source<'_>,
     snapshotter: &Snapshotter,
-) -> Result<Standing, UnpackError> {
+) -> Result<Present, UnpackError> {
     let (archive, image, space) = open(context, name, wanted, source, snapshotter).await?;
     let chain_ids = chain_ids(&image.settings.diff_ids);
     context.reporter.begin(image.size(), image.layers.len());
@@ -193,7 +181,8 @@ async fn import(
         .set_image(&record)
         .await
         .map_err(|error| UnpackError::InImage { image: name.to_owned(), error })?;
-    Ok(Standing { digest: image.manifest.digest, settings: image.settings, chain_ids, was_there: false })
+    let (digest, size) = (image.manifest.digest, image.size());
+    Ok(Present { digest, settings: image.settings, chain_ids, size, complete: true })
 }
 
 /// Opens the archive and asks how much room containerd's disk has, where both may have to wait for a disk.
@@ -246,11 +235,11 @@ async fn describe(
     context: &Context,
     lease: &Lease,
     name: String,
-    standing: Standing,
+    image: Present,
     snapshotter: &str,
     user: Option<&str>,
 ) -> Result<Unpacked, UnpackError> {
-    let Standing { digest, settings, chain_ids, was_there } = standing;
+    let Present { digest, settings, chain_ids, .. } = image;
     let stop_signal = match &settings.stop_signal {
         None => None,
         Some(signal) => Some(stop_signal::number(signal).ok_or_else(|| UnpackError::StopSignal {
@@ -278,7 +267,7 @@ async fn describe(
         groups: account.groups,
         home: account.home,
         stop_signal,
-        was_there,
+        was_there: false,
         host_files,
         archives: 0,
     })

@@ -5,8 +5,8 @@ use super::seen::Seen;
 use super::values::{boolean, choice};
 use crate::decode::{Decoder, MOST_MISTAKES};
 use crate::member::{Member, Part, Ties};
-use crate::name::is_name;
 use crate::tree::Node;
+use kelson_spec::names::is_name;
 use kelson_spec::near::near;
 use kelson_spec::service::{Lifecycle, LifecycleHook, ServiceKind, ServiceSpec};
 

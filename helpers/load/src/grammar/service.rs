@@ -16,10 +16,9 @@ use super::seen::Seen;
 use super::values::{boolean, choice, name, number, own_name, start_timeout, text};
 use crate::decode::{Decoded, Decoder, quoted};
 use crate::json::Json;
-use crate::name::is_name;
 use crate::tree::{Node, Value};
 use kelson_spec::kernel::{ALL_CAPABILITIES, CONTAINER_CAPABILITIES};
-use kelson_spec::names::RESERVED;
+use kelson_spec::names::{RESERVED, is_name};
 use kelson_spec::service::{
     ApiAccess, ContainerSpec, Credentials, Readiness, Requirement, RestartSpec, ServiceKind, ServiceSpec,
     StartMode, Workload,

@@ -3,9 +3,9 @@
 use kelson_image::Digest;
 use serde::Deserialize;
 
-use super::Platform;
 use super::bounded::{List, parse};
 use super::error::Trouble;
+use super::platform::Platform;
 
 /// The config, as far as Kelson asks it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -57,6 +57,24 @@ struct RootFs {
 }
 
 impl Config {
+    /// Whether it is the config of a manifest with so many layers.
+    pub(super) fn fits(&self, manifest: Digest, layers: usize) -> Result<(), Trouble> {
+        match self.diff_ids.len() {
+            diff_ids if diff_ids == layers => Ok(()),
+            diff_ids => Err(Trouble::Layers { manifest, layers, diff_ids }),
+        }
+    }
+
+    /// The platform of its image: the one that its descriptor has written, or its own.
+    pub(super) fn platform_or(&self, written: Option<Platform>, file: &str) -> Result<Platform, Trouble> {
+        let platform = written.unwrap_or_else(|| self.platform.clone());
+        if platform.os.is_empty() || platform.architecture.is_empty() {
+            let text = "it says no os and architecture".to_owned();
+            return Err(Trouble::Json { file: file.to_owned(), text });
+        }
+        Ok(platform)
+    }
+
     /// Reads the JSON of a config, which stands in `file`.
     pub fn parse(file: &str, bytes: &[u8]) -> Result<Self, Trouble> {
         let written: Written = parse(file, bytes)?;
@@ -84,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_config_says_what_runs() {
-        let digest = super::super::Hasher::of(b"layer");
+        let digest = super::super::hasher::Hasher::of(b"layer");
         let text = format!(
             r#"{{"os":"linux","architecture":"arm64","variant":"v8","created":"x","config":{{"Entrypoint":["/a"],
             "Cmd":null,"Env":["A=1"],"User":"www:1","WorkingDir":"/srv","StopSignal":"SIGQUIT","Labels":{{"a":"b"}}}},

@@ -5,21 +5,21 @@
 //! must be read to be named.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use kelson_image::{Digest, Reference};
 use serde::Deserialize;
 
-use super::Hasher;
 use super::bounded::{List, parse};
 use super::config::{Config, MAX_LAYERS};
 use super::draft::{Documents, Draft, prove};
 use super::error::Trouble;
+use super::hasher::Hasher;
 use super::image::{Blob, Candidate, Document, Place, Unusable};
 use super::manifest::{MadeDescriptor, MadeManifest, OCI_CONFIG, OCI_LAYER, OCI_MANIFEST};
 use super::packing::Packing;
-use super::reading::digests;
-use super::store::Located;
+use super::store::{BlobSink, Located, Stop};
 
 const FILE: &str = "manifest.json";
 /// Images in one archive.
@@ -112,10 +112,38 @@ fn compressed(documents: &Documents<'_>, items: &[Item]) -> Result<HashMap<Place
         }
     }
     let blobs: Vec<Blob> = found.into_values().collect();
+    let mut digests = HashMap::new();
     if blobs.is_empty() {
-        return Ok(HashMap::new());
+        return Ok(digests);
     }
-    digests(documents.store, &blobs)
+    let measure = |blob: &Blob, digest| {
+        digests.insert(blob.place.clone(), digest);
+        Ok(())
+    };
+    match documents.store.stream(&blobs.iter().collect::<Vec<_>>(), &mut Unread, measure) {
+        Ok(()) => Ok(digests),
+        Err(Stop::Trouble(trouble)) => Err(trouble),
+        Err(Stop::Sink(never)) => match never {},
+    }
+}
+
+/// Takes blobs of which only the digest is asked.
+struct Unread;
+
+impl BlobSink for Unread {
+    type Error = Infallible;
+
+    fn begin(&mut self, _: &Blob) -> Result<bool, Infallible> {
+        Ok(true)
+    }
+
+    fn bytes(&mut self, _: &[u8]) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn end(&mut self, _: &Blob) -> Result<(), Infallible> {
+        Ok(())
+    }
 }
 
 fn make(
@@ -124,14 +152,14 @@ fn make(
     compressed: &HashMap<Place, Digest>,
 ) -> Result<Candidate, Trouble> {
     let store = documents.store;
-    let bytes = store.small(&item.config)?.ok_or_else(|| store.missing(&item.config))?;
+    let bytes = store.needed_small(&item.config)?;
     if let Some(digest) = digest_of_name(&item.config) {
         prove(&digest, &bytes)?;
     }
     let config = Config::parse(&item.config, &bytes)?;
     let mut layers = Vec::new();
     for (index, name) in item.layers.0.iter().enumerate() {
-        let Located { place, size, packing } = store.find(name)?.ok_or_else(|| store.missing(name))?;
+        let Located { place, size, packing } = store.needed(name)?;
         let end = match packing {
             Packing::Plain => "",
             Packing::Gzip => "+gzip",
@@ -144,18 +172,11 @@ fn make(
         let Some(digest) = digest else { continue };
         layers.push(Blob { media_type: format!("{OCI_LAYER}{end}"), digest, size, place });
     }
-    if item.layers.0.len() != config.diff_ids.len() || layers.len() != config.diff_ids.len() {
-        let (layers, diff_ids) = (item.layers.0.len(), config.diff_ids.len());
-        return Err(Trouble::Layers { manifest: Hasher::of(&bytes), layers, diff_ids });
-    }
+    // Those whose digest nobody tells are missing.
+    config.fits(Hasher::of(&bytes), item.layers.0.len())?;
+    config.fits(Hasher::of(&bytes), layers.len())?;
+    let platform = config.platform_or(None, &item.config)?;
     let config_document = Document { media_type: OCI_CONFIG.to_owned(), digest: Hasher::of(&bytes), bytes };
-    let platform = config.platform;
-    if platform.os.is_empty() || platform.architecture.is_empty() {
-        return Err(Trouble::Json {
-            file: item.config.clone(),
-            text: "it says no os and architecture".to_owned(),
-        });
-    }
     let manifest = manifest(&config_document, &layers)?;
     Ok(Candidate { platform, manifest, config: config_document, layers })
 }

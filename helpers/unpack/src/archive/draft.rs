@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use kelson_image::{Digest, Reference, is_tag};
 
-use super::Hasher;
-use super::Platform;
 use super::bounded::parse;
 use super::config::Config;
 use super::error::Trouble;
+use super::hasher::Hasher;
 use super::image::{Blob, Candidate, Document, Listed, Unusable};
 use super::manifest::{Descriptor, Manifest, OCI_MANIFEST, is_config, is_layer};
 use super::store::{Located, Store};
@@ -89,18 +88,20 @@ impl<'a> Documents<'a> {
         }
     }
 
+    /// Where a blob is, which must have the size that its descriptor says.
+    fn locate(&self, digest: &Digest, size: u64) -> Result<Located, Trouble> {
+        match self.store.needed(&blob_file(digest))? {
+            located if located.size == size => Ok(located),
+            Located { size: found, .. } => {
+                Err(Trouble::Size { blob: format!("blob {digest}"), expected: size, found })
+            }
+        }
+    }
+
     /// The bytes of a small blob, proved.
     pub(super) fn blob(&self, digest: &Digest, size: u64) -> Result<Vec<u8>, Trouble> {
-        let name = blob_file(digest);
-        let located = self.store.find(&name)?.ok_or_else(|| self.store.missing(&name))?;
-        if located.size != size {
-            return Err(Trouble::Size {
-                blob: format!("blob {digest}"),
-                expected: size,
-                found: located.size,
-            });
-        }
-        let bytes = self.store.small(&name)?.ok_or_else(|| self.store.missing(&name))?;
+        self.locate(digest, size)?;
+        let bytes = self.store.needed_small(&blob_file(digest))?;
         prove(digest, &bytes)?;
         Ok(bytes)
     }
@@ -135,8 +136,11 @@ impl<'a> Documents<'a> {
             manifest.layers.0.iter().map(|layer| self.layer(&file, layer)).collect::<Result<Vec<_>, _>>()?;
         let media_type =
             [&manifest.media_type, &descriptor.media_type].into_iter().find(|text| !text.is_empty());
-        let candidate = Candidate {
-            platform: platform(&config_file, descriptor, &config)?,
+        let written = descriptor.platform.as_ref().and_then(|platform| platform.read());
+        let platform = config.platform_or(written, &config_file)?;
+        config.fits(descriptor.digest, layers.len())?;
+        Ok(Some(Candidate {
+            platform,
             manifest: Document {
                 media_type: media_type.map_or(OCI_MANIFEST, String::as_str).to_owned(),
                 digest: descriptor.digest,
@@ -148,9 +152,7 @@ impl<'a> Documents<'a> {
                 bytes: config_bytes,
             },
             layers,
-        };
-        candidate.count_layers(&config)?;
-        Ok(Some(candidate))
+        }))
     }
 
     fn layer(&self, manifest: &str, layer: &Descriptor) -> Result<Blob, Trouble> {
@@ -159,36 +161,15 @@ impl<'a> Documents<'a> {
             let text = format!("a layer of the type {media_type:?}");
             return Err(Trouble::Unsupported { file: manifest.to_owned(), text });
         }
-        let name = blob_file(digest);
-        let Located { place, size: found, .. } =
-            self.store.find(&name)?.ok_or_else(|| self.store.missing(&name))?;
-        if found != *size {
-            return Err(Trouble::Size { blob: format!("blob {digest}"), expected: *size, found });
-        }
+        let Located { place, .. } = self.locate(digest, *size)?;
         Ok(Blob { media_type: media_type.clone(), digest: *digest, size: *size, place })
     }
 }
 
-/// The platform of an image: its descriptor's, where that says one, or its config's.
-fn platform(file: &str, descriptor: &Descriptor, config: &Config) -> Result<Platform, Trouble> {
-    let written = descriptor.platform.as_ref().and_then(|platform| platform.read());
-    let platform = written.unwrap_or_else(|| config.platform.clone());
-    if platform.os.is_empty() || platform.architecture.is_empty() {
-        return Err(Trouble::Json {
-            file: file.to_owned(),
-            text: "it says no os and architecture".to_owned(),
-        });
-    }
-    Ok(platform)
-}
-
-pub(super) fn blob_file(digest: &Digest) -> String {
+fn blob_file(digest: &Digest) -> String {
     format!("blobs/sha256/{}", digest.hex())
 }
 
 pub(super) fn prove(digest: &Digest, bytes: &[u8]) -> Result<(), Trouble> {
-    match Hasher::of(bytes) {
-        found if found == *digest => Ok(()),
-        found => Err(Trouble::Digest { blob: format!("blob {digest}"), expected: *digest, found }),
-    }
+    Trouble::unless_same(*digest, Hasher::of(bytes))
 }

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use kelson_image::{Digest, Reference};
 use thiserror::Error;
 
-use super::Platform;
 use super::headers::HeaderError;
+use super::platform::Platform;
 
 /// What is wrong with an archive, and with which.
 #[derive(Debug, Error)]
@@ -63,6 +63,14 @@ impl Trouble {
     /// Whether the same bytes will have the same trouble tomorrow: a failing disk may recover.
     pub fn lasts(&self) -> bool {
         !matches!(self, Self::Io(_))
+    }
+
+    /// The trouble with a blob that has another digest than it is called by.
+    pub(super) fn unless_same(expected: Digest, found: Digest) -> Result<(), Self> {
+        match expected == found {
+            true => Ok(()),
+            false => Err(Self::Digest { blob: format!("blob {expected}"), expected, found }),
+        }
     }
 
     /// Whether the archive's other images may be sound.

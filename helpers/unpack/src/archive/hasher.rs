@@ -8,13 +8,9 @@ use ring::digest::{Context, SHA256};
 pub struct Hasher(Context);
 
 impl Hasher {
-    pub fn new() -> Self {
-        Self(Context::new(&SHA256))
-    }
-
     /// The digest of bytes that are all there.
     pub fn of(bytes: &[u8]) -> Digest {
-        let mut hasher = Self::new();
+        let mut hasher = Self::default();
         hasher.update(bytes);
         hasher.finish()
     }
@@ -34,7 +30,7 @@ impl Hasher {
 
 impl Default for Hasher {
     fn default() -> Self {
-        Self::new()
+        Self(Context::new(&SHA256))
     }
 }
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use kelson_image::{Digest, Reference};
 
-use super::Platform;
 use super::config::Config;
 use super::error::Trouble;
+use super::platform::Platform;
 
 /// One image of an archive, with all its platforms.
 #[derive(Debug, Clone)]
@@ -61,13 +61,6 @@ impl Candidate {
         let layers = self.layers.iter().map(|layer| layer.size);
         layers.fold(self.documents() as u64, u64::saturating_add)
     }
-
-    pub(super) fn count_layers(&self, config: &Config) -> Result<(), Trouble> {
-        match (self.layers.len(), config.diff_ids.len()) {
-            (layers, diff_ids) if layers == diff_ids => Ok(()),
-            (layers, diff_ids) => Err(Trouble::Layers { manifest: self.manifest.digest, layers, diff_ids }),
-        }
-    }
 }
 
 impl Listed {
@@ -113,10 +106,11 @@ impl Listed {
         names.join(", ")
     }
 
-    /// The digests by which a service may ask for it.
-    pub(super) fn digests(&self) -> Vec<Digest> {
+    /// Whether a service that asks for `wanted` may mean it.
+    pub(super) fn is_meant_by(&self, wanted: &Reference) -> bool {
         let manifests = self.candidates.iter().map(|candidate| candidate.manifest.digest);
-        self.index.into_iter().chain(manifests).collect()
+        let digests: Vec<Digest> = self.index.into_iter().chain(manifests).collect();
+        self.references.iter().any(|name| wanted.means(name, &digests))
     }
 }
 

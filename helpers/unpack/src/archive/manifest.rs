@@ -3,9 +3,9 @@
 use kelson_image::Digest;
 use serde::{Deserialize, Serialize};
 
-use super::Platform;
 use super::bounded::List;
 use super::config::MAX_LAYERS;
+use super::platform::Platform;
 
 pub(super) const OCI_INDEX: &str = "application/vnd.oci.image.index.v1+json";
 pub(super) const OCI_MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";

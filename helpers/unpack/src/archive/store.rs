@@ -6,13 +6,14 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use kelson_image::Digest;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
 
-use super::BlobSink;
 use super::bounded::MAX_JSON;
 use super::contents::{Contents, Spot, cut_short, normal};
 use super::error::Trouble;
+use super::hasher::Hasher;
 use super::image::{Blob, Place};
 use super::packing::Packing;
 use super::tar_reader::TarReader;
@@ -21,6 +22,20 @@ use super::tar_reader::TarReader;
 const BUFFER: usize = 128 << 10;
 /// Passes over a compressed archive for JSON that the first pass could not keep.
 const MAX_PASSES: u32 = 8;
+
+/// Takes the blobs that [`Archive::read`](super::Archive::read) reads.
+pub trait BlobSink {
+    type Error;
+
+    /// A blob begins. `false`: it is not wanted any more, nothing else is said of it.
+    fn begin(&mut self, blob: &Blob) -> Result<bool, Self::Error>;
+
+    /// The next bytes of the blob that has begun, at most 256 KiB.
+    fn bytes(&mut self, bytes: &[u8]) -> Result<(), Self::Error>;
+
+    /// The blob was whole, its size and digest are right.
+    fn end(&mut self, blob: &Blob) -> Result<(), Self::Error>;
+}
 
 pub(super) enum Store {
     Directory(File),
@@ -100,8 +115,18 @@ impl Store {
         }
     }
 
-    pub(super) fn missing(&self, file: &str) -> Trouble {
+    fn missing(&self, file: &str) -> Trouble {
         Trouble::Missing { file: file.to_owned(), hint: self.hint() }
+    }
+
+    /// The file `name`, which must be there.
+    pub(super) fn needed(&self, name: &str) -> Result<Located, Trouble> {
+        self.find(name)?.ok_or_else(|| self.missing(name))
+    }
+
+    /// The whole content of the small file `name`, which must be there.
+    pub(super) fn needed_small(&self, name: &str) -> Result<Vec<u8>, Trouble> {
+        self.small(name)?.ok_or_else(|| self.missing(name))
     }
 
     /// The whole content of the small file `name`; `None`: there is none.
@@ -146,15 +171,21 @@ impl Store {
         }
     }
 
-    /// Hands the bytes of `blobs` to `sink`, in the order in which they lie. Nothing is checked but that they are there.
-    pub(super) fn stream<S: BlobSink>(&self, blobs: &[&Blob], sink: &mut S) -> Result<(), Stop<S::Error>> {
+    /// Hands the bytes of `blobs` to `sink`, in the order in which they lie. A blob ends only if `prove` takes the digest
+    /// that it has for the right one.
+    pub(super) fn stream<S: BlobSink>(
+        &self,
+        blobs: &[&Blob],
+        sink: &mut S,
+        mut prove: impl FnMut(&Blob, Digest) -> Result<(), Trouble>,
+    ) -> Result<(), Stop<S::Error>> {
         let mut buffer = vec![0; BUFFER];
         match self {
             Self::Directory(top) => {
                 for blob in blobs {
                     let Place::File(name) = &blob.place else { continue };
                     let (file, _) = open_below(top, name)?.ok_or_else(|| self.missing(name))?;
-                    copy(&mut TarReader::new(&file, Packing::Plain)?, blob, &mut buffer, sink)?;
+                    copy(&mut TarReader::new(&file, Packing::Plain)?, blob, &mut buffer, sink, &mut prove)?;
                 }
             }
             Self::Tar { file, packing, .. } => {
@@ -177,7 +208,7 @@ impl Store {
                             cut_short(&format!("blob {}", blob.digest), from, blob.size, found).into()
                         );
                     }
-                    copy(&mut tar, blob, &mut buffer, sink)?;
+                    copy(&mut tar, blob, &mut buffer, sink, &mut prove)?;
                 }
             }
         }
@@ -191,21 +222,26 @@ fn copy<S: BlobSink>(
     blob: &Blob,
     buffer: &mut [u8],
     sink: &mut S,
+    prove: &mut impl FnMut(&Blob, Digest) -> Result<(), Trouble>,
 ) -> Result<(), Stop<S::Error>> {
     if !sink.begin(blob).map_err(Stop::Sink)? {
         return Ok(());
     }
     let from = tar.at();
     let mut left = blob.size;
+    let mut hasher = Hasher::default();
     while left > 0 {
         let most = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
         let read = tar.fill(buffer.get_mut(..most).unwrap_or_default())?;
         if read == 0 {
             return Err(cut_short(&format!("blob {}", blob.digest), from, blob.size, tar.at()).into());
         }
-        sink.bytes(buffer.get(..read).unwrap_or_default()).map_err(Stop::Sink)?;
+        let bytes = buffer.get(..read).unwrap_or_default();
+        hasher.update(bytes);
+        sink.bytes(bytes).map_err(Stop::Sink)?;
         left = left.saturating_sub(read as u64);
     }
+    prove(blob, hasher.finish())?;
     sink.end(blob).map_err(Stop::Sink)
 }
 

@@ -6,8 +6,7 @@ use std::io::Write;
 use kelson_image::Digest;
 use serde_json::{Value, json};
 
-use super::Hasher;
-use super::{Blob, BlobSink, Platform};
+use super::{Blob, BlobSink, Hasher, Platform};
 
 pub const HOST: fn() -> Platform = || Platform::new("linux", "amd64", "");
 

@@ -2,9 +2,9 @@
 
 use std::io;
 
+use super::checked::{Checked, LayerError};
 use super::paths::Paths;
-use super::{Checked, LayerError};
-use crate::archive::Hasher;
+use crate::archive::hasher::Hasher;
 use crate::archive::headers::{BLOCK, Headers, Step, padded, shown};
 
 /// Takes the uncompressed bytes of a layer. The first thing that is wrong stays in `failure`.
@@ -34,7 +34,7 @@ enum State {
 impl Entries {
     pub(super) fn new(space: u64) -> Self {
         Self {
-            hasher: Hasher::new(),
+            hasher: Hasher::default(),
             size: 0,
             space,
             entries: 0,

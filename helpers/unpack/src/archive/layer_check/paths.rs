@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::LayerError;
+use super::checked::LayerError;
 use crate::archive::headers::{Entry, Kind, shown};
 
 /// Links that are followed on one way: as many as the kernel follows.

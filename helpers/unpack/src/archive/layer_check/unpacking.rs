@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use flate2::write::MultiGzDecoder;
 use zstd::stream::write::Decoder as ZstdDecoder;
 
-use super::LayerError;
+use super::checked::LayerError;
 use super::entries::Entries;
 use crate::archive::packing::{MAX_WINDOW_LOG, Packing, compression_text};
 
