@@ -1,7 +1,6 @@
 //! One call of `kelsonctl`, and what a command is.
 
 use std::rc::Rc;
-use std::time::Duration;
 
 use kelson_api::client::Client;
 
@@ -20,11 +19,6 @@ pub trait Run: clap::Args {
     /// The same for one command line.
     fn several(&self) -> bool {
         Self::SEVERAL
-    }
-
-    /// The time between two runs, where it runs again and again.
-    fn watch(&self) -> Option<Duration> {
-        None
     }
 
     /// The verb of the question that is asked first, on a terminal, about hosts that are reached over the network.

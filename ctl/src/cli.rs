@@ -1,46 +1,33 @@
 //! The words of the command line. Each command's own words are in its file; help, man page and completion are made
 //! from these.
 
+use std::time::Duration;
+
 use clap::builder::{Resettable, StyledStr};
 use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 
 use crate::call::Global;
 use crate::commands::Command;
-
-const AFTER: &str = "\
-Exit status:
-  0  done
-  1  failed: a service refused or failed, an unknown name, a mistake found
-  2  usage: the command line, or the file of contexts, is wrong
-  3  the host is not reachable
-  4  denied
-  5  timed out: the time that was given is over
-
-Several hosts:
-  kelsonctl -n edge-1,edge-2 services    side by side, with a column NODE
-  kelsonctl -n all health                every context
-
-Environment:
-  KELSON_ENDPOINT  the endpoint, where --endpoint is not given
-  KELSONCONFIG     the file of contexts: hosts with their certificates
-                   [default: ~/.config/kelson/config]
-  NO_COLOR         no colours
-
-`kelsonctl COMMAND --help` tells more about a command, with examples.";
+use crate::failure::STATUSES;
 
 /// Shows and steers the services of a Kelson host
 #[derive(Debug, Parser)]
-#[command(name = "kelsonctl", version, after_help = AFTER, disable_help_subcommand = true)]
+#[command(name = "kelsonctl", version, disable_help_subcommand = true)]
 pub struct Cli {
     #[command(flatten)]
     pub global: Global,
     #[command(subcommand)]
     pub command: Option<Command>,
+    /// The time between two runs of a command that has `--watch`, where it is given.
+    #[arg(skip)]
+    pub watch: Option<Duration>,
 }
 
 /// The tree of all commands, options and words.
 pub fn command() -> clap::Command {
-    with_examples(Cli::command())
+    let statuses = STATUSES.iter().map(|(status, meaning)| format!("  {status}  {meaning}\n"));
+    let after = format!("Exit status:\n{}{}", statuses.collect::<String>(), include_str!("cli/after.txt"));
+    with_examples(Cli::command().after_help(after.trim_end().to_owned()))
 }
 
 /// Reads the command line of this process.
@@ -48,7 +35,9 @@ pub fn command() -> clap::Command {
 /// # Errors
 /// It is wrong, or asks for help.
 pub fn parse() -> Result<Cli, clap::Error> {
-    Cli::from_arg_matches(&command().try_get_matches()?)
+    let matches = command().try_get_matches()?;
+    let watch = matches.subcommand().and_then(|(_, own)| own.try_get_one("watch").ok().flatten().copied());
+    Ok(Cli { watch, ..Cli::from_arg_matches(&matches)? })
 }
 
 /// The comment on a command is its help. Examples stand last in it, and last in the short help, too.

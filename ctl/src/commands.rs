@@ -55,8 +55,6 @@ pub mod version;
 pub mod wait;
 pub mod why;
 
-use std::time::Duration;
-
 use clap::Subcommand;
 
 use crate::call::{Call, Run as _};
@@ -75,11 +73,6 @@ macro_rules! commands {
             /// True where several hosts can be asked at once and their answers shown side by side.
             pub fn several(&self) -> bool {
                 match self { $($(#[$only])? Command::$name(arguments) => arguments.several(),)* }
-            }
-
-            /// The time between two runs, where it runs again and again.
-            pub fn watch(&self) -> Option<Duration> {
-                match self { $($(#[$only])? Command::$name(arguments) => arguments.watch(),)* }
             }
 
             /// The verb of the question that is asked first.

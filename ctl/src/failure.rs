@@ -8,7 +8,7 @@ use kelson_proto::v1::ListRequest;
 use kelson_spec::quoted;
 use tonic::Code;
 
-use crate::output::{list, nearest};
+use crate::output::text::{list, nearest};
 
 /// Each exit status and what it means: in the help and in the manual page.
 pub const STATUSES: [(u8, &str); 6] = [
@@ -21,10 +21,10 @@ pub const STATUSES: [(u8, &str); 6] = [
 ];
 
 /// A question that needs no waiting is answered within this time, or never.
-const ANSWER: Duration = Duration::from_secs(30);
+pub const ANSWER: Duration = Duration::from_secs(30);
 
 /// A reason to end with a status other than 0. Each message is a sentence that says what to do next.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, PartialEq, thiserror::Error)]
 pub enum Failure {
     #[error("{0}")]
     Failed(String),

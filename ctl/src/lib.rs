@@ -65,5 +65,5 @@ fn run(cli: Cli) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::Failed(format!("cannot set up the event loop: {error}")))?
-        .block_on(watch::run(command, call, &nodes))
+        .block_on(watch::run(command, cli.watch, call, &nodes))
 }

@@ -25,15 +25,15 @@ pub async fn run(command: Command, call: Call, names: &[String]) -> Result<(), F
         ending(&command, std::iter::once((call.choice.context.as_deref(), &call.choice)))?;
         return command.run(&call).await;
     }
-    let mut targets = targets(names, &call.choice)?;
+    let targets = targets(names, &call.choice)?;
     if !command.several() {
-        return match (targets.pop(), targets.is_empty()) {
-            (Some(Target { choice, .. }), true) => command.run(&Call { choice, ..call }).await,
-            _ => Err(Failure::Usage(
+        let [Target { choice, .. }] = targets.as_slice() else {
+            return Err(Failure::Usage(
                 "this command has one host at a time; give one with --nodes, and call it once for each"
                     .to_owned(),
-            )),
+            ));
         };
+        return command.run(&Call { choice: choice.clone(), ..call }).await;
     }
     ending(&command, targets.iter().map(|target| (Some(&*target.name), &target.choice)))?;
     let widest = targets.iter().map(|target| width(&target.name)).max().unwrap_or_default();

@@ -4,6 +4,7 @@
 //! interrupted; only what fails the first time, with nothing to show, ends at once.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use crate::call::Call;
 use crate::commands::Command;
@@ -13,8 +14,13 @@ use crate::output::Terminal;
 use crate::output::screen::Screen;
 
 /// Does what the command says, once or again and again.
-pub async fn run(command: Command, call: Call, names: &[String]) -> Result<(), Failure> {
-    let Some(period) = command.watch() else {
+pub async fn run(
+    command: Command,
+    period: Option<Duration>,
+    call: Call,
+    names: &[String],
+) -> Result<(), Failure> {
+    let Some(period) = period else {
         return nodes::run(command, call, names).await;
     };
     let screen = Rc::new(Screen::new(call.format));

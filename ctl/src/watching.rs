@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::failure::Failure;
 use crate::output::time;
 
 /// Shorter than this a host would do little but answer.
@@ -17,9 +18,9 @@ pub struct Watching {
 }
 
 /// Reads how long it is between two times.
-pub fn parse_period(text: &str) -> Result<Duration, String> {
+pub fn parse_period(text: &str) -> Result<Duration, Failure> {
     match time::parse_timeout(text)? {
-        period if period < SHORTEST => Err("it must be 100ms or longer".to_owned()),
+        period if period < SHORTEST => Err(Failure::Usage("it must be 100ms or longer".to_owned())),
         period => Ok(period),
     }
 }

@@ -1,19 +1,17 @@
 //! What `start`, `stop` and `restart` share: ask, show how it goes, tell what became of each service.
 
-use std::cell::Cell;
 use std::collections::HashSet;
-use std::future::Future;
 use std::time::{Duration, Instant, SystemTime};
 
 use kelson_api::client::Client;
 use kelson_proto::v1::action_result::Outcome;
 use kelson_proto::v1::{ActionResponse, ActionResult, RestartRequest, StartRequest, State, StopRequest};
-use tonic::{Code, Response, Status};
+use tonic::Code;
 
 use super::awaiting::{Goal, awaiting, note_obstacles};
 use super::confirm;
 use crate::call::Call;
-use crate::failure::{Failure, answer, explain_names};
+use crate::failure::{ANSWER, Failure, explain_names, within};
 use crate::output::{Page, escape, faulty, list, state_name, time};
 
 /// What is to be done.
@@ -114,6 +112,7 @@ pub fn is_bad(result: &ActionResult) -> bool {
     matches!(result.outcome(), Outcome::Refused | Outcome::Failed)
 }
 
+/// Asks for it, and stays where that is wanted.
 async fn ask(
     call: &Call,
     client: &Client,
@@ -122,69 +121,51 @@ async fn ask(
     staying: &Staying,
     manner: Manner,
 ) -> Result<ActionResponse, Failure> {
-    let needs_force = Cell::new(false);
-    let request = async {
-        let asked = request(client, action, names.to_vec(), manner).await;
-        // The only thing for which a host refuses a stop as a whole so.
-        let refused = |status: &Status| status.code() == Code::FailedPrecondition;
-        needs_force.set(action.goal() == Goal::Down && asked.as_ref().is_err_and(refused));
-        asked
-    };
-    let asked = ask_and_stay(call, client, action, names, staying, request).await;
-    match asked {
-        Err(failure) if needs_force.get() => Err(Failure::NeedsForce(failure.to_string())),
-        asked => asked,
-    }
-}
-
-async fn ask_and_stay(
-    call: &Call,
-    client: &Client,
-    action: Action,
-    names: &[String],
-    staying: &Staying,
-    request: impl Future<Output = Result<Response<ActionResponse>, Status>>,
-) -> Result<ActionResponse, Failure> {
+    let request = request(client, action, names.to_vec(), manner);
     if !staying.wait {
-        return answer(request).await;
+        return within(ANSWER, request).await;
     }
     let request = async {
-        let call = async { Ok(request.await?.into_inner()) };
-        match staying.timeout {
-            None => call.await,
-            Some(timeout) => tokio::time::timeout(timeout, call).await.unwrap_or_else(|_| {
-                Err(Failure::TimedOut(format!(
-                    "{} did not get there within {}; `kelsonctl why {}` tells what it waits for",
-                    list(names),
-                    time::relative(timeout),
-                    names.first().map_or("NAME", String::as_str)
-                )))
-            }),
-        }
+        let Some(timeout) = staying.timeout else { return request.await };
+        tokio::time::timeout(timeout, request).await.unwrap_or_else(|_| {
+            Err(Failure::TimedOut(format!(
+                "{} did not get there within {}; `kelsonctl why {}` tells what it waits for",
+                list(names),
+                time::relative(timeout),
+                names.first().map_or("NAME", String::as_str)
+            )))
+        })
     };
     awaiting(call, client, names, action.goal(), Instant::now(), request).await
 }
 
 /// Asks for it.
-pub fn request(
+///
+/// # Errors
+/// The call failed. [`Failure::NeedsForce`] is the only reason for which a host refuses a stop as a whole.
+pub async fn request(
     client: &Client,
     action: Action,
     names: Vec<String>,
     manner: Manner,
-) -> impl Future<Output = Result<Response<ActionResponse>, Status>> {
+) -> Result<ActionResponse, Failure> {
     let mut services = client.services();
     let Manner { wait, force, stop_for } = manner;
-    async move {
-        match action {
-            Action::Start { with_dependencies } => {
-                services.start(StartRequest { names, wait, with_dependencies }).await
-            }
-            Action::Stop { cascade } => {
-                let stop_for = stop_for.map(time::to_wire);
-                services.stop(StopRequest { names, wait, cascade, force, stop_for }).await
-            }
-            Action::Restart => services.restart(RestartRequest { names, wait }).await,
+    let answer = match action {
+        Action::Start { with_dependencies } => {
+            services.start(StartRequest { names, wait, with_dependencies }).await
         }
+        Action::Stop { cascade } => {
+            let stop_for = stop_for.map(time::to_wire);
+            services.stop(StopRequest { names, wait, cascade, force, stop_for }).await
+        }
+        Action::Restart => services.restart(RestartRequest { names, wait }).await,
+    };
+    match answer {
+        Err(status) if action.goal() == Goal::Down && status.code() == Code::FailedPrecondition => {
+            Err(Failure::NeedsForce(Failure::from(status).to_string()))
+        }
+        answer => Ok(answer?.into_inner()),
     }
 }
 

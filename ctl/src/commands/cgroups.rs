@@ -1,7 +1,5 @@
 //! `cgroups`: what services use of what they may use.
 
-use std::time::Duration;
-
 use kelson_api::client::Client;
 use kelson_proto::v1::{Cgroup, CgroupsRequest};
 
@@ -26,10 +24,6 @@ pub struct Arguments {
 }
 
 impl Run for Arguments {
-    fn watch(&self) -> Option<Duration> {
-        self.watching.watch
-    }
-
     async fn run(self, call: &Call) -> Result<(), Failure> {
         let (root, cgroups) = ask(&call.client()?).await?;
         let view = object!(root: root, cgroups: cgroups);

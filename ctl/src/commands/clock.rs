@@ -4,11 +4,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use kelson_api::client::{Client, Endpoint};
 use kelson_proto::v1::{ClockRequest, ClockResponse};
+use prost_types::Timestamp;
 
 use crate::call::{Call, Run};
 use crate::failure::{Failure, answer};
-use crate::output::views::Clock;
-use crate::output::{Page, Table, Tone, escape, time, toned};
+use crate::output::{Page, Table, Tone, escape, time, toned, views};
 
 /// A clock elsewhere is read so often: the fastest answer says most about it, and the first one has to connect.
 const TIMES: usize = 4;
@@ -38,6 +38,28 @@ impl Run for Arguments {
     }
 }
 
+/// The clock of a host as it answered.
+#[derive(Debug, Clone)]
+pub struct Clock {
+    told: ClockResponse,
+    /// Of one elsewhere: by how many milliseconds it is ahead of the one here, and how far that may be off.
+    difference: Option<(f64, Duration)>,
+}
+
+views! {
+    // `max_error_ms`, `estimated_error_ms`: null where nobody keeps it right. `offset_ms`: what is being corrected;
+    // negative: the clock is ahead. `hardware`: null where there is none that can be read. `difference_ms`: how far it is
+    // ahead of the caller's clock; null, as the next, where it is the caller's. `uncertainty_ms`: how far that may be off.
+    Clock: clock {
+        time: clock.told.time, uptime_ms: signed(&clock.told.uptime).unwrap_or_default(),
+        synchronized: clock.told.synchronized, max_error_ms: signed(&clock.told.max_error),
+        estimated_error_ms: signed(&clock.told.estimated_error), offset_ms: signed(&clock.told.offset),
+        hardware: clock.told.hardware, source: clock.told.source,
+        difference_ms: clock.difference.map(|(ahead, _)| rounded(ahead)),
+        uncertainty_ms: clock.difference.map(|(_, uncertain)| time::millis(uncertain)),
+    }
+}
+
 /// The clock of the host, and of one elsewhere how far it is from the one here.
 pub async fn ask(client: &Client, is_remote: bool) -> Result<Clock, Failure> {
     let mut best: Option<(Duration, f64, ClockResponse)> = None;
@@ -53,22 +75,7 @@ pub async fn ask(client: &Client, is_remote: bool) -> Result<Clock, Failure> {
         }
     }
     let Some((took, ahead, told)) = best else { return Err(Failure::Failed("nothing was asked".to_owned())) };
-    Ok(view(&told, is_remote.then_some((ahead, took / 2))))
-}
-
-fn view(told: &ClockResponse, difference: Option<(f64, Duration)>) -> Clock {
-    Clock {
-        time: told.time.as_ref().map(time::rfc3339),
-        uptime_ms: signed(&told.uptime).unwrap_or_default(),
-        synchronized: told.synchronized,
-        max_error_ms: signed(&told.max_error),
-        estimated_error_ms: signed(&told.estimated_error),
-        offset_ms: signed(&told.offset),
-        hardware: told.hardware.as_ref().map(time::rfc3339),
-        source: told.source.clone(),
-        difference_ms: difference.map(|(ahead, _)| rounded(ahead)),
-        uncertainty_ms: difference.map(|(_, uncertain)| time::millis(uncertain)),
-    }
+    Ok(Clock { told, difference: is_remote.then_some((ahead, took / 2)) })
 }
 
 /// Milliseconds of what may be negative.
@@ -81,16 +88,17 @@ fn rounded(millis: f64) -> f64 {
 }
 
 fn lines(clock: &Clock) -> String {
-    let mut out = format!("clock          {}\n", clock.time.as_deref().unwrap_or("not known"));
+    let at = |time: &Option<Timestamp>, none: &str| time.as_ref().map_or(none.to_owned(), time::rfc3339);
+    let mut out = format!("clock          {}\n", at(&clock.told.time, "not known"));
     out += &format!("synchronised   {}\n", kept(clock));
-    if let Some(offset) = clock.offset_ms.filter(|offset| *offset != 0.0) {
+    if let Some(offset) = signed(&clock.told.offset).filter(|offset| *offset != 0.0) {
         let way = if offset < 0.0 { "ahead" } else { "behind" };
         out += &format!("correcting     {} that it is {way}\n", time::measured_millis(offset.abs()));
     }
-    out += &format!("hardware       {}\n", clock.hardware.as_deref().unwrap_or("none that can be read"));
+    out += &format!("hardware       {}\n", at(&clock.told.hardware, "none that can be read"));
     out += &format!("uptime         {}\n", uptime(clock));
-    if !clock.source.is_empty() {
-        out += &format!("counts by      {}\n", escape(&clock.source));
+    if !clock.told.source.is_empty() {
+        out += &format!("counts by      {}\n", escape(&clock.told.source));
     }
     if let Some(difference) = difference(clock) {
         out += &format!("from here      {difference}\n");
@@ -99,40 +107,40 @@ fn lines(clock: &Clock) -> String {
 }
 
 fn table(clock: &Clock) -> Table {
-    let kept_tone = |clock: &Clock| if clock.synchronized { Tone::Good } else { Tone::Waiting };
+    let at = |time: &Option<Timestamp>| time.as_ref().map_or("-".to_owned(), time::rfc3339);
+    let tone = if clock.told.synchronized { Tone::Good } else { Tone::Waiting };
     Table::of([clock])
-        .left("TIME", |clock| clock.time.as_deref().unwrap_or("-"))
-        .cut("SYNCHRONISED", |clock| toned(kept_tone(clock), kept(clock)))
+        .left("TIME", |clock| at(&clock.told.time))
+        .cut("SYNCHRONISED", |clock| toned(tone, kept(clock)))
         .left("UPTIME", |clock| uptime(clock))
-        .left("HARDWARE", |clock| clock.hardware.as_deref().unwrap_or("-"))
+        .left("HARDWARE", |clock| at(&clock.told.hardware))
         .spare(1)
         .cut("FROM HERE", |clock| difference(clock).unwrap_or_default())
         .into()
 }
 
 fn kept(clock: &Clock) -> String {
-    if !clock.synchronized {
+    if !clock.told.synchronized {
         return "no".to_owned();
     }
-    let most = clock.max_error_ms.map(|error| format!(", to {} at most", time::measured_millis(error.abs())));
-    let believed =
-        clock.estimated_error_ms.map(|error| format!(", likely {}", time::measured_millis(error.abs())));
-    format!("yes{}{}", most.unwrap_or_default(), believed.unwrap_or_default())
+    let error = |wire: &Option<prost_types::Duration>, before: &str, behind: &str| {
+        let error = signed(wire).map(|error| time::measured_millis(error.abs()));
+        error.map_or(String::new(), |error| format!(", {before} {error}{behind}"))
+    };
+    let (most, likely) = (&clock.told.max_error, &clock.told.estimated_error);
+    format!("yes{}{}", error(most, "to", " at most"), error(likely, "likely", ""))
 }
 
 fn uptime(clock: &Clock) -> String {
-    time::relative(Duration::try_from_secs_f64(clock.uptime_ms / 1000.0).unwrap_or_default())
+    time::relative(time::span(&clock.told.uptime))
 }
 
 /// `12 ms ahead, give or take 3.10 ms`.
 fn difference(clock: &Clock) -> Option<String> {
-    let (ahead, uncertain) = (clock.difference_ms?, clock.uncertainty_ms?);
+    let (ahead, uncertain) = clock.difference?;
     let way = if ahead < 0.0 { "behind" } else { "ahead" };
-    Some(format!(
-        "{} {way}, give or take {}",
-        time::measured_millis(ahead.abs()),
-        time::measured_millis(uncertain)
-    ))
+    let (ahead, uncertain) = (time::measured_millis(rounded(ahead).abs()), time::measured(uncertain));
+    Some(format!("{ahead} {way}, give or take {uncertain}"))
 }
 
 #[cfg(test)]
@@ -151,7 +159,7 @@ mod tests {
             hardware: None,
             source: "tsc".to_owned(),
         };
-        let clock = view(&told, Some((-12.5, Duration::from_micros(3100))));
+        let clock = Clock { told, difference: Some((-12.5, Duration::from_micros(3100))) };
         assert_eq!(
             lines(&clock),
             "\
@@ -164,10 +172,8 @@ counts by      tsc
 from here      12 ms behind, give or take 3.10 ms
 "
         );
-        assert_eq!(clock.offset_ms, Some(-1500.0));
-        assert_eq!(
-            lines(&view(&ClockResponse::default(), None)).lines().next(),
-            Some("clock          not known")
-        );
+        assert_eq!(signed(&clock.told.offset), Some(-1500.0));
+        let unknown = Clock { told: ClockResponse::default(), difference: None };
+        assert_eq!(lines(&unknown).lines().next(), Some("clock          not known"));
     }
 }

@@ -72,14 +72,14 @@ fn several(contexts: Vec<(String, String)>, begun: &str) -> Vec<(String, String)
 async fn services(call: &Call) -> Option<Vec<(String, String)>> {
     let mut services = call.client().ok()?.services();
     let answer = tokio::time::timeout(TIMEOUT, services.list(ListRequest::default())).await.ok()?.ok()?;
-    let named = |service: Service| (state_name(service.state()).to_owned(), service.name);
-    Some(answer.into_inner().services.into_iter().map(named).map(|(state, name)| (name, state)).collect())
+    let named = |service: &Service| (service.name.clone(), state_name(service.state()).to_owned());
+    Some(answer.into_inner().services.iter().map(named).collect())
 }
 
 /// The names of all groups, each with its health.
 async fn groups(call: &Call) -> Option<Vec<(String, String)>> {
     let mut health = call.client().ok()?.health();
     let answer = tokio::time::timeout(TIMEOUT, health.list(ListHealthRequest {})).await.ok()?.ok()?;
-    let named = |report: HealthReport| (health_name(report.state()).to_owned(), report.group);
-    Some(answer.into_inner().groups.into_iter().map(named).map(|(state, name)| (name, state)).collect())
+    let named = |report: &HealthReport| (report.group.clone(), health_name(report.state()).to_owned());
+    Some(answer.into_inner().groups.iter().map(named).collect())
 }

@@ -28,59 +28,14 @@ enum Shell {
     Fish,
 }
 
-const BASH: &str = r#"# bash completion of kelsonctl
-_kelsonctl() {
-    local line
-    COMPREPLY=()
-    while IFS= read -r line; do
-        COMPREPLY+=("${line%%$'\t'*}")
-    done < <(kelsonctl complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
-}
-complete -o default -F _kelsonctl kelsonctl
-"#;
-
-const ZSH: &str = r#"#compdef kelsonctl
-# zsh completion of kelsonctl
-_kelsonctl() {
-    local line
-    local -a found
-    while IFS= read -r line; do
-        found+=("${${line%%$'\t'*}//:/\\:}:${line#*$'\t'}")
-    done < <(kelsonctl complete -- "${(@Q)words[2,CURRENT]}" 2>/dev/null)
-    if (( ${#found} )); then
-        _describe kelsonctl found
-    else
-        _files
-    fi
-}
-if [ "$funcstack[1]" = "_kelsonctl" ]; then
-    _kelsonctl "$@"
-else
-    compdef _kelsonctl kelsonctl
-fi
-"#;
-
-const FISH: &str = r#"# fish completion of kelsonctl
-function __kelsonctl_complete
-    set -l words (commandline -opc) (commandline -ct)
-    set -l found (kelsonctl complete -- $words[2..-1] 2>/dev/null)
-    if test (count $found) -gt 0
-        printf '%s\n' $found
-    else
-        __fish_complete_path (commandline -ct)
-    end
-end
-complete -c kelsonctl -f -a '(__kelsonctl_complete)'
-"#;
-
 impl Run for Arguments {
     const SEVERAL: bool = false;
 
     async fn run(self, _: &Call) -> Result<(), Failure> {
         print(match self.shell {
-            Shell::Bash => BASH,
-            Shell::Zsh => ZSH,
-            Shell::Fish => FISH,
+            Shell::Bash => include_str!("completion/kelsonctl.bash"),
+            Shell::Zsh => include_str!("completion/kelsonctl.zsh"),
+            Shell::Fish => include_str!("completion/kelsonctl.fish"),
         })
     }
 }

@@ -78,7 +78,7 @@ impl Run for Arguments {
             }
             // As before there were two directions.
             (Side::Here(source), Side::Here(dest)) if source.has_root() => {
-                let source = absolute(&source.to_string_lossy()).map_err(Failure::Usage)?;
+                let source = absolute(&source.to_string_lossy())?;
                 fetch(call, &call.client()?, source, dest, force).await
             }
             (Side::Here(_), Side::Here(_)) => Err(Failure::Usage(
@@ -187,15 +187,13 @@ async fn copy(
     target: Target,
     trouble: &mut dyn FnMut(String),
 ) -> Result<Extracted, Failure> {
-    let (sender, receiver) = mpsc::channel(8);
+    let (sender, chunks) = mpsc::channel(8);
     // It waits for disks, and for what comes.
-    let worker = tokio::task::spawn_blocking(move || extract(Feed::new(receiver), &top, &target));
-    let mut take = async |data: Vec<u8>| Ok(sender.send(Some(data)).await.is_ok());
+    let worker = tokio::task::spawn_blocking(move || {
+        extract(Feed { chunks, chunk: io::Cursor::default() }, &top, &target)
+    });
+    let mut take = async |data: Vec<u8>| Ok(sender.send(data).await.is_ok());
     let pumped = pump(client, source, &mut take, trouble).await;
-    if pumped.is_ok() {
-        // Without this word the end is a break. Who has read enough does not need it.
-        drop(sender.send(None).await);
-    }
     drop(sender);
     let laid_out = worker.await.map_err(|error| Failure::Failed(format!("the copy broke off: {error}")))?;
     match (pumped, laid_out) {
@@ -233,35 +231,20 @@ async fn pump(
 
 /// What comes, for one who reads it on another thread.
 struct Feed {
-    /// `None` is the end.
-    receiver: mpsc::Receiver<Option<Vec<u8>>>,
-    chunk: Vec<u8>,
-    at: usize,
-    ended: bool,
-}
-
-impl Feed {
-    fn new(receiver: mpsc::Receiver<Option<Vec<u8>>>) -> Feed {
-        Feed { receiver, chunk: Vec::new(), at: 0, ended: false }
-    }
+    chunks: mpsc::Receiver<Vec<u8>>,
+    chunk: io::Cursor<Vec<u8>>,
 }
 
 impl Read for Feed {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while self.at >= self.chunk.len() {
-            self.chunk = match self.receiver.blocking_recv() {
-                Some(Some(chunk)) => chunk,
-                Some(None) => {
-                    self.ended = true;
-                    return Ok(0);
-                }
-                None if self.ended => return Ok(0),
-                None => return Err(io::ErrorKind::UnexpectedEof.into()),
-            };
-            self.at = 0;
+        loop {
+            match (self.chunk.read(buffer)?, buffer.is_empty()) {
+                (0, false) => {}
+                (count, _) => return Ok(count),
+            }
+            // The end, or a break, of which `pump` tells: half a file is found by its length.
+            let Some(chunk) = self.chunks.blocking_recv() else { return Ok(0) };
+            self.chunk = io::Cursor::new(chunk);
         }
-        let count = self.chunk.get(self.at..).unwrap_or_default().read(buffer)?;
-        self.at += count;
-        Ok(count)
     }
 }

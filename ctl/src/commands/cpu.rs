@@ -32,10 +32,6 @@ pub struct Arguments {
 }
 
 impl Run for Arguments {
-    fn watch(&self) -> Option<Duration> {
-        self.watching.watch
-    }
-
     async fn run(self, call: &Call) -> Result<(), Failure> {
         let (cpu, last) = ask(&call.client()?, self.interval).await?;
         call.show(&cpu, || match call.node {

@@ -29,9 +29,9 @@ pub struct Arguments {
     interval: Duration,
 }
 
-fn interval(text: &str) -> Result<Duration, String> {
+fn interval(text: &str) -> Result<Duration, Failure> {
     match time::parse_timeout(text)? {
-        interval if interval < SHORTEST => Err("it must be 1s or longer".to_owned()),
+        interval if interval < SHORTEST => Err(Failure::Usage("it must be 1s or longer".to_owned())),
         interval => Ok(interval),
     }
 }
@@ -69,6 +69,6 @@ mod tests {
     fn nothing_is_measured_more_often_than_that() {
         assert_eq!(interval("10s"), Ok(Duration::from_secs(10)));
         assert_eq!(interval("1"), Ok(SHORTEST));
-        assert_eq!(interval("500ms").unwrap_err(), "it must be 1s or longer");
+        assert_eq!(interval("500ms").unwrap_err().to_string(), "it must be 1s or longer");
     }
 }

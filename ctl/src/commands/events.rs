@@ -66,12 +66,13 @@ enum Since {
     Last(Duration),
 }
 
-fn since(text: &str) -> Result<Since, String> {
+fn since(text: &str) -> Result<Since, Failure> {
     match text.parse() {
         Ok(number) => Ok(Since::Number(number)),
-        Err(_) => {
-            time::parse(text).map(Since::Last).map_err(|error| format!("{error}, or an event's number"))
-        }
+        Err(_) => match time::parse(text) {
+            Ok(last) => Ok(Since::Last(last)),
+            Err(error) => Err(Failure::Usage(format!("{error}, or an event's number"))),
+        },
     }
 }
 
@@ -252,7 +253,7 @@ mod tests {
     fn a_number_or_a_duration() {
         assert_eq!(since("120"), Ok(Since::Number(120)));
         assert_eq!(since("5m"), Ok(Since::Last(Duration::from_secs(300))));
-        assert!(since("never").unwrap_err().ends_with("or an event's number"));
+        assert!(since("never").unwrap_err().to_string().ends_with("or an event's number"));
     }
 
     #[test]

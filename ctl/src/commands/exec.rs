@@ -1,7 +1,6 @@
 //! `exec`: a command beside a service, as if it ran here: its input, output, signals and exit status.
 
 mod expiry;
-mod pipes;
 
 use kelson_api::client::Client;
 use kelson_proto::v1::run_request::Request as Asked;
@@ -14,12 +13,12 @@ use tonic::{Response, Streaming};
 use crate::call::{Call, Run};
 use crate::console::keyboard::{self, Keyboard};
 use crate::console::signals::{Signals, of_signal};
+use crate::console::writer::{Piece, Writer};
 use crate::console::{missing_terminal, read_input};
 use crate::failure::{Failure, explain_names, respond};
 use crate::output::note;
 use crate::output::terminal::end_by_sigpipe;
 use expiry::Expiry;
-use pipes::Printer;
 
 /// Run a command beside a service
 ///
@@ -58,10 +57,10 @@ pub struct Arguments {
     pub command: Vec<String>,
 }
 
-fn variable(text: &str) -> Result<String, String> {
+fn variable(text: &str) -> Result<String, Failure> {
     match text.split_once('=') {
         Some((name, _)) if !name.is_empty() => Ok(text.to_owned()),
-        _ => Err("it takes NAME=VALUE".to_owned()),
+        _ => Err(Failure::Usage("it takes NAME=VALUE".to_owned())),
     }
 }
 
@@ -85,8 +84,8 @@ impl Run for Arguments {
         let keyboard = (self.tty && self.interactive).then(Keyboard::hand_over).transpose()?;
         let input = self.interactive.then(read_input).transpose()?;
         let expiry = Expiry::of(responses.metadata(), keyboard.is_some());
-        let (responses, printer) = (responses.into_inner(), Printer::new()?);
-        let session = Session { requests, responses, printer, expiry, tty: self.tty };
+        let (responses, writer) = (responses.into_inner(), Writer::new()?);
+        let session = Session { requests, responses, writer, expiry, tty: self.tty };
         let ended = session.run(input, &mut signals).await;
         drop(keyboard);
         match ended? {
@@ -158,7 +157,7 @@ enum End {
 struct Session {
     requests: mpsc::Sender<RunRequest>,
     responses: Streaming<RunResponse>,
-    printer: Printer,
+    writer: Writer,
     expiry: Expiry,
     tty: bool,
 }
@@ -174,7 +173,7 @@ impl Session {
         let (notices, mut noticed) = mpsc::channel(8);
         let feeding = feed(self.requests, input, &mut noticed);
         let mut feeding = std::pin::pin!(feeding);
-        let mut printing = std::pin::pin!(print(self.responses, self.printer));
+        let mut printing = std::pin::pin!(print(self.responses, self.writer));
         let mut forwarded = false;
         loop {
             tokio::select! {
@@ -224,31 +223,22 @@ async fn feed(
     }
 }
 
-/// Prints what comes, up to how the command ended, and returns once all is written.
-async fn print(mut responses: Streaming<RunResponse>, printer: Printer) -> Result<End, Failure> {
-    let ended = loop {
-        let response = match responses.message().await {
-            Ok(Some(response)) => response.response,
-            Ok(None) => {
-                break Err(Failure::NotReachable("the host ended the stream before its command".to_owned()));
-            }
-            Err(status) => break Err(status.into()),
-        };
-        let goes_on = match response {
-            Some(Answer::Output(bytes)) => printer.output(bytes).await,
-            Some(Answer::Errors(bytes)) => printer.errors(bytes).await,
-            Some(Answer::Exited(exited)) => break Ok(End::Exited(exited)),
-            Some(Answer::Started(_)) | None => true,
-        };
-        if !goes_on {
-            break Ok(End::Unread);
+/// Prints what comes, up to how the command ended.
+async fn print(mut responses: Streaming<RunResponse>, mut writer: Writer) -> Result<End, Failure> {
+    while let Some(response) = responses.message().await? {
+        writer.take(match response.response {
+            Some(Answer::Output(bytes)) => Piece::Output(bytes),
+            Some(Answer::Errors(bytes)) => Piece::Errors(bytes),
+            Some(Answer::Exited(exited)) => return Ok(End::Exited(exited)),
+            Some(Answer::Started(_)) | None => continue,
+        });
+        match writer.written().await {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(End::Unread),
+            Err(error) => return Err(Failure::Failed(format!("cannot write the output: {error}"))),
         }
-    };
-    match printer.finish().await {
-        Ok(()) => ended,
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(End::Unread),
-        Err(error) => Err(Failure::Failed(format!("cannot write the output: {error}"))),
     }
+    Err(Failure::NotReachable("the host ended the stream before its command".to_owned()))
 }
 
 #[cfg(test)]

@@ -52,10 +52,6 @@ pub struct Arguments {
 }
 
 impl Run for Arguments {
-    fn watch(&self) -> Option<Duration> {
-        self.watch
-    }
-
     async fn run(self, call: &Call) -> Result<(), Failure> {
         let client = call.client()?;
         let group = self.group.clone().unwrap_or_default();

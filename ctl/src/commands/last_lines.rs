@@ -19,7 +19,7 @@ pub async fn last_lines(
     service: &str,
     count: u32,
     run: Option<u64>,
-) -> Result<Vec<Line>, String> {
+) -> Result<Vec<Line>, Failure> {
     let names = vec![service.to_owned()];
     let request = ReadRequest { names, tail: Some(count), run, ..ReadRequest::default() };
     let read = async {
@@ -35,5 +35,5 @@ pub async fn last_lines(
         Ok(Err(status)) => Failure::from(status),
         Err(_) => Failure::TimedOut(format!("logd did not answer within {} s", TIMEOUT.as_secs())),
     };
-    Err(format!("its log cannot be read: {failure}"))
+    Err(Failure::Failed(format!("its log cannot be read: {failure}")))
 }

@@ -31,10 +31,10 @@ pub struct Arguments {
 }
 
 /// A path of a host: there is no folder there that it could be relative to.
-pub fn absolute(text: &str) -> Result<String, String> {
+pub fn absolute(text: &str) -> Result<String, Failure> {
     match text.starts_with('/') {
         true => Ok(text.to_owned()),
-        false => Err("a path of the host begins with /".to_owned()),
+        false => Err(Failure::Usage("a path of the host begins with /".to_owned())),
     }
 }
 

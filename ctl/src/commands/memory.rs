@@ -1,7 +1,5 @@
 //! `memory`: what there is, what is left, and whether anybody waits for it.
 
-use std::time::Duration;
-
 use kelson_api::client::Client;
 use kelson_proto::v1::{MemoryRequest, MemoryResponse, Pressure};
 
@@ -24,10 +22,6 @@ pub struct Arguments {
 }
 
 impl Run for Arguments {
-    fn watch(&self) -> Option<Duration> {
-        self.watching.watch
-    }
-
     async fn run(self, call: &Call) -> Result<(), Failure> {
         let memory = ask(&call.client()?).await?;
         call.show(&memory, || match call.node {

@@ -1,7 +1,5 @@
 //! `mounts`: what is mounted, and how full it is.
 
-use std::time::Duration;
-
 use kelson_api::client::Client;
 use kelson_proto::v1::{Mount, MountsRequest};
 
@@ -31,10 +29,6 @@ pub struct Arguments {
 }
 
 impl Run for Arguments {
-    fn watch(&self) -> Option<Duration> {
-        self.watching.watch
-    }
-
     async fn run(self, call: &Call) -> Result<(), Failure> {
         let mut mounts = ask(&call.client()?).await?;
         mounts

@@ -1,7 +1,5 @@
 //! `netstat`: who waits for connections, and who has some.
 
-use std::time::Duration;
-
 use kelson_api::client::Client;
 use kelson_proto::v1::{Socket, SocketsRequest};
 
@@ -31,10 +29,6 @@ pub struct Arguments {
 }
 
 impl Run for Arguments {
-    fn watch(&self) -> Option<Duration> {
-        self.watching.watch
-    }
-
     async fn run(self, call: &Call) -> Result<(), Failure> {
         let client = call.client()?;
         let Arguments { connections, names, .. } = self;

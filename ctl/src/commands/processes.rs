@@ -1,11 +1,9 @@
 //! `processes`: what runs, by service.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashSet};
-use std::time::Duration;
-
 use kelson_api::client::Client;
 use kelson_proto::v1::{Process, ProcessesRequest};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashSet};
 
 use super::looking::{gather, known};
 use crate::call::{Call, Run};
@@ -51,10 +49,6 @@ enum Sort {
 }
 
 impl Run for Arguments {
-    fn watch(&self) -> Option<Duration> {
-        self.watching.watch
-    }
-
     async fn run(self, call: &Call) -> Result<(), Failure> {
         let client = call.client()?;
         let Arguments { sort, kernel, names, .. } = self;

@@ -29,10 +29,6 @@ pub struct Arguments {
 }
 
 impl Run for Arguments {
-    fn watch(&self) -> Option<Duration> {
-        self.watch
-    }
-
     async fn run(self, call: &Call) -> Result<(), Failure> {
         let mut services = answer(call.client()?.services().list(ListRequest::default())).await?.services;
         services.retain(|service| !self.failed || is_failed(service));

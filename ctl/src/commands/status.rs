@@ -57,7 +57,7 @@ impl Run for Arguments {
 }
 
 /// The last lines of its log, or why there are none to show.
-fn log(lines: Result<Vec<Line>, String>, terminal: &Terminal) -> String {
+fn log(lines: Result<Vec<Line>, Failure>, terminal: &Terminal) -> String {
     let head = terminal.palette.paint(Tone::Strong, "Last lines of its log");
     let rows = match lines {
         Ok(lines) if lines.is_empty() => return String::new(),
@@ -72,7 +72,7 @@ fn log(lines: Result<Vec<Line>, String>, terminal: &Terminal) -> String {
                 .cut("LINE", |line| toned(tone(line), escape_bytes(&line.text)));
             table.bare().render(terminal.width.map(|width| width.saturating_sub(2)), terminal.palette)
         }
-        Err(why) => escape(&why).into_owned(),
+        Err(why) => escape(&why.to_string()).into_owned(),
     };
     let rows: String = rows.lines().map(|row| format!("  {row}\n")).collect();
     format!("\n{head}\n{rows}")

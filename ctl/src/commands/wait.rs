@@ -158,35 +158,21 @@ async fn once(
     deadline: Option<Instant>,
 ) -> Result<WaitResponse, Failure> {
     let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-    let Some(event) = arguments.event.wire() else {
-        let looking = look(client, arguments, before);
-        return match left {
-            None => looking.await,
-            Some(left) => match tokio::time::timeout(left, looking).await {
-                Ok(answer) => answer,
-                Err(_) => Ok(WaitResponse { reached: false, services: now(client, &arguments.names).await? }),
-            },
-        };
+    let wire = arguments.event.wire();
+    let reaching = async {
+        let Some(event) = wire else { return look(client, arguments, before).await };
+        let names = arguments.names.clone();
+        let mut request = WaitRequest { names, timeout: left.map(time::to_wire), ..WaitRequest::default() };
+        request.set_event(event);
+        Ok(client.services().wait(request).await?.into_inner())
     };
-    let mut request = WaitRequest {
-        names: arguments.names.clone(),
-        timeout: left.map(time::to_wire),
-        ..WaitRequest::default()
-    };
-    request.set_event(event);
-    let mut services = client.services();
-    let call = async { Ok(services.wait(request).await?.into_inner()) };
-    let answer = match left {
-        None => call.await,
-        Some(left) => tokio::time::timeout(left + GRACE, call)
-            .await
-            .unwrap_or_else(|_| Err(Failure::TimedOut("the host did not answer".to_owned()))),
-    };
-    match answer {
-        Err(Failure::TimedOut(_)) => {
+    let grace = if wire.is_some() { GRACE } else { Duration::ZERO };
+    let limit = left.map_or(Duration::MAX, |left| left + grace);
+    match tokio::time::timeout(limit, reaching).await {
+        Ok(Err(Failure::TimedOut(_))) | Err(_) => {
             Ok(WaitResponse { reached: false, services: now(client, &arguments.names).await? })
         }
-        other => other,
+        Ok(answer) => answer,
     }
 }
 

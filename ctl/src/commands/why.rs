@@ -89,7 +89,7 @@ async fn log(client: &Client, service: &str) -> Vec<Branch> {
     };
     let lines = match last_lines(client, service, LINES, Some(run)).await {
         Ok(lines) => lines,
-        Err(why) => return vec![leaf(escape(&why).into_owned())],
+        Err(why) => return vec![leaf(escape(&why.to_string()).into_owned())],
     };
     let below: Vec<Branch> =
         lines.iter().map(|line| leaf(fit(&escape_bytes(&line.text), COLUMNS).into_owned())).collect();

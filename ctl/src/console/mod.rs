@@ -4,6 +4,7 @@
 
 pub mod keyboard;
 pub mod signals;
+pub mod writer;
 
 use std::io::{self, IsTerminal as _, Read as _};
 

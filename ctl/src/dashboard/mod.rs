@@ -4,7 +4,7 @@
 //! [`view`] draws it; the [`feed`] asks the host. Here they are driven: news and keys go to the model, it says what is
 //! to be asked for, and it is drawn, at most four times a second where no key asks for more.
 
-mod backend;
+mod canvas;
 mod feed;
 mod keys;
 mod model;

@@ -1,8 +1,10 @@
 //! Times and durations as people and scripts read them, and as operators write them.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use prost_types::Timestamp;
+
+use crate::failure::Failure;
 
 /// `2026-11-21T09:48:05.123Z`: UTC with milliseconds, the form of all JSON and of the event list.
 pub fn rfc3339(time: &Timestamp) -> String {
@@ -30,9 +32,7 @@ pub fn clock(time: &Timestamp) -> String {
 
 /// How long ago that was; zero where the host's clock is ahead of ours.
 pub fn ago(time: &Timestamp, now: SystemTime) -> Duration {
-    let then = u64::try_from(time.seconds).unwrap_or(0);
-    let nanos = u32::try_from(time.nanos).unwrap_or(0).min(999_999_999);
-    now.duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(Duration::new(then, nanos))
+    SystemTime::try_from(*time).ok().and_then(|then| now.duration_since(then).ok()).unwrap_or_default()
 }
 
 /// How long that is, or how long ago that was, by the host's own clock. A host with an earlier release tells a time alone.
@@ -46,8 +46,7 @@ pub fn age(
 
 /// How long it is until then; zero once it is over.
 pub fn left(time: &Timestamp, now: SystemTime) -> Duration {
-    let then = Duration::from_secs(u64::try_from(time.seconds).unwrap_or(0));
-    then.saturating_sub(now.duration_since(UNIX_EPOCH).unwrap_or_default())
+    SystemTime::try_from(*time).ok().and_then(|then| then.duration_since(now).ok()).unwrap_or_default()
 }
 
 /// `0s`, `59s`, `3m12s`, `2h5m`, `3d4h`: two units at most.
@@ -98,10 +97,7 @@ pub fn millis(duration: Duration) -> f64 {
 
 /// A duration off the wire; negative ones do not occur and count as zero.
 pub fn duration(wire: &prost_types::Duration) -> Duration {
-    Duration::new(
-        u64::try_from(wire.seconds).unwrap_or(0),
-        u32::try_from(wire.nanos).unwrap_or(0).min(999_999_999),
-    )
+    Duration::try_from(*wire).unwrap_or_default()
 }
 
 /// The same; zero where there is none.
@@ -121,18 +117,16 @@ pub fn measured_millis(millis: f64) -> String {
 
 /// A duration for the wire.
 pub fn to_wire(duration: Duration) -> prost_types::Duration {
-    prost_types::Duration {
-        seconds: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
-        nanos: i32::try_from(duration.subsec_nanos()).unwrap_or(0),
-    }
+    duration.try_into().unwrap_or_default()
 }
 
 /// Reads `500ms`, `30s`, `1m30s`, `1.5h`, `2d`.
 ///
 /// # Errors
 /// A sentence that names what was found and what would be right.
-pub fn parse(text: &str) -> Result<Duration, String> {
-    let wrong = |what: String| format!("{what}; write a duration like 500ms, 30s, 1m30s or 2h");
+pub fn parse(text: &str) -> Result<Duration, Failure> {
+    let wrong =
+        |what: String| Failure::Usage(format!("{what}; write a duration like 500ms, 30s, 1m30s or 2h"));
     let mut rest = text.trim();
     if rest.is_empty() {
         return Err(wrong("nothing is there".to_owned()));
@@ -165,7 +159,7 @@ pub fn parse(text: &str) -> Result<Duration, String> {
 ///
 /// # Errors
 /// As [`parse`].
-pub fn parse_timeout(text: &str) -> Result<Duration, String> {
+pub fn parse_timeout(text: &str) -> Result<Duration, Failure> {
     match text.parse::<u32>() {
         Ok(seconds) => Ok(Duration::from_secs(u64::from(seconds))),
         Err(_) => parse(text),
@@ -174,6 +168,8 @@ pub fn parse_timeout(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::UNIX_EPOCH;
+
     use super::*;
 
     fn stamp(seconds: i64, nanos: i32) -> String {
@@ -255,12 +251,13 @@ mod tests {
         assert_eq!(parse("1m30s"), Ok(Duration::from_secs(90)));
         assert_eq!(parse("1.5h"), Ok(Duration::from_secs(5400)));
         assert_eq!(parse("2d"), Ok(Duration::from_secs(172_800)));
-        assert_eq!(
-            parse("30").unwrap_err(),
-            "\"30\" has no unit; write a duration like 500ms, 30s, 1m30s or 2h"
-        );
-        assert!(parse("5 weeks").unwrap_err().contains("unit"));
-        assert!(parse("fast").unwrap_err().starts_with("\"fast\" does not begin with a number"));
+        for (text, said) in [
+            ("30", "\"30\" has no unit; write a duration like 500ms, 30s, 1m30s or 2h"),
+            ("5 weeks", "unit"),
+            ("fast", "\"fast\" does not begin with a number"),
+        ] {
+            assert!(parse(text).unwrap_err().to_string().contains(said), "{text}");
+        }
         assert!(parse("").is_err());
         assert!(parse("1e99d").is_err());
         assert_eq!(parse_timeout("30"), Ok(Duration::from_secs(30)));

@@ -9,7 +9,7 @@ mod machine;
 pub mod service;
 pub mod value;
 
-pub use inspect::{Clock, Cpu, CpuShares, file_kind};
+pub use inspect::{Cpu, CpuShares, file_kind};
 pub use machine::{Blame, Link};
 pub use value::{View, joined, some};
 pub(crate) use value::{object, views};

@@ -126,14 +126,18 @@ fn stamp(seconds: i64) -> Timestamp {
     Timestamp { seconds, nanos: 0 }
 }
 
+fn wrong(what: &str) -> Failure {
+    Failure::Usage(what.to_owned())
+}
+
 /// Reads how long a certificate holds.
 ///
 /// # Errors
 /// A sentence that says what would be right.
-pub fn parse_valid(text: &str) -> Result<Duration, String> {
+pub fn parse_valid(text: &str) -> Result<Duration, Failure> {
     match time::parse(text)? {
-        valid if valid < Duration::from_secs(60) => Err("that is less than a minute".to_owned()),
-        valid if valid > 36_500 * DAY => Err("that is more than 100 years (36500d)".to_owned()),
+        valid if valid < Duration::from_secs(60) => Err(wrong("that is less than a minute")),
+        valid if valid > 36_500 * DAY => Err(wrong("that is more than 100 years (36500d)")),
         valid => Ok(valid),
     }
 }
@@ -142,12 +146,13 @@ pub fn parse_valid(text: &str) -> Result<Duration, String> {
 ///
 /// # Errors
 /// A sentence that says what would be right.
-pub fn parse_name(text: &str) -> Result<String, String> {
+pub fn parse_name(text: &str) -> Result<String, Failure> {
     if text.is_empty() || text.chars().count() > 64 {
-        Err("a name has 1 to 64 characters".to_owned())
+        Err(wrong("a name has 1 to 64 characters"))
     } else if text.starts_with(['.', '-']) || text.contains(|c: char| c == '/' || c.is_control()) {
-        Err("files are named by it: it has no / and no control characters, and begins with neither . nor -"
-            .to_owned())
+        Err(wrong(
+            "files are named by it: it has no / and no control characters, and begins with neither . nor -",
+        ))
     } else {
         Ok(text.to_owned())
     }
@@ -157,7 +162,7 @@ pub fn parse_name(text: &str) -> Result<String, String> {
 ///
 /// # Errors
 /// A sentence that says what would be right.
-pub fn parse_host(text: &str) -> Result<String, String> {
+pub fn parse_host(text: &str) -> Result<String, Failure> {
     let word = |label: &str| {
         (1..=63).contains(&label.len())
             && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
@@ -170,9 +175,10 @@ pub fn parse_host(text: &str) -> Result<String, String> {
     if text.parse::<IpAddr>().is_ok() || (text.len() <= 253 && text.split('.').all(word) && !number(last)) {
         Ok(text.to_owned())
     } else {
-        Err("it is neither an address nor a name of a machine, such as 192.0.2.7, 2001:db8::7 or edge-1.example \
-             (without a port)"
-            .to_owned())
+        Err(wrong(
+            "it is neither an address nor a name of a machine, such as 192.0.2.7, 2001:db8::7 or edge-1.example \
+             (without a port)",
+        ))
     }
 }
 

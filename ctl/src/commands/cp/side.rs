@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::commands::ls::absolute;
+use crate::failure::Failure;
 
 /// One end of the copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,7 +21,7 @@ impl Side {
     ///
     /// # Errors
     /// A sentence: the path of the host is none.
-    pub fn parse(text: &str) -> Result<Side, String> {
+    pub fn parse(text: &str) -> Result<Side, Failure> {
         match text.split_once(':') {
             // `./a:b` and `/a:b` are files here.
             Some((name, path)) if !name.contains('/') && (path.starts_with('/') || name.is_empty()) => {

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use super::model::{News, Wish};
 use crate::commands::acting::{Action, Manner, request};
 use crate::contexts::Choice;
-use crate::failure::{Failure, answer};
+use crate::failure::{ANSWER, Failure, within};
 
 /// The sources, for as long as this is held.
 #[derive(Debug)]
@@ -63,10 +63,9 @@ impl Feed {
         let client = self.clients.borrow().clone();
         let (to, stir) = (self.to.clone(), self.stir.clone());
         self.tasks.spawn(async move {
-            let result = match answer(request(&client, action, vec![name.clone()], Manner::default())).await {
-                Ok(response) => response.results.into_iter().next().ok_or_else(|| "no answer".to_owned()),
-                Err(failure) => Err(failure.to_string()),
-            };
+            let asked = within(ANSWER, request(&client, action, vec![name.clone()], Manner::default())).await;
+            let none = || Failure::Failed("no answer".to_owned());
+            let result = asked.and_then(|response| response.results.into_iter().next().ok_or_else(none));
             let _ = to.send(News::Acted(action, name, Box::new(result))).await;
             stir.send_replace(());
         });

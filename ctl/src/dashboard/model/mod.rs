@@ -14,6 +14,7 @@ use kelson_proto::v1::{
 };
 
 use crate::commands::acting::{Action, describe, is_bad, with_mistakes};
+use crate::failure::Failure;
 use crate::output::{Tone, escape, escape_bytes, fit, time};
 
 pub use press::Effect;
@@ -52,7 +53,7 @@ pub enum News {
     /// The graph or the status is not available, and why.
     NoDetail(String),
     /// What became of what was asked.
-    Acted(Action, String, Box<Result<ActionResult, String>>),
+    Acted(Action, String, Box<Result<ActionResult, Failure>>),
 }
 
 /// How it stands with the connection.
@@ -241,7 +242,7 @@ impl Model {
         }
     }
 
-    fn tell(&mut self, action: Action, name: String, result: Result<ActionResult, String>) {
+    fn tell(&mut self, action: Action, name: String, result: Result<ActionResult, Failure>) {
         let result = match result {
             Ok(result) => result,
             Err(reason) => {

@@ -142,7 +142,11 @@ fn a_refused_stop_asks_about_those_that_need_it() {
 fn what_may_not_be_done_is_told() {
     let mut model = model(&["db"]);
     let reason = "Services.Stop needs the role os:operator, and the client certificate has os:reader";
-    model.hear(News::Acted(Action::Restart, "db".to_owned(), Box::new(Err(reason.to_owned()))));
+    model.hear(News::Acted(
+        Action::Restart,
+        "db".to_owned(),
+        Box::new(Err(Failure::Denied(reason.to_owned()))),
+    ));
     assert_eq!(model.said, Some((Tone::Bad, format!("db: {reason}"))));
     model.press(Key::Down);
     assert_eq!(model.said, None, "until the next key");

@@ -12,7 +12,7 @@ mod text;
 
 use std::time::SystemTime;
 
-use ratatui::Frame;
+use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 
@@ -25,9 +25,9 @@ use text::{Text, line, wrapped};
 pub const SMALLEST: (u16, u16) = (40, 10);
 
 /// Draws all of it.
-pub fn draw(frame: &mut Frame, model: &Model, looks: Looks, now: SystemTime) -> Shown {
-    let area = frame.area();
-    let mut page = Page { frame, looks, area, next: 0 };
+pub fn draw(buffer: &mut Buffer, model: &Model, looks: Looks, now: SystemTime) -> Shown {
+    let area = buffer.area;
+    let mut page = Page { buffer, looks, area, next: 0 };
     if area.width < SMALLEST.0 || area.height < SMALLEST.1 {
         page.too_small();
         return Shown::default();
@@ -57,14 +57,14 @@ pub fn draw(frame: &mut Frame, model: &Model, looks: Looks, now: SystemTime) -> 
 }
 
 /// The frame, filled row by row.
-struct Page<'a, 'b> {
-    frame: &'a mut Frame<'b>,
+struct Page<'a> {
+    buffer: &'a mut Buffer,
     looks: Looks,
     area: Rect,
     next: u16,
 }
 
-impl Page<'_, '_> {
+impl Page<'_> {
     fn columns(&self) -> usize {
         usize::from(self.area.width)
     }
@@ -85,9 +85,8 @@ impl Page<'_, '_> {
                 text.iter_mut().for_each(|(_, piece)| *piece = piece.replace('…', "~"));
             }
             let (line, width) = (line(text, self.looks.palette), self.area.width);
-            let buffer = self.frame.buffer_mut();
-            buffer.set_line(0, self.next, &line, width);
-            buffer.set_style(Rect::new(0, self.next, width, 1), style);
+            self.buffer.set_line(0, self.next, &line, width);
+            self.buffer.set_style(Rect::new(0, self.next, width, 1), style);
             self.next += 1;
         }
     }

@@ -9,8 +9,6 @@ use kelson_proto::v1::{
     VersionResponse,
 };
 use prost_types::Timestamp;
-use ratatui::Terminal;
-use ratatui::backend::TestBackend;
 
 use super::*;
 use crate::dashboard::keys::Key;
@@ -117,10 +115,8 @@ fn model() -> Model {
 
 /// The screen as text, without the blanks at the ends of its lines.
 fn drawn(model: &Model, columns: u16, rows: u16, looks: Looks) -> (String, Shown) {
-    let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
-    let mut shown = Shown::default();
-    terminal.draw(|frame| shown = draw(frame, model, looks, now())).unwrap();
-    let buffer = terminal.backend().buffer();
+    let mut buffer = Buffer::empty(Rect::new(0, 0, columns, rows));
+    let shown = draw(&mut buffer, model, looks, now());
     let mut text = String::new();
     for y in 0..rows {
         let mut row = String::new();
@@ -297,9 +293,9 @@ fn nothing_that_a_host_says_steers_the_terminal() {
     }));
     for keys in ["1", "2", "3", "4", "x"] {
         press(&mut model, keys);
-        let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
-        terminal.draw(|frame| _ = draw(frame, &model, PLAIN, now())).unwrap();
-        let cells = terminal.backend().buffer().content.iter();
+        let mut buffer = Buffer::empty(Rect::new(0, 0, 80, 24));
+        draw(&mut buffer, &model, PLAIN, now());
+        let cells = buffer.content.iter();
         let bad = |cell: &&ratatui::buffer::Cell| {
             cell.symbol().chars().any(|letter| letter.is_control() || letter == '\u{202e}')
         };

@@ -107,9 +107,9 @@ pub fn style(tone: Tone, palette: Palette) -> Style {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dashboard::backend::Bytes;
-    use ratatui::Terminal;
-    use ratatui::layout::Size;
+    use crate::dashboard::canvas::Canvas;
+    use ratatui::buffer::Buffer;
+    use ratatui::layout::Rect;
 
     const ALL: [Tone; 7] =
         [Tone::Plain, Tone::Strong, Tone::Good, Tone::Busy, Tone::Waiting, Tone::Bad, Tone::Quiet];
@@ -130,10 +130,10 @@ mod tests {
     fn a_tone_looks_here_as_everywhere() {
         for palette in [Palette::None, Palette::Sixteen, Palette::Full] {
             for tone in ALL {
-                let mut terminal = Terminal::new(Bytes::new(Size::new(5, 1))).unwrap();
-                let text = line(vec![(tone, "x".to_owned())], palette);
-                terminal.draw(|frame| _ = frame.buffer_mut().set_line(0, 0, &text, 5)).unwrap();
-                let drawn = String::from_utf8(terminal.backend_mut().take()).unwrap();
+                let (mut canvas, mut buffer) = (Canvas::default(), Buffer::empty(Rect::new(0, 0, 5, 1)));
+                canvas.show(buffer.clone());
+                buffer.set_line(0, 0, &line(vec![(tone, "x".to_owned())], palette), 5);
+                let drawn = String::from_utf8(canvas.show(buffer)).unwrap();
                 let painted = palette.paint(tone, "x").replace("\x1b[0m", "").replace("\x1b[", "\x1b[0;");
                 assert_eq!(drawn, format!("\x1b[1;1H{painted}"), "{palette:?} {tone:?}");
             }

@@ -33,26 +33,6 @@ pub struct CpuShares {
     pub idle: f64,
 }
 
-/// The clock of a host, and how good it is.
-#[derive(Debug, Clone)]
-pub struct Clock {
-    pub time: Option<String>,
-    pub uptime_ms: f64,
-    pub synchronized: bool,
-    /// Null, as the next: nobody keeps it right.
-    pub max_error_ms: Option<f64>,
-    pub estimated_error_ms: Option<f64>,
-    /// What is being corrected; negative: the clock is ahead.
-    pub offset_ms: Option<f64>,
-    /// The clock of the hardware; null: there is none that can be read.
-    pub hardware: Option<String>,
-    pub source: String,
-    /// How far it is ahead of the caller's clock; null, as the next: it is the caller's.
-    pub difference_ms: Option<f64>,
-    /// How far that may be off.
-    pub uncertainty_ms: Option<f64>,
-}
-
 views! {
     // How much of the time some processes, and all of them, waited over the last 10 s, 60 s, 300 s: shares of 0 to 1.
     v1::Pressure: pressure { some_10, some_60, some_300, full_10, full_60, full_300 }
@@ -66,10 +46,6 @@ views! {
         switches_per_second, forks_per_second, all, processors,
     }
     CpuShares: shares { processor, user, nice, system, irq, soft_irq, io_wait, steal, idle }
-    Clock: clock {
-        time, uptime_ms, synchronized, max_error_ms, estimated_error_ms, offset_ms, hardware, source, difference_ms,
-        uncertainty_ms,
-    }
     // `path`: below the root; empty: the root itself. What no controller counts is null, and so is a limit that there is
     // not. `cpu_max`: processors.
     v1::Cgroup: cgroup {
