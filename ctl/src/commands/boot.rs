@@ -7,7 +7,7 @@ use kelson_proto::v1::{BootPhase, BootRequest, BootResponse, BootService, BootTa
 use super::looking::gather;
 use crate::call::{Call, Run};
 use crate::failure::{Failure, answer};
-use crate::output::drawing::plot;
+use crate::output::drawing::plot::{self, Link};
 use crate::output::tree::{Branch, render};
 use crate::output::{Cell, Page, Table, Terminal, Tone, cell, escape, print, time, toned, views};
 
@@ -34,6 +34,30 @@ enum View {
     CriticalChain,
     /// A drawing for a browser (SVG)
     Plot,
+}
+
+/// One line of `boot blame`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Blame {
+    pub duration_ms: f64,
+    /// `task` or `service`.
+    pub kind: &'static str,
+    pub name: String,
+    /// The phase of a task; empty for a service.
+    pub phase: String,
+}
+
+views! {
+    // Times are milliseconds since PID 1's start.
+    BootResponse: boot { kernel_ms: boot.kernel, total_ms: boot.total, phases, services }
+    BootPhase: phase { name, start_ms: phase.start.unwrap_or_default(), duration_ms: phase.duration, tasks }
+    // `error`: empty where it went well.
+    BootTask: task {
+        name, start_ms: task.start.unwrap_or_default(), duration_ms: task.duration, error, message,
+    }
+    BootService: service { name, spawned_ms: service.spawned, up_ms: service.up, after }
+    Blame: blame { duration_ms, kind, name, phase }
+    Link: link { kind, name, start_ms, duration_ms }
 }
 
 impl Run for Arguments {
@@ -111,12 +135,12 @@ fn result(task: &BootTask) -> Cell {
 }
 
 /// All tasks and services that are over, the longest first.
-fn blame(boot: &BootResponse) -> Vec<views::Blame> {
+fn blame(boot: &BootResponse) -> Vec<Blame> {
     let mut all = Vec::new();
     for phase in &boot.phases {
         for task in &phase.tasks {
             if let Some(took) = &task.duration {
-                all.push(views::Blame {
+                all.push(Blame {
                     duration_ms: time::millis(time::duration(took)),
                     kind: "task",
                     name: task.name.clone(),
@@ -127,7 +151,7 @@ fn blame(boot: &BootResponse) -> Vec<views::Blame> {
     }
     for service in &boot.services {
         if let Some((spawned, up)) = span(service) {
-            all.push(views::Blame {
+            all.push(Blame {
                 duration_ms: time::millis(up.saturating_sub(spawned)),
                 kind: "service",
                 name: service.name.clone(),
@@ -139,8 +163,8 @@ fn blame(boot: &BootResponse) -> Vec<views::Blame> {
     all
 }
 
-fn blame_table(blame: &[views::Blame]) -> Table {
-    let what = |entry: &views::Blame| match entry.phase.as_str() {
+fn blame_table(blame: &[Blame]) -> Table {
+    let what = |entry: &Blame| match entry.phase.as_str() {
         "" => entry.kind.to_owned(),
         phase => format!("task of {phase}"),
     };
@@ -158,7 +182,7 @@ fn span(service: &BootService) -> Option<(Duration, Duration)> {
 
 /// The chain that the boot waited for, the end first: the service that was up last, of those that it depends on the one
 /// that was up last, and so on; then the phases before the first of them, each with the task that ended it.
-fn chain(boot: &BootResponse) -> Vec<views::Link> {
+fn chain(boot: &BootResponse) -> Vec<Link> {
     let mut chain = Vec::new();
     let mut before = Duration::MAX;
     let all: Vec<&BootService> = boot.services.iter().collect();
@@ -190,13 +214,8 @@ fn chain(boot: &BootResponse) -> Vec<views::Link> {
     chain
 }
 
-fn link(kind: &'static str, name: &str, start: Duration, took: Duration) -> views::Link {
-    views::Link {
-        kind,
-        name: name.to_owned(),
-        start_ms: time::millis(start),
-        duration_ms: time::millis(took),
-    }
+fn link(kind: &'static str, name: &str, start: Duration, took: Duration) -> Link {
+    Link { kind, name: name.to_owned(), start_ms: time::millis(start), duration_ms: time::millis(took) }
 }
 
 fn times(
@@ -225,8 +244,8 @@ fn phases_before(phases: &[BootPhase], before: Duration) -> Vec<&BootPhase> {
 }
 
 /// `@time` is when it was there, `+duration` how long it took.
-fn chain_tree(chain: &[views::Link], boot: &BootResponse, terminal: &Terminal) -> String {
-    let line = |link: &views::Link| {
+fn chain_tree(chain: &[Link], boot: &BootResponse, terminal: &Terminal) -> String {
+    let line = |link: &Link| {
         let front = if link.kind == "service" { String::new() } else { format!("{} ", link.kind) };
         let end = time::measured_millis(link.start_ms + link.duration_ms);
         let took = terminal

@@ -7,7 +7,7 @@ use super::looking::gather;
 use crate::call::{Call, Run};
 use crate::failure::Failure;
 use crate::output::tree::forest;
-use crate::output::{Cell, Page, Table, Tone, cell, object, or_dash, size, time, toned};
+use crate::output::{Cell, Page, Table, Tone, cell, object, or_dash, size, some, time, toned, views};
 use crate::watching::Watching;
 
 /// Show the cgroups of services, what they use and may use
@@ -21,6 +21,16 @@ use crate::watching::Watching;
 pub struct Arguments {
     #[command(flatten)]
     pub watching: Watching,
+}
+
+views! {
+    // `path`: below the root; empty: the root itself. What no controller counts is null, and so is a limit that there is
+    // not. `cpu_max`: processors.
+    Cgroup: cgroup {
+        path, service: some(&cgroup.service), processes, frozen, cpu_ms: cgroup.cpu, throttled_ms: cgroup.throttled,
+        memory_bytes: cgroup.memory, memory_peak_bytes: cgroup.memory_peak, memory_max_bytes: cgroup.memory_max,
+        memory_high_bytes: cgroup.memory_high, oom_kills, pids, pids_max, cpu_max, cpu_weight,
+    }
 }
 
 impl Run for Arguments {

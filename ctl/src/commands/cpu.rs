@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use kelson_api::client::Client;
-use kelson_proto::v1::{CpuRequest, CpuResponse, CpuTimes};
+use kelson_proto::v1::{CpuRequest, CpuResponse, CpuTimes, Pressure};
 
 use super::memory::{percent, waited};
 use crate::call::{Call, Run};
 use crate::failure::{Failure, answer};
-use crate::output::views::{Cpu, CpuShares};
-use crate::output::{Page, Table, Terminal, Tone, escape, time, toned};
+use crate::output::{Page, Table, Terminal, Tone, escape, time, toned, views};
 use crate::watching::{Watching, parse_period};
 
 /// Long enough to tell something.
@@ -29,6 +28,43 @@ pub struct Arguments {
     interval: Duration,
     #[command(flatten)]
     pub watching: Watching,
+}
+
+/// What the processors did between two looks. `pressure`: null where the kernel does not count it.
+#[derive(Debug, Clone)]
+pub struct Cpu {
+    pub model: String,
+    pub interval_ms: f64,
+    /// Over the last 1, 5 and 15 minutes.
+    pub load: [f64; 3],
+    pub pressure: Option<Pressure>,
+    pub switches_per_second: f64,
+    pub forks_per_second: f64,
+    pub all: CpuShares,
+    pub processors: Vec<CpuShares>,
+}
+
+/// Where the time of a processor went: shares of 0 to 1.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CpuShares {
+    /// Null: all of them.
+    pub processor: Option<u32>,
+    pub user: f64,
+    pub nice: f64,
+    pub system: f64,
+    pub irq: f64,
+    pub soft_irq: f64,
+    pub io_wait: f64,
+    pub steal: f64,
+    pub idle: f64,
+}
+
+views! {
+    Cpu: cpu {
+        model, interval_ms, load1: cpu.load[0], load5: cpu.load[1], load15: cpu.load[2], pressure,
+        switches_per_second, forks_per_second, all, processors,
+    }
+    CpuShares: shares { processor, user, nice, system, irq, soft_irq, io_wait, steal, idle }
 }
 
 impl Run for Arguments {

@@ -7,7 +7,7 @@ use super::looking::gather;
 use crate::call::{Call, Run};
 use crate::failure::Failure;
 use crate::output::tree::forest;
-use crate::output::{Page, Table, size};
+use crate::output::{Page, Table, size, some, views};
 
 /// Show disks and their partitions
 ///
@@ -17,6 +17,16 @@ use crate::output::{Page, Table, size};
 #[derive(Debug, Clone, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {}
+
+views! {
+    // A disk, or a partition of one, which has a parent. `type`: null where it is not mounted. `backing`: the file behind
+    // a loop device.
+    Disk: disk {
+        name, parent: some(&disk.parent), size, model: some(&disk.model), serial: some(&disk.serial), read_only,
+        removable, rotational, targets, r#type: some(&disk.r#type), read_bytes, written_bytes,
+        busy_ms: disk.busy.unwrap_or_default(), backing: some(&disk.backing),
+    }
+}
 
 impl Run for Arguments {
     async fn run(self, call: &Call) -> Result<(), Failure> {

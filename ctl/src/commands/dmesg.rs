@@ -6,7 +6,7 @@ use kelson_proto::v1::{DmesgRequest, KernelMessage};
 use crate::call::{Call, Run};
 use crate::failure::Failure;
 use crate::follow::Reconnect;
-use crate::output::{Palette, Tone, escape, print, time};
+use crate::output::{Palette, Tone, escape, print, time, views};
 
 /// Show the kernel log, where Kelson writes its own words too
 ///
@@ -19,6 +19,11 @@ pub struct Arguments {
     /// Go on with what is still to come
     #[arg(short, long)]
     follow: bool,
+}
+
+views! {
+    // `time_ms`: since the kernel's start.
+    KernelMessage: message { seq, time_ms: message.time.unwrap_or_default(), level, text }
 }
 
 impl Run for Arguments {

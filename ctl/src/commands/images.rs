@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::time::Duration;
 
-use kelson_proto::v1::{Image, ListImagesRequest, PruneImagesRequest, PruneImagesResponse};
+use kelson_proto::v1::{Image, ListImagesRequest, PruneImagesRequest, PruneImagesResponse, PrunedImage};
 
 use crate::call::{Call, Run};
 use crate::failure::{Failure, answer_within};
-use crate::output::{Page, Table, Tone, cell, escape, object, or_dash, size, toned};
+use crate::output::{Page, Table, Tone, cell, escape, object, or_dash, size, some, toned, views};
 
 /// The host reads every archive for it.
 const TIMEOUT: Duration = Duration::from_secs(300);
@@ -35,6 +35,17 @@ enum Action {
         #[arg(long)]
         dry_run: bool,
     },
+}
+
+views! {
+    // `archive`: null where no archive holds it, only containerd. `trouble`: null where it can be used. `services`: those
+    // whose files name it.
+    Image: image {
+        reference, digest, archive: some(&image.archive), platform, size, unpacked, trouble: some(&image.trouble),
+        services,
+    }
+    // `size`: bytes of its blobs; other images may still need some of them.
+    PrunedImage: image { reference, size }
 }
 
 impl Run for Arguments {
@@ -94,7 +105,6 @@ fn summary(pruned: &PruneImagesResponse, dry_run: bool) -> String {
 mod tests {
     use super::*;
     use crate::output::style::Palette;
-    use kelson_proto::v1::PrunedImage;
 
     fn image(reference: &str) -> Image {
         Image { reference: reference.to_owned(), ..Image::default() }

@@ -13,7 +13,9 @@ use runs::Runs;
 use crate::call::{Call, Run};
 use crate::failure::{Failure, all_known, answer, explain_names};
 use crate::follow::{OVERLAP, Reconnect, Resume};
-use crate::output::{Terminal, Tone, escape, escape_bytes, note_of, print, print_bytes, time, width};
+use crate::output::{
+    Terminal, Tone, escape, escape_bytes, note_of, print, print_bytes, stream_name, text, time, views, width,
+};
 
 /// Names that kelson-logd takes in one call.
 const MOST: usize = 256;
@@ -72,6 +74,16 @@ pub struct Arguments {
     /// The services [default: all]
     #[arg(value_name = "NAME")]
     names: Vec<String>,
+}
+
+views! {
+    // `stream`: stdout, stderr, or note for what logd itself says. `text`: bytes that are not UTF-8 are replaced. `run`:
+    // where it is known. `boot`: the same for all lines of one start of the host; runs count from there.
+    Line: line {
+        service, time, stream: stream_name(line.stream()), text: text::lossy(&line.text), partial,
+        run: Some(line.run).filter(|run| *run > 0),
+        boot: Some(line.boot).filter(|boot| *boot > 0).map(|boot| format!("{boot:04x}")),
+    }
 }
 
 impl Run for Arguments {

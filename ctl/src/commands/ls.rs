@@ -7,8 +7,7 @@ use kelson_proto::v1::{File, FilesRequest};
 use super::looking::gather;
 use crate::call::{Call, Run};
 use crate::failure::Failure;
-use crate::output::views::file_kind as kind;
-use crate::output::{Page, Table, Terminal, Tone, cell, escape_bytes, toned};
+use crate::output::{Page, Table, Terminal, Tone, cell, escape_bytes, some, text, toned, views};
 
 /// List a folder of the host
 ///
@@ -38,6 +37,16 @@ pub fn absolute(text: &str) -> Result<String, Failure> {
     }
 }
 
+views! {
+    // `name`: below the path that was asked for; empty: that itself. `mode`: permissions, in octal. `link`: where a
+    // symbolic link leads. `major`, `minor`: of a device. `trouble`: why nothing more is known of it.
+    File: file {
+        name: text::lossy(&file.name), r#type: kind(file.mode), mode: format!("{:04o}", file.mode & 0o7777), uid, gid,
+        size, modified, link: some(&text::lossy(&file.link)), major: is_device(file.mode).then_some(file.major),
+        minor: is_device(file.mode).then_some(file.minor), trouble: some(&file.trouble),
+    }
+}
+
 impl Run for Arguments {
     async fn run(self, call: &Call) -> Result<(), Failure> {
         let Arguments { long, recursive, path } = self;
@@ -53,6 +62,24 @@ impl Run for Arguments {
             whole = false;
         }
         if whole { Ok(()) } else { Err(Failure::Reported) }
+    }
+}
+
+fn is_device(mode: u32) -> bool {
+    matches!(kind(mode), "character" | "block")
+}
+
+/// The word for the type of a file; empty where it is not known.
+fn kind(mode: u32) -> &'static str {
+    match mode & libc::S_IFMT {
+        libc::S_IFREG => "file",
+        libc::S_IFDIR => "folder",
+        libc::S_IFLNK => "link",
+        libc::S_IFIFO => "pipe",
+        libc::S_IFSOCK => "socket",
+        libc::S_IFCHR => "character",
+        libc::S_IFBLK => "block",
+        _ => "",
     }
 }
 

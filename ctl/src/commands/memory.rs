@@ -5,7 +5,7 @@ use kelson_proto::v1::{MemoryRequest, MemoryResponse, Pressure};
 
 use crate::call::{Call, Run};
 use crate::failure::{Failure, answer};
-use crate::output::{Page, Table, size};
+use crate::output::{Page, Table, size, views};
 use crate::watching::Watching;
 
 /// Show memory, swap, and who waits for them
@@ -19,6 +19,16 @@ use crate::watching::Watching;
 pub struct Arguments {
     #[command(flatten)]
     pub watching: Watching,
+}
+
+views! {
+    // How much of the time some processes, and all of them, waited over the last 10 s, 60 s, 300 s: shares of 0 to 1.
+    Pressure: pressure { some_10, some_60, some_300, full_10, full_60, full_300 }
+    // Bytes. `used`: what cannot be had without swapping.
+    MemoryResponse: memory {
+        total, used: memory.total.saturating_sub(memory.available), available, free, buffers, cached, shared, slab,
+        slab_reclaimable, dirty, swap_total, swap_free, committed, commit_limit, pressure,
+    }
 }
 
 impl Run for Arguments {

@@ -6,12 +6,12 @@ use std::time::Duration;
 use kelson_api::client::Client;
 use kelson_apid::openmetrics;
 use kelson_proto::v1::metric_sample::Value;
-use kelson_proto::v1::{GetMetricsRequest, GetMetricsResponse, MetricFamily};
+use kelson_proto::v1::{GetMetricsRequest, GetMetricsResponse, MetricFamily, MetricSample};
 use tonic::Streaming;
 
 use crate::call::{Call, Run};
 use crate::failure::{Failure, answer, answer_about};
-use crate::output::{Cell, Page, Table, Tone, cell, or_dash, print, size, time, toned};
+use crate::output::{Cell, Page, Table, Tone, View, cell, object, or_dash, print, size, time, toned};
 
 /// The host makes a page in milliseconds.
 const PAGE: Duration = Duration::from_secs(30);
@@ -31,6 +31,25 @@ pub struct Arguments {
     /// Services; without any: all, and the host
     #[arg(value_name = "NAME")]
     names: Vec<String>,
+}
+
+/// One metric with all its values: `value` of a gauge or a counter, `count` and `sum` of a summary.
+impl View for MetricFamily {
+    fn view(&self) -> serde_yaml::Value {
+        let sample = |sample: &MetricSample| {
+            let named = self.labels.iter().cloned().zip(sample.labels.iter().cloned());
+            let labels: BTreeMap<String, String> = named.collect();
+            match &sample.value {
+                Some(Value::Number(number)) => object!(labels: labels, value: *number),
+                Some(Value::Summary(summary)) => {
+                    object!(labels: labels, count: summary.count, sum: summary.sum)
+                }
+                None => object!(labels: labels),
+            }
+        };
+        let samples: Vec<_> = self.samples.iter().map(sample).collect();
+        object!(self => name, r#type: openmetrics::kind(self), unit, help, samples: samples)
+    }
 }
 
 impl Run for Arguments {

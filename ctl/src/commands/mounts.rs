@@ -6,7 +6,7 @@ use kelson_proto::v1::{Mount, MountsRequest};
 use super::looking::gather;
 use crate::call::{Call, Run};
 use crate::failure::Failure;
-use crate::output::{Cell, Page, Table, Tone, or_dash, size, toned};
+use crate::output::{Cell, Page, Table, Tone, or_dash, size, some, toned, views};
 use crate::watching::Watching;
 
 /// Show what is mounted, and how full it is
@@ -26,6 +26,15 @@ pub struct Arguments {
     wide: bool,
     #[command(flatten)]
     pub watching: Watching,
+}
+
+views! {
+    // Bytes; null where there is no such number or nobody answered, and `trouble` says why. `root`: what of the file
+    // system is mounted.
+    Mount: mount {
+        source, target, r#type, root, options, size, used, available, inodes, inodes_used,
+        trouble: some(&mount.trouble),
+    }
 }
 
 impl Run for Arguments {

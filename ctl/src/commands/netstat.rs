@@ -1,12 +1,12 @@
 //! `netstat`: who waits for connections, and who has some.
 
 use kelson_api::client::Client;
-use kelson_proto::v1::{Socket, SocketsRequest};
+use kelson_proto::v1::{Socket, SocketHolder, SocketsRequest};
 
 use super::looking::{gather, known};
 use crate::call::{Call, Run};
 use crate::failure::Failure;
-use crate::output::{Page, Table, Tone, or_dash, some, toned};
+use crate::output::{Page, Table, Tone, or_dash, some, toned, views};
 use crate::watching::Watching;
 
 /// Show sockets that services listen on
@@ -26,6 +26,15 @@ pub struct Arguments {
     /// Only those of these services
     #[arg(value_name = "NAME")]
     names: Vec<String>,
+}
+
+views! {
+    // `protocol`: tcp, tcp6, udp, udp6, unix. `remote`: null where it is connected to nobody.
+    Socket: socket {
+        protocol, local, remote: some(&socket.remote), state, uid, receive_queue, send_queue, inode,
+        processes: socket.holders,
+    }
+    SocketHolder: holder { pid, name, service: some(&holder.service) }
 }
 
 impl Run for Arguments {

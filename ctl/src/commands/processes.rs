@@ -9,7 +9,9 @@ use super::looking::{gather, known};
 use crate::call::{Call, Run};
 use crate::failure::Failure;
 use crate::output::tree::forest;
-use crate::output::{Cell, Page, Rows, Table, Tone, cell, escape_bytes, or_dash, size, some, time, toned};
+use crate::output::{
+    Cell, Page, Rows, Table, Tone, cell, escape_bytes, or_dash, size, some, text, time, toned, views,
+};
 use crate::watching::Watching;
 
 /// Show processes: those of each service, then the others
@@ -46,6 +48,17 @@ enum Sort {
     Cpu,
     /// The lowest number first
     Pid,
+}
+
+views! {
+    // `service`: null where it is none's. `name`: what the kernel calls it, up to 15 characters. `command`: bytes that are
+    // not UTF-8 are replaced. `state`: one letter, as `ps` has it. `descriptors`: null where the kernel did not tell.
+    Process: process {
+        pid, parent, service: some(&process.service), name,
+        command: process.command.iter().map(|word| text::lossy(word)).collect::<Vec<_>>(), state, uid, threads,
+        memory_bytes: process.resident, cpu_ms: process.cpu.unwrap_or_default(),
+        age_ms: process.age.unwrap_or_default(), descriptors, kernel,
+    }
 }
 
 impl Run for Arguments {

@@ -6,7 +6,7 @@ use kelson_proto::v1::{VersionRequest, VersionResponse};
 
 use crate::call::{Call, Run};
 use crate::failure::{Failure, answer};
-use crate::output::{Page, Table, Tone, escape, object, time, toned};
+use crate::output::{Page, Table, Tone, escape, object, time, toned, views};
 
 const CLIENT: &str = env!("CARGO_PKG_VERSION");
 
@@ -21,6 +21,12 @@ pub struct Arguments {
     /// Only that of kelsonctl; no host is asked
     #[arg(long)]
     client: bool,
+}
+
+views! {
+    // `reexecs`: how often PID 1 has executed itself again since, as it was asked to. `crashes`: how often it has crashed
+    // since, and gone on.
+    VersionResponse: version { version, mode, hostname, kernel, started, reexecs, crashes }
 }
 
 impl Run for Arguments {

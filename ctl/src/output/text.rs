@@ -49,6 +49,11 @@ pub fn escape_bytes(bytes: &[u8]) -> String {
     out
 }
 
+/// Bytes as programs read them: what is not UTF-8 is replaced.
+pub fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
 /// Columns that the text takes on a terminal.
 pub fn width(text: &str) -> usize {
     text.width()

@@ -4,12 +4,8 @@
 //! fields are a contract of their own. A time is text as of RFC 3339, a duration a number of milliseconds; both are null
 //! where they are not known, as is what [`value::some`] finds empty.
 
-mod inspect;
-mod machine;
 pub mod service;
 pub mod value;
 
-pub use inspect::{Cpu, CpuShares, file_kind};
-pub use machine::{Blame, Link};
 pub use value::{View, joined, some};
 pub(crate) use value::{object, views};

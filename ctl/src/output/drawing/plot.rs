@@ -10,7 +10,6 @@ use super::axis::Axis;
 use super::legend::legend;
 use super::measure::{Font, fit_width, text_width};
 use crate::output::time::{duration, measured, measured_millis};
-use crate::output::views::Link;
 
 const ROW: f64 = 22.0;
 const BAR: f64 = 14.0;
@@ -33,6 +32,16 @@ const LEGEND: &[(&str, &str)] = &[
     ("bar bar-bad", "failed"),
     ("critical", "what the whole boot waited for"),
 ];
+
+/// One link of `boot critical-chain`, the last that ended first.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Link {
+    /// `service`, `phase` or `task`.
+    pub kind: &'static str,
+    pub name: String,
+    pub start_ms: f64,
+    pub duration_ms: f64,
+}
 
 /// One line of the plot. Times are milliseconds since the kernel's start.
 #[derive(Debug, Clone, PartialEq, Default)]
