@@ -134,32 +134,7 @@ fn mistakes_are_pointed_at_and_change_nothing() {
     let place = place();
     place.write("bad", "current: a\ncontexts:\n  a:\n    endpont: h:1\n");
     let before = place.read("bad");
-    let all = "config contexts; config use a; config remove a; config add b -e /k.sock; config merge config";
-    for words in all.split("; ") {
-        let said = place.fails(&format!("{words} --file bad"), 2);
-        assert!(
-            said.starts_with("kelsonctl: bad:4:5: contexts.a: unknown field `endpont`"),
-            "{words}: {said}"
-        );
-        let said = place.fails(words, 2);
-        assert!(said.contains("no file of contexts: set KELSONCONFIG to its path, or give --file"), "{said}");
-    }
-    assert_eq!(place.read("bad"), before);
-    for words in ["config contexts", "config use a", "config remove a"] {
-        let said = place.fails(&format!("{words} --file gone"), 2);
-        assert!(said.starts_with("kelsonctl: --file: cannot read gone: No such file"), "{words}: {said}");
-    }
-    for (words, status, part) in [
-        ("add b", 2, "give the machine that the context is for"),
-        ("add b -e h:1", 2, "h:1 is reached with certificates: give --ca, --certificate and --key"),
-        ("add b -e /k.sock --ca ca.pem --certificate ca.pem --key ca.key", 2, "is a socket, which needs no"),
-        ("add b -e h:1 --ca no.pem --certificate ca.pem --key ca.key", 2, "cannot read `ca:`"),
-        ("merge bad", 2, "bad:4:5: contexts.a: unknown field"),
-        ("merge gone", 2, "config merge: cannot read gone"),
-    ] {
-        let said = place.fails(&format!("config {words} --file config"), status);
-        assert!(said.contains(part), "{words}: {said}");
-    }
-    assert_eq!(place.read("config"), TWO);
+    place.transcript("config-mistakes");
+    assert_eq!((place.read("bad"), place.read("config")), (before, TWO.to_owned()));
     assert_eq!(place.names(""), ["admin.key", "admin.pem", "bad", "ca.key", "ca.pem", "config"]);
 }

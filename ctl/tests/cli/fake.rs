@@ -23,7 +23,7 @@ use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
 use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
-use crate::samples::{Folder, at, result};
+use crate::samples::{Folder, at, result, wire};
 pub use inspect::Seen;
 
 /// What the host knows, and what it was asked.
@@ -407,7 +407,7 @@ impl Machine for Shared {
             started: state.started.or(at(1_795_254_485)),
             reexecs: state.reexecs,
             crashes: state.crashes,
-            uptime: None,
+            uptime: wire(7_500_000).filter(|_| state.started.is_none()),
         }))
     }
 

@@ -5,8 +5,8 @@ use kelson_proto::v1::health_report;
 use kelson_proto::v1::{HealthReport, Service, StatusResponse};
 
 use crate::fake::{Fake, Seen, State};
-use crate::samples::line;
-use crate::{Done, at, done, kelsonctl, service, two};
+use crate::samples::{line, wire};
+use crate::{Done, at, service, two};
 
 /// A host on which one service is up, two have failed in a way, and one waits.
 fn troubled() -> State {
@@ -14,6 +14,7 @@ fn troubled() -> State {
     state.services.push(Service { message: "exited with status 3".to_owned(), ..service("job", Failed) });
     state.services.push(Service { message: "restarting in 2 s".to_owned(), ..service("mail", Backoff) });
     state.services.push(Service { healthy: Some(false), pid: Some(9), ..service("shop", Running) });
+    state.services.iter_mut().for_each(|service| service.lasts = wire(192_000));
     state.health = HealthReport {
         state: health_report::State::Unhealthy.into(),
         lasts: Some(prost_types::Duration { seconds: 5, nanos: 0 }),
@@ -23,42 +24,9 @@ fn troubled() -> State {
     state
 }
 
-fn names(services: &serde_json::Value) -> Vec<&str> {
-    services.as_array().unwrap().iter().map(|service| service["name"].as_str().unwrap()).collect()
-}
-
 #[test]
-fn a_status_without_a_name_is_that_of_the_host() {
-    let fake = Fake::start(troubled());
-    let Done { status, out, err } = fake.run("status");
-    assert_eq!((status, err.as_str()), (0, ""));
-    assert!(out.starts_with("● edge-1 - Kelson 9.8.7 in machine mode, Linux 6.1.0\n  uptime:    "), "{out}");
-    assert!(out.contains("\n  health:    unhealthy for 5s: 4 of 5 services are not up\n"), "{out}");
-    assert!(out.contains("\n  services:  5, 1 up: 1 waiting, 2 running, 1 failed, 1 backoff\n"), "{out}");
-    let rows: Vec<&str> =
-        out.lines().skip_while(|line| !line.starts_with("Failed or waiting")).skip(2).collect();
-    let first: Vec<&str> = rows.iter().filter_map(|row| row.split_whitespace().next()).collect();
-    assert_eq!(first, ["web", "job", "mail", "shop"]);
-    assert!(rows[0].ends_with("path \"/run/x\" to exist"), "{out}");
-
-    let json = fake.json("status");
-    assert_eq!(
-        (&json["hostname"], &json["version"], &json["up"]),
-        (&"edge-1".into(), &"9.8.7".into(), &1.into())
-    );
-    assert_eq!(json["health"]["state"], "unhealthy");
-    assert_eq!(json["states"], serde_json::json!({"backoff": 1, "failed": 1, "running": 2, "waiting": 1}));
-    assert_eq!(names(&json["failed"]), ["job", "mail", "shop"]);
-    assert_eq!(names(&json["waiting"]), ["web"]);
-    assert!(json["uptimeMs"].is_number());
-}
-
-#[test]
-fn services_that_failed_are_listed_alone() {
-    let fake = Fake::start(troubled());
-    assert_eq!(names(&fake.json("services --failed")), ["job", "mail", "shop"]);
-    assert_eq!(names(&fake.json("list --failed")), ["job", "mail", "shop"]);
-    assert!(names(&Fake::start(two()).json("services --failed")).is_empty());
+fn a_host_at_a_glance_aliases_and_words_of_other_tools() {
+    Fake::start(troubled()).transcript("familiar");
 }
 
 #[test]
@@ -95,43 +63,6 @@ fn cat_prints_the_file_of_a_service() {
     let told = fake.run("cat db").refused(1);
     assert!(told.err.contains("db is built in and has no file"), "{told:?}");
     assert!(fake.run("cat dbb").err.contains("did you mean \"db\"?"));
-}
-
-#[test]
-fn aliases_do_what_their_commands_do() {
-    let fake = Fake::start(two());
-    for (alias, command) in [("ps", "processes"), ("list", "services"), ("kill db HUP", "signal db HUP")] {
-        assert_eq!(fake.run(alias), fake.run(command), "{alias}");
-    }
-    let done = fake.run("top").refused(2);
-    assert_eq!(done.err, fake.run("dashboard").err);
-}
-
-#[test]
-fn a_command_of_exec_needs_no_dashes() {
-    let fake = Fake::start(two());
-    assert_eq!(fake.run("exec db out:hi exit:7"), fake.run("exec db -- out:hi exit:7"));
-    assert_eq!(fake.run("exec db exit:7").status, 7);
-}
-
-#[test]
-fn words_of_other_tools_lead_to_related_commands() {
-    for (word, part) in [
-        ("enable", "`start: auto` or `start: manual`"),
-        ("journalctl", "`kelsonctl logs [NAME]`"),
-        ("inspect", "`kelsonctl status [NAME]`"),
-        ("shutdown", "`kelsonctl poweroff`"),
-        ("daemon-reload", "`kelsonctl reload`"),
-    ] {
-        let done = done(kelsonctl().arg(word).output().unwrap()).refused(2);
-        assert!(done.err.starts_with(&format!("error: unrecognized subcommand '{word}'\n")), "{done:?}");
-        assert!(done.err.contains(part) && !done.err.contains("similar"), "{word}: {done:?}");
-    }
-    // What is only mistyped, or a word within another command, is told by its letters.
-    let mistyped = done(kelsonctl().arg("servces").output().unwrap());
-    assert!(mistyped.err.contains("'services'"), "{mistyped:?}");
-    let within = done(kelsonctl().args(["config", "show"]).output().unwrap());
-    assert!(!within.err.contains("kelsonctl status"), "{within:?}");
 }
 
 #[test]

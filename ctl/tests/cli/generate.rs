@@ -9,6 +9,7 @@ use tonic::transport::{Certificate, Identity, ServerTlsConfig};
 
 use crate::fake::serve_tls;
 use crate::samples::Folder;
+use crate::transcript::transcript;
 use crate::{Done, ENVIRONMENT, done, kelsonctl, two};
 
 /// A folder in which `kelsonctl` runs; it goes away at the end.
@@ -37,6 +38,12 @@ impl Place {
     /// The same, which must fail; what it says.
     pub fn fails(&self, words: &str, status: i32) -> String {
         self.run(words).refused(status).err
+    }
+
+    /// [`transcript`] of calls here.
+    #[track_caller]
+    pub fn transcript(&self, name: &str) {
+        transcript(name, &self.0, |words| (self.run(words), Vec::new()));
     }
 
     pub fn json(&self, words: &str) -> serde_json::Value {

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use crate::fake::Fake;
 use crate::samples::Folder;
+use crate::transcript::local;
 use crate::{Done, at, done, kelsonctl, two};
 
 fn run(words: &str) -> Done {
@@ -21,57 +22,55 @@ fn alone_it_helps() {
     assert_eq!(run("version --client").out, format!("kelsonctl  {}\n", env!("CARGO_PKG_VERSION")));
 }
 
-fn configuration(files: &[(&str, &str)]) -> Folder {
-    let folder = Folder::new();
-    std::fs::create_dir_all(folder.join("services")).unwrap();
-    for (name, text) in files {
-        std::fs::write(folder.join("services").join(name), text).unwrap();
-    }
-    folder
-}
-
 fn validate(folder: &Path, words: &[&str]) -> Done {
     done(kelsonctl().arg("validate").args(words).arg(folder).output().unwrap())
 }
 
 const GOOD: &str = "name: db\nprocess:\n  command: [/bin/true]\n";
 
-#[test]
-fn a_folder_without_mistakes() {
-    let folder = configuration(&[("db.yaml", GOOD)]);
-    assert_eq!(
-        validate(&folder, &[]),
-        Done { status: 0, out: "1 service, no mistakes\n".into(), err: String::new() }
-    );
-    assert_eq!(validate(&folder, &["-o", "json"]).out, "[]\n");
+/// A folder with these files, which may be in folders.
+fn configuration(files: &[(&str, &str)]) -> Folder {
+    let folder = Folder::new();
+    for (name, text) in files {
+        let path = folder.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    folder
 }
 
+const BAD: &str = "name: web\nstartTimeout: 5x\nprocess:\n  command: [/bin/true]\n";
+const NEEDS: &str = "name: db\nprocess:\n  command: [/bin/true]\ndepends: [{service: mail}]\n";
+
 #[test]
-fn each_mistake_is_pointed_at() {
+fn each_mistake_of_a_folder_or_a_file_is_pointed_at() {
     let folder = configuration(&[
-        ("db.yaml", GOOD),
-        ("web.yaml", "name: web\ndesription: x\nprocess:\n  command: [/bin/true]\n"),
+        ("good/services/db.yaml", GOOD),
+        ("bad/services/db.yaml", GOOD),
+        ("bad/services/web.yaml", BAD),
+        ("empty/kelson/services/none", ""),
+        ("nested/kelson/services/db.yaml", GOOD),
+        ("other/none", ""),
+        ("loose/db.yaml", GOOD),
+        ("whole/services/db.yaml", NEEDS),
+        ("whole/services/web.yaml", BAD),
+        ("whole/services/note.txt", "db"),
+        ("whole/groups/shop.yaml", "minimum: 5s\n"),
+        ("whole/machine.yaml", "hostname: edge\n"),
+        ("alone/db.yaml", NEEDS),
+        ("alone/shop.yaml", "minimum: 5s\n"),
+        ("alone/edge.yaml", "hostname: edge\nmodules: [loop]\n"),
+        ("alone/bad.yaml", "minimum: 5x\n"),
+        ("alone/web.yaml", "name: web\nstartTimeout: 5x\nprocess: {command: 1}\n"),
+        ("alone/worse.yaml", "hostname: [\n"),
     ]);
-    let report = validate(&folder, &[]).silent(1);
-    let place = format!("{}/services/web.yaml:2:1: ", folder.display());
-    assert!(report.out.starts_with(&place), "{report:?}");
-    assert!(report.out.contains("\n  2 | desription: x\n    | ^\n"), "{report:?}");
-    assert!(report.out.contains("1 faulty service; 1 service without a mistake\n"), "{report:?}");
-    let json = validate(&folder, &["-o", "json"]);
-    assert_eq!(json.status, 1);
-    let json: serde_json::Value = serde_json::from_str(&json.out).unwrap();
-    assert_eq!(
-        (&json[0]["line"], &json[0]["column"], &json[0]["service"]),
-        (&2.into(), &1.into(), &"web".into())
-    );
+    local("validate", &folder);
 }
 
 #[test]
 fn a_long_line_is_shown_near_its_mistake() {
-    let folder = Folder::new();
-    std::fs::create_dir_all(folder.join("services")).unwrap();
     let text = format!("{{name: web, process: {{command: [{}], strange: 1}}}}\n", "a, ".repeat(10_000));
-    std::fs::write(folder.join("services/web.yaml"), text).unwrap();
+    let folder = configuration(&[("services/web.yaml", &text)]);
     let report = validate(&folder, &[]);
     let source = report.out.lines().find(|line| line.starts_with("  1 | ")).unwrap();
     assert!(source.contains(" a, ], strange: 1}") && source.starts_with("  1 | …"), "{source}");
@@ -79,91 +78,9 @@ fn a_long_line_is_shown_near_its_mistake() {
 }
 
 #[test]
-fn a_folder_that_is_none() {
-    let missing = validate(Path::new("/nowhere/at/all"), &[]).refused(1);
-    assert!(missing.err.contains("/nowhere/at/all cannot be read"), "{missing:?}");
-}
-
-#[test]
-fn a_folder_that_is_not_kelsons_is_named_with_what_was_meant() {
-    let folder = Folder::new();
-    let services = folder.join("kelson/services");
-    std::fs::create_dir_all(&services).unwrap();
-    let said = |of: &Path| {
-        let done = validate(of, &[]).refused(1);
-        done.err.replace(folder.to_str().unwrap(), "DIR")
-    };
-    assert_eq!(said(&folder), "kelsonctl: DIR is not a configuration folder: did you mean DIR/kelson?\n");
-    std::fs::write(services.join("db.yaml"), GOOD).unwrap();
-    assert_eq!(
-        said(&services),
-        "kelsonctl: DIR/kelson/services is not a configuration folder: did you mean DIR/kelson?\n"
-    );
-    let other = folder.join("other");
-    std::fs::create_dir(&other).unwrap();
-    assert_eq!(
-        said(&other),
-        "kelsonctl: DIR/other is not a configuration folder: it has a machine.yaml, or service files in services/; \
-         that of a host is /etc/kelson\n"
-    );
-    std::fs::write(other.join("db.yaml"), GOOD).unwrap();
-    assert_eq!(
-        said(&other),
-        "kelsonctl: DIR/other is not a configuration folder: service files belong into DIR/other/services; \
-         `kelsonctl validate DIR/other/db.yaml` checks one file\n"
-    );
-}
-
-#[test]
-fn one_file_is_checked_with_its_folder_and_without_one_by_itself() {
-    let folder = configuration(&[
-        ("db.yaml", &format!("{GOOD}depends: [{{service: mail}}]\n")),
-        ("web.yaml", "name: web\ndesription: x\nprocess:\n  command: [/bin/true]\n"),
-        ("note.txt", "db"),
-    ]);
-    std::fs::create_dir(folder.join("groups")).unwrap();
-    std::fs::write(folder.join("groups/shop.yaml"), "minimum: 5s\n").unwrap();
-    std::fs::write(folder.join("machine.yaml"), "hostname: edge\n").unwrap();
-    let check = |file: &str| {
-        let done = validate(&folder.join(file), &[]);
-        assert_eq!(done.err, "");
-        (done.status, done.out.replace(folder.to_str().unwrap(), "DIR"))
-    };
-    let (status, said) = check("services/web.yaml");
-    assert!(status == 1 && said.starts_with("DIR/services/web.yaml:2:1: desription: "), "{said}");
-    assert!(said.ends_with("\n1 mistake as a service file\n"), "only its own: {said}");
-    let (status, said) = check("services/db.yaml");
-    assert!(status == 1 && said.contains("there is no service mail"), "{said}");
-    let (status, said) = check("services/note.txt");
-    assert!(status == 1 && said.contains("this file is not read; its name must end in .yaml"), "{said}");
-    let (status, said) = check("groups/shop.yaml");
-    assert!(
-        status == 0 && said.starts_with("DIR/groups/shop.yaml: warning: no service is in group shop"),
-        "{said}"
-    );
-    assert_eq!(check("machine.yaml"), (0, "no mistakes as a machine file\n".to_owned()));
-
-    let alone = "; what it says of other services is checked in its configuration folder only\n";
-    for (name, text, status, end) in [
-        ("db.yaml", format!("{GOOD}depends: [{{service: mail}}]\n"), 0, "no mistakes as a service file"),
-        ("shop.yaml", "minimum: 5s\n".to_owned(), 0, "no mistakes as a group file"),
-        ("edge.yaml", "hostname: edge\nmodules: [loop]\n".to_owned(), 0, "no mistakes as a machine file"),
-        ("bad.yaml", "minimum: 5x\n".to_owned(), 1, "1 mistake as a group file"),
-        ("web.yaml", "name: web\nproces: {}\n".to_owned(), 1, "2 mistakes as a service file"),
-        ("worse.yaml", "hostname: [\n".to_owned(), 1, "as a machine file"),
-    ] {
-        let path = folder.join("alone").join(name);
-        std::fs::create_dir_all(folder.join("alone")).unwrap();
-        std::fs::write(&path, text).unwrap();
-        let done = validate(&path, &[]);
-        assert!(done.status == status && done.out.ends_with(&format!("{end}{alone}")), "{name}: {done:?}");
-    }
-}
-
-#[test]
 fn elsewhere_users_and_files_are_those_of_the_root_or_not_checked() {
     let folder = configuration(&[(
-        "web.yaml",
+        "services/web.yaml",
         "name: web\nprocess: {command: [tool, x]}\nuser: someone\nenvironmentFiles: [/etc/web.env]\n\
          hooks: {pre: {command: [/bin/link]}, post: {command: [/bin/gone]}}\n",
     )]);

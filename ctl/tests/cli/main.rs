@@ -21,6 +21,7 @@ mod statuses;
 mod streams;
 mod support;
 mod terminal;
+mod transcript;
 mod watch;
 
 #[path = "../../src/samples.rs"]

@@ -9,12 +9,13 @@ use kelson_proto::v1::{
     BootResponse, BootService, GetMetricsResponse, HealthReport, Image, ListImagesResponse, MetricFamily,
     Reason, Service, State as ServiceState, StatusResponse,
 };
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
 
 use crate::fake::{Fake, State};
 use crate::reaching::{authority, client};
 use crate::samples::{Folder, family, result, wire};
 use crate::streams::{Following, line};
+use crate::transcript::transcript;
 use crate::{Done, done, event, kelsonctl, service, two};
 
 /// Hosts, and the file of contexts that names them.
@@ -48,6 +49,12 @@ impl Fleet {
         done(self.command(words).output().unwrap())
     }
 
+    /// [`transcript`] of calls of these hosts.
+    #[track_caller]
+    pub fn transcript(&self, name: &str) {
+        transcript(name, &self.folder, |words| (self.run(words), Vec::new()));
+    }
+
     /// What is said of the host that is not there.
     pub fn lost(&self) -> String {
         format!(
@@ -79,38 +86,18 @@ fn json(text: &str) -> Json {
 }
 
 #[test]
-fn tables_are_one_table() {
+fn answers_of_several_hosts_are_one() {
     let fleet = fleet();
-    let text = "\
-NODE    NAME      STATE    UP   HEALTH  SINCE  RESTARTS  WAITING FOR / WHY
-lab     database  running  yes  -                     0
-edge-1  db        running  yes  -                     1
-edge-1  web       waiting  no   -                     0  path \"/run/x\" to exist
-";
-    for words in ["-n lab,edge-1 services", "services --nodes lab -n edge-1", "services -n lab,edge-1,lab"] {
-        assert_eq!(fleet.run(words), Done { status: 0, out: text.into(), err: String::new() }, "{words}");
-    }
-    let (_, rows) = text.split_once('\n').unwrap();
-    let bare = fleet.run("-n lab,edge-1 services --no-headers").out;
-    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-    assert_eq!(words(&bare), words(rows));
-    let alone = fleet.run("-n lab services");
-    assert!(alone.out.starts_with("NODE  NAME "), "one has the column as well: {alone:?}");
-    let unnamed = fleet.run("--context lab services");
-    assert!(unnamed.out.starts_with("NAME "), "without -n there is none: {unnamed:?}");
+    fleet.transcript("nodes");
+    assert!(fleet.run("-n lab boot plot").out.starts_with("<svg "));
 }
 
 #[test]
-fn one_that_is_down_hides_none_of_the_others() {
+fn a_command_line_that_makes_no_sense_asks_nobody() {
     let fleet = fleet();
-    let text = "\
-NODE  NAME      STATE    UP   HEALTH  SINCE  RESTARTS  WAITING FOR / WHY
-lab   database  running  yes  -                     0
-";
-    assert_eq!(fleet.run("-n lost,lab services"), Done { status: 3, out: text.into(), err: fleet.lost() });
-    let programs = fleet.run("-n lost,lab services -o json");
-    assert_eq!((programs.status, json(&programs.out)[0]["node"].as_str()), (3, Some("lab")));
-    assert_eq!(fleet.run("-n lost services"), Done { status: 3, out: String::new(), err: fleet.lost() });
+    fleet.transcript("nodes-refused");
+    assert!(fleet.hosts.iter().all(|host| host.asked().is_empty()));
+    fleet.transcript("nodes-wrong");
 }
 
 #[test]
@@ -131,32 +118,6 @@ fn failures_that_differ_are_status_1() {
 }
 
 #[test]
-fn programs_get_one_list() {
-    let fleet = fleet();
-    let out = fleet.run("-n edge-1,lab services -o json").out;
-    assert!(
-        out.starts_with("[\n  {\n    \"node\": \"edge-1\",\n    \"name\": \"db\",\n    \"state\":"),
-        "{out}"
-    );
-    let names = |out: &str| -> Vec<(String, String)> {
-        let text = |value: &Json| value.as_str().unwrap().to_owned();
-        json(out).as_array().unwrap().iter().map(|each| (text(&each["node"]), text(&each["name"]))).collect()
-    };
-    let all = [("edge-1", "db"), ("edge-1", "web"), ("lab", "database")];
-    assert_eq!(names(&out), all.map(|(node, name)| (node.to_owned(), name.to_owned())));
-    let yaml = fleet.run("-n edge-1,lab services -o yaml").out;
-    assert!(yaml.starts_with("- node: edge-1\n  name: db\n  state: running\n"), "{yaml}");
-    // What is one object of one host is a list of objects.
-    let start = fleet.run("-n edge-1 start db -o json");
-    let expected = json!([{"node": "edge-1", "name": "db", "outcome": "done", "message": "done as asked",
-        "state": "", "up": false, "faultyFile": null}]);
-    assert_eq!(json(&start.out), expected);
-    let wait = json(&fleet.run("-n edge-1,lost wait db --for up -o json").out);
-    assert_eq!((&wait[0]["node"], &wait[0]["reached"]), (&json!("edge-1"), &json!(true)));
-    assert_eq!(wait.as_array().unwrap().len(), 1);
-}
-
-#[test]
 fn what_is_no_table_has_a_heading() {
     let why = |text: &str| Reason {
         subject: "service \"web\"".to_owned(),
@@ -170,36 +131,19 @@ fn what_is_no_table_has_a_heading() {
     };
     let host = |text, name| State { why: why(text), status: status(name), ..two() };
     let fleet = Fleet::new(vec![("a", host("one", "web")), ("b", host("another", "web"))]);
-    assert_eq!(
-        fleet.run("-n b,lost,a why web"),
-        Done {
-            status: 3,
-            out: "==> b <==\nservice \"web\": waiting, another\n\n==> a <==\nservice \"web\": waiting, one\n"
-                .into(),
-            err: fleet.lost(),
-        }
-    );
-    let status = fleet.run("-n a,b status web").out;
-    assert!(
-        status.starts_with("==> a <==\n● web\n") && status.contains("\n\n==> b <==\n● web\n"),
-        "{status}"
-    );
-    assert_eq!(json(&fleet.run("-n a,b status web -o json").out)[1]["node"], "b");
+    fleet.transcript("nodes-pages");
 }
 
 #[test]
 fn a_start_that_fails_on_one_host() {
     let fails = State { results: vec![result("db", Outcome::Failed, "exited with status 3")], ..two() };
     let fleet = Fleet::new(vec![("edge-1", two()), ("lab", fails)]);
-    assert_eq!(
-        fleet.run("-n lab,edge-1 start db web --wait"),
-        Done {
-            status: 1,
-            out: "edge-1  db: done as asked\nedge-1  web: done as asked\n".into(),
-            err: "kelsonctl: lab: db: failed: exited with status 3\n".into(),
-        }
-    );
-    assert!(fleet.hosts.iter().all(|host| host.asked() == ["start db web wait=true"]));
+    fleet.transcript("nodes-start");
+    for host in &fleet.hosts {
+        // Whoever stays asks meanwhile what is in the way.
+        let asked: Vec<String> = host.asked().into_iter().filter(|asked| !asked.starts_with("why")).collect();
+        assert_eq!(asked, ["start db web wait=true"]);
+    }
 }
 
 #[test]
@@ -327,18 +271,12 @@ fn health_is_told_of_each() {
         ("a", host(HealthState::Healthy, "all up")),
         ("b", host(HealthState::Failed, "db is down")),
     ]);
-    let text = "==> a <==\nthe host is healthy (for 3m12s): all up\n\n\
-                ==> b <==\nthe host is failed (for 3m12s): db is down\n";
-    assert_eq!(fleet.run("-n a,b health"), Done { status: 1, out: text.into(), err: String::new() });
-    assert_eq!(fleet.run("-n a health").status, 0);
-    assert_eq!(fleet.run("-n a,b health --wait").status, 1, "one has failed, and the other is waited for");
-    let programs = json(&fleet.run("-n a,b health -o json").out);
-    assert_eq!((&programs[1]["node"], &programs[1]["healthy"]), (&json!("b"), &json!(false)));
+    fleet.transcript("nodes-health");
 }
 
 #[test]
 fn each_of_the_other_tables() {
-    let host = |millis, up| {
+    let host = |millis, up, notes: &[&str]| {
         let up = family("kelson_service_up", &[("db", up)]);
         let up = MetricFamily { help: "Up.".to_owned(), ..up };
         let image = Image { reference: "demo/nginx:1".to_owned(), size: 7, ..Image::default() };
@@ -354,40 +292,15 @@ fn each_of_the_other_tables() {
             },
             images: ListImagesResponse {
                 images: vec![image],
-                notes: vec!["arm.tar cannot be read".to_owned()],
+                notes: notes.iter().map(|note| (*note).to_owned()).collect(),
             },
             metrics: vec![GetMetricsResponse { families: vec![up] }],
             ..two()
         }
     };
-    let fleet = Fleet::new(vec![("a", host(30, 1.0)), ("b", host(400, 0.0))]);
-    assert_eq!(
-        fleet.run("-n a,b boot blame").out,
-        "NODE  DURATION  WHAT     NAME\na        30 ms  service  db\nb       400 ms  service  db\n"
-    );
-    let images = fleet.run("-n a,b images");
-    assert_eq!(
-        images.out,
-        "NODE  IMAGE         ARCHIVE  SIZE  UNPACKED  SERVICES  TROUBLE\n\
-         a     demo/nginx:1  -         7 B  no\n\
-         b     demo/nginx:1  -         7 B  no\n"
-    );
-    assert!(images.err.contains("kelsonctl: b: arm.tar cannot be read\n"), "{images:?}");
-    let version: Vec<Vec<String>> = fleet
-        .run("-n a,b version")
-        .out
-        .lines()
-        .map(|line| line.split_whitespace().map(str::to_owned).collect())
-        .collect();
-    assert_eq!(version[0].join(" "), "NODE VERSION MODE HOST KERNEL STARTED REEXECS CRASHES");
-    assert_eq!(version[2][..5], ["b", "9.8.7", "machine", "edge-1", "6.1.0"]);
-    assert_eq!(fleet.run("-n lost version"), Done { status: 3, out: String::new(), err: fleet.lost() });
-    assert_eq!(json(&fleet.run("-n lost,b version -o json").out).as_array().unwrap().len(), 1);
-    let samples = "# TYPE kelson_service_up unknown\n# HELP kelson_service_up Up.\n\
-                   kelson_service_up{node=\"a\",service=\"db\"} 1\n";
-    let metrics = fleet.run("-n a,b metrics").out;
-    assert_eq!(metrics, format!("{samples}kelson_service_up{{node=\"b\",service=\"db\"}} 0\n# EOF\n"));
-    assert_eq!(fleet.run("-n a,lost metrics").out, samples, "without its end: it is not whole");
+    let fleet =
+        Fleet::new(vec![("a", host(30, 1.0, &[])), ("b", host(400, 0.0, &["arm.tar cannot be read"]))]);
+    fleet.transcript("nodes-tables");
 }
 
 #[test]
@@ -406,56 +319,6 @@ fn the_end_of_several_hosts() {
         again.out.lines().map(|line| json(line)["node"].as_str().unwrap().to_owned()).collect();
     nodes.sort_unstable();
     assert_eq!((again.status, nodes), (0, vec!["a".to_owned(), "b".to_owned()]));
-}
-
-#[test]
-fn all_means_every_context() {
-    let fleet = fleet();
-    let all = fleet.run("-n all services");
-    assert_eq!((all.status, all.err), (3, fleet.lost()));
-    let nodes: Vec<&str> = all.out.lines().filter_map(|line| line.split_whitespace().next()).collect();
-    assert_eq!(nodes, ["NODE", "edge-1", "edge-1", "lab"]);
-}
-
-#[test]
-fn what_is_for_one_host_is_refused_for_two() {
-    let fleet = fleet();
-    let all = "exec db -- ls; graph; completion bash; validate /; boot plot; \
-        events --timeline --format svg; version --client";
-    for words in all.split("; ") {
-        let refused = fleet.run(&format!("-n edge-1,lab {words}")).refused(2);
-        let said = "kelsonctl: this command has one host at a time; give one with --nodes, and call it once for each\n";
-        assert_eq!(refused.err, said, "{words}");
-    }
-    assert!(fleet.hosts.iter().all(|host| host.asked().is_empty()), "nobody was asked");
-    assert!(fleet.run("-n lab boot plot").out.starts_with("<svg "));
-    assert_eq!(fleet.run("-n lab graph").status, 0);
-}
-
-#[test]
-fn a_command_line_that_makes_no_sense_asks_nobody() {
-    let fleet = fleet();
-    for (words, said) in [
-        ("-n edge-1 -e unix:///x services", "--nodes and --endpoint both say where to go; give one of them"),
-        (
-            "-n edge-1,10.0.0.1:0 services",
-            "\"10.0.0.1:0\" is no node: the port must be a number from 1 to 65535",
-        ),
-        ("-n edge-1, services", "a node has no name"),
-        ("-n edge-1 --context lab services", "each of the nodes is a context itself"),
-        ("logs -n 20 db", "\"20\" is no node"),
-    ] {
-        let refused = fleet.run(words).refused(2);
-        assert!(refused.err.starts_with(&format!("kelsonctl: {said}")), "{words}: {refused:?}");
-    }
-    assert!(fleet.hosts.iter().all(|host| host.asked().is_empty()));
-    // What is wrong with one host's context is that host's failure.
-    let mixed = fleet.run("-n lab,10.0.0.1 services");
-    assert_eq!((mixed.status, mixed.out.lines().count()), (2, 2));
-    assert!(mixed.err.starts_with("kelsonctl: 10.0.0.1: ") && mixed.err.contains("names no current context"));
-    // What is no context is a host, but was it meant to be one?
-    let mistyped = fleet.run("-n edge-11 services");
-    assert!(mistyped.err.ends_with("; did you mean the context \"edge-1\"?\n"), "{mistyped:?}");
 }
 
 #[test]

@@ -58,31 +58,19 @@ impl Following {
 
 #[test]
 fn events_as_lines_and_as_json() {
-    let fake = Fake::start(State { events: events(1..=3), ..two() });
-    let done = fake.run("events");
-    assert_eq!((done.status, done.out.lines().count()), (0, 3));
-    assert_eq!(
-        done.out.lines().next().unwrap(),
-        "    1  2026-11-21T09:48:05.000Z  db                running      event 1"
-    );
-    assert_eq!(fake.run("events --since 3").out.lines().count(), 1);
-    assert_eq!(fake.run("events web").out.lines().count(), 1);
-    assert_eq!(fake.run("events --since 5m").status, 0);
-    assert_eq!(fake.asked().last().unwrap(), "events since=0 last=true");
-    assert_eq!(
-        fake.run("-o json events").out.lines().next().unwrap(),
-        "{\"seq\":1,\"time\":\"2026-11-21T09:48:05.000Z\",\"service\":\"db\",\"state\":\"running\",\"message\":\"event 1\"}"
-    );
-    assert!(fake.run("-o yaml events").out.starts_with("---\nseq: 1\n"));
+    Fake::start(State { events: events(1..=3), ..two() }).transcript("events");
+    Fake::start(State { events: events(10..=11), ..two() }).transcript("events-gone");
 }
 
 #[test]
-fn events_that_are_gone_are_counted() {
-    let fake = Fake::start(State { events: events(10..=11), ..two() });
-    let done = fake.run("events --since 4");
-    assert_eq!(done.err, "kelsonctl: 6 events before number 10 are no longer kept\n");
-    assert_eq!((done.status, done.out.lines().count()), (0, 2));
-    assert_eq!(fake.run("events").err, "", "from the oldest that is kept nothing is missed");
+fn logs_are_asked_for_by_run_time_and_text() {
+    let of = |run, second, text: &[u8]| Line { run, boot: 0x3fa9, ..line("web", second, text) };
+    let mut note = line("web", 2, b"12 lines were dropped: the disk is slow");
+    note.set_stream(Stream::Note);
+    let lines = vec![of(1, 0, b"one"), line("db", 1, b"other"), of(2, 2, b"two"), note];
+    let mut state = two();
+    state.services.push(crate::service("mail", kelson_proto::v1::State::Running));
+    Fake::start(State { lines, ..state }).transcript("logs");
 }
 
 #[test]
@@ -143,51 +131,6 @@ fn logs_to_a_file_are_what_was_written() {
     let output = at(&fake.socket(), "logs web").output().unwrap();
     assert_eq!(output.stdout, b"\x1b[31mred\xff\0\ntwo\n");
     assert_eq!(output.status.code(), Some(0));
-
-    let done = fake.run("logs db web --tail 2 --times");
-    assert_eq!(done.out, "2026-11-21T09:48:06.000Z db  | other\n2026-11-21T09:48:07.000Z web | two\n");
-    assert_eq!(fake.asked().last().unwrap(), "logs tail=Some(2) last=false");
-    fake.run("logs db --since 10m");
-    assert_eq!(fake.asked().last().unwrap(), "logs tail=None last=true");
-    assert_eq!(
-        fake.run("-o json logs db").out,
-        "{\"service\":\"db\",\"time\":\"2026-11-21T09:48:06.000Z\",\"stream\":\"stdout\",\"text\":\"other\",\"partial\":false,\"run\":null,\"boot\":null}\n"
-    );
-}
-
-#[test]
-fn logs_are_asked_for_by_run_time_and_text() {
-    let of = |run, text: &[u8]| Line { run, boot: 0x3fa9, ..line("web", 0, text) };
-    let fake = Fake::start(State { lines: vec![of(1, b"one"), of(2, b"two")], ..two() });
-    assert_eq!(fake.run("logs --run 2 web").out, "two\n");
-    assert_eq!(fake.asked().last().unwrap(), "logs tail=None last=false run=2");
-    let json: serde_json::Value = serde_json::from_str(&fake.run("-o json logs --run 2 web").out).unwrap();
-    assert_eq!((&json["run"], &json["boot"]), (&json!(2), &json!("3fa9")));
-    fake.run("logs --previous --since 1h --until 5m --grep a\\b web");
-    assert_eq!(fake.asked().last().unwrap(), "logs tail=None last=true until previous text=a\\\\b");
-    let none = fake.run("logs --run 9 web").refused(0);
-    assert_eq!(none.err, "kelsonctl: no such line of run 9 is kept\n");
-    let all = "logs -f --run 2 web; logs -f --until 5m web; logs -p -f web; logs -p --run 2 web; \
-        logs --run 0 web; logs --all web; logs --times --no-times web";
-    for words in all.split("; ") {
-        assert_eq!(fake.run(words).status, 2, "{words}");
-    }
-}
-
-#[test]
-fn logs_of_a_service_that_wrote_nothing_are_empty() {
-    let fake = Fake::start(two());
-    let done = fake.run("logs web");
-    assert_eq!((done.status, done.out.as_str(), done.err.as_str()), (0, "", ""));
-}
-
-#[test]
-fn what_logd_says_itself_is_no_line_of_the_service() {
-    let mut note = line("web", 0, b"12 lines were dropped: the disk is slow");
-    note.set_stream(Stream::Note);
-    let fake = Fake::start(State { lines: vec![note], ..two() });
-    let done = fake.run("logs web").refused(0);
-    assert_eq!(done.err, "kelsonctl: web: 12 lines were dropped: the disk is slow\n");
 }
 
 #[test]
@@ -234,11 +177,7 @@ fn the_kernel_log() {
         text: text.to_owned(),
     };
     let fake = Fake::start(State { kernel: vec![message(1, "a\x1bb"), message(2, "c")], ..two() });
-    assert_eq!(fake.run("dmesg").out, "[    1.000005] a\\x1bb\n[    1.000005] c\n");
-    assert_eq!(
-        fake.run("-o json dmesg").out.lines().last().unwrap(),
-        "{\"seq\":2,\"timeMs\":1000.005,\"level\":6,\"text\":\"c\"}"
-    );
+    fake.transcript("dmesg");
     let mut following = Following::new(&fake, "dmesg -f");
     assert!(following.line().ends_with("a\\x1bb") && following.line().ends_with(" c"));
     fake.change(|state| {

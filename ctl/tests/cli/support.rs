@@ -11,8 +11,8 @@ use kelson_proto::v1::{GetMetricsResponse, KernelMessage, Line, Reason, StatusRe
 use serde_json::{Value, json};
 
 use crate::fake::{Fake, Seen, State};
-use crate::looking::{process, processes, sockets};
-use crate::machine::{clock, cpu, memory, mounts};
+use crate::looking::process;
+use crate::machine::all;
 use crate::nodes::Fleet;
 use crate::samples::Folder;
 use crate::streams::line;
@@ -20,8 +20,8 @@ use crate::{at, done, event, two};
 
 /// A host with a secret wherever one may be.
 fn leaky() -> State {
-    let mut processes = processes();
-    processes.push(process(
+    let mut seen = all();
+    seen.processes.push(process(
         300,
         1,
         "db",
@@ -54,15 +54,7 @@ fn leaky() -> State {
             ..Reason::default()
         },
         metrics: vec![GetMetricsResponse::default()],
-        seen: Seen {
-            processes,
-            sockets: sockets(),
-            mounts: mounts(),
-            memory: memory(),
-            cpu: cpu(),
-            clock: clock(),
-            ..Seen::default()
-        },
+        seen,
         ..two()
     }
 }
