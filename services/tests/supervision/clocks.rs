@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kelson_spec::service::{Check, Probe, ServiceSpec};
 
-use crate::house::{House, once, secs, spec, two_lives};
+use crate::house::*;
 
 thread_local! {
     /// How long the machine that this thread plays has been suspended.
@@ -63,29 +63,25 @@ fn ages_go_on_when_the_clock_is_set_by_years() {
         let [web, job] = ["web", "job"].map(|name| house.now(name).entered.elapsed());
         [web, job, check.lasts.unwrap(), result]
     };
-    two_lives(
-        || async {
-            begin();
-            let probe = Probe::Exec { command: vec!["seldom".into()] };
-            let seldom = Check { interval: secs(3600), ..Check::new("seldom", probe) };
-            let checked = ServiceSpec { health: vec![seldom], ..spec("checked") };
-            let house = House::with([spec("web"), once("job"), checked]).await;
-            house.exit("job", 3).await;
-            tokio::time::sleep(secs(60)).await;
-            let before = ages(&house).await;
-            set_forward(YEARS);
-            assert_eq!(ages(&house).await, before);
-            assert!(before.iter().all(|age| *age >= secs(50) && *age < secs(70)), "{before:?}");
-            house
-        },
-        |ruin| async move {
-            let house = House::another_life(ruin).await;
-            let after = ages(&house).await;
-            assert!(after.iter().all(|age| *age >= secs(50) && *age < secs(70)), "{after:?}");
-            house.check();
-            begin();
-        },
-    );
+    let ruin = first_life(async {
+        begin();
+        let probe = Probe::Exec { command: vec!["seldom".into()] };
+        let seldom = Check { interval: secs(3600), ..Check::new("seldom", probe) };
+        let checked = ServiceSpec { health: vec![seldom], ..spec("checked") };
+        let house = House::with([spec("web"), once("job"), checked]).await;
+        house.exit("job", 3).await;
+        tokio::time::sleep(secs(60)).await;
+        let before = ages(&house).await;
+        set_forward(YEARS);
+        assert_eq!(ages(&house).await, before);
+        assert!(before.iter().all(|age| *age >= secs(50) && *age < secs(70)), "{before:?}");
+        house
+    });
+    next_life(ruin, async |house| {
+        let after = ages(&house).await;
+        assert!(after.iter().all(|age| *age >= secs(50) && *age < secs(70)), "{after:?}");
+        begin();
+    });
 }
 
 #[test]

@@ -26,9 +26,8 @@ async fn a_command_joins_the_run_that_there_is() {
     }
     assert_eq!(refused(&house, "idle").await, "service \"idle\" does not run: its state is initialized");
     assert_eq!(refused(&house, "wbe").await, "there is no service \"wbe\"; did you mean \"web\"?");
-    house.manners("web", |web| web.obeys = Some(secs(5)));
-    house.manager.stop(&names(&["web"]), false, false).await;
-    house.settle().await;
+    house.obey_after(&["web"], secs(5));
+    house.begin_stop("web").await;
     assert_eq!(refused(&house, "web").await, "service \"web\" does not run: its state is stopping");
     house.manager.stop_all(Instant::now() + secs(60), &[]).await;
     assert_eq!(refused(&house, "slow").await, "the host is stopping: nothing more is started");

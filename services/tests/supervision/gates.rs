@@ -20,16 +20,13 @@ async fn g1_a_gate_asks_whether_all_hold_now() {
     assert_eq!(house.played("c", |c| c.runs), 0);
     house.say("a", "READY=1").await;
     assert_eq!(house.state("c"), State::Running);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
 async fn g1_the_gate_is_asked_again_after_preparing_and_after_waiting_for_a_turn() {
     let house = House::new();
     house.manners("c", |c| c.open = secs(5));
-    house.manager.take_in(loaded([notify("a"), needs("c", &["a"])]));
-    house.manager.begin();
-    house.settle().await;
+    house.boot([notify("a"), needs("c", &["a"])]).await;
     house.say("a", "READY=1").await;
     assert_eq!(house.state("c"), State::Preparing);
     house.say("a", "RELOADING=1").await;
@@ -45,7 +42,6 @@ async fn g1_the_gate_is_asked_again_after_preparing_and_after_waiting_for_a_turn
     assert_eq!((house.state("c"), house.played("c", |c| c.runs)), (State::Waiting, 0));
     house.say("a", "READY=1").await;
     assert_eq!((house.state("c"), house.played("c", |c| c.runs)), (State::Running, 1));
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -73,22 +69,18 @@ async fn g2_the_text_names_what_is_missing_and_changes() {
     house.assert_told("c", "waiting for service \"a\" to be up, service \"b\" to be up, ");
     house.assert_told("c", "waiting for service \"b\" to be up, the clock");
     house.manners("m", |m| m.spawn_fails = Some("no such file".into()));
-    house.manager.stop(&names(&["b"]), false, true).await;
+    house.stop("b").await;
     assert_eq!(house.now("c").waiting_for()[0], "service \"b\" to be up (it was stopped)");
-    house.check();
 }
 
 /// Starts `web`, brings it where it is to be stopped, stops it.
 async fn stopped_at(spec: ServiceSpec, manners: impl FnOnce(&mut Manners), at: State) -> House {
     let house = House::new();
     house.manners("web", manners);
-    house.manager.take_in(loaded([spec]));
-    house.manager.begin();
-    house.settle().await;
+    house.boot([spec]).await;
     assert_eq!(house.state("web"), at);
     let before = tokio::time::Instant::now();
-    let results = house.manager.stop(&names(&["web"]), false, true).await;
-    assert_eq!(results[0].outcome, Outcome::Done, "{results:?}");
+    assert_eq!(house.stop("web").await.outcome, Outcome::Done);
     assert!(before.elapsed() <= MS, "{at:?}: took {:?}", before.elapsed());
     house.settle().await;
     let now = house.now("web");
@@ -96,7 +88,6 @@ async fn stopped_at(spec: ServiceSpec, manners: impl FnOnce(&mut Manners), at: S
     assert!(now.message.contains("asked by an operator"), "{}", now.message);
     tokio::time::sleep(secs(600)).await;
     assert_eq!(house.now("web"), now, "nothing of the start is left");
-    house.check();
     house
 }
 
@@ -112,10 +103,8 @@ async fn g3_stop_takes_effect_at_once_in_every_phase() {
     let mut when = spec("web");
     when.when.push(Requirement::Path("/etc/nothing-of-the-kind".into()));
     let house = House::new();
-    house.manager.take_in(loaded([when]));
-    house.manager.begin();
-    house.settle().await;
-    house.manager.stop(&names(&["web"]), false, true).await;
+    house.boot([when]).await;
+    house.stop("web").await;
     assert!(house.now("web").stopped, "while `when` is asked");
 
     let house = stopped_at(spec("web"), |web| web.open = secs(100), State::Preparing).await;
@@ -143,30 +132,24 @@ async fn g3_what_is_cleaned_up_waits_for_nothing_any_more() {
     house.exit("web", 1).await;
     tokio::time::sleep(secs(2)).await;
     assert_eq!(house.state("web"), State::Waiting);
-    house.manager.stop(&names(&["web"]), false, false).await;
-    house.settle().await;
+    house.begin_stop("web").await;
     assert_eq!((house.state("web"), house.now("web").waiting_for()), (State::Stopping, vec![]));
     assert_eq!(house.message("web"), "stopped: asked by an operator, undoing what was prepared");
     tokio::time::sleep(secs(5)).await;
     assert!(house.now("web").stopped && house.message("web").contains("while waiting for service \"db\""));
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
 async fn g3_a_start_that_waits_for_its_turn_is_cancelled() {
     let house = House::new();
     let all = house.turns.acquire_many(32).await.unwrap();
-    house.manager.take_in(loaded([spec("web")]));
-    house.manager.begin();
-    house.settle().await;
+    house.boot([spec("web")]).await;
     assert_eq!(house.state("web"), State::Preparing);
-    let results = house.manager.stop(&names(&["web"]), false, true).await;
-    assert_eq!(results[0].outcome, Outcome::Done);
+    assert_eq!(house.stop("web").await.outcome, Outcome::Done);
     drop(all);
     tokio::time::sleep(secs(5)).await;
     assert_eq!(house.played("web", |web| web.opens + web.runs), 0);
     assert_eq!(house.turns.available_permits(), 32);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -183,7 +166,6 @@ async fn slow_starts_hold_the_others_up_for_a_second_a_batch() {
     tokio::time::sleep(secs(40)).await;
     assert!(house.manager.list().iter().all(|service| service.up));
     assert_eq!(house.turns.available_permits(), 32);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -201,7 +183,6 @@ async fn g4_a_oneshot_that_failed_keeps_its_dependants_waiting() {
     assert_eq!(house.state("web"), State::Waiting);
     house.exit("migrate", 0).await;
     assert_eq!(house.state("web"), State::Running);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -210,10 +191,9 @@ async fn g5_a_dependency_that_restarts_leaves_its_dependant_alone() {
     house.exit("db", 1).await;
     assert_eq!((house.state("db"), house.state("web")), (State::Backoff, State::Running));
     tokio::time::sleep(secs(3)).await;
-    house.manager.restart(&names(&["db"]), true).await;
+    house.restart("db").await;
     assert_eq!(house.played("web", |web| web.runs), 1);
     assert_eq!(house.played("db", |db| db.runs), 3);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -230,23 +210,21 @@ async fn g7_manual_is_down_and_what_the_boot_will_start_is_not() {
         manual(down("of-a", "a")),
     ]));
     assert!(house.now("m").down && !house.now("a").down);
-    house.manager.start(&names(&["of-a"]), false).await;
-    house.settle().await;
+    house.begin_start("of-a").await;
     assert_eq!(house.now("of-a").waiting_for(), ["service \"a\" to be down"]);
     house.manager.begin();
     house.settle().await;
     assert_eq!(house.state("of-m"), State::Running);
     assert_eq!(house.now("of-a").waiting_for(), ["service \"a\" to be down"]);
-    house.manager.stop(&names(&["a"]), false, true).await;
+    house.stop("a").await;
     house.settle().await;
     assert_eq!(house.state("of-a"), State::Running);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
 async fn g7_nothing_waits_for_a_manual_service_when_the_host_stops() {
     let house = House::with([spec("db"), manual(needs("m", &["db"])), manual(oneshot("job"))]).await;
-    house.manners("db", |db| db.obeys = Some(secs(1)));
+    house.obey_after(&["db"], secs(1));
     let begun = tokio::time::Instant::now();
     let summary = house.manager.stop_all(begun + secs(60), &[]).await;
     assert!(summary.killed.is_empty() && summary.given_up.is_empty(), "{summary:?}");
@@ -255,13 +233,12 @@ async fn g7_nothing_waits_for_a_manual_service_when_the_host_stops() {
         assert!(house.now(name).down && house.state(name) == State::Initialized, "{:?}", house.now(name));
         assert_eq!(house.played(name, |one| one.calls.len()), 0);
     }
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
 async fn g8_two_requests_at_once_are_each_answered_with_what_happened() {
     let house = House::with([spec("web")]).await;
-    house.manners("web", |web| web.obeys = Some(secs(2)));
+    house.obey_after(&["web"], secs(2));
     let web = names(&["web"]);
     let manager = &house.manager;
     let (a, b) = tokio::join!(manager.restart(&web, true), manager.restart(&web, true));
@@ -284,7 +261,6 @@ async fn g8_two_requests_at_once_are_each_answered_with_what_happened() {
     assert_eq!((a[0].outcome, b[0].outcome), (Outcome::Done, Outcome::Done), "{a:?} {b:?}");
     let c = manager.start(&names(&["webb"]), true).await;
     assert_eq!(c[0].message, "there is no service \"webb\"; did you mean \"web\"?");
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -292,10 +268,8 @@ async fn g8_a_start_while_a_failed_run_is_cleaned_up_is_not_lost() {
     let house = House::with([once("web")]).await;
     house.manners("web", |web| web.close = secs(2));
     house.exit("web", 1).await;
-    let results = house.manager.start(&names(&["web"]), true).await;
-    assert_eq!(results[0].outcome, Outcome::Done, "{results:?}");
+    assert_eq!(house.start("web").await.outcome, Outcome::Done);
     assert_eq!(house.state("web"), State::Running);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -303,13 +277,12 @@ async fn g9_a_oneshot_that_was_stopped_half_way_is_down_and_not_finished() {
     let mut after = spec("after");
     after.depends = vec![Requirement::service("job", ServiceEvent::Finished)];
     let house = House::with([oneshot("job"), after]).await;
-    house.manager.stop(&names(&["job"]), false, true).await;
+    house.stop("job").await;
     house.settle().await;
     let job = house.now("job");
     assert!(job.down && !job.up && !job.finished && job.stopped, "{job:?}");
     assert_eq!(house.now("after").waiting_for(), ["service \"job\" to have finished (it was stopped)"]);
     assert!(house.manager.wait(&names(&["job"]), Awaited::Down).await.is_ok());
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -327,7 +300,6 @@ async fn when_is_asked_once_and_an_alternative_is_enough() {
     assert_eq!(house.message("skipped"), "skipped: path \"/proc/nothing-of-the-kind\" does not exist");
     assert!(house.now("skipped").down);
     assert_eq!(house.state("started"), State::Running);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -350,8 +322,7 @@ async fn each_transition_is_recorded() {
         (State::Backoff, Some(Exit::Status(3)), 1)
     );
     assert!(record.service.pid.is_none() && record.service.has_opened());
-    house.manager.stop(&names(&["web"]), false, true).await;
+    house.stop("web").await;
     let record = house.record("web").unwrap();
     assert!(record.service.state == State::Stopped && record.service.stopped && !record.service.has_opened());
-    house.check();
 }

@@ -14,7 +14,7 @@ use crate::house::*;
 use crate::lines::Lines;
 
 fn member(spec: ServiceSpec) -> ServiceSpec {
-    ServiceSpec { group: Some("shop".into()), ..spec }
+    in_group("shop", spec)
 }
 
 /// First after a second, then each second.
@@ -30,9 +30,7 @@ async fn house(specs: Vec<ServiceSpec>, group: GroupSpec) -> (House, NodeHealth,
     let mut house = House::new();
     house.set_groups([group]).await;
     let health = house.follow_health();
-    house.manager.take_in(loaded(specs));
-    house.manager.begin();
-    house.settle().await;
+    house.boot(specs).await;
     let lines = house.stage.host.clone();
     (house, health, lines)
 }
@@ -110,7 +108,6 @@ async fn a_group_is_healthy_only_while_its_checks_pass_and_its_members_and_the_h
     assert_eq!(group(&health).state, HealthState::Unhealthy);
     pass(2).await;
     assert_eq!(group(&health).state, HealthState::Healthy);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -142,7 +139,6 @@ async fn checks_are_asked_while_all_members_are_up_and_begin_again_after_that() 
     lines.at(81).answer(Passes, "");
     pass(11).await;
     assert_eq!(group(&health).state, HealthState::Healthy);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -150,13 +146,12 @@ async fn a_group_of_which_nothing_has_to_be_up_is_not_checked() {
     let (house, health, lines) = house(vec![member(manual(spec("db")))], file([check("front", 80)])).await;
     pass(11).await;
     assert_eq!((lines.asked(), group(&health).state), (vec![], HealthState::Healthy));
-    house.manager.start(&names(&["db"]), true).await;
+    house.start("db").await;
     house.settle().await;
     assert_eq!((lines.asked(), group(&health).state), (vec![80], HealthState::Unhealthy));
     lines.at(80).answer(Passes, "");
     pass(11).await;
     assert_eq!(group(&health).state, HealthState::Healthy);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -188,7 +183,6 @@ async fn other_checks_begin_with_a_reload_and_those_that_are_gone_count_no_more(
     assert_eq!(group(&health).message, "all 2 services are up for 11 s");
     house.set_groups([]).await;
     assert_eq!(group(&health).state, HealthState::Healthy);
-    house.check();
 }
 
 /// Two failures restart the group: at most `attempts` times in an hour, each time after `delay`.
@@ -236,7 +230,6 @@ async fn a_check_of_a_group_restarts_it_within_its_budget() {
     house.settle().await;
     fails(&house, &lines, 80, 2).await;
     assert_eq!((refused(&house), restarts(&house)), (2, 1));
-    house.check();
 }
 
 /// Plays the shop until PID 1 is executed again; `later` goes on from there.
@@ -246,21 +239,19 @@ fn goes_on<Later: Future<Output = ()>>(
     between: impl FnOnce(&mut Ruin),
     later: impl FnOnce(House, NodeHealth, Lines) -> Later,
 ) {
-    two_lives(
-        || async {
-            let (house, health, lines) = house(vec![member(spec("db")), member(spec("web"))], group).await;
-            before(&house, &health, &lines).await;
-            house
-        },
-        |mut ruin| async {
-            between(&mut ruin);
-            // Nobody asks what the incarnation before asked.
-            ruin.stage.host = Lines::default();
-            let house = House::another_life(ruin).await;
-            let (health, lines) = (house.health.clone().unwrap(), house.stage.host.clone());
-            later(house, health, lines).await;
-        },
-    );
+    let ruin = first_life(async {
+        let (house, health, lines) = house(vec![member(spec("db")), member(spec("web"))], group).await;
+        before(&house, &health, &lines).await;
+        house
+    });
+    next_life_of(ruin, async |mut ruin| {
+        between(&mut ruin);
+        // Nobody asks what the incarnation before asked.
+        ruin.stage.host = Lines::default();
+        let house = House::another_life(ruin).await;
+        let (health, lines) = (house.health.clone().unwrap(), house.stage.host.clone());
+        later(house, health, lines).await;
+    });
 }
 
 #[test]
@@ -285,7 +276,6 @@ fn v1_a_group_whose_checks_pass_stays_healthy_without_a_flap() {
             // The failures in a row go on.
             fails(&house, &lines, 80, 1).await;
             assert_eq!(culprits(&group(&health)), ["check front: refused"]);
-            house.check();
         },
     );
 }
@@ -317,7 +307,6 @@ fn v1_a_group_whose_check_fails_stays_so() {
             lines.at(80).answer(Passes, "");
             pass(11).await;
             assert_eq!(group(&health).state, HealthState::Healthy);
-            house.check();
         },
     );
 }
@@ -332,7 +321,7 @@ fn v5_checks_begin_again_where_a_member_ended_in_between() {
             assert_eq!(group(health).state, HealthState::Healthy);
         },
         |ruin| ruin.ends("web", Exit::Status(3)),
-        async |house, health, lines| {
+        async |_house, health, lines| {
             assert_eq!(culprits(&group(&health)), ["web"]);
             pass(60).await;
             let now = group(&health);
@@ -341,7 +330,6 @@ fn v5_checks_begin_again_where_a_member_ended_in_between() {
             lines.at(80).answer(Passes, "");
             pass(11).await;
             assert_eq!(group(&health).state, HealthState::Healthy);
-            house.check();
         },
     );
 }

@@ -7,8 +7,8 @@ use kelson_services::manager::Outcome;
 use kelson_services::model::{RestartReason, State};
 use kelson_spec::GroupSpec;
 use kelson_spec::service::{
-    Check, Lifecycle, LifecycleHook, Probe, Requirement, RestartScope, RestartSpec, ServiceEvent,
-    ServiceKind, ServiceSpec, StartMode,
+    Check, Lifecycle, LifecycleHook, Requirement, RestartScope, RestartSpec, ServiceEvent, ServiceKind,
+    ServiceSpec, StartMode,
 };
 use tokio::time::Instant;
 
@@ -61,12 +61,7 @@ async fn use_up_all(house: &House, all: &[&str]) {
     for name in all {
         house.exit(name, 1).await;
     }
-    let again = async {
-        while all.iter().any(|name| house.now(name).pid.is_none()) {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    assert!(tokio::time::timeout(secs(60), again).await.is_ok(), "{:#?}", house.manager.list());
+    house.until(|house| all.iter().all(|name| house.now(name).pid.is_some())).await;
     for name in all {
         house.exit(name, 1).await;
     }
@@ -110,9 +105,7 @@ async fn a_group_starts_and_stops_in_order_and_what_comes_after_comes_each_time(
     assert_eq!(house.state("warm"), State::Running);
     house.exit("warm", 0).await;
     assert_eq!(house.state("sweep"), State::Waiting);
-    for name in ["web", "db", "proxy"] {
-        house.manners(name, |one| one.obeys = Some(secs(1)));
-    }
+    house.obey_after(&["web", "db", "proxy"], secs(1));
     let all = names(&["db", "web", "proxy"]);
     let stop = async || {
         let stopped = house.manager.stop(&all, true, true).await;
@@ -126,7 +119,7 @@ async fn a_group_starts_and_stops_in_order_and_what_comes_after_comes_each_time(
     house.exit("sweep", 0).await;
     assert_eq!(house.state("sweep"), State::Finished);
     // Once more: it waits for the next end of the mains, and only once the first of them is up.
-    house.manager.start(&names(&["proxy"]), true).await;
+    house.start("proxy").await;
     assert_eq!(house.state("sweep"), State::Finished);
     house.manager.start(&names(&["db", "web"]), true).await;
     house.settle().await;
@@ -137,19 +130,16 @@ async fn a_group_starts_and_stops_in_order_and_what_comes_after_comes_each_time(
     // What an operator stopped is not armed.
     house.manager.start(&all, true).await;
     house.settle().await;
-    house.manager.stop(&names(&["sweep"]), false, true).await;
-    house.manager.restart(&names(&["web"]), true).await;
+    house.stop("sweep").await;
+    house.restart("web").await;
     house.settle().await;
     assert_eq!((house.state("sweep"), house.now("sweep").stopped), (State::Stopped, true));
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_used_up_budget_restarts_the_group_in_order_exactly_once() {
     let house = open().await;
-    for name in ["web", "db", "proxy"] {
-        house.manners(name, |one| one.obeys = Some(secs(1)));
-    }
+    house.obey_after(&["web", "db", "proxy"], secs(1));
     // Both mains ask.
     use_up_all(&house, &["db", "web"]).await;
     tokio::time::sleep(secs(10)).await;
@@ -177,7 +167,6 @@ async fn a_used_up_budget_restarts_the_group_in_order_exactly_once() {
     house.assert_told("proxy", "stopped: its group is restarted (db: exited with status 1");
     house.assert_told("proxy", "starts again with its group: db: exited with status 1");
     assert_eq!((by_group(&house, "proxy"), by_group(&house, "migrate")), (1, 1));
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -185,12 +174,7 @@ async fn a_check_restarts_the_group_in_order_exactly_once() {
     let mut specs = shop();
     for spec in &mut specs {
         if ["db", "web"].contains(&spec.name.as_str()) {
-            spec.health = vec![Check {
-                interval: secs(1),
-                restart_after: 3,
-                grace: Duration::ZERO,
-                ..Check::new("ping", Probe::Exec { command: vec!["ping".into()] })
-            }];
+            spec.health = vec![Check { restart_after: 3, grace: Duration::ZERO, ..exec_check("ping") }];
         }
     }
     let house = House::with(specs).await;
@@ -201,12 +185,7 @@ async fn a_check_restarts_the_group_in_order_exactly_once() {
     let ping = |name: &str, conduct| house.played(name, |one| one.commands.set("ping", conduct));
     ping("web", fails("no"));
     ping("db", fails("no"));
-    let asked = async {
-        while restarts(&house) == 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    assert!(tokio::time::timeout(secs(60), asked).await.is_ok(), "{:#?}", house.manager.list());
+    house.until(|house| restarts(house) > 0).await;
     ping("web", passes());
     ping("db", passes());
     tokio::time::sleep(secs(5)).await;
@@ -222,7 +201,6 @@ async fn a_check_restarts_the_group_in_order_exactly_once() {
     assert_eq!(restarts(&house), 1);
     let told = host_told(&house);
     assert!(told[0].contains("check ping"), "{told:#?}");
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -241,12 +219,7 @@ async fn each_restart_waits_longer_until_all_have_been_up_for_long() {
         use_up(&house, "web").await;
         let stopped = Instant::now();
         let runs = house.played("proxy", |one| one.runs);
-        let again = async {
-            while house.played("proxy", |one| one.runs) == runs {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        assert!(tokio::time::timeout(secs(60), again).await.is_ok(), "{:#?}", house.manager.list());
+        house.until(|house| house.played("proxy", |one| one.runs) > runs).await;
         let rest = stopped.elapsed();
         house.exit("migrate", 0).await;
         house.exit("warm", 0).await;
@@ -259,7 +232,6 @@ async fn each_restart_waits_longer_until_all_have_been_up_for_long() {
     // Up for a while each time, but not for the ten seconds that it takes at least.
     tokio::time::sleep(secs(11)).await;
     assert!(rest().await < 2.6);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -267,9 +239,7 @@ async fn g8_what_an_operator_stops_during_a_restart_stays_so() {
     // While others stop; while it stops itself; and during the rest.
     for moment in [Duration::from_millis(500), Duration::from_millis(1500), Duration::from_millis(2500)] {
         let house = open().await;
-        for name in ["db", "proxy"] {
-            house.manners(name, |one| one.obeys = Some(secs(1)));
-        }
+        house.obey_after(&["db", "proxy"], secs(1));
         use_up(&house, "web").await;
         tokio::time::sleep(moment).await;
         let cascades = house.state("db") == State::Stopping;
@@ -291,12 +261,11 @@ async fn g8_what_an_operator_stops_during_a_restart_stays_so() {
         } else {
             // The others wait for it, and say so.
             let waits = r#"waiting for service "proxy" to be up (it was stopped); the last run: its group is restarted"#;
-            assert!(house.message("db").starts_with(waits), "{}", house.message("db"));
+            house.assert_says("db", waits);
         }
         house.manager.start(&names(&["proxy", "db"]), true).await;
         house.settle().await;
         assert!(house.now("web").up);
-        house.check();
     }
 }
 
@@ -318,15 +287,12 @@ async fn g8_what_an_operator_starts_during_a_restart_starts_at_once_and_once() {
         [("migrate", 2), ("proxy", 2)],
         "what the operator had done is not done again"
     );
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_member_that_an_operator_started_may_ask_again() {
     let house = open().await;
-    for name in ["db", "proxy"] {
-        house.manners(name, |one| one.obeys = Some(secs(1)));
-    }
+    house.obey_after(&["db", "proxy"], secs(1));
     let mut late = shop().remove(3);
     late.name = "late".into();
     late.depends.clear();
@@ -338,7 +304,7 @@ async fn a_member_that_an_operator_started_may_ask_again() {
         restart_after: 1,
         failure_threshold: 1,
         grace: Duration::ZERO,
-        ..Check::new("ping", Probe::Exec { command: vec!["ping".into()] })
+        ..exec_check("ping")
     }];
     house.manager.reload(loaded([shop(), vec![late]].concat())).await;
     house.played("late", |one| one.commands.set("ping", fails("no")));
@@ -353,16 +319,13 @@ async fn a_member_that_an_operator_started_may_ask_again() {
         "{:#?}",
         host_told(&house)
     );
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_end_of_the_host_ends_a_restart() {
     for moment in [Duration::from_millis(500), Duration::from_millis(1500), Duration::from_millis(2500)] {
         let house = open().await;
-        for name in ["db", "proxy"] {
-            house.manners(name, |one| one.obeys = Some(secs(1)));
-        }
+        house.obey_after(&["db", "proxy"], secs(1));
         use_up(&house, "web").await;
         let before = runs(&house);
         tokio::time::sleep(moment).await;
@@ -371,47 +334,40 @@ async fn the_end_of_the_host_ends_a_restart() {
         tokio::time::sleep(secs(60)).await;
         assert_eq!(runs(&house), before, "{moment:?}");
         assert!(house.manager.list().iter().all(|service| service.down), "{:#?}", house.manager.list());
-        house.check();
     }
 }
 
 #[test]
 fn a_restart_that_pid_1_did_not_see_to_its_end_begins_again() {
-    two_lives(
-        || async {
-            let house = open().await;
-            house.manners("db", |one| one.obeys = Some(secs(5)));
-            use_up(&house, "web").await;
-            tokio::time::sleep(secs(1)).await;
-            assert_eq!((house.state("db"), house.state("proxy")), (State::Stopping, State::Running));
-            house
-        },
-        |ruin| async {
-            let house = House::another_life(ruin).await;
-            tokio::time::sleep(secs(20)).await;
-            house.exit("migrate", 0).await;
-            house.exit("warm", 0).await;
-            assert_eq!(restarts(&house), 1);
-            assert_eq!(
-                runs(&house),
-                [("migrate", 2), ("proxy", 2), ("db", 2), ("web", 3), ("warm", 2), ("sweep", 0)],
-                "{:#?}",
-                host_told(&house)
-            );
-            for name in ["web", "db", "proxy", "migrate", "warm"] {
-                assert!(house.now(name).up, "{:?}", house.now(name));
-            }
-            house.check();
-        },
-    );
+    let ruin = first_life(async {
+        let house = open().await;
+        house.obey_after(&["db"], secs(5));
+        use_up(&house, "web").await;
+        tokio::time::sleep(secs(1)).await;
+        assert_eq!((house.state("db"), house.state("proxy")), (State::Stopping, State::Running));
+        house
+    });
+    next_life(ruin, async |house| {
+        tokio::time::sleep(secs(20)).await;
+        house.exit("migrate", 0).await;
+        house.exit("warm", 0).await;
+        assert_eq!(restarts(&house), 1);
+        assert_eq!(
+            runs(&house),
+            [("migrate", 2), ("proxy", 2), ("db", 2), ("web", 3), ("warm", 2), ("sweep", 0)],
+            "{:#?}",
+            host_told(&house)
+        );
+        for name in ["web", "db", "proxy", "migrate", "warm"] {
+            assert!(house.now(name).up, "{:?}", house.now(name));
+        }
+    });
 }
 
 #[tokio::test(start_paused = true)]
 async fn members_come_and_go_during_a_restart() {
     let house = open().await;
-    for name in ["db", "proxy"] {
-        house.manners(name, |one| one.obeys = Some(secs(1)));
-    }
+    house.obey_after(&["db", "proxy"], secs(1));
     use_up(&house, "web").await;
     let mut specs = shop();
     specs.retain(|spec| spec.name != "warm" && spec.name != "sweep");
@@ -423,7 +379,6 @@ async fn members_come_and_go_during_a_restart() {
     assert!(house.now("web").up && house.now("new").up, "{:?}", house.now("web"));
     assert!(house.manager.get("warm").is_none() && house.manager.get("sweep").is_none());
     assert_eq!((restarts(&house), house.played("new", |one| one.runs)), (1, 1));
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -439,7 +394,7 @@ async fn what_is_outside_and_what_cannot_be_stopped_is_left_alone() {
     let told = host_told(&house);
     assert!(told.contains(&"group shop does not wait any longer for proxy to stop".to_owned()), "{told:#?}");
     let waits = r#"waiting for service "migrate" to have finished, service "proxy" to be up; the last run: "#;
-    assert!(house.message("db").starts_with(waits), "{}", house.message("db"));
+    house.assert_says("db", waits);
     assert_eq!(house.now("outside").run, 1);
 }
 
@@ -470,20 +425,15 @@ async fn groups_are_counted_each() {
 
 #[tokio::test(start_paused = true)]
 async fn who_asks_for_a_restart_is_not_up_until_it_comes() {
-    let mut db = ServiceSpec { group: Some("g".into()), ..spec("db") };
+    let mut db = in_group("g", spec("db"));
     db.restart.scope = RestartScope::Group;
     // The same answer makes it fail and ask.
-    db.health = vec![Check {
-        interval: secs(1),
-        failure_threshold: 1,
-        restart_after: 1,
-        grace: Duration::ZERO,
-        ..Check::new("ping", Probe::Exec { command: vec!["ping".into()] })
-    }];
-    let web = ServiceSpec { group: Some("g".into()), ..needs("web", &["db"]) };
+    db.health =
+        vec![Check { failure_threshold: 1, restart_after: 1, grace: Duration::ZERO, ..exec_check("ping") }];
+    let web = in_group("g", needs("web", &["db"]));
     let house = House::new();
     house.played("db", |db| db.commands.set("ping", passes()));
-    house.manners("web", |web| web.obeys = Some(secs(5)));
+    house.obey_after(&["web"], secs(5));
     house.manager.take_in(loaded([db, web]));
     house.manager.begin();
     tokio::time::sleep(secs(3)).await;
@@ -493,7 +443,6 @@ async fn who_asks_for_a_restart_is_not_up_until_it_comes() {
     let now = house.now("db");
     assert_eq!((now.state, now.up, now.healthy), (State::Running, false, Some(false)), "{now:?}");
     assert_eq!(house.state("web"), State::Stopping);
-    house.check();
 }
 
 /// The file of the shop: at most `attempts` restarts in an hour, each after `delay`.
@@ -537,23 +486,17 @@ async fn the_file_of_a_group_bounds_its_restarts_and_says_how_long_it_rests() {
     assert_eq!(runs(&house), again);
     // Without the file the group is restarted again.
     house.manager.set_groups(&[]);
-    house.manager.start(&names(&["db"]), true).await;
+    house.start("db").await;
     use_up(&house, "db").await;
     assert_eq!(restarts(&house), 2);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_check_that_asks_a_group_without_a_budget_left_ends_its_service_as_failed() {
-    let mut db = ServiceSpec { group: Some("shop".into()), ..spec("db") };
+    let mut db = in_group("shop", spec("db"));
     db.restart.scope = RestartScope::Group;
-    db.health = vec![Check {
-        interval: secs(1),
-        restart_after: 1,
-        grace: Duration::ZERO,
-        ..Check::new("ping", Probe::Exec { command: vec!["ping".into()] })
-    }];
-    let web = ServiceSpec { group: Some("shop".into()), ..spec("web") };
+    db.health = vec![Check { restart_after: 1, grace: Duration::ZERO, ..exec_check("ping") }];
+    let web = in_group("shop", spec("web"));
     let house = House::new();
     house.manager.set_groups(&[file(1, secs(1))]);
     house.played("db", |db| db.commands.set("ping", fails("no")));
@@ -564,58 +507,49 @@ async fn a_check_that_asks_a_group_without_a_budget_left_ends_its_service_as_fai
     assert!(now.state == State::Failed && now.down, "{now:?}");
     assert!(now.message.contains("group shop gave up after 2 failures in 1h"), "{now:?}");
     assert_eq!((restarts(&house), house.now("web").run, house.now("web").up), (1, 2, true));
-    house.check();
 }
 
 #[test]
 fn the_budget_of_a_group_is_kept_over_the_death_of_pid_1() {
-    two_lives(
-        || async {
-            let house = open().await;
-            house.manager.set_groups(&[file(1, secs(1))]);
-            use_up(&house, "web").await;
-            tokio::time::sleep(secs(5)).await;
-            house.exit("migrate", 0).await;
-            house.exit("warm", 0).await;
-            assert_eq!(restarts(&house), 1);
-            house
-        },
-        |ruin| async {
-            let house = House::another_life(ruin).await;
-            house.manager.set_groups(&[file(1, secs(1))]);
-            assert_eq!(restarts(&house), 1);
-            use_up(&house, "db").await;
-            tokio::time::sleep(secs(30)).await;
-            assert_eq!((restarts(&house), house.state("db")), (1, State::Failed));
-            assert!(house.now("db").down && house.now("web").up);
-            house.check();
-        },
-    );
+    let ruin = first_life(async {
+        let house = open().await;
+        house.manager.set_groups(&[file(1, secs(1))]);
+        use_up(&house, "web").await;
+        tokio::time::sleep(secs(5)).await;
+        house.exit("migrate", 0).await;
+        house.exit("warm", 0).await;
+        assert_eq!(restarts(&house), 1);
+        house
+    });
+    next_life(ruin, async |house| {
+        house.manager.set_groups(&[file(1, secs(1))]);
+        assert_eq!(restarts(&house), 1);
+        use_up(&house, "db").await;
+        tokio::time::sleep(secs(30)).await;
+        assert_eq!((restarts(&house), house.state("db")), (1, State::Failed));
+        assert!(house.now("db").down && house.now("web").up);
+    });
 }
 
 #[test]
 fn a_restart_that_was_cut_off_needs_no_budget_again() {
-    two_lives(
-        || async {
-            let house = open().await;
-            house.manager.set_groups(&[file(1, secs(2))]);
-            house.manners("db", |one| one.obeys = Some(secs(5)));
-            use_up(&house, "web").await;
-            tokio::time::sleep(secs(1)).await;
-            assert_eq!(house.state("db"), State::Stopping);
-            house
-        },
-        |ruin| async {
-            let house = House::another_life(ruin).await;
-            house.manager.set_groups(&[file(1, secs(2))]);
-            tokio::time::sleep(secs(20)).await;
-            house.exit("migrate", 0).await;
-            house.exit("warm", 0).await;
-            assert_eq!(restarts(&house), 1);
-            for name in ["web", "db", "proxy"] {
-                assert!(house.now(name).up, "{:?}", house.now(name));
-            }
-            house.check();
-        },
-    );
+    let ruin = first_life(async {
+        let house = open().await;
+        house.manager.set_groups(&[file(1, secs(2))]);
+        house.obey_after(&["db"], secs(5));
+        use_up(&house, "web").await;
+        tokio::time::sleep(secs(1)).await;
+        assert_eq!(house.state("db"), State::Stopping);
+        house
+    });
+    next_life(ruin, async |house| {
+        house.manager.set_groups(&[file(1, secs(2))]);
+        tokio::time::sleep(secs(20)).await;
+        house.exit("migrate", 0).await;
+        house.exit("warm", 0).await;
+        assert_eq!(restarts(&house), 1);
+        for name in ["web", "db", "proxy"] {
+            assert!(house.now(name).up, "{:?}", house.now(name));
+        }
+    });
 }

@@ -4,19 +4,10 @@ use std::time::Duration;
 
 use kelson_services::manager::Outcome;
 use kelson_services::model::{CheckReport, Standing, State};
-use kelson_spec::service::{Check, Exhausted, Probe, RestartPolicy, ServiceSpec};
+use kelson_spec::service::{Check, Exhausted, RestartPolicy, ServiceSpec};
 
 use crate::health_commands::{Commands, Conduct, fails, hangs, passes};
-use crate::house::*;
-
-/// First after a second, then each second.
-fn check(name: &str) -> Check {
-    Check { interval: secs(1), ..Check::new(name, Probe::Exec { command: vec![name.into()] }) }
-}
-
-fn checked(service: &str, checks: impl IntoIterator<Item = Check>) -> ServiceSpec {
-    ServiceSpec { health: checks.into_iter().collect(), ..spec(service) }
-}
+use crate::house::{exec_check as check, *};
 
 fn commands(house: &House, service: &str) -> Commands {
     house.played(service, |played| played.commands.clone())
@@ -30,16 +21,9 @@ async fn pass(seconds: f64) {
     tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
 }
 
-/// Waits for the next change of the service that makes this true.
+/// Waits until this is true of the service.
 async fn until(house: &House, what: impl Fn(&kelson_services::Snapshot) -> bool) {
-    let wait = async {
-        while !what(&house.now("web")) {
-            pass(0.01).await;
-        }
-    };
-    if tokio::time::timeout(secs(120), wait).await.is_err() {
-        panic!("never came true: {:?}, {:#?}", house.now("web"), house.told("web"));
-    }
+    house.until(|house| what(&house.now("web"))).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -65,7 +49,6 @@ async fn h1_every_check_must_pass_in_the_new_run() {
     commands(&house, "web").set("b", passes());
     until(&house, |web| web.up).await;
     assert_eq!(house.now("web").run, 2);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -82,7 +65,6 @@ async fn h2_a_result_that_comes_after_the_end_of_its_run_is_dropped() {
     pass(3.0).await;
     assert!(!house.now("web").up && house.now("web").healthy.is_none());
     assert!(!house.told("web").iter().any(|told| told.contains("check a passes")), "{:?}", house.told("web"));
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -90,15 +72,13 @@ async fn h2_nothing_is_kept_of_a_stopped_run() {
     let house = House::with([checked("web", [check("a")])]).await;
     until(&house, |web| web.up).await;
     assert_eq!(report(&house, "a").await.results.len(), 1);
-    house.manners("web", |web| web.obeys = Some(secs(5)));
-    house.manager.stop(&names(&["web"]), false, false).await;
-    house.settle().await;
+    house.obey_after(&["web"], secs(5));
+    house.begin_stop("web").await;
     assert_eq!(house.state("web"), State::Stopping);
     assert_eq!(house.now("web").healthy, None, "nothing is checked any more");
     pass(6.0).await;
     let report = report(&house, "a").await;
     assert_eq!((report.standing, report.results.len(), report.since), (Standing::Pending, 0, None));
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -125,7 +105,6 @@ async fn h3_two_failures_are_borne_three_are_not() {
     commands.set("a", passes());
     until(&house, |web| web.up).await;
     assert_eq!(house.message("web"), "running, healthy again");
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -144,7 +123,6 @@ async fn h3_three_checks_that_fail_together_restart_once() {
     until(&house, |web| web.up).await;
     pass(60.0).await;
     assert_eq!((house.now("web").run, house.now("web").restarts), (2, 1), "{:#?}", house.told("web"));
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -165,7 +143,6 @@ async fn h3_three_checks_that_fail_thrice_after_their_grace_restart_once() {
     }
     pass(60.0).await;
     assert_eq!((house.now("web").up, house.now("web").run, house.now("web").restarts), (true, 2, 1));
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -178,8 +155,7 @@ async fn h3_failures_in_grace_restart_nothing() {
     pass(2.0).await;
     assert_eq!(house.now("web").run, 1, "three in a row after the grace");
     until(&house, |web| web.state == State::Backoff).await;
-    assert!(house.message("web").starts_with("check a failed 3 times: refused, restarting in"));
-    house.check();
+    house.assert_says("web", "check a failed 3 times: refused, restarting in");
 }
 
 #[tokio::test(start_paused = true)]
@@ -197,7 +173,6 @@ async fn h4_a_timeout_kills_and_counts_as_a_failure() {
     assert_eq!(report.results[0].output, "no answer within 1 s", "of old ones a line is kept");
     pass(60.0).await;
     assert_eq!(self::report(&house, "a").await.results.len(), 10);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -212,9 +187,8 @@ async fn h4_a_check_that_cannot_be_killed_is_not_run_again_and_fails() {
         "running, waits for check a: the last one was killed and has not ended yet"
     );
     assert_eq!(commands.most(), 1);
-    house.manager.stop(&names(&["web"]), false, true).await;
+    house.stop("web").await;
     assert_eq!(house.state("web"), State::Stopped);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -223,7 +197,6 @@ async fn h4_a_failure_without_a_word_tells_its_exit() {
     commands(&house, "web").set("a", fails(""));
     until(&house, |web| web.healthy == Some(false)).await;
     assert_eq!(house.message("web"), "running, waits for check a: exited with status 1");
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -235,7 +208,6 @@ async fn h5_without_checks_health_is_not_known() {
         pass(20.0).await;
     }
     assert_eq!(house.manager.checks("nobody").await, []);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -250,10 +222,9 @@ async fn h6_no_check_keeps_a_service_alive() {
     house.exit("web", 0).await;
     house.exit("job", 0).await;
     assert_eq!(house.state("web"), State::Finished);
-    assert!(house.message("web").starts_with("exited with status 0 after 1.5 s"), "{}", house.message("web"));
+    house.assert_says("web", "exited with status 0 after 1.5 s");
     assert_eq!(commands(&house, "web").running(), 0);
     assert!(house.now("job").up && house.now("job").finished && house.now("job").healthy.is_none());
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -269,15 +240,9 @@ async fn r4_a_restart_by_a_check_is_counted() {
     house.assert_told("web", "stopping: check a failed 2 times: refused, stopping it");
     house.assert_told("web", "backoff: check a failed 2 times: refused, restarting in");
     until(&house, |web| web.state == State::Failed).await;
-    assert!(
-        house.message("web").starts_with("check a failed 2 times: refused; "),
-        "{}",
-        house.message("web")
-    );
-    house.manager.start(&names(&["web"]), false).await;
-    house.settle().await;
+    house.assert_says("web", "check a failed 2 times: refused; ");
+    house.begin_start("web").await;
     assert_eq!(house.now("web").restarts, 0, "an operator's start counts anew");
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -287,8 +252,7 @@ async fn g3_a_stop_during_a_check_takes_effect_at_once() {
     pass(5.0).await;
     assert_eq!(commands(&house, "web").running(), 1);
     let before = tokio::time::Instant::now();
-    let results = house.manager.stop(&names(&["web"]), false, true).await;
-    assert_eq!(results[0].outcome, Outcome::Done);
+    assert_eq!(house.stop("web").await.outcome, Outcome::Done);
     assert!(before.elapsed() < Duration::from_millis(10), "{:?}", before.elapsed());
     assert_eq!(
         (house.state("web"), house.message("web").as_str()),
@@ -296,7 +260,6 @@ async fn g3_a_stop_during_a_check_takes_effect_at_once() {
     );
     house.settle().await;
     assert_eq!((commands(&house, "web").running(), commands(&house, "web").killed()), (0, 1));
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -315,7 +278,6 @@ async fn a_check_begins_once_the_service_is_ready() {
     assert_eq!(house.message("web"), "says that it is reloading");
     house.say("web", "READY=1").await;
     until(&house, |web| &*web.message == "running, waits for check a: refused").await;
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -332,15 +294,10 @@ async fn the_start_timeout_covers_health_where_checks_may_restart() {
     assert_eq!(house.state("web"), State::Running);
     pass(0.2).await;
     assert_eq!(house.state("web"), State::Backoff);
-    assert!(
-        house.message("web").starts_with("not healthy after 20 s, restarting in"),
-        "{}",
-        house.message("web")
-    );
+    house.assert_says("web", "not healthy after 20 s, restarting in");
     pass(100.0).await;
     assert_eq!((house.state("patient"), house.now("patient").run), (State::Running, 1));
     assert!(house.now("well").up && house.now("well").run == 1);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -359,7 +316,6 @@ async fn a_start_asks_every_second_and_then_at_its_interval() {
     assert_eq!(commands.begun().len(), begun);
     pass(4.1).await;
     assert_eq!(commands.begun().len(), begun + 1, "a tenth later at most");
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -372,16 +328,13 @@ async fn a_hundred_checks_do_not_beat_together() {
     let mut rounds: Vec<_> = (0..100).map(|n| commands(&house, &format!("s{n}")).begun()[4].0).collect();
     rounds.sort();
     assert!(rounds[99] - rounds[0] > secs(1), "{:?}", rounds[99] - rounds[0]);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_built_in_service_brings_its_own_check() {
     let house = House::new();
     commands(&house, "web").set_own(fails("not serving yet"));
-    house.manager.take_in(loaded([spec("web")]));
-    house.manager.begin();
-    house.settle().await;
+    house.boot([spec("web")]).await;
     pass(2.0).await;
     assert_eq!(house.message("web"), "running, waits for check own: not serving yet");
     commands(&house, "web").set_own(hangs(""));
@@ -389,5 +342,4 @@ async fn a_built_in_service_brings_its_own_check() {
     commands(&house, "web").set_own(passes());
     until(&house, |web| web.up && web.healthy == Some(true)).await;
     assert_eq!(report(&house, "own").await.kind, "played");
-    house.check();
 }

@@ -19,13 +19,8 @@ fn startup(name: &str, port: u16) -> Check {
     Check { startup: true, ..check(name, port) }
 }
 
-fn exec(name: &str) -> Check {
-    Check { interval: secs(1), ..Check::new(name, Probe::Exec { command: vec![name.into()] }) }
-}
-
 async fn house(checks: impl IntoIterator<Item = Check>) -> (House, Lines) {
-    let web = ServiceSpec { health: checks.into_iter().collect(), ..spec("web") };
-    let house = House::with([web]).await;
+    let house = House::with([checked("web", checks)]).await;
     let lines = house.played("web", |played| played.lines.clone());
     (house, lines)
 }
@@ -68,7 +63,7 @@ async fn h1_every_network_check_must_pass_in_the_new_run() {
     }
     house.settle().await;
     assert!(!house.now("web").up && house.now("web").healthy.is_none());
-    assert!(house.message("web").starts_with("running, waits for check b: no result yet; the last run: "));
+    house.assert_says("web", "running, waits for check b: no result yet; the last run: ");
     lines.at(2).answer(Passes, "");
     house.settle().await;
     assert!(house.now("web").up);
@@ -78,16 +73,14 @@ async fn h1_every_network_check_must_pass_in_the_new_run() {
     house.settle().await;
     assert!(house.now("web").up);
     assert_eq!(report(&house, "a").await.results.len(), 1);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
 async fn h2_an_answer_that_comes_after_the_end_is_dropped() {
     let (house, lines) = house([check("a", 1)]).await;
     let line = lines.at(1);
-    house.manners("web", |web| web.obeys = Some(secs(5)));
-    house.manager.stop(&names(&["web"]), false, false).await;
-    house.settle().await;
+    house.obey_after(&["web"], secs(5));
+    house.begin_stop("web").await;
     line.answer(Passes, "");
     house.settle().await;
     assert_eq!((house.state("web"), house.now("web").healthy), (State::Stopping, None));
@@ -95,7 +88,6 @@ async fn h2_an_answer_that_comes_after_the_end_is_dropped() {
     assert_eq!((report.standing, report.results.len(), report.since), (Standing::Pending, 0, None));
     assert!(!house.told("web").iter().any(|told| told.contains("check a")), "{:?}", house.told("web"));
     pass(10).await;
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -114,14 +106,13 @@ async fn h3_three_network_checks_that_fail_together_restart_once() {
         (1..=3).for_each(|port| lines.at(port).answer(Fails, "refused"));
     }
     house.settle().await;
-    assert!(house.message("web").starts_with("check a failed 3 times: refused, restarting in"));
+    house.assert_says("web", "check a failed 3 times: refused, restarting in");
     pass(60).await;
     (1..=3).for_each(|port| lines.at(port).answer(Passes, ""));
     pass(60).await;
     let web = house.now("web");
     assert_eq!((web.run, web.restarts, web.up), (2, 1, true), "{:#?}", house.told("web"));
     assert_eq!(web.restarts_by.iter().find(|(by, _)| *by == RestartReason::Check).unwrap().1, 1);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -143,12 +134,11 @@ async fn h3_two_failures_of_a_network_check_are_borne() {
     house.settle().await;
     assert_eq!(house.message("web"), "running, waits for check a: connection refused");
     assert_eq!(house.told("web").len(), events);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_startup_check_gates_the_others_and_is_asked_no_more() {
-    let (house, lines) = house([check("a", 1), startup("boot", 9), exec("cmd")]).await;
+    let (house, lines) = house([check("a", 1), startup("boot", 9), exec_check("cmd")]).await;
     let commands = house.played("web", |played| played.commands.clone());
     assert_eq!(lines.asked(), [9]);
     assert_eq!(house.message("web"), "running, waits for check boot: no result yet");
@@ -181,12 +171,11 @@ async fn a_startup_check_gates_the_others_and_is_asked_no_more() {
     let report = report(&house, "boot").await;
     assert!(report.startup && report.standing == Standing::Passing && report.late.is_none());
     assert_eq!(report.results.last().map(|last| last.output.as_str()), Some("connected"));
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_startup_command_gates_the_others_in_each_run() {
-    let boot = Check { startup: true, success_threshold: 2, ..exec("boot") };
+    let boot = Check { startup: true, success_threshold: 2, ..exec_check("boot") };
     let (house, lines) = house([boot, check("a", 1)]).await;
     let commands = house.played("web", |played| played.commands.clone());
     pass(10).await;
@@ -200,11 +189,10 @@ async fn a_startup_command_gates_the_others_in_each_run() {
     pass(30).await;
     assert_eq!(house.now("web").run, 2);
     assert!(lines.asked().is_empty() && !house.now("web").up);
-    assert!(house.message("web").starts_with("running, waits for check boot: no; the last run: "));
+    house.assert_says("web", "running, waits for check boot: no; the last run: ");
     commands.set("boot", passes());
     pass(10).await;
     assert_eq!(lines.asked(), [1]);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -222,7 +210,7 @@ async fn a_start_that_never_comes_is_restarted_by_its_startup_check() {
         lines.at(9).answer(Fails, "refused");
         house.settle().await;
     }
-    assert!(house.message("web").starts_with("check boot failed 3 times: refused, restarting in"));
+    house.assert_says("web", "check boot failed 3 times: refused, restarting in");
     pass(60).await;
     lines.at(9).answer(Passes, "");
     house.settle().await;
@@ -235,12 +223,11 @@ async fn a_start_that_never_comes_is_restarted_by_its_startup_check() {
     lines.at(1).answer(Fails, "refused");
     house.settle().await;
     assert_eq!(house.state("web"), State::Backoff);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_late_check_is_told_and_costs_no_health() {
-    let (house, lines) = house([check("a", 1), exec("cmd")]).await;
+    let (house, lines) = house([check("a", 1), exec_check("cmd")]).await;
     lines.at(1).answer(Passes, "");
     pass(2).await;
     assert!(house.now("web").up);
@@ -258,7 +245,6 @@ async fn a_late_check_is_told_and_costs_no_health() {
     assert_eq!(house.now("web").run, 1);
     lines.at(1).answer(Passes, "");
     assert_eq!(report(&house, "a").await.late, None);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -270,7 +256,6 @@ async fn a_first_answer_may_be_late_too() {
     pass(10).await;
     assert!(report(&house, "a").await.late.is_some());
     assert_eq!(house.now("web").healthy, None);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -290,5 +275,4 @@ async fn a_service_that_must_ping_and_does_not_is_restarted() {
     assert!(!web.up && web.healthy.is_none() && web.restarts == 1, "{web:?}");
     assert_eq!(web.restarts_by.iter().find(|(by, _)| *by == RestartReason::Watchdog).unwrap().1, 1);
     house.assert_told("web", "no WATCHDOG=1 within");
-    house.check();
 }

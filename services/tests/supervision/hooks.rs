@@ -30,9 +30,7 @@ async fn house_with(spec: ServiceSpec, change: impl FnOnce(&mut Manners)) -> Hou
         house.played("web", |web| web.commands.set(command, passes()));
     }
     house.manners("web", change);
-    house.manager.take_in(loaded([spec]));
-    house.manager.begin();
-    house.settle().await;
+    house.boot([spec]).await;
     house
 }
 
@@ -67,7 +65,6 @@ async fn each_hook_has_its_place() {
     let said = house.played("web", |web| web.said());
     assert_eq!(said, ["open", "hook pre", "run 1", "signal 15", "hook post", "close"]);
     assert_eq!((house.state("web"), house.now("web").stopped), (State::Stopped, true));
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -83,7 +80,6 @@ async fn a_pre_hook_that_fails_feeds_the_policy_and_is_answered_by_post() {
     assert_eq!((house.state("web"), house.now("web").restarts, house.now("web").run), (State::Running, 1, 2));
     let said = house.played("web", |web| web.said());
     assert_eq!(said[3..], ["hook pre", "hook second", "run 2"]);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -91,14 +87,13 @@ async fn g3_a_stop_breaks_a_pre_hook_off() {
     let house = house_with(hooked("web"), |web| web.hook("pre", None)).await;
     tokio::time::sleep(secs(1)).await;
     let before = tokio::time::Instant::now();
-    house.manager.stop(&names(&["web"]), false, true).await;
+    house.stop("web").await;
     assert!(before.elapsed() < secs(1), "{:?}", before.elapsed());
     assert_eq!(
         house.played("web", |web| web.said()),
         ["open", "hook pre", "kill", "killed", "hook post", "close"]
     );
     assert_eq!(house.message("web"), "stopped while starting: asked by an operator");
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -109,7 +104,6 @@ async fn a_pre_hook_has_its_own_timeout() {
     tokio::time::sleep(secs(5)).await;
     assert_eq!(house.state("web"), State::Failed);
     house.assert_told("web", "pre hook pre failed: it had not ended after 5 s, killed");
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -123,7 +117,6 @@ async fn what_happens_beside_is_only_told() {
     let begun = house.played("web", |web| web.commands.begun());
     let begun: Vec<&str> = begun.iter().map(|(_, command)| command.as_str()).collect();
     assert_eq!(begun, ["run 1: postStart", "run 2: postStart"], "once a run");
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -139,7 +132,6 @@ async fn post_learns_how_the_run_ended_and_its_failure_changes_nothing() {
     assert_eq!(house.state("web"), State::Backoff);
     house.assert_told("web", "post hook post failed: exited with status 1");
     house.assert_told("web", "backoff: exited with status 4 after 1 ms, restarting in");
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -153,7 +145,6 @@ async fn an_exit_ends_pre_stop_and_its_delay() {
     stop.await.unwrap();
     assert_eq!(house.played("web", |web| web.commands.running()), 0);
     assert_eq!(house.played("web", |web| web.said())[2..], ["run 1", "hook post", "close"]);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -162,9 +153,7 @@ async fn a_gate_that_shuts_during_pre_is_minded_before_the_spawn() {
     web.depends = needs("web", &["db"]).depends;
     let house = House::new();
     house.manners("web", |web| web.hook("pre", exits(secs(3), 0)));
-    house.manager.take_in(loaded([spec("db"), web]));
-    house.manager.begin();
-    house.settle().await;
+    house.boot([spec("db"), web]).await;
     house.manners("db", |db| db.spawn_fails = Some("no".into()));
     house.exit("db", 1).await;
     tokio::time::sleep(secs(3)).await;
@@ -173,7 +162,6 @@ async fn a_gate_that_shuts_during_pre_is_minded_before_the_spawn() {
     house.manners("db", |db| db.spawn_fails = None);
     tokio::time::sleep(secs(60)).await;
     assert_eq!((house.state("web"), house.now("web").restarts), (State::Running, 0));
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -184,7 +172,6 @@ async fn pre_hooks_run_once_where_a_condition_answers_late() {
     tokio::time::sleep(secs(2)).await;
     assert_eq!((house.state("web"), house.now("web").restarts), (State::Running, 0));
     assert_eq!(house.played("web", |web| web.said()), ["open", "hook pre", "run 1"]);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -194,9 +181,7 @@ async fn pre_hooks_without_a_run_are_counted_and_slowed() {
     web.restart.attempts = 3;
     let house = House::new();
     house.manners("web", |web| web.hook("pre", exits(secs(1), 0)));
-    house.manager.take_in(loaded([notify("db"), web]));
-    house.manager.begin();
-    house.settle().await;
+    house.boot([notify("db"), web]).await;
     // Whenever the hooks run, what it needs goes away for a moment.
     for _ in 0..1000 {
         if house.state("web") == State::Waiting {
@@ -213,7 +198,6 @@ async fn pre_hooks_without_a_run_are_counted_and_slowed() {
     assert!(text.starts_with(reason), "{text}");
     let rounds = house.played("web", |web| web.said()).iter().filter(|deed| *deed == "hook pre").count();
     assert_eq!(rounds, 5, "one by chance, three restarts and the last");
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -224,7 +208,6 @@ async fn the_total_deadline_ends_hooks_too() {
     let summary = house.manager.stop_all(tokio::time::Instant::now() + secs(1), &[]).await;
     assert_eq!((summary.killed, summary.given_up), (names(&["web"]), vec![]));
     assert!(before.elapsed() < secs(2), "{:?}", before.elapsed());
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -235,7 +218,6 @@ async fn the_total_deadline_kills_a_post_hook_that_is_under_way() {
     assert_eq!((summary.killed, summary.given_up), (names(&["web"]), vec![]));
     let said = house.played("web", |web| web.said());
     assert_eq!(said[3..], ["signal 15", "hook post", "kill", "killed", "close"]);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -245,9 +227,7 @@ async fn post_does_not_answer_a_run_of_which_nothing_was_begun() {
     web.depends = needs("web", &["db"]).depends;
     let house = House::new();
     house.manners("web", |web| web.open = secs(5));
-    house.manager.take_in(loaded([notify("db"), web]));
-    house.manager.begin();
-    house.settle().await;
+    house.boot([notify("db"), web]).await;
     house.say("db", "READY=1").await;
     house.say("db", "RELOADING=1").await;
     tokio::time::sleep(secs(5)).await;
@@ -255,8 +235,7 @@ async fn post_does_not_answer_a_run_of_which_nothing_was_begun() {
     let all = house.turns.acquire_many(32).await.unwrap();
     house.say("db", "READY=1").await;
     assert_eq!(house.state("web"), State::Starting);
-    house.manager.stop(&names(&["web"]), false, true).await;
+    house.stop("web").await;
     drop(all);
     assert_eq!(house.played("web", |web| web.said()), ["open", "close"]);
-    house.check();
 }

@@ -14,14 +14,15 @@ use kelson_runner::{BoxFuture, Exit};
 use kelson_services::Manager;
 use kelson_services::events::EventLog;
 use kelson_services::groups::{self, Groups};
+use kelson_services::manager::ActionResult;
 use kelson_services::model::{Snapshot, State};
 use kelson_services::node_health::{HealthSpecs, NodeHealth, NodeHealthSpec};
 use kelson_services::service_runner::gate::Registry;
 use kelson_services::service_runner::host_context::{HostContext, LogPipes, TURNS};
 use kelson_services::state_store::{self, Incarnation, Record, StateStore};
 use kelson_spec::service::{
-    LogSpec, Readiness, Requirement, RestartPolicy, RestartSpec, ServiceEvent, ServiceKind, ServiceSpec,
-    StartMode,
+    Check, LogSpec, Probe, Readiness, Requirement, RestartPolicy, RestartSpec, ServiceEvent, ServiceKind,
+    ServiceSpec, StartMode,
 };
 use kelson_spec::{Diagnostic, GroupSpec, Loaded};
 use tokio::sync::Semaphore;
@@ -101,6 +102,16 @@ pub struct House {
     pub life: Incarnation,
     pub directory: Arc<Folder>,
     pub sent: std::os::unix::net::UnixDatagram,
+    /// [`House::check`] judges it when it is dropped, unless its PID 1 has died.
+    pub is_judged: bool,
+}
+
+impl Drop for House {
+    fn drop(&mut self) {
+        if self.is_judged && !self.stage.fate.is_dead() && !std::thread::panicking() {
+            self.check();
+        }
+    }
 }
 
 /// What one incarnation of PID 1 leaves to the next.
@@ -144,29 +155,32 @@ impl Ruin {
     }
 }
 
-/// Two incarnations of PID 1: all that the first was doing ends in the middle, and nothing of it is undone.
-pub fn two_lives<First, Second>(first: impl FnOnce() -> First, second: impl FnOnce(Ruin) -> Second)
-where
-    First: Future<Output = House>,
-    Second: Future<Output = ()>,
-{
-    let runtime =
-        || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
+}
+
+/// The first incarnation of PID 1: all that it was doing ends in the middle, and nothing of it is undone.
+pub fn first_life(life: impl Future<Output = House>) -> Ruin {
     let fate = Fate::never();
-    let ruin = fate.play(|| {
-        let old = runtime();
-        let ruin = old.block_on(async {
-            let house = first().await;
-            let ruin = house.ruin();
+    fate.play(|| {
+        runtime().block_on(async {
+            let ruin = life.await.ruin();
             if !fate.is_dead() {
                 fate.die("between two of its deeds");
             }
             ruin
-        });
-        drop(old);
-        ruin
-    });
-    runtime().block_on(second(ruin));
+        })
+    })
+}
+
+/// The next incarnation, in which the same services have been taken up.
+pub fn next_life(ruin: Ruin, life: impl AsyncFnOnce(House)) {
+    next_life_of(ruin, async |ruin| life(House::another_life(ruin).await).await);
+}
+
+/// The next incarnation, before it has taken anything up.
+pub fn next_life_of(ruin: Ruin, life: impl AsyncFnOnce(Ruin)) {
+    runtime().block_on(life(ruin));
 }
 
 static HOUSES: AtomicU32 = AtomicU32::new(0);
@@ -180,8 +194,9 @@ impl House {
         let store = StateStore::create(&directory, &life).unwrap();
         let stage = Stage::new(Fate::current().unwrap_or_else(Fate::never));
         let events = EventLog::new(Some(store.clone()));
-        let house =
+        let mut house =
             House::over(stage, Arc::new(Folder(directory)), life, events, store.clone(), Instant::now());
+        house.is_judged = Fate::current().is_none();
         tokio::spawn(house.stage.clone().reap(store));
         house
     }
@@ -191,7 +206,8 @@ impl House {
         ruin.time_goes_on().await;
         ruin.stage = ruin.stage.another_life(Fate::never());
         let origin = Instant::now() - ruin.age;
-        let (house, past) = House::takes_up(ruin, origin, false, |_| {}).await;
+        let (mut house, past) = House::takes_up(ruin, origin, false, |_| {}).await;
+        house.is_judged = true;
         assert_eq!(past.doubts, Vec::<String>::new());
         house.manager.begin();
         house.settle().await;
@@ -279,7 +295,8 @@ impl House {
         let manager = Manager::new(Arc::clone(&host_context), Arc::new(stage.clone()));
         tokio::spawn(groups::coordinate(manager.clone(), asked));
         let sent = std::os::unix::net::UnixDatagram::unbound().unwrap();
-        House { manager, health: None, stage, host_context, turns, life, directory, sent }
+        let is_judged = false;
+        House { manager, health: None, stage, host_context, turns, life, directory, sent, is_judged }
     }
 
     /// Follows the health of the host and of its groups from now on.
@@ -319,10 +336,58 @@ impl House {
     /// A house whose services have been started by the boot.
     pub async fn with(specs: impl IntoIterator<Item = ServiceSpec>) -> House {
         let house = House::new();
-        house.manager.take_in(loaded(specs));
-        house.manager.begin();
-        house.settle().await;
+        house.boot(specs).await;
         house
+    }
+
+    pub async fn boot(&self, specs: impl IntoIterator<Item = ServiceSpec>) {
+        self.manager.take_in(loaded(specs));
+        self.manager.begin();
+        self.settle().await;
+    }
+
+    /// An operator starts it and waits until it is up.
+    pub async fn start(&self, name: &str) -> ActionResult {
+        self.manager.start(&names(&[name]), true).await.remove(0)
+    }
+
+    pub async fn begin_start(&self, name: &str) {
+        self.manager.start(&names(&[name]), false).await;
+        self.settle().await;
+    }
+
+    /// An operator stops it and waits for its end.
+    pub async fn stop(&self, name: &str) -> ActionResult {
+        self.manager.stop(&names(&[name]), false, true).await.remove(0)
+    }
+
+    pub async fn begin_stop(&self, name: &str) {
+        self.manager.stop(&names(&[name]), false, false).await;
+        self.settle().await;
+    }
+
+    /// An operator restarts it and waits until it is up again.
+    pub async fn restart(&self, name: &str) -> ActionResult {
+        self.manager.restart(&names(&[name]), true).await.remove(0)
+    }
+
+    pub async fn begin_restart(&self, name: &str) {
+        self.manager.restart(&names(&[name]), false).await;
+        self.settle().await;
+    }
+
+    /// Lets time pass until this is so.
+    ///
+    /// # Panics
+    /// When it is not so within two minutes.
+    pub async fn until(&self, is_so: impl Fn(&House) -> bool) {
+        let wait = async {
+            while !is_so(self) {
+                tokio::time::sleep(10 * MS).await;
+            }
+        };
+        let came = tokio::time::timeout(secs(120), wait).await;
+        assert!(came.is_ok(), "never came true: {:#?}", self.manager.list());
     }
 
     /// Lets everything that can happen now happen.
@@ -346,6 +411,11 @@ impl House {
         change(&mut self.stage.of(name).lock().unwrap().manners);
     }
 
+    /// How long these take to end after their stop signal.
+    pub fn obey_after(&self, names: &[&str], time: Duration) {
+        names.iter().for_each(|name| self.manners(name, |one| one.obeys = Some(time)));
+    }
+
     pub fn played<T>(&self, name: &str, look: impl FnOnce(&Played) -> T) -> T {
         look(&self.stage.of(name).lock().unwrap())
     }
@@ -354,6 +424,13 @@ impl House {
     pub fn told(&self, name: &str) -> Vec<String> {
         let events = self.manager.events_of(name);
         events.iter().map(|event| format!("{}: {}", event.state.name(), event.message)).collect()
+    }
+
+    /// The message of a service begins so.
+    #[track_caller]
+    pub fn assert_says(&self, name: &str, begin: &str) {
+        let message = self.message(name);
+        assert!(message.starts_with(begin), "{name} says {message:?}");
     }
 
     #[track_caller]
@@ -441,6 +518,19 @@ pub fn once(name: &str) -> ServiceSpec {
     let mut spec = spec(name);
     spec.restart.policy = RestartPolicy::Once;
     spec
+}
+
+/// A check by a command of its name: first after a second, then each second.
+pub fn exec_check(name: &str) -> Check {
+    Check { interval: secs(1), ..Check::new(name, Probe::Exec { command: vec![name.into()] }) }
+}
+
+pub fn checked(service: &str, checks: impl IntoIterator<Item = Check>) -> ServiceSpec {
+    ServiceSpec { health: checks.into_iter().collect(), ..spec(service) }
+}
+
+pub fn in_group(group: &str, spec: ServiceSpec) -> ServiceSpec {
+    ServiceSpec { group: Some(group.into()), ..spec }
 }
 
 pub fn manual(spec: ServiceSpec) -> ServiceSpec {

@@ -19,18 +19,12 @@ use crate::house::*;
 async fn house(specs: impl IntoIterator<Item = ServiceSpec>) -> (House, NodeHealth) {
     let mut house = House::new();
     let health = house.follow_health();
-    house.manager.take_in(loaded(specs));
-    house.manager.begin();
-    house.settle().await;
+    house.boot(specs).await;
     (house, health)
 }
 
 fn culprits(health: &Health) -> Vec<&str> {
     health.culprits.iter().map(|culprit| &*culprit.service).collect()
-}
-
-fn in_group(group: &str, spec: ServiceSpec) -> ServiceSpec {
-    ServiceSpec { group: Some(group.into()), ..spec }
 }
 
 #[tokio::test(start_paused = true)]
@@ -56,7 +50,6 @@ async fn h7_every_service_at_the_same_time_for_the_minimum() {
     tokio::time::sleep(secs(4)).await;
     assert_eq!(health.node_state(), HealthState::Healthy);
     assert_eq!(host_told(&house), ["the host is healthy: all 3 services are up for 10 s"]);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -97,7 +90,6 @@ async fn h7_flapping_keeps_it_from_healthy_and_the_deadline_names_the_culprits()
     assert!(states.has_changed().unwrap());
     tokio::time::sleep(secs(11)).await;
     assert_eq!(health.node_state(), HealthState::Healthy);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -115,7 +107,6 @@ async fn h7_health_is_never_latched() {
     let told = host_told(&house);
     assert_eq!(told.len(), 3, "{told:#?}");
     assert!(told[1].starts_with("the host is unhealthy: 1 of 2 services is not up (web: "), "{told:#?}");
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -143,21 +134,19 @@ async fn h7_what_the_files_want_up_is_asked_and_nothing_else() {
     );
     assert_eq!(health.group("shop").unwrap().services, 0);
     // Started by hand, a manual one is asked like any other until it is stopped by hand.
-    let started = house.manager.start(&names(&["idle"]), true).await;
-    assert_eq!(started[0].outcome, Outcome::Done);
+    assert_eq!(house.start("idle").await.outcome, Outcome::Done);
     house.exit("idle", 1).await;
     assert_eq!(culprits(&health.node()), ["idle"]);
-    house.manager.stop(&names(&["idle"]), false, true).await;
+    house.stop("idle").await;
     assert_eq!(culprits(&health.node()), Vec::<&str>::new());
     // One that the files want up is missed, whoever stopped it; and so is what follows it, while it runs.
-    house.manager.stop(&names(&["web"]), false, true).await;
+    house.stop("web").await;
     house.settle().await;
     let now = health.node();
     assert_eq!((now.state, culprits(&now)), (HealthState::Unhealthy, vec!["sweep", "web"]));
     assert_eq!(&*now.culprits[1].reason, "stopped: asked by an operator");
     house.exit("sweep", 0).await;
     assert_eq!(culprits(&health.node()), ["web"]);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -178,7 +167,6 @@ async fn h7_a_file_with_mistakes_is_a_culprit_until_it_is_mended() {
     house.manager.reload(loaded([spec("web")])).await;
     house.settle().await;
     assert_eq!((culprits(&health.node()), health.node().services), (vec![], 1));
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -200,7 +188,6 @@ async fn h7_a_group_has_a_health_of_its_own() {
     let groups: Vec<Arc<str>> = health.groups().into_iter().map(|(name, _)| name).collect();
     assert_eq!(groups, [Arc::from("shop")]);
     assert!(host_told(&house).contains(&"group shop is healthy: all 2 services are up for 10 s".to_owned()));
-    house.check();
 }
 
 /// What a report tells, apart from the time that passes.
@@ -264,22 +251,19 @@ fn goes_on<Later: Future<Output = ()>>(
     later: impl FnOnce(House, NodeHealth) -> Later,
 ) {
     let known = RefCell::new((Vec::new(), Vec::new()));
-    two_lives(
-        || async {
-            let (house, health) = house(specs).await;
-            before(&house, &health).await;
-            *known.borrow_mut() = (standings(&health), host_told(&house));
-            house
-        },
-        |ruin| async {
-            let house = House::another_life(ruin).await;
-            let health = house.health.clone().unwrap();
-            let (standing, told) = known.take();
-            assert_same(&standing, &standings(&health));
-            assert_eq!(host_told(&house), told, "nothing is told twice");
-            later(house, health).await;
-        },
-    );
+    let ruin = first_life(async {
+        let (house, health) = house(specs).await;
+        before(&house, &health).await;
+        *known.borrow_mut() = (standings(&health), host_told(&house));
+        house
+    });
+    next_life(ruin, async |house| {
+        let health = house.health.clone().unwrap();
+        let (standing, told) = known.take();
+        assert_same(&standing, &standings(&health));
+        assert_eq!(host_told(&house), told, "nothing is told twice");
+        later(house, health).await;
+    });
 }
 
 #[test]
@@ -302,7 +286,6 @@ fn v1_a_healthy_host_stays_so_without_a_word_and_keeps_its_last_break() {
             assert_eq!(health.group_state("shop"), Some(HealthState::Unhealthy));
             tokio::time::sleep(secs(30)).await;
             assert_eq!(health.group_state("shop"), Some(HealthState::Healthy));
-            house.check();
         },
     );
 }
@@ -375,74 +358,67 @@ fn v1_how_often_a_group_was_restarted_is_kept() {
 
 #[test]
 fn v5_a_service_that_ends_in_between_makes_the_host_unhealthy() {
-    two_lives(
-        || async {
-            let (house, _) = house([spec("db"), spec("web")]).await;
-            tokio::time::sleep(secs(11)).await;
-            house
-        },
-        |mut ruin| async {
-            ruin.ends("web", Exit::Status(3));
-            let house = House::another_life(ruin).await;
-            let health = house.health.clone().unwrap();
-            assert_eq!(
-                (health.node_state(), culprits(&health.node())),
-                (HealthState::Unhealthy, vec!["web"])
-            );
-            let told = host_told(&house);
-            assert!(told.last().unwrap().starts_with("the host is unhealthy: 1 of 2"), "{told:#?}");
-        },
-    );
+    let ruin = first_life(async {
+        let (house, _) = house([spec("db"), spec("web")]).await;
+        tokio::time::sleep(secs(11)).await;
+        house
+    });
+    next_life_of(ruin, async |mut ruin| {
+        ruin.ends("web", Exit::Status(3));
+        let house = House::another_life(ruin).await;
+        let health = house.health.clone().unwrap();
+        assert_eq!((health.node_state(), culprits(&health.node())), (HealthState::Unhealthy, vec!["web"]));
+        let told = host_told(&house);
+        assert!(told.last().unwrap().starts_with("the host is unhealthy: 1 of 2"), "{told:#?}");
+    });
 }
 
 #[test]
 fn v2_health_that_is_lost_begins_again_and_that_is_reported() {
-    two_lives(
-        || async {
-            let (house, health) = house([in_group("shop", spec("db"))]).await;
-            tokio::time::sleep(secs(11)).await;
-            assert_eq!(health.node_state(), HealthState::Healthy);
-            house
-        },
-        |ruin| async {
-            // Both slots of the host, which comes first or second.
-            let file = std::fs::File::options().write(true).open(ruin.directory().join("health")).unwrap();
-            let bytes = std::fs::read(ruin.directory().join("health")).unwrap();
-            std::os::unix::fs::FileExt::write_all_at(&file, &vec![0xff; bytes.len() - 4096], 4096).unwrap();
-            let (house, past) = House::takes_up_with_health(ruin).await;
-            assert!(past.doubts.iter().any(|doubt| doubt.contains("is torn")), "{:?}", past.doubts);
-            let health = house.health.clone().unwrap();
-            assert_eq!(health.node_state(), HealthState::Pending);
-            let told = host_told(&house);
-            assert!(told.iter().any(|text| text.contains("its deadline begins again")), "{told:#?}");
-            tokio::time::sleep(secs(11)).await;
-            assert_eq!(health.node_state(), HealthState::Healthy);
-            assert_eq!(health.group_state("shop"), Some(HealthState::Healthy));
-        },
-    );
+    let ruin = first_life(async {
+        let (house, health) = house([in_group("shop", spec("db"))]).await;
+        tokio::time::sleep(secs(11)).await;
+        assert_eq!(health.node_state(), HealthState::Healthy);
+        house
+    });
+    next_life_of(ruin, async |ruin| {
+        // Both slots of the host, which comes first or second.
+        let file = std::fs::File::options().write(true).open(ruin.directory().join("health")).unwrap();
+        let bytes = std::fs::read(ruin.directory().join("health")).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &vec![0xff; bytes.len() - 4096], 4096).unwrap();
+        let (house, past) = House::takes_up_with_health(ruin).await;
+        assert!(past.doubts.iter().any(|doubt| doubt.contains("is torn")), "{:?}", past.doubts);
+        let health = house.health.clone().unwrap();
+        assert_eq!(health.node_state(), HealthState::Pending);
+        let told = host_told(&house);
+        assert!(told.iter().any(|text| text.contains("its deadline begins again")), "{told:#?}");
+        tokio::time::sleep(secs(11)).await;
+        assert_eq!(health.node_state(), HealthState::Healthy);
+        assert_eq!(health.group_state("shop"), Some(HealthState::Healthy));
+    });
 }
 
 #[test]
 fn v1_health_is_kept_where_no_service_can_be_run_any_more() {
-    two_lives(
-        || async {
-            let (house, health) = house([in_group("shop", notify("web"))]).await;
-            tokio::time::sleep(secs(301)).await;
-            assert_eq!(health.group_state("shop"), Some(HealthState::Failed));
-            house
-        },
-        |ruin| async {
-            ruin.stage.refuses.store(true, Ordering::Relaxed);
-            let house = House::another_life(ruin).await;
-            let health = house.health.clone().unwrap();
-            assert_eq!(house.state("web"), State::Failed);
-            for now in [health.group("shop").unwrap(), health.node()] {
-                assert_eq!((now.state, culprits(&now)), (HealthState::Failed, vec!["web"]));
-                let since = now.culprits[0].since.elapsed().unwrap();
-                assert!(since > secs(300) && now.lasts < secs(3), "{now:?}");
-            }
-            let told = host_told(&house);
-            assert_eq!(told.iter().filter(|text| text.starts_with("group shop ")).count(), 1, "{told:#?}");
-        },
-    );
+    let ruin = first_life(async {
+        let (house, health) = house([in_group("shop", notify("web"))]).await;
+        tokio::time::sleep(secs(301)).await;
+        assert_eq!(health.group_state("shop"), Some(HealthState::Failed));
+        house
+    });
+    next_life_of(ruin, async |ruin| {
+        ruin.stage.refuses.store(true, Ordering::Relaxed);
+        let mut house = House::another_life(ruin).await;
+        // Nobody can clean up what is left.
+        house.is_judged = false;
+        let health = house.health.clone().unwrap();
+        assert_eq!(house.state("web"), State::Failed);
+        for now in [health.group("shop").unwrap(), health.node()] {
+            assert_eq!((now.state, culprits(&now)), (HealthState::Failed, vec!["web"]));
+            let since = now.culprits[0].since.elapsed().unwrap();
+            assert!(since > secs(300) && now.lasts < secs(3), "{now:?}");
+        }
+        let told = host_told(&house);
+        assert_eq!(told.iter().filter(|text| text.starts_with("group shop ")).count(), 1, "{told:#?}");
+    });
 }

@@ -25,7 +25,6 @@ async fn ready_reloading_stopping_and_status() {
     house.say("web", "STOPPING=1").await;
     assert!(!house.now("web").up);
     house.assert_told("web", "running: says that it is stopping");
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -35,7 +34,6 @@ async fn what_a_run_said_before_its_end_counts_before_its_end() {
     house.exit("web", 1).await;
     house.assert_told("web", "running, ready after");
     house.assert_told("web", "backoff: exited with status 1 after");
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -44,19 +42,18 @@ async fn not_ready_in_time_unless_it_asks_for_more() {
     let house = House::with([quick("a"), quick("b")]).await;
     house.say("b", "EXTEND_TIMEOUT_USEC=20000000").await;
     tokio::time::sleep(secs(6)).await;
-    assert!(house.message("a").starts_with("not ready after 5 s, restarting in"), "{}", house.message("a"));
+    house.assert_says("a", "not ready after 5 s, restarting in");
     assert_eq!(house.state("b"), State::Starting);
     house.say("b", "READY=1").await;
     tokio::time::sleep(secs(60)).await;
     assert_eq!(house.state("b"), State::Running);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_that_is_extended_signals_once_and_kills_in_the_end() {
     let house = House::with([notify("web")]).await;
     house.say("web", "READY=1").await;
-    house.manners("web", |web| web.obeys = Some(secs(25)));
+    house.obey_after(&["web"], secs(25));
     house.manager.stop(&names(&["web"]), false, false).await;
     tokio::time::sleep(secs(9)).await;
     house.say("web", "EXTEND_TIMEOUT_USEC=20000000").await;
@@ -65,11 +62,9 @@ async fn a_stop_that_is_extended_signals_once_and_kills_in_the_end() {
     assert_eq!(house.played("web", |web| web.said()), ["open", "run 1", "signal 15", "signal 0", "close"]);
 
     house.manners("web", |web| web.obeys = None);
-    house.manager.start(&names(&["web"]), false).await;
-    house.settle().await;
-    house.manager.stop(&names(&["web"]), false, true).await;
+    house.begin_start("web").await;
+    house.stop("web").await;
     house.assert_told("web", "did not end within 10 s of its stop signal, killed");
-    house.check();
 }
 
 /// Which of two things that are ready comes first is drawn: with 32 services each order comes.
@@ -85,7 +80,6 @@ async fn a_stop_that_is_extended_before_its_signal_still_signals_once() {
         let signals = house.played(name, |one| one.said().iter().filter(|call| *call == "signal 15").count());
         assert_eq!(signals, 1, "{name}: {:?}", house.played(name, Played::said));
     }
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -98,11 +92,7 @@ async fn a_watchdog_that_is_not_fed_ends_the_run() {
     }
     assert!(house.now("web").up);
     tokio::time::sleep(Duration::from_millis(2100)).await;
-    assert!(
-        house.message("web").starts_with("no WATCHDOG=1 within its interval"),
-        "{}",
-        house.message("web")
-    );
+    house.assert_says("web", "no WATCHDOG=1 within its interval");
     assert_eq!(house.now("web").restarts, 1);
     tokio::time::sleep(secs(3)).await;
     house.say("web", "READY=1").await;
@@ -111,7 +101,6 @@ async fn a_watchdog_that_is_not_fed_ends_the_run() {
     house.say("web", "WATCHDOG=trigger").await;
     assert!(house.message("web").contains("WATCHDOG=trigger"), "{}", house.message("web"));
     assert_eq!(house.now("web").restarts, 2);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -142,9 +131,8 @@ async fn a_flood_does_not_starve_a_stop_nor_fill_the_events() {
     let told = house.manager.events(0, usize::MAX).next - before;
     assert!(told < 500, "{told} events in a fifth of a second");
     while house.sent.send_to(flood.as_bytes(), &path).is_ok() {}
-    let results = house.manager.stop(&names(&["web"]), false, true).await;
-    assert_eq!((results[0].outcome, house.state("web")), (Outcome::Done, State::Stopped));
-    house.check();
+    let results = house.stop("web").await;
+    assert_eq!((results.outcome, house.state("web")), (Outcome::Done, State::Stopped));
 }
 
 #[tokio::test(start_paused = true)]
@@ -180,7 +168,6 @@ async fn a_newline_on_the_descriptor() {
     drop(end);
     tokio::time::sleep(secs(5)).await;
     assert!(house.now("web").up);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -189,9 +176,8 @@ async fn a_descriptor_that_is_closed_without_a_newline_will_never_be_ready() {
     house.stage.of("web").lock().unwrap().descriptors.clear();
     tokio::time::sleep(Duration::from_millis(500)).await;
     let text = "closed its readiness descriptor without a newline, restarting in";
-    assert!(house.message("web").starts_with(text), "{}", house.message("web"));
+    house.assert_says("web", text);
     assert_eq!(house.played("web", |web| web.said().last().cloned()).as_deref(), Some("signal 15"));
-    house.check();
 }
 
 /// The kernel closes the descriptors of a dying process before it tells its parent.
@@ -202,32 +188,27 @@ async fn a_death_before_ready_is_told_as_a_death() {
     house.settle().await;
     house.exit("web", 3).await;
     let text = "exited with status 3 before it was ready after";
-    assert!(house.message("web").starts_with(text), "{}", house.message("web"));
-    house.check();
+    house.assert_says("web", text);
 }
 
 #[test]
 fn v1_what_is_said_at_the_moment_of_a_crash_is_heard() {
     for points in 0..8 {
-        two_lives(
-            || async {
-                let house = House::with([notify("web"), descriptor("db")]).await;
-                Fate::current().unwrap().dies_after(points, 7);
-                house.sent.send_to(b"READY=1", house.directory.join("notify/web")).unwrap();
-                // It is closed right after its newline.
-                let (end, _) = house.stage.of("db").lock().unwrap().descriptors.pop().unwrap();
-                std::fs::File::from(end).write_all(b"\n").unwrap();
-                house.settle().await;
-                house
-            },
-            |ruin| async {
-                let house = House::another_life(ruin).await;
-                tokio::time::sleep(secs(1)).await;
-                for name in ["web", "db"] {
-                    assert!(house.now(name).up, "{points}: {}: {}", name, house.message(name));
-                }
-                house.check();
-            },
-        );
+        let ruin = first_life(async {
+            let house = House::with([notify("web"), descriptor("db")]).await;
+            Fate::current().unwrap().dies_after(points, 7);
+            house.sent.send_to(b"READY=1", house.directory.join("notify/web")).unwrap();
+            // It is closed right after its newline.
+            let (end, _) = house.stage.of("db").lock().unwrap().descriptors.pop().unwrap();
+            std::fs::File::from(end).write_all(b"\n").unwrap();
+            house.settle().await;
+            house
+        });
+        next_life(ruin, async |house| {
+            tokio::time::sleep(secs(1)).await;
+            for name in ["web", "db"] {
+                assert!(house.now(name).up, "{points}: {}: {}", name, house.message(name));
+            }
+        });
     }
 }

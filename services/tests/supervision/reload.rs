@@ -26,7 +26,6 @@ async fn new_ones_start_removed_ones_stop_and_waiters_learn_of_it() {
     house.settle().await;
     assert_eq!((house.state("new"), house.state("web")), (State::Running, State::Running));
     assert!(house.manager.get("old").is_none() && house.record("old").is_none());
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -52,7 +51,6 @@ async fn a_built_in_that_the_first_of_its_users_brings_stays_and_stops_after_the
     };
     let rested = log.iter().rposition(|event| &*event.service == "box" && event.state.at_rest()).unwrap();
     assert!(stopped("box") < rested && rested < stopped("containerd"), "{log:?}");
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -62,16 +60,15 @@ async fn what_this_host_cannot_run_does_not_run_on_as_it_was() {
     house.manager.reload(loaded([impossible])).await;
     house.settle().await;
     assert_eq!(house.state("web"), State::Running, "until an operator asks for it");
-    let answer = house.manager.restart(&names(&["web"]), true).await;
-    assert_eq!(answer[0].outcome, Outcome::Failed);
-    assert!(answer[0].message.contains("this host cannot run it"), "{}", answer[0].message);
+    let answer = house.restart("web").await;
+    assert_eq!(answer.outcome, Outcome::Failed);
+    assert!(answer.message.contains("this host cannot run it"), "{}", answer.message);
     assert_eq!(house.played("web", |web| web.opens), 1, "the old runner is asked for nothing");
     // Mended, it runs again.
     house.manager.reload(loaded([spec("web")])).await;
     house.settle().await;
-    house.manager.start(&names(&["web"]), true).await;
+    house.start("web").await;
     assert_eq!(house.state("web"), State::Running);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -87,14 +84,13 @@ async fn a_changed_one_takes_its_file_up_with_its_next_run() {
     house.exit("web", 1).await;
     assert_eq!((house.state("web"), house.now("web").changed), (State::Backoff, true));
     tokio::time::sleep(secs(2)).await;
-    house.manager.restart(&names(&["db"]), true).await;
+    house.restart("db").await;
     for name in ["web", "db"] {
         let (command, opens) = house.played(name, |one| (one.command.clone(), one.opens));
         assert_eq!((command, opens), (format!("{name} --new"), 2));
         assert_eq!((house.state(name), house.now(name).changed), (State::Running, false));
     }
     assert_eq!((house.now("web").restarts, house.now("db").restarts), (1, 0));
-    house.check();
 }
 
 /// Its delay stays what it was: the file says what is run next, and not when.
@@ -110,7 +106,6 @@ async fn a_file_that_is_corrected_during_the_backoff_is_used_by_the_next_run() {
     tokio::time::sleep(secs(2)).await;
     assert_eq!((house.state("web"), house.now("web").restarts), (State::Running, 1));
     assert_eq!(house.played("web", |web| (web.command.clone(), web.opens)), ("web --new".into(), 2));
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -136,7 +131,6 @@ async fn one_that_waits_uses_its_corrected_file_at_once() {
         (house.state("late"), house.played("late", |late| late.command.clone())),
         (State::Running, "late --new".into())
     );
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -144,10 +138,8 @@ async fn a_start_during_the_backoff_takes_the_file_up() {
     let house = House::with([spec("web")]).await;
     house.exit("web", 1).await;
     house.manager.reload(loaded([other("web")])).await;
-    let results = house.manager.start(&names(&["web"]), true).await;
-    assert_eq!(results[0].outcome, Outcome::Done);
+    assert_eq!(house.start("web").await.outcome, Outcome::Done);
     assert_eq!(house.played("web", |web| web.command.clone()), "web --new");
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -157,27 +149,25 @@ async fn a_change_that_is_taken_back_is_none() {
     house.manager.reload(loaded([spec("web")])).await;
     house.settle().await;
     assert!(!house.now("web").changed);
-    house.manager.restart(&names(&["web"]), true).await;
+    house.restart("web").await;
     assert_eq!(house.played("web", |web| web.command.clone()), "web");
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_when_of_a_new_file_is_asked() {
     let house = House::with([spec("web")]).await;
-    house.manager.stop(&names(&["web"]), false, true).await;
+    house.stop("web").await;
     let mut changed = spec("web");
     changed.when = vec![Requirement::Path("/proc/nothing-of-the-kind".into())];
     house.manager.reload(loaded([changed])).await;
-    house.manager.start(&names(&["web"]), true).await;
+    house.start("web").await;
     assert_eq!(house.state("web"), State::Skipped);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
 async fn removed_and_added_again_while_it_stops() {
     let house = House::with([spec("web")]).await;
-    house.manners("web", |web| web.obeys = Some(secs(5)));
+    house.obey_after(&["web"], secs(5));
     house.manager.reload(loaded([])).await;
     house.settle().await;
     assert_eq!(house.state("web"), State::Stopping);
@@ -185,7 +175,6 @@ async fn removed_and_added_again_while_it_stops() {
     assert_eq!(report.started, ["web"]);
     house.settle().await;
     assert_eq!(house.played("web", |web| (web.command.clone(), web.runs)), ("web --new".into(), 2));
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -196,7 +185,6 @@ async fn a_oneshot_that_has_finished_can_be_removed() {
     assert_eq!(report.stopped, ["job"]);
     house.settle().await;
     assert!(house.manager.get("job").is_none());
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -216,13 +204,12 @@ async fn a_start_beside_a_removal_leaves_no_run_without_its_owner() {
         Some(now) => assert!(now.up, "{now:?} {results:?}"),
         None => assert!(!house.played("web", |web| web.lives()), "{results:?}"),
     }
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_beside_a_removal_waits_for_nobody_who_is_gone() {
     let house = House::with([spec("web"), spec("db")]).await;
-    house.manners("web", |web| web.obeys = Some(secs(2)));
+    house.obey_after(&["web"], secs(2));
     house.manager.reload(loaded([spec("db")])).await;
     house.settle().await;
     let begun = tokio::time::Instant::now();
@@ -230,7 +217,6 @@ async fn a_shutdown_beside_a_removal_waits_for_nobody_who_is_gone() {
     assert!(summary.killed.is_empty() && begun.elapsed() <= secs(3), "{summary:?} {:?}", begun.elapsed());
     house.settle().await;
     assert!(house.manager.get("web").is_none(), "its removal was not forgotten");
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -248,8 +234,7 @@ async fn faulty_becomes_good_and_good_becomes_faulty() {
         (house.state("web"), house.message("web").as_str()),
         (State::Failed, "services/web.yaml: unknown key")
     );
-    let refused = house.manager.start(&names(&["web"]), true).await;
-    assert_eq!(refused[0].outcome, Outcome::Refused);
+    assert_eq!(house.start("web").await.outcome, Outcome::Refused);
     let report = house.manager.reload(loaded([spec("db"), spec("web")])).await;
     assert_eq!(report.started, ["web"]);
     house.settle().await;
@@ -257,7 +242,6 @@ async fn faulty_becomes_good_and_good_becomes_faulty() {
     house.manager.reload(faulty()).await;
     house.settle().await;
     assert_eq!(house.state("web"), State::Running, "what runs goes on with the file that it had");
-    house.check();
 }
 
 /// A folder that cannot be read is no folder without services.

@@ -30,7 +30,6 @@ async fn r2_the_budget_ends_as_failed_or_waits_for_a_fresh_one() {
     assert_eq!((house.state("delay"), house.now("delay").restarts), (State::Running, 3));
     house.exit("delay", 3).await;
     assert!(house.message("delay").ends_with("(1 of 2 in 5m)"), "{}", house.message("delay"));
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -47,20 +46,18 @@ async fn r3_the_backoff_doubles_and_is_forgotten() {
     house.exit("web", 1).await;
     tokio::time::sleep(Duration::from_millis(1260)).await;
     assert_eq!(house.state("web"), State::Running);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
 async fn r4_an_operators_restart_is_immediate_and_not_counted() {
     let house = House::with([spec("web")]).await;
     house.exit("web", 1).await;
-    let results = house.manager.restart(&names(&["web"]), true).await;
-    assert_eq!((results[0].outcome, house.now("web").restarts), (Outcome::Done, 1));
-    let results = house.manager.restart(&names(&["web"]), true).await;
-    assert_eq!((results[0].outcome, house.now("web").restarts), (Outcome::Done, 1));
+    let results = house.restart("web").await;
+    assert_eq!((results.outcome, house.now("web").restarts), (Outcome::Done, 1));
+    let results = house.restart("web").await;
+    assert_eq!((results.outcome, house.now("web").restarts), (Outcome::Done, 1));
     let (opens, runs) = house.played("web", |web| (web.opens, web.runs));
     assert_eq!((opens, runs), (1, 3), "what was prepared still holds");
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -75,7 +72,6 @@ async fn r5_a_restart_asks_the_whole_gate_again() {
     house.manners("db", |db| db.spawn_fails = None);
     tokio::time::sleep(secs(40)).await;
     assert_eq!((house.state("web"), house.played("web", |web| web.opens)), (State::Running, 1));
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -85,18 +81,18 @@ async fn preparing_that_fails_is_undone_each_time() {
     house.manager.take_in(loaded([spec("web")]));
     house.manager.begin();
     tokio::time::sleep(secs(5)).await;
-    assert!(house.message("web").starts_with("preparing failed: no room, restarting in"));
+    house.assert_says("web", "preparing failed: no room, restarting in");
     house.manners("web", |web| web.open_fails = None);
     tokio::time::sleep(secs(10)).await;
     assert_eq!(house.state("web"), State::Running);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_run_that_cannot_be_ended_is_told() {
-    let house = House::with([spec("web")]).await;
+    let mut house = House::with([spec("web")]).await;
+    // It is never cleaned up.
+    house.is_judged = false;
     house.manners("web", |web| web.stop_fails = Some("cgroup.kill: permission denied".into()));
-    house.manager.restart(&names(&["web"]), false).await;
-    house.settle().await;
+    house.begin_restart("web").await;
     house.assert_told("web", "cgroup.kill: permission denied");
 }

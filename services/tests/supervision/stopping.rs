@@ -43,7 +43,6 @@ async fn s1_the_order_is_the_reverse_and_branches_overlap() {
     assert_eq!(signal("c"), signal("top"));
     assert!(house.manager.list().iter().all(|service| service.down));
     assert_eq!(house.message("c"), "stopped: the host is stopping");
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -52,7 +51,7 @@ async fn nothing_starts_once_the_host_stops() {
     waits.restart.delay = Duration::ZERO;
     let house =
         House::with([spec("db"), needs("web", &["db"]), notify("late"), waits, manual(spec("idle"))]).await;
-    house.manners("web", |web| web.obeys = Some(secs(5)));
+    house.obey_after(&["web"], secs(5));
     let manager = house.manager.clone();
     let stopping = tokio::spawn(async move { manager.stop_all(Instant::now() + secs(60), &[]).await });
     house.settle().await;
@@ -69,7 +68,6 @@ async fn nothing_starts_once_the_host_stops() {
     assert_eq!(house.played("db", |db| db.runs), 1);
     assert!(stopping.await.unwrap().killed.is_empty());
     assert_eq!(house.played("waits", |one| one.runs) + house.played("idle", |one| one.runs), 0);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -77,11 +75,10 @@ async fn a_start_that_is_under_way_is_broken_off_when_the_host_stops() {
     let mut db = spec("db");
     (db.hooks.pre, db.hooks.post) = (vec![hook("first"), hook("second")], vec![hook("post")]);
     let house = House::with([db, spec("base"), needs("web", &["db", "base"])]).await;
-    house.manners("web", |web| web.obeys = Some(secs(5)));
+    house.obey_after(&["web"], secs(5));
     house.manners("db", |db| db.hook("first", Some((secs(2), Exit::Status(0)))));
     // Those that need it run on meanwhile.
-    house.manager.restart(&names(&["db"]), false).await;
-    house.settle().await;
+    house.begin_restart("db").await;
     assert_eq!((house.state("db"), house.state("web")), (State::Starting, State::Running));
     let stopping = {
         let manager = house.manager.clone();
@@ -97,7 +94,6 @@ async fn a_start_that_is_under_way_is_broken_off_when_the_host_stops() {
         assert_eq!(said.iter().filter(|call| *call == "hook post").count(), 2, "{said:?}");
     });
     assert_eq!(house.message("db"), "stopped while starting: the host is stopping");
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -139,14 +135,13 @@ async fn s4_the_delay_comes_before_the_signal_and_ends_with_the_process() {
         assert_eq!(house.state("web"), if restart { State::Running } else { State::Stopped });
         assert!(at.elapsed() < secs(4));
     }
-    house.manager.start(&names(&["web"]), true).await;
+    house.start("web").await;
     let signals = house.played("web", |web| web.said().iter().filter(|call| *call == "signal 15").count());
     house.manager.stop(&names(&["web"]), false, false).await;
     house.exit("web", 0).await;
     assert_eq!(house.state("web"), State::Stopped, "gone before the delay was over");
     let after = house.played("web", |web| web.said().iter().filter(|call| *call == "signal 15").count());
     assert_eq!((signals, after), (2, 2), "nobody was left to be signalled");
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -163,13 +158,11 @@ async fn s7_what_others_need_is_refused_or_stopped_after_them() {
         ServiceSpec { depends: vec![up("db"), Requirement::TimeSynced], ..spec("waiting") },
     ])
     .await;
-    let refused = house.manager.stop(&names(&["db"]), false, true).await;
-    assert_eq!(refused[0].outcome, Outcome::Refused);
-    assert_eq!(refused[0].message, "needed by \"web\"; stop that first, or use --cascade");
+    let refused = house.stop("db").await;
+    assert_eq!(refused.outcome, Outcome::Refused);
+    assert_eq!(refused.message, "needed by \"web\"; stop that first, or use --cascade");
     assert_eq!(house.state("db"), State::Running);
-    for name in ["web", "top"] {
-        house.manners(name, |one| one.obeys = Some(secs(1)));
-    }
+    house.obey_after(&["web", "top"], secs(1));
     let done = house.manager.stop(&names(&["db"]), true, true).await;
     assert_eq!(done[0].outcome, Outcome::Done, "{done:?}");
     assert!(done[0].message.ends_with(", after top, web"), "{}", done[0].message);
@@ -177,27 +170,25 @@ async fn s7_what_others_need_is_refused_or_stopped_after_them() {
     assert!(at("top", "close") <= at("web", "signal 15") && at("web", "close") <= at("db", "signal 15"));
     assert_eq!(house.message("web"), "stopped: \"db\", which it needs, is to be stopped");
     assert_eq!((house.state("either"), house.state("waiting")), (State::Running, State::Waiting));
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
 async fn s7_two_cascades_at_once_are_both_answered() {
     let house = House::with([spec("db"), needs("web", &["db"])]).await;
-    house.manners("web", |web| web.obeys = Some(secs(2)));
+    house.obey_after(&["web"], secs(2));
     let db = names(&["db"]);
     let both =
         async { tokio::join!(house.manager.stop(&db, true, true), house.manager.stop(&db, true, true)) };
     let (a, b) = tokio::time::timeout(secs(20), both).await.expect("both are answered");
     assert_eq!((a[0].outcome, b[0].outcome), (Outcome::Done, Outcome::Done));
     assert!(house.now("db").stopped && house.now("web").stopped);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
 async fn s7_a_cascade_that_was_overtaken_says_so() {
     let house = House::with([spec("db"), needs("web", &["db"])]).await;
-    house.manners("web", |web| web.obeys = Some(secs(2)));
-    house.manners("db", |db| db.obeys = Some(secs(2)));
+    house.obey_after(&["web"], secs(2));
+    house.obey_after(&["db"], secs(2));
     let db = names(&["db"]);
     let start = async {
         tokio::time::sleep(secs(3)).await;
@@ -205,35 +196,26 @@ async fn s7_a_cascade_that_was_overtaken_says_so() {
     };
     let (stopped, started) = tokio::join!(house.manager.stop(&db, true, true), start);
     assert_eq!((stopped[0].outcome, started[0].outcome), (Outcome::Superseded, Outcome::Done), "{stopped:?}");
-    house.check();
 }
 
 #[test]
 fn s7_a_cascade_ends_with_the_pid_1_that_was_asked_for_it() {
-    two_lives(
-        || async {
-            let house = House::with([spec("db"), needs("web", &["db"])]).await;
-            house.manners("web", |web| web.obeys = Some(secs(5)));
-            let manager = house.manager.clone();
-            tokio::spawn(async move { manager.stop(&names(&["db"]), true, true).await });
-            tokio::time::sleep(secs(1)).await;
-            assert_eq!((house.state("web"), house.state("db")), (State::Stopping, State::Running));
-            house
-        },
-        |ruin| async {
-            let house = House::another_life(ruin).await;
-            tokio::time::sleep(secs(20)).await;
-            assert!(
-                house.now("web").stopped && house.state("web") == State::Stopped,
-                "{:?}",
-                house.now("web")
-            );
-            assert_eq!(house.state("db"), State::Running);
-            let done = house.manager.stop(&names(&["db"]), true, true).await;
-            assert_eq!(done[0].outcome, Outcome::Done, "{done:?}");
-            house.check();
-        },
-    );
+    let ruin = first_life(async {
+        let house = House::with([spec("db"), needs("web", &["db"])]).await;
+        house.obey_after(&["web"], secs(5));
+        let manager = house.manager.clone();
+        tokio::spawn(async move { manager.stop(&names(&["db"]), true, true).await });
+        tokio::time::sleep(secs(1)).await;
+        assert_eq!((house.state("web"), house.state("db")), (State::Stopping, State::Running));
+        house
+    });
+    next_life(ruin, async |house| {
+        tokio::time::sleep(secs(20)).await;
+        assert!(house.now("web").stopped && house.state("web") == State::Stopped, "{:?}", house.now("web"));
+        assert_eq!(house.state("db"), State::Running);
+        let done = house.manager.stop(&names(&["db"]), true, true).await;
+        assert_eq!(done[0].outcome, Outcome::Done, "{done:?}");
+    });
 }
 
 #[tokio::test(start_paused = true)]
@@ -249,15 +231,13 @@ async fn a_thousand_are_stopped_without_asking_a_million_times() {
     let results = house.manager.stop(&all, false, true).await;
     assert_eq!(results.len(), 1000);
     assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_process_that_has_ended_has_no_pid_while_it_is_cleaned_up() {
     let house = House::with([spec("web")]).await;
     house.manners("web", |web| web.close = secs(1));
-    house.manager.stop(&names(&["web"]), false, false).await;
-    house.settle().await;
+    house.begin_stop("web").await;
     house.settle().await;
     assert!(!house.played("web", Played::lives));
     assert_eq!((house.state("web"), house.now("web").pid), (State::Stopping, None));
@@ -267,5 +247,4 @@ async fn a_process_that_has_ended_has_no_pid_while_it_is_cleaned_up() {
         (None, Some(Exit::Signal { signal: 15, core: false }))
     );
     tokio::time::sleep(secs(1)).await;
-    house.check();
 }

@@ -2,7 +2,7 @@
 
 use kelson_runner::Exit;
 use kelson_services::model::{RestartReason, State};
-use kelson_spec::service::{Check, Probe, Requirement, ServiceEvent, ServiceSpec, WhenDown};
+use kelson_spec::service::{Check, Requirement, ServiceEvent, ServiceSpec, WhenDown};
 
 use crate::health_commands::{fails, passes};
 use crate::house::*;
@@ -43,7 +43,6 @@ async fn g5_each_rule_does_what_it_says_when_a_dependency_restarts() {
     assert_eq!((house.now("restarts").restarts, house.played("restarts", |one| one.runs)), (0, 2));
     assert_eq!(count(&house, "restarts", RestartReason::Dependency), 1);
     assert_eq!((house.state("stops"), house.played("ignores", |one| one.runs)), (State::Stopped, 1));
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -54,7 +53,6 @@ async fn one_that_went_down_and_came_back_at_once_went_down() {
     house.exit("db", 0).await;
     tokio::time::sleep(secs(1)).await;
     assert_eq!(house.played("web", |web| web.runs), 2);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -64,16 +62,13 @@ async fn one_whose_process_has_ended_is_down_before_it_is_cleaned_up() {
     house.exit("db", 3).await;
     assert_eq!((house.state("web"), house.played("web", Played::lives)), (State::Stopped, false));
     let told = "stopped: service \"db\", which it needs, went down (exited with status 3 after 1 ms)";
-    assert!(house.message("web").starts_with(told), "{}", house.message("web"));
+    house.assert_says("web", told);
     tokio::time::sleep(secs(5)).await;
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
 async fn unhealthy_is_not_down() {
-    let mut db = spec("db");
-    let check = Check::new("ask", Probe::Exec { command: vec!["ask".into()] });
-    db.health = vec![Check { interval: secs(1), failure_threshold: 1, ..check }];
+    let db = checked("db", [Check { failure_threshold: 1, ..exec_check("ask") }]);
     let house = House::new();
     house.played("db", |db| db.commands.set("ask", passes()));
     house.manager.take_in(loaded([db, minds("web", "db", WhenDown::Stop)]));
@@ -83,10 +78,8 @@ async fn unhealthy_is_not_down() {
     house.played("db", |db| db.commands.set("ask", fails("no")));
     tokio::time::sleep(secs(5)).await;
     assert_eq!((house.now("db").healthy, house.state("web")), (Some(false), State::Running));
-    house.manager.restart(&names(&["db"]), false).await;
-    house.settle().await;
+    house.begin_restart("db").await;
     assert_eq!(house.state("web"), State::Stopped);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -95,7 +88,6 @@ async fn a_one_shot_that_has_finished_is_not_down() {
     house.exit("job", 0).await;
     tokio::time::sleep(secs(1)).await;
     assert_eq!(house.state("web"), State::Running);
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -111,7 +103,6 @@ async fn a_stop_outweighs_a_restart_and_the_shutdown_both() {
     for name in ["web", "other"] {
         assert_eq!((house.state(name), house.played(name, |one| one.runs)), (State::Stopped, 1), "{name}");
     }
-    house.check();
 }
 
 #[tokio::test(start_paused = true)]
@@ -141,8 +132,7 @@ async fn each_restart_tells_and_counts_its_reason() {
     tokio::time::sleep(secs(1)).await;
     house.assert_told("web", "no WATCHDOG=1 within its interval, restarting in");
     starting().await;
-    house.manager.restart(&names(&["web"]), false).await;
-    house.settle().await;
+    house.begin_restart("web").await;
     for (reason, least) in [
         (RestartReason::Exit, 1),
         (RestartReason::NotReady, 1),
@@ -155,5 +145,4 @@ async fn each_restart_tells_and_counts_its_reason() {
     let counted: u32 =
         house.now("web").restarts_by.iter().filter(|(reason, _)| reason.counts()).map(|(_, n)| n).sum();
     assert_eq!(counted, house.now("web").restarts);
-    house.check();
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kelson_spec::service::{
-    Check, ContainerSpec, Hook as HookSpec, NetworkAspect, Probe, Readiness, Requirement, RestartPolicy,
+    Check, ContainerSpec, Hook as HookSpec, NetworkAspect, Readiness, Requirement, RestartPolicy,
     RestartScope, RestartSpec, ServiceEvent, ServiceSpec, Workload as WorkloadSpec,
 };
 
@@ -56,7 +56,7 @@ pub fn files(case: &Case, changed: bool) -> Vec<ServiceSpec> {
     if case.by_group {
         one.restart.scope = RestartScope::Group;
         one.group = Some("group".into());
-        files.push(ServiceSpec { group: Some("group".into()), ..spec("mate") });
+        files.push(in_group("group", spec("mate")));
     }
     match case.condition {
         Condition::Up | Condition::Running | Condition::Any => files.push(manual(spec("other"))),
@@ -69,13 +69,7 @@ pub fn files(case: &Case, changed: bool) -> Vec<ServiceSpec> {
 }
 
 fn check() -> Check {
-    Check {
-        interval: secs(1),
-        failure_threshold: 1,
-        restart_after: 2,
-        grace: Duration::ZERO,
-        ..Check::new("check", Probe::Exec { command: vec!["check".into()] })
-    }
+    Check { failure_threshold: 1, restart_after: 2, grace: Duration::ZERO, ..exec_check("check") }
 }
 
 fn policy(policy: Policy) -> RestartPolicy {
