@@ -130,7 +130,7 @@ fn process_of(record: &Record, survivors: &dyn Survivors) -> (i32, u64) {
     {
         return (pid, start_time);
     }
-    record.service.pid.map_or((0, 0), |pid| (pid, record.start_time))
+    record.service.pid().map_or((0, 0), |pid| (pid, record.start_time))
 }
 
 async fn stop_part(services: Vec<Service>, deadline: Instant) {

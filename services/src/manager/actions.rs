@@ -118,7 +118,7 @@ impl Manager {
         for result in results.iter().filter(|result| result.outcome != Outcome::Refused) {
             if let Some(handle) = self.live(&result.name) {
                 // Where its mailbox is full, the operator can ask again.
-                let _ = handle.mailbox.send(Command::Force);
+                let _ = handle.mailbox.send(Command::Request { input: Input::Force, reply: None });
             }
         }
         if wait { self.stop_for(names, cascade, true, time).await } else { results }

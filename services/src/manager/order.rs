@@ -249,7 +249,7 @@ impl Manager {
         wave.tell_all(self, &reason);
         for name in &left {
             if let Some(handle) = self.live(name) {
-                let _ = handle.mailbox.send(Command::Kill);
+                let _ = handle.mailbox.send(Command::Request { input: Input::Kill, reply: None });
             }
         }
         summary.killed.extend(left);

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use super::faulty::faults;
 use super::{Entry, Kind, Manager};
 use crate::groups::GroupRequest;
-use crate::service_runner::table::{Input, Phase};
+use crate::service_runner::table::{Input, Phase, Stage};
 use crate::service_runner::task::{Command, Making, Resumed, resume};
 use crate::state_store::{self, Descriptor, Past, Record};
 
@@ -70,7 +70,7 @@ impl Manager {
         for record in std::mem::take(&mut past.records) {
             let name: Arc<str> = Arc::from(record.name.as_str());
             let Some(spec) = specs.remove(&record.name).map(Arc::new) else {
-                if record.service.phase == Phase::Rest && record.service.is_leaving() {
+                if matches!(record.service.phase, Phase::Rest(_)) && record.service.is_leaving() {
                     // It was just being forgotten.
                     past.store.remove(&name);
                     continue;
@@ -88,7 +88,7 @@ impl Manager {
                     Some(start_time) => Some(Making::Child(pid, start_time)),
                     None => past.exits.get(&pid).map(|exit| Making::Ended(pid, *exit)),
                 }),
-                exit: record.service.pid.and_then(|pid| past.exits.get(&pid).copied()),
+                exit: record.service.pid().and_then(|pid| past.exits.get(&pid).copied()),
                 notify_source: notify_sources.remove(&(record.name.clone(), record.service.run)),
                 told: told.of(&name),
                 closing: self.closing(),
@@ -173,8 +173,8 @@ impl Manager {
 pub fn child_of(record: &Record, making: &[Leftover]) -> Option<i32> {
     let (service, run) = (service_id(&record.name), record.service.run);
     let of_it = |child: &&Leftover| child.service == service && child.run == run;
-    let unrecorded = record.service.pid.is_none()
-        && matches!(record.service.phase, Phase::Spawning | Phase::Ending { .. });
+    let unrecorded = matches!(record.service.phase, Phase::Spawning { .. })
+        || matches!(record.service.stage(), Some(Stage::Ending { pid: None, .. }));
     let child = making.iter().find(of_it).filter(|_| unrecorded);
     child.map(|child| child.pid)
 }

@@ -6,7 +6,9 @@ use kelson_conditions::Subject;
 use kelson_runner::{Deaf, ErrorKind, Exit, RunnerError, StopReport};
 use kelson_spec::service::{Exhausted, Readiness, RestartPolicy, RestartSpec, ServiceKind, StopSpec};
 
-use super::table::{Answer, Effect, HookKinds, Input, Phase, Rules, ServiceState, StopReason, Timer, Work};
+use super::table::{
+    Answer, Effect, HookKinds, Input, Phase, Rules, ServiceState, Stage, StopReason, Timer, Work,
+};
 use crate::model::{RestartReason, State};
 
 pub fn rules() -> Rules {
@@ -63,7 +65,7 @@ impl Case {
         for effect in step.effects {
             match effect {
                 Effect::Tell => {
-                    self.told.push(format!("{}: {}", self.service.state.name(), self.service.message))
+                    self.told.push(format!("{}: {}", self.service.state().name(), self.service.message))
                 }
                 Effect::Work(work) => self.work = work,
                 Effect::AskGate => {
@@ -120,6 +122,10 @@ impl Case {
         self.feed(Input::Stop { request_id: 1, reason: StopReason::Operator }).unwrap()
     }
 
+    fn rests(&self) -> bool {
+        matches!(self.service.phase, Phase::Rest(_))
+    }
+
     fn deadlines(&self) -> Vec<(Timer, Duration)> {
         self.service.deadlines().collect()
     }
@@ -149,7 +155,7 @@ fn from_file_to_running_to_stopped() {
             "stopped: stopped: asked by an operator",
         ]
     );
-    assert!(case.service.stopped && case.service.down(&case.rules) && !case.service.finished);
+    assert!(case.service.stopped() && case.service.down(&case.rules) && !case.service.finished());
     assert_eq!(case.rested, 1);
 }
 
@@ -159,9 +165,9 @@ fn g3_stop_takes_effect_in_every_phase_and_leaves_nothing() {
     let mut case = Case::new(rules());
     case.gate = false;
     case.feed(Input::Begin);
-    assert_eq!(case.service.state, State::Waiting);
+    assert_eq!(case.service.state(), State::Waiting);
     assert_eq!(case.stop(), Answer::Done);
-    assert_eq!(case.service.state, State::Stopped);
+    assert_eq!(case.service.state(), State::Stopped);
     assert!(case.service.message.contains("while waiting for the clock"), "{}", case.service.message);
 
     // Preparing: what was prepared is undone.
@@ -170,7 +176,7 @@ fn g3_stop_takes_effect_in_every_phase_and_leaves_nothing() {
     assert_eq!(case.work, Work::Open);
     assert_eq!(case.stop(), Answer::Done);
     case.closed();
-    assert_eq!((case.service.state, case.service.stopped), (State::Stopped, true));
+    assert_eq!((case.service.state(), case.service.stopped()), (State::Stopped, true));
 
     // Spawning: a program that runs by then has its signal.
     let mut case = Case::new(rules());
@@ -180,7 +186,7 @@ fn g3_stop_takes_effect_in_every_phase_and_leaves_nothing() {
     assert_eq!(case.work, Work::Stop);
     case.cleared();
     case.closed();
-    assert_eq!((case.service.state, case.service.stopped), (State::Stopped, true));
+    assert_eq!((case.service.state(), case.service.stopped()), (State::Stopped, true));
 
     // A hook before it is killed.
     let mut case = Case::new(Rules { hooks: HookKinds { pre: true, ..HookKinds::default() }, ..rules() });
@@ -193,22 +199,22 @@ fn g3_stop_takes_effect_in_every_phase_and_leaves_nothing() {
     // Starting, not ready yet.
     let mut case = Case::new(Rules { readiness: Readiness::Notify, ..rules() });
     case.run();
-    assert_eq!(case.service.state, State::Starting);
+    assert_eq!(case.service.state(), State::Starting);
     assert_eq!(case.stop(), Answer::Done);
     case.cleared();
     case.closed();
-    assert_eq!((case.service.state, case.service.stopped), (State::Stopped, true));
+    assert_eq!((case.service.state(), case.service.stopped()), (State::Stopped, true));
 
     // Backoff.
     let mut case = Case::new(rules());
     case.run();
     case.exit(3);
-    assert_eq!(case.service.state, State::Backoff);
+    assert_eq!(case.service.state(), State::Backoff);
     assert_eq!(case.stop(), Answer::Done);
     case.closed();
-    assert_eq!((case.service.state, case.service.stopped), (State::Stopped, true));
+    assert_eq!((case.service.state(), case.service.stopped()), (State::Stopped, true));
     case.feed(Input::Timer(Timer::Backoff));
-    assert_eq!(case.service.state, State::Stopped);
+    assert_eq!(case.service.state(), State::Stopped);
 }
 
 #[test]
@@ -216,10 +222,10 @@ fn r5_a_restart_keeps_the_preparations_and_asks_the_gate_again() {
     let mut case = Case::new(rules());
     case.run();
     case.exit(3);
-    assert_eq!(case.service.state, State::Backoff);
+    assert_eq!(case.service.state(), State::Backoff);
     case.gate = false;
     case.feed(Input::Timer(Timer::Backoff));
-    assert_eq!(case.service.state, State::Waiting);
+    assert_eq!(case.service.state(), State::Waiting);
     case.gate = true;
     case.feed(Input::GateHolds);
     assert_eq!(case.work, Work::Spawn, "what was prepared still holds");
@@ -241,7 +247,7 @@ fn h1_h2_nothing_of_an_earlier_run_counts() {
     case.feed(Input::Ready { run: 1 });
     case.feed(Input::Health { run: 1, healthy: Some(true), missing: String::new() });
     assert!(
-        !case.up() && case.service.active().is_some_and(|active| !active.ready && active.healthy.is_none())
+        !case.up() && case.service.active().is_some_and(|active| !active.ready() && active.healthy.is_none())
     );
     case.feed(Input::Exited { run: 1, exit: Exit::Status(0) });
     assert!(case.service.active().is_some());
@@ -265,7 +271,7 @@ fn what_ended_the_last_run_is_said_until_it_is_up_again() {
     assert_eq!(case.service.retry().unwrap().ended, ended);
     case.gate = false;
     case.feed(Input::Timer(Timer::Backoff));
-    assert_eq!(case.service.state, State::Waiting);
+    assert_eq!(case.service.state(), State::Waiting);
     assert!(
         case.service.reason().ends_with(&format!("; the last run: {ended}")),
         "{}",
@@ -304,7 +310,7 @@ fn a_member_counts_the_restarts_of_its_group() {
     case.feed(Input::Stop { request_id: 1, reason: StopReason::Group("why".into()) });
     case.cleared();
     case.closed();
-    assert_eq!((case.service.state, case.service.restarts), (State::Stopped, 0));
+    assert_eq!((case.service.state(), case.service.restarts), (State::Stopped, 0));
     case.feed(Input::GroupStart { text: "why".into() });
     assert_eq!(case.service.restarts, 1);
     assert_eq!(case.service.retry().unwrap().ended, "its group is restarted (why)");
@@ -320,15 +326,15 @@ fn a_oneshot_is_up_once_it_succeeded_and_not_down_then() {
     assert!(!case.up());
     case.exit(0);
     case.closed();
-    assert!(case.up() && case.service.finished && !case.service.down(&case.rules));
-    assert_eq!(case.service.state, State::Finished);
+    assert!(case.up() && case.service.finished() && !case.service.down(&case.rules));
+    assert_eq!(case.service.state(), State::Finished);
 
     let mut case = Case::new(one);
     case.run();
     case.exit(2);
     case.closed();
-    assert!(!case.up() && !case.service.finished && case.service.down(&case.rules));
-    assert_eq!(case.service.state, State::Failed);
+    assert!(!case.up() && !case.service.finished() && case.service.down(&case.rules));
+    assert_eq!(case.service.state(), State::Failed);
 }
 
 #[test]
@@ -340,8 +346,10 @@ fn g9_a_oneshot_stopped_half_way_is_not_finished() {
     case.feed(Input::Exited { run: 1, exit: Exit::Status(0) });
     case.cleared();
     case.closed();
-    assert_eq!(case.service.state, State::Stopped);
-    assert!(case.service.stopped && !case.service.finished && !case.up() && case.service.down(&case.rules));
+    assert_eq!(case.service.state(), State::Stopped);
+    assert!(
+        case.service.stopped() && !case.service.finished() && !case.up() && case.service.down(&case.rules)
+    );
 }
 
 #[test]
@@ -361,7 +369,7 @@ fn g8_the_last_request_wins() {
     assert_eq!(case.feed(Input::Stop { request_id: 3, reason: StopReason::Operator }), Some(Answer::Done));
     case.cleared();
     case.closed();
-    assert_eq!((case.service.state, case.service.run), (State::Stopped, 1));
+    assert_eq!((case.service.state(), case.service.run), (State::Stopped, 1));
 
     let mut case = Case::new(rules());
     case.run();
@@ -369,7 +377,7 @@ fn g8_the_last_request_wins() {
     assert_eq!(case.feed(Input::Start { request_id: 2 }), Some(Answer::Done));
     case.cleared();
     case.opened_and_spawned();
-    assert_eq!((case.service.state, case.service.run, case.service.restarts), (State::Running, 2, 0));
+    assert_eq!((case.service.state(), case.service.run, case.service.restarts), (State::Running, 2, 0));
 }
 
 #[test]
@@ -380,14 +388,15 @@ fn s4_the_delay_takes_it_down_at_once_and_ends_early_with_the_process() {
     case.run();
     case.stop();
     let until = Duration::from_secs(5);
-    assert_eq!((case.service.phase, case.service.state), (Phase::StopDelay { until }, State::Stopping));
+    let delayed = Some(Stage::StopDelay { until, pid: 101 });
+    assert_eq!((case.service.stage(), case.service.state()), (delayed, State::Stopping));
     assert!(!case.up());
     assert_eq!(case.deadlines(), [(Timer::StopDelay, until)]);
     case.feed(Input::Exited { run: 1, exit: Exit::Status(0) });
     assert_eq!(case.work, Work::Clear, "no signal: it is gone");
     case.cleared();
     case.closed();
-    assert_eq!((case.service.state, case.service.stopped), (State::Stopped, true));
+    assert_eq!((case.service.state(), case.service.stopped()), (State::Stopped, true));
 }
 
 #[test]
@@ -401,7 +410,7 @@ fn nothing_starts_once_the_host_stops() {
     case.closed();
     assert_eq!(case.rested, 1);
     case.feed(Input::Begin);
-    assert_eq!(case.service.phase, Phase::Rest);
+    assert!(case.rests());
 
     // An exit that was under way when the stop came is not restarted against.
     let mut case = Case::new(rules());
@@ -410,7 +419,7 @@ fn nothing_starts_once_the_host_stops() {
     case.feed(Input::Stop { request_id: 0, reason: StopReason::Shutdown });
     case.cleared();
     case.closed();
-    assert_eq!((case.service.phase, case.rested), (Phase::Rest, 1));
+    assert_eq!((case.rests(), case.rested), (true, 1));
 }
 
 #[test]
@@ -419,14 +428,14 @@ fn only_what_was_added_to_be_started_is_begun() {
     // Its file says `auto` by now.
     case.feed(Input::NewSpec { has_when: false });
     case.feed(Input::Begin);
-    assert_eq!((case.service.phase, case.service.state), (Phase::Rest, State::Initialized));
+    assert_eq!((case.rests(), case.service.state()), (true, State::Initialized));
     case.feed(Input::Start { request_id: 1 });
     assert_eq!(case.work, Work::Open);
     // One that was stopped before the boot came to it stays stopped.
     let mut case = Case::new(rules());
     case.feed(Input::Stop { request_id: 1, reason: StopReason::Operator });
     case.feed(Input::Begin);
-    assert_eq!((case.service.phase, case.service.state), (Phase::Rest, State::Stopped));
+    assert_eq!((case.rests(), case.service.state()), (true, State::Stopped));
 }
 
 #[test]
@@ -437,7 +446,7 @@ fn preparing_that_fails_is_undone_and_counts_as_a_failure() {
     case.feed(Input::Begin);
     case.feed(Input::Opened(Err(RunnerError::new("no room"))));
     case.closed();
-    assert_eq!(case.service.state, State::Failed);
+    assert_eq!(case.service.state(), State::Failed);
     assert!(case.service.message.contains("no room"), "{}", case.service.message);
 }
 
@@ -447,9 +456,9 @@ fn what_is_not_ready_in_time_is_stopped_and_restarted() {
     case.run();
     case.now = Duration::from_secs(90);
     case.feed(Input::Timer(Timer::Start));
-    assert_eq!((case.work, case.service.state), (Work::Stop, State::Stopping));
+    assert_eq!((case.work, case.service.state()), (Work::Stop, State::Stopping));
     case.cleared();
-    assert_eq!(case.service.state, State::Backoff);
+    assert_eq!(case.service.state(), State::Backoff);
     assert!(case.service.message.starts_with("not ready after 1m30s"), "{}", case.service.message);
 }
 
@@ -543,7 +552,9 @@ fn no_order_of_inputs_breaks_the_invariants() {
             case.service.store(&mut record);
             // What is missing is asked again.
             let mut stored = case.service.clone();
-            stored.missing.clear();
+            if let Phase::Gate(gate) = &mut stored.phase {
+                gate.missing.clear();
+            }
             assert_eq!(ServiceState::of_stored(&record), (stored, Ok(())), "{text}");
             let service = &case.service;
             assert!(
@@ -552,12 +563,11 @@ fn no_order_of_inputs_breaks_the_invariants() {
             );
             assert!(!(closing && service.run > before), "a start after the host began to stop: {text}");
             assert!(!spawned || service.run == before, "{text}");
-            if service.phase == Phase::Rest {
+            if case.rests() {
                 assert!(!alive, "at rest with a process: {text}");
-                assert!(!service.is_open() && !open, "at rest and not cleaned up: {text}");
-                assert!(service.pid.is_none(), "{text}");
+                assert!(!open, "at rest and not cleaned up: {text}");
             }
-            if case.work == Work::Spawn && service.phase == Phase::Spawning {
+            if case.work == Work::Spawn && matches!(service.phase, Phase::Spawning { .. }) {
                 assert!(!alive, "two runs at once: {text}");
             }
         }
@@ -578,7 +588,7 @@ fn a_member_that_has_asked_its_group_is_never_down_before_the_restart() {
         assert!(!case.service.down(&case.rules), "{:?}", case.told);
         case.feed(Input::Timer(Timer::Backoff));
     }
-    assert_eq!((case.service.phase, case.service.state, case.asked.len()), (Phase::Rest, State::Failed, 1));
+    assert_eq!((case.rests(), case.service.state(), case.asked.len()), (true, State::Failed, 1));
     case.feed(Input::Stop { request_id: 1, reason: StopReason::Group("why".into()) });
     assert!(!case.service.down(&case.rules), "its group starts it again");
     case.feed(Input::GroupStart { text: "why".into() });
@@ -586,7 +596,7 @@ fn a_member_that_has_asked_its_group_is_never_down_before_the_restart() {
     // An operator who stops it means it.
     case.feed(Input::Stop { request_id: 2, reason: StopReason::Operator });
     case.feed(Input::Closed(Ok(())));
-    assert!(case.service.down(&case.rules) && case.service.stopped);
+    assert!(case.service.down(&case.rules) && case.service.stopped());
 }
 
 /// A member of a group whose check finds it broken.
@@ -623,7 +633,7 @@ fn a_check_restarts_the_group_until_the_budget_is_used_up() {
     broken(&mut case);
     case.cleared();
     case.feed(Input::Closed(Ok(())));
-    assert_eq!((case.service.phase, case.service.state, case.asked.len()), (Phase::Rest, State::Failed, 2));
+    assert_eq!((case.rests(), case.service.state(), case.asked.len()), (true, State::Failed, 2));
     assert_eq!(&*case.service.message, "check ping failed; gave up after 3 failures in 5m");
     assert!(case.service.down(&case.rules));
 }
@@ -634,7 +644,7 @@ fn a_check_restarts_nothing_where_the_policy_is_once() {
     broken(&mut case);
     case.cleared();
     case.feed(Input::Closed(Ok(())));
-    assert_eq!((case.service.phase, case.service.state, case.asked.len()), (Phase::Rest, State::Failed, 0));
+    assert_eq!((case.rests(), case.service.state(), case.asked.len()), (true, State::Failed, 0));
     assert_eq!(&*case.service.message, "check ping failed; restart.policy is once");
 }
 
@@ -652,14 +662,11 @@ fn a_budget_that_is_used_up_restarts_the_group_once() {
     fail(&mut case);
     case.feed(Input::Timer(Timer::Backoff));
     fail(&mut case);
-    assert_eq!((case.service.phase, case.asked.len()), (Phase::Rest, 1));
+    assert_eq!((case.rests(), case.asked.len()), (true, 1));
     for _ in 0..2 {
         case.feed(Input::GroupStart { text: "why".into() });
         fail(&mut case);
-        assert_eq!(
-            (case.service.phase, case.service.state, case.asked.len()),
-            (Phase::Rest, State::Failed, 1)
-        );
+        assert_eq!((case.rests(), case.service.state(), case.asked.len()), (true, State::Failed, 1));
         assert!(case.service.down(&case.rules));
     }
     // An operator gives it a new one.
@@ -680,10 +687,7 @@ fn what_cannot_succeed_is_not_tried_again_until_it_has_changed() {
         let refuse = |case: &mut Case| {
             case.feed(Input::Opened(Err(RunnerError::of_kind(kind, "no such image"))));
             case.feed(Input::Closed(Ok(())));
-            assert_eq!(
-                (case.service.phase, case.service.state, case.service.restarts),
-                (Phase::Rest, State::Failed, 0)
-            );
+            assert_eq!((case.rests(), case.service.state(), case.service.restarts), (true, State::Failed, 0));
             assert_eq!(&*case.service.message, format!("preparing failed: no such image; {until}"));
             assert!(case.service.down(&case.rules) && case.service.is_refused());
         };
@@ -703,7 +707,7 @@ fn what_cannot_succeed_is_not_tried_again_until_it_has_changed() {
         case.feed(Input::Stop { request_id: 1, reason: StopReason::Operator });
         case.feed(Input::ArchivesChanged);
         case.feed(Input::NewSpec { has_when: false });
-        assert_eq!((case.service.phase, case.service.is_refused()), (Phase::Rest, false));
+        assert_eq!((case.rests(), case.service.is_refused()), (true, false));
         case.feed(Input::Start { request_id: 2 });
         assert_eq!(case.work, Work::Open);
     }
@@ -718,22 +722,22 @@ fn who_stops_one_that_has_failed_keeps_its_group_from_starting_it() {
     case.feed(Input::Exited { run: 1, exit: Exit::Status(1) });
     case.cleared();
     case.feed(Input::Closed(Ok(())));
-    assert_eq!((case.service.state, case.service.stopped), (State::Failed, false));
+    assert_eq!((case.service.state(), case.service.stopped()), (State::Failed, false));
     let answer = case.feed(Input::Stop { request_id: 1, reason: StopReason::Operator });
     assert_eq!(answer, Some(Answer::NothingToDo("it is failed already".into())));
     case.feed(Input::Stop { request_id: 2, reason: StopReason::Group("why".into()) });
     case.feed(Input::GroupStart { text: "why".into() });
-    assert_eq!((case.service.phase, case.service.down(&case.rules)), (Phase::Rest, true));
+    assert_eq!((case.rests(), case.service.down(&case.rules)), (true, true));
     case.feed(Input::Restart { request_id: 3 });
     case.feed(Input::Opened(Err(RunnerError::new("no"))));
-    assert_eq!(case.service.phase, Phase::Closing, "it has just failed");
+    assert_eq!(case.service.stage(), Some(Stage::Closing), "it has just failed");
     case.feed(Input::Stop { request_id: 4, reason: StopReason::Group("why".into()) });
     case.feed(Input::Stop { request_id: 5, reason: StopReason::Operator });
     case.feed(Input::Closed(Ok(())));
     case.feed(Input::GroupStart { text: "why".into() });
-    assert_eq!((case.service.phase, case.service.down(&case.rules)), (Phase::Rest, true));
+    assert_eq!((case.rests(), case.service.down(&case.rules)), (true, true));
     case.feed(Input::Start { request_id: 6 });
-    assert_ne!(case.service.phase, Phase::Rest);
+    assert!(!case.rests());
 }
 
 #[test]
@@ -743,12 +747,12 @@ fn who_stops_one_that_has_just_ended_by_itself_keeps_its_group_from_starting_it(
     let mut case = Case::new(rules);
     case.run();
     case.exit(0);
-    assert_eq!(case.service.phase, Phase::Closing);
+    assert_eq!(case.service.stage(), Some(Stage::Closing));
     case.feed(Input::Stop { request_id: 1, reason: StopReason::Operator });
     case.feed(Input::Stop { request_id: 2, reason: StopReason::Group("why".into()) });
     case.feed(Input::Closed(Ok(())));
     case.feed(Input::GroupStart { text: "why".into() });
-    assert_eq!((case.service.phase, case.service.state), (Phase::Rest, State::Finished));
+    assert_eq!((case.rests(), case.service.state()), (true, State::Finished));
     assert!(case.service.down(&case.rules), "nobody starts it: whoever waits for its end learns of it");
 }
 
@@ -767,10 +771,10 @@ fn a_stop_for_a_time_ends_by_itself_unless_somebody_was_there_first() {
     let mut case = stopped_for(Some(HOUR));
     case.cleared();
     case.closed();
-    assert!(case.service.stopped);
+    assert!(case.service.stopped());
     case.feed(Input::Timer(Timer::StopFor));
     case.opened_and_spawned();
-    assert!(case.up() && case.service.run == 2 && !case.service.stopped);
+    assert!(case.up() && case.service.run == 2 && !case.service.stopped());
     let mut case = stopped_for(Some(HOUR));
     case.feed(Input::Timer(Timer::StopFor));
     case.cleared();
@@ -785,7 +789,7 @@ fn a_stop_for_a_time_ends_by_itself_unless_somebody_was_there_first() {
         case.closed();
         case.feed(input);
         case.feed(Input::Timer(Timer::StopFor));
-        assert_eq!(case.service.phase, Phase::Rest);
+        assert!(case.rests());
     }
     // Another stop, for no time.
     let mut case = stopped_for(Some(HOUR));

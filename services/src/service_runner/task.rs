@@ -4,7 +4,6 @@
 //! what a run says of itself, `publisher` how a state is recorded, published and told.
 
 use std::collections::VecDeque;
-use std::mem::{Discriminant, discriminant};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +19,7 @@ use super::host_context::HostContext;
 use super::mailbox::Mailbox;
 use super::random::Random;
 use super::readiness::{NotifySource, Received};
-use super::table::{Answer, Effect, Input, Phase, Rules, ServiceState, Work};
+use super::table::{Answer, Effect, Input, Phase, Place, Rules, ServiceState, Work};
 use crate::groups::GroupRequest;
 use crate::health::{Checks, News, OwnCheck, Totals};
 use crate::model::{Snapshot, State};
@@ -59,16 +58,6 @@ enum Outcome {
     Cleared(Result<StopReport, RunnerError>),
 }
 
-/// Who has what is left of a run killed at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Killing {
-    Nobody,
-    /// The stop that is under way.
-    Operator,
-    /// The host's total deadline has passed.
-    Deadline,
-}
-
 /// What the loop does next.
 enum Next {
     /// Go on with the same work.
@@ -102,7 +91,6 @@ struct Core {
     post_start_of: u64,
     /// Rings at the first of its deadlines.
     sleep: Option<std::pin::Pin<Box<tokio::time::Sleep>>>,
-    watchdog: Option<Duration>,
     status_text: Option<Arc<str>>,
     shown: State,
     spawned_after: Option<Duration>,
@@ -111,7 +99,6 @@ struct Core {
     /// The run of which that is.
     start_took_run: u64,
     totals: Arc<Totals>,
-    killing: Killing,
     /// Held while it prepares and spawns.
     permit: Option<OwnedSemaphorePermit>,
     /// Who waits for it to come to rest.
@@ -122,8 +109,8 @@ struct Core {
     past_checks: Option<Box<PastChecks>>,
     /// What its checks said in an earlier incarnation of PID 1 counts until they have said something in this one.
     health_kept: bool,
-    /// The phase that stands in the record, and whether `post` hooks are owed.
-    recorded: Option<(Discriminant<Phase>, bool)>,
+    /// What stands in the record.
+    recorded: Option<Place>,
     random: Random,
 }
 
@@ -170,6 +157,14 @@ enum Occurrence {
     Time,
 }
 
+/// Ends as the future does; without one never. Cancelled by dropping; loses nothing then.
+async fn end_of<F: Future + Unpin>(future: &mut Option<F>) -> F::Output {
+    match future {
+        Some(future) => future.await,
+        None => std::future::pending().await,
+    }
+}
+
 impl Core {
     fn rules(&self) -> Rules {
         making::rules(&self.spec, self.own_check.is_some())
@@ -196,7 +191,7 @@ impl Core {
     async fn happen(&mut self, doing: &mut Option<BoxFuture<'_, Outcome>>) -> Occurrence {
         self.arm();
         // What a run says before its spawn has been reported waits until then.
-        let listening = self.service.phase != Phase::Spawning;
+        let listening = !matches!(self.service.phase, Phase::Spawning { .. });
         let Core {
             mailbox,
             notify_source,
@@ -212,19 +207,17 @@ impl Core {
         let dependency_watch = dependency_watch.as_mut().filter(|_| service.active().is_some());
         tokio::select! {
             // In turns, so that no flood of one starves another.
-            outcome = async { match doing { Some(doing) => doing.await, None => std::future::pending().await } } => {
-                Occurrence::Outcome(Box::new(outcome))
-            }
+            outcome = end_of(doing) => Occurrence::Outcome(Box::new(outcome)),
             command = mailbox.receive() => Occurrence::Command(command),
             received = notify_source.next(), if listening => Occurrence::Received(received),
-            ended = async { match exit { Some(exit) => exit.await, None => std::future::pending().await } } => {
+            ended = end_of(exit) => {
                 *exit = None;
                 Occurrence::Exit(ended)
             }
             news = async { match checks { Some(checks) => checks.next().await, None => std::future::pending().await } } => {
                 Occurrence::Checked(Box::new(news))
             }
-            failures = async { match post_start { Some(hooks) => hooks.await, None => std::future::pending().await } } => {
+            failures = end_of(post_start) => {
                 *post_start = None;
                 Occurrence::PostStart(failures)
             }
@@ -232,7 +225,7 @@ impl Core {
                 Occurrence::Dependency(rule, text)
             }
             () = async { match gate { Some(gate) => gate.changed().await, None => std::future::pending().await } } => Occurrence::Gate,
-            () = async { match sleep { Some(sleep) => sleep.await, None => std::future::pending().await } } => Occurrence::Time,
+            () = end_of(sleep) => Occurrence::Time,
         }
     }
 
@@ -293,88 +286,6 @@ impl Core {
         passed.map_or(Next::Same, |(timer, _)| self.step(Input::Timer(timer)))
     }
 
-    /// Takes in what the work brought.
-    fn bring(&mut self, outcome: Outcome) -> Next {
-        match outcome {
-            Outcome::Cleared(report) => {
-                let exit = self.exit_now();
-                self.exit = None;
-                let report = match report {
-                    // Who had it killed has been told.
-                    Ok(report) => {
-                        StopReport { killed: report.killed && self.killing == Killing::Nobody, ..report }
-                    }
-                    Err(error) => {
-                        self.note(&format!("its processes could not be ended: {}", error.message));
-                        StopReport::default()
-                    }
-                };
-                if self.killing == Killing::Operator {
-                    self.killing = Killing::Nobody;
-                }
-                self.step(Input::Cleared { exit, report })
-            }
-            Outcome::Input(input) => self.step(input),
-            Outcome::Turn(permit, gate) => {
-                if self.service.phase == Phase::Opening {
-                    self.permit = Some(permit);
-                    return Next::Work(Work::Open, false);
-                }
-                if self.service.starts_nothing() {
-                    // It waits for its stop.
-                    return Next::Work(Work::None, false);
-                }
-                // The last look before the run.
-                if gate.is_some() {
-                    self.gate = gate;
-                }
-                if let shut @ Input::GateShut(_) = self.look_at_gate() {
-                    return self.step(shut);
-                }
-                self.gate = None;
-                self.permit = Some(permit);
-                // Before it is written down that the run begins: another incarnation of PID 1 must know with whom it
-                // began.
-                self.dependency_watch = DependencyWatch::tie(&self.spec, &self.host_context.registry, &[]);
-                if self.dependency_watch.is_some() {
-                    self.record();
-                }
-                self.step(Input::Turn);
-                if self.service.phase == Phase::Pre {
-                    return Next::Work(Work::Pre, false);
-                }
-                Next::Work(Work::Spawn, false)
-            }
-            Outcome::Open(warnings) => {
-                for warning in warnings {
-                    self.note(&warning);
-                }
-                self.step(Input::Opened(Ok(())))
-            }
-            Outcome::Run(running) => {
-                let Running { pid, start_time, stop_signal, exit } = *running;
-                self.exit = Some(exit);
-                self.start_time = start_time;
-                self.service.note_stop_signal(stop_signal);
-                // The boot's part alone: what restarts later keeps its first times.
-                if self.up_after.is_none() {
-                    self.spawned_after = Some(self.now());
-                }
-                self.step(Input::Spawned(Ok(pid)))
-            }
-        }
-    }
-
-    /// The exit status, when it is there already.
-    fn exit_now(&mut self) -> Option<Exit> {
-        let exit = self.exit.as_mut()?;
-        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-        match exit.as_mut().poll(&mut context) {
-            std::task::Poll::Ready(exit) => Some(exit),
-            std::task::Poll::Pending => None,
-        }
-    }
-
     fn step(&mut self, input: Input) -> Next {
         self.step_answer(input).0
     }
@@ -423,11 +334,10 @@ impl Core {
             inputs.extend(self.mind_checks());
             self.mind_hooks();
         }
-        if self.service.pid.is_none() && self.service.phase != Phase::Spawning {
+        if self.service.pid().is_none() && !matches!(self.service.phase, Phase::Spawning { .. }) {
             self.notify_source = NotifySource::Silent;
-            self.watchdog = None;
         }
-        if self.recorded != Some((discriminant(&self.service.phase), self.service.owes_post())) {
+        if self.recorded != Some(self.service.place()) {
             self.record();
         }
         let next = match work {

@@ -1,4 +1,4 @@
-//! The sentences in which the life of a service is told.
+//! The sentences of a service's events.
 
 use std::time::Duration;
 
@@ -7,7 +7,6 @@ use kelson_spec::service::{Readiness, ServiceKind};
 pub use kelson_sys::units::duration;
 
 use super::table::{Ended, Rules, StopReason};
-use crate::model::State;
 
 pub fn exit(exit: Exit) -> String {
     match exit {
@@ -79,10 +78,8 @@ pub fn out_of_memory(limit: Option<u64>) -> String {
     }
 }
 
-/// The state in which a run's end leaves the service when nothing restarts it.
-pub fn end_state(ended: &Ended) -> State {
-    if ended.success() { State::Finished } else { State::Failed }
-}
+/// What is told of one that was refused, and whose file has changed since.
+pub const TRIED_AGAIN: &str = "its file changed, it is tried again";
 
 /// `during` is empty or says in the middle of what (` while preparing`).
 pub fn stopped(reason: &StopReason, during: &str) -> String {

@@ -32,7 +32,6 @@ pub struct Record {
     pub since: u64,
     /// The same since PID 1's start. `None`: an earlier release has not written it down.
     pub entered: Option<Duration>,
-    pub watchdog: Option<Duration>,
     pub status_text: Option<String>,
     pub spawned_after: Option<Duration>,
     pub up_after: Option<Duration>,
@@ -86,7 +85,6 @@ impl Record {
             start_time: self.start_time,
             since: self.since,
             entered: self.entered.map(nanos),
-            watchdog: self.watchdog.map(nanos),
             status_text: self.status_text.clone(),
             spawned_after: self.spawned_after.map(nanos),
             up_after: self.up_after.map(nanos),
@@ -112,7 +110,6 @@ impl Record {
             start_time: record.start_time,
             since: record.since,
             entered: time(record.entered),
-            watchdog: time(record.watchdog),
             status_text: record.status_text,
             spawned_after: time(record.spawned_after),
             up_after: time(record.up_after),

@@ -89,17 +89,54 @@ fn again(record: &Record, unknown: &[u8]) -> stored::ServiceRecord {
     Message::decode(unseal(&record.seal(1, unknown).unwrap()).unwrap().1).unwrap()
 }
 
-/// What belongs to another phase than that of the record is not kept.
+/// What belongs to another phase than that of the record is not kept, nor a state that the phase does not show.
 pub(super) fn of_its_phase(mut record: stored::ServiceRecord) -> stored::ServiceRecord {
+    use stored::Phase;
     let phase = record.phase();
-    if phase != stored::Phase::Active {
-        (record.ready, record.healthy, record.proven) = (false, None, false);
-        (record.start_timer, record.watchdog_timer) = (None, None);
+    let is = |phases: &[Phase]| phases.contains(&phase);
+    let rests = phase == Phase::Rest && record.state() != stored::State::Initialized;
+    let with_process = is(&[Phase::Active, Phase::PreStop, Phase::StopDelay, Phase::Ending]);
+    let down =
+        is(&[Phase::PreStop, Phase::StopDelay, Phase::Ending, Phase::Clearing, Phase::Post, Phase::Closing]);
+    record.state = match phase {
+        Phase::When => stored::State::Waiting,
+        Phase::Opening => stored::State::Preparing,
+        Phase::Pre | Phase::Spawning => stored::State::Starting,
+        Phase::Active if record.ready || record.state() == stored::State::Running => stored::State::Running,
+        Phase::Active => stored::State::Starting,
+        Phase::Backoff => stored::State::Backoff,
+        _ => record.state(),
     }
-    record.delays &= phase == stored::Phase::PreStop;
-    record.stop_delay_timer.take_if(|_| phase != stored::Phase::StopDelay);
-    record.stop_until.take_if(|_| phase != stored::Phase::Ending);
-    record.backoff_timer.take_if(|_| phase != stored::Phase::Backoff);
+    .into();
+    if phase != Phase::Active {
+        (record.ready, record.healthy, record.proven) = (false, None, false);
+        (record.start_timer, record.watchdog_timer, record.watchdog) = (None, None, None);
+    }
+    record.pid = if with_process { record.pid } else { 0 };
+    record.delays &= phase == Phase::PreStop;
+    record.stop_delay_timer.take_if(|_| phase != Phase::StopDelay);
+    record.stop_until.take_if(|_| phase != Phase::Ending);
+    record.backoff_timer.take_if(|_| phase != Phase::Backoff);
+    // Prepared is each that has a run; at the gate and in a backoff it may be.
+    record.opened &= is(&[Phase::Gate, Phase::Backoff]);
+    record.opened |= down || is(&[Phase::Pre, Phase::Spawning, Phase::Active]);
+    record.owes_post &= down || is(&[Phase::Pre, Phase::Spawning, Phase::Active]);
+    record.will_start &= phase == Phase::Rest && !rests;
+    (record.stopped, record.finished) = (record.stopped && rests, record.finished && rests);
+    record.unwanted &= rests || down;
+    record.awaits_group &= (rests || down) && !record.unwanted;
+    record.after.take_if(|_| !down);
+    if down && record.after.is_none() {
+        let (state, text) =
+            (stored::State::Failed.into(), "ended without a reason (please report this)".into());
+        let end = stored::next::End { state, text, ..Default::default() };
+        record.after = Some(stored::Next { what: Some(stored::next::What::End(end)) });
+    }
+    if let Some(stored::next::What::End(end)) = record.after.as_mut().and_then(|next| next.what.as_mut()) {
+        // Only a state `stopped` is asked for.
+        end.stopped &= end.state() == stored::State::Stopped;
+        end.wanted &= end.state() == stored::State::Stopped;
+    }
     record
 }
 
@@ -181,16 +218,16 @@ fn the_stored_state_of_each_release_is_read() {
 
 #[test]
 fn the_stored_state_of_a_later_release_is_read_and_its_fields_are_kept() {
-    use crate::service_runner::table::{Active, Phase};
-    let active = Active { ready: true, ..Active::default() };
+    use crate::service_runner::table::{Phase, Rest, Stage};
+    let active = super::tests::active(42);
     let (past, others) = reads(VARIANT);
     let phases = ["new-phase", "new-phase-at-rest"].map(|name| (name.to_owned(), NEW));
     assert_eq!(past.unknown_phases, phases);
     let of = |name: &str| others[name].service.clone();
-    assert_eq!((of("new-phase").phase, of("new-phase").state), (Phase::Active(active), State::Running));
-    assert_eq!(of("new-phase-at-rest").phase, Phase::Rest);
+    assert_eq!((of("new-phase").phase, of("new-phase").state()), (Phase::Active(active), State::Running));
+    assert!(matches!(of("new-phase-at-rest").phase, Phase::Rest(Rest::Ended { .. })));
     // What asks for its group does so still, and what follows in an unknown way is for the restart policy.
-    assert!(of("new-values").phase == Phase::Closing && of("new-values").group_restarts());
+    assert!(of("new-values").stage() == Some(Stage::Closing) && of("new-values").group_restarts());
     let new_values = again(&others["new-values"], b"");
     assert_eq!(new_values.restarts_by, [1; 11]);
     assert!(matches!(new_values.after.unwrap().what, Some(stored::next::What::Decide(_))));

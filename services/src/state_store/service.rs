@@ -11,61 +11,72 @@ use kelson_runner::restart::{Failures, RestartHistory};
 use super::numbers::{Numbered as _, exit_of_stored, exit_to_stored, nanos};
 use super::start_of;
 use crate::model::{RestartCounts, RestartReason, Retry, State};
-use crate::service_runner::table::{Active, After, Ended, Phase, ServiceState};
+use crate::service_runner::table::{
+    Active, After, Down, Ended, Gate, Hold, Host, Outcome, Phase, ReadySignal, Rest, ServiceState, Stage,
+    Watchdog,
+};
 
 impl ServiceState {
     /// Fills in what the table knows.
     pub(crate) fn store(&self, record: &mut stored::ServiceRecord) {
-        record.state = self.state.number();
-        record.phase = phase_number(self.phase).into();
+        record.state = self.state().number();
+        record.phase = phase_number(&self.phase).into();
         record.run = self.run;
-        record.pid = self.pid.unwrap_or_default();
-        match self.phase {
+        record.pid = self.pid().unwrap_or_default();
+        match &self.phase {
+            Phase::Rest(Rest::Initialized { will_start }) => record.will_start = *will_start,
+            Phase::Rest(Rest::Ended { outcome: Outcome::Refused(kind), .. }) => {
+                let text = String::new();
+                record.after =
+                    Some(After::Rest { outcome: Outcome::Refused(*kind), text }.to_stored(Hold::Free));
+            }
             Phase::Active(active) => {
-                record.ready = active.ready;
+                record.ready = active.ready();
                 record.healthy = active.healthy;
                 record.proven = active.proven;
                 record.start_timer = active.start.map(nanos);
-                record.watchdog_timer = active.watchdog.map(nanos);
+                record.watchdog = active.watchdog.map(|watchdog| nanos(watchdog.interval));
+                record.watchdog_timer = active.watchdog.map(|watchdog| nanos(watchdog.until));
             }
-            Phase::PreStop { delays } => record.delays = delays,
-            Phase::StopDelay { until } => record.stop_delay_timer = Some(nanos(until)),
-            Phase::Ending { until } => record.stop_until = until.map(nanos),
-            Phase::Backoff { until } => record.backoff_timer = until.map(nanos),
-            Phase::Rest
+            Phase::Down(down) => {
+                match down.stage {
+                    Stage::PreStop { delays, .. } => record.delays = delays,
+                    Stage::StopDelay { until, .. } => record.stop_delay_timer = Some(nanos(until)),
+                    Stage::Ending { until, .. } => record.stop_until = until.map(nanos),
+                    Stage::Clearing | Stage::Post | Stage::Closing => {}
+                }
+                record.after = Some(down.after.to_stored(down.hold));
+            }
+            Phase::Backoff { until, .. } => record.backoff_timer = until.map(nanos),
+            Phase::Rest(Rest::Ended { .. })
             | Phase::When
-            | Phase::Gate
+            | Phase::Gate(_)
             | Phase::Opening
-            | Phase::Pre
-            | Phase::Spawning
-            | Phase::Clearing
-            | Phase::Post
-            | Phase::Closing => {}
+            | Phase::Pre { .. }
+            | Phase::Spawning { .. } => {}
         }
         record.stop_for_timer = self.stop_for.map(nanos);
         record.restarts = self.restarts;
         record.restarts_by = self.restarts_by.to_stored();
-        record.stopped = self.stopped;
-        record.unwanted = self.unwanted;
-        record.finished = self.finished;
+        record.stopped = self.stopped();
+        record.unwanted = matches!(self.hold(), Hold::Somebody | Hold::Abandoned);
+        record.finished = self.finished();
         record.request_id = self.request_id;
         record.message = self.message.to_string();
-        record.will_start = self.will_start;
         record.exit = self.exit.map(exit_to_stored);
         record.stop_signal = self.stop_signal.map(|signal| signal.get().into()).unwrap_or_default();
-        record.opened = self.opened;
-        record.owes_post = self.owes_post;
+        record.opened = self.has_opened() && !matches!(self.phase, Phase::Opening);
+        record.owes_post = self.owes_post();
         record.broken_off = self.broken_off;
         record.retry = self
             .retry
             .as_deref()
             .map(|Retry { ended, budget }| stored::Retry { ended: ended.clone(), budget: budget.clone() });
         record.leaving = self.leaving;
-        record.awaits_group = self.awaits_group;
+        record.awaits_group = self.awaits_group();
         record.asked_group = self.asked_group.map(RestartReason::number).unwrap_or_default();
         record.new_spec_has_when = self.new_spec;
-        record.closing = self.closing;
-        record.after = self.after.as_ref().map(After::to_stored);
+        record.closing = self.closing();
         record.spawned_at = nanos(self.spawned_at);
         let mut before = 0;
         for Failures { at, count } in self.history.entries() {
@@ -81,10 +92,11 @@ impl ServiceState {
         record.escalated = self.history.escalated;
     }
 
-    /// The service that a record tells of. A phase that this version does not know is `Err`; [`ServiceState::adopt`] tells what
-    /// stands for it then.
+    /// The service that a record tells of. A phase that this version does not know is `Err`; another stands for it then.
     pub(crate) fn of_stored(record: &stored::ServiceRecord) -> (ServiceState, Result<(), i32>) {
-        let phase = phase(record);
+        let Some(phase) = phase(record) else {
+            return (ServiceState::of_stored(&in_known_phase(record)).0, Err(record.phase));
+        };
         let mut before = Duration::ZERO;
         let mut counts = record.failure_counts.iter().copied();
         let failures = record.failures.iter().map(|since| {
@@ -92,69 +104,29 @@ impl ServiceState {
             Failures { at: before, count: counts.next().unwrap_or(1) }
         });
         let mut service = ServiceState {
-            state: state(record.state, record.stopped).unwrap_or_default(),
-            phase: phase.unwrap_or(Phase::Rest),
+            phase,
             run: record.run,
-            pid: Some(record.pid).filter(|pid| *pid > 0),
             restarts: record.restarts,
             restarts_by: RestartCounts::of_stored(&record.restarts_by),
-            stopped: record.stopped,
-            unwanted: record.unwanted,
-            finished: record.finished,
             request_id: record.request_id,
             message: Arc::from(record.message.as_str()),
             retry: record
                 .retry
                 .clone()
                 .map(|stored::Retry { ended, budget }| Arc::new(Retry { ended, budget })),
-            missing: Vec::new(),
-            will_start: record.will_start,
             exit: record.exit.as_ref().map(exit_of_stored),
             stop_signal: u8::try_from(record.stop_signal).ok().and_then(NonZeroU8::new),
-            opened: record.opened,
-            owes_post: record.owes_post,
             broken_off: record.broken_off,
             leaving: record.leaving,
-            awaits_group: record.awaits_group,
             asked_group: asked(record.asked_group),
             new_spec: record.new_spec_has_when,
-            closing: record.closing,
-            after: record.after.as_ref().map(After::of_stored),
+            host: if record.closing { Host::Stops } else { Host::Runs },
             history: RestartHistory::of(failures, record.doublings),
             spawned_at: Duration::from_nanos(record.spawned_at),
             stop_for: record.stop_for_timer.map(Duration::from_nanos),
         };
         service.history.escalated = record.escalated;
-        if phase.is_some() {
-            return (service, Ok(()));
-        }
-        service.adopt(record);
-        (service, Err(record.phase))
-    }
-
-    /// Goes on from a phase that this version does not know: with a process it runs; without one its state tells how far
-    /// it had come.
-    fn adopt(&mut self, record: &stored::ServiceRecord) {
-        if self.pid.is_some() {
-            self.phase = Phase::Active(Active { ready: true, ..active(record) });
-            self.state = State::Running;
-            self.after = None;
-            return;
-        }
-        self.phase = match state(record.state, record.stopped) {
-            Some(State::Initialized | State::Finished | State::Failed | State::Skipped | State::Stopped) => {
-                Phase::Rest
-            }
-            Some(State::Waiting | State::Preparing | State::Starting) => Phase::Gate,
-            Some(State::Backoff) => Phase::Backoff { until: record.backoff_timer.map(Duration::from_nanos) },
-            Some(State::Running | State::Stopping) | None => Phase::Clearing,
-        };
-        if self.phase == Phase::Clearing {
-            self.state = State::Stopping;
-            let text = "its run ended in a phase that this version of Kelson does not know".to_owned();
-            let kind = ErrorKind::Retryable;
-            self.after.get_or_insert(After::Decide(Ended::NotStarted { text, kind }));
-        }
+        (service, Ok(()))
     }
 
     /// Failures that count against its budget.
@@ -170,31 +142,35 @@ impl ServiceState {
             Arc::new(Retry { ended: start_of(&retry.ended, text).to_owned(), budget: retry.budget.clone() })
         });
         self.history.coarsen(failures);
-        match &mut self.after {
-            Some(After::Decide(Ended::GivenUp { text: said, .. } | Ended::NotStarted { text: said, .. }))
-            | Some(After::End { text: said, .. } | After::Refused { text: said, .. }) => {
-                *said = start_of(said, text).to_owned();
-            }
-            _ => {}
+        if let Phase::Down(Down {
+            after:
+                After::Decide(Ended::GivenUp { text: said, .. } | Ended::NotStarted { text: said, .. })
+                | After::Rest { text: said, .. },
+            ..
+        }) = &mut self.phase
+        {
+            *said = start_of(said, text).to_owned();
         }
     }
 }
 
-pub(crate) fn phase_number(phase: Phase) -> stored::Phase {
+pub(crate) fn phase_number(phase: &Phase) -> stored::Phase {
     match phase {
-        Phase::Rest => stored::Phase::Rest,
+        Phase::Rest(_) => stored::Phase::Rest,
         Phase::When => stored::Phase::When,
-        Phase::Gate => stored::Phase::Gate,
+        Phase::Gate(_) => stored::Phase::Gate,
         Phase::Opening => stored::Phase::Opening,
-        Phase::Pre => stored::Phase::Pre,
-        Phase::Spawning => stored::Phase::Spawning,
+        Phase::Pre { .. } => stored::Phase::Pre,
+        Phase::Spawning { .. } => stored::Phase::Spawning,
         Phase::Active(_) => stored::Phase::Active,
-        Phase::PreStop { .. } => stored::Phase::PreStop,
-        Phase::StopDelay { .. } => stored::Phase::StopDelay,
-        Phase::Ending { .. } => stored::Phase::Ending,
-        Phase::Clearing => stored::Phase::Clearing,
-        Phase::Post => stored::Phase::Post,
-        Phase::Closing => stored::Phase::Closing,
+        Phase::Down(down) => match down.stage {
+            Stage::PreStop { .. } => stored::Phase::PreStop,
+            Stage::StopDelay { .. } => stored::Phase::StopDelay,
+            Stage::Ending { .. } => stored::Phase::Ending,
+            Stage::Clearing => stored::Phase::Clearing,
+            Stage::Post => stored::Phase::Post,
+            Stage::Closing => stored::Phase::Closing,
+        },
         Phase::Backoff { .. } => stored::Phase::Backoff,
     }
 }
@@ -202,35 +178,114 @@ pub(crate) fn phase_number(phase: Phase) -> stored::Phase {
 /// `None`: this version does not know it.
 fn phase(record: &stored::ServiceRecord) -> Option<Phase> {
     let time = |nanos: Option<u64>| nanos.map(Duration::from_nanos);
+    let (owes_post, opened, pid) = (record.owes_post, record.opened, record.pid);
+    let shown = state(record.state, record.stopped).unwrap_or_default();
     Some(match stored::Phase::try_from(record.phase).ok()? {
         stored::Phase::Unspecified => return None,
-        stored::Phase::Rest => Phase::Rest,
+        stored::Phase::Rest => Phase::Rest(rest(record)),
         stored::Phase::When => Phase::When,
-        stored::Phase::Gate => Phase::Gate,
+        stored::Phase::Gate => Phase::Gate(Gate { shown, missing: Vec::new(), opened }),
         stored::Phase::Opening => Phase::Opening,
-        stored::Phase::Pre => Phase::Pre,
-        stored::Phase::Spawning => Phase::Spawning,
+        stored::Phase::Pre => Phase::Pre { owes_post },
+        stored::Phase::Spawning => Phase::Spawning { owes_post },
         stored::Phase::Active => Phase::Active(active(record)),
-        stored::Phase::PreStop => Phase::PreStop { delays: record.delays },
+        stored::Phase::PreStop => down(record, Stage::PreStop { delays: record.delays, pid }),
         // One without a deadline has waited for long enough.
         stored::Phase::StopDelay => {
-            Phase::StopDelay { until: time(record.stop_delay_timer).unwrap_or_default() }
+            let until = time(record.stop_delay_timer).unwrap_or_default();
+            down(record, Stage::StopDelay { until, pid })
         }
-        stored::Phase::Ending => Phase::Ending { until: time(record.stop_until) },
-        stored::Phase::Clearing => Phase::Clearing,
-        stored::Phase::Post => Phase::Post,
-        stored::Phase::Closing => Phase::Closing,
-        stored::Phase::Backoff => Phase::Backoff { until: time(record.backoff_timer) },
+        stored::Phase::Ending => {
+            let (until, pid) = (time(record.stop_until), Some(pid).filter(|pid| *pid > 0));
+            down(record, Stage::Ending { until, forced: false, pid })
+        }
+        stored::Phase::Clearing => down(record, Stage::Clearing),
+        stored::Phase::Post => down(record, Stage::Post),
+        stored::Phase::Closing => down(record, Stage::Closing),
+        stored::Phase::Backoff => Phase::Backoff { until: time(record.backoff_timer), opened },
     })
 }
 
+/// In place of a phase that this version does not know: with a process it runs; without one its state tells how far it
+/// had come.
+fn in_known_phase(record: &stored::ServiceRecord) -> stored::ServiceRecord {
+    let mut record = record.clone();
+    record.ready = true;
+    let phase = match state(record.state, record.stopped) {
+        _ if record.pid > 0 => stored::Phase::Active,
+        Some(State::Initialized | State::Finished | State::Failed | State::Skipped | State::Stopped) => {
+            stored::Phase::Rest
+        }
+        Some(State::Waiting | State::Preparing | State::Starting) => stored::Phase::Gate,
+        Some(State::Backoff) => stored::Phase::Backoff,
+        Some(State::Running | State::Stopping) | None => {
+            record.state = stored::State::Stopping.into();
+            let text = "its run ended in a phase that this version of Kelson does not know".to_owned();
+            let unknown = After::Decide(Ended::NotStarted { text, kind: ErrorKind::Retryable });
+            record.after.get_or_insert(unknown.to_stored(Hold::Free));
+            stored::Phase::Clearing
+        }
+    };
+    record.phase = phase.into();
+    record
+}
+
+fn rest(record: &stored::ServiceRecord) -> Rest {
+    let outcome = match state(record.state, record.stopped) {
+        Some(State::Finished) => Outcome::Finished,
+        Some(State::Failed) => match record.after.as_ref().map(After::of_stored) {
+            Some(After::Rest { outcome: refused @ Outcome::Refused(_), .. }) => refused,
+            _ => Outcome::Failed,
+        },
+        Some(State::Skipped) => Outcome::Skipped,
+        Some(State::Stopped) => Outcome::Stopped { asked: record.stopped },
+        _ => return Rest::Initialized { will_start: record.will_start },
+    };
+    Rest::Ended { outcome, hold: hold(record) }
+}
+
 fn active(record: &stored::ServiceRecord) -> Active {
+    let readiness = match State::of_number(record.state) {
+        _ if record.ready => ReadySignal::Given,
+        Some(State::Running) => ReadySignal::TakenBack,
+        _ => ReadySignal::Awaited,
+    };
+    let until = record.watchdog_timer.map(Duration::from_nanos).unwrap_or_default();
     Active {
-        ready: record.ready,
+        pid: record.pid,
+        readiness,
         healthy: record.healthy,
         proven: record.proven,
         start: record.start_timer.map(Duration::from_nanos),
-        watchdog: record.watchdog_timer.map(Duration::from_nanos),
+        watchdog: record
+            .watchdog
+            .map(|interval| Watchdog { interval: Duration::from_nanos(interval), until }),
+        owes_post: record.owes_post,
+    }
+}
+
+fn down(record: &stored::ServiceRecord, stage: Stage) -> Phase {
+    let without = || After::Rest {
+        outcome: Outcome::Failed,
+        text: "ended without a reason (please report this)".to_owned(),
+    };
+    Phase::Down(Down {
+        stage,
+        after: record.after.as_ref().map_or_else(without, After::of_stored),
+        hold: hold(record),
+        shown: state(record.state, record.stopped).unwrap_or(State::Stopping),
+        owes_post: record.owes_post,
+    })
+}
+
+fn hold(record: &stored::ServiceRecord) -> Hold {
+    // A success that does not count.
+    let lapsed = record.state() == stored::State::Finished && !record.finished;
+    match (record.unwanted, record.awaits_group) {
+        (true, false) if !lapsed => Hold::Somebody,
+        (false, true) => Hold::Group,
+        (false, false) if !lapsed => Hold::Free,
+        (true | false, true | false) => Hold::Abandoned,
     }
 }
 
@@ -264,22 +319,22 @@ fn asked(reason: i32) -> Option<RestartReason> {
 }
 
 impl After {
-    fn to_stored(&self) -> stored::Next {
+    fn to_stored(&self, hold: Hold) -> stored::Next {
         use stored::next::{End, Refused, What};
         let what = match self {
             After::Decide(ended) => What::Decide(ended.to_stored()),
             After::Again(reason) => What::Again(reason.number()),
             After::Gate => What::Gate(true),
-            After::End { state, finished, stopped, wanted, text } => What::End(End {
-                state: state.number(),
-                finished: *finished,
-                stopped: *stopped,
-                wanted: *wanted,
-                text: text.clone(),
-            }),
-            After::Refused { kind, text } => {
+            After::Rest { outcome: Outcome::Refused(kind), text } => {
                 What::Refused(Refused { refusal: refusal(*kind), text: text.clone() })
             }
+            After::Rest { outcome, text } => What::End(End {
+                state: outcome.state().number(),
+                finished: *outcome == Outcome::Finished && matches!(hold, Hold::Free | Hold::Somebody),
+                stopped: *outcome == (Outcome::Stopped { asked: true }),
+                wanted: matches!(outcome, Outcome::Stopped { .. }),
+                text: text.clone(),
+            }),
         };
         stored::Next { what: Some(what) }
     }
@@ -292,15 +347,18 @@ impl After {
                 After::Again(RestartReason::of_number(*reason).unwrap_or(RestartReason::Operator))
             }
             Some(What::Gate(_)) => After::Gate,
-            Some(What::End(end)) => After::End {
-                state: state(end.state, end.stopped).unwrap_or(State::Stopped),
-                finished: end.finished,
-                stopped: end.stopped,
-                wanted: end.wanted,
-                text: end.text.clone(),
-            },
+            Some(What::End(end)) => {
+                let outcome = match state(end.state, end.stopped) {
+                    Some(State::Finished) => Outcome::Finished,
+                    Some(State::Failed) => Outcome::Failed,
+                    Some(State::Skipped) => Outcome::Skipped,
+                    _ => Outcome::Stopped { asked: end.stopped },
+                };
+                After::Rest { outcome, text: end.text.clone() }
+            }
             Some(What::Refused(refused)) => {
-                After::Refused { kind: kind(refused.refusal.as_ref()), text: refused.text.clone() }
+                let outcome = Outcome::Refused(kind(refused.refusal.as_ref()));
+                After::Rest { outcome, text: refused.text.clone() }
             }
             None => After::Decide(Ended::unknown()),
         }

@@ -308,21 +308,23 @@ async fn each_transition_is_recorded() {
     let of = |state| (state, house.record("web").unwrap());
     let (_, record) = of(State::Starting);
     assert!(
-        record.service.pid.is_some()
+        record.service.pid().is_some()
             && record.service.has_opened()
             && record.start_time == 7
             && record.service.run == 1
     );
     house.say("web", "READY=1").await;
-    assert_eq!(house.record("web").unwrap().service.state, State::Running);
+    assert_eq!(house.record("web").unwrap().service.state(), State::Running);
     house.exit("web", 3).await;
     let record = house.record("web").unwrap();
     assert_eq!(
-        (record.service.state, record.service.exit, record.service.restarts),
+        (record.service.state(), record.service.exit, record.service.restarts),
         (State::Backoff, Some(Exit::Status(3)), 1)
     );
-    assert!(record.service.pid.is_none() && record.service.has_opened());
+    assert!(record.service.pid().is_none() && record.service.has_opened());
     house.stop("web").await;
     let record = house.record("web").unwrap();
-    assert!(record.service.state == State::Stopped && record.service.stopped && !record.service.has_opened());
+    assert!(
+        record.service.state() == State::Stopped && record.service.stopped() && !record.service.has_opened()
+    );
 }

@@ -477,10 +477,13 @@ impl House {
             assert!(!now.up || now.oneshot || played.lives(), "{now:?}");
             assert_eq!(now.state == State::Waiting, !now.missing.is_empty(), "{now:?}");
             if let Some(record) = self.record(name) {
-                assert_eq!((record.service.state, record.service.run), (now.state, now.run));
+                assert_eq!((record.service.state(), record.service.run), (now.state, now.run));
                 // That a process is gone is remembered first.
-                assert!(record.service.pid.is_none() || record.service.pid == now.pid, "{now:?}");
-                assert_eq!((record.service.finished, record.service.restarts), (now.finished, now.restarts));
+                assert!(record.service.pid().is_none() || record.service.pid() == now.pid, "{now:?}");
+                assert_eq!(
+                    (record.service.finished(), record.service.restarts),
+                    (now.finished, now.restarts)
+                );
                 assert!(
                     record.service.has_opened() || !played.opened,
                     "what must be undone is not remembered: {now:?}"

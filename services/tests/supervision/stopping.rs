@@ -243,7 +243,7 @@ async fn a_process_that_has_ended_has_no_pid_while_it_is_cleaned_up() {
     assert_eq!((house.state("web"), house.now("web").pid), (State::Stopping, None));
     let record = house.record("web").unwrap();
     assert_eq!(
-        (record.service.pid, record.service.exit),
+        (record.service.pid(), record.service.exit),
         (None, Some(Exit::Signal { signal: 15, core: false }))
     );
     tokio::time::sleep(secs(1)).await;

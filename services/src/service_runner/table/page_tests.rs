@@ -10,7 +10,7 @@ use kelson_proto::state::v1 as stored;
 use kelson_runner::{Exit, RunnerError, StopReport};
 use kelson_spec::service::{Readiness, WhenDown};
 
-use super::{Answer, Effect, HookKinds, Input, Phase, Rules, ServiceState, Step, StopReason, Timer};
+use super::{Answer, Effect, HookKinds, Input, Rules, ServiceState, Step, StopReason, Timer};
 use crate::model::RestartReason;
 use crate::service_runner::table_tests;
 use crate::state_store::service::phase_number;
@@ -53,10 +53,10 @@ fn states() -> BTreeMap<i32, ServiceState> {
     let mut state = ServiceState::new(true);
     let mut come = |state: &mut ServiceState, inputs: Vec<Input>| {
         for input in inputs {
-            states.entry(phase_number(state.phase).into()).or_insert_with(|| state.clone());
+            states.entry(phase_number(&state.phase).into()).or_insert_with(|| state.clone());
             state.step(&rules(), input, NOW, 0);
         }
-        states.entry(phase_number(state.phase).into()).or_insert_with(|| state.clone());
+        states.entry(phase_number(&state.phase).into()).or_insert_with(|| state.clone());
     };
     let to_active = vec![
         Input::Begin,
@@ -135,16 +135,17 @@ fn inputs() -> Vec<(&'static str, Input)> {
         ("Timer Backoff", Input::Timer(Timer::Backoff)),
         ("Timer Watchdog", Input::Timer(Timer::Watchdog)),
         ("Timer StopFor", Input::Timer(Timer::StopFor)),
-        ("Watchdog", Input::Watchdog(Some(NOW))),
+        ("Ping", Input::Ping),
+        ("WatchdogInterval", Input::WatchdogInterval(Some(NOW))),
         ("Extend", Input::Extend(2 * NOW)),
         ("Force", Input::Force),
         ("Kill", Input::Kill),
     ]
 }
 
-/// Without its data.
-fn name_of(phase: Phase) -> String {
-    let text = format!("{phase:?}");
+/// Of the phase, on the way down of its stage, without their data.
+fn name_of(service: &ServiceState) -> String {
+    let text = service.stage().map_or_else(|| format!("{:?}", service.phase), |stage| format!("{stage:?}"));
     text.split([' ', '(']).next().unwrap_or_default().to_owned()
 }
 
@@ -169,7 +170,7 @@ fn page() -> String {
     let mut page = HEAD.to_owned();
     for before in states().values() {
         let mut ignored = Vec::new();
-        write!(page, "\n## {}\n\n| input | next phase | effects |\n|---|---|---|\n", name_of(before.phase))
+        write!(page, "\n## {}\n\n| input | next phase | effects |\n|---|---|---|\n", name_of(before))
             .unwrap();
         for (input, given) in inputs() {
             let mut after = before.clone();
@@ -187,8 +188,8 @@ fn page() -> String {
                 Some(Answer::NothingToDo(text)) => what.push(format!("nothing to do: {text}")),
                 Some(Answer::Refused(text)) => what.push(format!("refused: {text}")),
             }
-            let same = std::mem::discriminant(&after.phase) == std::mem::discriminant(&before.phase);
-            let next = if same { String::new() } else { name_of(after.phase) };
+            let (was, next) = (name_of(before), name_of(&after));
+            let next = if was == next { String::new() } else { next };
             writeln!(page, "| {input} | {next} | {} |", what.join(", ")).unwrap();
         }
         writeln!(page, "\nIgnored: {}.", ignored.join(", ")).unwrap();

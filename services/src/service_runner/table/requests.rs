@@ -1,4 +1,4 @@
-//! What operators, a cascade, a removal and the end of the host ask of a service, in each of its phases.
+//! What operators, a cascade, a removal, its group and the end of the host ask of a service, in each of its phases.
 
 use std::time::Duration;
 
@@ -6,266 +6,285 @@ use kelson_conditions::sentence;
 use kelson_runner::restart::RestartHistory;
 use kelson_spec::service::ServiceKind;
 
-use super::Work;
-use super::ending::After;
-use super::{Answer, Effect, Effects, Phase, Rules, ServiceState, StopReason};
+use super::effect::Moment;
+use super::{After, Answer, Effect, Gate, Hold, Host, Outcome, Phase, Rest, ServiceState, StopReason, Work};
 use crate::model::{RestartReason, State};
 use crate::service_runner::words;
 
 impl ServiceState {
     /// A request that counts replaces the one before.
-    pub(super) fn take_up(&mut self, request_id: u64) {
+    fn take_up(&mut self, request_id: u64) {
         self.request_id = request_id;
         self.leaving = false;
         self.retry = None;
     }
 
-    pub(super) fn start_from_rest(&mut self, rules: &Rules, request_id: u64, fx: &mut Effects) -> Answer {
+    pub(super) fn start_from_rest(&mut self, request_id: u64, at: &mut Moment) -> Answer {
         self.take_up(request_id);
         self.restarts = 0;
         self.history = RestartHistory::default();
-        self.begin(rules, true, fx);
+        self.begin(true, at);
         Answer::Done
     }
 
-    /// It is ending, and begins again once it has.
-    pub(super) fn start_after_stop(&mut self, rules: &Rules, request_id: u64, fx: &mut Effects) -> Answer {
-        if matches!(self.after, Some(After::Again(_) | After::Gate)) {
-            return Answer::NothingToDo("it is restarting already".into());
-        }
+    pub(super) fn start_from_backoff(&mut self, request_id: u64, at: &mut Moment) -> Answer {
         self.take_up(request_id);
         self.history = RestartHistory::default();
-        let ended = match self.after.replace(After::Again(RestartReason::Operator)) {
-            Some(After::Decide(ended)) => format!("{}, ", words::ended(&ended, rules)),
-            Some(After::End { text, stopped: false, .. }) => format!("{text}, "),
-            _ => String::new(),
-        };
-        let text = format!("{ended}starts again once it has stopped: asked by an operator");
-        fx.push(Effect::Note(text));
-        fx.push(Effect::Publish);
+        self.again_from_gate(at);
         Answer::Done
     }
 
-    pub(super) fn restart(&mut self, rules: &Rules, request_id: u64, why: &str, fx: &mut Effects) {
+    /// It is on its way down, and begins again after that.
+    pub(super) fn start_after_stop(&mut self, request_id: u64, at: &mut Moment) -> Answer {
+        let Phase::Down(down) = &mut self.phase else { return self.start_from_rest(request_id, at) };
+        let ended = match std::mem::replace(&mut down.after, After::Again(RestartReason::Operator)) {
+            before @ (After::Again(_) | After::Gate) => {
+                down.after = before;
+                return Answer::NothingToDo("it is restarting already".into());
+            }
+            After::Decide(ended) => format!("{}, ", words::ended(&ended, at.rules)),
+            After::Rest { outcome: Outcome::Refused(_) | Outcome::Stopped { asked: true }, .. } => {
+                String::new()
+            }
+            After::Rest { text, .. } => format!("{text}, "),
+        };
+        down.hold.give_up();
+        self.take_up(request_id);
+        self.history = RestartHistory::default();
+        at.note(format!("{ended}starts again once it has stopped: asked by an operator"));
+        at.push(Effect::Publish);
+        Answer::Done
+    }
+
+    pub(super) fn restart(&mut self, request_id: u64, why: &str, at: &mut Moment) {
         let text = format!("restarting: {why}");
         self.take_up(request_id);
-        let again = Some(After::Again(RestartReason::Operator));
-        match self.phase {
-            Phase::Rest => self.begin(rules, true, fx),
-            Phase::When => fx.push(Effect::Publish),
-            Phase::Gate | Phase::Backoff { .. } => self.again_from_gate(rules, fx),
+        let again = After::Again(RestartReason::Operator);
+        match &mut self.phase {
+            Phase::Rest(_) => self.begin(true, at),
+            Phase::When => at.push(Effect::Publish),
+            Phase::Gate(_) | Phase::Backoff { .. } => self.again_from_gate(at),
             Phase::Opening => {
-                fx.push(Effect::DropGate);
-                self.after = again;
-                self.tell(State::Stopping, text, fx);
-                self.close(fx);
+                at.push(Effect::DropGate);
+                self.undo(again, text, at);
             }
-            Phase::Pre | Phase::Spawning => {
-                self.after = again;
-                self.break_start(rules, text, fx);
+            Phase::Pre { .. } | Phase::Spawning { .. } => self.break_start(again, text, at),
+            Phase::Active(active) => {
+                let active = *active;
+                self.begin_stop(active, again, text, at);
             }
-            Phase::Active(_) => {
-                self.after = again;
-                self.begin_stop(rules, text, fx);
-            }
-            Phase::PreStop { .. }
-            | Phase::StopDelay { .. }
-            | Phase::Ending { .. }
-            | Phase::Clearing
-            | Phase::Post
-            | Phase::Closing => {
-                self.after = again;
-                self.tell(State::Stopping, text, fx);
+            Phase::Down(down) => {
+                (down.after, down.shown) = (again, State::Stopping);
+                down.hold.give_up();
+                self.tell(text, at);
             }
         }
     }
 
     /// A hook that runs is killed. A program that is just being started may run by now: then it has its stop signal.
-    fn break_start(&mut self, rules: &Rules, text: String, fx: &mut Effects) {
-        fx.push(Effect::DropGate);
-        self.tell(State::Stopping, text, fx);
-        if self.phase == Phase::Spawning {
-            self.signal(rules, fx);
+    fn break_start(&mut self, after: After, text: String, at: &mut Moment) {
+        let spawning = matches!(self.phase, Phase::Spawning { .. });
+        at.push(Effect::DropGate);
+        self.go_down(after, State::Stopping);
+        self.tell(text, at);
+        if spawning {
+            self.signal(at);
         } else {
-            self.phase = Phase::Clearing;
-            fx.push(Effect::Work(Work::Clear));
+            at.work(Work::Clear);
         }
     }
 
     /// Nothing runs; a new spec may be waiting.
-    pub(super) fn again_from_gate(&mut self, rules: &Rules, fx: &mut Effects) {
-        if self.new_spec.is_some() && self.opened {
-            self.undo_for_new_spec(After::Again(RestartReason::Operator), fx);
-        } else {
-            self.state = State::Initialized;
-            self.begin(rules, false, fx);
+    fn again_from_gate(&mut self, at: &mut Moment) {
+        if self.new_spec.is_some() && self.is_open() {
+            self.undo_for_new_spec(After::Again(RestartReason::Operator), at);
+            return;
         }
+        match &mut self.phase {
+            // It is told again what it waits for.
+            Phase::Gate(gate) => gate.shown = State::Initialized,
+            Phase::Backoff { opened, .. } => {
+                let opened = *opened;
+                self.phase = Phase::Gate(Gate { shown: State::Initialized, missing: Vec::new(), opened });
+            }
+            Phase::Rest(_)
+            | Phase::When
+            | Phase::Opening
+            | Phase::Pre { .. }
+            | Phase::Spawning { .. }
+            | Phase::Active(_)
+            | Phase::Down(_) => {}
+        }
+        self.begin(false, at);
     }
 
-    /// What a reason to stop says beside its stop.
-    fn stops_for(&mut self, reason: &StopReason) {
-        self.closing |= *reason == StopReason::Shutdown;
-        self.leaving |= *reason == StopReason::Removed;
+    pub(super) fn stop(&mut self, request_id: u64, reason: &StopReason, at: &mut Moment) -> Answer {
+        match reason {
+            StopReason::Shutdown => self.host = self.host.max(Host::Stops),
+            StopReason::Removed => self.leaving = true,
+            StopReason::Operator | StopReason::Cascade(_) | StopReason::Group(_) => {}
+        }
+        let text = words::stopped(reason, "");
+        let during = |during: &str| After::stopped(reason, words::stopped(reason, during));
+        let by_group = matches!(reason, StopReason::Group(_));
+        match &mut self.phase {
+            Phase::Rest(_) => return self.stop_at_rest(request_id, reason, at),
+            Phase::When | Phase::Gate(_) | Phase::Backoff { .. } => {
+                at.work(Work::None);
+                at.push(Effect::DropGate);
+                let after = match self.state() {
+                    State::Waiting if !self.missing().is_empty() => {
+                        during(&format!(" while waiting for {}", sentence(self.missing())))
+                    }
+                    State::Backoff => during(" before its restart"),
+                    _ => during(" before its start"),
+                };
+                if self.is_open() {
+                    // Cleaning up may take its time.
+                    self.undo(after, format!("{text}, undoing what was prepared"), at);
+                } else {
+                    self.follow_up(after, at);
+                }
+            }
+            Phase::Opening => {
+                at.push(Effect::DropGate);
+                self.undo(during(" while preparing"), format!("{text}, undoing what was prepared"), at);
+            }
+            Phase::Pre { .. } | Phase::Spawning { .. } => {
+                self.break_start(during(" while starting"), text, at);
+            }
+            Phase::Active(active) => {
+                let active = *active;
+                self.begin_stop(active, during(""), text, at);
+            }
+            Phase::Down(down) => match &down.after {
+                After::Rest { outcome: Outcome::Stopped { asked: true }, .. } => {
+                    return Answer::NothingToDo("it is stopping already".into());
+                }
+                // It ended by itself and only its cleanup is left: that is what happened.
+                After::Rest {
+                    outcome: outcome @ (Outcome::Finished | Outcome::Failed | Outcome::Skipped),
+                    ..
+                } => {
+                    down.hold.meet(reason);
+                    return Answer::NothingToDo(format!("it has just {}", outcome.state().name()));
+                }
+                After::Decide(ended)
+                    if at.rules.kind == ServiceKind::Oneshot
+                        && ended.success()
+                        && (!by_group || down.hold == Hold::Somebody) =>
+                {
+                    down.hold.meet(reason);
+                    return Answer::NothingToDo("it has just finished".into());
+                }
+                After::Decide(_)
+                | After::Again(_)
+                | After::Gate
+                | After::Rest { outcome: Outcome::Refused(_) | Outcome::Stopped { asked: false }, .. } => {
+                    (down.after, down.shown) = (during(""), State::Stopping);
+                    self.tell(text, at);
+                }
+            },
+        }
+        match self.hold_mut() {
+            Some(hold) if by_group => hold.meet(reason),
+            Some(hold @ Hold::Group) => *hold = Hold::Free,
+            Some(Hold::Free | Hold::Abandoned | Hold::Somebody) | None => {}
+        }
+        self.request_id = self.request_id.max(request_id);
+        at.push(Effect::Publish);
+        Answer::Done
     }
 
-    pub(super) fn stop_at_rest(&mut self, request_id: u64, reason: &StopReason, fx: &mut Effects) -> Answer {
-        self.stops_for(reason);
-        if matches!(reason, StopReason::Group(_)) {
-            return self.rests_for_group(fx);
-        }
-        let starts_again = std::mem::take(&mut self.awaits_group);
-        let begun = self.state != State::Initialized;
-        if *reason != StopReason::Shutdown && (!begun || starts_again) {
+    fn stop_at_rest(&mut self, request_id: u64, reason: &StopReason, at: &mut Moment) -> Answer {
+        let shutdown = *reason == StopReason::Shutdown;
+        let ends_it = !shutdown && !matches!(reason, StopReason::Group(_));
+        let Phase::Rest(rest) = &mut self.phase else { return Answer::Done };
+        let was_to_start = match rest {
+            Rest::Initialized { will_start } => {
+                *will_start &= !shutdown;
+                true
+            }
+            Rest::Ended { hold: hold @ Hold::Group, .. } => {
+                match reason {
+                    StopReason::Group(_) => {}
+                    StopReason::Shutdown => *hold = Hold::Abandoned,
+                    StopReason::Operator | StopReason::Cascade(_) | StopReason::Removed => *hold = Hold::Free,
+                }
+                true
+            }
+            Rest::Ended { outcome: Outcome::Stopped { asked: true }, .. } => false,
+            // Somebody who does not want it to run keeps its group from starting it.
+            Rest::Ended { hold, .. } => {
+                hold.meet(reason);
+                false
+            }
+        };
+        if was_to_start && ends_it {
             self.request_id = self.request_id.max(request_id);
-            self.stopped = true;
-            self.rest(State::Stopped, words::stopped(reason, ""), fx);
+            self.end(Outcome::stopped(reason), words::stopped(reason, ""), at);
             return Answer::Done;
         }
-        // Somebody does not want it to run: neither does its group start it then.
-        self.unwanted |= reason.is_somebodys();
-        self.will_start &= *reason != StopReason::Shutdown;
-        fx.push(Effect::Publish);
-        fx.push(Effect::Rested);
-        Answer::NothingToDo(match self.state {
-            State::Initialized => "it was never started".into(),
+        at.push(Effect::Publish);
+        at.push(Effect::Rested);
+        Answer::NothingToDo(match self.state() {
+            State::Initialized if shutdown => "it was never started".into(),
             state => format!("it is {} already", state.name()),
         })
     }
 
-    /// In any phase but rest.
-    pub(super) fn stop(
-        &mut self,
-        rules: &Rules,
-        request_id: u64,
-        reason: &StopReason,
-        fx: &mut Effects,
-    ) -> Answer {
-        self.stops_for(reason);
-        let text = words::stopped(reason, "");
-        let by_group = matches!(reason, StopReason::Group(_));
-        let by_somebody = reason.is_somebodys();
-        let end = |text: String| After::stopped(reason, text);
-        match self.phase {
-            Phase::Rest => {}
-            Phase::When | Phase::Gate | Phase::Backoff { .. } => {
-                fx.push(Effect::Work(Work::None));
-                fx.push(Effect::DropGate);
-                let during = match self.state {
-                    State::Waiting if !self.missing.is_empty() => {
-                        format!(" while waiting for {}", sentence(&self.missing))
-                    }
-                    State::Backoff => " before its restart".into(),
-                    _ => " before its start".into(),
-                };
-                let ended = end(words::stopped(reason, &during));
-                if self.opened {
-                    // It waits for nothing any more, and cleaning up may take its time.
-                    self.missing.clear();
-                    self.tell(State::Stopping, format!("{text}, undoing what was prepared"), fx);
-                }
-                self.end(ended, fx);
-            }
-            Phase::Opening => {
-                fx.push(Effect::DropGate);
-                self.after = Some(end(words::stopped(reason, " while preparing")));
-                self.tell(State::Stopping, format!("{text}, undoing what was prepared"), fx);
-                self.close(fx);
-            }
-            Phase::Pre | Phase::Spawning => {
-                self.after = Some(end(words::stopped(reason, " while starting")));
-                self.break_start(rules, text, fx);
-            }
-            Phase::Active(_) => {
-                self.after = Some(end(text.clone()));
-                self.begin_stop(rules, text, fx);
-            }
-            Phase::PreStop { .. }
-            | Phase::StopDelay { .. }
-            | Phase::Ending { .. }
-            | Phase::Clearing
-            | Phase::Post
-            | Phase::Closing => match &mut self.after {
-                Some(After::End { wanted: false, finished, state, .. }) if by_group && !self.unwanted => {
-                    *finished = false;
-                    let state = *state;
-                    self.awaits_group = true;
-                    return Answer::NothingToDo(format!("it has just {}", state.name()));
-                }
-                // It ended by itself and only its cleanup is left: that is what happened.
-                Some(After::End { wanted: false, state, .. }) => {
-                    self.unwanted |= by_somebody;
-                    self.awaits_group &= !by_somebody;
-                    return Answer::NothingToDo(format!("it has just {}", state.name()));
-                }
-                Some(After::Decide(ended))
-                    if !by_group && rules.kind == ServiceKind::Oneshot && ended.success() =>
-                {
-                    self.unwanted |= by_somebody;
-                    return Answer::NothingToDo("it has just finished".into());
-                }
-                Some(After::End { stopped: true, .. }) => {
-                    return Answer::NothingToDo("it is stopping already".into());
-                }
-                _ => {
-                    self.after = Some(end(text.clone()));
-                    self.tell(State::Stopping, text, fx);
-                }
-            },
-        }
-        self.awaits_group = by_group;
-        self.request_id = self.request_id.max(request_id);
-        fx.push(Effect::Publish);
-        Answer::Done
-    }
-
-    pub(super) fn stop_for(&mut self, time: Option<Duration>, fx: &mut Effects) {
-        self.stop_for = time.map(|time| fx.now.saturating_add(time));
+    pub(super) fn stop_for(&mut self, time: Option<Duration>, at: &mut Moment) {
+        self.stop_for = time.map(|time| at.after(time));
         if let Some(time) = time {
             let time = words::duration(time);
-            fx.push(Effect::Note(format!("to be stopped for {time}, then it starts again by itself")));
+            at.note(format!("to be stopped for {time}, then it starts again by itself"));
             // The stop that follows may come late: it is recorded at once.
-            fx.push(Effect::Publish);
+            at.push(Effect::Publish);
         }
     }
 
     /// An operator who started it meanwhile, or stopped it again, wins.
-    pub(super) fn stopped_for_long_enough(&mut self, rules: &Rules, fx: &mut Effects) {
+    pub(super) fn stopped_for_long_enough(&mut self, at: &mut Moment) {
         self.stop_for = None;
-        let stopped = match self.phase {
-            Phase::Rest => self.stopped,
-            _ => matches!(self.after, Some(After::End { stopped: true, .. })),
-        };
-        if stopped && !self.closing && !self.leaving {
-            fx.push(Effect::Note("the time for which it was stopped is over".into()));
-            match self.phase {
-                Phase::Rest => self.start_from_rest(rules, self.request_id, fx),
-                _ => self.start_after_stop(rules, self.request_id, fx),
-            };
+        let stops = matches!(&self.phase, Phase::Down(down)
+            if matches!(down.after, After::Rest { outcome: Outcome::Stopped { asked: true }, .. }));
+        if (stops || self.stopped()) && !self.closing() && !self.leaving {
+            at.note("the time for which it was stopped is over");
+            self.start_after_stop(self.request_id, at);
         }
-    }
-
-    /// It is stopped with its group while nothing of it runs.
-    fn rests_for_group(&mut self, fx: &mut Effects) -> Answer {
-        if !self.is_stopped() && self.state != State::Initialized {
-            self.awaits_group = true;
-            // Whoever waits for its success waits for the next one.
-            self.finished = false;
-        }
-        fx.push(Effect::Publish);
-        fx.push(Effect::Rested);
-        Answer::NothingToDo(format!("it is {} already", self.state.name()))
     }
 
     /// All of its group has stopped, and starts again. An operator who stopped it meanwhile wins.
-    pub(super) fn group_start(&mut self, rules: &Rules, text: &str, fx: &mut Effects) {
-        if self.closing || self.is_stopped() {
+    pub(super) fn group_start(&mut self, text: &str, at: &mut Moment) {
+        if self.closing() || self.is_stopped() {
             return;
         }
         let asked = self.asked_group.take();
         self.restarts = self.restarts.saturating_add(1);
         self.restarts_by.add(asked.unwrap_or(RestartReason::Group));
-        fx.push(Effect::Note(format!("starts again with its group: {text}")));
+        at.note(format!("starts again with its group: {text}"));
         self.tries_after(format!("its group is restarted ({text})"));
-        self.begin(rules, true, fx);
+        self.begin(true, at);
+    }
+}
+
+impl Hold {
+    /// What a stop that stops nothing any more says of the next start.
+    fn meet(&mut self, reason: &StopReason) {
+        match (reason, *self) {
+            (StopReason::Operator | StopReason::Cascade(_), Hold::Free) => *self = Hold::Somebody,
+            (StopReason::Operator | StopReason::Cascade(_), Hold::Group) => *self = Hold::Abandoned,
+            (StopReason::Group(_), Hold::Free) => *self = Hold::Group,
+            (StopReason::Operator | StopReason::Cascade(_), Hold::Somebody | Hold::Abandoned)
+            | (StopReason::Group(_), Hold::Group | Hold::Somebody | Hold::Abandoned)
+            | (StopReason::Removed | StopReason::Shutdown, _) => {}
+        }
+    }
+
+    /// Somebody starts it after all.
+    fn give_up(&mut self) {
+        if *self != Hold::Group {
+            *self = Hold::Free;
+        }
     }
 }

@@ -1,186 +1,176 @@
 //! From rest to a run that is ready and healthy.
 
-use std::time::Duration;
-
 use kelson_conditions::{Missing, sentence};
 use kelson_runner::ErrorKind;
 use kelson_spec::service::Readiness;
 
-use super::ending::After;
-use super::{Active, Effect, Effects, Ended, Phase, Rules, ServiceState, Work};
+use super::effect::Moment;
+use super::{Active, After, Effect, Ended, Gate, Phase, ReadySignal, ServiceState, Work};
 use crate::model::State;
 use crate::service_runner::words;
 
-/// What is told of one that was refused, and whose file has changed since.
-pub(super) const TRIED_AGAIN: &str = "its file changed, it is tried again";
-
 impl ServiceState {
-    /// From rest to `when` or the gate.
-    pub(super) fn begin(&mut self, rules: &Rules, ask_when: bool, fx: &mut Effects) {
-        self.will_start = false;
-        self.finished = false;
-        self.stopped = false;
-        self.unwanted = false;
-        self.awaits_group = false;
+    /// To `when` or the gate.
+    pub(super) fn begin(&mut self, ask_when: bool, at: &mut Moment) {
         self.asked_group = None;
-        self.after = None;
-        let mut has_when = rules.has_when;
+        let mut has_when = at.rules.has_when;
         if let Some(new) = self.new_spec.take() {
             has_when = new;
-            fx.push(Effect::Adopt);
+            at.push(Effect::Adopt);
         }
         if ask_when && has_when {
             self.phase = Phase::When;
-            self.missing = Vec::new();
-            self.tell(State::Waiting, "asking whether its `when` holds".into(), fx);
-            fx.push(Effect::Work(Work::When));
+            self.tell("asking whether its `when` holds", at);
+            at.work(Work::When);
         } else {
-            self.ask_gate(fx);
+            self.ask_gate(at);
         }
     }
 
     /// The way to the next run, which is of the newest spec: what was prepared for another one is undone first.
-    pub(super) fn ask_gate(&mut self, fx: &mut Effects) {
-        if self.new_spec.is_some() && self.opened {
-            self.undo_for_new_spec(After::Gate, fx);
+    pub(super) fn ask_gate(&mut self, at: &mut Moment) {
+        let opened = self.is_open();
+        if self.new_spec.is_some() && opened {
+            self.undo_for_new_spec(After::Gate, at);
             return;
         }
-        self.phase = Phase::Gate;
-        if self.new_spec.take().is_some() {
-            fx.push(Effect::Adopt);
-            fx.push(Effect::Publish);
+        if !matches!(self.phase, Phase::Gate(_)) {
+            self.phase = Phase::Gate(Gate { shown: self.state(), missing: Vec::new(), opened });
         }
-        fx.push(Effect::AskGate);
+        if self.new_spec.take().is_some() {
+            at.push(Effect::Adopt);
+            at.push(Effect::Publish);
+        }
+        at.push(Effect::AskGate);
     }
 
     /// A new spec has come. Where no run has begun it counts at once, and otherwise from the next run on.
-    pub(super) fn has_new_spec(&mut self, rules: &Rules, fx: &mut Effects) {
-        if self.is_refused() {
-            fx.push(Effect::Note(TRIED_AGAIN.into()));
-            self.begin(rules, true, fx);
+    pub(super) fn has_new_spec(&mut self, at: &mut Moment) {
+        match &self.phase {
+            Phase::Rest(_) => {
+                if self.is_refused() {
+                    at.note(words::TRIED_AGAIN);
+                    self.begin(true, at);
+                }
+            }
+            Phase::Gate(gate) => {
+                if !gate.opened {
+                    at.note("its file changed, and counts from now on");
+                }
+                self.ask_gate(at);
+            }
+            Phase::Opening => self.undo_for_new_spec(After::Gate, at),
+            Phase::Backoff { .. } => at.note("its file changed, its next run uses it"),
+            Phase::When | Phase::Pre { .. } | Phase::Spawning { .. } | Phase::Active(_) | Phase::Down(_) => {}
+        }
+    }
+
+    pub(super) fn undo_for_new_spec(&mut self, after: After, at: &mut Moment) {
+        at.push(Effect::DropGate);
+        self.undo(after, "its file changed, undoing what was prepared", at);
+    }
+
+    /// The gate is shut: from now on it is watched, and nothing of a run has begun.
+    pub(super) fn wait(&mut self, missing: Vec<Missing>, at: &mut Moment) {
+        if self.state() == State::Waiting && self.missing() == missing {
             return;
         }
-        match self.phase {
-            Phase::Gate => {
-                if !self.opened {
-                    fx.push(Effect::Note("its file changed, and counts from now on".into()));
-                }
-                self.ask_gate(fx);
-            }
-            Phase::Opening => self.undo_for_new_spec(After::Gate, fx),
-            Phase::Backoff { .. } => fx.push(Effect::Note("its file changed, its next run uses it".into())),
-            _ => {}
-        }
-    }
-
-    pub(super) fn undo_for_new_spec(&mut self, after: After, fx: &mut Effects) {
-        self.after = Some(after);
-        fx.push(Effect::DropGate);
-        self.missing.clear();
-        self.tell(State::Stopping, "its file changed, undoing what was prepared".into(), fx);
-        self.close(fx);
-    }
-
-    pub(super) fn gate_shut(
-        &mut self,
-        rules: &Rules,
-        missing: Vec<Missing>,
-        (now, chance): (Duration, u32),
-        fx: &mut Effects,
-    ) {
-        match self.phase {
-            Phase::Gate if self.state != State::Waiting || self.missing != missing => {}
-            Phase::Spawning if rules.hooks.pre => {
-                // What its `pre` hooks did is answered before it waits again.
-                fx.push(Effect::DropGate);
-                self.broken_off = self.broken_off.saturating_add(1);
-                // Once is chance. Hooks that run again and again without a run count as failed starts.
-                self.after = Some(if self.broken_off == 1 {
-                    After::Gate
-                } else {
-                    let missing = sentence(&missing);
-                    let text = format!("broken off after its pre hooks, waiting for {missing} again");
-                    After::Decide(Ended::NotStarted { text, kind: ErrorKind::Retryable })
-                });
-                self.run_post(rules, now, chance, fx);
-                return;
-            }
-            // It went shut while the run waited for its turn: the task watches it until then.
-            Phase::Pre | Phase::Spawning => fx.push(Effect::Work(Work::None)),
-            _ => return,
-        }
-        self.phase = Phase::Gate;
-        self.owes_post = false;
-        self.missing = missing;
-        let text = format!("waiting for {}", sentence(&self.missing));
-        if self.state == State::Waiting && *self.message == *text {
+        let opened = self.is_open();
+        let text = format!("waiting for {}", sentence(&missing));
+        let is_told = self.state() == State::Waiting && *self.message == *text;
+        self.phase = Phase::Gate(Gate { shown: State::Waiting, missing, opened });
+        if is_told {
             // The previous incarnation of PID 1 has reported it.
-            fx.push(Effect::Publish);
+            at.push(Effect::Publish);
         } else {
-            self.tell(State::Waiting, text, fx);
+            self.tell(text, at);
         }
     }
 
-    pub(super) fn gate_holds(&mut self, rules: &Rules, fx: &mut Effects) {
-        self.missing.clear();
-        if self.opened {
-            self.launch(rules, fx);
+    /// The gate went shut after the `pre` hooks: what they did is answered before it waits again.
+    pub(super) fn break_off(&mut self, missing: &[Missing], at: &mut Moment) {
+        at.push(Effect::DropGate);
+        self.broken_off = self.broken_off.saturating_add(1);
+        // Once is chance. Hooks that run again and again without a run count as failed starts.
+        let after = if self.broken_off == 1 {
+            After::Gate
+        } else {
+            let missing = sentence(missing);
+            let text = format!("broken off after its pre hooks, waiting for {missing} again");
+            After::Decide(Ended::NotStarted { text, kind: ErrorKind::Retryable })
+        };
+        self.leave_run(after, at);
+    }
+
+    pub(super) fn gate_holds(&mut self, opened: bool, at: &mut Moment) {
+        if opened {
+            self.launch(at);
         } else {
             // The gate stays watched: it is asked again after preparing, and while the spawn waits.
             self.phase = Phase::Opening;
-            self.tell(State::Preparing, "all that it waits for holds".into(), fx);
-            fx.push(Effect::Work(Work::Open));
+            self.tell("all that it waits for holds", at);
+            at.work(Work::Open);
         }
     }
 
     /// A new run, from its `pre` hooks on.
-    fn launch(&mut self, rules: &Rules, fx: &mut Effects) {
+    fn launch(&mut self, at: &mut Moment) {
         self.run = self.run.saturating_add(1);
         self.exit = None;
-        self.owes_post = false;
         let run = self.run;
-        if rules.hooks.pre {
-            self.phase = Phase::Pre;
-            self.tell(State::Starting, format!("run {run}, its pre hooks first"), fx);
-            fx.push(Effect::Work(Work::Pre));
+        if at.rules.hooks.pre {
+            self.phase = Phase::Pre { owes_post: false };
+            self.tell(format!("run {run}, its pre hooks first"), at);
+            at.work(Work::Pre);
         } else {
-            self.phase = Phase::Spawning;
-            self.tell(State::Starting, format!("run {run}"), fx);
-            fx.push(Effect::Work(Work::Spawn));
+            self.phase = Phase::Spawning { owes_post: false };
+            self.tell(format!("run {run}"), at);
+            at.work(Work::Spawn);
         }
     }
 
-    pub(super) fn spawned(&mut self, rules: &Rules, pid: i32, now: Duration, fx: &mut Effects) {
+    pub(super) fn spawned(&mut self, pid: i32, owes_post: bool, at: &mut Moment) {
         self.broken_off = 0;
-        self.pid = Some(pid);
-        self.spawned_at = now;
-        fx.push(Effect::Work(Work::None));
-        let ready = rules.readiness == Readiness::None;
-        let limit = rules.start_limit().filter(|_| !ready || rules.awaits_health());
-        let start = limit.map(|limit| now.saturating_add(limit));
-        self.phase = Phase::Active(Active { ready, start, ..Active::default() });
+        self.spawned_at = at.now;
+        at.work(Work::None);
+        let ready = at.rules.readiness == Readiness::None;
+        let limit = at.rules.start_limit().filter(|_| !ready || at.rules.awaits_health());
+        let readiness = if ready { ReadySignal::Given } else { ReadySignal::Awaited };
+        let start = limit.map(|limit| at.after(limit));
+        self.phase = Phase::Active(Active {
+            pid,
+            readiness,
+            healthy: None,
+            proven: false,
+            start,
+            watchdog: None,
+            owes_post,
+        });
         if ready {
-            let text = format!("running (PID {pid}){}", words::before_checks(rules));
-            self.tell(State::Running, text, fx);
+            self.tell(format!("running (PID {pid}){}", words::before_checks(at.rules)), at);
         } else {
             let limit =
                 limit.map_or_else(String::new, |limit| format!("at most {} ", words::duration(limit)));
-            let signal = words::readiness(rules.readiness);
-            self.tell(State::Starting, format!("PID {pid} started, waiting {limit}for {signal}"), fx);
+            let signal = words::readiness(at.rules.readiness);
+            self.tell(format!("PID {pid} started, waiting {limit}for {signal}"), at);
         }
     }
 
-    pub(super) fn is_ready(&mut self, rules: &Rules, active: Active, now: Duration, fx: &mut Effects) {
-        let start = active.start.filter(|_| !active.proven && rules.awaits_health());
-        self.phase = Phase::Active(Active { ready: true, start, ..active });
-        let text = if self.state == State::Running {
-            "ready again".to_owned()
-        } else {
-            let took = words::duration(now.saturating_sub(self.spawned_at));
-            let pid = self.pid.unwrap_or_default();
-            format!("running, ready after {took} (PID {pid}){}", words::before_checks(rules))
+    pub(super) fn is_ready(&mut self, mut active: Active, at: &mut Moment) {
+        let text = match active.readiness {
+            ReadySignal::Given => return,
+            ReadySignal::TakenBack => "ready again".to_owned(),
+            ReadySignal::Awaited => {
+                let took = words::duration(at.now.saturating_sub(self.spawned_at));
+                format!("running, ready after {took} (PID {}){}", active.pid, words::before_checks(at.rules))
+            }
         };
-        self.tell(State::Running, text, fx);
+        active.readiness = ReadySignal::Given;
+        if active.proven || !at.rules.awaits_health() {
+            active.start = None;
+        }
+        self.phase = Phase::Active(active);
+        self.tell(text, at);
     }
 
     /// What its checks say together.
@@ -189,8 +179,7 @@ impl ServiceState {
         mut active: Active,
         healthy: Option<bool>,
         missing: &str,
-        now: Duration,
-        fx: &mut Effects,
+        at: &mut Moment,
     ) {
         let changed = healthy != active.healthy;
         active.healthy = healthy;
@@ -199,20 +188,20 @@ impl ServiceState {
             Some(true) if active.proven => "running, healthy again".to_owned(),
             Some(true) => {
                 (active.proven, active.start) = (true, None);
-                let took = words::duration(now.saturating_sub(self.spawned_at));
-                format!("running, healthy after {took} (PID {})", self.pid.unwrap_or_default())
+                let took = words::duration(at.now.saturating_sub(self.spawned_at));
+                format!("running, healthy after {took} (PID {})", active.pid)
             }
-            _ => format!("running, waits for {missing}"),
+            Some(false) | None => format!("running, waits for {missing}"),
         };
         self.phase = Phase::Active(active);
-        if changed && active.ready {
-            self.tell(self.state, text, fx);
+        if changed && active.ready() {
+            self.tell(text, at);
         } else if changed {
             // That it is not ready is the better reason.
-            fx.push(Effect::Publish);
-        } else if active.ready && *self.message != *text {
-            self.message = std::sync::Arc::from(text);
-            fx.push(Effect::Publish);
+            at.push(Effect::Publish);
+        } else if active.ready() && *self.message != *text {
+            self.message = text.into();
+            at.push(Effect::Publish);
         }
     }
 }

@@ -23,7 +23,7 @@ impl Core {
         };
         if let Some(checks) = &mut self.checks {
             // Once it is ready again, a check that it waits for is the better reason again.
-            let (run, again) = (self.service.run, checks.turns_ready(active.ready));
+            let (run, again) = (self.service.run, checks.turns_ready(active.ready()));
             return again.then(|| Input::Health {
                 run,
                 healthy: checks.healthy(),
@@ -31,7 +31,7 @@ impl Core {
             });
         }
         let none = self.spec.health.is_empty() && self.own_check.is_none();
-        if none || !self.service.has_been_ready() {
+        if none || !active.has_been_ready() {
             return None;
         }
         let random = self.random.branch();
@@ -68,7 +68,7 @@ impl Core {
             },
         );
         let mut checks = Box::new(Checks::begin(own.into_iter().chain(of_spec), random));
-        checks.turns_ready(active.ready);
+        checks.turns_ready(active.ready());
         let (healthy, missing) = (checks.healthy(), checks.missing());
         self.checks = Some(checks);
         if self.health_kept && healthy.is_none() {
@@ -105,7 +105,7 @@ impl Core {
 
     /// What asks over the network that the present run has.
     fn network(&self) -> Result<Arc<dyn Network>, String> {
-        match self.service.pid {
+        match self.service.pid() {
             Some(pid) => {
                 let run = RunningProcess { run: self.service.run, pid, start_time: self.start_time };
                 self.host_context.runners.network(&self.spec, run)

@@ -7,8 +7,8 @@ use kelson_spec::ServiceSpec;
 use tokio::sync::{mpsc, oneshot};
 
 use super::super::host_context::RunningProcess;
-use super::super::table::{Answer, Input, Phase, StopReason, Work};
-use super::{Core, Killing, Next};
+use super::super::table::{Answer, Input, Phase, StopReason};
+use super::{Core, Next};
 use crate::model::CheckReport;
 use crate::state_store::Kind;
 
@@ -28,10 +28,6 @@ pub enum Command {
         reason: StopReason,
         rested: mpsc::UnboundedSender<Arc<str>>,
     },
-    /// The total deadline has passed: kill what is left, at once.
-    Kill,
-    /// An operator wants what is stopping to be killed, at once.
-    Force,
     /// The task ends if the service is at rest; answered with whether it does.
     Leave {
         left: oneshot::Sender<bool>,
@@ -84,21 +80,8 @@ impl Core {
                 self.rested.push(rested);
                 self.step(Input::Stop { request_id, reason })
             }
-            Command::Kill => {
-                self.killing = Killing::Deadline;
-                self.note("the total deadline has passed: killed");
-                self.step(Input::Kill)
-            }
-            Command::Force if self.killing == Killing::Nobody => {
-                let next = self.step(Input::Force);
-                if matches!(next, Next::Work(Work::Stop, _)) {
-                    self.killing = Killing::Operator;
-                }
-                next
-            }
-            Command::Force => Next::Same,
             Command::Leave { left } => {
-                let rests = self.service.phase == Phase::Rest;
+                let rests = matches!(self.service.phase, Phase::Rest(_));
                 if rests {
                     for command in self.mailbox.close() {
                         if let Command::Stop { rested, .. } = command {
@@ -137,7 +120,7 @@ impl Core {
     }
 
     pub(super) fn executor_of_run(&self) -> Result<Arc<dyn Executor>, String> {
-        match self.service.pid {
+        match self.service.pid() {
             Some(pid) => {
                 let run = RunningProcess { run: self.service.run, pid, start_time: self.start_time };
                 self.host_context.runners.executor(&self.spec, run)
@@ -148,14 +131,14 @@ impl Core {
 
     /// To the main process, which the policy answers for as ever if the signal ends it: it is no stop.
     fn signal(&self, signal: i32, asked_by: &str) -> Result<i32, String> {
-        let pid = self.service.pid.ok_or_else(|| self.does_not_run())?;
+        let pid = self.service.pid().ok_or_else(|| self.does_not_run())?;
         kelson_runner::signal_process(pid, self.start_time, signal).map_err(|error| error.message)?;
         self.note(&format!("{} sent to PID {pid}: asked by {asked_by}", kelson_spec::signal_name(signal)));
         Ok(pid)
     }
 
     fn does_not_run(&self) -> String {
-        format!("service \"{}\" does not run: its state is {}", self.name, self.service.state.name())
+        format!("service \"{}\" does not run: its state is {}", self.name, self.service.state().name())
     }
 
     fn request(&mut self, input: Input, reply: Option<oneshot::Sender<Answer>>) -> Next {

@@ -31,7 +31,7 @@ impl Core {
             return;
         };
         let begun = self.post_start_of == self.service.run;
-        if active.ready && !begun && !self.spec.hooks.post_start.is_empty() {
+        if active.ready() && !begun && !self.spec.hooks.post_start.is_empty() {
             self.post_start_of = self.service.run;
             self.post_start = Some(Box::pin(self.hooks().post_start(self.executor_of_run())));
         }

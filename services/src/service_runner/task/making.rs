@@ -13,7 +13,7 @@ use super::super::mailbox::Mailbox;
 use super::super::random::Random;
 use super::super::readiness::NotifySource;
 use super::super::table::{HookKinds, Rules, ServiceState, Work};
-use super::{Command, Core, Killing, drive};
+use super::{Command, Core, drive};
 use crate::health::Totals;
 use crate::model::{Snapshot, State};
 use crate::state_store::Kind;
@@ -87,7 +87,6 @@ pub(super) fn make(
         post_start: None,
         post_start_of: 0,
         sleep: None,
-        watchdog: None,
         status_text: None,
         shown: State::Initialized,
         spawned_after: None,
@@ -95,7 +94,6 @@ pub(super) fn make(
         start_took: None,
         start_took_run: 0,
         totals: Arc::clone(&totals),
-        killing: Killing::Nobody,
         permit: None,
         rested: Vec::new(),
         main_pid_refused: false,
@@ -114,7 +112,8 @@ fn first_snapshot(
     builtin: bool,
 ) -> Snapshot {
     let rules = rules(spec, false);
-    let message = if service.will_start { "not started yet" } else { "never started (its start is manual)" };
+    let message =
+        if !service.down(&rules) { "not started yet" } else { "never started (its start is manual)" };
     Snapshot {
         down: service.down(&rules),
         builtin,
@@ -122,7 +121,7 @@ fn first_snapshot(
         group: spec.group.as_deref().map(Arc::from),
         required: spec.required,
         spec: Some(Arc::clone(spec)),
-        ..Snapshot::new(Arc::clone(name), service.state, Arc::from(message))
+        ..Snapshot::new(Arc::clone(name), service.state(), Arc::from(message))
     }
 }
 

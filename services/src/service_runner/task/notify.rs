@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kelson_spec::service::Workload;
 
-use super::{Core, Killing, Next};
+use super::{Core, Next};
 use crate::model::RestartReason;
 use crate::service_runner::notify::Message;
 use crate::service_runner::readiness::{NotifySource, Received};
@@ -49,19 +49,14 @@ impl Core {
                 }
                 Next::Same
             }
-            Message::Watchdog => self.step(Input::Watchdog(self.watchdog)),
+            Message::Watchdog => self.step(Input::Ping),
             Message::WatchdogInterval(interval) => {
-                self.watchdog = (!interval.is_zero()).then_some(interval);
-                let next = self.step(Input::Watchdog(self.watchdog));
-                self.record();
-                next
+                self.step(Input::WatchdogInterval((!interval.is_zero()).then_some(interval)))
             }
             Message::WatchdogTrigger => {
                 let text = "says that it is broken (WATCHDOG=trigger)".into();
                 self.step(Input::Broken { run, reason: RestartReason::Watchdog, text })
             }
-            // What is being killed has no more time.
-            Message::ExtendTimeout(_) if self.killing != Killing::Nobody => Next::Same,
             Message::ExtendTimeout(by) => self.step(Input::Extend(by)),
             Message::MainPid(_) if self.main_pid_refused => Next::Same,
             // What it is anyway; in a container its process is the first of its PID namespace.
@@ -79,7 +74,7 @@ impl Core {
     fn is_main_pid(&self, pid: &str) -> bool {
         let pid = pid.parse::<i32>().ok();
         pid.is_some()
-            && (pid == self.service.pid
+            && (pid == self.service.pid()
                 || (pid == Some(1) && matches!(self.spec.workload, Workload::Container(_))))
     }
 }

@@ -14,11 +14,11 @@ use crate::state_store::{Kind, Record};
 impl Core {
     /// Remembers, publishes and tells the present state.
     pub(super) fn tell(&mut self) {
-        self.shown = self.service.state;
+        self.shown = self.service.state();
         self.publish();
         self.host_context.events.add(
             &self.name,
-            self.service.state,
+            self.service.state(),
             Arc::clone(&self.service.message),
             self.service.run,
         );
@@ -44,7 +44,7 @@ impl Core {
         }
         let entered = {
             let last = self.publisher.borrow();
-            if last.state == self.service.state {
+            if last.state == self.service.state() {
                 (last.since, last.entered)
             } else {
                 (SystemTime::now(), Instant::now())
@@ -53,28 +53,28 @@ impl Core {
         self.record_in(entered);
         let (since, entered) = entered;
         let restart_at = match self.service.phase {
-            Phase::Backoff { until } => until.and_then(|until| self.instant(until)),
+            Phase::Backoff { until, .. } => until.and_then(|until| self.instant(until)),
             _ => None,
         };
         let service = &self.service;
         self.publisher.send_replace(Snapshot {
             name: Arc::clone(&self.name),
-            state: service.state,
+            state: service.state(),
             up,
             down: service.down(&rules),
-            finished: service.finished,
+            finished: service.finished(),
             healthy: service.active().and_then(|active| active.healthy),
             restarts: service.restarts,
             restarts_by: service.restarts_by,
-            pid: service.pid,
+            pid: service.pid(),
             since,
             entered,
             retry: service.retry().cloned(),
             restart_at,
-            missing: service.missing.clone(),
+            missing: service.missing().to_vec(),
             message: service.reason(),
             builtin: self.builtin,
-            stopped: service.stopped,
+            stopped: service.stopped(),
             status_text: self.status_text.clone(),
             run: service.run,
             oneshot: rules.kind == kelson_spec::service::ServiceKind::Oneshot,
@@ -99,7 +99,7 @@ impl Core {
 
     /// As [`Core::record`], where it entered its state at that time.
     fn record_in(&mut self, (since, entered): (SystemTime, Instant)) {
-        self.recorded = Some((std::mem::discriminant(&self.service.phase), self.service.owes_post()));
+        self.recorded = Some(self.service.place());
         let Some(store) = &self.host_context.store else { return };
         let origin = self.host_context.origin;
         let since_start = |at: tokio::time::Instant| at.saturating_duration_since(origin);
@@ -110,10 +110,9 @@ impl Core {
                 name: self.name.to_string(),
                 builtin: self.builtin,
                 service: self.service.clone(),
-                start_time: if self.service.pid.is_some() { self.start_time } else { 0 },
+                start_time: if self.service.pid().is_some() { self.start_time } else { 0 },
                 since: u64::try_from(since.as_nanos()).unwrap_or_default(),
                 entered: Some(since_start(entered)),
-                watchdog: self.watchdog,
                 status_text: self.status_text.as_deref().map(str::to_owned),
                 spawned_after: self.spawned_after,
                 up_after: self.up_after,

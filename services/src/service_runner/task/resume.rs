@@ -18,7 +18,7 @@ use crate::model::State;
 use crate::service_runner::hooks::KILL;
 use crate::service_runner::notify::NotifySocket;
 use crate::service_runner::readiness::NotifySource;
-use crate::service_runner::table::{Input, Phase};
+use crate::service_runner::table::{Input, Phase, Stage};
 use crate::state_store::{Descriptor, KeptDescriptor, PastChecks, Record};
 
 /// What the previous incarnation has left of a service.
@@ -61,10 +61,10 @@ pub fn resume(resumed: Resumed, host_context: &Arc<HostContext>) -> Result<Servi
         resumed;
     // One that was taken up already, and not yet discarded, does not wait.
     let next_spec = next_spec.filter(|next| *next != spec);
-    let (pid, start_time) = match (record.service.phase, making) {
-        (Phase::Spawning, Some(Making::Child(pid, start_time))) => (pid, start_time),
-        (Phase::Spawning, _) => (0, 0),
-        _ => (record.service.pid.unwrap_or_default(), record.start_time),
+    let (pid, start_time) = match (&record.service.phase, making) {
+        (Phase::Spawning { .. }, Some(Making::Child(pid, start_time))) => (pid, start_time),
+        (Phase::Spawning { .. }, _) => (0, 0),
+        _ => (record.service.pid().unwrap_or_default(), record.start_time),
     };
     let before = Attachment { run: record.service.run, pid, start_time, opened: record.service.has_opened() };
     let (mut core, runner, handle) = make(spec, record.builtin, record.service.clone(), host_context)?;
@@ -76,7 +76,7 @@ pub fn resume(resumed: Resumed, host_context: &Arc<HostContext>) -> Result<Servi
     // Seen by all others before the first of them looks.
     match told {
         // The previous incarnation recorded it and did not come to tell it.
-        Some(told) if told != (core.service.state, core.service.run) => core.tell(),
+        Some(told) if told != (core.service.state(), core.service.run) => core.tell(),
         _ => core.publish(),
     }
     let exit = exit.unwrap_or(Exit::Lost);
@@ -100,10 +100,6 @@ impl Core {
         let origin = self.host_context.origin;
         let at = |after: Duration| origin.checked_add(after);
         self.start_time = record.start_time;
-        self.watchdog = record.watchdog;
-        // When it last pinged is not written down.
-        let (rules, now) = (self.rules(), self.now());
-        self.service.step(&rules, Input::Watchdog(self.watchdog), now, 0);
         self.status_text = record.status_text.as_deref().map(Arc::from);
         let since = SystemTime::UNIX_EPOCH
             .checked_add(Duration::from_nanos(record.since))
@@ -114,14 +110,15 @@ impl Core {
             now.checked_sub(since.elapsed().unwrap_or_default()).map_or(origin, |at| at.max(origin))
         });
         self.publisher.send_modify(|first| (first.since, first.entered) = (since, entered));
-        self.shown = record.service.state;
+        self.shown = record.service.state();
         self.spawned_after = record.spawned_after;
         self.up_after = record.up_after;
         self.start_took = record.start_took;
         self.start_took_run = record.start_took_run;
         self.dependency_watch = DependencyWatch::recall(&record.noted_runs);
-        self.health_kept = record.service.active().is_some_and(|active| active.healthy.is_some());
-        if record.service.has_been_ready() {
+        let active = record.service.active();
+        self.health_kept = active.is_some_and(|active| active.healthy.is_some());
+        if active.is_some_and(|active| active.has_been_ready()) {
             // Its `postStart` hooks have begun, and are not begun twice.
             self.post_start_of = record.service.run;
         }
@@ -129,10 +126,8 @@ impl Core {
 
     /// Goes on listening to the run.
     fn speak_on(&mut self, notify_source: Option<OwnedFd>) {
-        let speaks = matches!(
-            self.service.phase,
-            Phase::Spawning | Phase::Active(_) | Phase::StopDelay { .. } | Phase::Ending { .. }
-        );
+        let speaks = matches!(self.service.phase, Phase::Spawning { .. } | Phase::Active(_))
+            || matches!(self.service.stage(), Some(Stage::StopDelay { .. } | Stage::Ending { .. }));
         let Some(descriptor) = notify_source.filter(|_| speaks) else { return };
         let (run, store) = (self.service.run, self.host_context.store.as_ref());
         let service = self.name.to_string();
@@ -167,9 +162,9 @@ impl Core {
                 None
             }
         };
-        if matches!(self.service.phase, Phase::Pre | Phase::Post)
-            && let Err(error) = runner.stop(KILL).await
-        {
+        let hook =
+            matches!(self.service.phase, Phase::Pre { .. }) || self.service.stage() == Some(Stage::Post);
+        if hook && let Err(error) = runner.stop(KILL).await {
             self.note(&format!("a hook that was cut off could not be ended: {}", error.message));
         }
         attached
@@ -184,7 +179,7 @@ impl Core {
         exit: Exit,
         closing: bool,
     ) -> (Work, bool) {
-        let spawning = self.service.phase == Phase::Spawning;
+        let spawning = matches!(self.service.phase, Phase::Spawning { .. });
         let input = match (running, making) {
             (Some(Running { pid, start_time, exit, .. }), _) => {
                 self.exit = Some(exit);

@@ -1,19 +1,20 @@
-//! The pieces of work, and what each is given.
+//! The pieces of work: what each is given, and what its outcome is to the table.
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
-use kelson_runner::{BoxFuture, RunContext, Runner, RunnerError, StopPlan, errno_text};
+use kelson_runner::{
+    BoxFuture, Exit, RunContext, Runner, RunnerError, Running, StopPlan, StopReport, errno_text,
+};
 use kelson_spec::service::Readiness;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::{Core, Killing, Outcome, START_LIMIT};
+use super::{Core, DependencyWatch, Next, Outcome, START_LIMIT};
 use crate::service_runner::gate;
 use crate::service_runner::hooks::KILL;
 use crate::service_runner::notify::NotifySocket;
 use crate::service_runner::readiness::NotifySource;
-use crate::service_runner::table::{Input, Work};
+use crate::service_runner::table::{Input, Phase, Work};
 use crate::state_store::{Descriptor, KeptDescriptor};
 
 impl Core {
@@ -88,8 +89,7 @@ impl Core {
                 let hooks = self.pre_stop();
                 Some(Box::pin(async move { Outcome::Input(Input::PreStopDone(hooks.await)) }))
             }
-            // What is to be killed at once is not answered at length; a hook that was under way is killed as well.
-            Work::Post if self.killing == Killing::Deadline => Some(Box::pin(async move {
+            Work::EndPost => Some(Box::pin(async move {
                 let failed = runner.stop(KILL).await.err();
                 Outcome::Input(Input::PostDone(failed.map(|error| error.message).into_iter().collect()))
             })),
@@ -114,13 +114,82 @@ impl Core {
         }
     }
 
+    /// Takes in the outcome of the work.
+    pub(super) fn bring(&mut self, outcome: Outcome) -> Next {
+        match outcome {
+            Outcome::Cleared(report) => {
+                let exit = self.exit_now();
+                self.exit = None;
+                let report = report.unwrap_or_else(|error| {
+                    self.note(&format!("its processes could not be ended: {}", error.message));
+                    StopReport::default()
+                });
+                self.step(Input::Cleared { exit, report })
+            }
+            Outcome::Input(input) => self.step(input),
+            Outcome::Turn(permit, gate) => {
+                if matches!(self.service.phase, Phase::Opening) {
+                    self.permit = Some(permit);
+                    return Next::Work(Work::Open, false);
+                }
+                if self.service.closing() {
+                    // It waits for its stop.
+                    return Next::Work(Work::None, false);
+                }
+                // The last look before the run.
+                if gate.is_some() {
+                    self.gate = gate;
+                }
+                if let shut @ Input::GateShut(_) = self.look_at_gate() {
+                    return self.step(shut);
+                }
+                self.gate = None;
+                self.permit = Some(permit);
+                // Before it is written down that the run begins: another incarnation of PID 1 must know with whom it
+                // began.
+                self.dependency_watch = DependencyWatch::tie(&self.spec, &self.host_context.registry, &[]);
+                if self.dependency_watch.is_some() {
+                    self.record();
+                }
+                self.step(Input::Turn);
+                if matches!(self.service.phase, Phase::Pre { .. }) {
+                    return Next::Work(Work::Pre, false);
+                }
+                Next::Work(Work::Spawn, false)
+            }
+            Outcome::Open(warnings) => {
+                for warning in warnings {
+                    self.note(&warning);
+                }
+                self.step(Input::Opened(Ok(())))
+            }
+            Outcome::Run(running) => {
+                let Running { pid, start_time, stop_signal, exit } = *running;
+                self.exit = Some(exit);
+                self.start_time = start_time;
+                self.service.note_stop_signal(stop_signal);
+                // The boot's part alone: what restarts later keeps its first times.
+                if self.up_after.is_none() {
+                    self.spawned_after = Some(self.now());
+                }
+                self.step(Input::Spawned(Ok(pid)))
+            }
+        }
+    }
+
+    /// The exit status, when it is there already.
+    fn exit_now(&mut self) -> Option<Exit> {
+        let exit = self.exit.as_mut()?;
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        match exit.as_mut().poll(&mut context) {
+            std::task::Poll::Ready(exit) => Some(exit),
+            std::task::Poll::Pending => None,
+        }
+    }
+
     /// `is_signalled`: the stop signal was sent already, in this incarnation.
     fn stop_plan(&self, work: Work, is_signalled: bool) -> StopPlan {
-        let until =
-            self.service.stop_until().filter(|_| self.killing == Killing::Nobody && work == Work::Stop);
-        let Some(until) = until else {
-            return StopPlan { signal: libc::SIGKILL, timeout: Duration::ZERO };
-        };
+        let Some(until) = self.service.stop_until().filter(|_| work == Work::Stop) else { return KILL };
         // After a longer timeout it has been sent. Another incarnation sends it again: it may not have been.
         let signal = if is_signalled { 0 } else { self.spec.stop.signal };
         StopPlan { signal, timeout: until.saturating_sub(self.now()) }
@@ -141,7 +210,6 @@ impl Core {
             descriptors: Vec::new(),
         };
         self.status_text = None;
-        self.watchdog = None;
         self.main_pid_refused = false;
         // The old socket goes first: it has the same name.
         self.notify_source = NotifySource::Silent;

@@ -440,13 +440,13 @@ fn is_remembered(play: &Play, list: &[Snapshot], wrongs: &mut Vec<String>) {
             continue;
         };
         let opened = play.house.played(&now.name, |played| played.opened);
-        let agrees = (record.service.state, record.service.run) == (now.state, now.run)
+        let agrees = (record.service.state(), record.service.run) == (now.state, now.run)
             // That a process is gone is remembered first.
-            && (record.service.pid.is_none() || record.service.pid == now.pid)
-            && (record.service.finished, record.service.restarts) == (now.finished, now.restarts)
+            && (record.service.pid().is_none() || record.service.pid() == now.pid)
+            && (record.service.finished(), record.service.restarts) == (now.finished, now.restarts)
             && (record.service.has_opened() || !opened)
             && (!record.service.has_opened() || !now.state.at_rest())
-            && (record.service.stopped || !now.stopped);
+            && (record.service.stopped() || !now.stopped);
         if !agrees {
             wrongs.push(format!("{record:?} is remembered of {now:?}"));
         }
