@@ -286,110 +286,17 @@ fn tone(millis: f64) -> Tone {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::style::Palette;
     use crate::samples::wire;
-
-    fn task(name: &str, start: u64, took: u64, error: &str, message: &str) -> BootTask {
-        BootTask {
-            name: name.to_owned(),
-            start: wire(start),
-            duration: wire(took),
-            error: error.to_owned(),
-            message: message.to_owned(),
-        }
-    }
 
     fn service(name: &str, spawned: u64, up: Option<u64>, after: &[&str]) -> BootService {
         let after = after.iter().map(|name| (*name).to_owned()).collect();
         BootService { name: name.to_owned(), spawned: wire(spawned), up: up.and_then(wire), after }
     }
 
-    fn sample() -> BootResponse {
-        BootResponse {
-            kernel: wire(900),
-            total: wire(700),
-            phases: vec![
-                BootPhase {
-                    name: "mounts".to_owned(),
-                    start: wire(5),
-                    duration: wire(55),
-                    tasks: vec![
-                        task("proc", 5, 1, "", "was mounted"),
-                        task("/var", 6, 54, "LABEL=STATE: no such disk", ""),
-                    ],
-                },
-                BootPhase {
-                    name: "system".to_owned(),
-                    start: wire(60),
-                    duration: wire(30),
-                    tasks: vec![task("hostname", 61, 28, "", "edge-1")],
-                },
-                BootPhase { name: "services".to_owned(), start: wire(90), duration: None, tasks: vec![] },
-            ],
-            services: vec![
-                service("cron", 95, Some(96), &[]),
-                service("db", 95, Some(400), &[]),
-                service("web", 401, Some(700), &["cron", "db"]),
-                service("mail", 401, None, &["db"]),
-            ],
-        }
-    }
-
-    #[test]
-    fn phases_and_tasks_in_a_table() {
-        assert_eq!(
-            phases(&sample(), &Terminal::plain()),
-            "\
-PHASE / TASK    START  DURATION  RESULT
-mounts        5.00 ms     55 ms
-  proc        5.00 ms   1.00 ms  was mounted
-  /var        6.00 ms     54 ms  failed: LABEL=STATE: no such disk
-system          60 ms     30 ms
-  hostname      61 ms     28 ms  edge-1
-services        90 ms      runs
-
-kernel 900 ms; all services stood 700 ms after PID 1's start; services up: 3, not up: 1
-"
-        );
-    }
-
-    #[test]
-    fn the_longest_is_blamed_first() {
-        assert_eq!(
-            blame_table(&blame(&sample())).render(None, Palette::None),
-            "\
-DURATION  WHAT            NAME
-  305 ms  service         db
-  299 ms  service         web
-   54 ms  task of mounts  /var
-   28 ms  task of system  hostname
- 1.00 ms  service         cron
- 1.00 ms  task of mounts  proc
-"
-        );
-    }
-
-    #[test]
-    fn the_chain_goes_back_from_the_last_to_the_first() {
-        let terminal = Terminal::plain();
-        assert_eq!(
-            chain_tree(&chain(&sample()), &sample(), &terminal),
-            "\
-kernel 900 ms; all services stood 700 ms after PID 1's start
-└─ web @700 ms +299 ms
-   └─ db @400 ms +305 ms
-      └─ phase system @90 ms +30 ms
-         ├─ task hostname @89 ms +28 ms
-         └─ phase mounts @60 ms +55 ms
-            └─ task /var @60 ms +54 ms
-"
-        );
-    }
-
     #[test]
     fn a_chain_that_bites_its_tail_ends() {
-        let mut boot = sample();
-        boot.services = vec![service("a", 10, Some(20), &["b", "a"]), service("b", 10, Some(20), &["a"])];
+        let services = vec![service("a", 10, Some(20), &["b", "a"]), service("b", 10, Some(20), &["a"])];
+        let boot = BootResponse { services, ..BootResponse::default() };
         assert!(chain(&boot).len() < 10);
         assert_eq!(chain(&BootResponse::default()), []);
         assert_eq!(

@@ -266,9 +266,6 @@ fn not_known(status: &StatusResponse, service: &Service) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::samples::{at, event, service, wire};
-    use kelson_proto::v1::{FaultyFile, FileMistake, RestartCount, State};
-    use std::time::Duration;
 
     #[test]
     fn why_health_is_not_known() {
@@ -285,116 +282,5 @@ mod tests {
             let page = page(&status, &Terminal::plain(), SystemTime::now());
             assert!(page.contains(&format!("health:      {expected}\n")), "{page}");
         }
-    }
-
-    #[test]
-    fn the_whole_of_a_service() {
-        let service = Service {
-            description: "the database".to_owned(),
-            up: true,
-            pid: Some(812),
-            restarts: 1,
-            restarts_by: vec![
-                RestartCount { reason: "check".to_owned(), count: 1 },
-                RestartCount { reason: "operator".to_owned(), count: 2 },
-            ],
-            group: "shop".to_owned(),
-            run: 4,
-            since: at(1000),
-            message: "ready".to_owned(),
-            faulty_file: Some(FaultyFile {
-                mistakes: vec![FileMistake {
-                    file: "/etc/kelson/services/db.yaml".to_owned(),
-                    line: 2,
-                    column: 1,
-                    message: "unknown key".to_owned(),
-                }],
-                earlier_in_use: true,
-                earlier_read: at(1000),
-            }),
-            ..service("db", State::Running)
-        };
-        let event = Event { time: at(1000), ..event(31, "db", State::Running, "ready\x1b[2J") };
-        let result = |second, passed, output: &str| CheckResult {
-            time: at(second),
-            duration: wire(12),
-            passed,
-            output: output.to_owned(),
-            ago: None,
-        };
-        let ping = Check {
-            name: "ping".to_owned(),
-            kind: "exec".to_owned(),
-            standing: Standing::Failing.into(),
-            since: at(1003),
-            results: vec![
-                result(1001, true, "PONG"),
-                result(1003, false, "asking\x1b[2J\nconnection refused"),
-            ],
-            ..Check::default()
-        };
-        let late = Check {
-            name: "page".to_owned(),
-            kind: "http".to_owned(),
-            standing: Standing::Passing.into(),
-            since: at(1003),
-            results: vec![result(1001, true, "200 OK")],
-            late: wire(4000),
-            startup: true,
-            lasts: None,
-        };
-        let quiet = Check { name: "disk".to_owned(), kind: "exec".to_owned(), ..Check::default() };
-        let status = StatusResponse {
-            service: Some(service),
-            spec: "name: db\nstop: {timeout: 10s}\n".to_owned(),
-            events: vec![event],
-            memory_bytes: Some(12_345_678),
-            cpu: wire(1234),
-            processes: Some(3),
-            needed_by: vec!["web".to_owned(), "job".to_owned()],
-            file: "/etc/kelson/services/db.yaml".to_owned(),
-            checks: vec![ping, late, quiet],
-        };
-        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1005);
-        assert_eq!(
-            page(&status, &Terminal::plain(), now),
-            "\
-● db - the database
-  state:       running for 5s, since 1970-01-01T00:16:40.000Z
-  message:     ready
-  up:          yes
-  health:      no result yet
-  needed by:   web, job
-  pid:         812 (3 processes)
-  memory:      11.8 MiB
-  cpu:         1.234 s
-  restarts:    1 (run 4)
-  again for:   1 check, 2 operator
-  group:       shop
-  required:    no: neither the boot nor the host's health waits for it
-  file:        /etc/kelson/services/db.yaml
-  mistake:     /etc/kelson/services/db.yaml:2:1: unknown key
-               the version read 5s ago (1970-01-01T00:16:40.000Z) is in use; correct the file and run \
-               `kelsonctl reload`
-
-Checks
-  ping (exec): failing for 2s
-    ✓✗  the last took 12 ms, 2s ago
-      asking\\x1b[2J
-      connection refused
-  page (http, startup): passing for 2s, late by 4s
-    ✓  the last took 12 ms, 4s ago
-      200 OK
-  disk (exec): begins once the startup checks pass
-
-Last events
-  SEQ  TIME                      STATE    MESSAGE
-   31  1970-01-01T00:16:40.000Z  running  ready\\x1b[2J
-
-Spec
-  name: db
-  stop: {timeout: 10s}
-"
-        );
     }
 }

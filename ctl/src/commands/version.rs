@@ -93,32 +93,3 @@ fn table(server: Option<&VersionResponse>, now: SystemTime) -> Table {
         .right("CRASHES", |server| toned(crashes(server.crashes), server.crashes.to_string()))
         .into()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn both_versions() {
-        let server = VersionResponse {
-            version: "0.1.0".to_owned(),
-            mode: "container".to_owned(),
-            hostname: "edge-1".to_owned(),
-            kernel: "6.1.0".to_owned(),
-            started: Some(prost_types::Timestamp { seconds: 100, nanos: 0 }),
-            reexecs: 2,
-            crashes: 1,
-            uptime: None,
-        };
-        let now = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(292);
-        assert_eq!(
-            lines(Some(&server), now),
-            format!(
-                "kelsonctl  {CLIENT}\nkelson     0.1.0 (container mode)\nhost       edge-1\nkernel     6.1.0\n\
-                 started    1970-01-01T00:01:40.000Z (3m12s ago)\nreexecs    2\n\
-                 crashes    1 (kelsonctl events tells of them)\n"
-            )
-        );
-        assert_eq!(lines(None, now), format!("kelsonctl  {CLIENT}\n"));
-    }
-}

@@ -139,7 +139,6 @@ fn branch(name: &str, reason: &Reason, beside: &Beside) -> Branch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kelson_proto::v1::{FaultyFile, FileMistake};
 
     fn beside() -> Beside {
         Beside { palette: Palette::None, now: SystemTime::now(), logs: HashMap::new() }
@@ -153,46 +152,6 @@ mod tests {
             causes,
             ..Reason::default()
         }
-    }
-
-    #[test]
-    fn the_chain_leads_to_the_cause() {
-        let chain = reason(
-            "service \"web\"",
-            State::Waiting,
-            "waiting for service \"db\" to be up",
-            vec![
-                reason("service \"db\"", State::Backoff, "exited with status 3, restarting in 2 s", vec![]),
-                reason("path \"/run/x\"", State::Unspecified, "does not exist", vec![]),
-            ],
-        );
-        assert_eq!(
-            render(&branch("web", &chain, &beside()), true),
-            "\
-service \"web\": waiting for service \"db\" to be up
-├─ service \"db\": backoff, exited with status 3, restarting in 2 s
-└─ path \"/run/x\": does not exist
-"
-        );
-    }
-
-    #[test]
-    fn a_mistake_in_the_file_stands_below_the_causes() {
-        let mistake =
-            FileMistake { file: "web.yaml".to_owned(), message: "empty".to_owned(), ..Default::default() };
-        let file = FaultyFile { mistakes: vec![mistake], earlier_in_use: true, earlier_read: None };
-        let web = reason("web", State::Waiting, "", vec![reason("db", State::Failed, "", vec![])]);
-        let web = Reason { faulty_file: Some(file), ..web };
-        assert_eq!(
-            render(&branch("web", &web, &beside()), true),
-            "\
-web: waiting
-├─ db: failed
-└─ mistake in its file
-   ├─ web.yaml: empty
-   └─ an earlier version is in use; correct the file and run `kelsonctl reload`
-"
-        );
     }
 
     #[test]

@@ -30,10 +30,22 @@ fn what_is_refused_fails_the_command_and_superseded_is_no_failure() {
 #[test]
 fn a_reload_prints_what_changed_and_what_is_wrong() {
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-    let reload = ReloadResponse { started: names(&["mail"]), changed: names(&["db"]), ..Default::default() };
+    let reload = ReloadResponse {
+        added: names(&["mail", "tool"]),
+        started: names(&["mail"]),
+        stopped: names(&["old"]),
+        changed: names(&["db", "web"]),
+        next_run: names(&["web"]),
+        faulty: names(&["cron"]),
+        groups: names(&["shop"]),
+        applied: names(&["health"]),
+        waiting: names(&["mounts"]),
+        errors: names(&[]),
+    };
     let fake = Fake::start(State { reload, ..two() });
     fake.transcript("reload");
-    fake.change(|state| state.reload.errors = names(&["web.yaml:3:1: unknown key"]));
+    let errors = names(&["web.yaml:3:1: unknown key"]);
+    fake.change(|state| state.reload = ReloadResponse { errors, ..ReloadResponse::default() });
     fake.transcript("reload-mistake");
 }
 

@@ -26,7 +26,6 @@ use tonic::{Request, Response, Status};
 use crate::samples::{Folder, at, result, wire};
 pub use inspect::Seen;
 
-/// What the host knows, and what it was asked.
 /// What becomes of PID 1 once it has granted a re-exec.
 #[derive(Debug, Default, Clone, Copy)]
 pub enum Reexec {
@@ -39,6 +38,7 @@ pub enum Reexec {
     BeginsAnew,
 }
 
+/// What the host knows, and what it was asked.
 #[derive(Default)]
 pub struct State {
     pub services: Vec<Service>,
@@ -73,6 +73,8 @@ pub struct State {
     pub last_words: Vec<Event>,
     /// When PID 1 began; without it: always the same.
     pub started: Option<prost_types::Timestamp>,
+    /// `edge-1`, where it is not told.
+    pub hostname: Option<&'static str>,
     /// How often PID 1 has re-executed itself.
     pub reexecs: u32,
     pub crashes: u32,
@@ -402,7 +404,7 @@ impl Machine for Shared {
         Ok(Response::new(VersionResponse {
             version: "9.8.7".to_owned(),
             mode: "machine".to_owned(),
-            hostname: "edge-1".to_owned(),
+            hostname: state.hostname.unwrap_or("edge-1").to_owned(),
             kernel: "6.1.0".to_owned(),
             started: state.started.or(at(1_795_254_485)),
             reexecs: state.reexecs,

@@ -15,6 +15,7 @@ fn troubled() -> State {
     state.services.push(Service { message: "restarting in 2 s".to_owned(), ..service("mail", Backoff) });
     state.services.push(Service { healthy: Some(false), pid: Some(9), ..service("shop", Running) });
     state.services.iter_mut().for_each(|service| service.lasts = wire(192_000));
+    (state.hostname, state.crashes) = (Some("edge-1\x1b"), 1);
     state.health = HealthReport {
         state: health_report::State::Unhealthy.into(),
         lasts: Some(prost_types::Duration { seconds: 5, nanos: 0 }),

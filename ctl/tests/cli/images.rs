@@ -16,7 +16,14 @@ fn state() -> State {
                     size: 2 << 20,
                     unpacked: true,
                     trouble: String::new(),
-                    services: vec!["web".to_owned()],
+                    services: vec!["front".to_owned(), "web".to_owned()],
+                },
+                Image {
+                    reference: "demo/arm:1\x1b[2J".to_owned(),
+                    archive: "/usr/share/kelson/images/arm.tar".to_owned(),
+                    trouble: "it holds linux/arm64 alone, and this host is linux/amd64".to_owned(),
+                    size: 7,
+                    ..Image::default()
                 },
                 Image {
                     reference: "demo/old:1".to_owned(),
@@ -37,4 +44,6 @@ fn state() -> State {
 #[test]
 fn images_are_listed_and_removed() {
     Fake::start(state()).transcript("images");
+    let fake = Fake::start(State::default());
+    fake.transcript("images-none");
 }

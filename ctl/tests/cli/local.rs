@@ -68,16 +68,6 @@ fn each_mistake_of_a_folder_or_a_file_is_pointed_at() {
 }
 
 #[test]
-fn a_long_line_is_shown_near_its_mistake() {
-    let text = format!("{{name: web, process: {{command: [{}], strange: 1}}}}\n", "a, ".repeat(10_000));
-    let folder = configuration(&[("services/web.yaml", &text)]);
-    let report = validate(&folder, &[]);
-    let source = report.out.lines().find(|line| line.starts_with("  1 | ")).unwrap();
-    assert!(source.contains(" a, ], strange: 1}") && source.starts_with("  1 | …"), "{source}");
-    assert!(report.out.lines().all(|line| line.chars().count() < 400), "{report:?}");
-}
-
-#[test]
 fn elsewhere_users_and_files_are_those_of_the_root_or_not_checked() {
     let folder = configuration(&[(
         "services/web.yaml",
