@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use kelson_proto::v1::{EventsRequest, Line};
+use kelson_proto::v1::{EventsRequest, Line, ReadRequest};
 
 use crate::failure::Failure;
 use crate::output::{note_of, time};
@@ -13,7 +13,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// After a break, log lines that are this much older than the last one are asked for again; doubles are dropped.
-pub const OVERLAP: Duration = Duration::from_secs(5);
+const OVERLAP: Duration = Duration::from_secs(5);
 
 /// Asks for what happens from now on, to these services or to all.
 pub fn from_now(names: &[String]) -> EventsRequest {
@@ -109,9 +109,49 @@ impl Reconnect {
     }
 }
 
+/// A log that is read over breaks: what is asked for, and which lines came already.
+#[derive(Debug)]
+pub struct Log {
+    pub request: ReadRequest,
+    resume: Resume,
+    /// When the last lines came, or the first connection stood.
+    arrived: Option<Instant>,
+}
+
+impl Log {
+    pub fn new(request: ReadRequest) -> Log {
+        Log { request, resume: Resume::default(), arrived: None }
+    }
+
+    /// To be called once a connection stands.
+    pub fn connected(&mut self) {
+        self.arrived.get_or_insert_with(Instant::now);
+    }
+
+    /// Those of the lines that did not come yet.
+    pub fn news(&mut self, lines: Vec<Line>) -> Vec<Line> {
+        self.arrived = Some(Instant::now());
+        lines.into_iter().filter(|line| self.resume.is_new(line)).collect()
+    }
+
+    /// To be called before each further stream, which asks for what came since, and a little more.
+    pub fn begin_again(&mut self) {
+        if let Some(arrived) = self.arrived {
+            self.resume.begin_again();
+            self.request.tail = None;
+            self.request.last = Some(time::to_wire(arrived.elapsed() + OVERLAP));
+        }
+    }
+
+    /// True where no line came.
+    pub fn is_empty(&self) -> bool {
+        self.resume.last.is_empty()
+    }
+}
+
 /// Which lines came already, when a new stream begins a little before the old one's end.
 #[derive(Debug, Default)]
-pub struct Resume {
+struct Resume {
     /// The last time of each service, and how many lines of that very time came.
     last: HashMap<String, ((i64, i32), u32)>,
     /// How many lines of the last time are still to be passed over in this stream.
@@ -119,18 +159,12 @@ pub struct Resume {
 }
 
 impl Resume {
-    /// True where no line was asked about yet.
-    pub fn is_empty(&self) -> bool {
-        self.last.is_empty()
-    }
-
-    /// To be called before each further stream.
-    pub fn begin_again(&mut self) {
+    fn begin_again(&mut self) {
         self.again = self.last.iter().map(|(name, (_, count))| (name.clone(), *count)).collect();
     }
 
     /// False for a line of an earlier stream.
-    pub fn is_new(&mut self, line: &Line) -> bool {
+    fn is_new(&mut self, line: &Line) -> bool {
         let time = line.time.as_ref().map_or((0, 0), |time| (time.seconds, time.nanos));
         let Some((last, count)) = self.last.get_mut(&line.service) else {
             self.last.insert(line.service.clone(), (time, 1));
@@ -189,7 +223,7 @@ mod tests {
         let mut resume = Resume::default();
         let first = [("web", 1), ("web", 2), ("db", 2), ("web", 3), ("web", 3)];
         assert!(first.iter().all(|(name, at)| resume.is_new(&line(name, *at))));
-        assert!(!resume.is_empty());
+        assert!(!resume.last.is_empty());
         resume.begin_again();
         let again =
             [("web", 2), ("db", 2), ("web", 3), ("web", 3), ("web", 3), ("db", 2), ("db", 4), ("web", 4)];

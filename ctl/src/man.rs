@@ -34,27 +34,7 @@ pub fn page(command: &Command) -> String {
     page.raw(
         ".PP\nexec ends with the status of its command instead, and with 128+N where signal N ended it.",
     );
-    page.raw(".SH ENVIRONMENT");
-    for (name, meaning) in [
-        ("KELSON_ENDPOINT", "The endpoint, where \\-\\-endpoint is not given."),
-        (
-            "KELSONCONFIG",
-            "A YAML file of contexts, in place of ~/.config/kelson/config: `current: NAME`, `contexts: {NAME: {endpoint: HOST:PORT, ca: ..., certificate: ..., \
-             key: ...}}`. Certificates are PEM text, or paths relative to the file.",
-        ),
-        ("NO_COLOR", "No colours, even on a terminal."),
-    ] {
-        page.raw(&format!(".TP\n.B {}", quoted(name)));
-        page.text(meaning);
-    }
-    page.raw(".SH FILES\n.TP\n.I ~/.config/kelson/config");
-    page.text("The file of contexts, where KELSONCONFIG names none; in XDG_CONFIG_HOME where that is set.");
-    page.raw(".TP\n.I /run/kelson/init.sock");
-    page.text("The socket of PID 1. It answers root, and the user that PID 1 itself runs as.");
-    page.raw(".TP\n.I /run/kelson/log.sock");
-    page.text("The socket of logd, which serves the logs of services.");
-    page.raw(".SH SEE ALSO\n.BR init (8)");
-    page.out
+    page.out + include_str!("man/end.roff")
 }
 
 /// The page as it grows.

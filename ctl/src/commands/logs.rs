@@ -12,7 +12,7 @@ use runs::Runs;
 
 use crate::call::{Call, Run};
 use crate::failure::{Failure, all_known, answer, explain_names};
-use crate::follow::{OVERLAP, Reconnect, Resume};
+use crate::follow::{Log, Reconnect};
 use crate::output::{
     Terminal, Tone, escape, escape_bytes, note_of, print, print_bytes, stream_name, text, time, views, width,
 };
@@ -100,25 +100,22 @@ impl Run for Arguments {
             writer: Writer::new(&call.terminal, &names, times, asked_all).of(call),
             call,
             runs: (call.is_table() && call.terminal.is_terminal).then(Runs::default),
-            resume: Resume::default(),
+            log: Log::new(ReadRequest {
+                names: names.clone(),
+                follow: self.follow,
+                tail: self.tail,
+                last: self.since.map(time::to_wire),
+                until: self.until.map(time::to_wire),
+                run: self.run,
+                previous: self.previous,
+                text: self.grep.unwrap_or_default().into_bytes(),
+            }),
             reconnect: call.reconnect(),
-            began: false,
-            arrived: Instant::now(),
-        };
-        let mut request = ReadRequest {
-            names: names.clone(),
-            follow: self.follow,
-            tail: self.tail,
-            last: self.since.map(time::to_wire),
-            until: self.until.map(time::to_wire),
-            run: self.run,
-            previous: self.previous,
-            text: self.grep.unwrap_or_default().into_bytes(),
         };
         // logd said itself that it ends: another one takes its place, unless the host ends too.
         let mut ended: Option<Instant> = None;
         loop {
-            let reason = match reader.stream(&client, &request).await {
+            let reason = match reader.stream(&client).await {
                 Ok(()) if !self.follow => break,
                 Ok(()) => {
                     ended = Some(Instant::now());
@@ -130,14 +127,10 @@ impl Run for Arguments {
             if let Err(failure) = reader.reconnect.follow(self.follow, reason).await {
                 return Err(explain_names(failure, &client, &names).await);
             }
-            if reader.began {
-                reader.resume.begin_again();
-                request.tail = None;
-                request.last = Some(time::to_wire(reader.arrived.elapsed() + OVERLAP));
-            }
+            reader.log.begin_again();
         }
         reader.writer.finish()?;
-        if reader.resume.is_empty() && !self.follow {
+        if reader.log.is_empty() && !self.follow {
             if !asked_all {
                 all_known(&client, &names).await?;
             }
@@ -182,25 +175,19 @@ struct Reader<'a> {
     writer: Writer,
     /// Set if the output names the run of lines.
     runs: Option<Runs>,
-    resume: Resume,
+    log: Log,
     reconnect: Reconnect,
-    began: bool,
-    /// When the last lines came, or the first connection stood.
-    arrived: Instant,
 }
 
 impl Reader<'_> {
     /// One stream to its end.
-    async fn stream(&mut self, client: &Client, request: &ReadRequest) -> Result<(), Failure> {
-        let mut batches = client.logs().read(request.clone()).await?.into_inner();
+    async fn stream(&mut self, client: &Client) -> Result<(), Failure> {
+        let mut batches = client.logs().read(self.log.request.clone()).await?.into_inner();
         self.reconnect.reached = true;
-        if !std::mem::replace(&mut self.began, true) {
-            self.arrived = Instant::now();
-        }
+        self.log.connected();
         while let Some(batch) = batches.message().await? {
             self.reconnect.works();
-            self.arrived = Instant::now();
-            for line in batch.lines.iter().filter(|line| self.resume.is_new(line)) {
+            for line in &self.log.news(batch.lines) {
                 if self.call.is_table() {
                     if let Some(runs) = &mut self.runs
                         && let Some(change) = runs.change(line)

@@ -6,6 +6,8 @@
 use ratatui::buffer::{Buffer, Cell, CellWidth as _};
 use ratatui::style::{Color, Modifier};
 
+use crate::output::style::code;
+
 /// The other screen where the terminal has two, empty, without a cursor and without lines that wrap.
 pub const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[m\x1b[2J";
 /// All of that undone.
@@ -66,14 +68,8 @@ impl Canvas {
         if looks.1.contains(Modifier::REVERSED) {
             self.text.push_str(";7");
         }
-        match looks.0 {
-            Color::Red => self.text.push_str(";31"),
-            Color::Green => self.text.push_str(";32"),
-            Color::Yellow => self.text.push_str(";33"),
-            Color::Cyan => self.text.push_str(";36"),
-            Color::DarkGray => self.text.push_str(";90"),
-            Color::Indexed(number) => self.text += &format!(";38;5;{number}"),
-            _ => {}
+        if let Color::Indexed(colour) = looks.0 {
+            self.text += &format!(";{}", code(colour));
         }
         self.text.push('m');
     }
@@ -110,7 +106,7 @@ mod tests {
     fn colours_are_those_of_the_palette() {
         let mut canvas = Canvas::default();
         let line = Line::from(vec![
-            "a".fg(Color::Green),
+            "a".fg(Color::Indexed(2)),
             "b".fg(Color::Indexed(160)).bold(),
             "c".into(),
             "d".reversed(),

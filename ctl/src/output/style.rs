@@ -40,6 +40,15 @@ impl Tone {
     }
 }
 
+/// The number of a colour as an escape sequence has it: the first sixteen as terminals without more of them know them.
+pub fn code(colour: u8) -> String {
+    match colour {
+        0..8 => format!("3{colour}"),
+        8..16 => format!("9{}", colour - 8),
+        _ => format!("38;5;{colour}"),
+    }
+}
+
 /// Turns tones into escape sequences, or into nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Palette {
@@ -61,22 +70,30 @@ impl Palette {
         }
     }
 
-    /// The text in the colour of the tone.
-    pub fn paint(self, tone: Tone, text: &str) -> String {
+    /// The number of the colour of a tone.
+    pub fn colour(self, tone: Tone) -> Option<u8> {
         let (sixteen, full) = match tone {
-            Tone::Plain => return text.to_owned(),
-            Tone::Strong => ("1", "1"),
-            Tone::Good => ("32", "38;5;28"),
-            Tone::Busy => ("36", "38;5;27"),
-            Tone::Waiting => ("33", "38;5;130"),
-            Tone::Bad => ("31", "38;5;160"),
-            Tone::Quiet => ("90", "38;5;243"),
+            Tone::Plain | Tone::Strong => return None,
+            Tone::Good => (2, 28),
+            Tone::Busy => (6, 27),
+            Tone::Waiting => (3, 130),
+            Tone::Bad => (1, 160),
+            Tone::Quiet => (8, 243),
         };
         match self {
+            Palette::None => None,
+            Palette::Sixteen => Some(sixteen),
+            Palette::Full => Some(full),
+        }
+    }
+
+    /// The text in the colour of the tone.
+    pub fn paint(self, tone: Tone, text: &str) -> String {
+        match (self.colour(tone), tone) {
             _ if text.is_empty() => String::new(),
-            Palette::None => text.to_owned(),
-            Palette::Sixteen => format!("\x1b[{sixteen}m{text}\x1b[0m"),
-            Palette::Full => format!("\x1b[{full}m{text}\x1b[0m"),
+            (Some(colour), _) => format!("\x1b[{}m{text}\x1b[0m", code(colour)),
+            (None, Tone::Strong) if self != Palette::None => format!("\x1b[1m{text}\x1b[0m"),
+            (None, _) => text.to_owned(),
         }
     }
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use super::made::{Made, make_folder, tell, until, within, write};
 use crate::call::Call;
 use crate::failure::Failure;
-use crate::output::time;
 use crate::pki::{self, Algorithm, DAY};
 
 /// Make a CA: ca.pem and ca.key
@@ -41,14 +40,7 @@ pub fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
     let pair = pki::authority(&common_name, algorithm, valid.unwrap_or(3650 * DAY))?;
     make_folder(&out)?;
     let paths = ["ca.pem", "ca.key"].map(|name| within(&out, name));
-    let made = Made {
-        files: paths.iter().map(|path| path.display().to_string()).collect(),
-        role: None,
-        hosts: Vec::new(),
-        until: time::rfc3339(&pair.until),
-        context: None,
-        common_name,
-    };
+    let made = Made::new(&pair, &paths, common_name);
     let lines = [
         format!("the CA {:?}, {}", made.common_name, until(&pair)),
         "its key, which makes administrators: keep it off the machines".to_owned(),

@@ -8,7 +8,7 @@ use kelson_proto::access::Role;
 use super::made::{Made, Signer, make_folder, role, tell, until, within, write};
 use crate::call::Call;
 use crate::failure::Failure;
-use crate::output::{list, time};
+use crate::output::list;
 use crate::pki::{self, Algorithm, Authority, DAY, Holder};
 
 /// Make a certificate with its key: NAME.pem and NAME.key
@@ -82,14 +82,7 @@ pub fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
     };
     let lines = [format!("{whose}, {}", until(&pair)), "its key".to_owned()];
     write(&pair, &paths, force)?;
-    let made = Made {
-        files: paths.iter().map(|path| path.display().to_string()).collect(),
-        common_name,
-        role: role.map(Role::name),
-        hosts,
-        until: time::rfc3339(&pair.until),
-        context: None,
-    };
+    let made = Made { role: role.map(Role::name), hosts, ..Made::new(&pair, &paths, common_name) };
     tell(call, &made, &pair, &lines)
 }
 

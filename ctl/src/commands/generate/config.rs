@@ -11,7 +11,7 @@ use super::made::{Made, Signer, role, tell, until};
 use crate::call::Call;
 use crate::contexts::{Context, File, KELSONCONFIG, folder_of};
 use crate::failure::Failure;
-use crate::output::{escape, print, time};
+use crate::output::{escape, print};
 use crate::pki::{self, Algorithm, Authority, Holder};
 
 /// Make a context with a certificate of its own
@@ -89,14 +89,8 @@ pub fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
         },
     );
     file.write(&path)?;
-    let made = Made {
-        files: vec![path.display().to_string()],
-        role: Some(role.name()),
-        hosts: Vec::new(),
-        until: time::rfc3339(&pair.until),
-        context: Some(context.clone()),
-        common_name,
-    };
+    let made = Made::new(&pair, std::slice::from_ref(&path), common_name);
+    let made = Made { role: Some(role.name()), context: Some(context.clone()), ..made };
     let line = format!("the context {context:?} of {:?} as {role}, {}", made.common_name, until(&pair));
     tell(call, &made, &pair, &[line])?;
     if call.is_table() && call.choice.config.as_ref() != Some(&path) {

@@ -48,6 +48,20 @@ pub struct Made {
     pub context: Option<String>,
 }
 
+impl Made {
+    /// A certificate with its key, in these files.
+    pub fn new(pair: &Pair, files: &[PathBuf], common_name: String) -> Made {
+        Made {
+            files: files.iter().map(|path| path.display().to_string()).collect(),
+            common_name,
+            role: None,
+            hosts: Vec::new(),
+            until: time::rfc3339(&pair.until),
+            context: None,
+        }
+    }
+}
+
 views! {
     Made: made { files, common_name, role, hosts, until, context }
 }

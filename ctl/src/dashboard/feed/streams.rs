@@ -1,6 +1,6 @@
 //! Events and the log of one service: streams that go on where they broke.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kelson_api::client::Client;
 use kelson_proto::v1::{EventsRequest, ReadRequest};
@@ -10,8 +10,7 @@ use tokio::time::sleep;
 use super::answer::{PASSING, ask};
 use crate::dashboard::model::{News, Wish};
 use crate::failure::Failure;
-use crate::follow::{OVERLAP, Pauses, Resume};
-use crate::output::time;
+use crate::follow::{Log, Pauses};
 
 /// Lines of the past that are shown.
 const TAIL: u32 = 200;
@@ -113,19 +112,15 @@ pub async fn logs(
 /// Its last lines, and those to come. Never returns.
 async fn log_of(name: &str, clients: &mut watch::Receiver<Client>, to: &mpsc::Sender<News>) {
     let names = vec![name.to_owned()];
-    let mut request = ReadRequest { names, follow: true, tail: Some(TAIL), ..ReadRequest::default() };
-    let (mut resume, mut attempts, mut arrived) = (Resume::default(), Attempts::default(), None);
+    let request = ReadRequest { names, follow: true, tail: Some(TAIL), ..ReadRequest::default() };
+    let (mut log, mut attempts) = (Log::new(request), Attempts::default());
     loop {
         let client = clients.borrow_and_update().clone();
         let failure = tokio::select! {
-            Err(failure) = log_stream(&client, &request, &mut resume, &mut attempts, &mut arrived, to) => Some(failure),
+            Err(failure) = log_stream(&client, &mut log, &mut attempts, to) => Some(failure),
             Ok(()) = clients.changed() => None,
         };
-        if let Some(arrived) = arrived {
-            resume.begin_again();
-            request.tail = None;
-            request.last = Some(time::to_wire(Instant::elapsed(&arrived) + OVERLAP));
-        }
+        log.begin_again();
         let Some(failure) = failure else { continue };
         let (pause, reason) = attempts.fail(&failure);
         if let Some(reason) = reason {
@@ -140,19 +135,15 @@ async fn log_of(name: &str, clients: &mut watch::Receiver<Client>, to: &mpsc::Se
 
 async fn log_stream(
     client: &Client,
-    request: &ReadRequest,
-    resume: &mut Resume,
+    log: &mut Log,
     attempts: &mut Attempts,
-    arrived: &mut Option<Instant>,
     to: &mpsc::Sender<News>,
 ) -> Result<(), Failure> {
-    let mut batches = ask(client.logs().read(request.clone())).await?;
-    arrived.get_or_insert_with(Instant::now);
+    let mut batches = ask(client.logs().read(log.request.clone())).await?;
+    log.connected();
     while let Some(batch) = batches.message().await? {
         *attempts = Attempts::default();
-        *arrived = Some(Instant::now());
-        let lines = batch.lines.into_iter().filter(|line| resume.is_new(line)).collect();
-        let _ = to.send(News::Lines(lines)).await;
+        let _ = to.send(News::Lines(log.news(batch.lines))).await;
     }
     Err(ended())
 }

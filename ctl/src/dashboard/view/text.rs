@@ -92,16 +92,11 @@ pub fn line(text: Text, palette: Palette) -> Line<'static> {
 
 /// As [`Palette::paint`] has it.
 pub fn style(tone: Tone, palette: Palette) -> Style {
-    let (sixteen, full) = match (palette, tone) {
-        (Palette::None, _) | (_, Tone::Plain) => return Style::new(),
-        (_, Tone::Strong) => return Style::new().add_modifier(Modifier::BOLD),
-        (_, Tone::Good) => (Color::Green, 28),
-        (_, Tone::Busy) => (Color::Cyan, 27),
-        (_, Tone::Waiting) => (Color::Yellow, 130),
-        (_, Tone::Bad) => (Color::Red, 160),
-        (_, Tone::Quiet) => (Color::DarkGray, 243),
-    };
-    Style::new().fg(if palette == Palette::Full { Color::Indexed(full) } else { sixteen })
+    match palette.colour(tone) {
+        Some(colour) => Style::new().fg(Color::Indexed(colour)),
+        None if tone == Tone::Strong && palette != Palette::None => Style::new().add_modifier(Modifier::BOLD),
+        None => Style::new(),
+    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use kelson_proto::v1::{GraphEdge, GraphNode, GraphResponse, Service, State};
 
 use super::layout::{Layout, Place, Route, Size, layout};
-use super::legend::legend;
+use super::legend::head;
 use super::measure::{Font, fit_width, text_width};
 use super::{Drawing, xml};
 use crate::output::style::{Tone, state_name, state_tone};
@@ -16,7 +16,6 @@ const WIDEST: f64 = 250.0;
 const PADDING: f64 = 13.0;
 /// Narrower the legend has no room.
 const NARROWEST: f64 = 800.0;
-const LEFT: f64 = super::layout::MARGIN;
 
 const LEGEND: &[(&str, &str)] = &[
     ("box good", "up, or it holds"),
@@ -124,20 +123,9 @@ pub fn draw(graph: &GraphResponse, services: &[Service]) -> String {
     let width = places.width.max(NARROWEST);
 
     let mut drawing = Drawing::default();
-    drawing.add(
-        "<defs><marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"7.5\" refY=\"4\" markerWidth=\"8\" markerHeight=\"8\" \
-         orient=\"auto\"><path d=\"M0,0.5 L8,4 L0,7.5 z\" class=\"tip\"/></marker><marker id=\"opentip\" \
-         viewBox=\"0 0 8 8\" refX=\"7.5\" refY=\"4\" markerWidth=\"8\" markerHeight=\"8\" orient=\"auto\"><path \
-         d=\"M0,0.5 L8,4 L0,7.5 z\" class=\"opentip\"/></marker></defs>",
-    );
-    drawing.text(LEFT, 34.0, "head", "Who waits for what");
-    drawing.text(
-        LEFT,
-        54.0,
-        "small mute",
-        "An arrow points to what is waited for, to be up where nothing else is written; dashed: it does not hold yet.",
-    );
-    let head = 68.0 + legend(&mut drawing, (LEFT, 68.0), width - 2.0 * LEFT, LEGEND);
+    drawing.add(include_str!("graph/tips.svg").trim_end());
+    let arrows = "An arrow points to what is waited for, to be up where nothing else is written; dashed: it does not hold yet.";
+    let head = head(&mut drawing, width, "Who waits for what", arrows, LEGEND);
     drawing.add(&format!("<g transform=\"translate(0 {head})\">"));
     draw_edges(&mut drawing, &edges, &places);
     for (card, place) in cards.iter().zip(&places.places) {

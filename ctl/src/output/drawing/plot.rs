@@ -7,14 +7,13 @@ use reported::{Piece, Reported, ms};
 
 use super::Drawing;
 use super::axis::Axis;
-use super::legend::legend;
+use super::legend::{LEFT, bands, head};
 use super::measure::{Font, fit_width, text_width};
 use crate::output::time::{duration, measured, measured_millis};
 
 const ROW: f64 = 22.0;
 const BAR: f64 = 14.0;
 const CHART: f64 = 860.0;
-const LEFT: f64 = 24.0;
 const INDENT: f64 = 16.0;
 /// A step whose bar would be narrower is left out.
 const VISIBLE: f64 = 2.5;
@@ -95,14 +94,9 @@ pub fn draw(boot: &BootResponse, events: &[Event], chain: &[Link]) -> String {
     let x = |time: f64| left + axis.place(time) * CHART;
 
     let mut drawing = Drawing::default();
-    drawing.text(LEFT, 34.0, "head", "Where the boot's time went");
-    drawing.text(LEFT, 54.0, "small mute", &summary);
-    let top = 68.0 + legend(&mut drawing, (LEFT, 68.0), width - 2.0 * LEFT, LEGEND) + 26.0;
+    let top = head(&mut drawing, width, "Where the boot's time went", &summary, LEGEND) + 26.0;
     let bottom = top + rows.len() as f64 * ROW;
-    for place in (0..rows.len()).step_by(2) {
-        let y = top + place as f64 * ROW;
-        drawing.rect((LEFT - 8.0, y), (width - 2.0 * LEFT + 16.0, ROW), 3.0, "band", "");
-    }
+    bands(&mut drawing, top, rows.len(), ROW, width);
     axis.draw(&mut drawing, left, CHART, (top, bottom), 0.0);
     let mut last: Option<(f64, f64)> = None;
     for (place, row) in rows.iter().enumerate() {

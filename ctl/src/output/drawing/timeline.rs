@@ -1,6 +1,6 @@
 //! The states of services over time as a drawing.
 
-use super::legend::legend;
+use super::legend::{LEFT, bands, head};
 use super::measure::{Font, fit_width, text_width};
 use super::{Drawing, xml};
 use crate::output::style::state_name;
@@ -11,7 +11,6 @@ use crate::output::timeline::{Lane, Look, Timeline};
 const ROW: f64 = 24.0;
 const BAR: f64 = 14.0;
 const CHART: f64 = 900.0;
-const LEFT: f64 = 24.0;
 /// The most that words of the host take, and the least that they are worth being cut to.
 const WORDS: f64 = 260.0;
 const WORTH: f64 = 110.0;
@@ -29,10 +28,8 @@ pub fn draw(timeline: &Timeline) -> String {
     let x = |time: f64| left + axis.place(time) * CHART;
 
     let mut drawing = Drawing::default();
-    drawing.text(LEFT, 34.0, "head", "Services over time");
     let begun = timeline.begun.as_ref().map_or(String::new(), |begun| format!("0 is {}", rfc3339(begun)));
     let cut = if axis.cuts().is_empty() { "" } else { "; between dotted lines time is left out" };
-    drawing.text(LEFT, 54.0, "small mute", &format!("{begun}{cut}"));
     let used = |look: &Look| {
         lanes.iter().any(|lane| {
             lane.spans.iter().any(|span| span.look == *look)
@@ -41,13 +38,10 @@ pub fn draw(timeline: &Timeline) -> String {
     };
     let entries: Vec<(&str, &str)> =
         Look::all().filter(|look| used(look)).map(|look| (look.class(), look.words())).collect();
-    let mut top = 68.0 + legend(&mut drawing, (LEFT, 68.0), width - 2.0 * LEFT, &entries) + 26.0;
+    let mut top = head(&mut drawing, width, "Services over time", &format!("{begun}{cut}"), &entries) + 26.0;
     let host = if timeline.host.is_empty() { 0.0 } else { ROW };
     let bottom = top + host + lanes.len() as f64 * ROW;
-    for place in (0..lanes.len()).step_by(2) {
-        let y = top + host + place as f64 * ROW;
-        drawing.rect((LEFT - 8.0, y), (width - 2.0 * LEFT + 16.0, ROW), 3.0, "band", "");
-    }
+    bands(&mut drawing, top + host, lanes.len(), ROW, width);
     axis.draw(&mut drawing, left, CHART, (top, bottom), 0.0);
     if host > 0.0 {
         draw_host(&mut drawing, timeline, (left, top), x);
