@@ -20,6 +20,7 @@ pub mod dmesg;
 mod ending;
 pub mod events;
 pub mod exec;
+pub mod explain;
 #[cfg(feature = "faults")]
 pub mod fault;
 pub mod generate;
@@ -127,6 +128,7 @@ commands! {
     Reexec: reexec,
     Validate: validate,
     Schema: schema,
+    Explain: explain,
     Gen: generate,
     Config: config,
     Version: version,
