@@ -3,6 +3,7 @@
 //! This reads the one way in which X.509 lays a certificate out (DER), and gives up at anything else. It judges nothing:
 //! kelson-apid comes here with what TLS has verified, the command line with what lies in its own files.
 
+use prost_types::Timestamp;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 
@@ -213,18 +214,10 @@ fn seconds(tag: u8, text: &[u8]) -> Option<i64> {
         (UTC_TIME, year) => year.checked_add(1900)?,
         (_, year) => year,
     };
-    let part = |at: usize| rest.get(at..at.checked_add(2)?)?.parse::<i64>().ok();
+    let part = |at: usize| rest.get(at..at.checked_add(2)?)?.parse::<u8>().ok();
     let (month, day) = (part(0)?, part(2)?);
     let (hour, minute, second) = (part(4)?, part(6)?, part(8)?);
-    // Before 1970 is long ago, whenever it was.
-    let leap = |year: i64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let years: i64 = (1970..year).map(|year| if leap(year) { 366 } else { 365 }).sum();
-    let lengths = [31, if leap(year) { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    let months: i64 = lengths.iter().take(usize::try_from(month.checked_sub(1)?).ok()?).sum();
-    let days = years.checked_add(months)?.checked_add(day.checked_sub(1)?)?;
-    [(24, hour), (60, minute), (60, second)]
-        .iter()
-        .try_fold(days, |sum, (factor, more)| sum.checked_mul(*factor)?.checked_add(*more))
+    Some(Timestamp::date_time(year, month, day, hour, minute, second).ok()?.seconds)
 }
 
 /// What is not plain ASCII is shown as `?`; a fingerprint tells apart what that makes equal.

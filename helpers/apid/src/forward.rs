@@ -15,7 +15,7 @@ use tokio::net::UnixStream;
 use tokio::sync::{Semaphore, watch};
 use tonic::Status;
 use tonic::body::Body;
-use tonic::codegen::http::header::{HOST, HeaderMap, HeaderName, HeaderValue};
+use tonic::codegen::http::header::{HOST, HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue};
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::codegen::http::{Request, Response, Uri};
 
@@ -40,10 +40,9 @@ pub struct Caller {
 
 impl Caller {
     /// # Errors
-    /// A sentence, when its name is not known.
-    pub fn new(peer: &Peer) -> Result<Caller, String> {
-        let identity = HeaderValue::from_str(&peer.identity).map_err(|error| error.to_string())?;
-        Ok(Caller { identity, role: peer.role })
+    /// When its name cannot stand in a header.
+    pub fn new(peer: &Peer) -> Result<Caller, InvalidHeaderValue> {
+        Ok(Caller { identity: HeaderValue::from_str(&peer.identity)?, role: peer.role })
     }
 
     /// Says so to PID 1.
@@ -173,12 +172,11 @@ fn rewrite(request: Request<Incoming>, caller: &Caller) -> Result<Request<Incomi
 
 /// All names that begin with `kelson-` belong to kelson-apid.
 fn introduce(headers: &mut HeaderMap, caller: &Caller) {
-    let own: Vec<HeaderName> =
-        headers.keys().filter(|name| name.as_str().starts_with("kelson-")).cloned().collect();
+    let own = |name: &&HeaderName| name.as_str().starts_with("kelson-") || **name == HOST;
+    let own: Vec<HeaderName> = headers.keys().filter(own).cloned().collect();
     for name in own {
         headers.remove(name);
     }
-    headers.remove(HOST);
     caller.introduce(headers);
 }
 

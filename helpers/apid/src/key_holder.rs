@@ -19,18 +19,10 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Gid, Pid, Uid, fork, geteuid, setgid, setgroups, setuid};
 
 use super::arguments::Arguments;
-use super::material::{Material, Stamp};
+use super::material::{CLOSING, FILES, Material, PING, READY, Stamp};
 use super::notify::notify;
 use super::{say, tls_worker};
 use crate::error::ApidError;
-
-/// What the key holder sends: files, with their length, or a question.
-pub const FILES: u8 = b'F';
-pub const PING: u8 = b'P';
-/// The worker's answers.
-pub const READY: u8 = b'R';
-pub const CLOSING: u8 = b'C';
-pub const ALIVE: u8 = b'A';
 
 /// How often the key holder compares the files and asks the worker.
 const INTERVAL: Duration = Duration::from_secs(5);

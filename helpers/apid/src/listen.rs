@@ -22,7 +22,7 @@ use super::peer::Peer;
 use super::term::{Calls, Due, Guard};
 use super::tls::Trust;
 use super::{say, tls};
-use crate::error::ApidError;
+use crate::error::{ApidError, Refusal};
 use kelson_proto::access::Role;
 
 /// Clients at the same time.
@@ -192,7 +192,7 @@ async fn connection(
     stream: TcpStream,
     peer: SocketAddr,
     handshake: (OwnedSemaphorePermit, Handshake),
-) -> Result<(), String> {
+) -> Result<(), Refusal> {
     let mut closed = endpoint.closed.clone();
     let _ = stream.set_nodelay(true);
     let acceptor = endpoint.trust.borrow().acceptor.clone();
@@ -203,25 +203,21 @@ async fn connection(
     };
     let stream = match accepted {
         Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => return Err(format!("refused: {error}")),
-        Err(_) => return Err(format!("refused: no handshake within {} s", HANDSHAKE.as_secs())),
+        Ok(Err(error)) => return Err(Refusal::Handshake(error)),
+        Err(_) => return Err(Refusal::Late(HANDSHAKE.as_secs())),
     };
     let chain = stream.get_ref().1.peer_certificates().unwrap_or_default().to_vec();
-    let Some(leaf) = chain.first() else {
-        return Err("refused: it sent no certificate".to_owned());
-    };
-    let known = Peer::of(leaf, peer);
+    let known = Peer::of(chain.first().ok_or(Refusal::NoCertificate)?, peer);
     let guard = Guard::new(chain, endpoint.trust.clone(), endpoint.lifetime);
-    let mut guard = guard.ok_or_else(|| "refused: its certificate is no longer trusted".to_owned())?;
+    let mut guard = guard.ok_or(Refusal::NotTrusted)?;
     // Who does not say what it speaks, speaks HTTP/1.1: so do clients of a plain HTTP library.
     let is_http2 = stream.get_ref().1.alpn_protocol() == Some(tls::HTTP_2);
-    let _place = Arc::clone(&endpoint.connections).try_acquire_owned().map_err(|_| {
-        format!("refused: {CONNECTIONS} clients are connected, which is all that are served at the same time")
-    })?;
+    let place = Arc::clone(&endpoint.connections).try_acquire_owned();
+    let _place = place.map_err(|_| Refusal::Full(CONNECTIONS))?;
     drop(handshake);
     let role = known.role.map_or("no role", Role::name);
     say(&format!("{} ({role}) has connected", known.identity));
-    let caller = Caller::new(&known).map_err(|error| format!("refused: {error}"))?;
+    let caller = Caller::new(&known)?;
     let calls = guard.calls();
     let service = hyper::service::service_fn(|request| {
         let (endpoint, caller, calls) = (Arc::clone(endpoint), caller.clone(), calls.clone());

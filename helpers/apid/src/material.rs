@@ -7,6 +7,14 @@ use std::path::Path;
 use super::arguments::Arguments;
 use crate::error::ApidError;
 
+/// What the key holder sends: files, with their length, or a question.
+pub const FILES: u8 = b'F';
+pub const PING: u8 = b'P';
+/// The worker's answers.
+pub const READY: u8 = b'R';
+pub const CLOSING: u8 = b'C';
+pub const ALIVE: u8 = b'A';
+
 /// A certificate with all that stands above it takes some kilobytes.
 const LONGEST: u64 = 1 << 20;
 

@@ -7,8 +7,7 @@ use tokio::net::UnixStream;
 use tokio::sync::watch;
 
 use super::arguments::Arguments;
-use super::key_holder::{ALIVE, CLOSING, FILES, READY};
-use super::material::Material;
+use super::material::{ALIVE, CLOSING, FILES, Material, READY};
 use super::tls::Trust;
 use super::{listen, say};
 use crate::error::ApidError;

@@ -66,25 +66,20 @@ impl Read for Exactly {
         if into.is_empty() {
             return Ok(0);
         }
-        let length = match &self.trouble {
-            Some(_) => None,
-            None => match self.from.read(into) {
-                Ok(0) => {
-                    self.trouble = Some("became shorter while it was read".to_owned());
-                    None
-                }
-                Ok(length) => Some(length),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => return Err(error),
-                Err(error) => {
-                    self.trouble = Some(text(&error));
-                    None
-                }
-            },
+        let read = if self.trouble.is_some() { Ok(0) } else { self.from.read(into) };
+        let length = match read {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Err(error),
+            Ok(length) if length > 0 => length,
+            ended => {
+                let why = match ended {
+                    Ok(_) => "became shorter while it was read".to_owned(),
+                    Err(error) => text(&error),
+                };
+                self.trouble.get_or_insert(why);
+                into.fill(0);
+                into.len()
+            }
         };
-        let length = length.unwrap_or_else(|| {
-            into.fill(0);
-            into.len()
-        });
         self.left = self.left.saturating_sub(u64::try_from(length).unwrap_or(0));
         Ok(length)
     }
@@ -165,15 +160,16 @@ fn entry(
     }
     let file = read::open(at).map_err(out)?;
     let size = file.metadata().map_err(out)?.len();
-    let mut content = match size {
+    let (from, left): (Box<dyn Read>, u64) = match size {
         0 => {
             let mut bytes = Vec::new();
             file.take(UNKNOWN).read_to_end(&mut bytes).map_err(out)?;
-            let left = u64::try_from(bytes.len()).unwrap_or(0);
-            Exactly { from: Box::new(io::Cursor::new(bytes)), left, trouble: None }
+            let left = bytes.len() as u64;
+            (Box::new(io::Cursor::new(bytes)), left)
         }
-        size => Exactly { from: Box::new(file), left: size, trouble: None },
+        size => (Box::new(file), size),
     };
+    let mut content = Exactly { from, left, trouble: None };
     header.set_size(content.left);
     header.set_entry_type(EntryType::Regular);
     builder.append_data(&mut header, name, &mut content).map_err(Left::Gone)?;

@@ -1,6 +1,7 @@
 //! What is mounted, and how full it is.
 
 use std::collections::HashMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -67,8 +68,8 @@ pub fn read(system: &System) -> Result<Vec<Mount>, Unanswered> {
 fn ask(
     lines: &[&Line],
     patience: Duration,
-    room: fn(&Path) -> Result<Room, String>,
-) -> HashMap<PathBuf, Result<Room, String>> {
+    room: fn(&Path) -> io::Result<Room>,
+) -> HashMap<PathBuf, io::Result<Room>> {
     let (sender, receiver) = mpsc::channel();
     let mut open = 0_usize;
     for line in lines {
@@ -84,13 +85,15 @@ fn ask(
     let next = || receiver.recv_timeout(until.saturating_duration_since(Instant::now())).ok();
     let mut answers: HashMap<_, _> = std::iter::from_fn(next).take(open).collect();
     for line in lines {
-        answers.entry(line.target.clone()).or_insert_with(|| Err("does not answer".to_owned()));
+        answers
+            .entry(line.target.clone())
+            .or_insert_with(|| Err(io::Error::new(io::ErrorKind::TimedOut, "does not answer")));
     }
     answers
 }
 
-fn room(target: &Path) -> Result<Room, String> {
-    let said = statvfs(target).map_err(|errno| text(&errno.into()))?;
+fn room(target: &Path) -> io::Result<Room> {
+    let said = statvfs(target)?;
     let bytes = |blocks: u64| blocks.saturating_mul(said.fragment_size());
     Ok(Room {
         size: bytes(said.blocks()),
@@ -101,7 +104,7 @@ fn room(target: &Path) -> Result<Room, String> {
     })
 }
 
-fn mount(line: &Line, said: Option<Result<Room, String>>) -> Mount {
+fn mount(line: &Line, said: Option<io::Result<Room>>) -> Mount {
     let mut mount = Mount {
         source: line.source.clone(),
         target: line.target.to_string_lossy().into_owned(),
@@ -118,7 +121,7 @@ fn mount(line: &Line, said: Option<Result<Room, String>>) -> Mount {
             mount.inodes = Some(room.inodes).filter(|inodes| *inodes > 0);
             mount.inodes_used = mount.inodes.map(|_| room.inodes_used);
         }
-        Some(Err(trouble)) => mount.trouble = trouble,
+        Some(Err(error)) => mount.trouble = text(&error),
         Some(Ok(_)) | None => {}
     }
     mount

@@ -83,10 +83,7 @@ pub fn number(path: &Path) -> Option<u64> {
 }
 
 pub fn lasting(duration: Duration) -> Lasting {
-    Lasting {
-        seconds: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
-        nanos: i32::try_from(duration.subsec_nanos()).unwrap_or(0),
-    }
+    duration.try_into().unwrap_or(Lasting { seconds: i64::MAX, nanos: 0 })
 }
 
 /// The numbers that are the names of folders in proc, in order.

@@ -5,6 +5,7 @@
 //! note, and a bounded number of threads.
 
 use std::collections::HashMap;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
@@ -22,10 +23,10 @@ use super::admission::Admission;
 use super::client::{self, Leaving, Peer};
 use super::history::{History, Text, Wanted, WantedRun};
 use super::line::{self, Source};
-use super::reader::Troubles;
 use super::run::Run;
 use super::store::{OwnedLine, Store, client_note};
-use crate::valid_name;
+use super::troubles::Troubles;
+use kelson_spec::names::is_name;
 
 /// Threads that read files for clients; each may hang on a dead disk.
 const READERS: usize = 4;
@@ -50,7 +51,7 @@ pub fn serve(
     store: Arc<Store>,
     admission: Arc<Admission>,
     troubles: Arc<Troubles>,
-) -> std::io::Result<()> {
+) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
@@ -79,7 +80,7 @@ pub fn serve(
         let served = Server::builder().serve_with_incoming_shutdown(service, clients, closed).await;
         // Clients that do not care are not waited for.
         let _ = tokio::time::timeout(LEAVING, client::left(&leaving)).await;
-        served.map_err(std::io::Error::other)
+        served.map_err(io::Error::other)
     });
     // A thread that hangs on a dead disk stays behind.
     runtime.shutdown_background();
@@ -149,7 +150,7 @@ impl Logs for Service {
 fn look_at(request: v1::ReadRequest) -> Result<Asked, Status> {
     let mut names: Vec<Arc<str>> = Vec::new();
     for name in request.names {
-        if !valid_name(&name) {
+        if !is_name(&name) {
             return Err(Status::invalid_argument(format!("\"{name:.60}\" is not the name of a service")));
         }
         if !names.iter().any(|known| **known == *name) {
@@ -231,21 +232,17 @@ impl Reading {
     async fn on_disk<T: Send + 'static>(
         &self,
         within: Duration,
-        call: impl FnOnce() -> std::io::Result<T> + Send + 'static,
-    ) -> Result<T, String> {
+        call: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
         let by = Instant::now().checked_add(within).unwrap_or_else(Instant::now);
-        let hangs = || "the disk does not answer".to_owned();
-        let permit = timeout_at(by, self.readers.clone().acquire_owned()).await.map_err(|_| hangs())?;
+        let hangs = |_| io::Error::new(io::ErrorKind::TimedOut, "the disk does not answer");
+        let permit = timeout_at(by, self.readers.clone().acquire_owned()).await.map_err(hangs)?;
         let task = tokio::task::spawn_blocking(move || {
             let result = call();
             drop(permit);
             result
         });
-        match timeout_at(by, task).await {
-            Ok(Ok(result)) => result.map_err(|error| error.to_string()),
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err(hangs()),
-        }
+        timeout_at(by, task).await.map_err(hangs)?.map_err(io::Error::other)?
     }
 
     async fn past(&self, mut history: History) -> Result<(), Gone> {

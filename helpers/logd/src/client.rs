@@ -20,8 +20,8 @@ use tokio::sync::mpsc;
 use tonic::transport::server::Connected;
 
 use super::admission::{Admission, Asked};
-use super::reader::Troubles;
 use super::store::Store;
+use super::troubles::Troubles;
 use kelson_helper::places::{Call, Place, Places};
 
 /// More than may read at the same time: who comes too many is told so.

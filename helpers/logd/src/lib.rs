@@ -18,6 +18,8 @@ mod reader;
 mod ring;
 mod run;
 mod store;
+mod stream;
+mod troubles;
 mod writer;
 
 use std::ffi::OsString;
@@ -27,15 +29,17 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use admission::Admission;
-use reader::{Reader, Troubles};
+use reader::Reader;
 use store::Store;
+use troubles::Troubles;
 use writer::Writer;
 
 /// Stack of a thread: none goes deep.
@@ -97,32 +101,13 @@ fn parse(mut args: impl Iterator<Item = OsString>) -> Option<Options> {
     Some(Options { runtime, logs, group })
 }
 
-/// Which of the other threads are at work.
-#[derive(Default)]
-struct AtWork {
-    count: Mutex<usize>,
-    ended: Condvar,
-}
-
-impl AtWork {
-    fn spawn(self: &Arc<AtWork>, name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
-        let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
-        let at_work = self.clone();
-        std::thread::Builder::new().name(name.into()).stack_size(STACK).spawn(move || {
-            work();
-            let mut count = at_work.count.lock().unwrap_or_else(PoisonError::into_inner);
-            *count = count.saturating_sub(1);
-            at_work.ended.notify_all();
-        })?;
-        *count = count.saturating_add(1);
-        Ok(())
-    }
-
-    /// One that hangs on a dead disk is left behind.
-    fn wait(&self, within: Duration) {
-        let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = self.ended.wait_timeout_while(count, within, |count| *count > 0);
-    }
+/// Starts one of the other threads, which holds `at_work` as long as it is at work.
+fn spawn(name: &str, at_work: mpsc::Sender<()>, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let work = move || {
+        work();
+        drop(at_work);
+    };
+    std::thread::Builder::new().name(name.into()).stack_size(STACK).spawn(work).map(drop)
 }
 
 fn run(options: &Options) -> io::Result<()> {
@@ -131,14 +116,14 @@ fn run(options: &Options) -> io::Result<()> {
     let store = Arc::new(Store::new(options.logs.clone()));
     let troubles = Arc::new(Troubles::new()?);
     let signals = signals();
-    let at_work = Arc::new(AtWork::default());
+    let (at_work, ended) = mpsc::channel();
     let woken = troubles.clone();
     let admission = Arc::new(Admission::new(move || woken.wake()));
     let mut reader =
         Reader::new(control, signals, store.clone(), troubles.clone(), admission.clone(), run::boot())?;
     let socket = options.runtime.join("log.sock");
     match listen(&socket, options.group) {
-        Ok(listener) => serve(listener, admission, &store, &troubles, &at_work, &mut reader)?,
+        Ok(listener) => serve(listener, admission, &store, &troubles, at_work.clone(), &mut reader)?,
         // Lines are collected all the same.
         Err(error) => troubles.tell(format!("{}: {error}; logs cannot be read over it", socket.display())),
     }
@@ -146,9 +131,10 @@ fn run(options: &Options) -> io::Result<()> {
         troubles.tell(format!("kelson-logd keeps its capabilities: {}", errno.desc()));
     }
     let writer = Writer::new(store.clone(), options.logs.clone(), options.runtime.join("log"), troubles);
-    at_work.spawn("write", move || writer.run())?;
+    spawn("write", at_work, move || writer.run())?;
     let end = reader.run();
-    at_work.wait(end.within.saturating_sub(SPARE));
+    // One that hangs on a dead disk is left behind.
+    let _ = ended.recv_timeout(end.within.saturating_sub(SPARE));
     end.report_lost(&store);
     Ok(())
 }
@@ -158,10 +144,10 @@ fn serve(
     admission: Arc<Admission>,
     store: &Arc<Store>,
     troubles: &Arc<Troubles>,
-    at_work: &Arc<AtWork>,
+    at_work: mpsc::Sender<()>,
     reader: &mut Reader,
 ) -> io::Result<()> {
-    let (store, troubles, at_work) = (store.clone(), troubles.clone(), at_work.clone());
+    let (store, troubles) = (store.clone(), troubles.clone());
     let watched = listener.try_clone()?;
     let start = move || {
         let told = troubles.clone();
@@ -170,7 +156,7 @@ fn serve(
                 troubles.tell(format!("logs cannot be read: {error}"));
             }
         };
-        if let Err(error) = at_work.spawn("api", work) {
+        if let Err(error) = spawn("api", at_work, work) {
             told.tell(format!("logs cannot be read: {error}"));
         }
     };
@@ -193,14 +179,8 @@ fn be_known() {
     let _ = nix::sys::prctl::set_name(c"kelson-logd");
     // SAFETY: setpriority takes three numbers and touches no memory.
     let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: both calls get a pointer to a whole rlimit that lives until they return.
-    unsafe {
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
-            limit.rlim_cur = limit.rlim_max;
-            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
-        }
-    }
+    let _ = getrlimit(Resource::RLIMIT_NOFILE)
+        .and_then(|(_, most)| setrlimit(Resource::RLIMIT_NOFILE, most, most));
 }
 
 /// SIGTERM and SIGINT end it in order; without them it still ends with PID 1's socket.
@@ -226,13 +206,4 @@ fn listen(path: &Path, group: Option<u32>) -> io::Result<OwnedFd> {
     fs::set_permissions(path, fs::Permissions::from_mode(0o660))?;
     listener.set_nonblocking(true)?;
     Ok(listener.into())
-}
-
-/// Whether it may be the name of a service, and so part of the name of a file.
-fn valid_name(name: &str) -> bool {
-    let bytes = name.as_bytes();
-    let plain = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    bytes.len() <= 63
-        && bytes.first().is_some_and(plain)
-        && bytes.iter().all(|byte| plain(byte) || *byte == b'-')
 }

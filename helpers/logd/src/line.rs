@@ -18,7 +18,6 @@ pub const LONGEST: usize = 16 * 1024;
 const STAMP: usize = 30;
 /// With ` stdout `.
 const BEFORE_TAG: usize = STAMP + 8;
-const DAY: i64 = 86_400;
 const NANOS: i64 = 1_000_000_000;
 
 /// Where a line came from.
@@ -133,27 +132,10 @@ pub fn text_length(line: &[u8]) -> usize {
 
 /// The time at the start of a line of a file.
 pub fn parse_stamp(bytes: &[u8]) -> Option<i64> {
-    let part = |from: usize, to: usize| -> Option<i64> {
-        bytes.get(from..to)?.iter().try_fold(0_i64, |value, byte| {
-            let digit = byte.checked_sub(b'0').filter(|digit| *digit < 10)?;
-            value.checked_mul(10)?.checked_add(i64::from(digit))
-        })
-    };
-    for (place, byte) in [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':'), (19, b'.'), (29, b'Z')] {
-        (*bytes.get(place)? == byte).then_some(())?;
-    }
-    let (year, month, day) = (part(0, 4)?, part(5, 7)?, part(8, 10)?);
-    (1..=12).contains(&month).then_some(())?;
-    // days_from_civil.
-    let year = year.checked_sub(i64::from(month <= 2))?;
-    let (era, yoe) = (year.div_euclid(400), year.rem_euclid(400));
-    let mp = if month > 2 { month.checked_sub(3)? } else { month.checked_add(9)? };
-    let doy = mp.checked_mul(153)?.checked_add(2)?.div_euclid(5).checked_add(day)?.checked_sub(1)?;
-    let doe = yoe.checked_mul(365)?.checked_add(yoe.div_euclid(4))?.checked_sub(yoe.div_euclid(100))?;
-    let days = era.checked_mul(146_097)?.checked_add(doe)?.checked_add(doy)?.checked_sub(719_468)?;
-    let of_day = part(11, 13)?.checked_mul(3600)?.checked_add(part(14, 16)?.checked_mul(60)?)?;
-    let second = days.checked_mul(DAY)?.checked_add(of_day)?.checked_add(part(17, 19)?)?;
-    second.checked_mul(NANOS)?.checked_add(part(20, 29)?)
+    // Of the forms that a time may have, the one that logd writes.
+    let stamp = bytes.get(..STAMP).filter(|stamp| stamp.ends_with(b"Z") && stamp.get(19) == Some(&b'.'))?;
+    let prost_types::Timestamp { seconds, nanos } = std::str::from_utf8(stamp).ok()?.parse().ok()?;
+    seconds.checked_mul(NANOS)?.checked_add(nanos.into())
 }
 
 /// Cuts what a pipe gave into lines; `held` is the beginning of a line whose end has not come yet, and takes no memory
@@ -216,6 +198,8 @@ fn hold(held: &mut Vec<u8>, mut text: &[u8], emit: &mut impl FnMut(&[u8], bool))
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const DAY: i64 = 86_400;
 
     fn lines(chunks: &[&[u8]]) -> (Vec<(usize, bool)>, Vec<u8>, Vec<u8>) {
         let (mut held, mut seen, mut all) = (Vec::new(), Vec::new(), Vec::new());

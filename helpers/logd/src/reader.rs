@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 use kelson_proto::v1;
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
-use nix::sys::eventfd::EventFd;
 use nix::sys::signalfd::SignalFd;
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
@@ -20,11 +19,12 @@ use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFl
 use super::admission::Admission;
 use super::console::Console;
 use super::flow::{self, Flow, Pause, Rate};
-use super::line::Source;
 use super::run::Run;
 use super::store::{Limits, Lost, Store};
-use crate::valid_name;
+use super::stream::Stream;
+use super::troubles::Troubles;
 use kelson_helper::transport::{self as control, Packet};
+use kelson_spec::names::is_name;
 
 /// Read at a time from one pipe: as lines of a file, also short ones, it fits into the queue of a service.
 const READ: usize = 16 * 1024;
@@ -48,46 +48,6 @@ pub struct End {
     pub within: Duration,
     /// PID 1 takes a closed socket for the end of the process: to be kept until then.
     control: OwnedFd,
-}
-
-struct Stream {
-    pipe: OwnedFd,
-    service: Arc<str>,
-    run: Run,
-    /// The beginning of a line whose end has not come.
-    held: Vec<u8>,
-    stderr: bool,
-    console: bool,
-}
-
-/// Texts for PID 1 from the other threads.
-pub struct Troubles {
-    texts: std::sync::Mutex<Vec<String>>,
-    wake: EventFd,
-}
-
-impl Troubles {
-    pub fn new() -> io::Result<Troubles> {
-        let flags = nix::sys::eventfd::EfdFlags::EFD_CLOEXEC | nix::sys::eventfd::EfdFlags::EFD_NONBLOCK;
-        let wake = EventFd::from_value_and_flags(0, flags)?;
-        Ok(Troubles { texts: std::sync::Mutex::new(Vec::new()), wake })
-    }
-
-    pub fn tell(&self, text: String) {
-        self.texts.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(text);
-        self.wake();
-    }
-
-    /// Lets the reader look what was lost.
-    pub fn wake(&self) {
-        // It cannot fail but for a count that is full, and then the reader is awake.
-        let _ = self.wake.write(1);
-    }
-
-    fn take(&self) -> Vec<String> {
-        let _ = self.wake.read();
-        std::mem::take(&mut self.texts.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
-    }
 }
 
 /// See the module.
@@ -134,7 +94,7 @@ impl Reader {
     ) -> io::Result<Reader> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         epoll.add(&control, EpollEvent::new(EpollFlags::EPOLLIN, CONTROL))?;
-        epoll.add(&troubles.wake, EpollEvent::new(EpollFlags::EPOLLIN, WAKE))?;
+        epoll.add(&*troubles, EpollEvent::new(EpollFlags::EPOLLIN, WAKE))?;
         let timer =
             TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK)?;
         epoll.add(&timer, EpollEvent::new(EpollFlags::EPOLLIN, TIMER))?;
@@ -334,7 +294,7 @@ impl Reader {
     fn take_run(&mut self, run: v1::LogdRun, descriptors: Vec<OwnedFd>) {
         let ends = [(run.stdout, false), (run.stderr, true)].into_iter().filter(|(there, _)| *there);
         let ends: Vec<bool> = ends.map(|(_, stderr)| stderr).collect();
-        if !valid_name(&run.service) || ends.len() != descriptors.len() || run.id >= SIGNAL / 2 {
+        if !is_name(&run.service) || ends.len() != descriptors.len() || run.id >= SIGNAL / 2 {
             return self.trouble(format!("PID 1 handed over a run that is none: {run:?}"));
         }
         let service: Arc<str> = run.service.as_str().into();
@@ -601,34 +561,5 @@ impl End {
             // PID 1 may be gone.
             let _ = control::send(self.control.as_fd(), &message, &[]);
         }
-    }
-}
-
-impl Stream {
-    fn source(&self) -> (Source, Run) {
-        (if self.stderr { Source::Stderr } else { Source::Stdout }, self.run)
-    }
-
-    fn read(
-        &mut self,
-        buffer: &mut [u8],
-        store: &Store,
-        console: &mut Console,
-        rate: Option<&mut Rate>,
-    ) -> Result<usize, Errno> {
-        let read = nix::unistd::read(&self.pipe, buffer)?;
-        let bytes = buffer.get(..read).unwrap_or_default();
-        if self.console && rate.as_ref().is_none_or(|rate| !rate.is_exhausted()) {
-            console.write(&self.service, &self.held, bytes);
-        }
-        if read > 0 {
-            store.feed(&self.service, self.source(), &mut self.held, bytes, rate);
-        }
-        Ok(read)
-    }
-
-    /// The last output of a process, also without a newline.
-    fn finish(&mut self, store: &Store, rate: Option<&mut Rate>) {
-        store.feed_rest(&self.service, self.source(), &mut self.held, rate);
     }
 }

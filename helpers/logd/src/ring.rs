@@ -9,23 +9,22 @@ use std::sync::Arc;
 use super::line::{Line, Source};
 use super::run::Run;
 
-/// A line kept in memory.
-#[derive(Debug, Clone, Copy)]
-pub struct Kept<'a> {
-    pub service: &'a Arc<str>,
-    pub seq: u64,
-    /// The text may lie in two pieces.
-    pub text: (&'a [u8], &'a [u8]),
+/// A line that owns its text, for clients.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnedLine {
+    pub service: Arc<str>,
     pub time: i64,
     pub source: Source,
     pub run: Run,
     pub partial: bool,
+    pub text: Vec<u8>,
 }
 
-struct Entry {
-    service: Arc<str>,
-    seq: u64,
-    time: i64,
+/// A line kept in memory, but for its text.
+pub struct Entry {
+    pub service: Arc<str>,
+    pub seq: u64,
+    pub time: i64,
     /// Where the text begins, counted from the first byte ever kept.
     start: u64,
     length: u32,
@@ -84,26 +83,35 @@ impl Ring {
     }
 
     /// Lines from a position on, or from the oldest if that one is gone, each with the position behind it.
-    pub fn from(&self, position: u64) -> impl Iterator<Item = (u64, Kept<'_>)> {
+    pub fn from(&self, position: u64) -> impl Iterator<Item = (u64, &Entry)> {
         let skip = usize::try_from(position.saturating_sub(self.gone)).unwrap_or(usize::MAX);
         let first = self.gone.max(position).saturating_add(1);
         let skip = skip.min(self.entries.len());
-        self.entries.range(skip..).zip(first..).map(|(entry, behind)| (behind, self.kept(entry)))
+        (first..).zip(self.entries.range(skip..))
     }
 
-    fn kept<'a>(&'a self, entry: &'a Entry) -> Kept<'a> {
-        let (front, back) = self.text.as_slices();
+    /// An entry with its text.
+    pub fn line(&self, entry: &Entry) -> OwnedLine {
         let from = usize::try_from(entry.start.saturating_sub(self.gone_bytes)).unwrap_or(usize::MAX);
-        let to = from.saturating_add(entry.length as usize);
-        let piece =
-            |all: &'a [u8], from: usize, to: usize| all.get(from..to.min(all.len())).unwrap_or_default();
-        let text = (
-            piece(front, from, to),
-            piece(back, from.saturating_sub(front.len()), to.saturating_sub(front.len())),
-        );
-        let Entry { service, seq, time, source, run, partial, .. } = entry;
-        Kept { service, seq: *seq, text, time: *time, source: *source, run: *run, partial: *partial }
+        let length = entry.length as usize;
+        // The text may lie in two pieces.
+        let (front, back) = self.text.as_slices();
+        let mut text = Vec::with_capacity(length);
+        text.extend_from_slice(piece(front, from, length));
+        text.extend_from_slice(piece(
+            back,
+            from.saturating_sub(front.len()),
+            length.saturating_sub(text.len()),
+        ));
+        let Entry { service, time, source, run, partial, .. } = entry;
+        let (service, time, source, run, partial) = (service.clone(), *time, *source, *run, *partial);
+        OwnedLine { service, time, source, run, partial, text }
     }
+}
+
+/// So many bytes, as far as there are.
+fn piece(all: &[u8], from: usize, length: usize) -> &[u8] {
+    all.get(from..from.saturating_add(length).min(all.len())).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -126,7 +134,7 @@ mod tests {
         }
         let seen: Vec<(u64, String)> = ring
             .from(0)
-            .map(|(_, kept)| (kept.seq, String::from_utf8([kept.text.0, kept.text.1].concat()).unwrap()))
+            .map(|(_, entry)| (entry.seq, String::from_utf8(ring.line(entry).text).unwrap()))
             .collect();
         assert!(seen.len() > 500);
         assert_eq!(seen.last().unwrap().0, 10_000);
@@ -142,6 +150,6 @@ mod tests {
         let (position, _) = ring.from(0).last().unwrap();
         assert_eq!(ring.from(position).count(), 0);
         push(&mut ring, &web, 2, "two");
-        assert_eq!(ring.from(position).map(|(_, kept)| kept.seq).collect::<Vec<_>>(), [2]);
+        assert_eq!(ring.from(position).map(|(_, entry)| entry.seq).collect::<Vec<_>>(), [2]);
     }
 }

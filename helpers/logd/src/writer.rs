@@ -9,9 +9,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::files::{Files, Written, path_of};
-use super::reader::Troubles;
 use super::store::{Batch, Job, Limits, Store};
-use crate::valid_name;
+use super::troubles::Troubles;
+use kelson_spec::names::is_name;
 
 /// So often a directory is tried that could not be used.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -165,7 +165,7 @@ impl Writer {
                 names.push(name.to_owned());
             }
         }
-        for name in names.into_iter().filter(|name| valid_name(name)) {
+        for name in names.into_iter().filter(|name| is_name(name)) {
             let numbers: Vec<u32> = (0..super::files::MOST_FILES)
                 .take_while(|number| path_of(source, &name, *number).exists())
                 .collect();

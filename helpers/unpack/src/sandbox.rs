@@ -6,6 +6,7 @@
 use kelson_sys::capability;
 use nix::mount::MsFlags;
 use nix::sched::CloneFlags;
+use nix::sys::prctl;
 use nix::sys::resource::{Resource, setrlimit};
 
 /// Anonymous memory, threads' stacks included; a bug or a hostile archive ends this process, not the host's memory.
@@ -28,8 +29,8 @@ pub fn enter() -> Vec<String> {
     attempt("no mount namespace of its own", own_mounts());
     attempt("the host's network stays in reach", nix::sched::unshare(CloneFlags::CLONE_NEWNET));
     attempt("capabilities stay", capability::keep(KEPT));
-    attempt("new privileges stay possible", prctl(libc::PR_SET_NO_NEW_PRIVS, 1));
-    attempt("it can be traced", prctl(libc::PR_SET_DUMPABLE, 0));
+    attempt("new privileges stay possible", prctl::set_no_new_privs());
+    attempt("it can be traced", prctl::set_dumpable(false));
     attempt("its memory has no bound", setrlimit(Resource::RLIMIT_DATA, MEMORY, MEMORY));
     attempt("it may dump core", setrlimit(Resource::RLIMIT_CORE, 0, 0));
     one_heap();
@@ -41,12 +42,6 @@ pub fn enter() -> Vec<String> {
 fn own_mounts() -> nix::Result<()> {
     nix::sched::unshare(CloneFlags::CLONE_NEWNS)?;
     nix::mount::mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_SLAVE, None::<&str>)
-}
-
-fn prctl(option: libc::c_int, value: libc::c_ulong) -> nix::Result<()> {
-    let zero: libc::c_ulong = 0;
-    // SAFETY: options that take numbers alone.
-    nix::errno::Errno::result(unsafe { libc::prctl(option, value, zero, zero, zero) }).map(drop)
 }
 
 /// A heap for each thread would hold on to memory that another thread needs.

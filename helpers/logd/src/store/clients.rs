@@ -10,19 +10,8 @@ use tokio::sync::Notify;
 use super::service::Mark;
 use super::{RECENT, RECENT_FOLLOWED, Store};
 use crate::line::{self, Source};
-use crate::ring::Kept;
+pub use crate::ring::OwnedLine;
 use crate::run::Run;
-
-/// A line that owns its text, for clients.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OwnedLine {
-    pub service: Arc<str>,
-    pub time: i64,
-    pub source: Source,
-    pub run: Run,
-    pub partial: bool,
-    pub text: Vec<u8>,
-}
 
 /// Where file and memory of a service meet, at one instant.
 pub struct Seam {
@@ -52,8 +41,9 @@ impl Store {
                 (service.mark, service.written, service.next, service.run)
             });
         let mut seam = Seam { mark, unwritten: Vec::new(), written: Vec::new(), missed: 0, next, run };
-        for (_, kept) in inner.ring.from(0).filter(|(_, kept)| kept.service == name) {
-            if kept.seq > written { &mut seam.unwritten } else { &mut seam.written }.push(owned(kept));
+        for (_, entry) in inner.ring.from(0).filter(|(_, entry)| entry.service == *name) {
+            let lines = if entry.seq > written { &mut seam.unwritten } else { &mut seam.written };
+            lines.push(inner.ring.line(entry));
         }
         let unwritten = next.saturating_sub(1).saturating_sub(written);
         seam.missed = unwritten.saturating_sub(seam.unwritten.len() as u64);
@@ -86,14 +76,14 @@ impl Store {
     ) -> Vec<OwnedLine> {
         let inner = self.lock();
         let mut lines = Vec::new();
-        for (behind, kept) in inner.ring.from(*position) {
+        for (behind, entry) in inner.ring.from(*position) {
             *position = behind;
-            let Some(next) = expected.get_mut(kept.service).filter(|next| kept.seq >= **next) else {
+            let Some(next) = expected.get_mut(&entry.service).filter(|next| entry.seq >= **next) else {
                 continue;
             };
-            missed(&mut lines, kept.service, kept.seq.saturating_sub(*next), kept.time);
-            *next = kept.seq.saturating_add(1);
-            lines.push(owned(kept));
+            missed(&mut lines, &entry.service, entry.seq.saturating_sub(*next), entry.time);
+            *next = entry.seq.saturating_add(1);
+            lines.push(inner.ring.line(entry));
             lines.pop_if(|line| !wanted(line));
             if lines.len() >= limit {
                 return lines;
@@ -147,11 +137,6 @@ impl Drop for Interest {
             }
         }
     }
-}
-
-fn owned(kept: Kept<'_>) -> OwnedLine {
-    let Kept { service, text, time, source, run, partial, .. } = kept;
-    OwnedLine { service: service.clone(), time, source, run, partial, text: [text.0, text.1].concat() }
 }
 
 /// A note to a client.

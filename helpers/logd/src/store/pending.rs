@@ -6,11 +6,24 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::service::Lost;
 use crate::line::{self, Clock, Line};
 
 /// Bytes of a chunk, but for its last line. It is also what the writer takes at a time.
 pub(super) const CHUNK: usize = 64 * 1024;
+
+/// Lines that were lost.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Lost {
+    pub lines: u64,
+    pub bytes: u64,
+}
+
+impl Lost {
+    pub fn add(&mut self, lines: u64, bytes: u64) {
+        self.lines = self.lines.saturating_add(lines);
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+}
 
 /// Whole lines, and what was lost just before them.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,23 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::pending::{Chunk, Pending};
+use super::pending::{Chunk, Lost, Pending};
 use crate::line::{self, Clock, Line};
 use crate::run::Run;
-
-/// Lines that were lost.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Lost {
-    pub lines: u64,
-    pub bytes: u64,
-}
-
-impl Lost {
-    pub fn add(&mut self, lines: u64, bytes: u64) {
-        self.lines = self.lines.saturating_add(lines);
-        self.bytes = self.bytes.saturating_add(bytes);
-    }
-}
 
 /// How the log of a service is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

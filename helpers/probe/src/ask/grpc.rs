@@ -12,9 +12,10 @@ use prost::Message as _;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
-use super::stream::{Bytes, beside, connect};
-use super::tls::Tls;
-use super::{Answer, Deadline, text};
+use super::answer::{Answer, Deadline, Unaskable};
+use super::stream::{Bytes, beside};
+use super::text;
+use super::tls::{Tls, connect};
 
 const METHOD: &str = "/grpc.health.v1.Health/Check";
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("kelson-probe/", env!("CARGO_PKG_VERSION")));
@@ -37,7 +38,7 @@ pub struct Call {
 }
 
 impl Call {
-    pub fn new(asks: &GrpcProbe, address: SocketAddr) -> Result<Call, String> {
+    pub fn new(asks: &GrpcProbe, address: SocketAddr) -> Result<Call, Unaskable> {
         let scheme = if asks.tls.is_some() { "https" } else { "http" };
         let authority = match &asks.host {
             Some(host) => format!("{host}:{}", address.port()),
@@ -48,7 +49,7 @@ impl Call {
             .authority(authority.as_str())
             .path_and_query(METHOD)
             .build()
-            .map_err(|_| format!("{authority:?} is no name of a server"))?;
+            .map_err(|_| Unaskable::Authority(authority))?;
         let request = HealthCheckRequest { service: asks.service.clone() }.encode_to_vec();
         let length = u32::try_from(request.len()).unwrap_or(u32::MAX);
         let mut message = vec![0];
@@ -62,11 +63,7 @@ impl Call {
     }
 
     pub async fn ask(&self, address: SocketAddr, deadline: Deadline) -> Result<Answer, Answer> {
-        let stream = connect(address, deadline).await?;
-        let stream: Box<dyn Bytes> = match &self.tls {
-            Some(tls) => tls.connect(stream, deadline).await?,
-            None => Box::new(stream),
-        };
+        let stream = connect(address, self.tls.as_ref(), deadline).await?;
         deadline.bounds("answer", self.talk(stream)).await
     }
 

@@ -19,9 +19,10 @@ use kelson_spec::service::HttpProbe;
 use regex_lite::Regex;
 use tokio::task::JoinSet;
 
-use super::stream::{Bytes, beside, connect};
-use super::tls::Tls;
-use super::{Answer, Deadline, text};
+use super::answer::{Answer, Deadline, Unaskable};
+use super::stream::beside;
+use super::text;
+use super::tls::{Tls, connect};
 
 /// So much of a body is looked at.
 const BODY_MAX: usize = 64 << 10;
@@ -49,21 +50,22 @@ struct Pattern {
 }
 
 impl Get {
-    pub fn new(asks: &HttpProbe, address: SocketAddr) -> Result<Get, String> {
-        let uri = asks.path.parse().map_err(|error| format!("{:?} is no path: {error}", asks.path))?;
+    pub fn new(asks: &HttpProbe, address: SocketAddr) -> Result<Get, Unaskable> {
+        let uri = asks.path.parse().map_err(|error| Unaskable::Path(asks.path.clone(), error))?;
         let mut headers = HeaderMap::new();
         headers.insert(HOST, value(&host(asks, address))?);
         headers.insert(USER_AGENT, AGENT);
         headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
         for (name, text) in &asks.headers {
-            let name = HeaderName::try_from(name.as_str())
-                .map_err(|_| format!("{name:?} is not the name of a header"))?;
+            let name =
+                HeaderName::try_from(name.as_str()).map_err(|_| Unaskable::HeaderName(name.clone()))?;
             headers.insert(name, value(text)?);
         }
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
         let body = match &asks.body {
             Some(text) => {
-                let regex = pattern::compile(text).map_err(|error| format!("{text:?} {error}"))?;
+                let regex =
+                    pattern::compile(text).map_err(|error| Unaskable::Pattern(text.clone(), error))?;
                 Some(Arc::new(Pattern { text: text.clone(), regex }))
             }
             None => None,
@@ -76,11 +78,7 @@ impl Get {
     }
 
     pub async fn ask(&self, address: SocketAddr, deadline: Deadline) -> Result<Answer, Answer> {
-        let stream = connect(address, deadline).await?;
-        let stream: Box<dyn Bytes> = match &self.tls {
-            Some(tls) => tls.connect(stream, deadline).await?,
-            None => Box::new(stream),
-        };
+        let stream = connect(address, self.tls.as_ref(), deadline).await?;
         let setup = async {
             http1::Builder::new()
                 .max_buf_size(HEAD_MAX)
@@ -147,8 +145,8 @@ impl Get {
     }
 }
 
-fn value(text: &str) -> Result<HeaderValue, String> {
-    HeaderValue::try_from(text).map_err(|_| format!("{text:?} is not the value of a header"))
+fn value(text: &str) -> Result<HeaderValue, Unaskable> {
+    HeaderValue::try_from(text).map_err(|_| Unaskable::HeaderValue(text.to_owned()))
 }
 
 /// What stands in `Host`: with the port where it is not the scheme's own.

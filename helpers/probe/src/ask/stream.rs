@@ -9,8 +9,9 @@ use std::task::Poll;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpSocket, TcpStream};
 
+use super::answer::{Answer, Deadline};
 use super::tcp::leave_no_trace;
-use super::{Answer, Deadline, text};
+use super::text;
 
 /// Bytes to and from a peer, with or without TLS.
 pub trait Bytes: AsyncRead + AsyncWrite + Send + Unpin {}

@@ -10,7 +10,8 @@ use std::os::fd::{AsRawFd, FromRawFd as _, OwnedFd};
 
 use tokio::net::TcpStream;
 
-use super::{Answer, Deadline, text};
+use super::answer::{Answer, Deadline};
+use super::text;
 
 const CONNECTED: &str = "connected";
 

@@ -21,8 +21,9 @@ use tokio_rustls::rustls::{
     SignatureScheme,
 };
 
-use super::stream::Bytes;
-use super::{Answer, Deadline, text};
+use super::answer::{Answer, Deadline, Unaskable};
+use super::stream::{self, Bytes};
+use super::text;
 
 /// What one check needs for its handshakes.
 pub struct Tls {
@@ -37,17 +38,18 @@ impl Tls {
         host: Option<&str>,
         address: SocketAddr,
         protocol: &[u8],
-    ) -> Result<Tls, String> {
+    ) -> Result<Tls, Unaskable> {
         let name = match host {
-            Some(host) => ServerName::try_from(host.to_owned())
-                .map_err(|_| format!("{host:?} is no name that a certificate can be for"))?,
+            Some(host) => {
+                ServerName::try_from(host.to_owned()).map_err(|_| Unaskable::TlsName(host.to_owned()))?
+            }
             None => ServerName::from(address.ip()),
         };
         let provider = Arc::new(ring::default_provider());
-        let verifier = verifier(tls, &provider)?;
+        let verifier = Arc::new(Verifier::new(tls, &provider)?);
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .map_err(|error| format!("TLS cannot be set up: {error}"))?
+            .map_err(Unaskable::Tls)?
             .dangerous()
             .with_custom_certificate_verifier(verifier)
             .with_no_client_auth();
@@ -57,7 +59,7 @@ impl Tls {
         Ok(Tls { config: Arc::new(config), name })
     }
 
-    pub async fn connect(&self, stream: TcpStream, deadline: Deadline) -> Result<Box<dyn Bytes>, Answer> {
+    async fn connect(&self, stream: TcpStream, deadline: Deadline) -> Result<Box<dyn Bytes>, Answer> {
         let connector = TlsConnector::from(Arc::clone(&self.config));
         let handshake = async {
             match connector.connect(self.name.clone(), stream).await {
@@ -69,31 +71,34 @@ impl Tls {
     }
 }
 
-fn verifier(tls: &ProbeTls, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn ServerCertVerifier>, String> {
-    let algorithms = provider.signature_verification_algorithms;
-    let Some(pem) = &tls.ca else { return Ok(Arc::new(Anybody(algorithms))) };
-    let mut roots = RootCertStore::empty();
-    let mut given = Vec::new();
-    for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
-        let certificate = certificate.map_err(|error| format!("the CA cannot be read: {error}"))?;
-        roots.add(certificate.clone()).map_err(|error| format!("the CA cannot be used: {error}"))?;
-        given.push(certificate);
-    }
-    let chain = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
-        .build()
-        .map_err(|error| format!("the CA cannot be used: {error}"))?;
-    Ok(Arc::new(Given { chain, given }))
-}
-
 /// Trusts what the given certificates have signed, and those certificates themselves: a server that signed its own is
-/// known by it, although it is a CA.
+/// known by it, although it is a CA. Without them it looks at no certificate, as the service file wants it; that the peer
+/// holds its key is still seen.
 #[derive(Debug)]
-struct Given {
-    chain: Arc<WebPkiServerVerifier>,
-    given: Vec<CertificateDer<'static>>,
+struct Verifier {
+    given: Option<(Arc<WebPkiServerVerifier>, Vec<CertificateDer<'static>>)>,
+    algorithms: WebPkiSupportedAlgorithms,
 }
 
-impl ServerCertVerifier for Given {
+impl Verifier {
+    fn new(tls: &ProbeTls, provider: &Arc<CryptoProvider>) -> Result<Verifier, Unaskable> {
+        let algorithms = provider.signature_verification_algorithms;
+        let Some(pem) = &tls.ca else { return Ok(Verifier { given: None, algorithms }) };
+        let mut roots = RootCertStore::empty();
+        let certificates: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(pem.as_bytes())
+            .collect::<Result<_, _>>()
+            .map_err(Unaskable::CaText)?;
+        for certificate in &certificates {
+            roots.add(certificate.clone()).map_err(Unaskable::Ca)?;
+        }
+        let chain = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
+            .build()
+            .map_err(Unaskable::Chain)?;
+        Ok(Verifier { given: Some((chain, certificates)), algorithms })
+    }
+}
+
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
@@ -102,11 +107,10 @@ impl ServerCertVerifier for Given {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        match self.chain.verify_server_cert(certificate, others, name, ocsp, now) {
+        let Some((chain, given)) = &self.given else { return Ok(ServerCertVerified::assertion()) };
+        match chain.verify_server_cert(certificate, others, name, ocsp, now) {
             // Its times have been looked at before its role.
-            Err(Error::InvalidCertificate(CertificateError::Other(_)))
-                if self.given.contains(certificate) =>
-            {
+            Err(Error::InvalidCertificate(CertificateError::Other(_))) if given.contains(certificate) => {
                 verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
                 Ok(ServerCertVerified::assertion())
             }
@@ -120,7 +124,7 @@ impl ServerCertVerifier for Given {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.chain.verify_tls12_signature(message, certificate, signature)
+        verify_tls12_signature(message, certificate, signature, &self.algorithms)
     }
 
     fn verify_tls13_signature(
@@ -129,50 +133,24 @@ impl ServerCertVerifier for Given {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.chain.verify_tls13_signature(message, certificate, signature)
+        verify_tls13_signature(message, certificate, signature, &self.algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.chain.supported_verify_schemes()
+        self.algorithms.supported_schemes()
     }
 }
 
-/// Looks at no certificate, as the service file wants it; that the peer holds its key is still seen.
-#[derive(Debug)]
-struct Anybody(WebPkiSupportedAlgorithms);
-
-impl ServerCertVerifier for Anybody {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signature, &self.0)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signature, &self.0)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_schemes()
+/// Connects, with TLS where `tls` says how.
+pub async fn connect(
+    address: SocketAddr,
+    tls: Option<&Tls>,
+    deadline: Deadline,
+) -> Result<Box<dyn Bytes>, Answer> {
+    let stream = stream::connect(address, deadline).await?;
+    match tls {
+        Some(tls) => tls.connect(stream, deadline).await,
+        None => Ok(Box::new(stream)),
     }
 }
 
