@@ -1,5 +1,5 @@
 //! Services from images: every key of `container`, what other keys mean for one, and the wait for containerd.
-use crate::folder::Folder;
+use crate::folder::{Folder, each_case};
 use kelson_load::written;
 use kelson_load::{Mode, Sources, Switch, load_with};
 use kelson_spec::service::*;
@@ -265,130 +265,146 @@ fn containerd_itself_cannot_wait_for_a_container() {
     );
 }
 
+/// A service, and what is said of it.
+const MISTAKES: &str = r#"
+name: box
+container: {image: a, command: nginx}
+=> 2:32: container.command: found "nginx" where a list such as [/usr/bin/program, --flag] belongs
+
+name: box
+container: {image: a, command: [""]}
+=> 2:32: container.command: the program's name is empty
+
+name: box
+container: {image: a, workingDirectory: srv}
+=> 2:41: container.workingDirectory: "srv" is not a path from the root; write it with / first
+
+name: box
+container: {image: a, hostname: -a}
+=> 2:33: container.hostname: "-a" is not a host name; use letters, digits, - and ., at most 64
+
+name: box
+container: {image: a, network: bridge}
+=> 2:32: container.network: "bridge" is not one of host, none
+
+name: box
+container: {image: a, mount: []}
+=> 2:23: container.mount: this key is not known; did you mean mounts? Allowed here: image, command, workingDirectory, hostname, network, mounts, devices
+
+name: box
+container: {image: a, mounts: [{source: data, target: /b}]}
+=> 2:41: container.mounts[0].source: "data" is neither a path from the root nor tmpfs
+
+name: box
+container: {image: a, mounts: [{source: /a, target: /}]}
+=> 2:53: container.mounts[0].target: the root of the container is its image; write a path below it
+
+name: box
+container: {image: a, mounts: [{source: /a, target: /b/../c}]}
+=> 2:53: container.mounts[0].target: a path in the container cannot hold ..
+
+name: box
+container: {image: a, mounts: [{source: /a, target: /b}, {source: /c, target: /b/}]}
+=> 2:79: container.mounts[1].target: something else of this container is there already; write another path
+
+name: box
+container: {image: a, mounts: [{source: /a, target: /b, options: [rw, r0]}]}
+=> 2:71: container.mounts[0].options[1]: "r0" is not an option of a mount; did you mean ro?
+
+name: box
+container: {image: a, mounts: [{source: /a, target: /b, options: [user_id]}]}
+=> 2:67: container.mounts[0].options[0]: "user_id" is not an option of a mount; such are ro, rw, bind, rbind, nosuid, nodev, noexec, noatime
+
+name: box
+container: {image: a, mounts: [{source: /a, target: /b, options: [ro, rw]}]}
+=> 2:71: container.mounts[0].options[1]: ro and rw exclude each other; keep one
+
+name: box
+container: {image: a, mounts: [{source: /a, target: /b, options: [ro, ro]}]}
+=> 2:71: container.mounts[0].options[1]: ro stands here a second time
+
+name: box
+container: {image: a, mounts: [{source: /a, target: /b, options: [shared, rslave]}]}
+=> 2:75: container.mounts[0].options[1]: shared and rslave exclude each other; keep one
+
+name: box
+container: {image: a, mounts: [{source: /a, target: /b, options: [size=1Mi]}]}
+=> 2:67: container.mounts[0].options[0]: size is an option of a tmpfs; write source: tmpfs, or leave it out
+
+name: box
+container: {image: a, mounts: [{source: tmpfs, target: /b, options: [bind]}]}
+=> 2:70: container.mounts[0].options[0]: a tmpfs is not bound from anywhere; leave bind out
+
+name: box
+container: {image: a, mounts: [{source: tmpfs, target: /b, options: [size=64m]}]}
+=> 2:70: container.mounts[0].options[0]: "size=64m" is not right; write such as size=64Mi or size=50%
+
+name: box
+container: {image: a, mounts: [{source: tmpfs, target: /b, options: [size=101%]}]}
+=> 2:70: container.mounts[0].options[0]: "size=101%" is not right; write such as size=64Mi or size=50%
+
+name: box
+container: {image: a, mounts: [{source: tmpfs, target: /b, options: [mode=0999]}]}
+=> 2:70: container.mounts[0].options[0]: "mode=0999" is not right; write such as mode=0755
+
+name: box
+container: {image: a, mounts: [{source: tmpfs, target: /b, options: [size=1Mi, size=2Mi]}]}
+=> 2:80: container.mounts[0].options[1]: size stands here a second time
+
+name: box
+container: {image: a, devices: /dev/a}
+=> 2:32: container.devices: found "/dev/a" where a list of devices such as [/dev/ttyS0] belongs
+
+name: box
+container: {image: a, devices: [ttyS0]}
+=> 2:33: container.devices[0]: "ttyS0" is not a path from the root; write it with / first
+
+name: box
+container: {image: a, devices: [/etc/passwd]}
+=> 2:33: container.devices[0]: a device is named by its path below /dev, such as /dev/ttyS0
+
+name: box
+container: {image: a, devices: [{source: /dev/../etc}]}
+=> 2:42: container.devices[0].source: a device is named by its path below /dev, such as /dev/ttyS0
+
+name: box
+container: {image: a, devices: [/dev]}
+=> 2:33: container.devices[0]: a device is named by its path below /dev, such as /dev/ttyS0
+
+name: box
+container: {image: a, devices: [{target: /dev/a}]}
+=> 2:33: container.devices[0].source: this key is missing; write source: /dev/ttyS0
+
+name: box
+container: {image: a, devices: [{source: /dev/a, permissions: rx}]}
+=> 2:63: container.devices[0].permissions: "rx" are not permissions; write r (read), w (write), m (make nodes of it), such as rw
+
+name: box
+container: {image: a, devices: [/dev/a, {source: /dev/b, target: /dev/a}]}
+=> 2:66: container.devices[1].target: something else of this container is there already; write another path
+
+name: box
+container: {image: a}
+user: "a:"
+=> 3:7: user: "a:" is not a user; write a name or number, or user:group
+
+name: box
+container: {image: a}
+user: a b
+=> 3:7: user: "a b" is not a user; write a name or number, or user:group
+
+name: box
+container: {image: a}
+readiness: {fd: 3}
+=> 3:12: readiness: no descriptor reaches into a container; write readiness: notify
+"#;
+
 #[test]
 fn mistakes_of_a_container_are_pointed_at() {
-    let with = |rest: &str| format!("name: box\ncontainer: {{image: a, {rest}}}\n");
-    let mounts = |options: &str| with(&format!("mounts: [{{source: /a, target: /b, options: [{options}]}}]"));
-    let tmpfs =
-        |options: &str| with(&format!("mounts: [{{source: tmpfs, target: /b, options: [{options}]}}]"));
-    let below = |rest: &str| format!("name: box\ncontainer: {{image: a}}\n{rest}\n");
-    let cases = [
-        (
-            with("command: nginx"),
-            "2:32: container.command: found \"nginx\" where a list such as [/usr/bin/program, --flag] belongs",
-        ),
-        (with("command: [\"\"]"), "2:32: container.command: the program's name is empty"),
-        (
-            with("workingDirectory: srv"),
-            "2:41: container.workingDirectory: \"srv\" is not a path from the root; write it with / first",
-        ),
-        (
-            with("hostname: -a"),
-            "2:33: container.hostname: \"-a\" is not a host name; use letters, digits, - and ., at most 64",
-        ),
-        (with("network: bridge"), "2:32: container.network: \"bridge\" is not one of host, none"),
-        (
-            with("mount: []"),
-            "2:23: container.mount: this key is not known; did you mean mounts? Allowed here: image, command, workingDirectory, hostname, network, mounts, devices",
-        ),
-        (
-            with("mounts: [{source: data, target: /b}]"),
-            "2:41: container.mounts[0].source: \"data\" is neither a path from the root nor tmpfs",
-        ),
-        (
-            with("mounts: [{source: /a, target: /}]"),
-            "2:53: container.mounts[0].target: the root of the container is its image; write a path below it",
-        ),
-        (
-            with("mounts: [{source: /a, target: /b/../c}]"),
-            "2:53: container.mounts[0].target: a path in the container cannot hold ..",
-        ),
-        (
-            with("mounts: [{source: /a, target: /b}, {source: /c, target: /b/}]"),
-            "2:79: container.mounts[1].target: something else of this container is there already; write another path",
-        ),
-        (
-            mounts("rw, r0"),
-            "2:71: container.mounts[0].options[1]: \"r0\" is not an option of a mount; did you mean ro?",
-        ),
-        (
-            mounts("user_id"),
-            "2:67: container.mounts[0].options[0]: \"user_id\" is not an option of a mount; such are ro, rw, bind, rbind, nosuid, nodev, noexec, noatime",
-        ),
-        (mounts("ro, rw"), "2:71: container.mounts[0].options[1]: ro and rw exclude each other; keep one"),
-        (mounts("ro, ro"), "2:71: container.mounts[0].options[1]: ro stands here a second time"),
-        (
-            mounts("shared, rslave"),
-            "2:75: container.mounts[0].options[1]: shared and rslave exclude each other; keep one",
-        ),
-        (
-            mounts("size=1Mi"),
-            "2:67: container.mounts[0].options[0]: size is an option of a tmpfs; write source: tmpfs, or leave it out",
-        ),
-        (
-            tmpfs("bind"),
-            "2:70: container.mounts[0].options[0]: a tmpfs is not bound from anywhere; leave bind out",
-        ),
-        (
-            tmpfs("size=64m"),
-            "2:70: container.mounts[0].options[0]: \"size=64m\" is not right; write such as size=64Mi or size=50%",
-        ),
-        (
-            tmpfs("size=101%"),
-            "2:70: container.mounts[0].options[0]: \"size=101%\" is not right; write such as size=64Mi or size=50%",
-        ),
-        (
-            tmpfs("mode=0999"),
-            "2:70: container.mounts[0].options[0]: \"mode=0999\" is not right; write such as mode=0755",
-        ),
-        (tmpfs("size=1Mi, size=2Mi"), "2:80: container.mounts[0].options[1]: size stands here a second time"),
-        (
-            with("devices: /dev/a"),
-            "2:32: container.devices: found \"/dev/a\" where a list of devices such as [/dev/ttyS0] belongs",
-        ),
-        (
-            with("devices: [ttyS0]"),
-            "2:33: container.devices[0]: \"ttyS0\" is not a path from the root; write it with / first",
-        ),
-        (
-            with("devices: [/etc/passwd]"),
-            "2:33: container.devices[0]: a device is named by its path below /dev, such as /dev/ttyS0",
-        ),
-        (
-            with("devices: [{source: /dev/../etc}]"),
-            "2:42: container.devices[0].source: a device is named by its path below /dev, such as /dev/ttyS0",
-        ),
-        (
-            with("devices: [/dev]"),
-            "2:33: container.devices[0]: a device is named by its path below /dev, such as /dev/ttyS0",
-        ),
-        (
-            with("devices: [{target: /dev/a}]"),
-            "2:33: container.devices[0].source: this key is missing; write source: /dev/ttyS0",
-        ),
-        (
-            with("devices: [{source: /dev/a, permissions: rx}]"),
-            "2:63: container.devices[0].permissions: \"rx\" are not permissions; write r (read), w (write), m (make nodes of it), such as rw",
-        ),
-        (
-            with("devices: [/dev/a, {source: /dev/b, target: /dev/a}]"),
-            "2:66: container.devices[1].target: something else of this container is there already; write another path",
-        ),
-        (below("user: \"a:\""), "3:7: user: \"a:\" is not a user; write a name or number, or user:group"),
-        (below("user: a b"), "3:7: user: \"a b\" is not a user; write a name or number, or user:group"),
-        (
-            below("readiness: {fd: 3}"),
-            "3:12: readiness: no descriptor reaches into a container; write readiness: notify",
-        ),
-    ];
-    let mut wrong = Vec::new();
-    for (text, expected) in &cases {
-        let found = folder(&[("box", text)]).messages();
-        if found != [format!("services/box.yaml:{expected}")] {
-            wrong.push(format!("{text}  expected {expected}\n  found {found:#?}"));
-        }
-    }
-    assert!(wrong.is_empty(), "{} of {} cases:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
+    each_case(MISTAKES, |text| {
+        let messages = folder(&[("box", text)]).messages();
+        messages.iter().map(|message| message.replacen("services/box.yaml:", "", 1)).collect()
+    });
 }
 
 #[test]

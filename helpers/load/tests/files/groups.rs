@@ -1,5 +1,5 @@
 //! Groups: what each part waits for, and what becomes of a group with a mistake.
-use crate::folder::Folder;
+use crate::folder::{Folder, each_case};
 use kelson_load::written;
 use kelson_spec::service::*;
 use kelson_spec::{Graph, Loaded, Refused};
@@ -287,67 +287,66 @@ fn built_in_services_are_in_no_group() {
     );
 }
 
+/// What a member says, and what is said of it.
+const PARTS: &str = r#"
+lifecycle: {sidecar: true}
+=> 3:1: lifecycle: this is the part in a group, and the service is in none; write group: NAME too
+
+restart: {scope: group}
+=> 3:18: restart.scope: the service is in no group; write group: NAME too, or leave scope out
+
+restart: {scope: grup}
+=> 3:18: restart.scope: "grup" is not one of service, group; did you mean group?
+
+group: Shop
+=> 3:8: group: "Shop" is not a name; use small letters, digits and -, no - first, at most 63
+
+group: shop
+lifecycle: {hook: before}
+=> 4:19: lifecycle.hook: "before" is not one of prestart, poststart, poststop
+
+group: shop
+lifecycle: {sidecar: yes}
+=> 4:22: lifecycle.sidecar: "yes" is not true or false
+
+group: shop
+lifecycle: {hooks: prestart}
+=> 4:13: lifecycle.hooks: this key is not known; did you mean hook? Allowed here: hook, sidecar
+
+group: shop
+lifecycle: {hook: prestart}
+=> 4:13: lifecycle.hook: what goes before the mains has to end first; write type: oneshot, or sidecar: true for what runs on beside them
+
+group: shop
+lifecycle: {hook: poststop}
+=> 4:13: lifecycle.hook: what comes after the mains has to end; write type: oneshot
+
+group: shop
+type: oneshot
+lifecycle: {sidecar: true}
+=> 5:13: lifecycle.sidecar: a sidecar runs beside the mains; write type: service, or leave sidecar out
+
+group: shop
+type: oneshot
+lifecycle: {hook: poststart, sidecar: true}
+=> 5:30: lifecycle.sidecar: a sidecar runs beside the mains; write type: service, or leave sidecar out
+
+group: shop
+type: oneshot
+lifecycle: {hook: poststop, sidecar: true}
+=> 5:29: lifecycle.sidecar: once the mains are down there is nobody to run beside; leave sidecar or hook out
+
+## Of what cannot be read nothing is said twice.
+group: shop
+type: oneshoot
+lifecycle: {hook: prestart}
+=> 4:7: type: "oneshoot" is not one of service, oneshot; did you mean oneshot?
+"#;
+
 #[test]
 fn each_mistake_of_a_part_is_pointed_at() {
-    let cases = [
-        (
-            "lifecycle: {sidecar: true}\n",
-            "3:1: lifecycle: this is the part in a group, and the service is in none; write group: NAME too",
-        ),
-        (
-            "restart: {scope: group}\n",
-            "3:18: restart.scope: the service is in no group; write group: NAME too, or leave scope out",
-        ),
-        (
-            "restart: {scope: grup}\n",
-            "3:18: restart.scope: \"grup\" is not one of service, group; did you mean group?",
-        ),
-        (
-            "group: Shop\n",
-            "3:8: group: \"Shop\" is not a name; use small letters, digits and -, no - first, at most 63",
-        ),
-        (
-            "group: shop\nlifecycle: {hook: before}\n",
-            "4:19: lifecycle.hook: \"before\" is not one of prestart, poststart, poststop",
-        ),
-        ("group: shop\nlifecycle: {sidecar: yes}\n", "4:22: lifecycle.sidecar: \"yes\" is not true or false"),
-        (
-            "group: shop\nlifecycle: {hooks: prestart}\n",
-            "4:13: lifecycle.hooks: this key is not known; did you mean hook? Allowed here: hook, sidecar",
-        ),
-        (
-            "group: shop\nlifecycle: {hook: prestart}\n",
-            "4:13: lifecycle.hook: what goes before the mains has to end first; write type: oneshot, or sidecar: true for what runs on beside them",
-        ),
-        (
-            "group: shop\nlifecycle: {hook: poststop}\n",
-            "4:13: lifecycle.hook: what comes after the mains has to end; write type: oneshot",
-        ),
-        (
-            "group: shop\ntype: oneshot\nlifecycle: {sidecar: true}\n",
-            "5:13: lifecycle.sidecar: a sidecar runs beside the mains; write type: service, or leave sidecar out",
-        ),
-        (
-            "group: shop\ntype: oneshot\nlifecycle: {hook: poststart, sidecar: true}\n",
-            "5:30: lifecycle.sidecar: a sidecar runs beside the mains; write type: service, or leave sidecar out",
-        ),
-        (
-            "group: shop\ntype: oneshot\nlifecycle: {hook: poststop, sidecar: true}\n",
-            "5:29: lifecycle.sidecar: once the mains are down there is nobody to run beside; leave sidecar or hook out",
-        ),
-        // Of what cannot be read nothing is said twice.
-        (
-            "group: shop\ntype: oneshoot\nlifecycle: {hook: prestart}\n",
-            "4:7: type: \"oneshoot\" is not one of service, oneshot; did you mean oneshot?",
-        ),
-    ];
-    let mut wrong = Vec::new();
-    for (rest, expected) in cases {
-        let folder = folder(&[("main", "group: shop\n"), ("web", rest)]);
-        let found = folder.messages();
-        if found != [format!("services/web.yaml:{expected}")] {
-            wrong.push(format!("{rest}  expected {expected}\n  found {found:#?}"));
-        }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    each_case(PARTS, |rest| {
+        let messages = folder(&[("main", "group: shop\n"), ("web", rest)]).messages();
+        messages.iter().map(|message| message.replacen("services/web.yaml:", "", 1)).collect()
+    });
 }

@@ -73,6 +73,27 @@ impl Folder {
     }
 }
 
+/// Compares all cases of a table and says which are wrong; how many there are. A case is the text of a file, and below it,
+/// behind `=> `, what `said` must say of that. An empty line ends it; `## ` begins a heading. `␉` is a tab, and `␀` a NUL.
+#[track_caller]
+pub fn each_case(table: &str, said: impl Fn(&str) -> Vec<String>) -> usize {
+    let (mut wrong, mut count) = (String::new(), 0);
+    for case in table.trim().split("\n\n") {
+        let lines = case.lines().filter(|line| !line.starts_with("## "));
+        let (expected, text): (Vec<&str>, Vec<&str>) = lines.partition(|line| line.starts_with("=> "));
+        let text = text.join("\n").replace('␉', "\t").replace('␀', "\0") + "\n";
+        let expected: Vec<&str> = expected.iter().filter_map(|line| line.strip_prefix("=> ")).collect();
+        let found = said(&text);
+        assert!(!expected.is_empty(), "nothing is expected of {text}");
+        if found != expected {
+            wrong += &format!("{text}  expected {expected:#?}\n  found {found:#?}\n");
+        }
+        count += 1;
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+    count
+}
+
 impl Drop for Folder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.root);
