@@ -81,12 +81,18 @@ fn of_service() -> Mapping<Check> {
             "[a connection](#what-a-check-asks)",
             "[`grpc.health.v1.Health/Check`](#what-a-check-asks)",
         ],
-        initial_delay: "from ready to the first attempt; if there are checks with `startup`, from when these have passed",
-        timeout: "after this time the attempt has failed (`no answer within 1 s`), and Kelson kills a command with its process group. While \
-                  a killed command has not ended, Kelson does not run it again, and that is a failure too. May be longer than `interval`",
-        restart_after: "failures in a row that restart the service, or its [group](#restart); 0: never. The [restart policy](#restart) \
-                        counts it like any failure and decides. Several checks that ask at once cause one restart",
-        grace: "from ready, or from when the checks with `startup` have passed; failures in it do not count for `restartAfter`",
+        initial_delay: "the time from ready to the first attempt; if there are checks with `startup`, \
+             from the moment when these have passed",
+        timeout: "the longest duration of an attempt. After this time it has failed (`no answer within 1 \
+             s`), and Kelson kills a command with its process group. While a killed command has not \
+             ended, Kelson does not run it again, and that is a failure too. May be longer than \
+             `interval`",
+        restart_after: "the number of failed attempts in a row after which the check asks for a restart \
+             of the service, or of its [group](#restart). 0: never. The [restart policy](#restart) \
+             counts this as a failure and decides. Several checks that ask at the same time cause one \
+             restart",
+        grace: "the time from ready, or from the moment when the checks with `startup` have passed, in \
+             which failures do not count for `restartAfter`",
     };
     let exec_at = At::new(
         |check: &Check| if let Probe::Exec { command } = &check.probe { Some(command.clone()) } else { None },
@@ -98,11 +104,11 @@ fn of_service() -> Mapping<Check> {
             alternative "exec" (exec_at) = Mapping::codec(exec), "[a command](#what-a-check-asks)";
         }, &about);
         key "startup" startup = boolean(),
-            "`true`: it only gates the start. The other checks begin once all checks with `startup` have \
-             passed, and those are not asked again in that run. With `restartAfter` it restarts a service that \
-             does not come up";
+            "`true`: the check is part of the start only. The other checks begin once all checks with \
+             `startup` have passed, and those do not run again in that run. With `restartAfter`, it \
+             restarts a service that does not come up";
     }
-        .one_of(&["http", "tcp", "grpc", "exec"])
+    .one_of(&["http", "tcp", "grpc", "exec"])
 }
 
 fn of_group() -> Mapping<Check> {
@@ -113,11 +119,14 @@ fn of_group() -> Mapping<Check> {
             "[a connection](service-file.md#what-a-check-asks)",
             "[`grpc.health.v1.Health/Check`](service-file.md#what-a-check-asks)",
         ],
-        initial_delay: "from when all required members are up to the first attempt",
-        timeout: "after this time the attempt has failed (`no answer within 1 s`). May be longer than `interval`",
-        restart_after: "failures in a row that restart the group; 0: never. [`restart`](#restart) decides how often. Several checks that \
-                        ask at once cause one restart",
-        grace: "from when all required members are up; failures in it do not count for `restartAfter`",
+        initial_delay: "the time from the moment when all required members are up to the first attempt",
+        timeout: "the longest duration of an attempt; after this time it has failed (`no answer within 1 \
+             s`). May be longer than `interval`",
+        restart_after: "the number of failed attempts in a row after which the check asks for a restart \
+             of the group. 0: never. [`restart`](#restart) decides how often. Several checks that ask at \
+             the same time cause one restart",
+        grace: "the time from the moment when all required members are up, in which failures do not \
+             count for `restartAfter`",
     };
     let why = "a group has no process in which a command could run, and no start to gate; \
                write this check into the file of a member";
@@ -157,14 +166,14 @@ fn times(mapping: Mapping<Check>, about: &About) -> Mapping<Check> {
         mapping;
         key "initialDelay" initial_delay = duration(), about.initial_delay;
         key "interval" interval = duration_from(SHORTEST),
-            "from the end of one attempt to the start of the next. A random part of up to a tenth is added, so \
-             that many checks do not run at the same moment. Until the check first passes, during `grace`, it \
-             is 1 s at most";
+            "the time from the end of one attempt to the start of the next. Kelson adds a random part of \
+             up to a tenth, so that many checks do not run at the same moment. During `grace`, until the \
+             check first passes, it is at most 1 s";
         key "timeout" timeout = duration_from(SHORTEST), about.timeout;
         key "successThreshold" success_threshold = number(1..=MOST),
-            "passes in a row after which the check passes";
+            "the number of successful attempts in a row after which the check passes";
         key "failureThreshold" failure_threshold = number(1..=MOST),
-            "failures in a row after which the check fails";
+            "the number of failed attempts in a row after which the check fails";
         key "restartAfter" restart_after = number(0..=MOST), about.restart_after;
         key "grace" grace = duration(), about.grace;
     }
@@ -174,7 +183,7 @@ fn exec() -> Mapping<Vec<String>> {
     keys! {
         Mapping::new("exec", Vec::new);
         needed "command" (At::whole()) = command(), "command: [PROGRAM, ARGUMENT]",
-            "a program and its arguments; status 0 passes";
+            "a program and its arguments; the check passes with exit status 0";
     }
 }
 

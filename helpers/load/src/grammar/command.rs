@@ -13,7 +13,7 @@ pub fn process() -> Mapping<ProcessSpec> {
         needed "command" command = command(), "command: [PROGRAM, ARGUMENT]",
             "the program (a path, or a name that Kelson looks up in the service's `PATH`) and its arguments. \
              No shell reads them: write `[sh, -c, \"…\"]` for one";
-        key "workingDirectory" working_directory = path(), "where it starts";
+        key "workingDirectory" working_directory = path(), "the directory in which it starts";
     }
 }
 

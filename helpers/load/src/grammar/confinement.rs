@@ -24,9 +24,9 @@ pub fn resources() -> Mapping<Resources> {
     keys! {
         Mapping::new("resources", Resources::default);
         means "memoryMax" memory_max = memory(), "no limit",
-            "`memory.max`: above it the kernel ends a process of the service";
+            "`memory.max`: above this size the kernel kills a process of the service";
         means "memoryHigh" memory_high = memory(), "no limit",
-            "`memory.high`: above it the service is slowed down";
+            "`memory.high`: above this size the kernel slows the service down";
         means "cpuMax" cpu_max_millis = cpus().optional(), "no limit", "`cpu.max`, with a period of 100 ms";
         means "cpuWeight" cpu_weight = number(1..=10_000).optional(), "the kernel's 100", "`cpu.weight`";
         means "pidsMax" pids_max = number(1..=MOST_PIDS).optional(),
@@ -53,8 +53,9 @@ fn limit() -> Codec<ResourceLimit> {
     let both = Mapping::codec(|| {
         keys! {
             Mapping::new("limit", || ResourceLimit { resource: 0, soft: 0, hard: 0 });
-            needed "soft" soft = limit_value(), "soft: NUMBER", "what counts; not above `hard`";
-            needed "hard" hard = limit_value(), "hard: NUMBER", "up to which the service may raise it";
+            needed "soft" soft = limit_value(), "soft: NUMBER", "the limit in force; not above `hard`";
+            needed "hard" hard = limit_value(), "hard: NUMBER", "the limit up to which the service may \
+             raise `soft`";
         }
         .check(|d, seen, limit| {
             if seen.is_right("soft") && seen.is_right("hard") && limit.soft > limit.hard {
@@ -104,13 +105,14 @@ pub fn security(held: u64) -> Mapping<Security> {
     keys! {
         Mapping::new("security", Security::default);
         key "noNewPrivileges" no_new_privileges = boolean(),
-            "setuid programs and file capabilities give nothing";
+            "`true`: setuid programs and file capabilities grant no privileges";
         key "readOnlyRoot" read_only_root = boolean(),
-            "in a mount namespace of its own each mount is read-only, also `/run` and `/tmp`; [later \
-             ones](boot.md#mounts-of-services) become so when they arrive. For a container only its root, not \
-             its `mounts`";
+            "`true`: the service has a mount namespace of its own in which each mount is read-only, \
+             `/run` and `/tmp` too; [later mounts](boot.md#mounts-of-services) become read-only when \
+             they arrive. For a container it applies to the root only, not to its `mounts`";
         key "capabilities" (capabilities) = Mapping::codec(capability_lists),
-            "all (for a container [the usual ones](#container)) without `drop`, and with `add`";
+            "all capabilities (for a container [the usual ones](#container)) without those in `drop`, \
+             plus those in `add`";
         key "seccomp" seccomp = choice(profiles),
             "`default`: the profile that container runtimes use. `unconfined`: no filter";
     }
@@ -131,7 +133,8 @@ fn capability_lists() -> Mapping<(u64, u64)> {
     keys! {
         Mapping::new("capabilities", || (0, 0));
         key "drop" (drop) = capabilities(), "names such as `net_bind_service`, `CAP_CHOWN`, or `all`";
-        key "add" (add) = capabilities(), "capabilities that a user other than root has, too";
+        key "add" (add) = capabilities(), "capabilities that the service also has if its user is not \
+             root";
     }
 }
 
@@ -178,14 +181,15 @@ pub fn stop() -> Mapping<StopSpec> {
     keys! {
         Mapping::new("stop", StopSpec::default);
         key "signal" signal = signal(),
-            "to the main process: `SIGTERM`, `TERM`, `15`, `SIGRTMIN+3`. A container gets its image's if the \
-             file names none";
+            "the signal to the main process: `SIGTERM`, `TERM`, `15`, `SIGRTMIN+3`. A container gets the \
+             signal of its image if the file names none";
         key "timeout" timeout = time_limit(&[("none", NEVER), ("now", Duration::ZERO)], zero),
-            "from the signal until the whole cgroup is killed. `now`: at once. `none`: never; only \
-             [`shutdown.timeout`](machine-file.md) bounds the stop";
+            "the time from the signal until Kelson kills the whole cgroup. `now`: at once. `none`: \
+             never; only [`shutdown.timeout`](machine-file.md) bounds the stop";
         key "delay" delay = duration(),
-            "between \"no longer up\" and the signal, so that no new client is routed to it; it ends early \
-             when the process ends. A service that is stopped because it failed, and was not up, has no delay";
+            "the time between \"no longer up\" and the signal, in which no new client is routed to the \
+             service. It ends early when the process ends. A service that is stopped because it failed, \
+             and that was not up, has no delay";
     }
 }
 
@@ -202,10 +206,10 @@ fn signal() -> Codec<i32> {
 pub fn logs() -> Mapping<LogSpec> {
     keys! {
         Mapping::new("logs", LogSpec::default);
-        key "maxSize" max_size = size(4096), "of one file before it is rotated";
-        key "maxFiles" max_files = number(1..=100), "files in all, the current one included";
+        key "maxSize" max_size = size(4096), "the size at which a file is rotated";
+        key "maxFiles" max_files = number(1..=100), "the number of files, the current one included";
         means "rateLimit" rate_limit = number(1..=10_000).optional(), "all lines are kept",
-            "lines kept in a second; logd counts and drops the others";
-        key "console" console = boolean(), "lines also go to `/dev/console`";
+            "the most lines that logd keeps in a second; it counts and drops the others";
+        key "console" console = boolean(), "`true`: logd also writes the lines to `/dev/console`";
     }
 }

@@ -58,13 +58,13 @@ fn mapping() -> Mapping<ContainerSpec> {
             "the name of an [image](images.md) in an archive, in one of the `images` folders of the [machine \
              file](machine-file.md)";
         key "command" command = command(),
-            "replaces the image's entrypoint and command; if it is empty, those count";
+            "replaces the entrypoint and command of the image; an empty list keeps them";
         means "workingDirectory" working_directory = path().optional(), "the image's",
             "a path in the container";
         means "hostname" hostname = host_name().optional(),
             "the host's; with `network: none` the service's name", "at most 64 letters";
         key "network" network = choice(networks),
-            "`host`: the host's interfaces. `none`: a loopback of its own";
+            "`host`: the interfaces of the host. `none`: only a loopback interface of its own";
         key "mounts" mounts = Mapping::codec(mount).list("a list of mounts"), "the parts of the host that the container sees";
         key "devices" devices = device().list("a list of devices such as [/dev/ttyS0]"), "devices of the host";
     }
@@ -90,7 +90,7 @@ fn mount() -> Mapping<ContainerMount> {
         needed "source" source = source, "source: PATH",
             "a path of the host, or `tmpfs` for a file system in memory";
         needed "target" target = path().read_by(|d, node| d.place_within(node)), "target: PATH",
-            "a path in the container, each at most once and not `/`";
+            "a path in the container other than `/`; each path at most once";
     }
         .own(
             (
@@ -161,8 +161,8 @@ fn device_mapping() -> Mapping<ContainerDevice> {
                 d.path(node)
             }), "source: /dev/ttyS0", "the device of the host";
         means "target" (target) = path().read_by(|d, node| d.place_within(node)).optional(), "`source`",
-            "where the container sees it";
-        key "permissions" permissions = permissions, "`r`: read. `w`: write. `m`: make nodes of it";
+            "its path in the container";
+        key "permissions" permissions = permissions, "`r`: read. `w`: write. `m`: create nodes of it";
     }
     .check(|d, seen, device| {
         if let Some(source) = seen.get("source").filter(|_| !seen.has("target") && !seen.is_wrong("source")) {

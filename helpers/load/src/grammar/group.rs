@@ -27,24 +27,24 @@ pub fn group_file() -> Mapping<GroupSpec> {
     keys! {
         Mapping::new("group", GroupSpec::default);
         means "name" name = own_name(), "the file's name",
-            "the name of the group, as the file is called without `.yaml`";
+            "the name of the group: the name of the file without `.yaml`";
         means "minimum" minimum = duration().optional(),
             "`health.minimum` of the [machine file](machine-file.md#health)",
-            "how long all its services must be up without a break. `0s`: at once. Where `deadline` is shorter \
-             than this default, so is `minimum`";
+            "how long all its services must be up without a break. `0s`: at once. If `deadline` is \
+             shorter than this default, `minimum` is as short";
         means "deadline" deadline = duration_from(LEAST_DEADLINE).optional(),
             "`health.deadline` of the [machine file](machine-file.md#health)",
-            "after so long without that, the group has failed. Not less than `minimum`. Where `minimum` alone \
-             is written, at least twice that";
+            "the time after which a group that has not been healthy has failed. Not less than `minimum`. \
+             If only `minimum` is given, at least twice `minimum`";
         means "restart" restart = Mapping::codec(group_restart).optional(), "that of the member that asks",
             "[restarts of the whole group](#restart)";
         means "health" health = checks(CheckOf::Group), "none",
             "[checks](#checks) that must all pass for the group to be healthy";
     }
-        .check(|d, seen, group| {
-            group.name.clone_from(&d.stem);
-            within_deadline(d, seen, "the group", group.minimum, group.deadline);
-        })
+    .check(|d, seen, group| {
+        group.name.clone_from(&d.stem);
+        within_deadline(d, seen, "the group", group.minimum, group.deadline);
+    })
 }
 
 /// Whether what `minimum` and `deadline` say goes together.

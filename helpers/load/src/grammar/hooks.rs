@@ -18,11 +18,11 @@ pub fn hooks(is_container: bool) -> Mapping<Hooks> {
     keys! {
         Mapping::new("hooks", Hooks::default);
         key "pre" pre = list(instead_of_main),
-            "before the main process, in each run; where one fails the start has failed";
+            "before the main process, in each run; if one fails, the start has failed";
         key "postStart" post_start = list(beside_main), "beside the main process, once it is ready";
         key "preStop" pre_stop = list(beside_main), "beside the main process, before it is stopped";
         key "post" post = list(instead_of_main),
-            "after the main process has ended, however it did, and after a `pre` that failed";
+            "after the main process has ended for any reason, and after a `pre` hook that failed";
     }
 }
 
@@ -48,8 +48,9 @@ fn list(not_as_root: Option<&'static str>) -> Codec<Vec<Hook>> {
 fn hook(not_as_root: Option<&'static str>) -> Mapping<Hook> {
     keys! {
         Mapping::new("hook", || Hook::new([""; 0], Hook::TIMEOUT));
-        needed "command" command = command(), "command: [PROGRAM, ARGUMENT]", "as of [process](#process)";
-        key "timeout" timeout = duration_from(SHORTEST), "then it is killed and has failed";
+        needed "command" command = command(), "command: [PROGRAM, ARGUMENT]", "as in [process](#process)";
+        key "timeout" timeout = duration_from(SHORTEST), "after this time Kelson kills it, and it has \
+             failed";
         key "asRoot" as_root = boolean().but(move |as_root| not_as_root.filter(|_| *as_root)),
             "`true`: runs as root, without the limits of [security](#security). Only for `pre` and `post` of a \
              process";

@@ -79,12 +79,14 @@ pub fn machine_file() -> Mapping<MachineSpec> {
             "`ip=` of the kernel's command line, else `/etc/hostname`, else `kelson`",
             "letters, digits, `-` and `.`, at most 64";
         key "modules" modules = module.list("a list of kernel modules"),
-            "loaded in this order with what they depend on. One that fails does not keep the others";
+            "kernel modules, loaded in this order with their dependencies. One that fails does not \
+             prevent the others";
         key "sysctl" sysctl = map(setting, "give it one or remove it", |key, _| setting_mistake(key), text()),
-            "set in the file's order. A dot parts the name (`net.ipv4.ip_forward`), and a `/` stands for a dot \
-             within a part, as sysctl(8) has it. One that fails does not keep the others";
+            "kernel parameters, set in the order of the file. A dot separates the parts of a name \
+             (`net.ipv4.ip_forward`), and a `/` stands for a dot within a part, as in sysctl(8). One \
+             that fails does not prevent the others";
         key "network" network = static_interface().list("a list of interfaces"),
-            "interfaces with static addresses. The loopback always comes up";
+            "interfaces with static addresses. Kelson always brings up the loopback interface";
         key "mounts" mounts = Mapping::codec(mount).list("a list of mounts"), "file systems";
         means "api" api = Mapping::codec(api).optional(), "no apid", "the API endpoint on the network";
         key "builtins" builtins = builtins(), "changes to the built-in services";
@@ -132,25 +134,27 @@ fn interface() -> Mapping<InterfaceSpec> {
     let dhcp = At::new(|_: &InterfaceSpec| Some(false), |_, _| {});
     keys! {
         Mapping::new("interface", initial);
-        needed "interface" interface = device, "interface: eth0", "at most 15 letters";
-        needed "address" (network_at) = network(), "address: 10.0.2.15/24", "IPv4 or IPv6";
+        needed "interface" interface = device, "interface: eth0", "the name of the interface, at most 15 \
+             characters";
+        needed "address" (network_at) = network(), "address: 10.0.2.15/24", "an IPv4 or IPv6 address \
+             with the length of its prefix";
         means "gateway" gateway = address("").optional(), "none",
             "a default route through it. It must be within the network of `address`, or link-local (IPv6)";
         key "dns" dns = address("").list("a list of addresses"),
-            "name servers, written to `/etc/resolv.conf`: a link to `/run/kelson/resolv.conf`, unless somebody \
-             else's link is there";
+            "name servers, which Kelson writes to `/run/kelson/resolv.conf`. It makes `/etc/resolv.conf` \
+             a link to this file, unless that is a link to another one";
         key "dhcp" (dhcp) = boolean(), "`true` is refused: DHCP is not supported";
     }
-        .check(|d, seen, interface| {
-            if let Some(gateway) = interface.gateway
-                && seen.is_right("address")
-                && !reaches(interface.address, interface.prefix, gateway)
-            {
-                let text = format!("{gateway} is not within the network of address");
-                seen.wrong_value(d, "gateway", text);
-                interface.gateway = None;
-            }
-        })
+    .check(|d, seen, interface| {
+        if let Some(gateway) = interface.gateway
+            && seen.is_right("address")
+            && !reaches(interface.address, interface.prefix, gateway)
+        {
+            let text = format!("{gateway} is not within the network of address");
+            seen.wrong_value(d, "gateway", text);
+            interface.gateway = None;
+        }
+    })
 }
 
 fn network() -> Codec<(IpAddr, u8)> {
@@ -181,13 +185,16 @@ fn mount() -> Mapping<MountSpec> {
     keys! {
         Mapping::new("mount", initial);
         needed "source" source = any_word("text", "LABEL=STATE"), "source: DEVICE or LABEL=NAME",
-            "a device path, `LABEL=…`, `UUID=…`, or what the file system takes (`tmpfs`). Labels and UUIDs are \
-             read from the disks themselves; there is no udev. `PARTUUID=` is not supported";
+            "a device path, `LABEL=…`, `UUID=…`, or another source that the file system accepts \
+             (`tmpfs`). Kelson reads labels and UUIDs from the disks, without udev. `PARTUUID=` is not \
+             supported";
         needed "target" target = path(), "target: PATH",
-            "made if it is not there. `/` changes the options of the root";
-        needed "type" fs_type = any_word("text", "ext4"), "type: ext4", "`ext4`, `tmpfs`, … or `auto`";
+            "the mount point, which Kelson creates if it does not exist. `/` changes the options of the \
+             root file system";
+        needed "type" fs_type = any_word("text", "ext4"), "type: ext4", "the type of the file system: \
+             `ext4`, `tmpfs`, … or `auto`";
         key "options" options = text().list("a list of texts"),
-            "those of mount(8) that are the kernel's, and the file system's own";
+            "the options of mount(8) that belong to the kernel, and the options of the file system";
     }
 }
 
@@ -211,9 +218,10 @@ fn api() -> Mapping<ApiSpec> {
         needed "listen" listen = listen.some("a list of ADDRESS:PORT", empty), "listen: [\"0.0.0.0:50000\"]",
             "the addresses on which it accepts calls";
         needed "ca" ca = path(), "ca: PATH",
-            "a file in PEM: the CA that signed the certificates of the clients";
-        needed "certificate" certificate = path(), "certificate: PATH", "a file in PEM: the machine's own";
-        needed "key" key = path(), "key: PATH", "a file in PEM: the key of `certificate`";
+            "a PEM file with the CA that signed the certificates of the clients";
+        needed "certificate" certificate = path(), "certificate: PATH", "a PEM file with the certificate \
+             of the machine";
+        needed "key" key = path(), "key: PATH", "a PEM file with the key of `certificate`";
         key "connectionLifetime" connection_lifetime = duration_from(SHORTEST_LIFETIME),
             "after this time a connection [takes no new calls](api.md#how-long-a-connection-lasts), so that \
              its client connects again";
@@ -225,11 +233,12 @@ fn health() -> Mapping<NodeHealthSpec> {
     keys! {
         Mapping::new("host-health", NodeHealthSpec::default);
         key "minimum" minimum = duration(),
-            "how long without a break. `0s`: at once. Where `deadline` is shorter than this default, so is \
-             `minimum`";
+            "how long all required services must be up without a break. `0s`: at once. If `deadline` is \
+             shorter than this default, `minimum` is as short";
         key "deadline" deadline = duration_from(LEAST_DEADLINE),
-            "after so long without that, the host has failed, and each culprit is named with its reason. Not \
-             less than `minimum`. Where `minimum` alone is written, at least twice that";
+            "the time after which a host that has not been healthy has failed; Kelson names each culprit \
+             with its reason. Not less than `minimum`. If only `minimum` is given, at least twice \
+             `minimum`";
     }
     .strict()
     .check(|d, seen, health| {
@@ -243,7 +252,7 @@ fn health() -> Mapping<NodeHealthSpec> {
 }
 
 fn shutdown() -> Mapping<Duration> {
-    let about = "the total deadline for stopping services at the end of the run";
+    let about = "the total deadline for stopping services during a shutdown";
     let least = Duration::from_secs(1);
     keys! {
         Mapping::new("shutdown", || MachineSpec::default().shutdown_timeout);
@@ -258,9 +267,10 @@ fn watchdog() -> Mapping<WatchdogSpec> {
     });
     keys! {
         Mapping::new("watchdog", || WatchdogSpec { expected: true, ..WatchdogSpec::default() });
-        key "device" device = path(), "where it is";
+        key "device" device = path(), "the path of the device";
         key "timeout" timeout = timeout,
-            "in whole seconds. A device that cannot have it keeps its own, and the event says which";
+            "in whole seconds. A device that does not support it keeps its own timeout, which the event \
+             reports";
     }
 }
 
@@ -285,7 +295,7 @@ fn builtins() -> Codec<Vec<BuiltinSpec>> {
 
 fn builtin(name: &'static str) -> Mapping<BuiltinSpec> {
     let resources = Mapping::codec(resources).optional();
-    let resources_about = "takes the place of its own as a whole";
+    let resources_about = "replaces its own as a whole";
     let is_helper = matches!(name, "logd" | "probe");
     let mut elsewhere = service_file().names();
     if is_helper {
@@ -302,30 +312,32 @@ fn builtin(name: &'static str) -> Mapping<BuiltinSpec> {
         }
         .elsewhere(elsewhere, why);
     }
-    let whole = "takes the place of its own as a whole: what is left out has the default of a service file";
+    let whole = "replaces its own as a whole; an omitted key has the default of a service file";
     let no_group = "a built-in service is in no group; leave scope out";
     let mapping = keys! {
         Mapping::new("builtin", move || BuiltinSpec::new(name));
         means "enabled" enabled = boolean().optional(), "where it is needed",
-            "`false` switches it off from the next boot on (what runs goes on running), `true` switches \
-             `containerd` on where nothing needs it";
+            "`false`: the service is off from the next boot on (a running one continues). `true`: \
+             `containerd` is on even if no service needs it";
     };
     keys! {
-        environments(mapping, at!(environment), "laid over its own", "laid over its own");
+        environments(mapping, at!(environment), "added to its own; a variable of the same name is \
+             replaced", "added to its own; a variable of \
+             the same name is replaced");
         key "depends" depends = requirements(Use::Depends),
-            "added to what it waits for. `containerd` cannot wait for a container";
+            "added to its own conditions. `containerd` cannot wait for a container";
         means "restart" restart = Mapping::codec(move || restart(ServiceKind::Service, Some(no_group))).optional(),
             "its own",
-            "takes the place of its own; `scope: group` is a mistake, as no built-in service is in a group";
+            "replaces its own; `scope: group` is a mistake, because no built-in service is in a group";
         means "required" required = boolean().optional(), "`true`",
-            "`false`: the [host's health](#health) does not wait for it";
+            "`false`: the [health of the host](#health) does not wait for it";
         means "startTimeout" start_timeout = start_timeout().optional(), "its own",
-            "takes the place of its own";
-        key "health" health = checks(CheckOf::Service), "checks besides its own";
+            "replaces its own";
+        key "health" health = checks(CheckOf::Service), "checks in addition to its own";
         key "hooks" hooks = Mapping::codec(|| hooks(false)), "commands around each run, after its own";
         means "stop" stop = Mapping::codec(stop).optional(), "its own", whole;
         means "resources" resources = resources, "its own", resources_about;
-        key "limits" limits = Mapping::codec(limits), "each takes the place of its own of that name";
+        key "limits" limits = Mapping::codec(limits), "each replaces its own limit of that name";
         means "logs" logs = Mapping::codec(logs).optional(), "its own", whole;
     }
         .elsewhere(elsewhere, format!("this is settled for {name} and cannot be changed"))

@@ -76,7 +76,8 @@ pub fn http() -> Codec<NetworkProbe> {
             .but(|path| url_mistake(path));
         let pattern = any_word("regular expression", "^ok")
             .but(|text| pattern::compile(text).err().map(|error| format!("{} {error}", quoted(text))));
-        let about = "with its query; what cannot stand in a URL is written as `%20`";
+        let about = "the path with its query; characters that a URL cannot contain are escaped, such as \
+             `%20`";
         let mapping = keys! {
             port("http", asks);
             key "path" (part!(Http.path)) = url_path, about;
@@ -84,15 +85,16 @@ pub fn http() -> Codec<NetworkProbe> {
         keys! {
             secured(address(mapping), part!(Http.host), || part!(Http.tls));
             key "headers" (part!(Http.headers)) = headers(),
-                "at most 32. `Host` is `host`; those of the connection (`Connection`, `Content-Length`, …) \
-                 cannot be set";
+                "at most 32 headers. `host` sets the header `Host`. Headers of the connection \
+             (`Connection`, `Content-Length`, …) cannot be set";
             means "status" (part!(Http.status)) = statuses(), "`200-399`",
                 "the codes that pass: `200`, `200-299`, or a list of both";
             means "body" (part!(Http.body)) = pattern.optional(),
                 "any",
-                "must match somewhere in the first 64 KiB: `ok`, `^[0-9]+$`, `(?i)ready`; at most 1 KiB, and \
-                 small enough for a quick search (some 500 letters, repetitions counted), with the \
-                 [syntax](https://docs.rs/regex-lite/latest/regex_lite/#syntax) of the crate regex-lite";
+                "a pattern that must match somewhere in the first 64 KiB: `ok`, `^[0-9]+$`, `(?i)ready`. \
+             It has at most 1 KiB, is small enough for a quick search (some 500 letters, repetitions \
+             counted), and has the [syntax](https://docs.rs/regex-lite/latest/regex_lite/#syntax) of the \
+             crate regex-lite";
         }
     })
 }
@@ -126,7 +128,7 @@ fn address(mapping: Mapping<NetworkProbe>) -> Mapping<NetworkProbe> {
         });
     keys! {
         mapping;
-        key "address" address = peer, "names are not looked up";
+        key "address" address = peer, "the address of the server; Kelson resolves no names";
     }
 }
 
@@ -176,13 +178,13 @@ fn secured(
         means "host" (host_at) = host.optional(), "the address",
             "the name of the server, in the header `Host` (`:authority`) and in TLS";
         key "scheme" (scheme_at) = choice([("http", false), ("https", true)]),
-            "`https`: with TLS, and one of the next two";
+            "`https`: with TLS; it needs one of the next two keys";
         means "ca" (ca_at) = ca.optional(), "none",
-            "a file of certificates in PEM, at most 64 KiB, one of which must have signed the server's. Kelson \
-             reads it with the service file. The certificates themselves may stand in its place, as `kelsonctl \
-             status` shows them";
+            "a PEM file of at most 64 KiB with certificates, one of which must have signed the \
+             certificate of the server. Kelson reads it with the service file. The value may also be the \
+             certificates themselves, as `kelsonctl status` shows them";
         means "verify" (verify_at) = boolean().optional(), "`true`",
-            "`false`: the server's certificate is not checked";
+            "`false`: Kelson does not check the certificate of the server";
     }
         .check(move |d, seen, probe| {
             let unverified = seen.get("verify").is_some_and(|verify| verify.is("false"));

@@ -99,17 +99,17 @@ fn requirement(within: Use) -> Mapping<Requirement> {
             "`up`: ready and healthy. `running`: its process runs, ready or not. `finished`: ended \
              successfully by itself. `down`: ended, stopped, failed, skipped, or nothing will start it";
         key "whenDown" (when_down_at) = choice(downs),
-            "what becomes of this service, once it runs, when the other one's run ends. `stop`: it is stopped \
-             and stays so. `restart`: it starts again once all of `depends` holds. Only in an entry of \
-             `depends`, with the event `up` or `running`";
+            "what Kelson does with this service, once it runs, when the run of the other service ends. \
+             `stop`: stop it; it stays stopped. `restart`: start it again once all of `depends` holds. \
+             Only in an entry of `depends`, with the event `up` or `running`";
         alternative "path" (path_at) = path(),
-            "the path exists; a symbolic link counts if what it leads to exists";
+            "the path exists; a symbolic link counts if its target exists";
         alternative "network" (network_at) = choice(aspects).some("a list such as [addresses, hostname]", empty),
             "`addresses`: an interface other than the loopback is up and has an address of global scope. \
              `connectivity`: there is a default route through an interface that is up. `hostname`: the host \
              name is set";
         alternative "time" (time_at) = choice([("synced", ())]),
-            "the kernel says that its clock is synchronised";
+            "the kernel reports that its clock is synchronised";
         alternative "any" (any_at) = entry(Use::Any).some(WHAT, empty), "one of these entries holds";
     }
         .one_of(&["service", "path", "network", "time", "any"])

@@ -27,20 +27,23 @@ pub fn restart(kind: ServiceKind, no_group: Option<&'static str>) -> Mapping<Res
     let mapping = keys! {
         Mapping::new("restart", move || RestartSpec::for_kind(kind));
         means "policy" policy = policy, "`forever`; oneshot: `once`",
-            "`once` or `no`: never again. `untilSuccess` or `on-failure`: again until status 0. `forever` or \
-             `always`: again after each end (not for a oneshot)";
+            "`once` or `no`: never restarted. `untilSuccess` or `on-failure`: restarted until it exits \
+             with status 0. `forever` or `always`: restarted after each end (not for a oneshot)";
     };
     keys! {
         times(
             mapping,
-            "before the first restart. It doubles with each further one, up to `maxDelay`, and a random part of up to a quarter \
-             is added. It starts over after a run that is longer than `maxDelay` and than 10 s",
-            "failures allowed within `interval`; the next one exhausts the budget. 0: no limit. More than 10,000 count as 10,000",
-            "`fail`: the service ends as `failed`. `delay`: it waits for the end of the interval and has a fresh budget",
+            "the pause before the first restart. It doubles with each further restart, up to `maxDelay`, \
+             plus a random part of up to a quarter. It starts over after a run that is longer than both \
+             `maxDelay` and 10 s",
+            "failures allowed within `interval`; the next one exhausts the budget. 0: no limit. Kelson \
+             treats more than 10,000 as 10,000",
+            "`fail`: the service ends as `failed`. `delay`: it waits for the end of the interval and \
+             then has a new budget",
         );
         key "scope" scope = scope,
-            "what is restarted when a check asks for it (`restartAfter`), and once the budget of attempts is \
-             used up. `group`: all services of its [group](#group-lifecycle), in order";
+            "what Kelson restarts when a check asks for it (`restartAfter`), or when the budget of \
+             attempts is exhausted. `group`: all services of its [group](#group-lifecycle), in order";
     }
 }
 
@@ -50,13 +53,13 @@ pub fn group_restart() -> Mapping<RestartSpec> {
         || RestartSpec { scope: RestartScope::Group, ..RestartSpec::for_kind(ServiceKind::Service) };
     times(
         Mapping::new("group-restart", initial),
-        "how long the group rests between its stop and its start. It doubles with each further restart, up to `maxDelay`, and \
-         has up to a quarter more by chance. After all members were up for longer than `maxDelay`, at least 10 s, it begins \
-         at `delay` again",
-        "restarts of the group within `interval`; the next one exhausts the budget. 0: no limit. More than 10,000 count as \
-         10,000",
-        "`fail`: the group is not restarted, and the member that asked for it ends as `failed`. `delay`: the group rests \
-         until the end of the interval and has a fresh budget",
+        "the pause between the stop and the start of the group. It doubles with each further restart, up \
+         to `maxDelay`, plus a random part of up to a quarter. It starts over after all members have \
+         been up for longer than `maxDelay`, and for at least 10 s",
+        "restarts of the group within `interval`; the next one exhausts the budget. 0: no limit. Kelson \
+         treats more than 10,000 as 10,000",
+        "`fail`: the group is not restarted, and the member that asked for it ends as `failed`. `delay`: \
+         the group waits for the end of the interval and then has a new budget",
     )
     .elsewhere(
         vec!["policy", "scope"],
@@ -75,7 +78,7 @@ fn times(
     keys! {
         mapping;
         key "delay" delay = duration(), delay;
-        key "maxDelay" max_delay = duration(), "not less than `delay`";
+        key "maxDelay" max_delay = duration(), "the longest pause; not less than `delay`";
         key "attempts" attempts = number(0..=MOST_ATTEMPTS), attempts;
         key "interval" interval = duration_from(SHORTEST), "the time in which `attempts` are counted";
         key "exhausted" exhausted = ends, exhausted;

@@ -92,26 +92,27 @@ pub fn service_file() -> Mapping<ServiceSpec> {
         alternative "container" (container_at) = container(), "the image to run";
     };
     let own = "the variables of its environment";
-    let files = "files of `KEY=VALUE` lines; with `-` first one may be missing";
+    let files = "files of `KEY=VALUE` lines; a file with `-` before its path may be missing";
     let mapping = keys! {
         environments(mapping, at!(environment), own, files);
         key "type" (kind_at) = choice(kinds),
             "a `service` runs on; a `oneshot` is up once it has ended successfully";
         key "start" start = choice(starts), "`manual`: the boot does not start it";
         key "when" when = requirements(Use::When),
-            "asked once at the start; if one does not hold, the service is skipped";
-        key "depends" depends = depends_first(), "all must hold before each spawn";
+            "conditions that Kelson evaluates once, at the start; if one does not hold, the service is \
+             skipped";
+        key "depends" depends = depends_first(), "conditions that must all hold before each spawn";
         by "restart" restart = |spec, seen| restart(spec.kind, seen.and_then(no_group)),
-            "by type", "whether and when it is started again";
-        means "group" group = name().optional(), "none", "the name of the group that it is in";
+            "by type", "whether and when Kelson starts it again";
+        means "group" group = name().optional(), "none", "the name of its group";
         by "lifecycle" lifecycle = |spec, seen| lifecycle(seen.and_then(|seen| known_kind(spec, seen))),
             "a main", "its part in that group";
         key "required" required = boolean(), "whether the host's health and the end of the boot wait for it";
         key "readiness" readiness = readiness(), "how it reports that it is ready";
         key "startTimeout" start_timeout = start_timeout(),
-            "`none`, or the time from the spawn to ready, and to healthy for the first time if a \
-             [check](#health) may restart the service. A run that takes longer has failed. It has no effect \
-             without readiness and such a check";
+            "the longest time from the spawn until the service is ready, and until it is healthy for the \
+             first time if a [check](#health) may restart it; a run that takes longer has failed. \
+             `none`: no limit. It has no effect without readiness and such a check";
         key "health" health = checks(CheckOf::Service), "checks that must all pass for it to be up";
         by "hooks" hooks = |spec, seen| hooks(is_container(spec, seen)), "", "commands around each run";
     };
@@ -156,7 +157,7 @@ pub fn service_file() -> Mapping<ServiceSpec> {
             "`true`: its user may make cgroups below its own and use every controller there. See \
              [delegate](#delegate)";
         means "limits" limits = Mapping::codec(limits),
-            "those PID 1 was given; of a container, `nofile: {soft: 1024, hard: 524288}` besides", "rlimits";
+            "those of PID 1; a container also has `nofile: {soft: 1024, hard: 524288}`", "rlimits";
         by "security" security = |spec, _| security(held(spec)), "", "privileges";
         key "api" api = choice(access), "the calls of PID 1 and logd that its processes may make";
         key "logs" logs = Mapping::codec(logs), "its log";
