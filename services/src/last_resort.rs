@@ -113,7 +113,7 @@ async fn take_over(
     let mut remaining = RemainingStop::default();
     if let Some(record) = &record {
         remaining = record.service.remaining_stop(exit.is_some(), spec.stop.delay, now);
-        plan.signal = record.service.stop_signal().unwrap_or(plan.signal);
+        plan.signal = record.service.stop_signal.unwrap_or(plan.signal);
         if remaining.signalled {
             plan.timeout =
                 record.service.stop_until().map_or(plan.timeout, |until| until.saturating_sub(now));

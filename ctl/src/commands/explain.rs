@@ -60,7 +60,9 @@ fn explain(path: &str) -> Result<Vec<Explained>, Failure> {
         "group" => files::group().keys,
         "machine" => files::machine().keys,
         _ => {
-            return Err(Failure::Usage(format!("{place:?} is no file; there are service, group and machine")));
+            return Err(Failure::Usage(format!(
+                "{place:?} is no file; there are service, group and machine"
+            )));
         }
     };
     let mut own = None;

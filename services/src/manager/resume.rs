@@ -70,7 +70,7 @@ impl Manager {
         for record in std::mem::take(&mut past.records) {
             let name: Arc<str> = Arc::from(record.name.as_str());
             let Some(spec) = specs.remove(&record.name).map(Arc::new) else {
-                if matches!(record.service.phase, Phase::Rest(_)) && record.service.is_leaving() {
+                if matches!(record.service.phase, Phase::Rest(_)) && record.service.leaving {
                     // It was just being forgotten.
                     past.store.remove(&name);
                     continue;
@@ -99,7 +99,7 @@ impl Manager {
                 record,
             };
             let builtin = resumed.record.builtin;
-            if resumed.record.service.is_leaving() {
+            if resumed.record.service.leaving {
                 leaving.push(Arc::clone(&name));
             }
             if let Some(group) =

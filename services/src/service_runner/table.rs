@@ -55,7 +55,7 @@ use Phase::{Backoff, Opening, Pre, Rest as AtRest, Spawning, When};
 use Stage::{Clearing, Closing, Ending, Post, PreStop, StopDelay};
 use effect::Moment;
 pub use effect::{Answer, Effect, Step, Work};
-pub use input::{HookKinds, Input, Rules, StopReason, Timer};
+pub use input::{HookKinds, Input, Report, Rules, StopReason, Timer};
 pub use phase::{Active, After, Down, Ended, Gate, Hold, Outcome, Phase, ReadySignal, Rest, Stage, Watchdog};
 pub use remaining::RemainingStop;
 pub use state::{Host, Place, ServiceState};
@@ -88,7 +88,9 @@ impl ServiceState {
     /// The table itself. `_` stands for a phase only where all of them do the same. An empty arm lists the pairs that are
     /// ignored: what no longer fits the phase is stale.
     fn follow(&mut self, input: Input, at: &mut Moment) -> Option<Answer> {
-        if input.run().is_some_and(|run| run != self.run) {
+        if let Input::Report(run, _) | Input::Exited { run, .. } = input
+            && run != self.run
+        {
             return None;
         }
         match (&self.phase, input) {
@@ -101,7 +103,7 @@ impl ServiceState {
                 false => self.begin(true, at),
             },
             (
-                AtRest(Rest::Initialized { will_start: false } | Rest::Ended { .. })
+                AtRest(Rest::Initialized { will_start: false } | Rest::Ended(..))
                 | way_up!()
                 | Phase::Active(_)
                 | Phase::Down(_)
@@ -109,20 +111,7 @@ impl ServiceState {
                 Input::Begin,
             ) => {}
 
-            (AtRest(_), Input::Start { request_id }) => return Some(self.start_from_rest(request_id, at)),
-            (Backoff { .. }, Input::Start { request_id }) => {
-                return Some(self.start_from_backoff(request_id, at));
-            }
-            (Phase::Down(_), Input::Start { request_id }) => {
-                return Some(self.start_after_stop(request_id, at));
-            }
-            // A request that changes nothing replaces none.
-            (way_up!(), Input::Start { .. }) => {
-                return Some(Answer::NothingToDo("it is starting already".into()));
-            }
-            (Phase::Active(_), Input::Start { .. }) => {
-                return Some(Answer::NothingToDo("it runs already".into()));
-            }
+            (_, Input::Start { request_id }) => return Some(self.start(request_id, at)),
             (_, Input::Restart { request_id }) => {
                 self.history = RestartHistory::default();
                 self.restart(request_id, "asked by an operator", at);
@@ -260,32 +249,7 @@ impl ServiceState {
             | (Spawning { .. }, Input::Opened(_) | Input::PreDone(_)) => {}
 
             // What the run says of itself, and what is learnt of it.
-            (Phase::Active(active), Input::Ready { .. }) => self.is_ready(*active, at),
-            (Phase::Active(active), Input::Unready { text, .. }) => {
-                if active.ready() {
-                    self.phase = Phase::Active(Active { readiness: ReadySignal::TakenBack, ..*active });
-                    self.tell(text, at);
-                }
-            }
-            (Phase::Active(active), Input::NeverReady { text, .. }) => {
-                if !active.ready() {
-                    self.end_run(*active, RestartReason::NotReady, text, at);
-                }
-            }
-            (Phase::Active(active), Input::Broken { reason, text, .. }) => {
-                if reason == RestartReason::Check && at.rules.restart.scope == RestartScope::Group {
-                    // The coordinator stops it in its turn, after those that need it.
-                    self.check_asks_group(*active, text, at);
-                } else {
-                    self.end_run(*active, reason, text, at);
-                }
-            }
-            (Phase::Active(active), Input::Health { healthy, missing, .. }) => {
-                self.health(*active, healthy, &missing, at);
-            }
-            (Phase::Active(active), Input::DependencyDown { rule, text, .. }) => {
-                self.dependency_down(*active, rule, &text, at);
-            }
+            (Phase::Active(active), Input::Report(_, report)) => self.reported(*active, report, at),
             (Phase::Active(active), Input::Ping) => self.phase = Phase::Active(active.pinged(at.now)),
             (Phase::Active(active), Input::WatchdogInterval(interval)) => {
                 let watchdog = interval.map(|interval| Watchdog { interval, until: at.after(interval) });
@@ -294,14 +258,7 @@ impl ServiceState {
             }
             (
                 AtRest(_) | way_up!() | Phase::Down(_) | Backoff { .. },
-                Input::Ready { .. }
-                | Input::Unready { .. }
-                | Input::NeverReady { .. }
-                | Input::Broken { .. }
-                | Input::Health { .. }
-                | Input::DependencyDown { .. }
-                | Input::Ping
-                | Input::WatchdogInterval(_),
+                Input::Report(..) | Input::Ping | Input::WatchdogInterval(_),
             ) => {}
 
             // Its end.
@@ -397,5 +354,33 @@ impl ServiceState {
             (_, Input::Kill) => self.is_overdue(at),
         }
         None
+    }
+
+    /// The part of the table for reports of the present run.
+    fn reported(&mut self, active: Active, report: Report, at: &mut Moment) {
+        match report {
+            Report::Ready => self.is_ready(active, at),
+            Report::Unready { text } => {
+                if active.ready() {
+                    self.phase = Phase::Active(Active { readiness: ReadySignal::TakenBack, ..active });
+                    self.tell(text, at);
+                }
+            }
+            Report::NeverReady { text } => {
+                if !active.ready() {
+                    self.end_run(active, RestartReason::NotReady, text, at);
+                }
+            }
+            Report::Broken { reason, text } => {
+                if reason == RestartReason::Check && at.rules.restart.scope == RestartScope::Group {
+                    // The coordinator stops it in its turn, after those that need it.
+                    self.check_asks_group(active, text, at);
+                } else {
+                    self.end_run(active, reason, text, at);
+                }
+            }
+            Report::Health { healthy, missing } => self.health(active, healthy, &missing, at),
+            Report::DependencyDown { rule, text } => self.dependency_down(active, rule, &text, at),
+        }
     }
 }

@@ -7,7 +7,7 @@ use kelson_runner::{Deaf, ErrorKind, Exit, RunnerError, StopReport};
 use kelson_spec::service::{Exhausted, Readiness, RestartPolicy, RestartSpec, ServiceKind, StopSpec};
 
 use super::table::{
-    Answer, Effect, HookKinds, Input, Phase, Rules, ServiceState, Stage, StopReason, Timer, Work,
+    Answer, Effect, HookKinds, Input, Phase, Report, Rules, ServiceState, Stage, StopReason, Timer, Work,
 };
 use crate::model::{RestartReason, State};
 
@@ -237,25 +237,25 @@ fn r5_a_restart_keeps_the_preparations_and_asks_the_gate_again() {
 fn h1_h2_nothing_of_an_earlier_run_counts() {
     let mut case = Case::new(Rules { has_checks: true, readiness: Readiness::Notify, ..rules() });
     case.run();
-    case.feed(Input::Ready { run: 1 });
-    case.feed(Input::Health { run: 1, healthy: Some(true), missing: String::new() });
+    case.feed(Input::Report(1, Report::Ready));
+    case.feed(Input::Report(1, Report::Health { healthy: Some(true), missing: String::new() }));
     assert!(case.up());
     case.exit(1);
     assert!(!case.up());
     case.feed(Input::Timer(Timer::Backoff));
     case.opened_and_spawned();
-    case.feed(Input::Ready { run: 1 });
-    case.feed(Input::Health { run: 1, healthy: Some(true), missing: String::new() });
+    case.feed(Input::Report(1, Report::Ready));
+    case.feed(Input::Report(1, Report::Health { healthy: Some(true), missing: String::new() }));
     assert!(
         !case.up() && case.service.active().is_some_and(|active| !active.ready() && active.healthy.is_none())
     );
     case.feed(Input::Exited { run: 1, exit: Exit::Status(0) });
     assert!(case.service.active().is_some());
-    case.feed(Input::Health { run: 2, healthy: Some(true), missing: String::new() });
+    case.feed(Input::Report(2, Report::Health { healthy: Some(true), missing: String::new() }));
     assert!(!case.up(), "ready is missing");
-    case.feed(Input::Ready { run: 2 });
+    case.feed(Input::Report(2, Report::Ready));
     assert!(case.up());
-    case.feed(Input::Unready { run: 2, text: "reloading".into() });
+    case.feed(Input::Report(2, Report::Unready { text: "reloading".into() }));
     assert!(!case.up());
 }
 
@@ -286,7 +286,7 @@ fn what_ended_the_last_run_is_said_until_it_is_up_again() {
     assert_eq!(ServiceState::of_stored(&record).0.reason(), case.service.reason());
     case.opened_and_spawned();
     assert!(case.service.reason().ends_with(ended));
-    case.feed(Input::Ready { run: 2 });
+    case.feed(Input::Report(2, Report::Ready));
     assert!(case.up() && case.service.retry().is_none() && !case.service.reason().contains("the last run"));
 
     // An operator begins again.
@@ -538,7 +538,7 @@ fn no_order_of_inputs_breaks_the_invariants() {
                     6 => Input::Timer(Timer::StopDelay),
                     7 => Input::Timer(Timer::Start),
                     8 => Input::NewSpec { has_when: false },
-                    _ => Input::Ready { run: case.service.run },
+                    _ => Input::Report(case.service.run, Report::Ready),
                 },
                 _ if alive && random(2) == 0 => {
                     Input::Exited { run: case.service.run, exit: Exit::Status(1) }
@@ -612,7 +612,10 @@ fn checked(attempts: u32, policy: RestartPolicy) -> Case {
 
 fn broken(case: &mut Case) {
     let run = case.service.run;
-    case.feed(Input::Broken { run, reason: RestartReason::Check, text: "check ping failed".into() });
+    case.feed(Input::Report(
+        run,
+        Report::Broken { reason: RestartReason::Check, text: "check ping failed".into() },
+    ));
 }
 
 #[test]

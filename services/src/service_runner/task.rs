@@ -19,7 +19,7 @@ use super::host_context::HostContext;
 use super::mailbox::Mailbox;
 use super::random::Random;
 use super::readiness::{NotifySource, Received};
-use super::table::{Answer, Effect, Input, Phase, Place, Rules, ServiceState, Work};
+use super::table::{Answer, Effect, Input, Phase, Place, Report, Rules, ServiceState, Work};
 use crate::groups::GroupRequest;
 use crate::health::{Checks, News, OwnCheck, Totals};
 use crate::model::{Snapshot, State};
@@ -268,7 +268,7 @@ impl Core {
             }
             Occurrence::Dependency(rule, text) => {
                 self.dependency_watch = None;
-                self.step(Input::DependencyDown { run: self.service.run, rule, text })
+                self.step(Input::Report(self.service.run, Report::DependencyDown { rule, text }))
             }
             Occurrence::Gate => {
                 let input = self.look_at_gate();

@@ -56,7 +56,7 @@ impl PastHealth {
     }
 
     pub(super) fn with_runs_of(mut self, records: &[Record]) -> PastHealth {
-        let runs = records.iter().map(|record| (record.name.clone(), record.service.spawned_at()));
+        let runs = records.iter().map(|record| (record.name.clone(), record.service.spawned_at));
         self.spawned = runs.collect();
         self
     }

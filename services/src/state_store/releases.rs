@@ -225,7 +225,7 @@ fn the_stored_state_of_a_later_release_is_read_and_its_fields_are_kept() {
     assert_eq!(past.unknown_phases, phases);
     let of = |name: &str| others[name].service.clone();
     assert_eq!((of("new-phase").phase, of("new-phase").state()), (Phase::Active(active), State::Running));
-    assert!(matches!(of("new-phase-at-rest").phase, Phase::Rest(Rest::Ended { .. })));
+    assert!(matches!(of("new-phase-at-rest").phase, Phase::Rest(Rest::Ended(..))));
     // What asks for its group does so still, and what follows in an unknown way is for the restart policy.
     assert!(of("new-values").stage() == Some(Stage::Closing) && of("new-values").group_restarts());
     let new_values = again(&others["new-values"], b"");

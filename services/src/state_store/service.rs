@@ -1,6 +1,5 @@
 //! The record of a [`ServiceState`], the one place that knows both, and what this version makes of what a later one has written.
 
-use std::num::NonZeroU8;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +24,7 @@ impl ServiceState {
         record.pid = self.pid().unwrap_or_default();
         match &self.phase {
             Phase::Rest(Rest::Initialized { will_start }) => record.will_start = *will_start,
-            Phase::Rest(Rest::Ended { outcome: Outcome::Refused(kind), .. }) => {
+            Phase::Rest(Rest::Ended(Outcome::Refused(kind), _)) => {
                 let text = String::new();
                 record.after =
                     Some(After::Rest { outcome: Outcome::Refused(*kind), text }.to_stored(Hold::Free));
@@ -48,7 +47,7 @@ impl ServiceState {
                 record.after = Some(down.after.to_stored(down.hold));
             }
             Phase::Backoff { until, .. } => record.backoff_timer = until.map(nanos),
-            Phase::Rest(Rest::Ended { .. })
+            Phase::Rest(Rest::Ended(..))
             | Phase::When
             | Phase::Gate(_)
             | Phase::Opening
@@ -64,7 +63,8 @@ impl ServiceState {
         record.request_id = self.request_id;
         record.message = self.message.to_string();
         record.exit = self.exit.map(exit_to_stored);
-        record.stop_signal = self.stop_signal.map(|signal| signal.get().into()).unwrap_or_default();
+        record.stop_signal =
+            self.stop_signal.and_then(|signal| u32::try_from(signal).ok()).unwrap_or_default();
         record.opened = self.has_opened() && !matches!(self.phase, Phase::Opening);
         record.owes_post = self.owes_post();
         record.broken_off = self.broken_off;
@@ -115,7 +115,7 @@ impl ServiceState {
                 .clone()
                 .map(|stored::Retry { ended, budget }| Arc::new(Retry { ended, budget })),
             exit: record.exit.as_ref().map(exit_of_stored),
-            stop_signal: u8::try_from(record.stop_signal).ok().and_then(NonZeroU8::new),
+            stop_signal: u8::try_from(record.stop_signal).ok().filter(|signal| *signal > 0).map(Into::into),
             broken_off: record.broken_off,
             leaving: record.leaving,
             asked_group: asked(record.asked_group),
@@ -231,17 +231,27 @@ fn in_known_phase(record: &stored::ServiceRecord) -> stored::ServiceRecord {
 }
 
 fn rest(record: &stored::ServiceRecord) -> Rest {
-    let outcome = match state(record.state, record.stopped) {
-        Some(State::Finished) => Outcome::Finished,
-        Some(State::Failed) => match record.after.as_ref().map(After::of_stored) {
-            Some(After::Rest { outcome: refused @ Outcome::Refused(_), .. }) => refused,
-            _ => Outcome::Failed,
-        },
-        Some(State::Skipped) => Outcome::Skipped,
-        Some(State::Stopped) => Outcome::Stopped { asked: record.stopped },
-        _ => return Rest::Initialized { will_start: record.will_start },
+    let Some(mut outcome) = outcome(record.state, record.stopped) else {
+        return Rest::Initialized { will_start: record.will_start };
     };
-    Rest::Ended { outcome, hold: hold(record) }
+    if outcome == Outcome::Failed
+        && let Some(After::Rest { outcome: refused @ Outcome::Refused(_), .. }) =
+            record.after.as_ref().map(After::of_stored)
+    {
+        outcome = refused;
+    }
+    Rest::Ended(outcome, hold(record))
+}
+
+/// `None`: this is no state at rest after a start.
+fn outcome(number: i32, stopped: bool) -> Option<Outcome> {
+    match state(number, stopped)? {
+        State::Finished => Some(Outcome::Finished),
+        State::Failed => Some(Outcome::Failed),
+        State::Skipped => Some(Outcome::Skipped),
+        State::Stopped => Some(Outcome::Stopped { asked: stopped }),
+        _ => None,
+    }
 }
 
 fn active(record: &stored::ServiceRecord) -> Active {
@@ -348,12 +358,8 @@ impl After {
             }
             Some(What::Gate(_)) => After::Gate,
             Some(What::End(end)) => {
-                let outcome = match state(end.state, end.stopped) {
-                    Some(State::Finished) => Outcome::Finished,
-                    Some(State::Failed) => Outcome::Failed,
-                    Some(State::Skipped) => Outcome::Skipped,
-                    _ => Outcome::Stopped { asked: end.stopped },
-                };
+                let stopped = Outcome::Stopped { asked: end.stopped };
+                let outcome = outcome(end.state, end.stopped).unwrap_or(stopped);
                 After::Rest { outcome, text: end.text.clone() }
             }
             Some(What::Refused(refused)) => {

@@ -331,7 +331,7 @@ fn a_phase_that_is_not_known_is_gone_on_with() {
     let active = Phase::Active(active(42));
     assert_eq!(with(42, 99), (State::Running, active.clone()));
     assert_eq!(with(42, 6), (State::Running, active));
-    let finished = Rest::Ended { outcome: Outcome::Finished, hold: Hold::Abandoned };
+    let finished = Rest::Ended(Outcome::Finished, Hold::Abandoned);
     assert_eq!(with(0, 7), (State::Finished, Phase::Rest(finished)));
     let gate = Gate { shown: State::Preparing, missing: vec![], opened: false };
     assert_eq!(with(0, 3), (State::Preparing, Phase::Gate(gate)));

@@ -7,18 +7,18 @@ use std::time::{Duration, SystemTime};
 use kelson_load::{Sources, load_with};
 use kelson_services::host::{BootReport, PhaseRecord, TaskRecord};
 use kelson_services::model::{Event, State};
-use kelson_services::service_runner::table::{Phase, ServiceState};
+use kelson_services::service_runner::table::{
+    Active, After, Down, Hold, Outcome, Phase, ReadySignal, ServiceState, Stage, Watchdog,
+};
 use kelson_services::state_store::{Incarnation, Kind, Record, StateStore};
 use kelson_spec::{Loaded, wire};
 
 use super::{Seeds, piece};
 
-fn record(name: &str, state: State) -> Record {
+fn record(name: &str, phase: Phase) -> Record {
     let mut service = ServiceState::new(true);
-    service.state = state;
-    service.phase = Phase::Ending { until: Some(Duration::from_secs(9)) };
+    service.phase = phase;
     service.run = 3;
-    service.pid = Some(42);
     service.restarts = 2;
     service.exit = Some(kelson_runner::Exit::Signal { signal: 9, core: false });
     Record {
@@ -28,7 +28,6 @@ fn record(name: &str, state: State) -> Record {
         start_time: 7,
         since: 1_800_000_000_000_000_000,
         entered: Some(Duration::from_secs(6)),
-        watchdog: None,
         status_text: Some("all well".to_owned()),
         spawned_after: Some(Duration::from_millis(5)),
         up_after: None,
@@ -42,8 +41,33 @@ fn record(name: &str, state: State) -> Record {
 fn state(folder: &Path) -> (Vec<u8>, Vec<u8>) {
     let life = Incarnation { boot: "seed".to_owned(), start_time: 7 };
     let store = StateStore::create(folder, &life).expect("a state");
-    for (name, state) in [("web", State::Running), ("db", State::Backoff), ("web", State::Stopping)] {
-        store.record(&Arc::from(name), &record(name, state));
+    let until = Some(Duration::from_secs(9));
+    let active = Active {
+        pid: 42,
+        readiness: ReadySignal::Given,
+        healthy: Some(true),
+        proven: true,
+        start: None,
+        watchdog: Some(Watchdog { interval: Duration::from_secs(1), until: Duration::from_secs(9) }),
+        owes_post: true,
+    };
+    let down = Down {
+        stage: Stage::Ending { until, forced: false, pid: Some(42) },
+        after: After::Rest {
+            outcome: Outcome::Stopped { asked: true },
+            text: "stopped by an operator".to_owned(),
+        },
+        hold: Hold::Free,
+        shown: State::Stopping,
+        owes_post: true,
+    };
+    let phases = [
+        ("web", Phase::Active(active)),
+        ("db", Phase::Backoff { until, opened: true }),
+        ("web", Phase::Down(down)),
+    ];
+    for (name, phase) in phases {
+        store.record(&Arc::from(name), &record(name, phase));
     }
     for seq in 1..=3 {
         store.event(

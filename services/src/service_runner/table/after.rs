@@ -99,7 +99,7 @@ impl ServiceState {
             self.close(After::Rest { outcome, text }, at);
             return;
         }
-        self.phase = Phase::Rest(Rest::Ended { outcome, hold: self.hold() });
+        self.phase = Phase::Rest(Rest::Ended(outcome, self.hold()));
         self.retry = None;
         self.tell(text, at);
         at.push(Effect::Rested);
@@ -139,33 +139,22 @@ impl ServiceState {
     /// Its group's own budget is used up: the service that has asked for the restart ends as failed.
     pub(super) fn group_refused(&mut self, text: &str, at: &mut Moment) {
         let Some(reason) = self.asked_group.take() else { return };
-        match &mut self.phase {
-            Phase::Active(active) => {
-                let active = *active;
-                let text = format!("a restart of its group was asked for ({}); {text}", reason.name());
-                let told = format!("{text}, stopping it");
-                self.begin_stop(active, After::failed(text), told, at);
-                return;
-            }
+        if let Some(active) = self.active() {
+            let text = format!("a restart of its group was asked for ({}); {text}", reason.name());
+            let told = format!("{text}, stopping it");
+            self.begin_stop(active, After::failed(text), told, at);
+        } else if self.state() == State::Failed {
             // It had failed already.
-            Phase::Rest(rest) if rest.state() == State::Failed => {
-                self.tell(format!("{}; {text}", self.message), at);
-                return;
-            }
-            // It is about to rest as failed.
-            Phase::Down(Down { after: After::Rest { outcome: Outcome::Failed, text: why }, .. }) => {
+            self.tell(format!("{}; {text}", self.message), at);
+        } else {
+            // It may be about to rest as failed.
+            if let Phase::Down(Down { after: After::Rest { outcome: Outcome::Failed, text: why }, .. }) =
+                &mut self.phase
+            {
                 *why = format!("{why}; {text}");
             }
-            Phase::Rest(_)
-            | Phase::When
-            | Phase::Gate(_)
-            | Phase::Opening
-            | Phase::Pre { .. }
-            | Phase::Spawning { .. }
-            | Phase::Down(_)
-            | Phase::Backoff { .. } => {}
+            at.push(Effect::Publish);
         }
-        at.push(Effect::Publish);
     }
 
     /// A check would restart its whole group, as far as its policy and its budget permit.

@@ -165,7 +165,7 @@ impl ServiceState {
     pub(super) fn cleared(&mut self, exit: Option<Exit>, report: StopReport, at: &mut Moment) {
         self.exit = exit.or(self.exit);
         let overdue = self.host == Host::Overdue;
-        let signal = self.stop_signal().unwrap_or(at.rules.stop.signal);
+        let signal = self.stop_signal.unwrap_or(at.rules.stop.signal);
         let Phase::Down(Down { stage, after, .. }) = &mut self.phase else { return };
         let StopReport { killed, deaf, outlived, left_behind, out_of_memory } = report;
         if killed && !overdue && matches!(stage, Stage::Ending { forced: false, .. }) {

@@ -89,26 +89,8 @@ pub enum Input {
     /// The `pre` hooks have run; or one failed, and none after it was run.
     PreDone(Result<(), String>),
     Spawned(Result<i32, RunnerError>),
-    /// Its readiness signal says yes.
-    Ready {
-        run: u64,
-    },
-    /// Its readiness signal was taken back (`RELOADING=1`, `STOPPING=1`); the text says so.
-    Unready {
-        run: u64,
-        text: String,
-    },
-    /// It will never be ready (descriptor closed without a newline).
-    NeverReady {
-        run: u64,
-        text: String,
-    },
-    /// All its checks pass, one fails, or (`None`) not each has a result yet; what is missing, in words.
-    Health {
-        run: u64,
-        healthy: Option<bool>,
-        missing: String,
-    },
+    /// What this run says of itself, or what is learnt of it.
+    Report(u64, Report),
     Exited {
         run: u64,
         exit: Exit,
@@ -122,12 +104,6 @@ pub enum Input {
     },
     /// The `post` hooks have run; the texts tell of those that failed.
     PostDone(Vec<String>),
-    /// One that it needs went down; what its spec says to that, and what happened.
-    DependencyDown {
-        run: u64,
-        rule: WhenDown,
-        text: String,
-    },
     Closed(Result<(), String>),
     /// PID 1 is in another incarnation, and this is what was found of the run: its PID, or how it ended. `closing`: the
     /// host was stopping.
@@ -146,12 +122,6 @@ pub enum Input {
     Force,
     /// The total deadline of the host's stop has passed: what is left of it is killed at once.
     Kill,
-    /// It is found broken: by a check, or it says so itself.
-    Broken {
-        run: u64,
-        reason: RestartReason,
-        text: String,
-    },
     /// A new spec waits to be taken up at the next start.
     NewSpec {
         has_when: bool,
@@ -180,21 +150,21 @@ pub enum Input {
     Closing,
 }
 
-impl Input {
-    /// The run of which it tells. `None`: it tells of no run, or of the work under way, which belongs to the present one.
-    pub(super) fn run(&self) -> Option<u64> {
-        if let Input::Ready { run }
-        | Input::Unready { run, .. }
-        | Input::NeverReady { run, .. }
-        | Input::Broken { run, .. }
-        | Input::Health { run, .. }
-        | Input::DependencyDown { run, .. }
-        | Input::Exited { run, .. } = self
-        {
-            return Some(*run);
-        }
-        None
-    }
+/// Something that matters only while the process of the run lives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Report {
+    /// Its readiness signal says yes.
+    Ready,
+    /// Its readiness signal was taken back (`RELOADING=1`, `STOPPING=1`); the text says so.
+    Unready { text: String },
+    /// It will never be ready (descriptor closed without a newline).
+    NeverReady { text: String },
+    /// All its checks pass, one fails, or (`None`) not each has a result yet; what is missing, in words.
+    Health { healthy: Option<bool>, missing: String },
+    /// It is found broken: by a check, or it says so itself.
+    Broken { reason: RestartReason, text: String },
+    /// One that it needs went down; what its spec says to that, and what happened.
+    DependencyDown { rule: WhenDown, text: String },
 }
 
 /// What a deadline that has passed was for.

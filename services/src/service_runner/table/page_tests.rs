@@ -10,7 +10,7 @@ use kelson_proto::state::v1 as stored;
 use kelson_runner::{Exit, RunnerError, StopReport};
 use kelson_spec::service::{Readiness, WhenDown};
 
-use super::{Answer, Effect, HookKinds, Input, Rules, ServiceState, Step, StopReason, Timer};
+use super::{Answer, Effect, HookKinds, Input, Report, Rules, ServiceState, Step, StopReason, Timer};
 use crate::model::RestartReason;
 use crate::service_runner::table_tests;
 use crate::state_store::service::phase_number;
@@ -118,13 +118,19 @@ fn inputs() -> Vec<(&'static str, Input)> {
         ("PreDone (failed)", Input::PreDone(Err(text.clone()))),
         ("Spawned", Input::Spawned(Ok(100))),
         ("Spawned (failed)", Input::Spawned(Err(failed()))),
-        ("Ready", Input::Ready { run }),
-        ("Unready", Input::Unready { run, text: text.clone() }),
-        ("NeverReady", Input::NeverReady { run, text: text.clone() }),
-        ("Broken", Input::Broken { run, reason: RestartReason::Check, text: text.clone() }),
-        ("Health", Input::Health { run, healthy: Some(true), missing: text.clone() }),
-        ("DependencyDown (stop)", Input::DependencyDown { run, rule: WhenDown::Stop, text: text.clone() }),
-        ("DependencyDown (restart)", Input::DependencyDown { run, rule: WhenDown::Restart, text }),
+        ("Ready", Input::Report(run, Report::Ready)),
+        ("Unready", Input::Report(run, Report::Unready { text: text.clone() })),
+        ("NeverReady", Input::Report(run, Report::NeverReady { text: text.clone() })),
+        ("Broken", Input::Report(run, Report::Broken { reason: RestartReason::Check, text: text.clone() })),
+        ("Health", Input::Report(run, Report::Health { healthy: Some(true), missing: text.clone() })),
+        (
+            "DependencyDown (stop)",
+            Input::Report(run, Report::DependencyDown { rule: WhenDown::Stop, text: text.clone() }),
+        ),
+        (
+            "DependencyDown (restart)",
+            Input::Report(run, Report::DependencyDown { rule: WhenDown::Restart, text }),
+        ),
         ("Exited", exited()),
         ("PreStopDone", Input::PreStopDone(vec![])),
         ("Cleared", cleared()),

@@ -40,10 +40,7 @@ pub enum Rest {
     Initialized {
         will_start: bool,
     },
-    Ended {
-        outcome: Outcome,
-        hold: Hold,
-    },
+    Ended(Outcome, Hold),
 }
 
 /// How a service came to rest.
@@ -181,7 +178,7 @@ impl Rest {
     pub fn state(self) -> State {
         match self {
             Rest::Initialized { .. } => State::Initialized,
-            Rest::Ended { outcome, .. } => outcome.state(),
+            Rest::Ended(outcome, _) => outcome.state(),
         }
     }
 }
@@ -218,16 +215,6 @@ impl Active {
     /// Also where it is reloading now.
     pub fn has_been_ready(&self) -> bool {
         self.readiness != ReadySignal::Awaited
-    }
-}
-
-impl Down {
-    pub fn pid(&self) -> Option<i32> {
-        match self.stage {
-            Stage::PreStop { pid, .. } | Stage::StopDelay { pid, .. } => Some(pid),
-            Stage::Ending { pid, .. } => pid,
-            Stage::Clearing | Stage::Post | Stage::Closing => None,
-        }
     }
 }
 

@@ -19,24 +19,31 @@ impl ServiceState {
         self.retry = None;
     }
 
-    pub(super) fn start_from_rest(&mut self, request_id: u64, at: &mut Moment) -> Answer {
-        self.take_up(request_id);
-        self.restarts = 0;
-        self.history = RestartHistory::default();
-        self.begin(true, at);
-        Answer::Done
-    }
-
-    pub(super) fn start_from_backoff(&mut self, request_id: u64, at: &mut Moment) -> Answer {
-        self.take_up(request_id);
-        self.history = RestartHistory::default();
-        self.again_from_gate(at);
+    pub(super) fn start(&mut self, request_id: u64, at: &mut Moment) -> Answer {
+        match &self.phase {
+            // A request that changes nothing replaces none.
+            Phase::When | Phase::Gate(_) | Phase::Opening | Phase::Pre { .. } | Phase::Spawning { .. } => {
+                return Answer::NothingToDo("it is starting already".into());
+            }
+            Phase::Active(_) => return Answer::NothingToDo("it runs already".into()),
+            Phase::Down(_) => return self.start_after_stop(request_id, at),
+            Phase::Rest(_) => {
+                self.take_up(request_id);
+                (self.restarts, self.history) = (0, RestartHistory::default());
+                self.begin(true, at);
+            }
+            Phase::Backoff { .. } => {
+                self.take_up(request_id);
+                self.history = RestartHistory::default();
+                self.again_from_gate(at);
+            }
+        }
         Answer::Done
     }
 
     /// It is on its way down, and begins again after that.
-    pub(super) fn start_after_stop(&mut self, request_id: u64, at: &mut Moment) -> Answer {
-        let Phase::Down(down) = &mut self.phase else { return self.start_from_rest(request_id, at) };
+    fn start_after_stop(&mut self, request_id: u64, at: &mut Moment) -> Answer {
+        let Phase::Down(down) = &mut self.phase else { return Answer::Done };
         let ended = match std::mem::replace(&mut down.after, After::Again(RestartReason::Operator)) {
             before @ (After::Again(_) | After::Gate) => {
                 down.after = before;
@@ -100,21 +107,9 @@ impl ServiceState {
             self.undo_for_new_spec(After::Again(RestartReason::Operator), at);
             return;
         }
-        match &mut self.phase {
-            // It is told again what it waits for.
-            Phase::Gate(gate) => gate.shown = State::Initialized,
-            Phase::Backoff { opened, .. } => {
-                let opened = *opened;
-                self.phase = Phase::Gate(Gate { shown: State::Initialized, missing: Vec::new(), opened });
-            }
-            Phase::Rest(_)
-            | Phase::When
-            | Phase::Opening
-            | Phase::Pre { .. }
-            | Phase::Spawning { .. }
-            | Phase::Active(_)
-            | Phase::Down(_) => {}
-        }
+        // It is told again what it waits for.
+        let (shown, missing) = (State::Initialized, self.missing().to_vec());
+        self.phase = Phase::Gate(Gate { shown, missing, opened: self.is_open() });
         self.begin(false, at);
     }
 
@@ -205,7 +200,7 @@ impl ServiceState {
                 *will_start &= !shutdown;
                 true
             }
-            Rest::Ended { hold: hold @ Hold::Group, .. } => {
+            Rest::Ended(_, hold @ Hold::Group) => {
                 match reason {
                     StopReason::Group(_) => {}
                     StopReason::Shutdown => *hold = Hold::Abandoned,
@@ -213,9 +208,9 @@ impl ServiceState {
                 }
                 true
             }
-            Rest::Ended { outcome: Outcome::Stopped { asked: true }, .. } => false,
+            Rest::Ended(Outcome::Stopped { asked: true }, _) => false,
             // Somebody who does not want it to run keeps its group from starting it.
-            Rest::Ended { hold, .. } => {
+            Rest::Ended(_, hold) => {
                 hold.meet(reason);
                 false
             }
@@ -250,7 +245,7 @@ impl ServiceState {
             if matches!(down.after, After::Rest { outcome: Outcome::Stopped { asked: true }, .. }));
         if (stops || self.stopped()) && !self.closing() && !self.leaving {
             at.note("the time for which it was stopped is over");
-            self.start_after_stop(self.request_id, at);
+            self.start(self.request_id, at);
         }
     }
 

@@ -1,7 +1,6 @@
 //! One service as the table sees it, and what is true of it in its present phase.
 
 use std::mem::{Discriminant, discriminant};
-use std::num::NonZeroU8;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use kelson_runner::{ErrorKind, Exit};
 use kelson_spec::service::ServiceKind;
 
 use super::effect::{Effect, Moment};
-use super::{Active, Hold, Outcome, Phase, ReadySignal, Rest, Rules, Stage, Timer};
+use super::{Active, Down, Gate, Hold, Outcome, Phase, ReadySignal, Rest, Rules, Stage, Timer};
 use crate::model::{RestartCounts, RestartReason, Retry, State};
 
 /// What the host does, as far as its services are concerned.
@@ -42,10 +41,10 @@ pub struct ServiceState {
     pub exit: Option<Exit>,
     /// The stop signal of its image, where that counts and not the service file's. For the crash limit, which does not
     /// ask containerd.
-    pub(crate) stop_signal: Option<NonZeroU8>,
+    pub(crate) stop_signal: Option<i32>,
     /// How often its gate went shut after its `pre` hooks since it was last spawned.
     pub(crate) broken_off: u32,
-    /// It is stopped because its file is gone.
+    /// Its file is gone: it is stopped, and forgotten once it rests.
     pub(crate) leaving: bool,
     /// It asked for its group to be restarted, for this reason.
     pub(crate) asked_group: Option<RestartReason>,
@@ -53,6 +52,7 @@ pub struct ServiceState {
     pub(crate) new_spec: Option<bool>,
     pub(crate) host: Host,
     pub(crate) history: RestartHistory,
+    /// When its process was last spawned, since PID 1's start.
     pub(crate) spawned_at: Duration,
     /// Until when an operator stopped it.
     pub stop_for: Option<Duration>,
@@ -111,14 +111,14 @@ impl ServiceState {
 
     /// Ended successfully by itself, and its group has not stopped it since.
     pub fn finished(&self) -> bool {
-        matches!(self.phase, Phase::Rest(Rest::Ended { outcome: Outcome::Finished, hold })
+        matches!(self.phase, Phase::Rest(Rest::Ended(Outcome::Finished, hold))
             if matches!(hold, Hold::Free | Hold::Somebody))
     }
 
     /// At rest because it was asked to stop.
     pub fn stopped(&self) -> bool {
         let outcome = Outcome::Stopped { asked: true };
-        matches!(self.phase, Phase::Rest(Rest::Ended { outcome: how, .. }) if how == outcome)
+        matches!(self.phase, Phase::Rest(Rest::Ended(how, _)) if how == outcome)
     }
 
     /// At rest, and somebody does not want it to run.
@@ -138,28 +138,21 @@ impl ServiceState {
 
     /// At rest, and nothing that is under way will change it. A successful one-shot is not down.
     pub fn down(&self, rules: &Rules) -> bool {
-        match self.phase {
-            Phase::Rest(Rest::Initialized { will_start }) => !will_start,
-            Phase::Rest(Rest::Ended { hold, .. }) => {
+        let Phase::Rest(rest) = self.phase else { return false };
+        match rest {
+            Rest::Initialized { will_start } => !will_start,
+            Rest::Ended(_, Hold::Group) => false,
+            Rest::Ended(_, Hold::Free | Hold::Abandoned | Hold::Somebody) => {
                 !(self.finished() && rules.kind == ServiceKind::Oneshot)
-                    && hold != Hold::Group
                     // It has asked its group for a restart and is not yet told to stop with it.
                     && (self.asked_group.is_none() || self.is_stopped() || self.closing())
             }
-            Phase::When
-            | Phase::Gate(_)
-            | Phase::Opening
-            | Phase::Pre { .. }
-            | Phase::Spawning { .. }
-            | Phase::Active(_)
-            | Phase::Down(_)
-            | Phase::Backoff { .. } => false,
         }
     }
 
     /// Its start failed, and it is tried again only once what was wrong has changed.
     pub fn is_refused(&self) -> bool {
-        matches!(self.phase, Phase::Rest(Rest::Ended { outcome: Outcome::Refused(_), .. }))
+        matches!(self.phase, Phase::Rest(Rest::Ended(Outcome::Refused(_), _)))
             && !self.is_stopped()
             && !self.closing()
             && !self.leaving
@@ -167,12 +160,10 @@ impl ServiceState {
 
     /// Stands for the archives of images that must change before it is tried again.
     pub fn refused_archives(&self) -> Option<u32> {
-        match self.phase {
-            Phase::Rest(Rest::Ended { outcome: Outcome::Refused(ErrorKind::Image { archives }), .. }) => {
-                Some(archives)
-            }
-            _ => None,
-        }
+        let Phase::Rest(Rest::Ended(Outcome::Refused(ErrorKind::Image { archives }), _)) = self.phase else {
+            return None;
+        };
+        Some(archives)
     }
 
     /// What is known of its run while its process lives.
@@ -182,16 +173,11 @@ impl ServiceState {
 
     /// Its main process, until that is known to have ended.
     pub fn pid(&self) -> Option<i32> {
-        match &self.phase {
-            Phase::Active(active) => Some(active.pid),
-            Phase::Down(down) => down.pid(),
-            Phase::Rest(_)
-            | Phase::When
-            | Phase::Gate(_)
-            | Phase::Opening
-            | Phase::Pre { .. }
-            | Phase::Spawning { .. }
-            | Phase::Backoff { .. } => None,
+        match self.stage() {
+            Some(Stage::PreStop { pid, .. } | Stage::StopDelay { pid, .. }) => Some(pid),
+            Some(Stage::Ending { pid, .. }) => pid,
+            Some(Stage::Clearing | Stage::Post | Stage::Closing) => None,
+            None => self.active().map(|active| active.pid),
         }
     }
 
@@ -202,12 +188,13 @@ impl ServiceState {
 
     /// Whether its `post` hooks are owed.
     pub(crate) fn owes_post(&self) -> bool {
-        match &self.phase {
-            Phase::Pre { owes_post } | Phase::Spawning { owes_post } => *owes_post,
-            Phase::Active(active) => active.owes_post,
-            Phase::Down(down) => down.owes_post,
-            Phase::Rest(_) | Phase::When | Phase::Gate(_) | Phase::Opening | Phase::Backoff { .. } => false,
-        }
+        matches!(
+            self.phase,
+            Phase::Pre { owes_post: true }
+                | Phase::Spawning { owes_post: true }
+                | Phase::Active(Active { owes_post: true, .. })
+                | Phase::Down(Down { owes_post: true, .. })
+        )
     }
 
     /// What another incarnation of PID 1 must know before anything else is done.
@@ -216,27 +203,18 @@ impl ServiceState {
     }
 
     pub(super) fn hold_mut(&mut self) -> Option<&mut Hold> {
-        match &mut self.phase {
-            Phase::Rest(Rest::Ended { hold, .. }) => Some(hold),
-            Phase::Down(down) => Some(&mut down.hold),
-            _ => None,
+        if let Phase::Rest(Rest::Ended(_, hold)) | Phase::Down(Down { hold, .. }) = &mut self.phase {
+            return Some(hold);
         }
+        None
     }
 
     /// Who decides whether it starts again.
     pub(crate) fn hold(&self) -> Hold {
-        match &self.phase {
-            Phase::Rest(Rest::Ended { hold, .. }) => *hold,
-            Phase::Down(down) => down.hold,
-            Phase::Rest(Rest::Initialized { .. })
-            | Phase::When
-            | Phase::Gate(_)
-            | Phase::Opening
-            | Phase::Pre { .. }
-            | Phase::Spawning { .. }
-            | Phase::Active(_)
-            | Phase::Backoff { .. } => Hold::Free,
+        if let Phase::Rest(Rest::Ended(_, hold)) | Phase::Down(Down { hold, .. }) = self.phase {
+            return hold;
         }
+        Hold::Free
     }
 
     /// Whether the preparations stand.
@@ -248,13 +226,9 @@ impl ServiceState {
     pub fn has_opened(&self) -> bool {
         match &self.phase {
             Phase::Rest(_) | Phase::When => false,
-            Phase::Gate(gate) => gate.opened,
-            Phase::Backoff { opened, .. } => *opened,
-            Phase::Opening
-            | Phase::Pre { .. }
-            | Phase::Spawning { .. }
-            | Phase::Active(_)
-            | Phase::Down(_) => true,
+            Phase::Gate(Gate { opened, .. }) | Phase::Backoff { opened, .. } => *opened,
+            Phase::Opening | Phase::Pre { .. } | Phase::Spawning { .. } => true,
+            Phase::Active(_) | Phase::Down(_) => true,
         }
     }
 
@@ -284,21 +258,6 @@ impl ServiceState {
         if let Some(Stage::Ending { until, .. }) = self.stage() { until } else { None }
     }
 
-    /// The stop signal of the image of its present run, where that counts.
-    pub fn note_stop_signal(&mut self, signal: Option<i32>) {
-        self.stop_signal = signal.and_then(|signal| NonZeroU8::new(u8::try_from(signal).ok()?));
-    }
-
-    /// As it was noted.
-    pub fn stop_signal(&self) -> Option<i32> {
-        self.stop_signal.map(|signal| signal.get().into())
-    }
-
-    /// When its process was last spawned, since PID 1's start.
-    pub fn spawned_at(&self) -> Duration {
-        self.spawned_at
-    }
-
     /// What ended its last run, on the way to another one.
     pub fn retry(&self) -> Option<&Arc<Retry>> {
         self.retry.as_ref().filter(|_| !matches!(self.phase, Phase::Rest(_) | Phase::Down(_)))
@@ -312,11 +271,6 @@ impl ServiceState {
             }
             _ => Arc::clone(&self.message),
         }
-    }
-
-    /// Its file is gone, and so is it once it is at rest.
-    pub fn is_leaving(&self) -> bool {
-        self.leaving
     }
 
     /// Its group has stopped it and is to start it again.

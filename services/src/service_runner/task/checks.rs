@@ -9,7 +9,7 @@ use super::{Core, Next};
 use crate::health::network::Network;
 use crate::health::{self, Asks, Checks, News, OwnCheck, Plan, Recall, ToMind};
 use crate::model::{CheckReport, RestartReason, Standing};
-use crate::service_runner::table::Input;
+use crate::service_runner::table::{Input, Report};
 
 impl Core {
     /// Begins the checks of a run that is ready, and drops those of a run that is ending: both are asked after each
@@ -24,10 +24,8 @@ impl Core {
         if let Some(checks) = &mut self.checks {
             // Once it is ready again, a check that it waits for is the better reason again.
             let (run, again) = (self.service.run, checks.turns_ready(active.ready()));
-            return again.then(|| Input::Health {
-                run,
-                healthy: checks.healthy(),
-                missing: checks.missing(),
+            return again.then(|| {
+                Input::Report(run, Report::Health { healthy: checks.healthy(), missing: checks.missing() })
             });
         }
         let none = self.spec.health.is_empty() && self.own_check.is_none();
@@ -75,7 +73,7 @@ impl Core {
             return None;
         }
         self.health_kept = false;
-        Some(Input::Health { run: self.service.run, healthy, missing })
+        Some(Input::Report(self.service.run, Report::Health { healthy, missing }))
     }
 
     /// Takes in what a result means.
@@ -89,16 +87,16 @@ impl Core {
             Some(text) => {
                 if self.spec.restart.scope == RestartScope::Group {
                     // It runs on until its group stops it in its turn, and is not to look healthy meanwhile.
-                    self.step(Input::Health { run, healthy, missing });
+                    self.step(Input::Report(run, Report::Health { healthy, missing }));
                 }
-                self.step(Input::Broken { run, reason: RestartReason::Check, text })
+                self.step(Input::Report(run, Report::Broken { reason: RestartReason::Check, text }))
             }
             // Not every check has spoken yet in this incarnation of PID 1: what they said in the one before still
             // counts.
             None if self.health_kept && healthy.is_none() => Next::Same,
             None => {
                 self.health_kept = false;
-                self.step(Input::Health { run, healthy, missing })
+                self.step(Input::Report(run, Report::Health { healthy, missing }))
             }
         }
     }

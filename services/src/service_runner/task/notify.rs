@@ -8,17 +8,18 @@ use super::{Core, Next};
 use crate::model::RestartReason;
 use crate::service_runner::notify::Message;
 use crate::service_runner::readiness::{NotifySource, Received};
-use crate::service_runner::table::Input;
+use crate::service_runner::table::{Input, Report};
 
 impl Core {
     /// What was heard is let go once it is written down: another incarnation of PID 1 hears it again otherwise.
     pub(super) fn hear(&mut self, received: Received) -> Next {
         let run = self.service.run;
         let said = match received {
-            Received::Newline => Input::Ready { run },
-            Received::Closed => {
-                Input::NeverReady { run, text: "closed its readiness descriptor without a newline".into() }
-            }
+            Received::Newline => Input::Report(run, Report::Ready),
+            Received::Closed => Input::Report(
+                run,
+                Report::NeverReady { text: "closed its readiness descriptor without a newline".into() },
+            ),
             Received::Messages(messages) => {
                 let mut last = Next::Same;
                 for message in messages {
@@ -38,9 +39,13 @@ impl Core {
     fn message(&mut self, message: Message) -> Next {
         let run = self.service.run;
         match message {
-            Message::Ready => self.step(Input::Ready { run }),
-            Message::Reloading => self.step(Input::Unready { run, text: "says that it is reloading".into() }),
-            Message::Stopping => self.step(Input::Unready { run, text: "says that it is stopping".into() }),
+            Message::Ready => self.step(Input::Report(run, Report::Ready)),
+            Message::Reloading => {
+                self.step(Input::Report(run, Report::Unready { text: "says that it is reloading".into() }))
+            }
+            Message::Stopping => {
+                self.step(Input::Report(run, Report::Unready { text: "says that it is stopping".into() }))
+            }
             Message::Status(text) => {
                 let text: Option<Arc<str>> = (!text.is_empty()).then(|| Arc::from(text));
                 if text != self.status_text {
@@ -55,7 +60,7 @@ impl Core {
             }
             Message::WatchdogTrigger => {
                 let text = "says that it is broken (WATCHDOG=trigger)".into();
-                self.step(Input::Broken { run, reason: RestartReason::Watchdog, text })
+                self.step(Input::Report(run, Report::Broken { reason: RestartReason::Watchdog, text }))
             }
             Message::ExtendTimeout(by) => self.step(Input::Extend(by)),
             Message::MainPid(_) if self.main_pid_refused => Next::Same,

@@ -38,7 +38,7 @@ impl Core {
         }
         if up && self.start_took_run != self.service.run {
             self.start_took_run = self.service.run;
-            let took = self.now().saturating_sub(self.service.spawned_at());
+            let took = self.now().saturating_sub(self.service.spawned_at);
             self.start_took = Some(took);
             self.totals.started(took);
         }

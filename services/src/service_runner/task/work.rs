@@ -167,7 +167,7 @@ impl Core {
                 let Running { pid, start_time, stop_signal, exit } = *running;
                 self.exit = Some(exit);
                 self.start_time = start_time;
-                self.service.note_stop_signal(stop_signal);
+                self.service.stop_signal = stop_signal;
                 // The boot's part alone: what restarts later keeps its first times.
                 if self.up_after.is_none() {
                     self.spawned_after = Some(self.now());
