@@ -3,10 +3,9 @@
 //! The kernel remembers who made a connection. It may have ended since, and another process may have its number: what
 //! is read of `/proc` counts only while a pidfd says that the process is still the same.
 
-use std::fs;
+use std::fmt::Display;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::os::unix::fs::MetadataExt as _;
 
 use kelson_sys::{
     capability::SYS_ADMIN,
@@ -90,14 +89,14 @@ impl Power {
     /// # Errors
     /// When it has ended, or may not be looked at: it holds capabilities that this process lacks.
     pub fn of(pid: i32) -> io::Result<Power> {
-        Power::at(&pid.to_string())
+        Power::at(pid)
     }
 
-    fn at(pid: &str) -> io::Result<Power> {
-        let namespace = fs::metadata(format!("/proc/{pid}/ns/user"))?;
+    fn at(pid: impl Copy + Display) -> io::Result<Power> {
+        let user_namespace = process::namespace(pid, "user")?;
         let mask = Status::read(pid)?.mask("CapEff");
         let mask = mask.ok_or_else(|| io::Error::other("/proc does not say which capabilities it has"))?;
-        Ok(Power { user_namespace: (namespace.dev(), namespace.ino()), administers: mask & SYS_ADMIN != 0 })
+        Ok(Power { user_namespace, administers: mask & SYS_ADMIN != 0 })
     }
 
     pub fn same_user_namespace(&self, other: &Power) -> bool {

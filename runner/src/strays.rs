@@ -52,13 +52,10 @@ fn kill_all(mark: &str) -> (u32, u32) {
 }
 
 fn kill_once(mark: &str) -> u32 {
-    let own = std::process::id();
+    let own = std::process::id().cast_signed();
     let mut found = 0u32;
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
-            continue;
-        };
-        if u32::try_from(pid).is_ok_and(|pid| pid == own) {
+    for pid in process::numbers("/proc").unwrap_or_default() {
+        if pid == own {
             continue;
         }
         // Opened first: then the environment and the signal mean the same process, or none.

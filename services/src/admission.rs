@@ -12,6 +12,7 @@ use std::sync::Arc;
 use kelson_runner::CgroupRoot;
 use kelson_runner::peer::{Peer, Power, descent};
 pub use kelson_spec::service::ApiAccess;
+use kelson_sys::process;
 
 use crate::builtins::{apid, containerd};
 use crate::manager::Manager;
@@ -155,7 +156,7 @@ impl Admission {
 
     fn owner(&self, pid: i32) -> std::io::Result<Owner> {
         let Some(cgroups) = &self.0.cgroups else { return Ok(self.of_descent(pid)) };
-        let membership = std::fs::read_to_string(format!("/proc/{pid}/cgroup"))?;
+        let membership = process::membership(pid)?;
         Ok(match cgroups.service_of(&membership) {
             None => Owner::Host,
             // Where cgroup2 is mounted beside the older kind, containers stay in the cgroup of containerd.

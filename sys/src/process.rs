@@ -4,6 +4,8 @@
 
 use std::fmt::Display;
 use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use std::str::FromStr;
 
 /// The kernel's own threads (`PF_KTHREAD`).
@@ -125,6 +127,32 @@ impl Status {
     }
 }
 
+/// The names in a folder of proc that are numbers: processes in `/proc`, threads in `task`, descriptors in `fd`.
+///
+/// # Errors
+/// When there is no such folder, or it may not be looked at.
+pub fn numbers<T: FromStr>(folder: impl AsRef<Path>) -> io::Result<Vec<T>> {
+    let names = std::fs::read_dir(folder)?.flatten().map(|entry| entry.file_name());
+    Ok(names.filter_map(|name| name.to_str()?.parse().ok()).collect())
+}
+
+/// The device and the inode that name a namespace of a process; `kind`: `pid`, `user`, `mnt`, …
+///
+/// # Errors
+/// When there is no such process, or it may not be looked at.
+pub fn namespace(pid: impl Display, kind: &str) -> io::Result<(u64, u64)> {
+    let namespace = std::fs::metadata(format!("/proc/{pid}/ns/{kind}"))?;
+    Ok((namespace.dev(), namespace.ino()))
+}
+
+/// `/proc/PID/cgroup`: the cgroup that a process is in.
+///
+/// # Errors
+/// When there is no such process, or it may not be looked at.
+pub fn membership(pid: impl Display) -> io::Result<String> {
+    std::fs::read_to_string(format!("/proc/{pid}/cgroup"))
+}
+
 /// Another one after each boot of the machine.
 ///
 /// # Errors
@@ -158,6 +186,9 @@ mod tests {
         assert!(start_time("self").is_some_and(|ticks| ticks > 0));
         assert_eq!(start_time("self"), start_time(own));
         assert_eq!(started(0).unwrap(), None);
+        assert!(numbers("/proc").unwrap().contains(&own) && !numbers("/proc").unwrap().contains(&0));
+        assert!(numbers::<i32>("/proc/self/fd").unwrap().contains(&0));
+        assert_eq!(namespace("self", "pid").unwrap(), namespace(own, "pid").unwrap());
     }
 
     #[test]

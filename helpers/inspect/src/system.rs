@@ -5,6 +5,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use kelson_sys::process;
 use prost_types::Duration as Lasting;
 
 /// The longest file that is read whole, in bytes: `/proc/net/tcp` of many connections.
@@ -88,8 +89,7 @@ pub fn lasting(duration: Duration) -> Lasting {
 
 /// The numbers that are the names of folders in proc, in order.
 pub fn pids(proc: &Path) -> io::Result<Vec<i32>> {
-    let names = fs::read_dir(proc)?.flatten().map(|entry| entry.file_name());
-    let mut pids: Vec<i32> = names.filter_map(|name| name.to_str()?.parse().ok()).collect();
+    let mut pids: Vec<i32> = process::numbers(proc)?;
     pids.sort_unstable();
     Ok(pids)
 }

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use kelson_services::state_store::{Incarnation, Kind, Past, VERSION};
 use kelson_spec::service::ResourceLimit;
+use kelson_sys::process;
 use nix::fcntl::AtFlags;
 use serde::{Deserialize, Serialize};
 
@@ -126,18 +127,14 @@ pub fn past(options: &Options) -> Option<Past> {
 /// Closes all that the incarnation before has left open and that nothing describes any more: its lock on the cgroups of
 /// the services would keep this host from them, and what runs there from being ended. A watchdog stays open and armed.
 fn close_inherited() {
-    let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
-    let inherited = open.filter_map(|entry| {
-        let number = entry.file_name().to_str()?.parse::<RawFd>().ok().filter(|number| *number > 2)?;
-        let file = std::fs::read_link(entry.path()).ok()?;
+    for number in process::numbers::<RawFd>("/proc/self/fd").unwrap_or_default() {
+        let Ok(file) = std::fs::read_link(format!("/proc/self/fd/{number}")) else { continue };
         // SAFETY: a system call on a number.
         let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
-        (flags >= 0 && flags & libc::FD_CLOEXEC == 0 && !watchdog::is_device(&file)).then_some(number)
-    });
-    // Not while the folder is read, which is open as well.
-    for number in inherited.collect::<Vec<_>>() {
-        // SAFETY: nothing in this program owns it: what it opens itself is marked to close.
-        unsafe { libc::close(number) };
+        if number > 2 && flags >= 0 && flags & libc::FD_CLOEXEC == 0 && !watchdog::is_device(&file) {
+            // SAFETY: nothing in this program owns it: what it opens itself is marked to close.
+            unsafe { libc::close(number) };
+        }
     }
 }
 

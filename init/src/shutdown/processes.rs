@@ -84,10 +84,11 @@ async fn ended(pid: i32) {
 
 /// All processes of this PID namespace that live and are not the kernel's.
 pub fn living() -> Vec<Process> {
-    let Ok(folder) = std::fs::read_dir("/proc") else { return Vec::new() };
-    let pids = folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let pids = process::numbers("/proc").unwrap_or_default();
     // `stat`, not `cmdline`: that one waits for the process's memory, which a dead disk may hold.
-    pids.filter_map(|pid| process::stat(pid, |stat| alive(pid, stat)).ok().flatten()).collect()
+    pids.into_iter()
+        .filter_map(|pid: i32| process::stat(pid, |stat| alive(pid, stat)).ok().flatten())
+        .collect()
 }
 
 /// `None` for a kernel thread and for one that has ended, with all its threads.

@@ -8,6 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
+use kelson_sys::process;
 use nix::errno::Errno;
 
 const TYPE: u32 = b'W' as u32;
@@ -64,13 +65,11 @@ impl Device {
 
     /// One that this process has open, whoever opened it: an earlier incarnation of which nothing else is known.
     pub fn found() -> Option<Device> {
-        let numbers = std::fs::read_dir("/proc/self/fd").ok()?.flatten();
-        let mut named = numbers.filter_map(|entry| {
-            let target = std::fs::read_link(entry.path()).ok()?;
-            let number = entry.file_name().to_str()?.parse::<RawFd>().ok()?;
-            is_device(&target).then_some(number)
-        });
-        named.find_map(|number| {
+        let numbers = process::numbers::<RawFd>("/proc/self/fd").ok()?;
+        let is_named = |number: &RawFd| {
+            std::fs::read_link(format!("/proc/self/fd/{number}")).is_ok_and(|target| is_device(&target))
+        };
+        numbers.into_iter().filter(is_named).find_map(|number| {
             // SAFETY: it was open a moment ago. Should it be another by now, then that one is asked what it is.
             let known = unsafe { BorrowedFd::borrow_raw(number) };
             identity(known).ok()?;

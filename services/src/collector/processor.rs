@@ -4,7 +4,7 @@
 use std::fs;
 use std::time::Duration;
 
-use kelson_sys::process::Stat;
+use kelson_sys::process::{self, Stat};
 
 /// What each thread of a process has had of the processors.
 #[derive(Debug, Default)]
@@ -23,15 +23,13 @@ struct Share {
 impl Shares {
     /// Of the process with this PID; of none where it is gone, or the kernel does not count.
     pub fn of(pid: i32) -> Shares {
-        let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-        let share = |thread: fs::DirEntry| {
-            let read = |name| fs::read(thread.path().join(name)).ok();
-            Some((
-                thread.file_name().to_str()?.parse().ok()?,
-                Share::parse(std::str::from_utf8(&read("schedstat")?).ok()?, &read("stat")?)?,
-            ))
+        let folder = format!("/proc/{pid}/task");
+        let share = |thread: u32| {
+            let read = |name| fs::read(format!("{folder}/{thread}/{name}")).ok();
+            let schedstat = read("schedstat")?;
+            Some((thread, Share::parse(std::str::from_utf8(&schedstat).ok()?, &read("stat")?)?))
         };
-        Shares(threads.filter_map(share).collect())
+        Shares(process::numbers(&folder).unwrap_or_default().into_iter().filter_map(share).collect())
     }
 
     /// A thread has mostly waited for a processor in the time since `before`. Whichever: the others may wait for that one.
