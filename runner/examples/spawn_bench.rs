@@ -12,13 +12,12 @@
 
 use std::ffi::CString;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-use kelson_sys::descriptor::Watched;
-use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use kelson_runner::seccomp::Filter;
 use kelson_runner::{Cgroup, CgroupRoot, Command, Options, Processes};
+
+mod measure;
+use measure::{Spent, Stopwatch, reap};
 
 fn main() {
     let mut args = std::env::args().skip(1).map(|arg| arg.parse::<usize>().unwrap());
@@ -36,13 +35,7 @@ fn main() {
     let open: Vec<_> = (0..descriptors).map(|_| std::fs::File::open("/dev/null").unwrap()).collect();
 
     let path = CString::new(program.clone()).unwrap();
-    let report = |what: &str, time: Spent, base: Spent| {
-        let each = |time: Duration| time.as_secs_f64() * 1e6 / starts as f64;
-        let times = |time: Duration, base: Duration| time.as_secs_f64() / base.as_secs_f64();
-        let (wall, cpu) = (times(time.wall, base.wall), times(time.cpu, base.cpu));
-        let (each_wall, each_cpu) = (each(time.wall), each(time.cpu));
-        println!("{what:<34} {each_wall:>8.1} µs a start {wall:>5.2}  CPU {each_cpu:>8.1} µs {cpu:>5.2}");
-    };
+    let report = |what: &str, time: Spent, base: Spent| time.report(what, starts, base);
     for _ in 0..3 {
         let base = timed(|| (0..starts).for_each(|_| vfork_exec_wait(&path)));
         report("vfork, exec, wait", base, base);
@@ -61,35 +54,6 @@ fn main() {
         report("Processes, a fresh cgroup each", time, base);
     }
     drop((ballast, open));
-}
-
-/// On a busy machine the CPU time, of this process and its children, says more than the clock.
-#[derive(Clone, Copy)]
-struct Spent {
-    wall: Duration,
-    cpu: Duration,
-}
-
-struct Stopwatch(Instant, Duration);
-
-impl Stopwatch {
-    fn start() -> Stopwatch {
-        Stopwatch(Instant::now(), cpu())
-    }
-
-    fn read(&self) -> Spent {
-        Spent { wall: self.0.elapsed(), cpu: cpu() - self.1 }
-    }
-}
-
-fn cpu() -> Duration {
-    use nix::sys::resource::{UsageWho, getrusage};
-    let times = [UsageWho::RUSAGE_SELF, UsageWho::RUSAGE_CHILDREN].map(|who| getrusage(who).unwrap());
-    let sum = times.iter().flat_map(|usage| [usage.user_time(), usage.system_time()]);
-    sum.map(|time| {
-        Duration::new(time.tv_sec().cast_unsigned(), 1000 * u32::try_from(time.tv_usec()).unwrap())
-    })
-    .sum()
 }
 
 fn timed(work: impl FnOnce()) -> Spent {
@@ -139,22 +103,7 @@ async fn through_processes(
     one_by_one: bool,
     filter: Option<Arc<Filter>>,
 ) -> Spent {
-    let mut set = nix::sys::signal::SigSet::empty();
-    set.add(nix::sys::signal::Signal::SIGCHLD);
-    set.thread_block().unwrap();
-    let signals = SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).unwrap();
-    let signals = Watched::reading(signals).unwrap();
-    let reaper = processes.clone();
-    let reaping = tokio::spawn(async move {
-        loop {
-            let mut ready = signals.readable().await.unwrap();
-            while let Ok(Some(_)) = ready.get_inner().read_signal() {}
-            ready.clear_ready();
-            while reaper.reap().more {
-                tokio::task::yield_now().await;
-            }
-        }
-    });
+    let reaping = reap(processes);
     let begun = Stopwatch::start();
     let mut cgroups = Vec::new();
     let mut running = tokio::task::JoinSet::new();
@@ -163,7 +112,7 @@ async fn through_processes(
         if let Some(root) = root {
             let name = format!("bench-{number}");
             let cgroup = Cgroup::create(root, &name).unwrap();
-            command = command.cgroup(cgroup.folder(), name);
+            command = command.cgroup(cgroup.folder().unwrap(), name);
             cgroups.push(cgroup);
         }
         let processes = processes.clone();

@@ -9,25 +9,17 @@
 )]
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kelson_runner::{CgroupRoot, Options, ProcessRunner, Processes, RunContext, Runner, StopPlan};
 use kelson_spec::ServiceSpec;
-use kelson_sys::descriptor::Watched;
-use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+mod measure;
+use measure::{Spent, Stopwatch, reap};
 
 fn main() {
     let services = std::env::args().nth(1).map_or(1000, |arg| arg.parse::<usize>().unwrap());
-    let report = |what: &str, (wall, cpu): (Duration, Duration), base: (Duration, Duration)| {
-        let each = |time: Duration| time.as_secs_f64() * 1e6 / services as f64;
-        let times = |time: Duration, base: Duration| time.as_secs_f64() / base.as_secs_f64();
-        let (wall_times, cpu_times) = (times(wall, base.0), times(cpu, base.1));
-        println!(
-            "{what:<24} {:>7.1} µs each {wall_times:>5.2}  CPU {:>7.1} µs {cpu_times:>5.2}",
-            each(wall),
-            each(cpu)
-        );
-    };
+    let report = |what: &str, time: Spent, base: Spent| time.report(what, services, base);
     for _ in 0..3 {
         let base = signal_and_wait(services);
         report("signal, wait", base, base);
@@ -36,22 +28,11 @@ fn main() {
     }
 }
 
-/// Of this process and its children.
-fn cpu() -> Duration {
-    use nix::sys::resource::{UsageWho, getrusage};
-    let times = [UsageWho::RUSAGE_SELF, UsageWho::RUSAGE_CHILDREN].map(|who| getrusage(who).unwrap());
-    let sum = times.iter().flat_map(|usage| [usage.user_time(), usage.system_time()]);
-    sum.map(|time| {
-        Duration::new(time.tv_sec().cast_unsigned(), 1000 * u32::try_from(time.tv_usec()).unwrap())
-    })
-    .sum()
-}
-
-fn signal_and_wait(count: usize) -> (Duration, Duration) {
+fn signal_and_wait(count: usize) -> Spent {
     let mut children: Vec<_> =
         (0..count).map(|_| std::process::Command::new("/bin/sleep").arg("1000").spawn().unwrap()).collect();
     std::thread::sleep(Duration::from_millis(500));
-    let (begun, before) = (Instant::now(), cpu());
+    let begun = Stopwatch::start();
     for child in &children {
         // SAFETY: a child of this process that nobody has reaped.
         unsafe { libc::kill(child.id().cast_signed(), libc::SIGTERM) };
@@ -59,28 +40,13 @@ fn signal_and_wait(count: usize) -> (Duration, Duration) {
     for child in &mut children {
         child.wait().unwrap();
     }
-    (begun.elapsed(), cpu() - before)
+    begun.read()
 }
 
-async fn stop_and_close(count: usize) -> (Duration, Duration) {
+async fn stop_and_close(count: usize) -> Spent {
     let cgroups = Some(CgroupRoot::discover().unwrap());
     let processes = Processes::new(Options { cgroups, ..Options::default() }).unwrap();
-    let mut set = nix::sys::signal::SigSet::empty();
-    set.add(nix::sys::signal::Signal::SIGCHLD);
-    set.thread_block().unwrap();
-    let signals = SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).unwrap();
-    let signals = Watched::reading(signals).unwrap();
-    let reaper = processes.clone();
-    let reaping = tokio::spawn(async move {
-        loop {
-            let mut ready = signals.readable().await.unwrap();
-            while let Ok(Some(_)) = ready.get_inner().read_signal() {}
-            ready.clear_ready();
-            while reaper.reap().more {
-                tokio::task::yield_now().await;
-            }
-        }
-    });
+    let reaping = reap(&processes);
     let mut runners = Vec::new();
     for number in 0..count {
         let spec = ServiceSpec::process(&format!("bench-{number}"), ["/bin/sleep", "1000"]);
@@ -100,7 +66,7 @@ async fn stop_and_close(count: usize) -> (Duration, Duration) {
         runners.push(runner);
     }
     tokio::time::sleep(Duration::from_millis(500)).await;
-    let (begun, before) = (Instant::now(), cpu());
+    let begun = Stopwatch::start();
     let mut stops = tokio::task::JoinSet::new();
     for mut runner in runners {
         stops.spawn(async move {
@@ -112,7 +78,7 @@ async fn stop_and_close(count: usize) -> (Duration, Duration) {
     while let Some(result) = stops.join_next().await {
         result.unwrap();
     }
-    let spent = (begun.elapsed(), cpu() - before);
+    let spent = begun.read();
     reaping.abort();
     spent
 }

@@ -3,6 +3,9 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+
 use crate::runner::{BoxFuture, Exit, RunnerError};
 
 /// Runs commands beside a service's main process: in its cgroup and namespaces, with its user, environment, limits and
@@ -67,4 +70,38 @@ pub trait ExecControl: Send + Sync {
     /// Kills the command and all that it started, as far as they have not left its process group.
     fn kill(&self);
     fn resize(&self, size: WindowSize);
+}
+
+impl ExecRequest {
+    /// # Errors
+    /// When there is nothing to run.
+    pub(crate) fn check(&self) -> Result<(), RunnerError> {
+        if self.command.is_empty() { Err(RunnerError::new("there is no command to run")) } else { Ok(()) }
+    }
+}
+
+/// One more descriptor of the same thing.
+pub(crate) fn duplicate(fd: &OwnedFd) -> Result<OwnedFd, RunnerError> {
+    fd.try_clone().map_err(|error| RunnerError::system("cannot make a descriptor for a command", &error))
+}
+
+/// An end of a pipe.
+#[derive(Clone, Copy)]
+pub(crate) enum End {
+    Read,
+    Write,
+}
+
+/// A pipe whose named end never waits: that is PID 1's. The command's end is as usual. The read end comes first.
+pub(crate) fn pipe(ours: End) -> Result<(OwnedFd, OwnedFd), RunnerError> {
+    let make = || {
+        let (read, write) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
+        let end = match ours {
+            End::Read => &read,
+            End::Write => &write,
+        };
+        fcntl(end, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        Ok((read, write))
+    };
+    make().map_err(|errno: Errno| RunnerError::system("cannot make a pipe for a command", &errno.into()))
 }

@@ -35,9 +35,10 @@ mod runner;
 pub mod seccomp;
 mod service_command;
 mod spawn;
+mod stop;
 mod strays;
 
-pub use cgroup::{Cgroup, CgroupRoot, Place, Usage};
+pub use cgroup::{Cgroup, CgroupRoot, Usage};
 pub use command::{Command, Program, Stdio};
 pub use containerd::{ContainerExecutor, ContainerRunner, DetachedContainer};
 pub use deaf::Deaf;

@@ -8,16 +8,14 @@ use kelson_spec::units::is_never;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::cgroup::{Place, without_cgroups};
+use crate::cgroup::{Cgroup, without_cgroups};
 use crate::command::Program;
-use crate::deaf::Deaf;
 use crate::processes::{Child, ExitReceiver, Processes};
 use crate::runner::{
-    Attachment, BoxFuture, KILL_DEADLINE, PROMPT_STOP, RunContext, Runner, RunnerError, Running, StopPlan,
-    StopReport,
+    Attachment, BoxFuture, KILL_DEADLINE, RunContext, Runner, RunnerError, Running, StopPlan, StopReport,
 };
 use crate::service_command::service_command;
-use crate::strays;
+use crate::{stop, strays};
 
 /// Number of a service in the spawn record: FNV-1a of its name.
 pub fn service_id(name: &str) -> u32 {
@@ -93,56 +91,39 @@ impl ProcessRunner {
     }
 
     /// Where its cgroup is, or is to be.
-    fn place(&self) -> Option<Place> {
-        self.processes.cgroups().map(|root| root.place(&self.spec.name))
+    fn cgroup(&self) -> Option<Cgroup> {
+        self.processes.cgroups().map(|root| root.cgroup(&self.spec.name))
     }
 
     async fn open_cgroup(&mut self) -> Result<(), RunnerError> {
-        let Some(place) = self.place() else {
+        let Some(cgroup) = self.cgroup() else {
             self.warnings = without_cgroups(&self.spec.resources);
             return Ok(());
         };
-        if !place.make()? {
-            // Processes and limits of an earlier incarnation. Where this is broken off, the close goes on with it.
-            self.cgroup = Some(CgroupState::Used);
-            let left = self.clear_cgroup(&place).await?;
-            if left > 0 {
-                let name = &self.spec.name;
-                return Err(RunnerError::new(format!(
-                    "{left} processes of an earlier life of service {name} cannot be killed"
-                )));
-            }
-            place.remove()?;
-            place.make()?;
-        }
-        self.set_up(&place)
+        let is_new = cgroup.make()?;
+        self.prepare(&cgroup, is_new).await?;
+        self.cgroup = Some(CgroupState::Fresh);
+        Ok(())
     }
 
-    fn set_up(&mut self, place: &Place) -> Result<(), RunnerError> {
-        self.cgroup = Some(CgroupState::Fresh);
-        self.warnings = place.set_up(&self.spec, self.spec.user.as_ref().map(|user| (user.uid, user.gid)))?;
+    fn owner(&self) -> Option<(u32, u32)> {
+        self.spec.user.as_ref().map(|user| (user.uid, user.gid))
+    }
+
+    /// Makes it ready for a run. Where this is broken off, the next run or the close goes on with it.
+    async fn prepare(&mut self, cgroup: &Cgroup, is_new: bool) -> Result<(), RunnerError> {
+        self.cgroup = Some(CgroupState::Used);
+        self.warnings = cgroup.prepare(is_new, &self.spec, self.owner()).await?;
         Ok(())
     }
 
     /// Each run after the first gets a new cgroup.
-    async fn renew_cgroup(&mut self, place: &Place) -> Result<(), RunnerError> {
+    async fn renew_cgroup(&mut self, cgroup: &Cgroup) -> Result<(), RunnerError> {
         if self.cgroup == Some(CgroupState::Used) {
-            // Empty as a rule; an earlier incarnation of PID 1 may have left something.
-            self.clear_cgroup(place).await?;
-            place.remove()?;
-            place.make()?;
-            self.set_up(place)?;
+            self.prepare(cgroup, false).await?;
         }
         self.cgroup = Some(CgroupState::Used);
         Ok(())
-    }
-
-    /// Kills all that is in its cgroup and waits for its end. Returns how many outlived it. One read where it is empty.
-    async fn clear_cgroup(&self, place: &Place) -> Result<u32, RunnerError> {
-        if !place.is_populated() {
-            return Ok(0);
-        }
-        place.end(KILL_DEADLINE).await
     }
 
     fn take_up(&mut self, attachment: Attachment) -> Result<Option<Running>, RunnerError> {
@@ -151,10 +132,10 @@ impl ProcessRunner {
             return Ok(None);
         }
         self.refuse_while_it_runs()?;
-        if let Some(place) = self.place() {
-            place.make()?;
-            self.set_up(&place)?;
+        if let Some(cgroup) = self.cgroup() {
+            cgroup.make()?;
             self.cgroup = Some(CgroupState::Used);
+            self.warnings = cgroup.set_up(&self.spec, self.owner())?;
         }
         self.started = true;
         let child = if pid == 0 { None } else { self.processes.adopt(pid, start_time)? };
@@ -173,9 +154,9 @@ impl ProcessRunner {
 
     async fn start(&mut self, context: RunContext) -> Result<Running, RunnerError> {
         self.refuse_while_it_runs()?;
-        let place = self.place().filter(|_| self.cgroup.is_some());
-        if let Some(place) = &place {
-            self.renew_cgroup(place).await?;
+        let cgroup = self.cgroup().filter(|_| self.cgroup.is_some());
+        if let Some(cgroup) = &cgroup {
+            self.renew_cgroup(cgroup).await?;
         }
         let run = context.run;
         // A hook is a program of its own, not the personality that the service is.
@@ -193,9 +174,9 @@ impl ProcessRunner {
                 .map_err(|error| RunnerError::system("cannot hand over Kelson's own binary", &error))?;
             command.program = Program::Descriptor(binary);
         }
-        if let Some(place) = place {
-            let leaf = place.of_main(self.spec.delegate);
-            command = command.cgroup(leaf.folder_once()?, leaf.name());
+        if let Some(cgroup) = cgroup {
+            let leaf = cgroup.of_main(self.spec.delegate);
+            command = command.cgroup(leaf.folder()?, leaf.name());
         }
         self.started = true;
         let (done, starting) = oneshot::channel();
@@ -216,26 +197,14 @@ impl ProcessRunner {
         }
         let by_itself = self.main.as_ref().is_some_and(|main| main.exit.exited().is_some());
         if let Some(main) = self.main.as_ref().filter(|main| main.exit.exited().is_none()) {
-            let signal = |signal| self.processes.signal(main.pid, &main.exit, signal);
-            signal(plan.signal);
-            // What is stopped would sleep through it.
-            signal(libc::SIGCONT);
-            let prompt = PROMPT_STOP.min(plan.timeout.checked_div(2).unwrap_or_default());
-            if timeout(prompt, main.exit.clone()).await.is_err() {
-                self.thaw();
-                report.killed =
-                    timeout(plan.timeout.saturating_sub(prompt), main.exit.clone()).await.is_err();
-            }
-            if report.killed {
-                // Not of one that was to be killed at once.
-                let told = plan.signal != libc::SIGKILL && !plan.timeout.is_zero();
-                report.deaf = told.then(|| Deaf::to(main.pid, self.spec.stop.signal)).flatten();
-                signal(libc::SIGKILL);
-            }
+            let cgroup = self.cgroup().filter(|_| self.cgroup.is_some());
+            let send = |signal| self.processes.signal(main.pid, &main.exit, signal);
+            let ended = || main.exit.clone();
+            report = stop::end(main.pid, plan, self.spec.stop.signal, cgroup.as_ref(), send, ended).await;
         }
         let ran = self.started;
-        if let Some(place) = self.place().filter(|_| by_itself && self.cgroup.is_some()) {
-            report.outlived = place.count_of_run();
+        if let Some(cgroup) = self.cgroup().filter(|_| by_itself && self.cgroup.is_some()) {
+            report.outlived = cgroup.count_of_run();
         }
         let strays;
         (strays, report.left_behind) = self.clear().await?;
@@ -248,17 +217,8 @@ impl ProcessRunner {
 
     /// Whether the kernel killed for memory since the run began: its cgroup was a new one then.
     fn was_out_of_memory(&self) -> bool {
-        let place = self.place().filter(|_| self.cgroup.is_some());
-        place.is_some_and(|place| place.memory_kills() > 0)
-    }
-
-    /// What is frozen sleeps through its signal too. It is rare, and asking costs as much as a stop.
-    fn thaw(&self) {
-        if let Some(place) = self.place().filter(|place| self.cgroup.is_some() && place.is_frozen())
-            && let Err(error) = place.thaw()
-        {
-            tracing::warn!("{error}");
-        }
+        let cgroup = self.cgroup().filter(|_| self.cgroup.is_some());
+        cgroup.is_some_and(|cgroup| cgroup.memory_kills() > 0)
     }
 
     /// Waits for a start that was given up: a spawner that has just begun would put its child, dead at birth, into a cgroup
@@ -278,8 +238,8 @@ impl ProcessRunner {
             return Ok((0, 0));
         }
         self.take_start().await;
-        let (strays, mut left) = match self.place().filter(|_| self.cgroup.is_some()) {
-            Some(place) => (0, self.clear_cgroup(&place).await?),
+        let (strays, mut left) = match self.cgroup().filter(|_| self.cgroup.is_some()) {
+            Some(cgroup) => (0, cgroup.clear().await?),
             None => {
                 let mark = format!("{}:{}:", self.processes.incarnation(), self.spec.name);
                 strays::clear(mark, KILL_DEADLINE).await
@@ -299,14 +259,14 @@ impl ProcessRunner {
 
     async fn end_all(&mut self) -> Result<(), RunnerError> {
         let left = self.clear().await;
-        if let Some(place) = self.place().filter(|_| self.cgroup.is_some()) {
+        if let Some(cgroup) = self.cgroup().filter(|_| self.cgroup.is_some()) {
             // It is empty as a rule: then this is all.
-            if place.remove().is_err() {
+            if cgroup.remove().is_err() {
                 if left.as_ref().is_ok_and(|(_, left)| *left == 0) {
-                    self.clear_cgroup(&place).await?;
+                    cgroup.clear().await?;
                 }
                 self.cgroup = None;
-                place.remove()?;
+                cgroup.remove()?;
             }
             self.cgroup = None;
         }
@@ -364,11 +324,11 @@ mod tests {
         let spec = Arc::new(ServiceSpec::process("web", ["/bin/true"]));
         let mut runner = ProcessRunner::new(Processes::new(options).unwrap(), spec);
         runner.open().await.unwrap();
-        let events = runner.place().unwrap().path().join("memory.events");
-        let place = runner.place().unwrap();
+        let events = runner.cgroup().unwrap().path().join("memory.events");
+        let cgroup = runner.cgroup().unwrap();
         let mut ends = Vec::new();
         for text in [None, Some("oom 1\noom_kill 0\n"), Some("oom 1\noom_kill 1\n"), None] {
-            runner.renew_cgroup(&place).await.unwrap();
+            runner.renew_cgroup(&cgroup).await.unwrap();
             if let Some(text) = text {
                 fs::write(&events, text).unwrap();
             }

@@ -9,8 +9,6 @@ use crate::spawn::{SpawnError, errno_text};
 /// How long to wait for processes to end that were sent SIGKILL. One that takes longer sleeps where no signal reaches
 /// it (a dead disk): it is left behind and counted.
 pub(crate) const KILL_DEADLINE: Duration = Duration::from_secs(2);
-/// How long a stop waits before it looks whether the service is frozen.
-pub(crate) const PROMPT_STOP: Duration = Duration::from_millis(100);
 
 pub use futures_util::future::BoxFuture;
 

@@ -70,8 +70,8 @@ impl Launcher for HelperLauncher {
         let (cgroup, name) = (self.cgroup(), self.kind.name);
         let command = self.binary.try_clone().map(|binary| {
             let command = arrange(Command::from_descriptor(binary, name), start);
-            match &cgroup {
-                Some(cgroup) => command.cgroup(cgroup.folder(), cgroup.name()),
+            match cgroup.as_ref().and_then(|cgroup| Some((cgroup.folder().ok()?, cgroup.name()))) {
+                Some((folder, name)) => command.cgroup(folder, name),
                 None => command,
             }
         });

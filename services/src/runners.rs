@@ -4,7 +4,6 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
-use kelson_runner::cgroup::Cgroup;
 use kelson_runner::{
     ContainerExecutor, ContainerRunner, Containerd, Executor, Images, ProcessExecutor, ProcessRunner,
     Processes, Runner,
@@ -83,9 +82,6 @@ impl RunnerFactory for Runners {
 
 impl UsageSource for Runners {
     fn usage(&self, service: &str) -> Usage {
-        let Some(root) = self.processes.cgroups() else { return Usage::default() };
-        let Ok(Some(cgroup)) = Cgroup::open(root, service) else { return Usage::default() };
-        let used = cgroup.usage();
-        Usage { memory_bytes: used.memory_bytes, cpu: used.cpu, processes: used.processes }
+        self.processes.usage(service)
     }
 }

@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 use std::fs::File;
 
-use kelson_runner::{Cgroup, CgroupRoot};
+use kelson_runner::CgroupRoot;
 use kelson_sys::process::Stat;
 
 use crate::input;
@@ -36,7 +36,7 @@ pub fn files(data: &[u8]) {
         let root = CgroupRoot::again(place.path().join("kelson"), File::open("/").expect("a folder").into());
         drop(root);
         let root = CgroupRoot::again(place.path().to_owned(), folder.into());
-        let cgroup = Cgroup::open(&root, "web").expect("it can be opened").expect("it is there");
+        let cgroup = root.cgroup("web");
         // Nothing here is to be signalled, thawed or removed: the numbers are anybody's.
         let _ = (cgroup.usage(), cgroup.is_populated(), cgroup.is_frozen(), cgroup.memory_kills());
         assert!(cgroup.processes(8).into_iter().all(|pid| pid > 0));

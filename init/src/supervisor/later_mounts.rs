@@ -102,9 +102,8 @@ async fn change(mounts: Option<&Watched<File>>) {
 /// Has `kelson-task` look at those that run.
 async fn close(personalities: &Personalities, names: &[Arc<str>]) -> Result<(), String> {
     let Some(root) = personalities.processes.cgroups() else { return Ok(()) };
-    let open = names.iter().filter_map(|name| Cgroup::open(root, name).ok().flatten());
-    let cgroups: Vec<PathBuf> =
-        open.filter(|cgroup| cgroup.is_populated()).map(|cgroup| cgroup.path()).collect();
+    let cgroups = names.iter().map(|name| root.cgroup(name));
+    let cgroups: Vec<PathBuf> = cgroups.filter(Cgroup::is_populated).map(|cgroup| cgroup.path()).collect();
     if cgroups.is_empty() {
         return Ok(());
     }

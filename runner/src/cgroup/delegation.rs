@@ -14,7 +14,7 @@ use kelson_spec::ServiceSpec;
 use nix::fcntl::AtFlags;
 use nix::unistd::{Gid, Uid, fchownat};
 
-use super::{MOST, Place};
+use super::{Cgroup, MOST};
 use crate::runner::RunnerError;
 
 /// The leaf that a delegated service runs in.
@@ -24,21 +24,21 @@ const COMMANDS: &str = "exec";
 /// What the user of a delegated cgroup owns of it, besides the folder: cgroup-v2.rst, "Model of Delegation".
 const OWNED: [&str; 3] = ["cgroup.procs", "cgroup.threads", "cgroup.subtree_control"];
 
-impl Place {
-    fn leaf(&self, name: &str) -> Place {
-        self.root.place(&[self.name(), name].join("/"))
+impl Cgroup {
+    fn leaf(&self, name: &str) -> Cgroup {
+        self.root.cgroup(&[self.name(), name].join("/"))
     }
 
     /// Where the main process goes.
-    pub(crate) fn of_main(&self, delegated: bool) -> Place {
-        if delegated { self.leaf(MAIN) } else { self.root.place(self.name()) }
+    pub(crate) fn of_main(&self, delegated: bool) -> Cgroup {
+        if delegated { self.leaf(MAIN) } else { self.root.cgroup(self.name()) }
     }
 
     /// Where a command beside the main process goes. Makes that cgroup.
     ///
     /// # Errors
     /// When it cannot be made.
-    pub(crate) fn of_commands(&self) -> Result<Place, RunnerError> {
+    pub(crate) fn of_commands(&self) -> Result<Cgroup, RunnerError> {
         let leaf = self.leaf(COMMANDS);
         leaf.make()?;
         Ok(leaf)
@@ -52,6 +52,31 @@ impl Place {
         let commands = self.leaf(COMMANDS).processes(MOST);
         let of_run = self.processes(MOST).into_iter().filter(|pid| !commands.contains(pid)).count();
         u32::try_from(of_run).unwrap_or(u32::MAX)
+    }
+
+    /// Makes it ready for a run. What is in one that was there before (`is_new`: not) is ended, and it is made again: it
+    /// has been killed, maybe, and has the limits and counts of an earlier run. Returns as [`Cgroup::set_up`].
+    ///
+    /// # Errors
+    /// When a process outlives its kill, or the kernel refuses.
+    pub(crate) async fn prepare(
+        &self,
+        is_new: bool,
+        spec: &ServiceSpec,
+        owner: Option<(u32, u32)>,
+    ) -> Result<Vec<String>, RunnerError> {
+        if !is_new {
+            let left = self.clear().await?;
+            if left > 0 {
+                let name = &spec.name;
+                return Err(RunnerError::new(format!(
+                    "{left} processes of an earlier run of service {name} cannot be killed"
+                )));
+            }
+            self.remove()?;
+            self.make()?;
+        }
+        self.set_up(spec, owner)
     }
 
     /// Prepares it, empty as it is, for a run: writes the limits, and delegates where the service asks for that. Returns

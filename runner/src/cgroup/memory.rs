@@ -1,8 +1,8 @@
 //! Whom the kernel killed for memory: it counts them in `memory.events`, for the cgroup and all below it.
 
-use super::Place;
+use super::Cgroup;
 
-impl Place {
+impl Cgroup {
     /// How many of its processes the kernel has killed since it was made because they had reached the limit, or the
     /// host's memory its end. 0 where memory is not counted.
     pub fn memory_kills(&self) -> u64 {

@@ -1,8 +1,8 @@
 //! One cgroup a service: what holds all of its processes, however often they fork, and ends them all at once.
 //!
-//! [`CgroupRoot`] is found once (its story is in [`root`]); a [`Place`] names one folder below it and does all that can
-//! be done with it; a [`Cgroup`] is a place that is there, with its folder open. A running service keeps neither a
-//! descriptor nor a path: files are opened below the root when they are needed. Only memory file systems are touched,
+//! [`CgroupRoot`] is found once (its story is in [`root`]); a [`Cgroup`] names one folder below it and does all that can
+//! be done with it. A running service keeps neither a descriptor nor a path: files are opened below the root when they
+//! are needed. Only memory file systems are touched,
 //! so PID 1 may do all of this itself.
 
 mod delegation;
@@ -14,7 +14,6 @@ mod shims;
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::ops::Deref;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,31 +30,16 @@ use tokio::time::timeout;
 pub use resources::{Usage, without_cgroups};
 pub use root::{CgroupRoot, own_folder};
 
-use crate::runner::RunnerError;
+use crate::runner::{KILL_DEADLINE, RunnerError};
 
 /// So many processes of one cgroup are looked at.
 const MOST: usize = 10_000;
 
 /// One cgroup below the root, by its name; it need not be there.
 #[derive(Debug)]
-pub struct Place {
+pub struct Cgroup {
     root: CgroupRoot,
     name: String,
-}
-
-/// One cgroup below the root with its folder open.
-#[derive(Debug)]
-pub struct Cgroup {
-    place: Place,
-    folder: Arc<OwnedFd>,
-}
-
-impl Deref for Cgroup {
-    type Target = Place;
-
-    fn deref(&self) -> &Place {
-        &self.place
-    }
 }
 
 /// What `cgroup.events` says.
@@ -74,38 +58,24 @@ impl Events {
     }
 }
 
+impl CgroupRoot {
+    /// The cgroup of this name below it; it need not be there.
+    pub fn cgroup(&self, name: &str) -> Cgroup {
+        Cgroup { root: self.clone(), name: name.to_owned() }
+    }
+}
+
 impl Cgroup {
     /// Makes it below `root`, or takes the one that is there.
     ///
     /// # Errors
     /// When the kernel refuses.
     pub fn create(root: &CgroupRoot, name: &str) -> Result<Cgroup, RunnerError> {
-        let place = root.place(name);
-        place.make()?;
-        place.open()?.ok_or_else(|| place.cannot("make", &io::Error::from_raw_os_error(libc::ENOENT)))
+        let cgroup = root.cgroup(name);
+        cgroup.make()?;
+        Ok(cgroup)
     }
 
-    /// The one that is there, for instance from an earlier incarnation of PID 1.
-    ///
-    /// # Errors
-    /// When it is there and cannot be opened.
-    pub fn open(root: &CgroupRoot, name: &str) -> Result<Option<Cgroup>, RunnerError> {
-        root.place(name).open()
-    }
-
-    /// For `clone3`.
-    pub fn folder(&self) -> Arc<OwnedFd> {
-        Arc::clone(&self.folder)
-    }
-}
-
-impl CgroupRoot {
-    pub(crate) fn place(&self, name: &str) -> Place {
-        Place { root: self.clone(), name: name.to_owned() }
-    }
-}
-
-impl Place {
     /// Makes it. Returns whether it was not there before.
     pub(crate) fn make(&self) -> Result<bool, RunnerError> {
         let name = self.name.as_str();
@@ -116,23 +86,15 @@ impl Place {
         }
     }
 
-    fn open(&self) -> Result<Option<Cgroup>, RunnerError> {
-        match self.open_folder() {
-            Ok(folder) => Ok(Some(Cgroup { place: self.root.place(&self.name), folder: Arc::new(folder) })),
-            Err(Errno::ENOENT) => Ok(None),
-            Err(errno) => Err(self.cannot("open", &errno.into())),
-        }
-    }
-
-    fn open_folder(&self) -> nix::Result<OwnedFd> {
+    /// Its folder, for `clone3`.
+    ///
+    /// # Errors
+    /// When it is not there or cannot be opened.
+    pub fn folder(&self) -> Result<Arc<OwnedFd>, RunnerError> {
         // Enough for `clone3`, and to open what is below.
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        openat(self.root.folder(), self.name.as_str(), flags, Mode::empty())
-    }
-
-    /// Its folder for one `clone3`.
-    pub(crate) fn folder_once(&self) -> Result<Arc<OwnedFd>, RunnerError> {
-        self.open_folder().map(Arc::new).map_err(|errno| self.cannot("open", &errno.into()))
+        let opened = openat(self.root.folder(), self.name.as_str(), flags, Mode::empty());
+        opened.map(Arc::new).map_err(|errno| self.cannot("open", &errno.into()))
     }
 
     pub fn name(&self) -> &str {
@@ -236,6 +198,14 @@ impl Place {
             before = left;
         }
         Ok(0)
+    }
+
+    /// Ends all that is in it. Returns how many processes outlived that. One read where it is empty.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub(crate) async fn clear(&self) -> Result<u32, RunnerError> {
+        if self.is_populated() { self.end(KILL_DEADLINE).await } else { Ok(0) }
     }
 
     /// Returns once it holds no process any more, or after `within`, with whether that is so. Cancelled by dropping.

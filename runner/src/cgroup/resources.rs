@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kelson_spec::service::Resources;
 
-use super::Place;
+use super::Cgroup;
 use crate::runner::RunnerError;
 
 /// Period of `cpu.max` in microseconds, the kernel's own default.
@@ -21,7 +21,7 @@ pub struct Usage {
     pub processes: Option<u32>,
 }
 
-impl Place {
+impl Cgroup {
     /// Writes the limits, and of PIDs the usual one where there is none. What cannot be applied is no failure: it is
     /// returned, a sentence each.
     pub fn limit(&self, resources: &Resources) -> Vec<String> {
@@ -50,7 +50,8 @@ impl Place {
         let cpu = cpu.as_deref().and_then(usage_usec).map(Duration::from_micros);
         let processes = match number("pids.current") {
             Some(count) => u32::try_from(count).ok(),
-            None => u32::try_from(self.processes(super::MOST).len()).ok(),
+            None if self.path().exists() => u32::try_from(self.processes(super::MOST).len()).ok(),
+            None => None,
         };
         Usage { memory_bytes: number("memory.current"), cpu, processes }
     }

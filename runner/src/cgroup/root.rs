@@ -12,6 +12,7 @@ use std::sync::{Arc, OnceLock};
 
 use kelson_spec::names::service_of_cgroup;
 use kelson_sys::mountinfo::{self, Mount};
+use kelson_sys::process;
 
 use super::pids::{self, INIT, Pids};
 use crate::runner::RunnerError;
@@ -52,8 +53,8 @@ impl CgroupRoot {
         let unreadable =
             |path: &str, error: io::Error| RunnerError::system(format_args!("cannot read {path}"), &error);
         let mounts = mountinfo::read().map_err(|error| unreadable("/proc/self/mountinfo", error))?;
-        let membership = fs::read_to_string("/proc/self/cgroup")
-            .map_err(|error| unreadable("/proc/self/cgroup", error))?;
+        let membership =
+            process::membership("self").map_err(|error| unreadable("/proc/self/cgroup", error))?;
         let own = own_folder(&mounts, &membership)
             .ok_or_else(|| RunnerError::new("there is no cgroup2 that holds this process"))?;
         // An earlier incarnation moved us there.
@@ -107,7 +108,7 @@ impl CgroupRoot {
         warnings: Vec<String>,
     ) -> CgroupRoot {
         let (pids, delegated) = (OnceLock::new(), OnceLock::new());
-        let membership = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let membership = process::membership("self").unwrap_or_default();
         let kernel_path = kernel_path(&path, &membership);
         CgroupRoot {
             inner: Arc::new(Inner { path, kernel_path, folder, controllers, warnings, pids, delegated }),
@@ -123,7 +124,7 @@ impl CgroupRoot {
         &self.inner.path
     }
 
-    /// The service that a process belongs to, by what `/proc/PID/cgroup` says of it: [`CgroupRoot::place`] the other
+    /// The service that a process belongs to, by what `/proc/PID/cgroup` says of it: [`CgroupRoot::cgroup`] the other
     /// way round. `None`: it is in no service's cgroup.
     pub fn service_of(&self, membership: &str) -> Option<String> {
         let root = self.inner.kernel_path.as_deref()?;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use kelson_spec::names::SHIMS;
 
-use super::{CgroupRoot, Place};
+use super::{Cgroup, CgroupRoot};
 use crate::runner::RunnerError;
 
 /// Where runc and the shim expect cgroup2, and count from.
@@ -13,20 +13,20 @@ const MOUNT: &str = "/sys/fs/cgroup";
 
 impl CgroupRoot {
     /// The cgroup of the shim of this service's container; it need not be there.
-    pub(crate) fn shim_place(&self, service: &str) -> Place {
-        self.place(&format!("{SHIMS}/{service}"))
+    pub(crate) fn shim_cgroup(&self, service: &str) -> Cgroup {
+        self.cgroup(&format!("{SHIMS}/{service}"))
     }
 
     /// Makes that cgroup, or takes the one that is there: a shim may still live in it.
-    pub(crate) fn make_shim_place(&self, service: &str) -> Result<Place, RunnerError> {
-        self.place(SHIMS).make()?;
-        let place = self.shim_place(service);
-        place.make()?;
-        Ok(place)
+    pub(crate) fn make_shim_cgroup(&self, service: &str) -> Result<Cgroup, RunnerError> {
+        self.cgroup(SHIMS).make()?;
+        let cgroup = self.shim_cgroup(service);
+        cgroup.make()?;
+        Ok(cgroup)
     }
 }
 
-impl Place {
+impl Cgroup {
     /// Its path from the mount of cgroup2, which is how runtimes name a cgroup. `None` where cgroup2 is mounted
     /// elsewhere: they would not find it.
     pub(crate) fn path_in_mount(&self) -> Option<String> {

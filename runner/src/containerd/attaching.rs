@@ -27,8 +27,8 @@ impl ContainerRunner {
         }
         self.refuse_while_it_runs()?;
         (self.made, self.task) = (true, true);
-        if let Some(place) = self.place().filter(|place| place.path().exists()) {
-            self.warnings = place.limit(&self.spec.resources);
+        if let Some(cgroup) = self.cgroup().filter(|cgroup| cgroup.path().exists()) {
+            self.warnings = cgroup.limit(&self.spec.resources);
         }
         let running = match attachment.pid {
             0 => None,

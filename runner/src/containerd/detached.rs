@@ -3,9 +3,8 @@
 
 use std::sync::Arc;
 
-use super::KILL_DEADLINE;
 use super::pidfd::ProcessHandle;
-use crate::cgroup::Place;
+use crate::cgroup::Cgroup;
 use crate::processes::Processes;
 use crate::runner::{
     Attachment, BoxFuture, Exit, RunContext, Runner, RunnerError, Running, StopPlan, StopReport,
@@ -15,14 +14,14 @@ use crate::runner::{
 #[derive(Debug)]
 pub struct DetachedContainer {
     service: String,
-    place: Option<Place>,
+    cgroup: Option<Cgroup>,
     main: Option<Arc<ProcessHandle>>,
 }
 
 impl DetachedContainer {
     pub fn new(processes: &Processes, service: &str) -> DetachedContainer {
-        let place = processes.cgroups().map(|root| root.place(service));
-        DetachedContainer { service: service.to_owned(), place, main: None }
+        let cgroup = processes.cgroups().map(|root| root.cgroup(service));
+        DetachedContainer { service: service.to_owned(), cgroup, main: None }
     }
 
     fn take_up(&mut self, attachment: Attachment) -> Result<Option<Running>, RunnerError> {
@@ -44,11 +43,11 @@ impl DetachedContainer {
     async fn end(&mut self, plan: StopPlan) -> Result<StopReport, RunnerError> {
         let mut report = StopReport::default();
         if let Some(main) = &self.main {
-            report = main.end(plan, plan.signal, self.place.as_ref()).await;
+            report = main.end(plan, plan.signal, self.cgroup.as_ref()).await;
         }
-        report.left_behind = match &self.place {
-            Some(place) if place.is_populated() => place.end(KILL_DEADLINE).await?,
-            _ => 0,
+        report.left_behind = match &self.cgroup {
+            Some(cgroup) => cgroup.clear().await?,
+            None => 0,
         };
         Ok(report)
     }

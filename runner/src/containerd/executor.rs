@@ -1,14 +1,11 @@
 //! Further commands inside a container: health checks, and an operator's `exec`.
 
-use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use containerd_client::types::v1::{Process as TaskState, Status};
 use kelson_containerd::{CallError, Containerd, Streams, TaskProcess};
-use nix::fcntl::OFlag;
-use nix::unistd::pipe2;
 use prost_types::Any;
 use tokio::sync::{oneshot, watch as channel};
 use tokio::time::{Instant, sleep};
@@ -19,7 +16,7 @@ use super::pidfd::{ProcessHandle, is_same};
 use super::runtime::PROCESS;
 use super::spec::set;
 use super::watch::{self, Ending};
-use crate::exec::{ExecControl, ExecRequest, Executing, Executor, WindowSize};
+use crate::exec::{End, ExecControl, ExecRequest, Executing, Executor, WindowSize, duplicate, pipe};
 use crate::runner::{BoxFuture, Origin, RunnerError};
 
 /// How long containerd is asked to forget a command.
@@ -42,9 +39,7 @@ impl ContainerExecutor {
     }
 
     async fn begin(&self, request: ExecRequest) -> Result<Executing, RunnerError> {
-        if request.command.is_empty() {
-            return Err(RunnerError::new("there is no command to run"));
-        }
+        request.check()?;
         let spec = self.running_process().await?;
         let ends = Ends::new(&request)?;
         let terminal = request.terminal;
@@ -79,7 +74,7 @@ impl ContainerExecutor {
         // The shim hangs a terminal up when nobody can write to it any more, which the end of the caller's input does
         // not mean.
         let kept = match (&input, terminal) {
-            (Some(input), Some(_)) => Some(clone(input)?),
+            (Some(input), Some(_)) => Some(duplicate(input)?),
             _ => None,
         };
         let size = terminal.map(|size| {
@@ -177,23 +172,19 @@ struct Ends {
 
 impl Ends {
     fn new(request: &ExecRequest) -> Result<Ends, RunnerError> {
-        let pipe = || {
-            pipe2(OFlag::O_CLOEXEC)
-                .map_err(|errno| RunnerError::system("cannot make a pipe for a command", &errno.into()))
-        };
         let terminal = request.terminal.is_some();
         let (shims_input, input) = match request.input || terminal {
-            true => pipe().map(|(read, write)| (Some(read), Some(write)))?,
+            true => Some(pipe(End::Write)?).unzip(),
             false => (None, None),
         };
-        let (output, mut shims_output) = pipe()?;
+        let (output, mut shims_output) = pipe(End::Read)?;
         let (errors, mut shims_errors) = match terminal {
             true => (None, None),
-            false => pipe().map(|(read, write)| (Some(read), Some(write)))?,
+            false => Some(pipe(End::Read)?).unzip(),
         };
         if let Some(outputs) = &request.outputs {
             let (output, errors) = &**outputs;
-            (shims_output, shims_errors) = (clone(output)?, Some(clone(errors)?));
+            (shims_output, shims_errors) = (duplicate(output)?, Some(duplicate(errors)?));
         }
         Ok(Ends { input, output, errors, shim: [shims_input, Some(shims_output), shims_errors] })
     }
@@ -203,12 +194,6 @@ impl Ends {
         let path = |end: &Option<OwnedFd>| end.as_ref().map(path_of).unwrap_or_default();
         Streams { stdin: path(stdin), stdout: path(stdout), stderr: path(stderr) }
     }
-}
-
-fn clone(descriptor: &OwnedFd) -> Result<OwnedFd, RunnerError> {
-    descriptor
-        .try_clone()
-        .map_err(|error: io::Error| RunnerError::system("cannot keep a descriptor of a command", &error))
 }
 
 /// Waits for a command's end, then has containerd forget it.

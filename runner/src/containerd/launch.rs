@@ -18,7 +18,7 @@ use super::pidfd::ProcessHandle;
 use super::retry::RetryWindow;
 use super::watch::{self, Ending};
 use super::{KILL_DEADLINE, RETRY_WINDOW, leftovers};
-use crate::cgroup::{CgroupRoot, Place};
+use crate::cgroup::CgroupRoot;
 use crate::runner::{Origin, RunnerError};
 
 /// A process that runs.
@@ -123,10 +123,10 @@ impl Launch {
 
     async fn attempt(&self, wanted: &mut Wanted, window: &mut RetryWindow) -> Result<Launched, RunnerError> {
         let Launch { containerd, service, .. } = self;
-        let place = self.cgroups.as_ref().map(|root| root.place(service));
-        leftovers::remove_task(containerd, service, place.as_ref(), false).await?;
-        if let Some(place) = &place {
-            fresh_cgroup(place, &self.service_spec, self.owner).await?;
+        let cgroup = self.cgroups.as_ref().map(|root| root.cgroup(service));
+        leftovers::remove_task(containerd, service, cgroup.as_ref(), false).await?;
+        if let Some(cgroup) = &cgroup {
+            cgroup.prepare(cgroup.make()?, &self.service_spec, Some(self.owner)).await?;
         }
         let rootfs = containerd.snapshot_mounts(&self.snapshotter, service).await?;
         containerd.set_spec(service, self.spec.clone()).await?;
@@ -187,26 +187,4 @@ impl Launch {
             }
         }
     }
-}
-
-/// A cgroup that holds nothing and has been killed never. Returns what of the limits is not enforced.
-pub(super) async fn fresh_cgroup(
-    place: &Place,
-    spec: &ServiceSpec,
-    owner: (u32, u32),
-) -> Result<Vec<String>, RunnerError> {
-    if !place.make()? {
-        if place.is_populated() {
-            let left = place.end(KILL_DEADLINE).await?;
-            if left > 0 {
-                return Err(RunnerError::new(format!(
-                    "{left} processes of an earlier run of service {} cannot be killed",
-                    spec.name
-                )));
-            }
-        }
-        place.remove()?;
-        place.make()?;
-    }
-    place.set_up(spec, Some(owner))
 }

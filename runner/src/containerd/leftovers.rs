@@ -7,7 +7,7 @@ use containerd_client::types::v1::{Process, Status};
 use kelson_containerd::{CallError, Code, Containerd, TaskProcess};
 use tokio::time::{Instant, sleep};
 
-use crate::cgroup::Place;
+use crate::cgroup::Cgroup;
 use crate::runner::{ErrorKind, RunnerError};
 
 /// How long the shim may take to see that its processes are dead.
@@ -29,10 +29,10 @@ pub(super) async fn remove(
     containerd: &Containerd,
     service: &str,
     snapshotter: &str,
-    place: Option<&Place>,
+    cgroup: Option<&Cgroup>,
 ) -> Result<(), RunnerError> {
     // While its task is there its root is in use: nothing else can go.
-    remove_task(containerd, service, place, false)
+    remove_task(containerd, service, cgroup, false)
         .await
         .map_err(|error| error.while_doing("cannot remove the task of an earlier run"))?;
     let mut snapshotters = vec![snapshotter.to_owned()];
@@ -75,7 +75,7 @@ pub(super) async fn remove(
 pub(super) async fn remove_task(
     containerd: &Containerd,
     service: &str,
-    place: Option<&Place>,
+    cgroup: Option<&Cgroup>,
     ended: bool,
 ) -> Result<(), RunnerError> {
     let begun = Instant::now();
@@ -88,8 +88,8 @@ pub(super) async fn remove_task(
             sleep(LOOK).await;
             continue;
         }
-        if let Some(place) = place {
-            place.kill()?;
+        if let Some(cgroup) = cgroup {
+            cgroup.kill()?;
         }
         // A task that was made and never started is not in the cgroup of an earlier incarnation, say.
         match containerd.kill(&TaskProcess::main(service)).await.map_err(RunnerError::from) {

@@ -6,7 +6,6 @@ use kelson_containerd::{CallError, NewContainer};
 use prost_types::Timestamp;
 use tokio::time::timeout;
 
-use super::launch::fresh_cgroup;
 use super::retry::RetryWindow;
 use super::runner::{CLOSE, ContainerRunner};
 use super::runtime::{self, RUNTIME};
@@ -56,17 +55,18 @@ impl ContainerRunner {
     /// the container refers to it, and lets it collect what a crash leaves half way.
     pub(super) async fn make(&mut self, image: &ImageConfig) -> Result<(), RunnerError> {
         let service = self.spec.name.as_str();
-        let place = self.place();
+        let cgroup = self.cgroup();
         self.made = true;
-        leftovers::remove(&self.containerd, service, &image.snapshotter, place.as_ref()).await?;
-        if let Some(place) = &place {
-            self.warnings = fresh_cgroup(place, &self.spec, (image.uid, image.gid)).await?;
+        leftovers::remove(&self.containerd, service, &image.snapshotter, cgroup.as_ref()).await?;
+        if let Some(cgroup) = &cgroup {
+            let owner = Some((image.uid, image.gid));
+            self.warnings = cgroup.prepare(cgroup.make()?, &self.spec, owner).await?;
         }
         let shim_cgroup = match self.processes.cgroups() {
-            Some(root) => root.make_shim_place(service)?.path_in_mount().unwrap_or_default(),
+            Some(root) => root.make_shim_cgroup(service)?.path_in_mount().unwrap_or_default(),
             None => String::new(),
         };
-        if self.place().is_some() && shim_cgroup.is_empty() {
+        if self.cgroup().is_some() && shim_cgroup.is_empty() {
             self.warnings.push(String::from(
                 "containers are not in their own cgroups: cgroup2 is not mounted at /sys/fs/cgroup",
             ));
@@ -97,9 +97,9 @@ impl ContainerRunner {
 
     /// Takes back what a failed `open` made. The first failure is the reason; another does not hide it.
     async fn undo(&mut self, reason: RunnerError, image: &ImageConfig) -> RunnerError {
-        let place = self.place();
+        let cgroup = self.cgroup();
         let removed =
-            leftovers::remove(&self.containerd, &self.spec.name, &image.snapshotter, place.as_ref());
+            leftovers::remove(&self.containerd, &self.spec.name, &image.snapshotter, cgroup.as_ref());
         let mut message = reason.message.clone();
         match timeout(CLOSE, removed).await {
             Ok(Ok(())) => self.made = false,

@@ -1,16 +1,14 @@
 //! The container's process as the kernel knows it: what containerd and its shim say of it may come late or never.
 
-use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 
 use kelson_sys::descriptor::Watched;
 use kelson_sys::{pidfd, process};
-use tokio::time::timeout;
 
-use crate::cgroup::Place;
-use crate::deaf::Deaf;
-use crate::runner::{Exit, PROMPT_STOP, RunnerError, StopPlan, StopReport};
+use crate::cgroup::Cgroup;
+use crate::runner::{Exit, RunnerError, StopPlan, StopReport};
+use crate::stop;
 
 /// One process, for as long as this is held, whoever its parent is.
 #[derive(Debug)]
@@ -38,9 +36,8 @@ impl ProcessHandle {
     /// Whether it is in the same PID namespace as another process. One that is not is a stranger that was given the
     /// number of what had ended. Where it may not be asked it is taken for what it should be.
     pub(super) fn is_beside(&self, other: i32) -> bool {
-        let namespace = |pid: i32| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
-        match (namespace(self.pid), namespace(other)) {
-            (Some(own), Some(other)) => own == other,
+        match (process::namespace(self.pid, "pid"), process::namespace(other, "pid")) {
+            (Ok(own), Ok(other)) => own == other,
             _ => true,
         }
     }
@@ -69,33 +66,12 @@ impl ProcessHandle {
         pidfd::signal(self.pidfd.get_ref(), signal);
     }
 
-    /// Signal, timeout, kill. What is frozen in its cgroup is thawed on the way. `signal`: its stop signal, which the plan
-    /// leaves out where it was sent before. Tells whether it was killed, and why its signal did not end it.
-    pub(super) async fn end(&self, plan: StopPlan, signal: i32, place: Option<&Place>) -> StopReport {
+    /// As [`stop::end`].
+    pub(super) async fn end(&self, plan: StopPlan, signal: i32, cgroup: Option<&Cgroup>) -> StopReport {
         if self.has_ended() {
             return StopReport::default();
         }
-        if plan.signal != 0 {
-            self.signal(plan.signal);
-        }
-        // What is stopped would sleep through it.
-        self.signal(libc::SIGCONT);
-        let prompt = PROMPT_STOP.min(plan.timeout.checked_div(2).unwrap_or_default());
-        if timeout(prompt, self.ended()).await.is_ok() {
-            return StopReport::default();
-        }
-        if let Some(place) = place.filter(|place| place.is_frozen())
-            && let Err(error) = place.thaw()
-        {
-            tracing::warn!("{error}");
-        }
-        let killed = timeout(plan.timeout.saturating_sub(prompt), self.ended()).await.is_err();
-        let told = killed && plan.signal != libc::SIGKILL && !plan.timeout.is_zero();
-        let deaf = told.then(|| Deaf::to(self.pid, signal)).flatten();
-        if killed {
-            self.signal(libc::SIGKILL);
-        }
-        StopReport { killed, deaf, ..StopReport::default() }
+        stop::end(self.pid, plan, signal, cgroup, |signal| self.signal(signal), || self.ended()).await
     }
 
     /// Kills its process group, which runc makes for each process that it starts, and the process itself.
@@ -174,7 +150,7 @@ mod tests {
         let mut begun = [0];
         std::io::Read::read_exact(outer.stdout.as_mut().unwrap(), &mut begun).unwrap();
         let children = format!("/proc/{0}/task/{0}/children", outer.id());
-        let inner: i32 = fs::read_to_string(children).unwrap().trim().parse().unwrap();
+        let inner: i32 = std::fs::read_to_string(children).unwrap().trim().parse().unwrap();
         let own = i32::try_from(std::process::id()).unwrap();
         let beside = |pid, other| ProcessHandle::open(pid).unwrap().unwrap().is_beside(other);
         assert!(beside(own, own) && beside(inner, inner));

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use super::launch::{Launch, Launched, Launching};
 use super::spec::{self, Host, Run};
 use super::{KILL_DEADLINE, leftovers};
-use crate::cgroup::Place;
+use crate::cgroup::Cgroup;
 use crate::images::{ImageConfig, Images};
 use crate::processes::Processes;
 use crate::runner::{
@@ -68,12 +68,12 @@ impl ContainerRunner {
         }
     }
 
-    pub(super) fn place(&self) -> Option<Place> {
-        self.processes.cgroups().map(|root| root.place(&self.spec.name))
+    pub(super) fn cgroup(&self) -> Option<Cgroup> {
+        self.processes.cgroups().map(|root| root.cgroup(&self.spec.name))
     }
 
     pub(super) fn host(&self) -> Host {
-        let found = self.place().and_then(|place| place.of_main(self.spec.delegate).path_in_mount());
+        let found = self.cgroup().and_then(|cgroup| cgroup.of_main(self.spec.delegate).path_in_mount());
         let cgroup = found.unwrap_or_else(|| format!("/kelson/{}", self.spec.name));
         Host::read(self.processes.incarnation(), cgroup)
     }
@@ -170,12 +170,12 @@ impl ContainerRunner {
                 main.is_signalled |= plan.signal != 0;
             }
             let signal = self.image_signal().unwrap_or(self.spec.stop.signal);
-            report = handle.end(plan, signal, self.place().as_ref()).await;
+            report = handle.end(plan, signal, self.cgroup().as_ref()).await;
         }
         let known = self.main.is_some();
         report.left_behind = self.clear().await?;
         // Each run has a new cgroup, which goes with the task.
-        report.out_of_memory = self.task && self.place().is_some_and(|place| place.memory_kills() > 0);
+        report.out_of_memory = self.task && self.cgroup().is_some_and(|cgroup| cgroup.memory_kills() > 0);
         if self.task && report.left_behind == 0 {
             self.delete_task(known).await;
         }
@@ -196,10 +196,10 @@ impl ContainerRunner {
         if !self.task {
             return Ok(0);
         }
-        let mut left = 0;
-        if let Some(place) = self.place().filter(Place::is_populated) {
-            left = place.end(KILL_DEADLINE).await?;
-        }
+        let mut left = match self.cgroup() {
+            Some(cgroup) => cgroup.clear().await?,
+            None => 0,
+        };
         if let Some(main) = &mut self.main {
             if let Some(handle) = main.handle.as_ref() {
                 // Without a cgroup this is all: the rest of a PID namespace dies with its first process.
@@ -221,8 +221,8 @@ impl ContainerRunner {
 
     /// Best effort: a containerd that is away has it deleted by the next start or close. `ended`: so have its processes.
     async fn delete_task(&mut self, ended: bool) {
-        let place = self.place();
-        let removed = leftovers::remove_task(&self.containerd, &self.spec.name, place.as_ref(), ended);
+        let cgroup = self.cgroup();
+        let removed = leftovers::remove_task(&self.containerd, &self.spec.name, cgroup.as_ref(), ended);
         match timeout(DELETE, removed).await {
             Ok(Ok(())) => self.task = false,
             Ok(Err(error)) => tracing::warn!("the task of service {} is left: {error}", self.spec.name),
@@ -237,8 +237,8 @@ impl ContainerRunner {
         self.give_start_up().await;
         let left = self.clear().await;
         let removed = self.remove_all().await;
-        if let (Ok(0), Some(place)) = (&left, self.place()) {
-            place.remove()?;
+        if let (Ok(0), Some(cgroup)) = (&left, self.cgroup()) {
+            cgroup.remove()?;
         }
         if removed.is_ok() {
             self.image = None;
@@ -253,9 +253,9 @@ impl ContainerRunner {
             return Ok(());
         }
         let service = self.spec.name.as_str();
-        let place = self.place();
+        let cgroup = self.cgroup();
         let snapshotter = self.image.as_ref().map(|image| image.snapshotter.clone()).unwrap_or_default();
-        let removing = leftovers::remove(&self.containerd, service, &snapshotter, place.as_ref());
+        let removing = leftovers::remove(&self.containerd, service, &snapshotter, cgroup.as_ref());
         let later = format!("what service {service} left in it is removed by its next start");
         match timeout(CLOSE, removing).await {
             Ok(Ok(())) => {
@@ -272,9 +272,9 @@ impl ContainerRunner {
     /// The shim ends by itself once its task is deleted. One that hangs keeps its cgroup; it is never killed.
     async fn remove_shim_cgroup(&self) {
         if let Some(root) = self.processes.cgroups() {
-            let place = root.shim_place(&self.spec.name);
-            if place.unpopulated(DELETE).await.is_ok_and(|empty| empty)
-                && let Err(error) = place.remove()
+            let cgroup = root.shim_cgroup(&self.spec.name);
+            if cgroup.unpopulated(DELETE).await.is_ok_and(|empty| empty)
+                && let Err(error) = cgroup.remove()
             {
                 tracing::warn!("{error}");
             }
@@ -360,11 +360,11 @@ mod tests {
             Arc::new(ServiceSpec::process("web", ["x"])),
             Arc::from(own.as_path()),
         );
-        let place = runner.place().unwrap();
-        place.make().unwrap();
+        let cgroup = runner.cgroup().unwrap();
+        cgroup.make().unwrap();
         let plan = StopPlan { signal: libc::SIGTERM, timeout: Duration::ZERO };
         for (text, expected) in [("oom_kill 0\n", false), ("oom_kill 1\noom_group_kill 1\n", true)] {
-            fs::write(place.path().join("memory.events"), text).unwrap();
+            fs::write(cgroup.path().join("memory.events"), text).unwrap();
             runner.task = true;
             assert_eq!(runner.end(plan).await.unwrap().out_of_memory, expected);
         }

@@ -14,13 +14,13 @@ use std::sync::Arc;
 
 use kelson_spec::ServiceSpec;
 
-use crate::cgroup::Place;
+use crate::cgroup::Cgroup;
 use crate::command::{Command, Stdio};
-use crate::exec::{ExecControl, ExecRequest, Executing, Executor, Outputs, WindowSize};
+use crate::exec::{End, ExecControl, ExecRequest, Executing, Executor, Outputs, WindowSize, duplicate, pipe};
 use crate::processes::{Child, ExitReceiver, Processes};
 use crate::runner::{BoxFuture, RunContext, RunnerError};
 use crate::service_command::{run_mark, service_command};
-use terminal::{End, Terminal, duplicate, pipe};
+use terminal::Terminal;
 
 /// Runs commands beside the main process of one run.
 #[derive(Debug)]
@@ -60,8 +60,8 @@ impl ProcessExecutor {
         Err(RunnerError::new(format!("the main process of service {} has ended", self.spec.name)))
     }
 
-    fn place(&self) -> Option<Place> {
-        self.processes.cgroups().map(|root| root.place(&self.spec.name))
+    fn cgroup(&self) -> Option<Cgroup> {
+        self.processes.cgroups().map(|root| root.cgroup(&self.spec.name))
     }
 
     async fn start(&self, request: ExecRequest) -> Result<Executing, RunnerError> {
@@ -86,9 +86,7 @@ impl ProcessExecutor {
     }
 
     fn command(&self, request: ExecRequest) -> Result<(Command, Ends), RunnerError> {
-        if request.command.is_empty() {
-            return Err(RunnerError::new("there is no command to run"));
-        }
+        request.check()?;
         for (name, _) in &request.environment {
             if name.is_empty() || name.contains('=') {
                 return Err(RunnerError::new(format!("\"{name}\" is no name of an environment variable")));
@@ -114,9 +112,9 @@ impl ProcessExecutor {
             command = command.stdin(Stdio::Descriptor(input));
         }
         command.controlling_terminal = request.terminal.is_some();
-        if let Some(place) = self.place() {
-            let place = place.of_commands()?;
-            command = command.cgroup(place.folder_once()?, place.name());
+        if let Some(cgroup) = self.cgroup() {
+            let cgroup = cgroup.of_commands()?;
+            command = command.cgroup(cgroup.folder()?, cgroup.name());
         }
         Ok((command, ends))
     }
@@ -143,13 +141,7 @@ struct Theirs {
 }
 
 fn on_pipes(input: bool, outputs: Option<&Outputs>) -> Result<(Ends, Theirs), RunnerError> {
-    let (read, write) = match input {
-        true => {
-            let (read, write) = pipe(End::Write)?;
-            (Some(read), Some(write))
-        }
-        false => (None, None),
-    };
+    let (read, write) = if input { Some(pipe(End::Write)?).unzip() } else { (None, None) };
     let (output, output_end) = pipe(End::Read)?;
     let (errors, errors_end) = pipe(End::Read)?;
     let (output_end, errors_end) = match outputs {

@@ -9,7 +9,6 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
 use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::{Uid, fchown};
 
 use crate::exec::WindowSize;
@@ -68,30 +67,4 @@ pub(super) fn resize(terminal: &OwnedFd, size: WindowSize) -> io::Result<()> {
     // SAFETY: it reads one winsize, which lives on this stack.
     Errno::result(unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) })?;
     Ok(())
-}
-
-/// One more descriptor of the same thing.
-pub(super) fn duplicate(fd: &OwnedFd) -> Result<OwnedFd, RunnerError> {
-    fd.try_clone().map_err(|error| RunnerError::system("cannot make a descriptor for a command", &error))
-}
-
-/// A pipe whose named end never waits: that is PID 1's. The command's end is as usual.
-pub(super) fn pipe(ours: End) -> Result<(OwnedFd, OwnedFd), RunnerError> {
-    let make = || {
-        let (read, write) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
-        let end = match ours {
-            End::Read => &read,
-            End::Write => &write,
-        };
-        fcntl(end, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-        Ok((read, write))
-    };
-    make().map_err(|errno: Errno| RunnerError::system("cannot make a pipe for a command", &errno.into()))
-}
-
-/// An end of a pipe.
-#[derive(Clone, Copy)]
-pub(super) enum End {
-    Read,
-    Write,
 }

@@ -30,7 +30,7 @@ pub use reaper::ReapReport;
 pub use shared::Processes;
 pub use slots::Leftover;
 
-use crate::cgroup::{Cgroup, CgroupRoot, Usage};
+use crate::cgroup::{CgroupRoot, Usage};
 use crate::command::Command;
 use crate::runner::RunnerError;
 use crate::seccomp::Filter;
@@ -212,8 +212,7 @@ impl Processes {
 
     /// What the cgroup of a service uses now; nothing where it has none.
     pub fn usage(&self, service: &str) -> Usage {
-        let open = |root| Cgroup::open(root, service).ok().flatten();
-        self.cgroups().and_then(open).map(|cgroup| cgroup.usage()).unwrap_or_default()
+        self.cgroups().map(|root| root.cgroup(service).usage()).unwrap_or_default()
     }
 
     /// Names this incarnation of the host: the first part of `KELSON_RUN`.

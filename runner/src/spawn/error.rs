@@ -37,57 +37,41 @@ pub enum Step {
     Execute,
 }
 
-const STEPS: [Step; 21] = [
-    Step::Queued,
-    Step::Prepare,
-    Step::Clone,
-    Step::Table,
-    Step::Cgroup,
-    Step::Network,
-    Step::Session,
-    Step::Descriptors,
-    Step::Terminal,
-    Step::Limits,
-    Step::OomScore,
-    Step::ReadOnlyRoot,
-    Step::WorkingDirectory,
-    Step::NoNewPrivileges,
-    Step::Groups,
-    Step::Group,
-    Step::User,
-    Step::Capabilities,
-    Step::Seccomp,
-    Step::Signals,
-    Step::Execute,
+/// What was going on, and what could not be done where that needs no name: words of a sentence.
+#[rustfmt::skip]
+const STEPS: [(Step, &str, &str); 21] = [
+    (Step::Queued, "waiting for a thread to start it", ""),
+    (Step::Prepare, "preparing the start", ""),
+    (Step::Clone, "making the process", ""),
+    (Step::Table, "making the process", ""),
+    (Step::Cgroup, "entering its cgroup", ""),
+    (Step::Network, "entering its network namespace", "enter the network namespace"),
+    (Step::Session, "making a session", "make a session"),
+    (Step::Descriptors, "handing over descriptors", ""),
+    (Step::Terminal, "taking its terminal", "take the terminal"),
+    (Step::Limits, "setting limits", ""),
+    (Step::OomScore, "setting the OOM score", "write /proc/self/oom_score_adj"),
+    (Step::ReadOnlyRoot, "making the root read-only", "make the root read-only"),
+    (Step::WorkingDirectory, "entering the working directory", ""),
+    (Step::NoNewPrivileges, "giving up new privileges", "set no_new_privs"),
+    (Step::Groups, "changing the user", "set supplementary groups"),
+    (Step::Group, "changing the user", ""),
+    (Step::User, "changing the user", ""),
+    (Step::Capabilities, "setting capabilities", "set capabilities"),
+    (Step::Seccomp, "installing the seccomp filter", "install the seccomp filter"),
+    (Step::Signals, "resetting signals", "reset signals"),
+    (Step::Execute, "executing the program", ""),
 ];
 
 impl Step {
     pub(crate) fn from_number(number: u32) -> Step {
-        STEPS.into_iter().find(|step| *step as u32 == number).unwrap_or(Step::Queued)
+        STEPS.into_iter().find(|(step, ..)| *step as u32 == number).map_or(Step::Queued, |(step, ..)| step)
     }
 
-    /// What was going on, as words of a sentence.
-    fn doing(self) -> &'static str {
-        match self {
-            Step::Queued => "waiting for a thread to start it",
-            Step::Prepare => "preparing the start",
-            Step::Clone | Step::Table => "making the process",
-            Step::Cgroup => "entering its cgroup",
-            Step::Network => "entering its network namespace",
-            Step::Session => "making a session",
-            Step::Descriptors => "handing over descriptors",
-            Step::Terminal => "taking its terminal",
-            Step::Limits => "setting limits",
-            Step::OomScore => "setting the OOM score",
-            Step::ReadOnlyRoot => "making the root read-only",
-            Step::WorkingDirectory => "entering the working directory",
-            Step::NoNewPrivileges => "giving up new privileges",
-            Step::Groups | Step::Group | Step::User => "changing the user",
-            Step::Capabilities => "setting capabilities",
-            Step::Seccomp => "installing the seccomp filter",
-            Step::Signals => "resetting signals",
-            Step::Execute => "executing the program",
-        }
+    /// What was going on, and what could not be done.
+    fn words(self) -> (&'static str, &'static str) {
+        let row = STEPS.into_iter().find(|(step, ..)| *step == self);
+        row.map(|(_, doing, verb)| (doing, verb)).unwrap_or_default()
     }
 }
 
@@ -124,25 +108,14 @@ impl SpawnError {
             Step::WorkingDirectory => format!("cannot enter working directory {}", subject.directory),
             Step::User => format!("cannot set user {}", subject.uid),
             Step::Group => format!("cannot set group {}", subject.gid),
-            Step::Groups => String::from("cannot set supplementary groups"),
             Step::Cgroup => format!("cannot enter cgroup {}", subject.cgroup),
-            Step::Network => String::from("cannot enter the network namespace"),
-            Step::Session => String::from("cannot make a session"),
             Step::Descriptors => format!("cannot hand over descriptor {detail}"),
-            Step::Terminal => String::from("cannot take the terminal"),
             Step::Limits => cannot_limit(detail, errno, &subject.limits),
-            Step::OomScore => String::from("cannot write /proc/self/oom_score_adj"),
-            Step::ReadOnlyRoot => String::from("cannot make the root read-only"),
-            Step::NoNewPrivileges => String::from("cannot set no_new_privs"),
-            Step::Capabilities => match detail {
-                u32::MAX => String::from("cannot set capabilities"),
-                number => format!("cannot set capability {number}"),
-            },
-            Step::Seccomp => String::from("cannot install the seccomp filter"),
-            Step::Signals => String::from("cannot reset signals"),
+            Step::Capabilities if detail != u32::MAX => format!("cannot set capability {detail}"),
             Step::Clone | Step::Table | Step::Queued | Step::Prepare => {
                 format!("cannot make a process for {}", subject.program)
             }
+            _ => format!("cannot {}", step.words().1),
         };
         let _ = write!(text, ": {}", errno_text(errno));
         match (step, errno) {
@@ -163,7 +136,7 @@ impl SpawnError {
             "{} was not started within {:.1} s: it hung while {}",
             subject.program,
             after.as_secs_f64(),
-            step.doing()
+            step.words().0
         );
         SpawnError { step, errno: None, text }
     }
@@ -250,7 +223,7 @@ mod tests {
 
     #[test]
     fn steps_are_numbered_in_their_order() {
-        for (index, step) in STEPS.into_iter().enumerate() {
+        for (index, (step, ..)) in STEPS.into_iter().enumerate() {
             assert_eq!(step as usize, index);
             assert_eq!(Step::from_number(step as u32), step);
         }

@@ -176,8 +176,9 @@ fn a_start_that_fails_hangs_or_is_given_up_leaves_the_table_as_it_was() {
         // Hung at its very first instruction, while the table is still shared.
         for _ in 0..10 {
             let (read, write) = pipe();
-            let command =
-                Command::new("/bin/true").cgroup(frozen.folder(), "frozen").stdout(Stdio::Descriptor(write));
+            let command = Command::new("/bin/true")
+                .cgroup(frozen.folder().unwrap(), "frozen")
+                .stdout(Stdio::Descriptor(write));
             let start = processes.spawn(command);
             let _ = tokio::time::timeout(Duration::from_millis(5), start).await.unwrap_err();
             assert_eq!(read_all(read).await, "", "the end is seen");

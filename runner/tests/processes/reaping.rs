@@ -138,7 +138,7 @@ fn without_clone3_children_are_made_and_reaped_all_the_same() {
         let cgroup = kelson_runner::Cgroup::create(processes.cgroups().unwrap(), "web").unwrap();
         let mut starts = tokio::task::JoinSet::new();
         for number in 0..200 {
-            let (processes, folder) = (processes.clone(), cgroup.folder());
+            let (processes, folder) = (processes.clone(), cgroup.folder().unwrap());
             starts.spawn(async move {
                 let program = if number % 2 == 0 { "/bin/true" } else { "/bin/false" };
                 let child = processes.spawn(Command::new(program).cgroup(folder, "web")).await.unwrap();
@@ -148,7 +148,7 @@ fn without_clone3_children_are_made_and_reaped_all_the_same() {
         while let Some(result) = starts.join_next().await {
             result.unwrap();
         }
-        let sleep = Command::new("/bin/sleep").arg("1000").cgroup(cgroup.folder(), "web");
+        let sleep = Command::new("/bin/sleep").arg("1000").cgroup(cgroup.folder().unwrap(), "web");
         let child = processes.spawn(sleep).await.unwrap();
         assert_eq!(cgroup.processes(10), [child.pid]);
         child.signal(libc::SIGKILL);

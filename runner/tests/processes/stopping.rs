@@ -192,7 +192,7 @@ fn s3_a_stopped_process_and_a_frozen_cgroup_still_end() {
         assert!(running.exit.await != Exit::Signal { signal: libc::SIGKILL, core: false });
 
         let (running, _) = run_until_ready(&mut runner, 2).await;
-        let cgroup = Cgroup::open(processes.cgroups().unwrap(), "web").unwrap().unwrap();
+        let cgroup = processes.cgroups().unwrap().cgroup("web");
         cgroup.freeze().unwrap();
         eventually("it is frozen", || cgroup.is_frozen()).await;
         let report = runner.stop(PATIENT).await.unwrap();
@@ -207,7 +207,7 @@ fn s3_a_stopped_process_and_a_frozen_cgroup_still_end() {
         runner.close().await.unwrap();
         deaf.open().await.unwrap();
         let (running, _) = run_until_ready(&mut deaf, 1).await;
-        Cgroup::open(processes.cgroups().unwrap(), "web").unwrap().unwrap().freeze().unwrap();
+        processes.cgroups().unwrap().cgroup("web").freeze().unwrap();
         let report = deaf.stop(IMPATIENT).await.unwrap();
         let why = Some(Deaf::Ignores);
         assert_eq!(report, StopReport { killed: true, deaf: why, ..StopReport::default() });
@@ -240,8 +240,9 @@ fn c1_what_an_earlier_life_left_is_gone_after_open() {
         let root = processes.cgroups().unwrap().clone();
         let old = Cgroup::create(&root, "web").unwrap();
         std::fs::create_dir_all(old.path().join("a/b")).unwrap();
-        let below = Cgroup::open(&root, "web/a/b").unwrap().unwrap();
-        let command = kelson_runner::Command::new("/bin/sleep").arg("1000").cgroup(below.folder(), "old");
+        let below = root.cgroup("web/a/b");
+        let command =
+            kelson_runner::Command::new("/bin/sleep").arg("1000").cgroup(below.folder().unwrap(), "old");
         let child = processes.spawn(command).await.unwrap();
         assert!(old.is_populated());
         assert_eq!(old.processes(10), [child.pid]);

@@ -55,7 +55,9 @@ impl Launcher for LogdLauncher {
             if let Some(group) = self.group {
                 command = command.arg("--group").arg(group.to_string());
             }
-            if let Some(Ok(cgroup)) = self.processes.cgroups().map(|root| Cgroup::create(root, NAME)) {
+            if let Some(Ok(cgroup)) = self.processes.cgroups().map(|root| Cgroup::create(root, NAME))
+                && let Ok(folder) = cgroup.folder()
+            {
                 // Where the last one was frozen, the next would be too.
                 if let Err(error) = cgroup.thaw() {
                     tracing::warn!("{error}");
@@ -63,7 +65,7 @@ impl Launcher for LogdLauncher {
                 for warning in cgroup.limit(&self.resources) {
                     tracing::warn!("{NAME}: {warning}");
                 }
-                command = command.cgroup(cgroup.folder(), NAME);
+                command = command.cgroup(folder, NAME);
             }
             command
         });

@@ -72,7 +72,9 @@ impl ProbeLauncher {
         if *place != Place::Host {
             command = command.network_of(self.networks.of(place)?);
         }
-        if let Some(Ok(cgroup)) = self.processes.cgroups().map(|root| Cgroup::create(root, NAME)) {
+        if let Some(Ok(cgroup)) = self.processes.cgroups().map(|root| Cgroup::create(root, NAME))
+            && let Ok(folder) = cgroup.folder()
+        {
             // Where the last one was frozen, the next would be too.
             if let Err(error) = cgroup.thaw() {
                 tracing::warn!("{error}");
@@ -81,7 +83,7 @@ impl ProbeLauncher {
             if self.tells.swap(false, Ordering::Relaxed) {
                 warnings.iter().for_each(|warning| tracing::warn!("{NAME}: {warning}"));
             }
-            command = command.cgroup(cgroup.folder(), NAME);
+            command = command.cgroup(folder, NAME);
         }
         Ok(command)
     }

@@ -12,6 +12,8 @@ use kelson_spec::{GroupSpec, ServiceSpec};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
+pub use kelson_runner::Usage;
+
 pub use crate::events::EventBatch;
 use crate::events::EventLog;
 use crate::groups::GroupRestarts;
