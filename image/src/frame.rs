@@ -13,7 +13,7 @@ pub fn encode(report: &Report) -> Vec<u8> {
         let text = match report {
             Report::Unpacked(unpacked) => format!(
                 "the config of image {} has more than {FRAME_MAX} bytes of words and environment",
-                bounded(&unpacked.image, 512)
+                bounded(&unpacked.config.image, 512)
             ),
             Report::Note(text) | Report::Failed(text) | Report::Refused { text, .. } => {
                 return encode(&Report::Failed(bounded(text, 4096)));
@@ -49,6 +49,8 @@ pub fn bounded(text: &str, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kelson_spec::image::ImageConfig;
+
     use crate::report::Unpacked;
 
     #[test]
@@ -62,11 +64,9 @@ mod tests {
 
     #[test]
     fn a_report_that_is_too_large_is_a_failure() {
-        let unpacked = Unpacked {
-            image: "a:1".to_owned(),
-            environment: vec!["x".repeat(FRAME_MAX)],
-            ..Unpacked::default()
-        };
+        let environment = vec!["x".repeat(FRAME_MAX)];
+        let config = ImageConfig { image: "a:1".to_owned(), environment, ..ImageConfig::default() };
+        let unpacked = Unpacked { config, ..Unpacked::default() };
         let bytes = encode(&Report::Unpacked(Box::new(unpacked)));
         let Some(Report::Failed(text)) = decode(&bytes[4..]) else { panic!("{bytes:?}") };
         assert!(text.contains("a:1"), "{text}");

@@ -1,5 +1,6 @@
 //! What `kelson-unpack` tells PID 1 over a pipe.
 
+use kelson_spec::image::ImageConfig;
 use serde::{Deserialize, Serialize};
 
 /// One message of a `kelson-unpack`.
@@ -37,34 +38,14 @@ pub struct Progress {
     pub layers: u32,
 }
 
-/// An image that is ready to run, and what its config says, with users looked up in its own files.
+/// An image that is ready to run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unpacked {
-    /// The reference under which containerd knows it.
-    pub image: String,
+    pub config: ImageConfig,
     /// Digest of its manifest.
     pub digest: String,
-    /// The snapshot that a container's own is prepared from; empty for an image without layers.
-    pub chain_id: String,
-    pub snapshotter: String,
-    pub entrypoint: Vec<String>,
-    pub command: Vec<String>,
-    /// `NAME=VALUE`, as the config has them.
-    pub environment: Vec<String>,
-    /// Empty: `/`.
-    pub working_directory: String,
-    pub uid: u32,
-    pub gid: u32,
-    /// Supplementary groups.
-    pub groups: Vec<u32>,
-    /// `HOME` of that user, where the image's passwd knows it.
-    pub home: Option<String>,
-    /// Number of the signal that asks it to stop, where the config names one.
-    pub stop_signal: Option<i32>,
     /// Nothing had to be done: it was complete before.
     pub was_there: bool,
-    /// Which of the host's files that programs with the host's network want are there: `/etc/hosts`, `/etc/resolv.conf`.
-    pub host_files: Vec<String>,
     /// Stands for the archives as they were.
     pub archives: u32,
 }

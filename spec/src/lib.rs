@@ -7,6 +7,7 @@
 
 pub mod graph;
 pub mod group;
+pub mod image;
 pub mod kernel;
 pub mod loaded;
 pub mod machine;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kelson_containerd::{Record, Resource, Snapshotter};
-use kelson_image::{Digest, Reference, Report, Unpacked};
+use kelson_image::{Digest, ImageConfig, Reference, Report, Unpacked};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -253,9 +253,8 @@ async fn describe(
     let exists = || HOST_FILES.iter().filter(|path| Path::new(path).is_file()).map(|path| (*path).to_owned());
     let host_files =
         tokio::task::spawn_blocking(move || exists().collect()).await.map_err(|_| UnpackError::Thread)?;
-    Ok(Unpacked {
+    let config = ImageConfig {
         image: name,
-        digest: digest.to_string(),
         chain_id,
         snapshotter: snapshotter.to_owned(),
         entrypoint: settings.entrypoint,
@@ -267,10 +266,10 @@ async fn describe(
         groups: account.groups,
         home: account.home,
         stop_signal,
-        was_there: false,
         host_files,
         archives: 0,
-    })
+    };
+    Ok(Unpacked { config, digest: digest.to_string(), was_there: false, archives: 0 })
 }
 
 /// Looks a user up in the image's files.

@@ -154,17 +154,20 @@ async fn an_image_is_unpacked_once() {
     };
     let unpacked = unpacker.unpack("docker.io/demo/web:1", None, tell).await.unwrap();
     assert!(last.is_some(), "a sign of life");
-    assert_eq!((unpacked.uid, unpacked.stop_signal, unpacked.was_there), (33, Some(3), false));
+    assert_eq!((unpacked.config.uid, unpacked.config.stop_signal, unpacked.was_there), (33, Some(3), false));
     assert_eq!(unpacked.digest, image.manifest);
-    assert_eq!(unpacked.command, ["/bin/web"]);
+    assert_eq!(unpacked.config.command, ["/bin/web"]);
     {
         let state = host.state();
         assert_eq!(state.images.get("demo/web:1"), Some(&image.manifest));
-        assert!(state.committed.contains(&unpacked.chain_id));
+        assert!(state.committed.contains(&unpacked.config.chain_id));
         assert_eq!(state.committed.len(), 2);
         let labels = |digest: &str| state.blobs[digest].1.clone();
         assert_eq!(labels(&image.layers[0])["containerd.io/uncompressed"], image.layers[0]);
-        assert_eq!(labels(&image.config)["containerd.io/gc.ref.snapshot.overlayfs"], unpacked.chain_id);
+        assert_eq!(
+            labels(&image.config)["containerd.io/gc.ref.snapshot.overlayfs"],
+            unpacked.config.chain_id
+        );
         let manifest = labels(&image.manifest);
         assert_eq!(manifest["containerd.io/gc.ref.content.config"], image.config);
         assert_eq!(manifest["containerd.io/gc.ref.content.l.1"], image.layers[1]);
@@ -274,7 +277,7 @@ async fn another_image_of_the_same_name_replaces_the_first() {
     let first = host.unpack("a:1").await.unwrap();
     let image = image::write(&host.archive("a.tar"), "a:1", &[b"one", b"other"]);
     let second = host.unpack("a:1").await.unwrap();
-    assert!(!second.was_there && second.chain_id != first.chain_id);
+    assert!(!second.was_there && second.config.chain_id != first.config.chain_id);
     assert_eq!(host.state().images.get("a:1"), Some(&image.manifest));
     assert_eq!(host.state().count("Diff/Apply"), 2, "the layer of both is unpacked once");
 }
@@ -306,14 +309,14 @@ async fn a_real_containerd_finds_the_image_whole() {
     let Some(daemon) = daemon::Daemon::start(name, host.folder.path()) else { return };
     let image = image::write(&host.archive("a.tar"), "demo/a:1", &[b"one", b"two", b"three"]);
     let unpacked = host.unpack("demo/a:1").await.unwrap();
-    assert_eq!((unpacked.uid, unpacked.was_there), (33, false));
+    assert_eq!((unpacked.config.uid, unpacked.was_there), (33, false));
     let check = daemon.ctr(&["images", "check"]);
     assert!(
         check.contains("demo/a:1") && check.contains("complete (4/4)") && check.contains("true"),
         "{check}"
     );
     assert!(check.contains(&image.manifest), "{check}");
-    assert!(daemon.ctr(&["snapshots", "ls"]).contains(&unpacked.chain_id));
+    assert!(daemon.ctr(&["snapshots", "ls"]).contains(&unpacked.config.chain_id));
     assert_eq!(daemon.ctr(&["leases", "ls", "-q"]), "");
     assert_eq!(daemon.ctr(&["snapshots", "ls"]).lines().count(), 4, "a heading, and a snapshot a layer");
     // The same archive, by its own client: nothing is different.

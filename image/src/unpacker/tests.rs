@@ -7,6 +7,8 @@ use tokio::sync::Notify;
 
 use kelson_helper::{BoxFuture, CONTROL, Launched, Start};
 
+use kelson_spec::image::ImageConfig;
+
 use super::*;
 
 /// What the process does with its pipe.
@@ -64,12 +66,21 @@ async fn an_unpack_tells_its_progress_and_its_end() {
     let (unpacker, fake) = unpacker(|mut pipe| {
         send(&mut pipe, &Report::Progress(Progress { bytes_done: 1, bytes_total: 2, layer: 1, layers: 1 }));
         send(&mut pipe, &Report::Note("odd".to_owned()));
-        send(&mut pipe, &Report::Unpacked(Box::new(Unpacked { uid: 33, ..Unpacked::default() })));
+        send(
+            &mut pipe,
+            &Report::Unpacked(Box::new(Unpacked {
+                config: ImageConfig { uid: 33, ..ImageConfig::default() },
+                ..Unpacked::default()
+            })),
+        );
     });
     let mut seen = Vec::new();
     let unpacked = unpacker.unpack("a:1", None, |news| seen.push(news)).await.unwrap();
     let progress = Progress { bytes_done: 1, bytes_total: 2, layer: 1, layers: 1 };
-    assert_eq!((unpacked.uid, seen), (33, vec![News::Progress(progress), News::Note("odd".to_owned())]));
+    assert_eq!(
+        (unpacked.config.uid, seen),
+        (33, vec![News::Progress(progress), News::Note("odd".to_owned())])
+    );
     assert!(fake.killed.load(Ordering::SeqCst), "it is killed in any case once it has answered");
 }
 

@@ -231,7 +231,8 @@ impl ImageStore {
                 RunnerError::of_kind(kind, text)
             })?;
         self.tell(service, &messages.end(&unpacked));
-        Ok(config(unpacked))
+        let Unpacked { config, archives, .. } = unpacked;
+        Ok(ImageConfig { archives, ..config })
     }
 
     /// One look serves all that ask.
@@ -349,23 +350,4 @@ fn shortened(names: &[String]) -> String {
         text.push_str(&format!(" and {more} more"));
     }
     text
-}
-
-fn config(unpacked: Unpacked) -> ImageConfig {
-    ImageConfig {
-        image: unpacked.image,
-        chain_id: unpacked.chain_id,
-        snapshotter: unpacked.snapshotter,
-        entrypoint: unpacked.entrypoint,
-        command: unpacked.command,
-        environment: unpacked.environment,
-        working_directory: unpacked.working_directory,
-        uid: unpacked.uid,
-        gid: unpacked.gid,
-        groups: unpacked.groups,
-        home: unpacked.home,
-        stop_signal: unpacked.stop_signal,
-        host_files: unpacked.host_files,
-        archives: unpacked.archives,
-    }
 }

@@ -72,14 +72,14 @@ fn told(events: &EventLog, service: &str) -> Vec<String> {
 }
 
 fn unpacked(was_there: bool) -> Report {
-    Report::Unpacked(Box::new(Unpacked {
+    let config = ImageConfig {
         image: "demo/web:1".to_owned(),
         chain_id: "sha256:12".to_owned(),
         entrypoint: vec!["/web".to_owned()],
         uid: 33,
-        was_there,
-        ..Unpacked::default()
-    }))
+        ..ImageConfig::default()
+    };
+    Report::Unpacked(Box::new(Unpacked { config, was_there, ..Unpacked::default() }))
 }
 
 #[tokio::test]
